@@ -36,7 +36,14 @@ struct options {
     char log[256];                 /* file for reports beside stderr, "" = stderr only; %p pid, %r rank, %h host */
 };
 
-enum option_type { OPTION_CHOICE, OPTION_BYTES, OPTION_NUMBER, OPTION_SWITCH, OPTION_TEXT };
+enum option_type {
+    OPTION_CHOICE, /* an enum: the position of the value in `allowed` */
+    OPTION_ALIGN,  /* uint64_t: "auto" = OPTION_ALIGN_AUTO, or a power of two in bytes */
+    OPTION_BYTES,  /* uint64_t: digits, then nothing or K, M, G or T, then nothing, B or (behind a letter) iB */
+    OPTION_NUMBER, /* uint64_t: digits */
+    OPTION_SWITCH, /* int: on = 1, off = 0 */
+    OPTION_PATH    /* char[]: a file name for options_expand_path() */
+};
 
 /* One row of the table. */
 struct option_row {
@@ -45,6 +52,11 @@ struct option_row {
     const char *allowed;       /* for people: "off | strict", "2M..64G" */
     const char *default_value; /* as one would write it */
     const char *help;          /* one sentence */
+    size_t offset;             /* of the field in struct options */
+    uint64_t minimum;          /* ALIGN, BYTES and NUMBER: the limits, both allowed. PATH: maximum = bytes with the NUL */
+    uint64_t maximum;
+    const char *refused;       /* a value that people will try and this version does not have, NULL for none ... */
+    const char *refusal;       /* ... and the sentence that says so */
 };
 
 /* The rows, in the order in which they are printed. *count gets their number. Static. */
@@ -57,8 +69,8 @@ void options_default(struct options *options);
  * Parses "key=value,key=value" (NULL or "" is fine; blanks around keys and values are skipped; a trailing comma is allowed;
  * a key may come twice, the last one wins) on top of what *options holds.
  * `source` names the text in messages ("CUFENCE_OPTIONS", "cufence_init").
- * Errors: OPTION: names the source, the key, the value and what is allowed, or for an unknown key the nearest known one
- * and the list. *options is unchanged then.
+ * Errors: OPTION: names the source, the key, the value and what is allowed, or for an unknown key the known one that
+ * it resembles (where it does) and the list; also guard_max < guard, once all is parsed. *options is unchanged then.
  */
 cufence_status options_parse(struct options *options, const char *text, const char *source);
 

@@ -1,0 +1,449 @@
+#include "options.h"
+#include "error.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <unistd.h>
+
+#define KIB (UINT64_C(1) << 10)
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+#define TIB (UINT64_C(1) << 40)
+#define DAY_MS UINT64_C(86400000)
+
+#define FIELD(name) offsetof(struct options, name)
+
+/* clang-format off */
+static const struct option_row table[] = {
+    {.name = "uaf", .type = OPTION_CHOICE, .allowed = "off | strict", .default_value = "off", .offset = FIELD(uaf),
+     .help = "strict unmaps every freed buffer, so that a use after free faults; off keeps it for reuse",
+     .refused = "adaptive", .refusal = "adaptive is not available in this version; use off or strict"},
+    {.name = "align", .type = OPTION_ALIGN, .allowed = "auto | a power of two 1..2M", .default_value = "16",
+     .offset = FIELD(align), .minimum = 1, .maximum = 2 * MIB,
+     .help = "alignment of a buffer; auto takes the largest that leaves no slack behind its end"},
+    {.name = "side", .type = OPTION_CHOICE, .allowed = "end | start | alternate", .default_value = "end",
+     .offset = FIELD(side),
+     .help = "the edge of the mapping that buffers lie against: end finds overruns, start underruns"},
+    {.name = "on_fault", .type = OPTION_CHOICE, .allowed = "error | abort | continue", .default_value = "error",
+     .offset = FIELD(on_fault),
+     .help = "what follows a reported fault: CUDA errors, abort(), or nothing"},
+    {.name = "exitcode", .type = OPTION_NUMBER, .allowed = "0..255", .default_value = "86",
+     .offset = FIELD(exitcode), .maximum = 255,
+     .help = "exit status of a process that would end well after a fault; 0 leaves it"},
+    {.name = "guard", .type = OPTION_BYTES, .allowed = "2M..64G", .default_value = "64M",
+     .offset = FIELD(guard), .minimum = 2 * MIB, .maximum = 64 * GIB,
+     .help = "smallest guard behind a buffer"},
+    {.name = "guard_max", .type = OPTION_BYTES, .allowed = "2M..64G", .default_value = "4G",
+     .offset = FIELD(guard_max), .minimum = 2 * MIB, .maximum = 64 * GIB,
+     .help = "a guard is as large as its buffer, up to this"},
+    {.name = "arena", .type = OPTION_BYTES, .allowed = "1G..64T", .default_value = "64T",
+     .offset = FIELD(arena), .minimum = GIB, .maximum = 64 * TIB,
+     .help = "address space to reserve, halved until the driver agrees"},
+    {.name = "waste", .type = OPTION_NUMBER, .allowed = "0..100", .default_value = "12",
+     .offset = FIELD(waste), .maximum = 100,
+     .help = "percent by which a reused mapping may be larger than needed"},
+    {.name = "idle_age", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "30000",
+     .offset = FIELD(idle_age), .maximum = DAY_MS,
+     .help = "milliseconds after which an idle mapping is given back; 0 never does"},
+    {.name = "idle_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "0",
+     .offset = FIELD(idle_max), .maximum = 64 * TIB,
+     .help = "idle bytes above which the oldest are given back; 0 stands for a quarter of the device"},
+    {.name = "cache_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "1G",
+     .offset = FIELD(cache_max), .maximum = 64 * TIB,
+     .help = "physical memory kept without a mapping, for each device"},
+    {.name = "history", .type = OPTION_NUMBER, .allowed = "0..16777216", .default_value = "65536",
+     .offset = FIELD(history), .maximum = 16 * MIB,
+     .help = "how many freed buffers are remembered"},
+    {.name = "coredump", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(coredump),
+     .help = "arm GPU core dumps, which say what faulted"},
+    {.name = "peers", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(peers),
+     .help = "map buffers for every peer device too"},
+    {.name = "verbose", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(verbose),
+     .help = "say on stderr what was set up, and statistics at the end"},
+    {.name = "log", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
+     .offset = FIELD(log), .maximum = sizeof(((struct options *)0)->log),
+     .help = "file for reports beside stderr; %p stands for the process, %r for the rank, %h for the host"},
+};
+/* clang-format on */
+
+#define ROWS (sizeof table / sizeof table[0])
+
+/* A piece of the text being parsed; not NUL-terminated. */
+struct span {
+    const char *start;
+    size_t length;
+};
+
+/* A span as it may appear in a message: cut to fit, without control characters. */
+struct excerpt {
+    char text[72];
+};
+
+static struct excerpt excerpt_of(struct span span)
+{
+    struct excerpt out;
+    size_t room = sizeof out.text - 4;
+    size_t length = span.length < room ? span.length : room;
+    for (size_t i = 0; i < length; i++)
+        out.text[i] = iscntrl((unsigned char)span.start[i]) ? '?' : span.start[i];
+    strcpy(out.text + length, span.length > room ? "..." : "");
+    return out;
+}
+
+static struct span trim(struct span span)
+{
+    while (span.length && isspace((unsigned char)span.start[0])) {
+        span.start++;
+        span.length--;
+    }
+    while (span.length && isspace((unsigned char)span.start[span.length - 1]))
+        span.length--;
+    return span;
+}
+
+static int is_text(struct span span, const char *text)
+{
+    return strlen(text) == span.length && !memcmp(span.start, text, span.length);
+}
+
+static int is_text_any_case(struct span span, const char *text)
+{
+    return strlen(text) == span.length && !strncasecmp(span.start, text, span.length);
+}
+
+/* Digits only: strtoull would take signs, blanks and other bases. */
+static int parse_digits(struct span *span, uint64_t *value)
+{
+    *value = 0;
+    size_t digits = 0;
+    for (; digits < span->length && isdigit((unsigned char)span->start[digits]); digits++) {
+        uint64_t digit = (uint64_t)(span->start[digits] - '0');
+        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, digit, value))
+            return 0;
+    }
+    span->start += digits;
+    span->length -= digits;
+    return digits > 0;
+}
+
+static const char suffixes[] = "KMGT";
+
+static int parse_bytes(struct span span, uint64_t *value)
+{
+    if (!parse_digits(&span, value))
+        return 0;
+    const char *suffix = span.length ? strchr(suffixes, toupper((unsigned char)span.start[0])) : NULL;
+    if (suffix && *suffix) {
+        uint64_t unit = KIB << (10 * (suffix - suffixes));
+        if (__builtin_mul_overflow(*value, unit, value))
+            return 0;
+        span.start++;
+        span.length--;
+        if (is_text_any_case(span, "iB"))
+            return 1;
+    }
+    return span.length == 0 || is_text_any_case(span, "B");
+}
+
+/* The position of `value` in a list such as "off | strict", -1 if it is not there. */
+static int choice_find(const char *allowed, struct span value)
+{
+    int position = 0;
+    for (const char *at = allowed;; position++) {
+        size_t length = strcspn(at, " ");
+        if (length == value.length && !memcmp(at, value.start, length))
+            return position;
+        at += length;
+        if (!*at)
+            return -1;
+        at += strlen(" | ");
+    }
+}
+
+/* The escapes are tried when the option is read: at a fault it would be too late to complain. */
+static int is_path_pattern(struct span value)
+{
+    for (size_t i = 0; i < value.length; i++) {
+        if (value.start[i] != '%')
+            continue;
+        if (++i == value.length || !value.start[i] || !strchr("prh%", value.start[i]))
+            return 0;
+    }
+    return 1;
+}
+
+/* Stores a value, or returns 0 if the row does not allow it. */
+static int row_set(const struct option_row *row, struct span value, struct options *options)
+{
+    void *field = (char *)options + row->offset;
+    uint64_t number = 0;
+    int choice = 0;
+
+    switch (row->type) {
+    case OPTION_CHOICE:
+    case OPTION_SWITCH:
+        choice = choice_find(row->allowed, value);
+        if (choice < 0)
+            return 0;
+        if (row->type == OPTION_SWITCH)
+            choice = choice == 0; /* "on" comes first in the list and is 1 */
+        memcpy(field, &choice, sizeof choice);
+        return 1;
+    case OPTION_PATH:
+        if (value.length >= row->maximum || !is_path_pattern(value))
+            return 0;
+        memcpy(field, value.start, value.length);
+        ((char *)field)[value.length] = '\0';
+        return 1;
+    case OPTION_ALIGN:
+        if (is_text(value, "auto")) {
+            number = OPTION_ALIGN_AUTO;
+            break;
+        }
+        if (!parse_bytes(value, &number) || number < row->minimum || number > row->maximum || (number & (number - 1)))
+            return 0;
+        break;
+    case OPTION_BYTES:
+        if (!parse_bytes(value, &number) || number < row->minimum || number > row->maximum)
+            return 0;
+        break;
+    case OPTION_NUMBER:
+        if (!parse_digits(&value, &number) || value.length || number < row->minimum || number > row->maximum)
+            return 0;
+        break;
+    }
+    memcpy(field, &number, sizeof number);
+    return 1;
+}
+
+_Static_assert(sizeof(enum option_uaf) == sizeof(int), "row_set() stores choices as int");
+
+#define NAME_LENGTH 64
+
+/* Levenshtein's distance without regard to case; `key` is cut to NAME_LENGTH by the caller. */
+static size_t edit_distance(struct span key, const char *name)
+{
+    size_t columns = strlen(name), row[NAME_LENGTH + 1];
+    for (size_t j = 0; j <= columns; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= key.length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= columns; j++) {
+            size_t replaced = diagonal + (tolower((unsigned char)key.start[i - 1]) != tolower((unsigned char)name[j - 1]));
+            size_t shorter = row[j] < row[j - 1] ? row[j] : row[j - 1];
+            diagonal = row[j];
+            row[j] = shorter + 1 < replaced ? shorter + 1 : replaced;
+        }
+    }
+    return row[columns];
+}
+
+static const struct option_row *row_find(struct span key)
+{
+    for (size_t i = 0; i < ROWS; i++)
+        if (is_text(key, table[i].name))
+            return &table[i];
+    return NULL;
+}
+
+/* The known name that `key` may be a slip of: at most two edits, and fewer than half of its letters. */
+static const char *row_nearest(struct span key)
+{
+    const char *nearest = NULL;
+    size_t best = 3;
+    if (key.length > NAME_LENGTH)
+        return NULL;
+    for (size_t i = 0; i < ROWS; i++) {
+        size_t distance = edit_distance(key, table[i].name);
+        if (distance < best && 2 * distance < strlen(table[i].name)) {
+            best = distance;
+            nearest = table[i].name;
+        }
+    }
+    return nearest;
+}
+
+static cufence_status unknown_key(struct span key, const char *source)
+{
+    char names[256] = "";
+    for (size_t i = 0; i < ROWS; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", table[i].name);
+    }
+    const char *nearest = row_nearest(key);
+    return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s'%s%s%s (known are %s)", source, excerpt_of(key).text,
+                     nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "", names);
+}
+
+static cufence_status parse_item(struct span item, const char *source, struct options *options)
+{
+    const char *equals = memchr(item.start, '=', item.length);
+    size_t key_length = equals ? (size_t)(equals - item.start) : item.length;
+    struct span key = trim((struct span){item.start, key_length});
+    const struct option_row *row = row_find(key);
+
+    if (key.length == 0)
+        return error_set(CUFENCE_ERROR_OPTION, "%s: '%s' has no key; write key=value,key=value", source, excerpt_of(item).text);
+    if (!row)
+        return unknown_key(key, source);
+    if (!equals)
+        return error_set(CUFENCE_ERROR_OPTION, "%s: option %s has no value; write %s=VALUE, allowed is %s", source, row->name,
+                         row->name, row->allowed);
+    struct span value = trim((struct span){equals + 1, item.length - key_length - 1});
+    if (row_set(row, value, options))
+        return CUFENCE_OK;
+    if (row->refused && is_text(value, row->refused))
+        return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s: %s", source, row->name, row->refused, row->refusal);
+    return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s is not allowed; allowed is %s", source, row->name, excerpt_of(value).text,
+                     row->allowed);
+}
+
+static void format_bytes(uint64_t value, char *out, size_t size)
+{
+    int unit = 0;
+    for (; unit < (int)strlen(suffixes) && value && value % KIB == 0; unit++)
+        value /= KIB;
+    snprintf(out, size, "%" PRIu64 "%.*s", value, unit > 0, unit ? suffixes + unit - 1 : "");
+}
+
+cufence_status options_parse(struct options *options, const char *text, const char *source)
+{
+    struct options parsed = *options;
+    const char *at = text ? text : "";
+
+    while (*at) {
+        size_t length = strcspn(at, ",");
+        struct span item = trim((struct span){at, length});
+        int is_last = at[length] == '\0';
+        if (item.length > 0 || !is_last) {
+            cufence_status status = parse_item(item, source, &parsed);
+            if (status)
+                return status;
+        }
+        at += length + !is_last;
+    }
+    if (parsed.guard_max < parsed.guard) {
+        char guard[32], guard_max[32];
+        format_bytes(parsed.guard, guard, sizeof guard);
+        format_bytes(parsed.guard_max, guard_max, sizeof guard_max);
+        return error_set(CUFENCE_ERROR_OPTION, "%s: guard_max=%s is smaller than guard=%s; raise guard_max or lower guard",
+                         source, guard_max, guard);
+    }
+    *options = parsed;
+    return CUFENCE_OK;
+}
+
+const struct option_row *options_table(size_t *count)
+{
+    *count = ROWS;
+    return table;
+}
+
+void options_default(struct options *options)
+{
+    memset(options, 0, sizeof *options);
+    for (size_t i = 0; i < ROWS; i++)
+        row_set(&table[i], (struct span){table[i].default_value, strlen(table[i].default_value)}, options);
+}
+
+void options_format(const struct options *options, const struct option_row *row, char *out, size_t size)
+{
+    const void *field = (const char *)options + row->offset;
+    uint64_t number = 0;
+    int choice = 0;
+
+    switch (row->type) {
+    case OPTION_CHOICE:
+    case OPTION_SWITCH: {
+        memcpy(&choice, field, sizeof choice);
+        const char *at = row->allowed;
+        for (int skip = row->type == OPTION_SWITCH ? !choice : choice; skip > 0; skip--)
+            at = strstr(at, " | ") + strlen(" | ");
+        snprintf(out, size, "%.*s", (int)strcspn(at, " "), at);
+        return;
+    }
+    case OPTION_PATH:
+        snprintf(out, size, "%s", (const char *)field);
+        return;
+    case OPTION_ALIGN:
+    case OPTION_BYTES:
+    case OPTION_NUMBER:
+        break;
+    }
+    memcpy(&number, field, sizeof number);
+    if (row->type == OPTION_NUMBER)
+        snprintf(out, size, "%" PRIu64, number);
+    else if (row->type == OPTION_ALIGN && number == OPTION_ALIGN_AUTO)
+        snprintf(out, size, "auto");
+    else
+        format_bytes(number, out, size);
+}
+
+void options_print(FILE *out)
+{
+    int name = 0, allowed = 0, value = 0;
+    for (size_t i = 0; i < ROWS; i++) {
+        int lengths[] = {(int)strlen(table[i].name), (int)strlen(table[i].allowed), (int)strlen(table[i].default_value)};
+        name = lengths[0] > name ? lengths[0] : name;
+        allowed = lengths[1] > allowed ? lengths[1] : allowed;
+        value = lengths[2] > value ? lengths[2] : value;
+    }
+    value = value < (int)strlen("default") ? (int)strlen("default") : value;
+    fprintf(out, "%-*s  %-*s  %-*s\n", name, "option", allowed, "allowed", value, "default");
+    for (size_t i = 0; i < ROWS; i++)
+        fprintf(out, "%-*s  %-*s  %-*s  %s\n", name, table[i].name, allowed, table[i].allowed, value, table[i].default_value,
+                table[i].help);
+}
+
+static const char *rank_name(void)
+{
+    const char *rank = getenv("RANK");
+    if (!rank)
+        rank = getenv("LOCAL_RANK");
+    return rank ? rank : "0";
+}
+
+cufence_status options_expand_path(const char *pattern, char *out, size_t size)
+{
+    char process[24], host[256] = "", letter[2] = "";
+    size_t used = 0;
+
+    snprintf(process, sizeof process, "%ld", (long)getpid());
+    for (const char *at = pattern; *at; at++) {
+        const char *piece = letter;
+        letter[0] = *at;
+        if (*at == '%') {
+            switch (*++at) {
+            case 'p':
+                piece = process;
+                break;
+            case 'r':
+                piece = rank_name();
+                break;
+            case 'h':
+                if (gethostname(host, sizeof host - 1))
+                    strcpy(host, "localhost");
+                piece = host;
+                break;
+            case '%':
+                break;
+            default:
+                return error_set(CUFENCE_ERROR_OPTION,
+                                 "file name '%.200s': '%s' behind %% is not allowed; allowed are %%p, %%r, %%h and %%%%",
+                                 pattern, *at ? excerpt_of((struct span){at, 1}).text : "nothing");
+            }
+        }
+        size_t length = strlen(piece);
+        if (length >= size - used)
+            return error_set(CUFENCE_ERROR_OVERFLOW, "file name '%.200s' is longer than %zu bytes when expanded", pattern,
+                             size - 1);
+        memcpy(out + used, piece, length);
+        used += length;
+    }
+    out[used] = '\0';
+    return CUFENCE_OK;
+}
