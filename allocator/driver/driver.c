@@ -1,0 +1,158 @@
+#include "driver.h"
+
+#include "error.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum need { OPTIONAL, REQUIRED };
+
+typedef CUresult (*get_proc_address_v2)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+typedef CUresult (*get_proc_address_v1)(const char *, void **, int, cuuint64_t);
+
+const struct driver *driver;
+
+static struct driver table;
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER; /* held while opening; a leaf: nothing else is locked under it */
+
+/* One function of the open library. cuda.h names the newest signature with a suffix (cuMemAlloc_v2); cuGetProcAddress wants
+ * the name without it and takes the version instead, dlsym wants it with. */
+static void *find(const char *name, const char *symbol, int version)
+{
+    void *address = NULL;
+    get_proc_address_v2 by_version2 = (get_proc_address_v2)dlsym(table.library, "cuGetProcAddress_v2");
+    if (by_version2) {
+        CUdriverProcAddressQueryResult found;
+        if (by_version2(name, &address, version, CU_GET_PROC_ADDRESS_DEFAULT, &found) == CUDA_SUCCESS && address)
+            return address;
+    }
+    get_proc_address_v1 by_version1 = (get_proc_address_v1)dlsym(table.library, "cuGetProcAddress");
+    if (!by_version2 && by_version1 && by_version1(name, &address, version, CU_GET_PROC_ADDRESS_DEFAULT) == CUDA_SUCCESS)
+        return address;
+    return dlsym(table.library, symbol);
+}
+
+/* Folder of the file that holds this code, with the slash; "" if it cannot be told. */
+static void own_folder(char *out, size_t size)
+{
+    Dl_info info;
+    out[0] = '\0';
+    if (dladdr((void *)&own_folder, &info) && info.dli_fname) {
+        const char *slash = strrchr(info.dli_fname, '/');
+        if (slash && (size_t)(slash - info.dli_fname) + 2 <= size) {
+            memcpy(out, info.dli_fname, (size_t)(slash - info.dli_fname) + 1);
+            out[slash - info.dli_fname + 1] = '\0';
+        }
+    }
+}
+
+static cufence_status open_library(void)
+{
+    const char *wanted = getenv("CUFENCE_DRIVER");
+    if (!wanted || !*wanted) {
+        snprintf(table.path, sizeof table.path, "libcuda.so.1");
+        table.library = dlopen(table.path, RTLD_NOW | RTLD_LOCAL);
+    } else if (strcmp(wanted, "sim") == 0) {
+        static const char *const places[] = {"", "../lib/", "../lib64/"};
+        char folder[256];
+        own_folder(folder, sizeof folder);
+        for (size_t i = 0; i < sizeof places / sizeof *places && !table.library; i++) {
+            snprintf(table.path, sizeof table.path, "%s%slibcufence_sim.so", folder, places[i]);
+            table.library = dlopen(table.path, RTLD_NOW | RTLD_LOCAL);
+        }
+    } else {
+        snprintf(table.path, sizeof table.path, "%s", wanted);
+        table.library = dlopen(table.path, RTLD_NOW | RTLD_LOCAL);
+    }
+    if (!table.library)
+        return error_set(CUFENCE_ERROR_DRIVER_NOT_FOUND,
+                         "cannot open the CUDA driver library %s: %s; install the NVIDIA driver, or set CUFENCE_DRIVER=sim for "
+                         "the simulated device",
+                         wanted && *wanted ? wanted : "libcuda.so.1", dlerror());
+    table.is_sim = dlsym(table.library, "cusim_register_kernel") != NULL;
+    return CUFENCE_OK;
+}
+
+static cufence_status find_functions(void)
+{
+    const char *missing = NULL;
+    int missing_version = 0, found = 0;
+#define SYMBOL_(text) #text
+#define SYMBOL(text) SYMBOL_(text)
+#define X(function, version_, need)                                                                                            \
+    table.function = (__typeof__(table.function))find(#function, SYMBOL(function), version_);                                  \
+    if (table.function)                                                                                                        \
+        found++;                                                                                                               \
+    else if ((need) == REQUIRED && !missing) {                                                                                 \
+        missing = #function;                                                                                                   \
+        missing_version = version_;                                                                                            \
+    }
+    DRIVER_FUNCTIONS(X)
+#undef X
+#undef SYMBOL
+#undef SYMBOL_
+    table.stream_capture_info =
+        (__typeof__(table.stream_capture_info))find("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo", 10010);
+    if (!table.stream_capture_info && !missing) {
+        missing = "cuStreamGetCaptureInfo";
+        missing_version = 10010;
+    }
+    if (!found)
+        return error_set(CUFENCE_ERROR_DRIVER_NOT_FOUND, "%s is not a CUDA driver library: it has none of its functions; check "
+                         "CUFENCE_DRIVER", table.path);
+    if (missing)
+        return error_set(CUFENCE_ERROR_DRIVER_TOO_OLD,
+                         "the CUDA driver %s lacks %s, which came with CUDA %d.%d; update the NVIDIA driver", table.path, missing,
+                         missing_version / 1000, missing_version % 1000 / 10);
+    return CUFENCE_OK;
+}
+
+static cufence_status load(void)
+{
+    memset(&table, 0, sizeof table);
+    cufence_status status = open_library();
+    if (status == CUFENCE_OK)
+        status = find_functions();
+    if (status == CUFENCE_OK) {
+        CUresult result = table.cuInit(0);
+        if (result != CUDA_SUCCESS) {
+            const char *name = NULL;
+            table.cuGetErrorName(result, &name);
+            status = error_set(result == CUDA_ERROR_NO_DEVICE ? CUFENCE_ERROR_UNSUPPORTED : CUFENCE_ERROR_DRIVER,
+                               "cuInit: %s (%d) from %s; `cufence doctor` says more, CUFENCE_DRIVER=sim simulates a device",
+                               name ? name : "unknown error", (int)result, table.path);
+        }
+    }
+    if (status == CUFENCE_OK)
+        table.cuDriverGetVersion(&table.version);
+    else if (table.library)
+        dlclose(table.library);
+    return status;
+}
+
+cufence_status driver_load(void)
+{
+    if (__atomic_load_n(&driver, __ATOMIC_ACQUIRE))
+        return CUFENCE_OK;
+    pthread_mutex_lock(&load_lock);
+    cufence_status status = driver ? CUFENCE_OK : load();
+    if (status == CUFENCE_OK)
+        __atomic_store_n(&driver, &table, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&load_lock);
+    return status;
+}
+
+cufence_status driver_check(CUresult result, const char *call)
+{
+    if (result == CUDA_SUCCESS)
+        return CUFENCE_OK;
+    const char *name = NULL;
+    driver->cuGetErrorName(result, &name);
+    cufence_status status = result == CUDA_ERROR_OUT_OF_MEMORY      ? CUFENCE_ERROR_OUT_OF_MEMORY
+                            : result == CUDA_ERROR_ILLEGAL_ADDRESS ? CUFENCE_ERROR_FAULTED
+                                                                   : CUFENCE_ERROR_DRIVER;
+    return error_set(status, "%s: %s (%d)", call, name ? name : "unknown error", (int)result);
+}

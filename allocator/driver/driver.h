@@ -1,0 +1,91 @@
+/*
+ * The CUDA driver as a table of functions. The only place that names a CUDA entry point; nothing links libcuda.
+ *
+ * The library is libcuda.so.1, or what CUFENCE_DRIVER names: "sim" for the simulated device that is installed beside
+ * libcufence.so, else a path. Functions are asked for with cuGetProcAddress at the version in the table, which fixes their
+ * signature, and with dlsym where the driver is older than that (CUDA 11.3).
+ *
+ * Thread safety: driver_load() may be called by any thread at any time; `driver` is constant once it returned OK.
+ */
+#ifndef CUFENCE_DRIVER_H
+#define CUFENCE_DRIVER_H
+
+#include <cuda.h>
+#include <cufence.h>
+
+/* X(function, version of CUDA that brought this signature, REQUIRED or OPTIONAL). An optional function may be NULL. */
+#define DRIVER_FUNCTIONS(X)                                                                                                    \
+    X(cuInit, 2000, REQUIRED)                                                                                                  \
+    X(cuDriverGetVersion, 2020, REQUIRED)                                                                                      \
+    X(cuGetErrorName, 6000, REQUIRED)                                                                                          \
+    X(cuDeviceGet, 2000, REQUIRED)                                                                                             \
+    X(cuDeviceGetCount, 2000, REQUIRED)                                                                                        \
+    X(cuDeviceGetName, 2000, REQUIRED)                                                                                         \
+    X(cuDeviceGetAttribute, 2000, REQUIRED)                                                                                    \
+    X(cuDeviceTotalMem, 3020, REQUIRED)                                                                                        \
+    X(cuDevicePrimaryCtxRetain, 7000, REQUIRED)                                                                                \
+    X(cuDevicePrimaryCtxGetState, 7000, REQUIRED)                                                                              \
+    X(cuCtxGetCurrent, 4000, REQUIRED)                                                                                         \
+    X(cuCtxSetCurrent, 4000, REQUIRED)                                                                                         \
+    X(cuCtxPushCurrent, 4000, REQUIRED)                                                                                        \
+    X(cuCtxPopCurrent, 4000, REQUIRED)                                                                                         \
+    X(cuCtxGetDevice, 2000, REQUIRED)                                                                                          \
+    X(cuCtxSynchronize, 2000, REQUIRED)                                                                                        \
+    X(cuThreadExchangeStreamCaptureMode, 10010, REQUIRED)                                                                      \
+    X(cuStreamIsCapturing, 10000, REQUIRED)                                                                                    \
+    X(cuStreamCreate, 2000, REQUIRED)                                                                                          \
+    X(cuStreamDestroy, 4000, REQUIRED)                                                                                         \
+    X(cuStreamSynchronize, 2000, REQUIRED)                                                                                     \
+    X(cuStreamQuery, 2000, REQUIRED)                                                                                           \
+    X(cuEventCreate, 2000, REQUIRED)                                                                                           \
+    X(cuEventDestroy, 4000, REQUIRED)                                                                                          \
+    X(cuEventRecord, 2000, REQUIRED)                                                                                           \
+    X(cuEventQuery, 2000, REQUIRED)                                                                                            \
+    X(cuEventSynchronize, 2000, REQUIRED)                                                                                      \
+    X(cuMemAddressReserve, 10020, REQUIRED)                                                                                    \
+    X(cuMemAddressFree, 10020, REQUIRED)                                                                                       \
+    X(cuMemCreate, 10020, REQUIRED)                                                                                            \
+    X(cuMemRelease, 10020, REQUIRED)                                                                                           \
+    X(cuMemMap, 10020, REQUIRED)                                                                                               \
+    X(cuMemUnmap, 10020, REQUIRED)                                                                                             \
+    X(cuMemSetAccess, 10020, REQUIRED)                                                                                         \
+    X(cuMemGetAllocationGranularity, 10020, REQUIRED)                                                                          \
+    X(cuMemGetInfo, 3020, REQUIRED)                                                                                            \
+    X(cuMemcpyHtoD, 3020, REQUIRED)                                                                                            \
+    X(cuMemcpyDtoH, 3020, REQUIRED)                                                                                            \
+    X(cuMemsetD8Async, 3020, REQUIRED)                                                                                         \
+    X(cuModuleLoadData, 2000, REQUIRED)                                                                                        \
+    X(cuModuleGetFunction, 2000, REQUIRED)                                                                                     \
+    X(cuLaunchKernel, 4000, REQUIRED)                                                                                          \
+    X(cuDeviceCanAccessPeer, 4000, OPTIONAL)                                                                                   \
+    X(cuCtxGetId, 12000, OPTIONAL)                                                                                             \
+    X(cuCoredumpSetAttributeGlobal, 12010, OPTIONAL)                                                                           \
+    X(cuCoredumpGetAttributeGlobal, 12010, OPTIONAL)
+
+struct driver {
+    void *library;  /* of dlopen */
+    int version;    /* of the driver, as cuDriverGetVersion gives it: 13000 = CUDA 13.0 */
+    int is_sim;     /* the simulated device */
+    char path[512]; /* what was opened */
+#define X(function, version_, need) __typeof__(function) *function;
+    DRIVER_FUNCTIONS(X)
+#undef X
+    /* The first signature (CUDA 10.1) is enough and is found in every driver: status and id of a stream's capture. */
+    CUresult (*stream_capture_info)(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id);
+};
+
+/* NULL until driver_load() has returned CUFENCE_OK. */
+extern const struct driver *driver;
+
+/*
+ * Opens the library, finds the functions and calls cuInit. Once done, returns at once. A failure may be tried again.
+ * Errors: DRIVER_NOT_FOUND (no library, or it holds no driver), DRIVER_TOO_OLD (names the function and the CUDA version
+ * that brought it), DRIVER (cuInit failed: no device, ...).
+ */
+cufence_status driver_load(void);
+
+/* Returns OK for CUDA_SUCCESS; else keeps "call: NAME (number)" as the thread's error and returns OUT_OF_MEMORY for
+ * CUDA_ERROR_OUT_OF_MEMORY, FAULTED for an illegal address, DRIVER for all others. */
+cufence_status driver_check(CUresult result, const char *call);
+
+#endif
