@@ -1,0 +1,51 @@
+/* Hostile option strings: whatever is accepted must be written back, read again, and be the same. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "error.h"
+#include "options.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+static void round_trip(const struct options *options)
+{
+    size_t count, used = 0;
+    const struct option_row *rows = options_table(&count);
+    char text[2048] = "";
+    for (size_t i = 0; i < count; i++) {
+        char value[sizeof options->log];
+        options_format(options, &rows[i], value, sizeof value);
+        used += (size_t)snprintf(text + used, sizeof text - used, "%s=%s,", rows[i].name, value);
+    }
+    require(used < sizeof text);
+    struct options again;
+    options_default(&again);
+    require(options_parse(&again, text, "fuzz") == CUFENCE_OK);
+    require(!memcmp(&again, options, offsetof(struct options, log)) && !strcmp(again.log, options->log));
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    char *text = malloc(size + 1), path[300];
+    require(text != NULL);
+    if (size)
+        memcpy(text, bytes, size);
+    text[size] = '\0';
+
+    struct options options;
+    options_default(&options);
+    if (options_parse(&options, text, "fuzz") == CUFENCE_OK)
+        round_trip(&options);
+    else
+        require(error_detail()[0] != '\0');
+    if (options_expand_path(text, path, sizeof path) == CUFENCE_OK)
+        require(strlen(path) < sizeof path);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,325 @@
+/* The option table, its parser, and the messages that people get for what it refuses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "error.h"
+#include "options.h"
+
+#define KNOWN                                                                                                                  \
+    "(known are uaf, align, side, on_fault, exitcode, guard, guard_max, arena, waste, idle_age, idle_max, cache_max, "         \
+    "history, coredump, peers, verbose, log)"
+
+static const struct option_row *row_named(const char *name)
+{
+    size_t count;
+    const struct option_row *rows = options_table(&count);
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(rows[i].name, name))
+            return &rows[i];
+    fail_msg("no option is called %s", name);
+    return NULL;
+}
+
+static void defaults_are_the_documented_ones(void **state)
+{
+    (void)state;
+    struct options options;
+    memset(&options, 0xa5, sizeof options);
+    options_default(&options);
+    assert_int_equal(options.uaf, UAF_OFF);
+    assert_int_equal(options.align, 16);
+    assert_int_equal(options.side, SIDE_END);
+    assert_int_equal(options.on_fault, ON_FAULT_ERROR);
+    assert_int_equal(options.exitcode, 86);
+    assert_int_equal(options.guard, UINT64_C(64) << 20);
+    assert_int_equal(options.guard_max, UINT64_C(4) << 30);
+    assert_int_equal(options.arena, UINT64_C(64) << 40);
+    assert_int_equal(options.waste, 12);
+    assert_int_equal(options.idle_age, 30000);
+    assert_int_equal(options.idle_max, 0);
+    assert_int_equal(options.cache_max, UINT64_C(1) << 30);
+    assert_int_equal(options.history, 65536);
+    assert_int_equal(options.coredump, 1);
+    assert_int_equal(options.peers, 0);
+    assert_int_equal(options.verbose, 0);
+    assert_string_equal(options.log, "");
+}
+
+/* What one writes, and what comes back in the shortest form. */
+static void values_are_read_and_written_back(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *name, *value;
+    } cases[] = {
+        {"uaf=strict", "uaf", "strict"},
+        {"uaf=strict,uaf=off", "uaf", "off"},
+        {"align=auto", "align", "auto"},
+        {"align=1", "align", "1"},
+        {"align=2M", "align", "2M"},
+        {"align=0512", "align", "512"},
+        {"side=start", "side", "start"},
+        {"side=alternate", "side", "alternate"},
+        {"on_fault=abort", "on_fault", "abort"},
+        {"on_fault=continue", "on_fault", "continue"},
+        {"exitcode=0", "exitcode", "0"},
+        {"exitcode=255", "exitcode", "255"},
+        {"guard=2M", "guard", "2M"},
+        {"guard=2097152", "guard", "2M"},
+        {"guard=2048KiB", "guard", "2M"},
+        {"guard=2mb", "guard", "2M"},
+        {"guard=3145729B", "guard", "3145729"},
+        {"guard=64G,guard_max=64G", "guard", "64G"},
+        {"guard_max=64M", "guard_max", "64M"},
+        {"arena=1g", "arena", "1G"},
+        {"arena=1536GiB", "arena", "1536G"},
+        {"arena=64TiB", "arena", "64T"},
+        {"waste=100", "waste", "100"},
+        {"idle_age=0", "idle_age", "0"},
+        {"idle_max=0", "idle_max", "0"},
+        {"idle_max=1025", "idle_max", "1025"},
+        {"cache_max=0K", "cache_max", "0"},
+        {"history=16777216", "history", "16777216"},
+        {"coredump=off", "coredump", "off"},
+        {"peers=on", "peers", "on"},
+        {"verbose=on", "verbose", "on"},
+        {"log=report-%p.txt", "log", "report-%p.txt"},
+        {"log=a=b c", "log", "a=b c"},
+        {"log=x,log=", "log", ""},
+        {" \tverbose =  on ,\n", "verbose", "on"},
+        {"verbose=on,", "verbose", "on"},
+        {"verbose=on, ", "verbose", "on"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct options options;
+        char value[256];
+        options_default(&options);
+        if (options_parse(&options, cases[i].text, "test"))
+            fail_msg("%s: %s", cases[i].text, error_detail());
+        options_format(&options, row_named(cases[i].name), value, sizeof value);
+        assert_string_equal(value, cases[i].value);
+    }
+}
+
+static void refusals_name_the_source_the_value_and_the_way_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"uaf=adaptive", "test: uaf=adaptive: adaptive is not available in this version; use off or strict"},
+        {"uaf=of", "test: uaf=of is not allowed; allowed is off | strict"},
+        {"uaf=|", "test: uaf=| is not allowed; allowed is off | strict"},
+        {"uaf=", "test: uaf= is not allowed; allowed is off | strict"},
+        {"uaf", "test: option uaf has no value; write uaf=VALUE, allowed is off | strict"},
+        {"=strict", "test: '=strict' has no key; write key=value,key=value"},
+        {",uaf=off", "test: '' has no key; write key=value,key=value"},
+        {"uaf=off,,peers=on", "test: '' has no key; write key=value,key=value"},
+        {"align=3", "test: align=3 is not allowed; allowed is auto | a power of two 1..2M"},
+        {"align=0", "test: align=0 is not allowed; allowed is auto | a power of two 1..2M"},
+        {"align=4M", "test: align=4M is not allowed; allowed is auto | a power of two 1..2M"},
+        {"exitcode=256", "test: exitcode=256 is not allowed; allowed is 0..255"},
+        {"exitcode=-1", "test: exitcode=-1 is not allowed; allowed is 0..255"},
+        {"exitcode=1K", "test: exitcode=1K is not allowed; allowed is 0..255"},
+        {"exitcode=+1", "test: exitcode=+1 is not allowed; allowed is 0..255"},
+        {"guard=1M", "test: guard=1M is not allowed; allowed is 2M..64G"},
+        {"guard=65G", "test: guard=65G is not allowed; allowed is 2M..64G"},
+        {"guard=2 M", "test: guard=2 M is not allowed; allowed is 2M..64G"},
+        {"guard=2MiBs", "test: guard=2MiBs is not allowed; allowed is 2M..64G"},
+        {"guard=4194304iB", "test: guard=4194304iB is not allowed; allowed is 2M..64G"},
+        {"guard=G", "test: guard=G is not allowed; allowed is 2M..64G"},
+        {"guard=0x400000", "test: guard=0x400000 is not allowed; allowed is 2M..64G"},
+        {"guard=16777216T", "test: guard=16777216T is not allowed; allowed is 2M..64G"},
+        {"guard=18446744073709551616", "test: guard=18446744073709551616 is not allowed; allowed is 2M..64G"},
+        {"guard=18446744073713745920", "test: guard=18446744073713745920 is not allowed; allowed is 2M..64G"},
+        {"idle_age=86400001", "test: idle_age=86400001 is not allowed; allowed is 0..86400000"},
+        {"coredump=1", "test: coredump=1 is not allowed; allowed is on | off"},
+        {"log=%q", "test: log=%q is not allowed; allowed is a file name up to 255 bytes, with %p %r %h %%"},
+        {"log=a%", "test: log=a% is not allowed; allowed is a file name up to 255 bytes, with %p %r %h %%"},
+        {"guard=8G", "test: guard_max=4G is smaller than guard=8G; raise guard_max or lower guard"},
+        {"guard_max=2M", "test: guard_max=2M is smaller than guard=64M; raise guard_max or lower guard"},
+        {"guard-max=8G", "test: unknown option 'guard-max', did you mean 'guard_max'? " KNOWN},
+        {"UAF=off", "test: unknown option 'UAF', did you mean 'uaf'? " KNOWN},
+        {"onfault=abort", "test: unknown option 'onfault', did you mean 'on_fault'? " KNOWN},
+        {"verbos", "test: unknown option 'verbos', did you mean 'verbose'? " KNOWN},
+        {"xyzzy=1", "test: unknown option 'xyzzy' " KNOWN},
+        {"a\033[2Jb=1", "test: unknown option 'a?[2Jb' " KNOWN},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct options options, before;
+        options_default(&options);
+        options.waste = 7;
+        before = options;
+        assert_int_equal(options_parse(&options, cases[i].text, "test"), CUFENCE_ERROR_OPTION);
+        assert_string_equal(error_detail(), cases[i].message);
+        assert_memory_equal(&options, &before, sizeof options);
+    }
+}
+
+static void a_refused_list_changes_nothing(void **state)
+{
+    (void)state;
+    struct options options;
+    options_default(&options);
+    assert_int_equal(options_parse(&options, "uaf=strict,align=4,nonsense=1", "test"), CUFENCE_ERROR_OPTION);
+    assert_int_equal(options.uaf, UAF_OFF);
+    assert_int_equal(options.align, 16);
+}
+
+static void later_texts_win_and_empty_ones_are_fine(void **state)
+{
+    (void)state;
+    struct options options;
+    options_default(&options);
+    assert_int_equal(options_parse(&options, NULL, "test"), CUFENCE_OK);
+    assert_int_equal(options_parse(&options, "", "test"), CUFENCE_OK);
+    assert_int_equal(options_parse(&options, "  ", "test"), CUFENCE_OK);
+    assert_int_equal(options_parse(&options, "waste=1,peers=on", "CUFENCE_OPTIONS"), CUFENCE_OK);
+    assert_int_equal(options_parse(&options, "waste=2", "cufence_init"), CUFENCE_OK);
+    assert_int_equal(options.waste, 2);
+    assert_int_equal(options.peers, 1);
+}
+
+static void long_texts_are_cut_in_messages_and_bounded_in_paths(void **state)
+{
+    (void)state;
+    char text[5000] = "log=";
+    struct options options;
+    options_default(&options);
+    memset(text + 4, 'x', 255);
+    text[4 + 255] = '\0';
+    assert_int_equal(options_parse(&options, text, "test"), CUFENCE_OK);
+    assert_int_equal(strlen(options.log), 255);
+
+    strcat(text, "y");
+    assert_int_equal(options_parse(&options, text, "test"), CUFENCE_ERROR_OPTION);
+    assert_non_null(strstr(error_detail(), "xxx... is not allowed"));
+
+    memset(text, 'k', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    assert_int_equal(options_parse(&options, text, "test"), CUFENCE_ERROR_OPTION);
+    assert_non_null(strstr(error_detail(), "kkk...'"));
+    assert_non_null(strstr(error_detail(), "verbose, log"));
+}
+
+/* The `allowed` column is written for people; it must say the same as the limits do. */
+static void every_row_allows_its_limits_and_no_more(void **state)
+{
+    (void)state;
+    size_t count;
+    const struct option_row *rows = options_table(&count);
+    assert_int_equal(count, 17);
+    for (size_t i = 0; i < count; i++) {
+        struct options options, again;
+        char value[256], text[320];
+        assert_true(strlen(rows[i].help) > 10);
+        options_default(&options);
+        options_format(&options, &rows[i], value, sizeof value);
+        assert_string_equal(value, rows[i].default_value);
+        if (rows[i].type != OPTION_BYTES && rows[i].type != OPTION_NUMBER)
+            continue;
+
+        const char *dots = strstr(rows[i].allowed, "..");
+        assert_non_null(dots);
+        char ends[2][32];
+        snprintf(ends[0], sizeof ends[0], "%.*s", (int)(dots - rows[i].allowed), rows[i].allowed);
+        snprintf(ends[1], sizeof ends[1], "%s", dots + 2);
+        uint64_t limits[2] = {rows[i].minimum, rows[i].maximum};
+        for (int end = 0; end < 2; end++) {
+            memcpy((char *)&again, &options, sizeof again);
+            memcpy((char *)&again + rows[i].offset, &limits[end], sizeof limits[end]);
+            options_format(&again, &rows[i], value, sizeof value);
+            assert_string_equal(value, ends[end]);
+        }
+        snprintf(text, sizeof text, "guard=2M,guard_max=64G,%s=%s", rows[i].name, ends[1]);
+        assert_int_equal(options_parse(&options, text, "test"), CUFENCE_OK);
+        snprintf(text, sizeof text, "%s=%llu", rows[i].name, (unsigned long long)rows[i].maximum + 1);
+        assert_int_equal(options_parse(&options, text, "test"), CUFENCE_ERROR_OPTION);
+    }
+}
+
+static void the_table_is_printed_with_every_default(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t size = 0, count;
+    FILE *out = open_memstream(&text, &size);
+    options_print(out);
+    fclose(out);
+    const struct option_row *rows = options_table(&count);
+    const char *line = strchr(text, '\n') + 1;
+    assert_int_equal(strncmp(text, "option ", 7), 0);
+    for (size_t i = 0; i < count; i++) {
+        assert_int_equal(strncmp(line, rows[i].name, strlen(rows[i].name)), 0);
+        const char *end = strchr(line, '\n');
+        const char *allowed = strstr(line, rows[i].allowed), *help = strstr(line, rows[i].help);
+        assert_true(allowed && allowed < end && help && help < end);
+        line = end + 1;
+    }
+    assert_int_equal(*line, '\0');
+    free(text);
+}
+
+static void file_names_are_expanded(void **state)
+{
+    (void)state;
+    char out[64], expected[64];
+    unsetenv("RANK");
+    unsetenv("LOCAL_RANK");
+    assert_int_equal(options_expand_path("a-%r-%%.txt", out, sizeof out), CUFENCE_OK);
+    assert_string_equal(out, "a-0-%.txt");
+    setenv("LOCAL_RANK", "3", 1);
+    assert_int_equal(options_expand_path("%r", out, sizeof out), CUFENCE_OK);
+    assert_string_equal(out, "3");
+    setenv("RANK", "17", 1);
+    assert_int_equal(options_expand_path("%r%r", out, sizeof out), CUFENCE_OK);
+    assert_string_equal(out, "1717");
+    assert_int_equal(options_expand_path("/x/%p", out, sizeof out), CUFENCE_OK);
+    snprintf(expected, sizeof expected, "/x/%ld", (long)getpid());
+    assert_string_equal(out, expected);
+
+    char big[512], host[256] = "";
+    gethostname(host, sizeof host - 1);
+    assert_int_equal(options_expand_path("%h", big, sizeof big), CUFENCE_OK);
+    assert_string_equal(big, host);
+    assert_int_equal(options_expand_path("", out, sizeof out), CUFENCE_OK);
+    assert_string_equal(out, "");
+    unsetenv("RANK");
+    unsetenv("LOCAL_RANK");
+}
+
+static void file_names_that_cannot_be_expanded_are_refused(void **state)
+{
+    (void)state;
+    char out[8];
+    assert_int_equal(options_expand_path("x%d", out, sizeof out), CUFENCE_ERROR_OPTION);
+    assert_string_equal(error_detail(), "file name 'x%d': 'd' behind % is not allowed; allowed are %p, %r, %h and %%");
+    assert_int_equal(options_expand_path("x%", out, sizeof out), CUFENCE_ERROR_OPTION);
+    assert_string_equal(error_detail(), "file name 'x%': 'nothing' behind % is not allowed; allowed are %p, %r, %h and %%");
+    assert_int_equal(options_expand_path("1234567", out, sizeof out), CUFENCE_OK);
+    assert_int_equal(options_expand_path("12345678", out, sizeof out), CUFENCE_ERROR_OVERFLOW);
+    assert_string_equal(error_detail(), "file name '12345678' is longer than 7 bytes when expanded");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(defaults_are_the_documented_ones),
+        cmocka_unit_test(values_are_read_and_written_back),
+        cmocka_unit_test(refusals_name_the_source_the_value_and_the_way_out),
+        cmocka_unit_test(a_refused_list_changes_nothing),
+        cmocka_unit_test(later_texts_win_and_empty_ones_are_fine),
+        cmocka_unit_test(long_texts_are_cut_in_messages_and_bounded_in_paths),
+        cmocka_unit_test(every_row_allows_its_limits_and_no_more),
+        cmocka_unit_test(the_table_is_printed_with_every_default),
+        cmocka_unit_test(file_names_are_expanded),
+        cmocka_unit_test(file_names_that_cannot_be_expanded_are_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
