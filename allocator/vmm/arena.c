@@ -1,0 +1,279 @@
+#include "arena.h"
+
+#include "error.h"
+#include "physical.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define LEAD (64ull << 20)          /* guard in front of the first slot */
+#define SMALLEST_ARENA (256ull << 20)
+
+/*
+ * The books are a ring of slots in the order of their addresses, read from the cursor on round the arena: the tail is what was
+ * cut last, right below the cursor; the head is the next one that the cursor will meet when it has wrapped. So both ends move
+ * in constant time, and a binary search over the ring answers for an address.
+ */
+static struct {
+    pthread_mutex_t lock; /* guards all of this; taken before the owner's locks, never held over driver calls */
+    uint64_t start, end;
+    uint64_t cursor;      /* next address to give out */
+    uint64_t history;
+    void (*forget)(struct slot *slot);
+    int peers;
+    struct slot **ring;
+    size_t capacity;      /* power of two */
+    size_t head, count;
+    size_t past;          /* slots of the ring without a mapping that were mapped once */
+    uint64_t used;
+} arena = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct slot *nth(size_t i)
+{
+    return arena.ring[(arena.head + i) & (arena.capacity - 1)];
+}
+
+cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struct slot *slot), int peers)
+{
+    CUdeviceptr address = 0;
+    CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
+    while (bytes >= SMALLEST_ARENA) {
+        result = driver->cuMemAddressReserve(&address, bytes, 0, 0, 0);
+        if (result == CUDA_SUCCESS)
+            break;
+        bytes /= 2;
+    }
+    if (result != CUDA_SUCCESS) {
+        driver_check(result, "cuMemAddressReserve");
+        return error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
+                         "the driver reserves not even 256 MiB of address space; look at `ulimit -v` and at what else the process "
+                         "has reserved");
+    }
+    pthread_mutex_lock(&arena.lock);
+    arena.start = address;
+    arena.end = address + bytes;
+    arena.cursor = address + LEAD;
+    arena.history = history;
+    arena.forget = forget;
+    arena.peers = peers;
+    pthread_mutex_unlock(&arena.lock);
+    return CUFENCE_OK;
+}
+
+uint64_t arena_start(void)
+{
+    return arena.start;
+}
+
+uint64_t arena_end(void)
+{
+    return arena.end;
+}
+
+uint64_t arena_used(void)
+{
+    pthread_mutex_lock(&arena.lock);
+    uint64_t used = arena.used;
+    pthread_mutex_unlock(&arena.lock);
+    return used;
+}
+
+static int grow(void)
+{
+    size_t capacity = arena.capacity ? arena.capacity * 2 : 1024;
+    struct slot **ring = malloc(capacity * sizeof *ring);
+    if (!ring)
+        return -1;
+    for (size_t i = 0; i < arena.count; i++)
+        ring[i] = nth(i);
+    free(arena.ring);
+    arena.ring = ring;
+    arena.capacity = capacity;
+    arena.head = 0;
+    return 0;
+}
+
+static void append(struct slot *slot)
+{
+    arena.ring[(arena.head + arena.count++) & (arena.capacity - 1)] = slot;
+}
+
+static void drop(struct slot *slot)
+{
+    arena.past--;
+    arena.forget(slot);
+}
+
+/* Forgets the oldest half of the past, in one pass that keeps the order. */
+static void forget_oldest(void)
+{
+    size_t excess = arena.past - (size_t)(arena.history / 2), count = arena.count, kept = 0;
+    for (size_t i = 0; i < count; i++) {
+        struct slot *slot = nth(i);
+        if (!slot->is_mapped && slot->handle == 0 && excess > 0) {
+            excess--;
+            drop(slot);
+        } else {
+            arena.ring[(arena.head + kept++) & (arena.capacity - 1)] = slot;
+        }
+    }
+    arena.count = kept;
+}
+
+/* Makes room for `span` at the cursor: steps over what is mapped, forgets what is past. Returns 0, or -1 after a whole round. */
+static int advance(uint64_t span)
+{
+    int wraps = 0;
+    for (;;) {
+        struct slot *head = arena.count ? nth(0) : NULL;
+        uint64_t limit = head && head->base >= arena.cursor ? head->base : arena.end;
+        /* A mapping keeps a guard in front of it, so a new slot ends with its own guard at or below `limit`. */
+        if (limit - arena.cursor >= span)
+            return 0;
+        if (limit == arena.end) {
+            if (wraps++)
+                return -1;
+            arena.cursor = arena.start + LEAD;
+            arena.used = 0;
+            continue;
+        }
+        arena.head = (arena.head + 1) & (arena.capacity - 1);
+        arena.count--;
+        if (head->is_mapped || head->handle) {
+            arena.cursor = head->base + head->span;
+            append(head);
+        } else {
+            drop(head);
+        }
+    }
+}
+
+cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t guard)
+{
+    cufence_status status = CUFENCE_OK;
+    *slot = (struct slot){.mapped = mapped, .span = mapped + guard, .device = device};
+    pthread_mutex_lock(&arena.lock);
+    if (arena.past > arena.history)
+        forget_oldest();
+    if (arena.count == arena.capacity && grow() != 0) {
+        status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of %zu mappings", arena.count);
+    } else if (advance(slot->span) != 0) {
+        status = error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
+                           "no %llu bytes of address space left between %zu mappings and their guards in an arena of %llu; "
+                           "smaller guards (guard=, guard_max=) or a larger arena= make room",
+                           (unsigned long long)slot->span, arena.count, (unsigned long long)(arena.end - arena.start));
+    } else {
+        slot->base = arena.cursor;
+        arena.cursor += slot->span;
+        arena.used += slot->span;
+        slot->handle = 0;
+        slot->is_mapped = 1; /* in use from now on, so that a wrap does not forget it before it is mapped */
+        append(slot);
+    }
+    pthread_mutex_unlock(&arena.lock);
+    return status;
+}
+
+static void set_mapped(struct slot *slot, int is_mapped, CUmemGenericAllocationHandle handle)
+{
+    pthread_mutex_lock(&arena.lock);
+    slot->handle = handle;
+    slot->is_mapped = is_mapped;
+    if (!is_mapped)
+        arena.past++;
+    pthread_mutex_unlock(&arena.lock);
+}
+
+static CUresult give_access(const struct slot *slot)
+{
+    CUmemAccessDesc access[64];
+    size_t count = 1;
+    access[0] = (CUmemAccessDesc){.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    access[0].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    access[0].location.id = slot->device;
+    int devices = 0;
+    if (arena.peers && driver->cuDeviceCanAccessPeer && driver->cuDeviceGetCount(&devices) == CUDA_SUCCESS) {
+        for (int peer = 0; peer < devices && count < sizeof access / sizeof *access; peer++) {
+            int can = 0;
+            if (peer != slot->device && driver->cuDeviceCanAccessPeer(&can, peer, slot->device) == CUDA_SUCCESS && can) {
+                access[count] = access[0];
+                access[count++].location.id = peer;
+            }
+        }
+    }
+    return driver->cuMemSetAccess(slot->base, slot->mapped, access, count);
+}
+
+cufence_status slot_map(struct slot *slot)
+{
+    CUmemGenericAllocationHandle handle;
+    cufence_status status = physical_take(slot->device, slot->mapped, &handle);
+    if (status != CUFENCE_OK)
+        goto unused;
+    status = driver_check(driver->cuMemMap(slot->base, slot->mapped, 0, handle, 0), "cuMemMap");
+    if (status != CUFENCE_OK)
+        goto unmapped;
+    status = driver_check(give_access(slot), "cuMemSetAccess");
+    if (status != CUFENCE_OK)
+        goto inaccessible;
+    set_mapped(slot, 1, handle);
+    return CUFENCE_OK;
+
+inaccessible:
+    driver->cuMemUnmap(slot->base, slot->mapped);
+unmapped:
+    physical_give(slot->device, slot->mapped, handle);
+unused:
+    set_mapped(slot, 0, 0);
+    return status;
+}
+
+void slot_unmap(struct slot *slot)
+{
+    CUmemGenericAllocationHandle handle = slot->handle;
+    driver->cuMemUnmap(slot->base, slot->mapped);
+    set_mapped(slot, 0, 0);
+    physical_give(slot->device, slot->mapped, handle);
+}
+
+/* How many slots of the ring begin at or below `address`, seen in the ring's order: from the cursor on round the arena. */
+static size_t rank(uint64_t address)
+{
+    uint64_t size = arena.end - arena.start, key = (address - arena.cursor + size) % size;
+    size_t low = 0, high = arena.count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if ((nth(middle)->base - arena.cursor + size) % size <= key)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot, uint64_t gap_start, void *user), void *user)
+{
+    pthread_mutex_lock(&arena.lock);
+    if (address >= arena.start && address < arena.end && arena.count) {
+        /* The ring's seam is the cursor; below and above it are neighbours only if the arena's own ends do not lie between. */
+        size_t count = arena.count, middle = rank(address), total = 2 * reach < count ? 2 * reach : count;
+        size_t first = (middle + count - (reach < count ? reach : count)) % count;
+        for (size_t k = 0; k < total; k++) {
+            struct slot *slot = nth((first + k) % count), *before = nth((first + k + count - 1) % count);
+            int follows = before != slot && before->base < slot->base;
+            visit(slot, follows ? before->base + before->mapped : arena.start, user);
+        }
+    }
+    pthread_mutex_unlock(&arena.lock);
+}
+
+void arena_each(int (*visit)(struct slot *slot, void *user), void *user)
+{
+    pthread_mutex_lock(&arena.lock);
+    for (size_t i = arena.count; i-- > 0;) {
+        if (visit(nth(i), user))
+            break;
+    }
+    pthread_mutex_unlock(&arena.lock);
+}
