@@ -15,14 +15,15 @@ enum fault_kind {
     FAULT_NULL,             /* the first 64 KiB of the address space: a null pointer with an offset */
     FAULT_HOST_POINTER,     /* an address that the host has mapped: host memory given to a kernel */
     FAULT_MISALIGNED,       /* exception 6 */
-    FAULT_ILLEGAL_ACCESS,   /* an illegal address whose value is not known (the warp had exited, or no decoder for it) */
+    FAULT_ILLEGAL_ACCESS,   /* an illegal address whose value is not known (the warp had exited, or no decoder for it), or one
+                               in a mapped buffer that this device has no access to */
     FAULT_OTHER             /* an exception that is not about memory: assert, trap, illegal instruction, stack overflow */
 };
 
 /* The buffers that may matter, in any order, as plain copies. */
 struct fault_memory {
     const cufence_buffer *near;  /* those whose span (guards included) holds a faulting address, live and freed ones, and the
-                                    nearest live ones on both sides of it */
+                                    nearest live ones on both sides of it; and those that a kernel argument points to */
     size_t near_count;
     const cufence_buffer *live;  /* candidates when the address is unknown: live buffers of the device, newest first */
     size_t live_count;
@@ -39,13 +40,17 @@ struct diagnosis {
     const struct evidence_site *site;     /* the site the report is about; NULL if the dump held none */
     size_t other_sites;                   /* further sites of the same kernel and PC */
     size_t faulting_threads;              /* lanes of all alive sites of this kernel and PC whose access lies out of bounds */
-    const struct evidence_lane *lane;     /* the first such lane, NULL if there is none */
-    uint64_t address;                     /* its address */
+    const struct evidence_lane *lane;     /* the one with the first byte out of bounds; where no address is known, the first one
+                                             that the dump marks; NULL if the warp had exited */
+    uint64_t address;                     /* where its access begins, which may be inside the buffer */
     enum certainty address_certainty;     /* CERTAIN_NOT if unknown */
     const cufence_buffer *owner;          /* borrowed from fault_memory, NULL if unknown */
     enum certainty owner_certainty;
     const char *owner_reason;             /* static: why this buffer and not its neighbour; NULL if owner is NULL */
-    uint64_t distance;                    /* as cufence_description.offset, for owner */
+    uint64_t distance;                    /* of the first byte out of bounds, as cufence_description.offset, for owner */
+    int owner_parameter;                  /* index of the 8-byte word in the parameter bytes that points to owner, -1 if none */
+    const cufence_buffer *rival;          /* the buffer on the other side of the guard, where nothing rules it out; else NULL */
+    uint64_t rival_distance;
     const cufence_buffer *previous;       /* nearest live buffers of the same device, for the memory line */
     const cufence_buffer *next;
     const cufence_buffer *candidates[8];  /* buffers the kernel's parameters point to, else the newest live ones */

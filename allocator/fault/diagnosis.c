@@ -1,0 +1,205 @@
+#include "diagnosis.h"
+#include "owner.h"
+
+#include <string.h>
+
+#define MAX_CANDIDATES (sizeof(((struct diagnosis *)0)->candidates) / sizeof(((struct diagnosis *)0)->candidates[0]))
+
+/* Whether a lane explains more than another. Distances decide between lanes that are equally well known: the first element
+ * out of bounds says most about the bug. */
+static int is_better(const struct verdict *a, const struct evidence_lane *lane_a, const struct verdict *b,
+                     const struct evidence_lane *lane_b)
+{
+    if (a->rank != b->rank)
+        return a->rank > b->rank;
+    if (!lane_a || !lane_b)
+        return lane_a && !lane_b;
+    if (lane_a->certainty != lane_b->certainty)
+        return lane_a->certainty > lane_b->certainty;
+    if (a->rank == RANK_OWNED)
+        return a->distance < b->distance;
+    return !!lane_a->has_exception > !!lane_b->has_exception;
+}
+
+static int is_same_place(const struct evidence_site *a, const struct evidence_site *b)
+{
+    if (a->error_pc != b->error_pc || !a->symbol != !b->symbol)
+        return 0;
+    return !a->symbol || !strcmp(a->symbol, b->symbol);
+}
+
+/* Counts what else faulted in the same way. Lanes without an address count if the dump marks them. */
+static void count_others(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
+{
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        if (!is_same_place(site, diagnosis->site))
+            continue;
+        diagnosis->other_sites += site != diagnosis->site;
+        for (size_t j = 0; site->is_warp_alive && j < site->lane_count; j++) {
+            const struct evidence_lane *lane = &site->lanes[j];
+            enum exception_class class = exception_class_of(site->exception);
+            uint64_t at;
+            if (lane->certainty == CERTAIN_NOT || class == CLASS_OTHER)
+                diagnosis->faulting_threads += lane->has_exception || lane == diagnosis->lane;
+            else if (class == CLASS_MISALIGNED)
+                diagnosis->faulting_threads += (size_t)is_misaligned(site, lane);
+            else
+                diagnosis->faulting_threads += (size_t)first_unmapped(memory, lane->address, access_bytes(site), &at);
+        }
+    }
+}
+
+/* The live buffers on both sides of the fault, of the owner's device where there is an owner. */
+static void find_surroundings(const struct fault_memory *memory, uint64_t at, struct diagnosis *diagnosis)
+{
+    for (size_t i = 0; i < memory->near_count; i++) {
+        const cufence_buffer *buffer = &memory->near[i];
+        if (buffer->freed_ns || (diagnosis->owner && buffer->device != diagnosis->owner->device))
+            continue;
+        if (buffer->mapping_end <= at && (!diagnosis->previous || buffer->mapping_end > diagnosis->previous->mapping_end))
+            diagnosis->previous = buffer;
+        if (buffer->mapping_start > at && (!diagnosis->next || buffer->mapping_start < diagnosis->next->mapping_start))
+            diagnosis->next = buffer;
+    }
+}
+
+/* The buffer that a word points to: into it before to its end, then live before freed, then the newest. */
+static const cufence_buffer *pointed_to(const struct fault_memory *memory, uint64_t word)
+{
+    const cufence_buffer *best = NULL;
+    int is_best_inside = 0;
+    for (size_t i = 0; i < memory->near_count + memory->live_count; i++) {
+        const cufence_buffer *buffer = i < memory->near_count ? &memory->near[i] : &memory->live[i - memory->near_count];
+        if (word < buffer->address || word - buffer->address > buffer->size)
+            continue;
+        int is_inside = word - buffer->address < buffer->size;
+        int is_live = !buffer->freed_ns, is_best_live = best && !best->freed_ns;
+        if (!best || is_inside > is_best_inside ||
+            (is_inside == is_best_inside && (is_live > is_best_live || (is_live == is_best_live && buffer->id > best->id)))) {
+            best = buffer;
+            is_best_inside = is_inside;
+        }
+    }
+    return best;
+}
+
+/* Whether a parameter word before `index` has named the buffer. */
+static int is_named_before(const struct fault_memory *memory, const struct evidence_site *site, const cufence_buffer *buffer,
+                           size_t index)
+{
+    for (size_t i = 0; i < index; i++) {
+        uint64_t word = parameter_word(site, i);
+        if (word >= buffer->address && word - buffer->address <= buffer->size && pointed_to(memory, word)->id == buffer->id)
+            return 1;
+    }
+    return 0;
+}
+
+static void add_candidate(struct diagnosis *diagnosis, const cufence_buffer *buffer, int word)
+{
+    if (diagnosis->candidate_count == MAX_CANDIDATES)
+        return;
+    diagnosis->candidates[diagnosis->candidate_count] = buffer;
+    diagnosis->candidate_parameter[diagnosis->candidate_count++] = word;
+}
+
+static void find_candidates(const struct fault_memory *memory, struct diagnosis *diagnosis)
+{
+    const struct evidence_site *site = diagnosis->site;
+    for (size_t i = 0; i < parameter_words(site); i++) {
+        const cufence_buffer *buffer = pointed_to(memory, parameter_word(site, i));
+        if (!buffer || is_named_before(memory, site, buffer, i))
+            continue;
+        add_candidate(diagnosis, buffer, (int)i);
+        diagnosis->candidate_total++;
+    }
+    diagnosis->parameters_named = diagnosis->candidate_count > 0;
+    if (diagnosis->parameters_named || diagnosis->kind != FAULT_ILLEGAL_ACCESS)
+        return;
+    for (size_t i = 0; i < memory->live_count; i++)
+        add_candidate(diagnosis, &memory->live[i], -1);
+    diagnosis->candidate_total = memory->live_total;
+}
+
+/* The lane that speaks for a warp none of whose addresses is known. */
+static const struct evidence_lane *marked_lane(const struct evidence_site *site)
+{
+    if (!site->is_warp_alive || !site->lane_count)
+        return NULL;
+    for (size_t i = 0; i < site->lane_count; i++)
+        if (site->lanes[i].has_exception)
+            return &site->lanes[i];
+    return &site->lanes[0];
+}
+
+/* Sets the site and the lane that explain most, and returns the verdict on them. */
+static struct verdict choose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
+{
+    struct verdict best = {.kind = FAULT_OTHER, .parameter = -1};
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        size_t lanes = site->is_warp_alive ? site->lane_count : 0;
+        const struct evidence_lane *marked = marked_lane(site);
+        struct verdict verdict = owner_judge(memory, site, marked);
+        if (!diagnosis->site || is_better(&verdict, marked, &best, diagnosis->lane)) {
+            best = verdict;
+            diagnosis->site = site;
+            diagnosis->lane = marked;
+        }
+        for (size_t j = 0; j < lanes; j++) {
+            const struct evidence_lane *lane = &site->lanes[j];
+            if (lane->certainty == CERTAIN_NOT)
+                continue;
+            verdict = owner_judge(memory, site, lane);
+            if (is_better(&verdict, lane, &best, diagnosis->lane)) {
+                best = verdict;
+                diagnosis->site = site;
+                diagnosis->lane = lane;
+            }
+        }
+    }
+    return best;
+}
+
+void fault_diagnose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
+{
+    *diagnosis = (struct diagnosis){.evidence = evidence, .memory = memory};
+    struct verdict verdict = choose(evidence, memory, diagnosis);
+    diagnosis->kind = verdict.kind;
+    diagnosis->owner = verdict.owner;
+    diagnosis->owner_certainty = verdict.owner ? verdict.certainty : CERTAIN_NOT;
+    diagnosis->owner_reason = verdict.reason;
+    diagnosis->owner_parameter = verdict.parameter;
+    diagnosis->distance = verdict.distance;
+    diagnosis->rival = verdict.rival;
+    diagnosis->rival_distance = verdict.rival_distance;
+    if (!diagnosis->site)
+        return;
+
+    const struct evidence_lane *lane = diagnosis->lane;
+    if (lane && lane->certainty != CERTAIN_NOT && verdict.kind != FAULT_OTHER) {
+        diagnosis->address = lane->address;
+        diagnosis->address_certainty = lane->certainty;
+        find_surroundings(memory, verdict.at, diagnosis);
+    }
+    count_others(evidence, memory, diagnosis);
+    if (!diagnosis->owner && (verdict.kind == FAULT_ILLEGAL_ACCESS || verdict.kind == FAULT_WILD))
+        find_candidates(memory, diagnosis);
+}
+
+const char *fault_kind_name(enum fault_kind kind)
+{
+    static const char *const names[] = {
+        [FAULT_OVERRUN] = "overrun",
+        [FAULT_UNDERRUN] = "underrun",
+        [FAULT_USE_AFTER_FREE] = "use-after-free",
+        [FAULT_WILD] = "wild address",
+        [FAULT_NULL] = "null pointer",
+        [FAULT_HOST_POINTER] = "host pointer",
+        [FAULT_MISALIGNED] = "misaligned access",
+        [FAULT_ILLEGAL_ACCESS] = "illegal access",
+        [FAULT_OTHER] = "exception",
+    };
+    return names[kind];
+}

@@ -1,0 +1,307 @@
+#include "owner.h"
+#include "guard/layout.h"
+
+#include <string.h>
+
+/* The driver maps nothing below this on any platform, and a field of a null pointer's struct lies there. */
+#define NULL_PAGE UINT64_C(0x10000)
+
+/* The numbers of "GPU core dump, CUDA exception codes" in the cuda-gdb manual; 30 is new in CUDA 13. */
+static const struct {
+    uint32_t exception;
+    enum exception_class class;
+} exceptions[] = {
+    {1, CLASS_ADDRESS},     /* lane illegal address */
+    {5, CLASS_GIVEN_ONLY},  /* warp out of range address */
+    {6, CLASS_MISALIGNED},  /* warp misaligned address */
+    {7, CLASS_GIVEN_ONLY},  /* warp invalid address space */
+    {10, CLASS_ADDRESS},    /* device illegal address */
+    {11, CLASS_MISALIGNED}, /* lane misaligned address */
+    {14, CLASS_ADDRESS},    /* warp illegal address */
+    {15, CLASS_ADDRESS},    /* invalid managed memory access */
+    {30, CLASS_ADDRESS},    /* warp MMU fault */
+};
+
+/* How a kernel's parameters name a buffer. */
+struct aim {
+    int word;     /* -1: they do not */
+    int strength; /* 0: not at all, 1: into it or to its end, 2: to its first byte */
+};
+
+static const struct aim no_aim = {-1, 0};
+
+enum exception_class exception_class_of(uint32_t exception)
+{
+    for (size_t i = 0; i < sizeof exceptions / sizeof exceptions[0]; i++)
+        if (exceptions[i].exception == exception)
+            return exceptions[i].class;
+    return CLASS_OTHER;
+}
+
+static enum certainty weaker(enum certainty a, enum certainty b)
+{
+    return a < b ? a : b;
+}
+
+uint64_t parameter_word(const struct evidence_site *site, size_t index)
+{
+    uint64_t word;
+    memcpy(&word, site->parameters + index * sizeof word, sizeof word);
+    return word;
+}
+
+size_t parameter_words(const struct evidence_site *site)
+{
+    return site->parameters ? site->parameter_bytes / sizeof(uint64_t) : 0;
+}
+
+/* A pointer to the end counts: loops that run backwards, and pairs of begin and end, pass one. */
+static struct aim aim_at(const struct evidence_site *site, const cufence_buffer *buffer)
+{
+    struct aim best = no_aim;
+    for (size_t i = 0; i < parameter_words(site); i++) {
+        uint64_t word = parameter_word(site, i);
+        if (word == buffer->address)
+            return (struct aim){(int)i, 2};
+        if (best.strength == 0 && word > buffer->address && word - buffer->address <= buffer->size)
+            best = (struct aim){(int)i, 1};
+    }
+    return best;
+}
+
+int first_unmapped(const struct fault_memory *memory, uint64_t address, uint64_t bytes, uint64_t *at)
+{
+    uint64_t end;
+    if (__builtin_add_overflow(address, bytes, &end))
+        end = UINT64_MAX;
+    *at = address;
+    do {
+        const cufence_buffer *mapped = NULL;
+        for (size_t i = 0; i < memory->near_count && !mapped; i++)
+            if (memory->near[i].is_mapped && *at >= memory->near[i].mapping_start && *at < memory->near[i].mapping_end)
+                mapped = &memory->near[i];
+        if (!mapped)
+            return 1;
+        *at = mapped->mapping_end;
+    } while (*at < end);
+    return 0;
+}
+
+uint64_t access_bytes(const struct evidence_site *site)
+{
+    return site->access_bytes ? site->access_bytes : 1;
+}
+
+/* Whether `a` is the better guess than `b` for one side of a guard. What is mapped comes first: a buffer freed behind a
+ * running kernel is still its buffer. Then what the kernel was given, then live before freed, then the newest. */
+static int is_better_neighbour(const cufence_buffer *a, struct aim aim_a, const cufence_buffer *b, struct aim aim_b)
+{
+    if (!b || a->is_mapped != b->is_mapped)
+        return !b || a->is_mapped > b->is_mapped;
+    if (aim_a.strength != aim_b.strength)
+        return aim_a.strength > aim_b.strength;
+    if (!a->freed_ns != !b->freed_ns)
+        return !a->freed_ns;
+    return a->id > b->id;
+}
+
+/* The buffer whose span holds `at`, with `at` past its end or before its start. */
+static const cufence_buffer *neighbour(const struct fault_memory *memory, const struct evidence_site *site, uint64_t at,
+                                       cufence_place place, struct aim *aim)
+{
+    const cufence_buffer *best = NULL;
+    *aim = no_aim;
+    for (size_t i = 0; i < memory->near_count; i++) {
+        const cufence_buffer *buffer = &memory->near[i];
+        uint64_t offset;
+        if (at < buffer->guard_start || at >= buffer->guard_end ||
+            layout_classify(at, buffer->address, buffer->size, &offset) != place)
+            continue;
+        struct aim found = aim_at(site, buffer);
+        if (is_better_neighbour(buffer, found, best, *aim)) {
+            best = buffer;
+            *aim = found;
+        }
+    }
+    return best;
+}
+
+/* A freed and unmapped buffer that held `at`. One that the kernel was given the start of comes first, then the newest. */
+static const cufence_buffer *freed_holder(const struct fault_memory *memory, const struct evidence_site *site, uint64_t at,
+                                          struct aim *aim, size_t *count)
+{
+    const cufence_buffer *best = NULL;
+    *aim = no_aim;
+    *count = 0;
+    for (size_t i = 0; i < memory->near_count; i++) {
+        const cufence_buffer *buffer = &memory->near[i];
+        uint64_t offset;
+        if (!buffer->freed_ns || buffer->is_mapped ||
+            layout_classify(at, buffer->address, buffer->size, &offset) != CUFENCE_PLACE_INSIDE)
+            continue;
+        struct aim found = aim_at(site, buffer);
+        int is_start = found.strength == 2, is_best_start = aim->strength == 2;
+        ++*count;
+        if (!best || is_start > is_best_start ||
+            (is_start == is_best_start &&
+             (buffer->freed_ns > best->freed_ns || (buffer->freed_ns == best->freed_ns && buffer->id > best->id)))) {
+            best = buffer;
+            *aim = found;
+        }
+    }
+    return best;
+}
+
+static void own(struct verdict *verdict, enum fault_kind kind, const cufence_buffer *owner, struct aim aim, uint64_t address,
+                enum certainty certainty, const char *reason)
+{
+    verdict->rank = RANK_OWNED;
+    verdict->kind = kind;
+    verdict->owner = owner;
+    verdict->parameter = aim.word;
+    verdict->certainty = certainty;
+    verdict->reason = reason;
+    /* An access that begins inside and ends outside leaves the buffer at its end: distance 0. */
+    if (layout_classify(address, owner->address, owner->size, &verdict->distance) == CUFENCE_PLACE_INSIDE &&
+        kind == FAULT_OVERRUN)
+        verdict->distance = 0;
+}
+
+/* The guard between two mappings belongs to both. */
+static void judge_guard(struct verdict *verdict, const cufence_buffer *below, struct aim aim_below, const cufence_buffer *above,
+                        struct aim aim_above, uint64_t address, enum certainty certainty)
+{
+    if (!below || !above) {
+        const cufence_buffer *owner = below ? below : above;
+        struct aim aim = below ? aim_below : aim_above;
+        own(verdict, below ? FAULT_OVERRUN : FAULT_UNDERRUN, owner, aim, below ? address : verdict->at,
+            aim.strength ? certainty : weaker(certainty, CERTAIN_DERIVED),
+            aim.strength ? "the kernel was given it, and no other buffer is next to this guard"
+                         : "no other buffer is next to this guard");
+        return;
+    }
+    struct verdict as_below = *verdict, as_above = *verdict;
+    own(&as_below, FAULT_OVERRUN, below, aim_below, address, CERTAIN_NOT, NULL);
+    own(&as_above, FAULT_UNDERRUN, above, aim_above, verdict->at, CERTAIN_NOT, NULL);
+
+    int is_below;
+    if (!aim_below.strength != !aim_above.strength) {
+        is_below = aim_below.strength > 0;
+        *verdict = is_below ? as_below : as_above;
+        verdict->certainty = certainty;
+        verdict->reason = "the kernel was given it, and not the buffer on the other side";
+        return;
+    }
+    /* The byte right behind an end has distance 0, the one right before a start distance 1: count both from 1. */
+    uint64_t bytes_below = as_below.distance + 1, bytes_above = as_above.distance;
+    is_below = below->is_mapped != above->is_mapped ? below->is_mapped : bytes_below <= bytes_above;
+    *verdict = is_below ? as_below : as_above;
+    verdict->certainty = weaker(certainty, CERTAIN_DERIVED);
+    if (below->is_mapped != above->is_mapped) {
+        verdict->reason = "the buffer on the other side is gone";
+        return;
+    }
+    uint64_t near = is_below ? bytes_below : bytes_above, far = is_below ? bytes_above : bytes_below;
+    if (near <= far / 4) {
+        verdict->reason = "the other side is at least four times as far";
+        return;
+    }
+    verdict->reason = aim_below.strength ? "nearer end, both neighbours are arguments" : "nearer end, no argument decides";
+    verdict->rival = is_below ? above : below;
+    verdict->rival_distance = is_below ? as_above.distance : as_below.distance;
+}
+
+/* The verdict on an address in the arena, whose first unmapped byte is verdict->at. */
+static void judge_arena(const struct fault_memory *memory, const struct evidence_site *site, const struct evidence_lane *lane,
+                        struct verdict *verdict)
+{
+    struct aim aim_below, aim_above, aim_freed;
+    size_t holders;
+    const cufence_buffer *below = neighbour(memory, site, verdict->at, CUFENCE_PLACE_PAST_END, &aim_below);
+    const cufence_buffer *above = neighbour(memory, site, verdict->at, CUFENCE_PLACE_BEFORE_START, &aim_above);
+    const cufence_buffer *freed = freed_holder(memory, site, verdict->at, &aim_freed, &holders);
+
+    /* Where the address space has been cut anew, a guard of today may cover a buffer of the past. */
+    if (freed && !aim_freed.strength &&
+        ((below && below->is_mapped && aim_below.strength) || (above && above->is_mapped && aim_above.strength)))
+        freed = NULL;
+    if (freed) {
+        int is_clear = holders == 1 || aim_freed.strength == 2;
+        own(verdict, FAULT_USE_AFTER_FREE, freed, aim_freed, verdict->at,
+            is_clear ? lane->certainty : weaker(lane->certainty, CERTAIN_DERIVED),
+            holders == 1 ? "the address lies in it"
+            : is_clear   ? "the address lies in it, and the kernel was given its start"
+                         : "the newest of the freed buffers that the address lay in");
+    } else if (below || above) {
+        judge_guard(verdict, below, aim_below, above, aim_above, lane->address, lane->certainty);
+    }
+}
+
+/* The mapped buffer that the address lies in, live before freed, newest first. */
+static const cufence_buffer *mapped_holder(const struct fault_memory *memory, uint64_t address, uint64_t *offset)
+{
+    const cufence_buffer *best = NULL;
+    for (size_t i = 0; i < memory->near_count; i++) {
+        const cufence_buffer *buffer = &memory->near[i];
+        if (buffer->is_mapped && layout_classify(address, buffer->address, buffer->size, offset) == CUFENCE_PLACE_INSIDE &&
+            is_better_neighbour(buffer, no_aim, best, no_aim))
+            best = buffer;
+    }
+    if (best)
+        *offset = address - best->address;
+    return best;
+}
+
+static void judge_inside(const struct fault_memory *memory, const struct evidence_site *site, const struct evidence_lane *lane,
+                         enum certainty certainty, struct verdict *verdict)
+{
+    verdict->owner = mapped_holder(memory, lane->address, &verdict->distance);
+    if (!verdict->owner) {
+        verdict->distance = 0;
+        return;
+    }
+    verdict->certainty = weaker(lane->certainty, certainty);
+    verdict->reason = "the address lies in it";
+    verdict->parameter = aim_at(site, verdict->owner).word;
+}
+
+int is_misaligned(const struct evidence_site *site, const struct evidence_lane *lane)
+{
+    return lane->address % access_bytes(site) != 0;
+}
+
+struct verdict owner_judge(const struct fault_memory *memory, const struct evidence_site *site,
+                           const struct evidence_lane *lane)
+{
+    enum exception_class class = exception_class_of(site->exception);
+    struct verdict verdict = {.rank = RANK_SITE, .kind = FAULT_OTHER, .parameter = -1};
+    int is_known = lane && lane->certainty != CERTAIN_NOT;
+
+    if (class == CLASS_ADDRESS)
+        verdict.kind = FAULT_ILLEGAL_ACCESS;
+    if (class == CLASS_MISALIGNED)
+        verdict.kind = FAULT_MISALIGNED;
+    if (!is_known || class == CLASS_OTHER)
+        return verdict;
+
+    verdict.at = lane->address;
+    if (class == CLASS_MISALIGNED) {
+        verdict.rank = is_misaligned(site, lane) ? RANK_MISALIGNED : RANK_INSIDE;
+        judge_inside(memory, site, lane, CERTAIN_EXACT, &verdict);
+        return verdict;
+    }
+    verdict.rank = RANK_NOWHERE;
+    if (lane->address < NULL_PAGE) {
+        verdict.kind = FAULT_NULL;
+    } else if (!first_unmapped(memory, lane->address, access_bytes(site), &verdict.at)) {
+        verdict.rank = RANK_INSIDE;
+        verdict.kind = FAULT_ILLEGAL_ACCESS;
+        judge_inside(memory, site, lane, CERTAIN_DERIVED, &verdict);
+    } else if (lane->address >= memory->arena_start && lane->address < memory->arena_end) {
+        verdict.kind = FAULT_WILD;
+        judge_arena(memory, site, lane, &verdict);
+    } else {
+        verdict.kind = memory->is_host_address ? FAULT_HOST_POINTER : FAULT_WILD;
+    }
+    return verdict;
+}

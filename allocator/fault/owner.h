@@ -1,0 +1,58 @@
+/*
+ * The verdict on one access: what kind of fault it is, which buffer it was meant for, and how sure that is.
+ * Pure functions over the plain structs of evidence.h and diagnosis.h; any thread.
+ */
+#ifndef CUFENCE_FAULT_OWNER_H
+#define CUFENCE_FAULT_OWNER_H
+
+#include "diagnosis.h"
+
+/* What an exception says about the address of the access. */
+enum exception_class {
+    CLASS_OTHER,      /* nothing */
+    CLASS_ADDRESS,    /* it is not mapped */
+    CLASS_GIVEN_ONLY, /* the same, but raised for shared and local memory too: without an address nothing is known */
+    CLASS_MISALIGNED
+};
+
+/* How much one lane, or a site without lanes, explains. The best of all is reported. */
+enum rank {
+    RANK_SITE,       /* an exception, no address */
+    RANK_INSIDE,     /* an illegal address in mapped memory */
+    RANK_MISALIGNED, /* an address that is no multiple of the access */
+    RANK_NOWHERE,    /* an unmapped address that belongs to no buffer */
+    RANK_OWNED       /* an unmapped address that belongs to a buffer */
+};
+
+struct verdict {
+    enum rank rank;
+    enum fault_kind kind;
+    const cufence_buffer *owner;
+    enum certainty certainty;
+    const char *reason;
+    uint64_t distance;
+    int parameter;
+    const cufence_buffer *rival;
+    uint64_t rival_distance;
+    uint64_t at; /* the first byte that is not mapped */
+};
+
+/* The verdict on the access of `lane`, or, with lane = NULL or an unknown address, on the site alone. */
+struct verdict owner_judge(const struct fault_memory *memory, const struct evidence_site *site, const struct evidence_lane *lane);
+
+enum exception_class exception_class_of(uint32_t exception);
+
+/* The first byte of [address, address + bytes) that no mapping holds, in *at. Returns 0 if they hold all of it. */
+int first_unmapped(const struct fault_memory *memory, uint64_t address, uint64_t bytes, uint64_t *at);
+
+/* Bytes of one lane's access; 1 where the dump does not say. */
+uint64_t access_bytes(const struct evidence_site *site);
+
+/* Whether the lane's address is no multiple of its access. */
+int is_misaligned(const struct evidence_site *site, const struct evidence_lane *lane);
+
+/* The kernel's parameter bytes as 8-byte words: how many whole ones there are, and one of them. */
+size_t parameter_words(const struct evidence_site *site);
+uint64_t parameter_word(const struct evidence_site *site, size_t index);
+
+#endif
