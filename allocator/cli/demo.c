@@ -1,0 +1,413 @@
+/* `cufence demo`: plants one bug, lets a kernel run into it and checks that the report says so. */
+#include "cli.h"
+
+#include "driver/driver.h"
+#include "error.h"
+#include "options.h"
+#include "sim/sim.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#ifdef CUFENCE_NO_KERNELS
+enum { HAS_KERNELS = 0 };
+static const unsigned char demo_fatbin[1]; /* the simulated device looks for no code in it */
+#else
+enum { HAS_KERNELS = 1 };
+#include "kernels/demo.h"
+#endif
+
+enum { EXIT_FOUND = 0, EXIT_NOT_FOUND = 1, EXIT_USAGE = 2 };
+enum { COUNT = 1000, BLOCK = 128, BLUR_RADIUS = 20000 };
+enum { REPORT_SECONDS = 10, RETIRE_SECONDS = 5 };
+
+struct bug {
+    const char *name;
+    const char *kind; /* as cufence_fault.kind must say */
+    const char *kernel;
+    const char *options;                                       /* before the user's, so that those win */
+    const char *story;                                         /* what the kernel does wrong */
+    const char *advice;                                        /* what to look at in the report */
+    int (*launch)(const struct bug *bug, CUfunction function); /* EXIT_FOUND = launched, else after a message */
+};
+
+/* ---- the same kernels for the simulated device ---- */
+
+static uint32_t thread_number(const cusim_thread *thread)
+{
+    return thread->block_index[0] * thread->block[0] + thread->thread_index[0];
+}
+
+/* The launch's copy of argument `index`. */
+#define ARGUMENT(type, index) (*(type *)arguments[index])
+
+static void sim_overrun(const cusim_thread *thread, void *const *arguments)
+{
+    const int *lengths = ARGUMENT(const int *, 0);
+    int *offsets = ARGUMENT(int *, 1), rows = ARGUMENT(int, 3);
+    float *blurred = ARGUMENT(float *, 2);
+    int row = (int)thread_number(thread), end = 0;
+    if (row >= rows)
+        return;
+    for (int i = 0; i <= row; i++)
+        end += lengths[i];
+    offsets[row + 1] = end;
+    blurred[row] = (float)lengths[row];
+}
+
+static void sim_underrun(const cusim_thread *thread, void *const *arguments)
+{
+    const float *samples = ARGUMENT(const float *, 0);
+    float *smooth = ARGUMENT(float *, 1);
+    int count = ARGUMENT(int, 2), i = (int)thread_number(thread);
+    if (i >= count)
+        return;
+    float left = samples[i - 1];
+    float right = i + 1 < count ? samples[i + 1] : samples[i];
+    smooth[i] = (left + samples[i] + right) / 3.0f;
+}
+
+static void sim_use_after_free(const cusim_thread *thread, void *const *arguments)
+{
+    const float *table = ARGUMENT(const float *, 0);
+    const int *keys = ARGUMENT(const int *, 1);
+    float *values = ARGUMENT(float *, 2);
+    int count = ARGUMENT(int, 3), i = (int)thread_number(thread);
+    if (i < count)
+        values[i] = table[keys[i]];
+}
+
+/* The lines are those marked "planted" in demo.cu; tests/sim/test_demo.c compares them. */
+static const size_t overrun_arguments[] = {8, 8, 8, 4, 4};
+static const size_t underrun_arguments[] = {8, 8, 4};
+static const size_t free_arguments[] = {8, 8, 8, 4};
+static const cusim_kernel sim_kernels[] = {
+    {"demo_overrun", sim_overrun, overrun_arguments, 5, "demo.cu", 16, 4, 0, 0},
+    {"demo_underrun", sim_underrun, underrun_arguments, 3, "demo.cu", 30, 4, 0, 0},
+    {"demo_use_after_free", sim_use_after_free, free_arguments, 4, "demo.cu", 41, 4, 0, 0},
+};
+
+/* ---- what the fault handler saw ---- */
+
+static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static pthread_cond_t seen_change = PTHREAD_COND_INITIALIZER;
+static int seen;                             /* under seen_lock: a fault has been reported ... */
+static char seen_kind[64], seen_kernel[128]; /* ... and it was this one */
+
+static void on_fault(const cufence_fault *fault, void *user)
+{
+    (void)user;
+    pthread_mutex_lock(&seen_lock);
+    if (!seen) {
+        seen = 1;
+        snprintf(seen_kind, sizeof seen_kind, "%s", fault->kind);
+        snprintf(seen_kernel, sizeof seen_kernel, "%s", fault->kernel ? fault->kernel : "");
+        pthread_cond_signal(&seen_change);
+    }
+    pthread_mutex_unlock(&seen_lock);
+}
+
+static int wait_for_report(void)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += REPORT_SECONDS;
+    pthread_mutex_lock(&seen_lock);
+    while (!seen && pthread_cond_timedwait(&seen_change, &seen_lock, &until) == 0)
+        ;
+    int reported = seen;
+    pthread_mutex_unlock(&seen_lock);
+    return reported;
+}
+
+/* ---- the bugs ---- */
+
+static int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+static int complain(const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("cufence demo: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return EXIT_NOT_FOUND;
+}
+
+static int complain_of(const char *what)
+{
+    return complain("%s: %s", what, cufence_error_detail());
+}
+
+/* A labelled buffer of COUNT elements with bytes that are small as int and as float; NULL after a message. */
+static void *make_buffer(const char *label, size_t element)
+{
+    void *pointer = NULL;
+    cufence_label_push(label);
+    cufence_status status = cufence_malloc(&pointer, COUNT * element, 0, NULL);
+    cufence_label_pop();
+    if (status == CUFENCE_OK)
+        status =
+            driver_check(driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)pointer, 0, COUNT * element, NULL), "cuMemsetD8Async");
+    if (status != CUFENCE_OK) {
+        complain_of("cannot make a buffer");
+        return NULL;
+    }
+    return pointer;
+}
+
+static int launch(CUfunction function, void **arguments)
+{
+    CUresult result =
+        driver->cuLaunchKernel(function, (COUNT + BLOCK - 1) / BLOCK, 1, 1, BLOCK, 1, 1, 0, NULL, arguments, NULL);
+    return driver_check(result, "cuLaunchKernel") == CUFENCE_OK ? EXIT_FOUND : complain_of("cannot launch the kernel");
+}
+
+static int launch_overrun(const struct bug *bug, CUfunction function)
+{
+    (void)bug;
+    void *lengths = make_buffer("row lengths", sizeof(int));
+    void *offsets = make_buffer("row offsets", sizeof(int));
+    void *blurred = make_buffer("blurred lengths", sizeof(float));
+    int rows = COUNT, radius = BLUR_RADIUS;
+    if (!lengths || !offsets || !blurred)
+        return EXIT_NOT_FOUND;
+    return launch(function, (void *[]){&lengths, &offsets, &blurred, &rows, &radius});
+}
+
+static int launch_underrun(const struct bug *bug, CUfunction function)
+{
+    (void)bug;
+    void *samples = make_buffer("samples", sizeof(float));
+    void *smooth = make_buffer("smoothed samples", sizeof(float));
+    int count = COUNT;
+    if (!samples || !smooth)
+        return EXIT_NOT_FOUND;
+    return launch(function, (void *[]){&samples, &smooth, &count});
+}
+
+/* A freed buffer is unmapped once its stream has passed the free, by another thread: wait for it, so that the demo never
+ * reads the memory before that. */
+static int is_retired(const void *pointer)
+{
+    const struct timespec millisecond = {0, 1000000};
+    cufence_description what;
+    for (int i = 0; i < RETIRE_SECONDS * 1000; i++) {
+        if (cufence_describe(pointer, &what) == CUFENCE_OK && what.place == CUFENCE_PLACE_FREED && !what.buffer.is_mapped)
+            return 1;
+        nanosleep(&millisecond, NULL);
+    }
+    return 0;
+}
+
+static int launch_use_after_free(const struct bug *bug, CUfunction function)
+{
+    void *table = make_buffer("look-up table", sizeof(float));
+    void *keys = make_buffer("keys", sizeof(int));
+    void *values = make_buffer("values", sizeof(float));
+    int count = COUNT;
+    if (!table || !keys || !values)
+        return EXIT_NOT_FOUND;
+    if (cufence_free(table, NULL) != CUFENCE_OK)
+        return complain_of("cannot free a buffer");
+    driver->cuCtxSynchronize();
+    if (!is_retired(table))
+        return complain("the freed buffer is still mapped after %d s; %s needs uaf=strict", RETIRE_SECONDS, bug->name);
+    return launch(function, (void *[]){&table, &keys, &values, &count});
+}
+
+static const struct bug bugs[] = {
+    {"overrun", "overrun", "demo_overrun", "exitcode=0",
+     "A kernel fills the row offsets of a sparse matrix with 1000 rows: 1001 numbers, in a buffer for 1000.",
+     "the address line, 0 bytes past the end of \"row offsets\": the very first byte behind it; and the source line, where\n"
+     "`row + 1` reaches 1000",
+     launch_overrun},
+    {"underrun", "underrun", "demo_underrun", "exitcode=0,side=start",
+     "A kernel averages each of 1000 samples with its neighbours and forgets that the first has none on its left.\n"
+     "(side=start: the buffers begin flush with unmapped memory, instead of ending flush.)",
+     "the address line, 4 bytes before the start of \"samples\"; and the source line, where `i - 1` is -1", launch_underrun},
+    {"use-after-free", "use-after-free", "demo_use_after_free", "exitcode=0,uaf=strict",
+     "A program frees a look-up table and launches a kernel that reads it.\n"
+     "(uaf=strict: a freed buffer is unmapped and its address is not given out again.)",
+     "the buffer line: \"look-up table\" was freed before the kernel was launched", launch_use_after_free},
+};
+enum { BUG_COUNT = sizeof bugs / sizeof *bugs };
+
+/* ---- the device ---- */
+
+static cufence_status open_device(void)
+{
+    int count = 0;
+    cufence_status status = driver_load();
+    if (status == CUFENCE_OK)
+        status = driver_check(driver->cuDeviceGetCount(&count), "cuDeviceGetCount");
+    if (status == CUFENCE_OK && count < 1)
+        status =
+            error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver %s has no device; CUFENCE_DRIVER=sim simulates one", driver->path);
+    return status;
+}
+
+static int simulate(const char *reason)
+{
+    printf("Runs on the simulated device: %s\n", reason);
+    setenv("CUFENCE_DRIVER", "sim", 1);
+    return open_device() == CUFENCE_OK ? EXIT_FOUND : complain_of("no simulated device");
+}
+
+/* Opens a driver: the one that CUFENCE_DRIVER names, else the GPU's, else the simulated device. */
+static int choose_device(void)
+{
+    const char *named = getenv("CUFENCE_DRIVER");
+    if (named && *named) {
+        if (open_device() != CUFENCE_OK)
+            return complain("CUFENCE_DRIVER=%s: %s", named, cufence_error_detail());
+        if (driver->is_sim)
+            printf("Runs on the simulated device, as CUFENCE_DRIVER asks.\n");
+        else if (!HAS_KERNELS)
+            return complain("this cufence was built without nvcc, so it has no kernel for a GPU; set CUFENCE_DRIVER=sim");
+        return EXIT_FOUND;
+    }
+    if (!HAS_KERNELS)
+        return simulate("this cufence was built without nvcc, so it has no kernel for a GPU.");
+    cufence_status status = open_device();
+    if (status == CUFENCE_OK)
+        return EXIT_FOUND;
+    if (driver) /* loaded for good, so there is no way back to the simulated one */
+        return complain("%s", cufence_error_detail());
+    return simulate(status == CUFENCE_ERROR_DRIVER_NOT_FOUND ? "no CUDA driver (libcuda.so.1) was found here."
+                                                             : cufence_error_detail());
+}
+
+/* Loads the demo's kernels into the current context. */
+static int find_kernel(const struct bug *bug, CUfunction *function)
+{
+    CUmodule module;
+    if (driver->is_sim) {
+        void (*register_kernel)(const cusim_kernel *) =
+            (__typeof__(register_kernel))dlsym(driver->library, "cusim_register_kernel");
+        for (size_t i = 0; i < sizeof sim_kernels / sizeof *sim_kernels; i++)
+            register_kernel(&sim_kernels[i]);
+    }
+    if (driver_check(driver->cuModuleLoadData(&module, demo_fatbin), "cuModuleLoadData") != CUFENCE_OK ||
+        driver_check(driver->cuModuleGetFunction(function, module, bug->kernel), "cuModuleGetFunction") != CUFENCE_OK)
+        return complain_of("cannot load the demo's kernels");
+    return EXIT_FOUND;
+}
+
+/* Makes the first device's primary context current. */
+static int enter_context(void)
+{
+    CUdevice device;
+    CUcontext context;
+    char name[128] = "";
+    if (driver_check(driver->cuDeviceGet(&device, 0), "cuDeviceGet") != CUFENCE_OK ||
+        driver_check(driver->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain") != CUFENCE_OK ||
+        driver_check(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent") != CUFENCE_OK)
+        return complain_of("cannot use device 0");
+    if (!driver->is_sim && driver->cuDeviceGetName(name, sizeof name, device) == CUDA_SUCCESS)
+        printf("Runs on GPU 0, %s.\n", name);
+    return EXIT_FOUND;
+}
+
+static int judge(const struct bug *bug)
+{
+    if (!wait_for_report())
+        return complain("the planted %s was not reported within %d s; `cufence doctor` may say why", bug->name, REPORT_SECONDS);
+    cufence_wait_reports(REPORT_SECONDS * 1000);
+    pthread_mutex_lock(&seen_lock);
+    int is_right = strcmp(seen_kind, bug->kind) == 0 && strstr(seen_kernel, bug->kernel);
+    pthread_mutex_unlock(&seen_lock);
+    if (!is_right)
+        return complain("the planted %s in %s was reported as \"%s\" in \"%s\"", bug->name, bug->kernel, seen_kind,
+                        seen_kernel);
+    printf("\nFound. In the report above, look at %s.\n", bug->advice);
+    return EXIT_FOUND;
+}
+
+static int run(const struct bug *bug, const char *options)
+{
+    CUfunction function;
+    int status = choose_device();
+    if (status != EXIT_FOUND)
+        return status;
+    cufence_set_fault_handler(on_fault, NULL);
+    if (cufence_init(options) != CUFENCE_OK)
+        return complain_of("cannot start");
+    status = enter_context();
+    if (status == EXIT_FOUND)
+        status = find_kernel(bug, &function);
+    if (status != EXIT_FOUND)
+        return status;
+    printf("\n%s\n\n", bug->story);
+    fflush(stdout); /* the report goes to stderr, and should come after this */
+    status = bug->launch(bug, function);
+    if (status != EXIT_FOUND)
+        return status;
+    driver->cuCtxSynchronize(); /* its result is the fault that is looked for */
+    return judge(bug);
+    /* The buffers stay: the context may be stopped, and the end of the process gives all back. */
+}
+
+static void usage(FILE *out)
+{
+    fprintf(out,
+            "usage: cufence demo [overrun | underrun | use-after-free] [--set key=value[,key=value]]...\n\n"
+            "Plants that bug (overrun if none is named), runs a kernel into it and shows the report. Runs on GPU 0, or on the\n"
+            "simulated device where there is no GPU or with CUFENCE_DRIVER=sim. Exit status: 0 if the bug was reported as\n"
+            "what it is, 1 if not, 2 for a wrong command line.\n");
+}
+
+/* A wrong command line: the sentence, `what` in quotes behind it where there is one, and the usage. */
+static int wrong(const char *sentence, const char *what)
+{
+    if (what)
+        complain("%s \"%s\"", sentence, what);
+    else
+        complain("%s", sentence);
+    usage(stderr);
+    return EXIT_USAGE;
+}
+
+int cli_demo(int argc, char **argv)
+{
+    const struct bug *bug = NULL;
+    char set[2048] = "", options[2304];
+    struct options scratch;
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+            usage(stdout);
+            return 0;
+        }
+        if (strcmp(argv[i], "--set") == 0) {
+            size_t used = strlen(set);
+            if (++i == argc)
+                return wrong("--set needs key=value behind it", NULL);
+            if ((size_t)snprintf(set + used, sizeof set - used, ",%s", argv[i]) >= sizeof set - used)
+                return wrong("the options are longer than 2047 bytes with", argv[i]);
+        } else if (argv[i][0] == '-') {
+            return wrong("unknown option", argv[i]);
+        } else if (bug) {
+            return wrong("one bug at a time, so this is too many:", argv[i]);
+        } else {
+            for (size_t b = 0; b < BUG_COUNT && !bug; b++)
+                if (strcmp(argv[i], bugs[b].name) == 0)
+                    bug = &bugs[b];
+            if (!bug)
+                return wrong("overrun, underrun and use-after-free are allowed, not", argv[i]);
+        }
+    }
+    if (!bug)
+        bug = &bugs[0];
+    options_default(&scratch);
+    const char *given = *set ? set + 1 : "";
+    if (options_parse(&scratch, given, "--set") != CUFENCE_OK)
+        return wrong(cufence_error_detail(), NULL);
+    snprintf(options, sizeof options, "%s%s%s", bug->options, *given ? "," : "", given);
+    return run(bug, options);
+}
