@@ -1,0 +1,15 @@
+/*
+ * The cufence command: one function for each sub-command.
+ * Each gets the arguments behind `cufence` (argv[0] is the sub-command's name) and returns the exit status: 0, 1 if what was
+ * asked for failed, CLI_USAGE if it was not understood. Each answers --help on stdout with its own usage, which is also what
+ * `cufence help COMMAND` prints.
+ */
+#ifndef CUFENCE_CLI_CLI_H
+#define CUFENCE_CLI_CLI_H
+
+#define CLI_USAGE 2
+
+int cli_demo(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
+
+#endif
