@@ -1,0 +1,63 @@
+"""cufence for PyTorch: every CUDA tensor gets its own mapping, and an overrun faults at the access itself.
+
+    import cufence
+    cufence.enable(uaf="strict", align="auto")   # before the first CUDA tensor
+    import torch
+    ...
+
+Importing this module imports neither torch nor ctypes and does not touch CUDA.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from ._api import describe, fault_count, label, last_report, stats, trim, wait_reports
+    from ._library import Error
+    from ._torch import enable, is_enabled
+
+# Where each public name lives; looked up at its first use, so that the import costs next to nothing.
+_HOMES = {
+    "Error": "_library",
+    "describe": "_api",
+    "enable": "_torch",
+    "fault_count": "_api",
+    "is_enabled": "_torch",
+    "label": "_api",
+    "last_report": "_api",
+    "stats": "_api",
+    "trim": "_api",
+    "wait_reports": "_api",
+}
+
+__all__ = [
+    "Error",
+    "__version__",
+    "describe",
+    "enable",
+    "fault_count",
+    "is_enabled",
+    "label",
+    "last_report",
+    "stats",
+    "trim",
+    "wait_reports",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    value = getattr(importlib.import_module(f"{__name__}.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(_HOMES))

@@ -1,0 +1,114 @@
+"""The C API for Python: labels, what lies at an address, figures and reports."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from typing import Any
+
+from . import _library
+
+# enum cufence_place, by value.
+PLACES = ("unknown", "inside", "past end", "before start", "freed", "no buffer")
+
+_WITHOUT_BUFFER = ("unknown", "no buffer")
+
+
+class label(contextlib.ContextDecorator):  # noqa: N801, used as a function
+    """Buffers that this thread allocates inside `with cufence.label("loader"):` carry the label in reports.
+
+    Labels nest, the innermost counts. Also a decorator. Does nothing as long as cufence is not enabled, so that labels can
+    stay in the code.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._pushed: list[bool] = []
+
+    def _recreate_cm(self) -> label:
+        return label(self.text)  # a decorated function may run in several threads at once
+
+    def __enter__(self) -> label:
+        library = _library.loaded()
+        if library is not None:
+            _library.check(library.cufence_label_push(self.text.encode()), "cufence_label_push")
+        self._pushed.append(library is not None)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        library = _library.loaded()
+        if self._pushed.pop() and library is not None:
+            _library.check(library.cufence_label_pop(), "cufence_label_pop")
+
+
+def _as_dict(structure: ctypes.Structure) -> dict[str, Any]:
+    return {name: getattr(structure, name) for name, *_ in structure._fields_}
+
+
+def describe(what: Any) -> dict[str, Any]:
+    """What lies, or has lain, at a device address: `what` is an address, or has a data_ptr() as tensors have.
+
+    Returns place ("inside", "past end", "before start", "freed", "no buffer", "unknown"), offset (counted as
+    cufence_place says) and buffer, a dict of struct cufence_buffer, or None where no buffer is known.
+    """
+    address = what.data_ptr() if hasattr(what, "data_ptr") else int(what)
+    if not 0 <= address < 1 << 64:
+        raise ValueError(f"{address} is not an address: 0 .. 2**64 - 1")
+    description = _library.Description()
+    library = _library.load()
+    _library.check(library.cufence_describe(address, ctypes.byref(description)), "cufence_describe")
+    place = PLACES[description.place] if description.place < len(PLACES) else str(description.place)
+    buffer = None
+    if place not in _WITHOUT_BUFFER:
+        buffer = _as_dict(description.buffer)
+        buffer["label"] = buffer["label"].decode(errors="replace")
+        buffer["is_mapped"] = bool(buffer["is_mapped"])
+    return {"place": place, "offset": description.offset, "buffer": buffer}
+
+
+def stats(device: int | None = None) -> dict[str, int]:
+    """The figures of struct cufence_stats, of one device or of all."""
+    figures = _library.Stats()
+    library = _library.load()
+    status = library.cufence_get_stats(-1 if device is None else device, ctypes.byref(figures))
+    _library.check(status, "cufence_get_stats")
+    return _as_dict(figures)
+
+
+def trim(device: int | None = None) -> None:
+    """Gives memory that is kept for reuse back to the driver, of one device or of all."""
+    _library.check(_library.load().cufence_trim(-1 if device is None else device), "cufence_trim")
+
+
+def fault_count() -> int:
+    """How many faults have been reported in this process. 0 as long as cufence is not enabled."""
+    library = _library.loaded()
+    return library.cufence_fault_count() if library is not None else 0
+
+
+def wait_reports(timeout: float = 10.0) -> bool:
+    """Waits up to `timeout` seconds until every fault that has reached cufence is reported; says whether it is so.
+
+    It does not wait for the device: call torch.cuda.synchronize() first.
+    """
+    milliseconds = min(max(int(timeout * 1000), 0), 0xFFFFFFFF)
+    status = _library.load().cufence_wait_reports(milliseconds)
+    if status == _library.TIMEOUT:
+        return False
+    _library.check(status, "cufence_wait_reports")
+    return True
+
+
+def last_report() -> str | None:
+    """The text of the latest fault report, None without a fault."""
+    library = _library.loaded()
+    if library is None:
+        return None
+    size = library.cufence_last_report(None, 0)
+    while size:
+        buffer = ctypes.create_string_buffer(size)
+        needed = library.cufence_last_report(buffer, size)
+        if needed <= size:
+            return buffer.value.decode(errors="replace")
+        size = needed  # a longer report has come in between
+    return None

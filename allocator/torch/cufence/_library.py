@@ -1,0 +1,179 @@
+"""libcufence.so through ctypes: finding it, its prototypes and structs, and its statuses as exceptions."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import threading
+from pathlib import Path
+
+from . import __version__
+
+OK = 0
+INVALID_ARGUMENT = 1
+OPTION = 2
+TIMEOUT = 18
+
+ENVIRONMENT = "CUFENCE_LIBRARY"
+FILE_NAME = "libcufence.so"
+PACKAGE = Path(__file__).resolve().parent
+
+
+class Error(RuntimeError):
+    """A call of the library has failed. `status` is the number of its cufence_status."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Buffer(ctypes.Structure):
+    """struct cufence_buffer."""
+
+    _fields_ = [
+        ("id", ctypes.c_uint64),
+        ("address", ctypes.c_uint64),
+        ("size", ctypes.c_uint64),
+        ("mapping_start", ctypes.c_uint64),
+        ("mapping_end", ctypes.c_uint64),
+        ("guard_start", ctypes.c_uint64),
+        ("guard_end", ctypes.c_uint64),
+        ("stream", ctypes.c_uint64),
+        ("allocated_ns", ctypes.c_uint64),
+        ("freed_ns", ctypes.c_uint64),
+        ("free_stream", ctypes.c_uint64),
+        ("allocated_tid", ctypes.c_uint64),
+        ("freed_tid", ctypes.c_uint64),
+        ("device", ctypes.c_int32),
+        ("is_mapped", ctypes.c_int32),
+        ("label", ctypes.c_char * 64),
+    ]
+
+
+class Description(ctypes.Structure):
+    """struct cufence_description."""
+
+    _fields_ = [("place", ctypes.c_int), ("offset", ctypes.c_uint64), ("buffer", Buffer)]
+
+
+class Stats(ctypes.Structure):
+    """struct cufence_stats."""
+
+    _fields_ = [
+        ("live_buffers", ctypes.c_uint64),
+        ("live_bytes", ctypes.c_uint64),
+        ("peak_live_bytes", ctypes.c_uint64),
+        ("mapped_bytes", ctypes.c_uint64),
+        ("idle_bytes", ctypes.c_uint64),
+        ("cached_bytes", ctypes.c_uint64),
+        ("captured_bytes", ctypes.c_uint64),
+        ("allocations", ctypes.c_uint64),
+        ("frees", ctypes.c_uint64),
+        ("fresh_mappings", ctypes.c_uint64),
+        ("retired_mappings", ctypes.c_uint64),
+        ("reserved_address_bytes", ctypes.c_uint64),
+        ("used_address_bytes", ctypes.c_uint64),
+        ("faults", ctypes.c_uint64),
+    ]
+
+
+# Function -> result and arguments.
+PROTOTYPES = {
+    "cufence_version": (ctypes.c_int, []),
+    "cufence_version_string": (ctypes.c_char_p, []),
+    "cufence_strerror": (ctypes.c_char_p, [ctypes.c_int]),
+    "cufence_error_detail": (ctypes.c_char_p, []),
+    "cufence_init": (ctypes.c_int, [ctypes.c_char_p]),
+    "cufence_label_push": (ctypes.c_int, [ctypes.c_char_p]),
+    "cufence_label_pop": (ctypes.c_int, []),
+    "cufence_describe": (ctypes.c_int, [ctypes.c_void_p, ctypes.POINTER(Description)]),
+    "cufence_get_stats": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(Stats)]),
+    "cufence_trim": (ctypes.c_int, [ctypes.c_int]),
+    "cufence_fault_count": (ctypes.c_uint64, []),
+    "cufence_wait_reports": (ctypes.c_int, [ctypes.c_uint]),
+    "cufence_last_report": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
+    "cufence_torch_before_sync": (ctypes.c_int, [ctypes.c_int, ctypes.c_uint64]),
+}
+
+_lock = threading.Lock()
+_loaded: ctypes.CDLL | None = None
+_path: Path | None = None
+
+
+def candidates() -> list[Path]:
+    """Where the library is looked for when the environment does not name it: beside the package, then in a checkout."""
+    found = [PACKAGE / FILE_NAME]
+    if len(PACKAGE.parents) > 2:
+        found.append(PACKAGE.parents[2] / "build" / "lib" / FILE_NAME)
+    return found
+
+
+def find() -> Path:
+    """The path of the library. Raises Error where there is none."""
+    named = os.environ.get(ENVIRONMENT)
+    if named:
+        path = Path(named)
+        if not path.is_file():
+            raise Error(f"{ENVIRONMENT} names {named!r}, and that is not a file", INVALID_ARGUMENT)
+        return path.resolve()
+    for path in candidates():
+        if path.is_file():
+            return path
+    places = " nor at ".join(str(path) for path in candidates())
+    raise Error(
+        f"{FILE_NAME} is neither at {places}; build it with './dev build', or let {ENVIRONMENT} name it",
+        INVALID_ARGUMENT,
+    )
+
+
+def _open(path: Path) -> ctypes.CDLL:
+    try:
+        library = ctypes.CDLL(str(path))
+    except OSError as error:
+        raise Error(f"{path} cannot be loaded: {error}", INVALID_ARGUMENT) from error
+    for name, (result, arguments) in PROTOTYPES.items():
+        try:
+            function = getattr(library, name)
+        except AttributeError:
+            raise Error(f"{path} has no {name}(): it is not the libcufence of this package", INVALID_ARGUMENT) from None
+        function.restype = result
+        function.argtypes = arguments
+    version = library.cufence_version_string().decode()
+    if version != __version__:
+        raise Error(f"{path} is version {version}, the Python package is {__version__}: install one pair", INVALID_ARGUMENT)
+    return library
+
+
+def load() -> ctypes.CDLL:
+    """The library, opened once. Raises Error."""
+    global _loaded, _path
+    with _lock:
+        if _loaded is None:
+            path = find()
+            _loaded = _open(path)
+            _path = path
+        return _loaded
+
+
+def loaded() -> ctypes.CDLL | None:
+    """The library if it has been opened already."""
+    return _loaded
+
+
+def path() -> Path:
+    """The path that load() has opened."""
+    load()
+    assert _path is not None
+    return _path
+
+
+def check(status: int, call: str) -> None:
+    """Raises what a status other than OK means: ValueError for what the caller has passed, else Error."""
+    if status == OK:
+        return
+    library = load()
+    detail = library.cufence_error_detail().decode(errors="replace")
+    message = detail or f"{call}: {library.cufence_strerror(status).decode()}"
+    if status in (OPTION, INVALID_ARGUMENT):
+        raise ValueError(message)
+    raise Error(message, status)

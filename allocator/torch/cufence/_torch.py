@@ -1,0 +1,126 @@
+"""enable(): puts cufence under PyTorch's CUDA tensors, by way of torch.cuda.memory.CUDAPluggableAllocator."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from . import _library, _shim
+from ._options import option_string
+
+# What PyTorch lets an allocator register: its setter -> our function.
+_HOOKS = {
+    "set_record_stream_fn": "cufence_shim_record_stream",
+    "set_reset_fn": "cufence_shim_reset",
+    "set_begin_allocate_to_pool": "cufence_shim_pool_begin",
+    "set_end_allocate_to_pool_fn": "cufence_shim_pool_end",
+    "set_release_pool": "cufence_shim_pool_release",
+}
+
+# PyTorch's trace hooks fire right before it synchronises: registration -> scope of cufence_torch_before_sync().
+_SYNC_HOOKS = {
+    "register_callback_for_device_synchronization": 0,
+    "register_callback_for_stream_synchronization": 1,
+    "register_callback_for_event_synchronization": 2,
+}
+
+_lock = threading.Lock()
+_allocator: Any = None  # PyTorch keeps a pointer to it: it lives as long as the process. Under _lock
+
+
+def is_enabled() -> bool:
+    """Whether enable() has put cufence under PyTorch in this process."""
+    return _allocator is not None
+
+
+def _import_torch() -> ModuleType:
+    try:
+        torch = importlib.import_module("torch")
+    except ImportError as error:
+        raise ImportError(f"cufence.enable() needs PyTorch, which cannot be imported here: {error}") from error
+    if torch.version.cuda is None:
+        raise RuntimeError(f"cufence.enable() needs a PyTorch with CUDA; this one ({torch.__version__}) has none")
+    return torch
+
+
+def _check_not_started(torch: ModuleType) -> None:
+    if torch.cuda.is_initialized():
+        raise RuntimeError(
+            "cufence.enable() comes too late: PyTorch has started CUDA already. Call it before the first CUDA tensor, "
+            "best right behind the imports; what starts CUDA is for example torch.zeros(1, device='cuda'), Tensor.cuda(), "
+            "Module.to('cuda'), torch.cuda.init() and torch.cuda.get_device_properties()."
+        )
+    if torch._C._cuda_getAllocator() is not None:
+        raise RuntimeError("cufence.enable(): another CUDA allocator has been installed in PyTorch before, and there can be one")
+
+
+def _check_hooks(torch: ModuleType) -> None:
+    missing = [name for name in _HOOKS if not hasattr(torch._C._CUDAPluggableAllocator, name)]
+    if missing:
+        raise RuntimeError(
+            f"PyTorch {torch.__version__} has no {', '.join(missing)} for custom allocators; cufence is tested with 2.11"
+        )
+
+
+def _install_allocator(torch: ModuleType, shim: Path) -> Any:
+    library = ctypes.CDLL(str(shim))
+    allocator = torch.cuda.memory.CUDAPluggableAllocator(str(shim), "cufence_shim_alloc", "cufence_shim_free")
+    inner = allocator.allocator()
+    for setter, function in _HOOKS.items():
+        getattr(inner, setter)(ctypes.cast(getattr(library, function), ctypes.c_void_p).value)
+    torch.cuda.memory.change_current_allocator(allocator)
+    return allocator
+
+
+def _sync_callback(torch: ModuleType, scope: int) -> Callable[..., None]:
+    before_sync = _library.load().cufence_torch_before_sync  # ctypes gives up the GIL during the call
+    is_capturing = torch._C._cuda_isCurrentStreamCapturing
+
+    def callback(handle: int = 0) -> None:
+        try:
+            if is_capturing():
+                return  # to wait is an error now, and PyTorch's own call is about to say so
+        except RuntimeError:
+            return  # the context has failed already: the same
+        before_sync(scope, handle)
+
+    return callback
+
+
+def _install_sync_callbacks(torch: ModuleType) -> None:
+    """Makes PyTorch raise at the line that waits for a faulting kernel: see cufence_torch_before_sync() in pluggable.h."""
+    trace = importlib.import_module("torch.cuda._gpu_trace")
+    for register, scope in _SYNC_HOOKS.items():
+        getattr(trace, register)(_sync_callback(torch, scope))
+    torch._C._activate_gpu_trace()
+
+
+def enable(**options: Any) -> None:
+    """Starts cufence and makes it PyTorch's CUDA allocator.
+
+    The keywords are cufence's options (`cufence options` lists them): enable(uaf="strict", align="auto", verbose=True).
+    They win over the environment's CUFENCE_OPTIONS. Must be called before PyTorch starts CUDA. A second call with the same
+    options does nothing.
+
+    Raises ValueError for an unknown option or a bad value, ImportError without PyTorch, cufence.Error where the library or
+    the driver cannot be used, RuntimeError when it comes too late, when other options are in force already, or when the
+    C++ shim cannot be compiled.
+    """
+    global _allocator
+    text = option_string(options)
+    with _lock:
+        library = _library.load()
+        if _allocator is not None:
+            _library.check(library.cufence_init(text.encode()), "cufence_init")  # says what differs, if anything
+            return
+        torch = _import_torch()
+        _check_not_started(torch)
+        _check_hooks(torch)
+        _library.check(library.cufence_init(text.encode()), "cufence_init")
+        _allocator = _install_allocator(torch, _shim.build(torch))
+        _install_sync_callbacks(torch)

@@ -1,0 +1,69 @@
+#include "torch/pluggable.h"
+#include "driver/driver.h"
+#include "fault/monitor.h"
+
+#include <stdio.h>
+
+void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)
+{
+    void *pointer = NULL;
+    if (cufence_malloc(&pointer, size, device, stream) != CUFENCE_OK) {
+        fprintf(stderr, "cufence: no %zu bytes on GPU %d for PyTorch: %s\n", size, device, cufence_error_detail());
+        return NULL;
+    }
+    return pointer;
+}
+
+void cufence_torch_free(void *pointer, size_t size, int device, cufence_stream stream)
+{
+    if (cufence_free(pointer, stream) != CUFENCE_OK)
+        fprintf(stderr, "cufence: PyTorch could not free %p (%zu bytes on GPU %d): %s\n", pointer, size, device,
+                cufence_error_detail());
+}
+
+void cufence_torch_record_stream(void *pointer, cufence_stream stream)
+{
+    if (!pointer)
+        return;
+    cufence_status status = cufence_record_stream(pointer, stream);
+    if (status != CUFENCE_OK && status != CUFENCE_ERROR_NOT_FOUND)
+        fprintf(stderr, "cufence: record_stream of %p failed: %s\n", pointer, cufence_error_detail());
+}
+
+void cufence_torch_reset(void)
+{
+    if (cufence_trim(-1) != CUFENCE_OK)
+        fprintf(stderr, "cufence: empty_cache failed: %s\n", cufence_error_detail());
+}
+
+/* A stream that cannot be asked (the legacy stream while another one is captured) counts as captured: waiting for it would
+ * invalidate that capture. */
+static int is_capturing(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = driver->cuStreamIsCapturing(stream, &status);
+    return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+int cufence_torch_before_sync(int scope, uint64_t handle)
+{
+    if (!driver)
+        return 0;
+    CUstream stream = (CUstream)(uintptr_t)handle;
+    switch (scope) {
+    case CUFENCE_TORCH_SYNC_DEVICE:
+        (void)driver->cuCtxSynchronize();
+        break;
+    case CUFENCE_TORCH_SYNC_STREAM:
+        if (is_capturing(stream))
+            return 0;
+        (void)driver->cuStreamSynchronize(stream);
+        break;
+    case CUFENCE_TORCH_SYNC_EVENT:
+        (void)driver->cuEventSynchronize((CUevent)(uintptr_t)handle);
+        break;
+    default:
+        return 0;
+    }
+    return fault_settle() == CUFENCE_ERROR_FAULTED;
+}
