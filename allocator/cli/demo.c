@@ -22,9 +22,9 @@ enum { HAS_KERNELS = 1 };
 #include "kernels/demo.h"
 #endif
 
-enum { EXIT_FOUND = 0, EXIT_NOT_FOUND = 1, EXIT_USAGE = 2 };
+enum { EXIT_FOUND = 0, EXIT_NOT_FOUND = 1 };
 enum { COUNT = 1000, BLOCK = 128, BLUR_RADIUS = 20000 };
-enum { REPORT_SECONDS = 10, RETIRE_SECONDS = 5 };
+enum { REPORT_SECONDS = 5, RETIRE_SECONDS = 5 };
 
 struct bug {
     const char *name;
@@ -371,7 +371,7 @@ static int wrong(const char *sentence, const char *what)
     else
         complain("%s", sentence);
     usage(stderr);
-    return EXIT_USAGE;
+    return CLI_USAGE;
 }
 
 int cli_demo(int argc, char **argv)
