@@ -126,7 +126,7 @@ static void test_bug_that_is_not_caught(void **state)
 
 static void test_wrong_command_lines(void **state)
 {
-    static const struct {
+    const struct {
         const char *const *arguments;
         const char *text;
     } cases[] = {
