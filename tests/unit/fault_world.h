@@ -1,0 +1,67 @@
+/*
+ * A small device memory for the tests of the diagnosis and the report:
+ *
+ *   ARENA | guard 64 MiB | A | guard | B | guard | slot of F | guard | slot of C | guard | ... nothing ...
+ *
+ * Every slot is one page of 2 MiB; buffers end flush with it, but for C, which has 15 bytes of slack behind its end.
+ */
+#ifndef FAULT_WORLD_H
+#define FAULT_WORLD_H
+
+#include "fault/diagnosis.h"
+
+#define PAGE (UINT64_C(2) << 20)
+#define GUARD (UINT64_C(64) << 20)
+#define ARENA UINT64_C(0x7e0000000000)
+#define ARENA_END (ARENA + (UINT64_C(1) << 40))
+
+/* Slot n's mapping is [SLOT(n), SLOT(n) + PAGE), its guards lie on both sides. */
+#define SLOT(n) (ARENA + GUARD + (uint64_t)(n) * (PAGE + GUARD))
+#define SLOT_END(n) (SLOT(n) + PAGE)
+
+#define BUFFER(id_, slot, start, bytes)                                                                                        \
+    .id = (id_), .address = (start), .size = (bytes), .mapping_start = SLOT(slot), .mapping_end = SLOT_END(slot),              \
+    .guard_start = SLOT(slot) - GUARD, .guard_end = SLOT_END(slot) + GUARD, .stream = 0x5581c0, .allocated_ns = 1000,          \
+    .allocated_tid = 4242
+#define LIVE(id_, slot, bytes)                                                                                                 \
+    {                                                                                                                          \
+        BUFFER(id_, slot, SLOT_END(slot) - (bytes), bytes), .is_mapped = 1                                                     \
+    }
+#define FREED(id_, slot, bytes, time_ns, mapped)                                                                               \
+    {                                                                                                                          \
+        BUFFER(id_, slot, SLOT_END(slot) - (bytes), bytes), .freed_ns = (time_ns), .freed_tid = 4243, .free_stream = 0x5581c8, \
+                                                            .is_mapped = (mapped)                                              \
+    }
+
+enum { A, B, F, NEWER_F, REUSED_F, IDLE_A, C, ALL };
+
+#define A_END SLOT_END(0)
+#define A_START (A_END - 4000)
+#define B_END SLOT_END(1)
+#define B_START (B_END - 8000)
+#define F_START (SLOT_END(2) - 1600)
+#define C_END (SLOT_END(3) - 15)
+
+static const cufence_buffer world[ALL] = {
+    [A] = LIVE(1, 0, 4000),
+    [B] = LIVE(2, 1, 8000),
+    [F] = FREED(3, 2, 1600, 5000000, 0),
+    [NEWER_F] = FREED(4, 2, 800, 6000000, 0),
+    [REUSED_F] = LIVE(5, 2, 3200),
+    [IDLE_A] = FREED(6, 0, 6000, 5000000, 1),
+    [C] = {BUFFER(7, 3, SLOT_END(3) - 4016, 4001), .is_mapped = 1},
+};
+
+#define BIT(buffer) (1u << (buffer))
+
+/* The buffers of `set` (bits of the enum above) as fault_memory.near, in `room` for ALL of them. */
+static inline struct fault_memory memory_of(unsigned set, cufence_buffer *room)
+{
+    struct fault_memory memory = {.near = room, .arena_start = ARENA, .arena_end = ARENA_END, .now_ns = 7300000};
+    for (unsigned i = 0; i < ALL; i++)
+        if (set & BIT(i))
+            room[memory.near_count++] = world[i];
+    return memory;
+}
+
+#endif
