@@ -13,10 +13,9 @@ class Error : public std::runtime_error
 {
   public:
     explicit Error(cufence_status status)
-        : std::runtime_error(std::string(cufence_strerror(status)) + ": " + cufence_error_detail()), status(status)
+        : std::runtime_error(std::string(cufence_strerror(status)) + ": " + cufence_error_detail())
     {
     }
-    const cufence_status status;
 };
 
 static void check(cufence_status status)
