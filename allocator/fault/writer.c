@@ -1,0 +1,116 @@
+#include "writer.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Where the last letter of exact, derived or candidate stands, counted behind the "==pid== ". */
+#define WIDTH 100
+#define KEY_WIDTH 11
+#define SUBKEY_WIDTH 14
+
+struct amount amount_in(uint64_t value, uint64_t unit, const char *name)
+{
+    struct amount amount;
+    uint64_t tenths = value % unit * 10 / unit;
+    if (value % unit == 0)
+        snprintf(amount.text, sizeof amount.text, "%" PRIu64 " %s", value / unit, name);
+    else
+        snprintf(amount.text, sizeof amount.text, "%" PRIu64 ".%" PRIu64 " %s", value / unit, tenths, name);
+    return amount;
+}
+
+/* Small sizes stay exact, because off-by-one errors are read off them. */
+struct amount amount_of(uint64_t bytes)
+{
+    struct amount amount;
+    if (bytes >= GIB)
+        return amount_in(bytes, GIB, "GiB");
+    if (bytes >= 10 * MIB || (bytes >= MIB && bytes % MIB == 0))
+        return amount_in(bytes, MIB, "MiB");
+    snprintf(amount.text, sizeof amount.text, "%" PRIu64, bytes);
+    return amount;
+}
+
+struct amount duration_of(uint64_t ns)
+{
+    static const struct {
+        uint64_t unit;
+        const char *name;
+    } units[] = {
+        {UINT64_C(3600000000000), "h"}, {UINT64_C(60000000000), "min"}, {1000000000, "s"}, {1000000, "ms"}, {1000, "us"}};
+    for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
+        if (ns >= units[i].unit)
+            return amount_in(ns, units[i].unit, units[i].name);
+    return amount_in(ns, 1, "ns");
+}
+
+const char *plural(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+void report_put_name(struct report *report, const char *name)
+{
+    for (; *name; name++)
+        putc(iscntrl((unsigned char)*name) ? '?' : *name, report->out);
+}
+
+void report_put(struct report *report, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vfprintf(report->out, format, arguments);
+    va_end(arguments);
+}
+
+void report_begin(struct report *report, const char *key, const char *subkey)
+{
+    report_put(report, "==%d== ", report->pid);
+    fflush(report->out);
+    report->line = report->size;
+    if (key)
+        report_put(report, "  %-*s", KEY_WIDTH, key);
+    if (subkey)
+        report_put(report, "%-*s", SUBKEY_WIDTH, subkey);
+}
+
+/* Letters, not bytes: what continues a UTF-8 sequence takes no column. */
+static int line_width(struct report *report)
+{
+    int width = 0;
+    if (fflush(report->out))
+        return 0;
+    for (size_t i = report->line; i < report->size; i++)
+        width += ((unsigned char)report->text[i] & 0xc0) != 0x80;
+    return width;
+}
+
+void report_end(struct report *report, enum certainty certainty)
+{
+    static const char *const marks[] = {NULL, "candidate", "derived", "exact"};
+    if (marks[certainty]) {
+        int column = WIDTH - (int)strlen(marks[certainty]) - line_width(report);
+        report_put(report, "%*s%s", column > 2 ? column : 2, "", marks[certainty]);
+    }
+    report_put(report, "\n");
+}
+
+int report_open(struct report *report, const struct diagnosis *diagnosis, int pid)
+{
+    *report = (struct report){.diagnosis = diagnosis, .pid = pid};
+    report->out = open_memstream(&report->text, &report->size);
+    return report->out != NULL;
+}
+
+char *report_close(struct report *report)
+{
+    int is_complete = !ferror(report->out);
+    if (fclose(report->out) || !is_complete) {
+        free(report->text);
+        return NULL;
+    }
+    return report->text;
+}
