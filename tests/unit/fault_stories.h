@@ -1,0 +1,219 @@
+/* Faults in the world of fault_world.h, as the witness and the heap would tell them: the material of test_report.c. */
+#ifndef FAULT_STORIES_H
+#define FAULT_STORIES_H
+
+#include <stdio.h>
+
+#include "fault_world.h"
+
+/* A report is made from evidence and memory through the diagnosis, as in the program. overrun() is the story that the others
+ * change. */
+struct story {
+    cufence_buffer near[ALL];
+    struct fault_memory memory;
+    struct evidence_lane lanes[3];
+    struct evidence_site sites[3];
+    struct evidence evidence;
+    uint64_t parameters[3];
+};
+
+static void overrun(struct story *story)
+{
+    *story = (struct story){
+        .lanes = {{.thread = {104}, .address = A_END, .certainty = CERTAIN_EXACT},
+                  {.thread = {105}, .address = A_END + 4, .certainty = CERTAIN_EXACT}},
+        .parameters = {0, A_START, 1000},
+    };
+    story->memory = memory_of(BIT(A) | BIT(B), story->near);
+    for (size_t i = 0; i < 3; i++)
+        story->sites[i] = (struct evidence_site){.exception = 14,
+                                                 .exception_name = "illegal address",
+                                                 .error_pc = 0x7f0000001400,
+                                                 .is_warp_alive = i == 0,
+                                                 .kernel = "k_oob",
+                                                 .symbol = "k_oob",
+                                                 .kernel_offset = 0x400,
+                                                 .file = "oob.py",
+                                                 .line = 9,
+                                                 .instruction = "STG.E [R2.64], R5",
+                                                 .access = ACCESS_WRITE,
+                                                 .access_bytes = 4,
+                                                 .has_grid = i == 0,
+                                                 .grid = {8, 1, 1},
+                                                 .block = {128, 1, 1},
+                                                 .block_index = {7},
+                                                 .parameters = i ? NULL : (const uint8_t *)story->parameters,
+                                                 .parameter_bytes = i ? 0 : sizeof story->parameters,
+                                                 .lanes = i ? NULL : story->lanes,
+                                                 .lane_count = i ? 0 : 2};
+    story->evidence = (struct evidence){.device_name = "NVIDIA H100 80GB HBM3", .sites = story->sites, .site_count = 1};
+}
+
+static void without_parameters(struct story *story)
+{
+    overrun(story);
+    story->sites[0].parameters = NULL;
+    story->sites[0].parameter_bytes = 0;
+    story->lanes[0].address = A_END + (B_START - A_END) / 2;
+    story->sites[0].lane_count = 1;
+}
+
+static void vector_overrun(struct story *story)
+{
+    overrun(story);
+    story->lanes[0].address = A_END - 8;
+    story->sites[0].lane_count = 1;
+    story->sites[0].access_bytes = 16;
+    story->sites[0].access = ACCESS_READ;
+    story->sites[0].instruction = NULL;
+    story->sites[0].line = 0;
+    story->sites[0].cluster[0] = story->sites[0].cluster[1] = story->sites[0].cluster[2] = 1;
+    story->sites[0].cluster[1] = 2;
+    story->sites[1].is_warp_alive = 1;
+    story->evidence.site_count = 3;
+}
+
+static void approximate(struct story *story)
+{
+    overrun(story);
+    story->lanes[0].certainty = story->lanes[1].certainty = CERTAIN_DERIVED;
+    story->sites[0].access = ACCESS_UNKNOWN;
+    story->sites[0].access_bytes = 0;
+    story->sites[0].file = story->sites[0].symbol = story->sites[0].instruction = NULL;
+    story->sites[0].has_grid = 0;
+}
+
+static void underrun(struct story *story)
+{
+    overrun(story);
+    story->memory = memory_of(BIT(A) | BIT(B) | BIT(C), story->near);
+    story->near[1].size = UINT64_C(1) << 21;
+    story->near[1].address = story->near[1].mapping_start;
+    snprintf(story->near[1].label, sizeof story->near[1].label, "layer 3\nattention \xc3\xa9");
+    story->parameters[1] = story->near[1].address;
+    story->lanes[0].address = story->near[1].address - 32;
+    story->sites[0].lane_count = 1;
+    story->sites[0].access = ACCESS_ATOMIC;
+}
+
+static void use_after_free(struct story *story)
+{
+    overrun(story);
+    story->memory = memory_of(BIT(B) | BIT(F) | BIT(C), story->near);
+    story->lanes[0].address = F_START + 40;
+    story->sites[0].lane_count = 1;
+    story->sites[0].access = ACCESS_READ;
+}
+
+static void slack_behind_the_end(struct story *story)
+{
+    overrun(story);
+    story->memory = memory_of(BIT(C), story->near);
+    story->lanes[0].address = C_END + 15;
+    story->parameters[1] = C_END - 4001;
+    story->sites[0].lane_count = 1;
+}
+
+static void null_pointer(struct story *story)
+{
+    overrun(story);
+    story->lanes[0].address = 0;
+    story->lanes[1].address = 1;
+    story->sites[0].lane_count = 1;
+}
+
+static void null_field(struct story *story)
+{
+    null_pointer(story);
+    story->lanes[0].address = 16;
+}
+
+static void host_pointer(struct story *story)
+{
+    overrun(story);
+    story->memory.is_host_address = 1;
+    story->lanes[0].address = 0x7fff12345678;
+    story->sites[0].lane_count = 1;
+}
+
+static void wild_outside(struct story *story)
+{
+    host_pointer(story);
+    story->memory.is_host_address = 0;
+}
+
+static void wild_inside(struct story *story)
+{
+    overrun(story);
+    story->memory = memory_of(BIT(A) | BIT(C), story->near);
+    story->lanes[0].address = SLOT_END(0) + GUARD + 8;
+    story->sites[0].lane_count = 1;
+}
+
+static void misaligned(struct story *story)
+{
+    overrun(story);
+    story->lanes[0].address = A_START + 10;
+    story->sites[0].exception = 6;
+    story->sites[0].exception_name = "misaligned address";
+    story->sites[0].lane_count = 1;
+}
+
+static void another_devices_buffer(struct story *story)
+{
+    overrun(story);
+    story->lanes[0].address = B_START + 12;
+    story->sites[0].lane_count = 1;
+}
+
+static void exited(struct story *story)
+{
+    overrun(story);
+    story->sites[0] = story->sites[1];
+    story->evidence.site_count = 3;
+    story->evidence.driver_major = 580;
+    story->evidence.driver_minor = 159;
+    story->memory.live = story->near;
+    story->memory.live_count = 2;
+    story->memory.live_total = 12;
+}
+
+static void exited_with_parameters(struct story *story)
+{
+    exited(story);
+    story->evidence.site_count = 1;
+    story->evidence.driver_major = 0;
+    story->memory = memory_of(BIT(A) | BIT(F), story->near);
+    story->parameters[0] = F_START;
+    story->sites[0].parameters = (const uint8_t *)story->parameters;
+    story->sites[0].parameter_bytes = sizeof story->parameters;
+    story->sites[0].has_grid = 1;
+    story->sites[0].kernel = story->sites[0].symbol = NULL;
+}
+
+static void address_not_decoded(struct story *story)
+{
+    overrun(story);
+    story->lanes[0].certainty = CERTAIN_NOT;
+    story->sites[0].lane_count = 1;
+    story->sites[0].instruction = "UTMALDG.2D";
+    story->sites[0].access = ACCESS_UNKNOWN;
+    story->sites[0].access_bytes = 0;
+}
+
+static void assertion(struct story *story)
+{
+    overrun(story);
+    story->sites[0].exception = 12;
+    story->sites[0].exception_name = "assert";
+    story->lanes[0].certainty = story->lanes[1].certainty = CERTAIN_NOT;
+    story->lanes[1].has_exception = 1;
+}
+
+static void no_exception(struct story *story)
+{
+    overrun(story);
+    story->evidence.site_count = 0;
+}
+
+#endif

@@ -1,0 +1,174 @@
+/* The cufence command from outside: what it prints where, and its exit status. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cufence.h>
+
+#define USAGE 2
+#define COMMANDS "allowed are demo, options, doctor, help, --help and --version\n"
+
+struct outcome {
+    int status; /* exit status, -1 if it was killed */
+    char out[16384], err[4096];
+};
+
+static void read_back(FILE *file, char *text, size_t size)
+{
+    rewind(file);
+    text[fread(text, 1, size - 1, file)] = '\0';
+    fclose(file);
+}
+
+/* Runs the command with arguments up to a NULL. `out_path` replaces its stdout, "" closes it, NULL captures it. */
+static struct outcome run(const char *const *arguments, const char *out_path)
+{
+    struct outcome outcome = {.status = -1};
+    FILE *out = tmpfile(), *err = tmpfile();
+    assert_non_null(out);
+    assert_non_null(err);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        char *argv[8] = {(char[]){"cufence"}};
+        for (size_t i = 0; arguments[i] && i < 6; i++)
+            argv[i + 1] = strdup(arguments[i]);
+        dup2(fileno(err), STDERR_FILENO);
+        if (out_path && !*out_path)
+            close(STDOUT_FILENO);
+        else
+            dup2(out_path ? open(out_path, O_WRONLY | O_CLOEXEC) : fileno(out), STDOUT_FILENO);
+        execv(CUFENCE_CLI, argv);
+        _exit(127);
+    }
+    int status;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    if (WIFEXITED(status))
+        outcome.status = WEXITSTATUS(status);
+    read_back(out, outcome.out, sizeof outcome.out);
+    read_back(err, outcome.err, sizeof outcome.err);
+    return outcome;
+}
+
+static void what_it_does_not_understand_is_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments[4], *message;
+    } cases[] = {
+        {{NULL}, "cufence: no command given; `cufence --help` lists them\n"},
+        {{"dmo"}, "cufence: unknown command 'dmo'; " COMMANDS},
+        {{"--verbose"}, "cufence: unknown command '--verbose'; " COMMANDS},
+        {{""}, "cufence: unknown command ''; " COMMANDS},
+        {{"help", "dmo"}, "cufence: unknown command 'dmo'; " COMMANDS},
+        {{"help", "demo", "now"}, "cufence help: surplus argument 'now'; `cufence help` lists what is allowed\n"},
+        {{"--help", "now"}, "cufence --help: surplus argument 'now'; `cufence help` lists what is allowed\n"},
+        {{"--version", "now"}, "cufence --version: surplus argument 'now'; `cufence help` lists what is allowed\n"},
+        {{"options", "uaf"}, "cufence options: unknown argument 'uaf'; allowed are --check \"key=value,...\" and --help\n"},
+        {{"options", "--help", "now"}, "cufence options: surplus argument 'now'; `cufence help` lists what is allowed\n"},
+        {{"options", "--check"}, "cufence options: --check needs the options to check, such as \"uaf=strict,align=auto\"\n"},
+        {{"options", "--check", "uaf=off", "now"},
+         "cufence options: surplus argument 'now'; `cufence help` lists what is allowed\n"},
+        {{"options", "--check", "uaf=adaptive"},
+         "cufence options: --check: uaf=adaptive: adaptive is not available in this version; use off or strict\n"},
+        {{"options", "--check", "guard=1M"}, "cufence options: --check: guard=1M is not allowed; allowed is 2M..64G\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const char *arguments[5] = {cases[i].arguments[0], cases[i].arguments[1], cases[i].arguments[2], cases[i].arguments[3]};
+        struct outcome outcome = run(arguments, NULL);
+        assert_string_equal(outcome.err, cases[i].message);
+        assert_string_equal(outcome.out, "");
+        assert_int_equal(outcome.status, USAGE);
+    }
+}
+
+static void help_is_given_on_standard_output(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments[3], *start;
+    } cases[] = {
+        {{"--help"}, "cufence "},
+        {{"-h"}, "cufence "},
+        {{"help"}, "cufence "},
+        {{"help", "options"}, "usage: cufence options "},
+        {{"options", "--help"}, "usage: cufence options "},
+        {{"help", "demo"}, "usage: cufence demo "},
+        {{"demo", "--help"}, "usage: cufence demo "},
+        {{"help", "doctor"}, "usage: cufence doctor"},
+        {{"doctor", "--help"}, "usage: cufence doctor"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct outcome outcome = run(cases[i].arguments, NULL);
+        assert_string_equal(outcome.err, "");
+        assert_int_equal(outcome.status, 0);
+        assert_int_equal(strncmp(outcome.out, cases[i].start, strlen(cases[i].start)), 0);
+    }
+    struct outcome outcome = run((const char *[]){"--help", NULL}, NULL);
+    assert_non_null(strstr(outcome.out, "\n  demo "));
+    assert_non_null(strstr(outcome.out, "\n  options "));
+    assert_non_null(strstr(outcome.out, "\n  doctor "));
+}
+
+static void the_version_is_the_headers(void **state)
+{
+    (void)state;
+    char expected[64];
+    snprintf(expected, sizeof expected, "cufence %d.%d.%d\n", CUFENCE_VERSION_MAJOR, CUFENCE_VERSION_MINOR,
+             CUFENCE_VERSION_PATCH);
+    struct outcome outcome = run((const char *[]){"--version", NULL}, NULL);
+    assert_string_equal(outcome.out, expected);
+    assert_int_equal(outcome.status, 0);
+}
+
+static void options_are_listed_and_checked(void **state)
+{
+    (void)state;
+    struct outcome outcome = run((const char *[]){"options", NULL}, NULL);
+    assert_int_equal(outcome.status, 0);
+    assert_non_null(strstr(outcome.out, "\nuaf "));
+    assert_non_null(strstr(outcome.out, "\nlog "));
+    static const char *const allowed[] = {"", "uaf=strict,align=auto", "guard=128M,"};
+    for (size_t i = 0; i < sizeof allowed / sizeof allowed[0]; i++) {
+        outcome = run((const char *[]){"options", "--check", allowed[i], NULL}, NULL);
+        assert_string_equal(outcome.out, "");
+        assert_string_equal(outcome.err, "");
+        assert_int_equal(outcome.status, 0);
+    }
+}
+
+static void output_that_cannot_be_written_is_an_error(void **state)
+{
+    (void)state;
+    struct outcome outcome = run((const char *[]){"options", NULL}, "");
+    assert_string_equal(outcome.err, "cufence: cannot write to standard output: Bad file descriptor\n");
+    assert_int_equal(outcome.status, 1);
+    outcome = run((const char *[]){"options", "--check", "uaf=off", NULL}, "");
+    assert_string_equal(outcome.err, "");
+    assert_int_equal(outcome.status, 0);
+    if (access("/dev/full", W_OK))
+        return;
+    outcome = run((const char *[]){"--help", NULL}, "/dev/full");
+    assert_string_equal(outcome.err, "cufence: cannot write to standard output: No space left on device\n");
+    assert_int_equal(outcome.status, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_it_does_not_understand_is_named),
+        cmocka_unit_test(help_is_given_on_standard_output),
+        cmocka_unit_test(the_version_is_the_headers),
+        cmocka_unit_test(options_are_listed_and_checked),
+        cmocka_unit_test(output_that_cannot_be_written_is_an_error),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

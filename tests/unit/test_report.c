@@ -1,0 +1,363 @@
+/* Whole reports, to the letter. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault/writer.h"
+#include "fault_stories.h"
+
+/* clang-format off */
+static const struct {
+    void (*make)(struct story *story);
+    const char *text; /* without the prefix of each line */
+} reports[] = {
+    {overrun,
+     "cufence: out-of-bounds WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e0004200000, 0 bytes past the end of buffer #1                                 exact\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0), and 1 more\n"
+     "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"},
+    {without_parameters,
+     "cufence: out-of-bounds WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e00062ff060, 34599008 bytes before the start of buffer #2                      exact\n"
+     "  owner      #2: nearer end, no argument decides                                             derived\n"
+     "             or 34599008 bytes past the end of buffer #1                                   candidate\n"
+     "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), stream 0x5581c0\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "  memory     | #1 4000 |....... guard 64 MiB X| slack 2089152 | #2 8000 |\n"},
+    {vector_overrun,
+     "cufence: out-of-bounds READ of 16 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e00041ffff8, 8 bytes of the access lie past the end of buffer #1               exact\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>> in clusters of (1,2,1)  argument word 1 points to this buffer  exact\n"
+     "             at            oob.py   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "             also          2 more warps at this instruction\n"
+     "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"},
+    {approximate,
+     "cufence: out-of-bounds access on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e0004200000, 0 bytes past the end of buffer #1                               derived\n"
+     "  owner      #1: the kernel was given it, and not the buffer on the other side               derived\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "  kernel     k_oob  argument word 1 points to this buffer                                      exact\n"
+     "             thread        block (7,0,0) thread (104,0,0), and 1 more\n"
+     "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"},
+    {underrun,
+     "cufence: out-of-bounds ATOMIC of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e00081fffe0, 32 bytes before the start of buffer #2                            exact\n"
+     "  buffer     #2, 2097152 bytes (2 MiB) [0x7e0008200000, 0x7e0008400000), stream 0x5581c0, label \"layer 3?attention \xc3\xa9" "\"\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "  memory     | #1 4000 |....... guard 64 MiB X| #2 2 MiB |\n"},
+    {use_after_free,
+     "cufence: use-after-free READ of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e000c5ff9e8, 40 bytes into buffer #3, which has been freed                     exact\n"
+     "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), stream 0x5581c0\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "             freed         2.3 ms ago by thread 4243 on stream 0x5581c8\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "  memory     | #2 8000 | slack 2095552 |X #3 1600 freed | guard 64 MiB | #7 4001 |\n"},
+    {slack_behind_the_end,
+     "cufence: out-of-bounds WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e0010800000, 15 bytes past the end of buffer #7                                exact\n"
+     "  buffer     #7, 4001 bytes [0x7e00107ff050, 0x7e00107ffff1), stream 0x5581c0\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "  memory     | slack 2093136 | #7 4001 | slack 15 |X guard 64 MiB .......|\n"},
+    {null_pointer,
+     "cufence: null-pointer WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x0, a null pointer                                                               exact\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"},
+    {null_field,
+     "cufence: null-pointer WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x10, a null pointer with an offset of 16 bytes                                   exact\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"},
+    {host_pointer,
+     "cufence: host-pointer WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7fff12345678, memory of the host that the device cannot reach                   exact\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"},
+    {wild_outside,
+     "cufence: wild-address WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7fff12345678, in no buffer of cufence's and not in its address space            exact\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "  note       candidates are the buffers that the kernel's arguments point to\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1              candidate\n"},
+    {wild_inside,
+     "cufence: wild-address WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e0008200008, in cufence's address space, but in no buffer or guard             exact\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "  note       candidates are the buffers that the kernel's arguments point to\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1              candidate\n"
+     "  memory     | #1 4000 | ....... X ....... | #7 4001 |\n"},
+    {misaligned,
+     "cufence: misaligned WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e00041ff06a, not a multiple of 4, 10 bytes into buffer #1                      exact\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"},
+    {another_devices_buffer,
+     "cufence: illegal memory access by a WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e00083fe0cc, 12 bytes into buffer #2, to which this GPU may have no access     exact\n"
+     "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), stream 0x5581c0\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"},
+    {exited,
+     "cufence: illegal memory access by a WRITE (address unknown: the warp had exited) on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob                                                                             exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             also          2 more SMs at this instruction\n"
+     "  note       the warp had exited when the driver (580.159) wrote its dump, so address and thread are\n"
+     "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "             candidates are the live buffers of the device, newest first\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000)                               candidate\n"
+     "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000)                               candidate\n"
+     "             and 10 more\n"},
+    {exited_with_parameters,
+     "cufence: illegal memory access by a WRITE (address unknown: the warp had exited) on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     unknown, at PC 0x7f0000001400 <<<(8,1,1), (128,1,1)>>>                            exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5\n"
+     "  note       the warp had exited when the driver wrote its dump, so address and thread are\n"
+     "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "             candidates are the buffers that the kernel's arguments point to\n"
+     "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), freed, argument word 0       candidate\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1              candidate\n"},
+    {address_not_decoded,
+     "cufence: illegal memory access (address unknown) on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   UTMALDG.2D   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "  note       the address cannot be told from this instruction and the registers in the dump\n"
+     "             candidates are the buffers that the kernel's arguments point to\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1              candidate\n"},
+    {assertion,
+     "cufence: exception: assert on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (105,0,0)\n"},
+    {no_exception,
+     "cufence: exception: the dump names none on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"},
+};
+/* clang-format on */
+
+static char *report_of(void (*make)(struct story *story), struct story *story, int device, const char *device_name)
+{
+    struct diagnosis diagnosis;
+    make(story);
+    fault_diagnose(&story->evidence, &story->memory, &diagnosis);
+    char *text = fault_report_text(&diagnosis, 4242, device, device_name);
+    assert_non_null(text);
+    return text;
+}
+
+/* Checks that every line has the prefix, and takes it off, in place. */
+static void strip_prefixes(char *text)
+{
+    static const char prefix[] = "==4242== ";
+    char *out = text;
+    for (const char *line = text; *line;) {
+        assert_int_equal(strncmp(line, prefix, strlen(prefix)), 0);
+        line += strlen(prefix);
+        size_t length = strcspn(line, "\n") + 1;
+        memmove(out, line, length);
+        out += length;
+        line += length;
+    }
+    *out = '\0';
+}
+
+static void every_report_reads_as_written_here(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
+        struct story story;
+        char *text = report_of(reports[i].make, &story, 0, NULL);
+        strip_prefixes(text);
+        assert_string_equal(text, reports[i].text);
+        free(text);
+    }
+}
+
+static void the_device_is_named_as_well_as_it_can_be(void **state)
+{
+    (void)state;
+    static const struct {
+        int device;
+        const char *given, *dumped, *headline;
+    } cases[] = {
+        {3, "Tesla T4", "ignored", "==4242== cufence: out-of-bounds WRITE of 4 bytes on GPU 3 (Tesla T4)\n"},
+        {0, NULL, "", "==4242== cufence: out-of-bounds WRITE of 4 bytes on GPU 0\n"},
+        {-1, NULL, "H\n100", "==4242== cufence: out-of-bounds WRITE of 4 bytes on a GPU (H?100)\n"},
+        {-1, "", "ignored", "==4242== cufence: out-of-bounds WRITE of 4 bytes on a GPU\n"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct story story;
+        struct diagnosis diagnosis;
+        overrun(&story);
+        strcpy(story.evidence.device_name, cases[i].dumped);
+        fault_diagnose(&story.evidence, &story.memory, &diagnosis);
+        char *text = fault_report_text(&diagnosis, 4242, cases[i].device, cases[i].given);
+        assert_int_equal(strncmp(text, cases[i].headline, strlen(cases[i].headline)), 0);
+        free(text);
+    }
+}
+
+static void headlines_name_the_access(void **state)
+{
+    (void)state;
+    static const struct {
+        enum access_kind access;
+        uint32_t bytes;
+        const char *known, *unknown;
+    } cases[] = {
+        {ACCESS_UNKNOWN, 0, "out-of-bounds access on", "illegal memory access (address unknown) on"},
+        {ACCESS_UNKNOWN, 4, "out-of-bounds access of 4 bytes on", "illegal memory access (address unknown) on"},
+        {ACCESS_READ, 1, "out-of-bounds READ of 1 byte on", "illegal memory access by a READ (address unknown) on"},
+        {ACCESS_WRITE, 16, "out-of-bounds WRITE of 16 bytes on", "illegal memory access by a WRITE (address unknown) on"},
+        {ACCESS_ATOMIC, 0, "out-of-bounds ATOMIC on", "illegal memory access by an ATOMIC (address unknown) on"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        for (int is_known = 0; is_known < 2; is_known++) {
+            struct story story;
+            struct diagnosis diagnosis;
+            overrun(&story);
+            story.sites[0].access = cases[i].access;
+            story.sites[0].access_bytes = cases[i].bytes;
+            story.lanes[0].certainty = story.lanes[1].certainty = is_known ? CERTAIN_EXACT : CERTAIN_NOT;
+            fault_diagnose(&story.evidence, &story.memory, &diagnosis);
+            char *text = fault_report_text(&diagnosis, 1, 0, NULL);
+            const char *expected = is_known ? cases[i].known : cases[i].unknown;
+            assert_int_equal(strncmp(text + strlen("==1== cufence: "), expected, strlen(expected)), 0);
+            free(text);
+        }
+    }
+}
+
+static void long_and_hostile_names_stay_on_their_line(void **state)
+{
+    (void)state;
+    enum { LENGTH = 100000 };
+    char *name = malloc(LENGTH + 1);
+    assert_non_null(name);
+    memset(name, 'k', LENGTH);
+    memcpy(name, "\n==4242== forged \033[2J", strlen("\n==4242== forged \033[2J"));
+    name[LENGTH] = '\0';
+    struct story story;
+    struct diagnosis diagnosis;
+    overrun(&story);
+    story.sites[0].kernel = story.sites[0].symbol = story.sites[0].file = story.sites[0].instruction = name;
+    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
+    char *text = fault_report_text(&diagnosis, 4242, 0, NULL);
+    assert_true(strlen(text) > 4 * LENGTH);
+    assert_non_null(strstr(text, "kernel     ?==4242== forged ?[2J"));
+    assert_non_null(strstr(text, "<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer  exact\n"));
+    assert_null(strchr(text, '\033'));
+    strip_prefixes(text);
+    free(text);
+    free(name);
+}
+
+static void amounts_are_exact_until_they_are_large(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {{0, "0"},
+                 {4000, "4000"},
+                 {2093152, "2093152"},
+                 {MIB, "1 MiB"},
+                 {MIB + 1, "1048577"},
+                 {2 * MIB, "2 MiB"},
+                 {10 * MIB - 1, "10485759"},
+                 {10 * MIB + MIB / 2, "10.5 MiB"},
+                 {64 * MIB, "64 MiB"},
+                 {GIB - 1, "1023.9 MiB"},
+                 {GIB, "1 GiB"},
+                 {GIB + GIB / 4, "1.2 GiB"},
+                 {UINT64_MAX, "17179869183.9 GiB"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(amount_of(cases[i].bytes).text, cases[i].text);
+}
+
+static void durations_take_the_largest_unit(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t ns;
+        const char *text;
+    } cases[] = {{0, "0 ns"},
+                 {999, "999 ns"},
+                 {1000, "1 us"},
+                 {2345678, "2.3 ms"},
+                 {59900000000, "59.9 s"},
+                 {90000000000, "1.5 min"},
+                 {3600000000000, "1 h"},
+                 {UINT64_MAX, "5124095.5 h"}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        assert_string_equal(duration_of(cases[i].ns).text, cases[i].text);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_report_reads_as_written_here),
+        cmocka_unit_test(the_device_is_named_as_well_as_it_can_be),
+        cmocka_unit_test(headlines_name_the_access),
+        cmocka_unit_test(long_and_hostile_names_stay_on_their_line),
+        cmocka_unit_test(amounts_are_exact_until_they_are_large),
+        cmocka_unit_test(durations_take_the_largest_unit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
