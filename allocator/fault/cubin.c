@@ -1,0 +1,163 @@
+#include "cubin.h"
+
+#include "lines.h"
+
+#include <string.h>
+
+/* The first section of `type`, 0 if there is none. */
+static uint32_t find_section(const struct image *image, uint32_t type, Elf64_Shdr *section)
+{
+    for (uint32_t i = 1; image_section(image, i, section); i++)
+        if (section->sh_type == type)
+            return i;
+    return 0;
+}
+
+static int holds(const Elf64_Sym *symbol, uint64_t pc)
+{
+    return symbol->st_value != 0 && ELF64_ST_TYPE(symbol->st_info) == STT_FUNC && pc >= symbol->st_value &&
+           pc - symbol->st_value < symbol->st_size;
+}
+
+static struct span function_code(const struct image *image, const Elf64_Sym *symbol)
+{
+    Elf64_Shdr text;
+    if (!image_section(image, symbol->st_shndx, &text) || symbol->st_value < text.sh_addr)
+        return (struct span){NULL, 0};
+    return span_part(image_content(image, &text), symbol->st_value - text.sh_addr, symbol->st_size);
+}
+
+/* The outermost and the innermost function symbol that hold the PC. */
+static int find_symbols(const struct image *image, uint64_t pc, Elf64_Sym *outer, Elf64_Sym *inner, struct span *names)
+{
+    Elf64_Shdr section;
+    if (!find_section(image, SHT_SYMTAB, &section))
+        return 0;
+    struct span symbols = image_content(image, &section);
+    int found = 0;
+    for (size_t at = 0; symbols.size - at >= sizeof(Elf64_Sym); at += sizeof(Elf64_Sym)) {
+        Elf64_Sym symbol;
+        memcpy(&symbol, symbols.bytes + at, sizeof(symbol));
+        if (!holds(&symbol, pc))
+            continue;
+        if (!found || symbol.st_size > outer->st_size)
+            *outer = symbol;
+        if (!found || symbol.st_size < inner->st_size)
+            *inner = symbol;
+        found = 1;
+    }
+    *names = (struct span){NULL, 0};
+    if (found && image_section(image, section.sh_link, &section) && section.sh_type == SHT_STRTAB)
+        *names = image_content(image, &section);
+    return found;
+}
+
+int cubin_find(struct span bytes, uint64_t pc, struct cubin_function *function)
+{
+    struct image image;
+    Elf64_Sym outer, inner;
+    struct span names;
+    memset(function, 0, sizeof(*function));
+    if (!image_open(bytes.bytes, bytes.size, &image) || !find_symbols(&image, pc, &outer, &inner, &names))
+        return 0;
+    function->symbol = span_string(names, outer.st_name);
+    if (!function->symbol || !*function->symbol)
+        return 0;
+    function->inner = span_string(names, inner.st_name);
+    if (!function->inner)
+        function->inner = function->symbol;
+    function->start = outer.st_value;
+    function->code_start = inner.st_value;
+    function->code = function_code(&image, &inner);
+    return 1;
+}
+
+/* What a line sequence's relocation is looked up in. */
+struct relocations {
+    const struct image *image;
+    struct span entries;
+    size_t entry_size;
+    struct span symbols;
+    uint64_t section_start;
+    uint16_t section; /* of the PC */
+};
+
+static int relocation_at(const void *user, uint64_t offset, uint64_t *base)
+{
+    const struct relocations *relocations = user;
+    size_t size = relocations->entry_size;
+    for (size_t at = 0; size && relocations->entries.size - at >= size; at += size) {
+        Elf64_Rela entry = {0};
+        memcpy(&entry, relocations->entries.bytes + at, size);
+        if (entry.r_offset != offset)
+            continue;
+        struct span part = span_part(relocations->symbols, (uint64_t)ELF64_R_SYM(entry.r_info) * sizeof(Elf64_Sym),
+                                     sizeof(Elf64_Sym));
+        if (!part.bytes)
+            return 0;
+        Elf64_Sym symbol;
+        memcpy(&symbol, part.bytes, sizeof(symbol));
+        if (symbol.st_shndx != relocations->section)
+            return 0;
+        *base = (uint64_t)entry.r_addend;
+        if (symbol.st_value >= relocations->section_start)
+            *base += symbol.st_value - relocations->section_start;
+        return 1;
+    }
+    return -1;
+}
+
+/* The relocations that apply to section `target`, with or without addends. */
+static void find_relocations(const struct image *image, uint32_t target, struct relocations *relocations)
+{
+    Elf64_Shdr section;
+    for (uint32_t i = 1; image_section(image, i, &section); i++) {
+        if ((section.sh_type != SHT_RELA && section.sh_type != SHT_REL) || section.sh_info != target)
+            continue;
+        relocations->entries = image_content(image, &section);
+        relocations->entry_size = section.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+        if (image_section(image, section.sh_link, &section) && section.sh_type == SHT_SYMTAB)
+            relocations->symbols = image_content(image, &section);
+        return;
+    }
+}
+
+int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
+{
+    struct image image;
+    Elf64_Sym outer, inner;
+    Elf64_Ehdr header;
+    Elf64_Shdr section, text;
+    struct span names;
+    *line = (struct cubin_line){NULL, NULL, 0};
+    if (!image_open(bytes.bytes, bytes.size, &image) || !find_symbols(&image, pc, &outer, &inner, &names) ||
+        !image_section(&image, outer.st_shndx, &text) || pc < text.sh_addr)
+        return 0;
+    memcpy(&header, bytes.bytes, sizeof(header));
+    if (!image_section(&image, header.e_shstrndx, &section))
+        return 0;
+    names = image_content(&image, &section);
+
+    struct relocations relocations = {.image = &image, .section_start = text.sh_addr, .section = outer.st_shndx};
+    struct line_query query = {.start = text.sh_addr, .offset = pc - text.sh_addr, .relocation = relocation_at,
+                               .user = &relocations};
+    const struct {
+        const char *name;
+        struct span *span;
+    } wanted[] = {{".debug_line", &query.line}, {".debug_line_str", &query.line_str}, {".debug_str", &query.str}};
+    for (uint32_t i = 1; image_section(&image, i, &section); i++) {
+        const char *name = span_string(names, section.sh_name);
+        for (size_t k = 0; name && k < sizeof(wanted) / sizeof(wanted[0]); k++) {
+            if (strcmp(name, wanted[k].name) != 0)
+                continue;
+            *wanted[k].span = image_content(&image, &section);
+            if (wanted[k].span == &query.line)
+                find_relocations(&image, i, &relocations);
+        }
+    }
+    struct line_place place;
+    if (!query.line.bytes || !lines_find(&query, &place))
+        return 0;
+    *line = (struct cubin_line){place.file, place.directory, place.line};
+    return 1;
+}
