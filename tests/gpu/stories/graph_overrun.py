@@ -1,0 +1,39 @@
+"""The overrun inside a CUDA graph: nothing happens at the capture, the replay faults."""
+
+import sys
+import time
+
+import cufence
+
+cufence.enable()
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k_oob(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i <= n  # the bug: i < n would be right
+    v = tl.load(x + i, mask=inside)  # FAULT
+    tl.store(y + i, v + 1.0, mask=inside)
+
+
+x = torch.zeros(1000, device="cuda")
+side = torch.cuda.Stream()
+side.wait_stream(torch.cuda.current_stream())
+with torch.cuda.stream(side):
+    k_oob[(8,)](x, torch.empty_like(x), 999, BLOCK=128)
+torch.cuda.current_stream().wait_stream(side)
+
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    y = torch.empty_like(x)
+    k_oob[(8,)](x, y, 1000, BLOCK=128)
+torch.cuda.synchronize()
+print("captured", flush=True)
+print("launch", time.time(), file=sys.stderr, flush=True)
+graph.replay()
+torch.cuda.synchronize()  # RAISES
+print("not reached")

@@ -1,0 +1,40 @@
+"""The overrun while another stream works for several seconds: the report does not wait for that stream."""
+
+import sys
+import time
+
+import cufence
+
+cufence.enable()
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k_oob(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i <= n  # the bug: i < n would be right
+    v = tl.load(x + i, mask=inside)  # FAULT
+    tl.store(y + i, v + 1.0, mask=inside)
+
+
+x = torch.zeros(1000, device="cuda")
+y = torch.zeros(1000, device="cuda")
+a = torch.randn(2048, 2048, device="cuda")
+k_oob[(8,)](x, y, 999, BLOCK=128)
+a @ a
+torch.cuda.synchronize()
+
+busy = torch.cuda.Stream()
+faulty = torch.cuda.Stream()
+with torch.cuda.stream(busy):
+    torch.cuda._sleep(3_000_000_000)  # clock cycles: about 1.5 s
+    b = a @ a
+print("launch", time.time(), file=sys.stderr, flush=True)
+with torch.cuda.stream(faulty):
+    k_oob[(8,)](x, y, 1000, BLOCK=128)
+print("busy when the fault came:", not busy.query(), flush=True)
+torch.cuda.synchronize()  # RAISES
+print("not reached")

@@ -1,0 +1,41 @@
+"""The overrun again: which line of Python raises? The one that waits for the kernel, however it waits. Argument: how."""
+
+import sys
+import time
+
+import cufence
+
+cufence.enable()
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k_oob(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i <= n  # the bug: i < n would be right
+    v = tl.load(x + i, mask=inside)  # FAULT
+    tl.store(y + i, v + 1.0, mask=inside)
+
+
+how = sys.argv[1]
+x = torch.zeros(1000, device="cuda")
+y = torch.zeros(1000, device="cuda")
+event = torch.cuda.Event()
+k_oob[(8,)](x, y, 999, BLOCK=128)
+y[0].item()
+torch.cuda.synchronize()
+print("launch", time.time(), file=sys.stderr, flush=True)
+k_oob[(8,)](x, y, 1000, BLOCK=128)
+event.record()
+if how == "item":
+    y[0].item()  # RAISES item
+elif how == "cpu":
+    y.cpu()  # RAISES cpu
+elif how == "stream":
+    torch.cuda.current_stream().synchronize()  # RAISES stream
+elif how == "event":
+    event.synchronize()  # RAISES event
+print("not reached")

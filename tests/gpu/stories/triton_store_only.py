@@ -1,0 +1,27 @@
+"""A kernel whose last instruction is the store that goes wrong: its warp may be gone when the dump is taken."""
+
+import sys
+import time
+
+import cufence
+
+cufence.enable()
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k_store(y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 1.0, mask=i <= n)  # FAULT: i < n would be right
+
+
+y = torch.zeros(1000, device="cuda")
+k_store[(8,)](y, 999, BLOCK=128)
+torch.cuda.synchronize()
+print("launch", time.time(), file=sys.stderr, flush=True)
+k_store[(8,)](y, 1000, BLOCK=128)
+torch.cuda.synchronize()  # RAISES
+print("not reached")

@@ -1,0 +1,52 @@
+"""A kernel gets the address of a tensor that has been freed. With uaf=strict the freed buffer is unmapped."""
+
+import sys
+import time
+
+import cufence
+
+cufence.enable(uaf="strict")
+
+import torch
+import triton
+import triton.language as tl
+
+
+class Stale:
+    """What is left of a tensor whose address was kept longer than the tensor."""
+
+    dtype = torch.float32
+
+    def __init__(self, address):
+        self.address = address
+
+    def data_ptr(self):
+        return self.address
+
+
+@triton.jit
+def k_late(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i < n
+    v = tl.load(x + i, mask=inside)  # FAULT
+    tl.store(y + i, v + 1.0, mask=inside)
+
+
+x = torch.zeros(1000, device="cuda")
+y = torch.zeros(1000, device="cuda")
+stale = Stale(x.data_ptr())
+k_late[(8,)](stale, y, 1000, BLOCK=128)
+torch.cuda.synchronize()
+del x
+# The buffer goes once its stream has passed the free; the program's further allocations give cufence the occasion.
+deadline = time.time() + 10
+while cufence.describe(stale.data_ptr())["buffer"]["is_mapped"]:
+    if time.time() > deadline:
+        sys.exit("the freed buffer is still mapped after 10 s")
+    torch.zeros(1000, device="cuda")
+    torch.cuda.synchronize()
+    time.sleep(0.01)
+print("launch", time.time(), file=sys.stderr, flush=True)
+k_late[(8,)](stale, y, 1000, BLOCK=128)
+torch.cuda.synchronize()  # RAISES
+print("not reached")
