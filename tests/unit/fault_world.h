@@ -53,6 +53,7 @@ static const cufence_buffer world[ALL] = {
 };
 
 #define BIT(buffer) (1u << (buffer))
+#define BOTH (BIT(A) | BIT(B))
 
 /* The buffers of `set` (bits of the enum above) as fault_memory.near, in `room` for ALL of them. */
 static inline struct fault_memory memory_of(unsigned set, cufence_buffer *room)
@@ -62,6 +63,27 @@ static inline struct fault_memory memory_of(unsigned set, cufence_buffer *room)
         if (set & BIT(i))
             room[memory.near_count++] = world[i];
     return memory;
+}
+
+/* An illegal write by `lane_count` lanes, or, with none, by a warp that had exited. */
+static inline struct evidence_site site_at(struct evidence_lane *lanes, size_t lane_count, uint32_t bytes)
+{
+    return (struct evidence_site){.exception = 14,
+                                  .exception_name = "illegal address",
+                                  .error_pc = 0x1400,
+                                  .is_warp_alive = lane_count > 0,
+                                  .kernel = "k_oob",
+                                  .symbol = "k_oob",
+                                  .kernel_offset = 0x400,
+                                  .access = ACCESS_WRITE,
+                                  .access_bytes = bytes,
+                                  .lanes = lanes,
+                                  .lane_count = lane_count};
+}
+
+static inline uint64_t id_of(const cufence_buffer *buffer)
+{
+    return buffer ? buffer->id : 0;
 }
 
 #endif

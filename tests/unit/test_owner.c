@@ -1,0 +1,241 @@
+/* The verdict on one access: kind, owner, distance and certainty, for every place and every tie between two buffers. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "fault_world.h"
+
+#define BETWEEN (B_START - A_END) /* bytes from A's end to B's start */
+#define GIVEN_ONLY "the kernel was given it, and not the buffer on the other side"
+#define GIVEN_ALONE "the kernel was given it, and no other buffer is next to this guard"
+#define ALONE "no other buffer is next to this guard"
+#define FAR "the other side is at least four times as far"
+#define NEARER "nearer end, no argument decides"
+#define NEARER_BOTH "nearer end, both neighbours are arguments"
+#define GONE "the buffer on the other side is gone"
+#define LIES "the address lies in it"
+#define NEWEST "the newest of the freed buffers that the address lay in"
+#define GIVEN_START "the address lies in it, and the kernel was given its start"
+
+struct access_case {
+    const char *name;
+    uint64_t address;
+    uint32_t bytes;
+    unsigned set;           /* the buffers that exist */
+    uint64_t parameters[4]; /* up to the first 0 */
+    enum fault_kind kind;
+    uint64_t owner; /* id, 0 for none */
+    enum certainty certainty;
+    uint64_t distance;
+    const char *reason;
+    int word;
+    uint64_t rival; /* id, 0 for none */
+    uint64_t rival_distance;
+};
+
+#define NOBODY 0, CERTAIN_NOT, 0, NULL, -1, 0, 0
+
+/* clang-format off */
+static const struct access_case access_cases[] = {
+    /* A guard between two buffers. */
+    {"no argument", A_END, 4, BOTH, {0}, FAULT_OVERRUN, 1, CERTAIN_DERIVED, 0, FAR, -1, 0, 0},
+    {"given below", A_END, 4, BOTH, {7, A_START}, FAULT_OVERRUN, 1, CERTAIN_EXACT, 0, GIVEN_ONLY, 1, 0, 0},
+    {"given above", A_END, 4, BOTH, {B_START}, FAULT_UNDERRUN, 2, CERTAIN_EXACT, BETWEEN, GIVEN_ONLY, 0, 0, 0},
+    {"given both", A_END + 1, 4, BOTH, {B_START, A_START}, FAULT_OVERRUN, 1, CERTAIN_DERIVED, 1, FAR, 1, 0, 0},
+    {"given its end", A_END, 4, BOTH, {A_END}, FAULT_OVERRUN, 1, CERTAIN_EXACT, 0, GIVEN_ONLY, 0, 0, 0},
+    {"given its middle", A_END, 4, BOTH, {A_START + 8}, FAULT_OVERRUN, 1, CERTAIN_EXACT, 0, GIVEN_ONLY, 0, 0, 0},
+    {"start before middle", A_END, 4, BOTH, {A_START + 8, A_START}, FAULT_OVERRUN, 1, CERTAIN_EXACT, 0, GIVEN_ONLY, 1, 0,
+     0},
+    {"given just before its start", A_END, 4, BOTH, {A_START - 1}, FAULT_OVERRUN, 1, CERTAIN_DERIVED, 0, FAR, -1, 0, 0},
+    {"given just behind its end", A_END, 4, BOTH, {A_END + 1}, FAULT_OVERRUN, 1, CERTAIN_DERIVED, 0, FAR, -1, 0, 0},
+    {"middle, nearer to the end", A_END + BETWEEN / 2 - 1, 4, BOTH, {0}, FAULT_OVERRUN, 1, CERTAIN_DERIVED, BETWEEN / 2 -
+     1, NEARER, -1, 2, BETWEEN / 2 + 1},
+    {"middle, nearer to the start", A_END + BETWEEN / 2, 4, BOTH, {0}, FAULT_UNDERRUN, 2, CERTAIN_DERIVED, BETWEEN / 2,
+     NEARER, -1, 1, BETWEEN / 2},
+    {"middle, given both", A_END + BETWEEN / 2, 4, BOTH, {A_START, B_START}, FAULT_UNDERRUN, 2, CERTAIN_DERIVED, BETWEEN /
+     2, NEARER_BOTH, 1, 1, BETWEEN / 2},
+    {"middle, given below", A_END + BETWEEN / 2, 4, BOTH, {A_START}, FAULT_OVERRUN, 1, CERTAIN_EXACT, BETWEEN / 2,
+     GIVEN_ONLY, 0, 0, 0},
+    {"last byte of the guard", SLOT(1) - 1, 1, BOTH, {0}, FAULT_UNDERRUN, 2, CERTAIN_DERIVED, B_START - SLOT(1) + 1, FAR,
+     -1, 0, 0},
+    {"given below, last byte", SLOT(1) - 1, 1, BOTH, {A_START}, FAULT_OVERRUN, 1, CERTAIN_EXACT, GUARD - 1, GIVEN_ONLY, 0,
+     0, 0},
+
+    /* A guard with one buffer beside it. */
+    {"alone, past the end", A_END + 99, 2, BIT(A), {0}, FAULT_OVERRUN, 1, CERTAIN_DERIVED, 99, ALONE, -1, 0, 0},
+    {"alone and given", A_END, 4, BIT(A), {A_START}, FAULT_OVERRUN, 1, CERTAIN_EXACT, 0, GIVEN_ALONE, 0, 0, 0},
+    {"alone, before the start", SLOT(0) - 32, 32, BIT(A), {A_START}, FAULT_UNDERRUN, 1, CERTAIN_EXACT, A_START - SLOT(0) +
+     32, GIVEN_ALONE, 0, 0, 0},
+    {"first byte of the guard", ARENA, 1, BIT(A), {0}, FAULT_UNDERRUN, 1, CERTAIN_DERIVED, A_START - ARENA, ALONE, -1, 0,
+     0},
+    {"last byte behind", A_END + GUARD - 1, 1, BIT(A), {0}, FAULT_OVERRUN, 1, CERTAIN_DERIVED, GUARD - 1, ALONE, -1, 0,
+     0},
+    {"behind the guard", A_END + GUARD, 1, BIT(A), {0}, FAULT_WILD, NOBODY},
+    {"bytes unknown", A_END, 0, BIT(A), {0}, FAULT_OVERRUN, 1, CERTAIN_DERIVED, 0, ALONE, -1, 0, 0},
+
+    /* Accesses across an end. */
+    {"half out", A_END - 4, 8, BOTH, {A_START}, FAULT_OVERRUN, 1, CERTAIN_EXACT, 0, GIVEN_ONLY, 0, 0, 0},
+    {"one byte out", A_END - 15, 16, BOTH, {A_START}, FAULT_OVERRUN, 1, CERTAIN_EXACT, 0, GIVEN_ONLY, 0, 0, 0},
+    {"one byte in", A_END - 1, 16, BOTH, {0}, FAULT_OVERRUN, 1, CERTAIN_DERIVED, 0, FAR, -1, 0, 0},
+    {"from the slack out", C_END + 8, 16, BIT(C), {C_END - 4001}, FAULT_OVERRUN, 7, CERTAIN_EXACT, 8, GIVEN_ALONE, 0, 0,
+     0},
+    {"across the slack", C_END - 1, 32, BIT(C), {C_END - 4001}, FAULT_OVERRUN, 7, CERTAIN_EXACT, 0, GIVEN_ALONE, 0, 0, 0},
+    {"across the start of a mapping", SLOT(0) - 4, 8, BIT(A), {A_START}, FAULT_UNDERRUN, 1, CERTAIN_EXACT, A_START -
+     SLOT(0) + 4, GIVEN_ALONE, 0, 0, 0},
+
+    /* Mapped memory does not fault by itself. */
+    {"in the slack", C_END, 4, BIT(C), {0}, FAULT_ILLEGAL_ACCESS, NOBODY},
+    {"in the head slack", SLOT(1), 4, BOTH, {0}, FAULT_ILLEGAL_ACCESS, NOBODY},
+    {"in a live buffer", B_START + 12, 4, BOTH, {B_START}, FAULT_ILLEGAL_ACCESS, 2, CERTAIN_DERIVED, 12, LIES, 0, 0, 0},
+    {"last bytes of a live buffer", A_END - 4, 4, BIT(A), {0}, FAULT_ILLEGAL_ACCESS, 1, CERTAIN_DERIVED, 3996, LIES, -1,
+     0, 0},
+
+    /* Freed buffers. */
+    {"freed", F_START + 40, 4, BIT(B) | BIT(F), {0}, FAULT_USE_AFTER_FREE, 3, CERTAIN_EXACT, 40, LIES, -1, 0, 0},
+    {"freed, first byte", F_START, 4, BIT(F), {F_START}, FAULT_USE_AFTER_FREE, 3, CERTAIN_EXACT, 0, LIES, 0, 0, 0},
+    {"freed twice over", F_START + 900, 4, BIT(F) | BIT(NEWER_F), {0}, FAULT_USE_AFTER_FREE, 4, CERTAIN_DERIVED, 100,
+     NEWEST, -1, 0, 0},
+    {"freed twice over, given the older", F_START + 900, 4, BIT(F) | BIT(NEWER_F), {F_START}, FAULT_USE_AFTER_FREE, 3,
+     CERTAIN_EXACT, 900, GIVEN_START, 0, 0, 0},
+    {"in the older one only", F_START + 799, 4, BIT(F) | BIT(NEWER_F), {0}, FAULT_USE_AFTER_FREE, 3, CERTAIN_EXACT, 799,
+     LIES, -1, 0, 0},
+    {"its place is live again", F_START + 40, 4, BIT(F) | BIT(REUSED_F), {F_START}, FAULT_ILLEGAL_ACCESS, 5,
+     CERTAIN_DERIVED, 1640, LIES, 0, 0, 0},
+    {"past the end of a former tenant", SLOT_END(2), 4, BIT(F) | BIT(REUSED_F), {0}, FAULT_OVERRUN, 5, CERTAIN_DERIVED, 0,
+     ALONE, -1, 0, 0},
+    {"past the end of a freed one", SLOT_END(2) + 8, 4, BIT(F), {F_START}, FAULT_OVERRUN, 3, CERTAIN_EXACT, 8,
+     GIVEN_ALONE, 0, 0, 0},
+    {"freed on the other side", B_END + GUARD - 4, 4, BIT(B) | BIT(F), {0}, FAULT_OVERRUN, 2, CERTAIN_DERIVED, GUARD - 4,
+     GONE, -1, 0, 0},
+    {"head slack of a freed one", SLOT(2) + 16, 4, BIT(F), {F_START}, FAULT_UNDERRUN, 3, CERTAIN_EXACT, F_START - SLOT(2)
+     - 16, GIVEN_ALONE, 0, 0, 0},
+    {"freed behind the running kernel", A_END, 4, BIT(IDLE_A), {A_END - 6000}, FAULT_OVERRUN, 6, CERTAIN_EXACT, 0,
+     GIVEN_ALONE, 0, 0, 0},
+    {"two tenants, given the earlier", A_END, 4, BIT(A) | BIT(IDLE_A), {A_END - 6000}, FAULT_OVERRUN, 6, CERTAIN_EXACT, 0,
+     GIVEN_ALONE, 0, 0, 0},
+    {"two tenants, given the live one", A_END, 4, BIT(A) | BIT(IDLE_A), {A_START}, FAULT_OVERRUN, 1, CERTAIN_EXACT, 0,
+     GIVEN_ALONE, 0, 0, 0},
+    {"two tenants, nothing given", A_END, 4, BIT(A) | BIT(IDLE_A), {0}, FAULT_OVERRUN, 1, CERTAIN_DERIVED, 0, ALONE, -1,
+     0, 0},
+
+    /* Nobody's addresses. */
+    {"null", 0, 4, BIT(A), {A_START}, FAULT_NULL, NOBODY},
+    {"last byte of the null page", 0xffff, 1, BIT(A), {0}, FAULT_NULL, NOBODY},
+    {"behind the null page", 0x10000, 1, BIT(A), {0}, FAULT_WILD, NOBODY},
+    {"before the arena", ARENA - 1, 1, BIT(A), {0}, FAULT_WILD, NOBODY},
+    {"behind the arena", ARENA_END, 1, BIT(A), {0}, FAULT_WILD, NOBODY},
+    {"nothing near", ARENA_END - 64, 4, BIT(A) | BIT(C), {0}, FAULT_WILD, NOBODY},
+    {"the last address", UINT64_MAX, 16, BIT(A), {0}, FAULT_WILD, NOBODY},
+    {"wraps around", UINT64_MAX - 3, 16, BIT(A), {0}, FAULT_WILD, NOBODY},
+};
+/* clang-format on */
+
+static void check_access(const struct access_case *c, enum certainty address_certainty)
+{
+    cufence_buffer room[ALL];
+    struct fault_memory memory = memory_of(c->set, room);
+    struct evidence_lane lane = {.address = c->address, .certainty = address_certainty, .has_exception = 1};
+    struct evidence_site site = site_at(&lane, 1, c->bytes);
+    struct evidence evidence = {.sites = &site, .site_count = 1};
+    struct diagnosis diagnosis;
+    while (site.parameter_bytes < sizeof c->parameters && c->parameters[site.parameter_bytes / 8])
+        site.parameter_bytes += 8;
+    site.parameters = (const uint8_t *)c->parameters;
+
+    fault_diagnose(&evidence, &memory, &diagnosis);
+    enum certainty expected = c->certainty < address_certainty ? c->certainty : address_certainty;
+    if (diagnosis.kind != c->kind || id_of(diagnosis.owner) != c->owner || diagnosis.owner_certainty != expected ||
+        diagnosis.distance != c->distance || diagnosis.owner_parameter != c->word || id_of(diagnosis.rival) != c->rival ||
+        diagnosis.rival_distance != c->rival_distance || !diagnosis.owner_reason != !c->reason)
+        fail_msg("%s: %s, owner #%" PRIu64 " certainty %d distance %" PRIu64 " word %d rival #%" PRIu64 " at %" PRIu64 " (%s)",
+                 c->name, fault_kind_name(diagnosis.kind), id_of(diagnosis.owner), (int)diagnosis.owner_certainty,
+                 diagnosis.distance, diagnosis.owner_parameter, id_of(diagnosis.rival), diagnosis.rival_distance,
+                 diagnosis.owner_reason ? diagnosis.owner_reason : "no reason");
+    if (c->reason)
+        assert_string_equal(diagnosis.owner_reason, c->reason);
+    assert_ptr_equal(diagnosis.site, &site);
+    assert_ptr_equal(diagnosis.lane, &lane);
+    assert_int_equal(diagnosis.address, c->address);
+    assert_int_equal(diagnosis.address_certainty, address_certainty);
+}
+
+static void every_place_of_an_exact_address(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof access_cases / sizeof access_cases[0]; i++)
+        check_access(&access_cases[i], CERTAIN_EXACT);
+}
+
+static void an_owner_is_never_surer_than_the_address(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof access_cases / sizeof access_cases[0]; i++)
+        check_access(&access_cases[i], CERTAIN_DERIVED);
+}
+
+/* Two buffers `gap` bytes apart, and an access `into` bytes behind the end of the one below. */
+static struct diagnosis between(uint64_t gap, uint64_t into)
+{
+    static cufence_buffer near[2];
+    static struct fault_memory memory;
+    static struct evidence_lane lane;
+    static struct evidence_site site;
+    static struct evidence evidence;
+    uint64_t end = ARENA + PAGE, start = end + gap;
+    near[0] = (cufence_buffer){.id = 1,
+                               .address = end - 64,
+                               .size = 64,
+                               .mapping_start = end - 64,
+                               .mapping_end = end,
+                               .guard_start = ARENA,
+                               .guard_end = start,
+                               .is_mapped = 1};
+    near[1] = (cufence_buffer){.id = 2,
+                               .address = start,
+                               .size = 64,
+                               .mapping_start = start,
+                               .mapping_end = start + 64,
+                               .guard_start = end,
+                               .guard_end = start + PAGE,
+                               .is_mapped = 1};
+    memory = (struct fault_memory){.near = near, .near_count = 2, .arena_start = ARENA, .arena_end = ARENA_END};
+    lane = (struct evidence_lane){.address = end + into, .certainty = CERTAIN_EXACT};
+    site = site_at(&lane, 1, 1);
+    evidence = (struct evidence){.sites = &site, .site_count = 1};
+    struct diagnosis diagnosis;
+    fault_diagnose(&evidence, &memory, &diagnosis);
+    return diagnosis;
+}
+
+static void the_nearer_end_is_found_to_the_byte(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t gap, into, owner, distance;
+        const char *reason;
+    } cases[] = {
+        {1, 0, 1, 0, NEARER},     {2, 0, 1, 0, NEARER},     {2, 1, 2, 1, NEARER}, {3, 1, 1, 1, NEARER},
+        {101, 50, 1, 50, NEARER}, {101, 51, 2, 50, NEARER}, {99, 19, 1, 19, FAR}, {98, 19, 1, 19, NEARER},
+        {99, 79, 2, 20, FAR},     {98, 78, 2, 20, NEARER},  {4, 0, 1, 0, FAR},    {3, 0, 1, 0, NEARER},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct diagnosis diagnosis = between(cases[i].gap, cases[i].into);
+        assert_int_equal(id_of(diagnosis.owner), cases[i].owner);
+        assert_int_equal(diagnosis.distance, cases[i].distance);
+        assert_string_equal(diagnosis.owner_reason, cases[i].reason);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_place_of_an_exact_address),
+        cmocka_unit_test(an_owner_is_never_surer_than_the_address),
+        cmocka_unit_test(the_nearer_end_is_found_to_the_byte),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
