@@ -1,0 +1,208 @@
+/* What becomes of the program after a fault on a real GPU: on_fault, exitcode, and reports without a synchronisation. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "story.h"
+
+#include <signal.h>
+#include <string.h>
+
+enum { COUNT = 1000, BLOCKS = 8 };
+
+static void expect_reported(const struct story *story)
+{
+    if (story->witness->faults != 1 || !strstr(story->stderr_text, "0 bytes past the end"))
+        fail_msg("status %d, signal %d, %d faults: %s", story->exit_status, story->signal, story->witness->faults,
+                 story->stderr_text);
+}
+
+static void expect_status(const struct story *story, int status)
+{
+    if (story->exit_status != status)
+        fail_msg("status %d, signal %d instead of %d: %s", story->exit_status, story->signal, status, story->stderr_text);
+}
+
+/* Launches the overrun and does not wait. */
+static void plant(void)
+{
+    void *in = story_buffer("input", 4000, NULL), *out = story_buffer("output", 4000, NULL);
+    int n = COUNT;
+    story_ok(story_launch("gpu_read_past", BLOCKS, NULL, ARGUMENTS(&in, &out, &n)), "gpu_read_past");
+}
+
+static int tell_no_synchronisation(void)
+{
+    plant();
+    return story_wait_report(10) ? 0 : 1;
+}
+
+static void test_no_synchronisation(void **state)
+{
+    (void)state;
+    const struct story *story = story_run("exitcode=0", tell_no_synchronisation);
+    expect_status(story, 0);
+    expect_reported(story);
+    uint64_t took = story->witness->reported_ns - story->witness->launched_ns;
+    if (took > 1000000000u)
+        fail_msg("the report came %llu ms after the launch", (unsigned long long)(took / 1000000));
+}
+
+static int tell_at_exit(void)
+{
+    plant();
+    return 0;
+}
+
+static void test_at_exit(void **state)
+{
+    (void)state;
+    const struct story *story = story_run("", tell_at_exit);
+    expect_reported(story);
+    expect_status(story, 86);
+}
+
+static int tell_error(void)
+{
+    void *pointer = NULL;
+    plant();
+    driver->cuCtxSynchronize();
+    story_check(story_wait_report(10), "no report");
+    witness->value[0] = (uint64_t)cufence_malloc(&pointer, 4000, 0, NULL);
+    for (int i = 0; i < 2000 && witness->value[1] == CUDA_SUCCESS; i++) {
+        witness->value[1] = (uint64_t)driver->cuCtxSynchronize();
+        story_sleep_ms(1);
+    }
+    witness->value[2] = (uint64_t)driver->cuCtxSynchronize();
+    return (int)cufence_fault_count() - 1; /* the kernel that makes the error real is no fault of the program's */
+}
+
+static void test_error(void **state)
+{
+    (void)state;
+    const struct story *story = story_run("on_fault=error", tell_error);
+    expect_reported(story);
+    expect_status(story, 86);
+    assert_int_equal(story->witness->value[0], CUFENCE_ERROR_FAULTED);
+    assert_int_not_equal(story->witness->value[1], CUDA_SUCCESS);
+    assert_int_equal(story->witness->value[2], story->witness->value[1]);
+}
+
+/* The error is the program's own business once it has seen it: a status of its own stays. */
+static int tell_own_status(void)
+{
+    plant();
+    driver->cuCtxSynchronize();
+    return story_wait_report(10) ? 3 : 1;
+}
+
+static void test_own_status(void **state)
+{
+    (void)state;
+    const struct story *story = story_run("", tell_own_status);
+    expect_reported(story);
+    expect_status(story, 3);
+}
+
+static int tell_well(void)
+{
+    plant();
+    driver->cuCtxSynchronize();
+    return story_wait_report(10) ? 0 : 1;
+}
+
+static void test_exitcode(void **state)
+{
+    (void)state;
+    const struct story *story = story_run("exitcode=42", tell_well);
+    expect_reported(story);
+    expect_status(story, 42);
+    story = story_run("exitcode=0", tell_well);
+    expect_reported(story);
+    expect_status(story, 0);
+}
+
+static int tell_abort(void)
+{
+    plant();
+    driver->cuCtxSynchronize();
+    story_sleep_ms(10000);
+    return 0;
+}
+
+static void test_abort(void **state)
+{
+    (void)state;
+    const struct story *story = story_run("on_fault=abort", tell_abort);
+    expect_reported(story);
+    assert_int_equal(story->signal, SIGABRT);
+}
+
+/* The context goes on: later allocations, kernels and copies work, and their results are right. */
+static int tell_continue(void)
+{
+    size_t elements = COUNT;
+    int value = 7, read = 0;
+    plant();
+    driver->cuCtxSynchronize();
+    story_check(story_wait_report(10), "no report");
+    void *after = story_buffer("after", 4000, NULL);
+    story_ok(story_launch("gpu_fill", BLOCKS, NULL, ARGUMENTS(&after, &elements, &value)), "gpu_fill");
+    story_ok(driver->cuCtxSynchronize(), "cuCtxSynchronize after the fault");
+    story_ok(driver->cuMemcpyDtoH(&read, (CUdeviceptr)(uintptr_t)after + 3996, sizeof read), "cuMemcpyDtoH");
+    return read == value ? 0 : 1;
+}
+
+static void test_continue(void **state)
+{
+    (void)state;
+    const struct story *story = story_run("on_fault=continue,exitcode=0", tell_continue);
+    expect_reported(story);
+    expect_status(story, 0);
+}
+
+static int tell_no_fault(void)
+{
+    void *out = story_buffer("output", 4000, NULL);
+    size_t elements = COUNT;
+    int value = 7;
+    story_ok(story_launch("gpu_fill", BLOCKS, NULL, ARGUMENTS(&out, &elements, &value)), "gpu_fill");
+    story_ok(driver->cuCtxSynchronize(), "cuCtxSynchronize");
+    return 0;
+}
+
+static void test_no_fault(void **state)
+{
+    (void)state;
+    const struct story *story = story_run("", tell_no_fault);
+    expect_status(story, 0);
+    assert_int_equal(story->witness->faults, 0);
+    assert_string_equal(story->stderr_text, "");
+}
+
+/* Without core dumps the program still stops at the access; there is only no report. */
+static int tell_no_coredump(void)
+{
+    plant();
+    return driver->cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS ? 0 : 1;
+}
+
+static void test_no_coredump(void **state)
+{
+    (void)state;
+    const struct story *story = story_run("coredump=off,exitcode=0", tell_no_coredump);
+    expect_status(story, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_no_synchronisation), cmocka_unit_test(test_at_exit),  cmocka_unit_test(test_error),
+        cmocka_unit_test(test_own_status),         cmocka_unit_test(test_exitcode), cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_continue),           cmocka_unit_test(test_no_fault), cmocka_unit_test(test_no_coredump),
+    };
+    story_require_gpu();
+    return cmocka_run_group_tests_name("policy", tests, NULL, NULL);
+}
