@@ -193,6 +193,10 @@ cufence_status cufence_set_fault_handler(cufence_fault_handler handler, void *us
 /* How many faults have been reported in this process. */
 uint64_t cufence_fault_count(void);
 
+/* Copies the text of the last report into buffer, cut to `size` bytes with the NUL. Returns the whole text's length with the
+ * NUL, 0 if there was no fault yet; so a call with size 0 tells how much room it takes. */
+size_t cufence_last_report(char *buffer, size_t size);
+
 /*
  * Waits until every fault that has reached cufence is reported, at most `timeout_ms`. It does not wait for the device:
  * synchronise first. Errors: NOT_INITIALIZED, TIMEOUT.
@@ -205,8 +209,8 @@ cufence_status cufence_wait_reports(unsigned timeout_ms);
  * Between two begins of one pool its freed buffers serve its own allocations only. Without a pool, cufence sees by itself
  * that a stream is being captured, and then keeps what the capture got until the process ends.
  *   id        any two numbers that name the pool (PyTorch's MempoolId_t)
- *   contains  says whether a stream allocates from the pool. Called by the allocating thread, with no lock held that the
- *             public functions need; NULL means every stream that is being captured
+ *   contains  says whether a stream allocates from the pool. Called by the allocating thread; it must not call cufence.
+ *             NULL means every stream that is being captured
  *   user, destroy   handed to `contains`; destroy(user) is called once it is not needed any more. destroy may be NULL
  * Errors: NOT_INITIALIZED, INVALID_ARGUMENT, NOT_FOUND (end or release of a pool that was not begun).
  */

@@ -210,7 +210,7 @@ cufence_status slot_map(struct slot *slot)
     CUmemGenericAllocationHandle handle;
     cufence_status status = physical_take(slot->device, slot->mapped, &handle);
     if (status != CUFENCE_OK)
-        goto unused;
+        return status;
     status = driver_check(driver->cuMemMap(slot->base, slot->mapped, 0, handle, 0), "cuMemMap");
     if (status != CUFENCE_OK)
         goto unmapped;
@@ -224,9 +224,12 @@ inaccessible:
     driver->cuMemUnmap(slot->base, slot->mapped);
 unmapped:
     physical_give(slot->device, slot->mapped, handle);
-unused:
-    set_mapped(slot, 0, 0);
     return status;
+}
+
+void slot_abandon(struct slot *slot)
+{
+    set_mapped(slot, 0, 0);
 }
 
 void slot_unmap(struct slot *slot)

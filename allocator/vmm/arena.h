@@ -40,15 +40,18 @@ uint64_t arena_used(void);  /* address space that slots have taken since the las
 cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t guard);
 
 /* Maps physical memory into a cut slot and gives its device (and peers) access. The content is undefined.
- * Errors: OUT_OF_MEMORY, DRIVER; the slot then stays unmapped. */
+ * Errors: OUT_OF_MEMORY, DRIVER; the slot may be tried again, or abandoned. */
 cufence_status slot_map(struct slot *slot);
+
+/* Gives up a slot that was cut and could not be mapped: it becomes one of the past. */
+void slot_abandon(struct slot *slot);
 
 /* Unmaps; an access faults from now on. No work on the device may use it any more: the driver does not wait.
  * The physical memory goes to the cache. The slot stays in the books as a slot of the past. */
 void slot_unmap(struct slot *slot);
 
 /*
- * Calls visit, in the order of their addresses, for up to `reach` slots that begin at or below `address` and up to `reach`
+ * Calls visit, in no fixed order, for up to `reach` slots that begin at or below `address` and up to `reach`
  * above it, with the arena's lock held, so that the slots stay. [gap_start, slot->base) is the unmapped address space in front.
  */
 void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot, uint64_t gap_start, void *user), void *user);

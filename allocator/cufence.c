@@ -1,0 +1,322 @@
+/* The public functions, and what holds the rooms together: start, exit, and who tells whom. */
+#include "cufence.h"
+
+#include "driver/driver.h"
+#include "error.h"
+#include "fault/monitor.h"
+#include "heap/heap.h"
+#include "options.h"
+#include "stacks/labels.h"
+#include "vmm/arena.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define PUBLIC __attribute__((visibility("default")))
+#define STRING_(x) #x
+#define STRING(x) STRING_(x)
+
+static struct {
+    pthread_mutex_t lock; /* held while starting; comes before every lock of the rooms */
+    int is_started;       /* atomic */
+    int has_exit_handler;
+    pid_t pid; /* that started it: a forked child has no CUDA */
+    char *text; /* the options it was started with */
+    struct options options;
+} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static uint64_t monotonic_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static const struct fault_sources sources = {.near = heap_near,
+                                             .live = heap_live,
+                                             .set_faulted = heap_set_faulted,
+                                             .arena_start = arena_start,
+                                             .arena_end = arena_end,
+                                             .now_ns = monotonic_ns};
+
+/* ---- the end of the process ---- */
+
+static void synchronise(CUcontext context, int device, void *user)
+{
+    CUcontext popped;
+    CUresult *worst = user;
+    (void)device;
+    if (driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
+        return;
+    CUresult result = driver->cuCtxSynchronize();
+    if (result != CUDA_SUCCESS)
+        *worst = result;
+    driver->cuCtxPopCurrent(&popped);
+}
+
+static CUresult exit_result; /* written by the thread below, read after it was joined */
+
+static void *synchronise_all(void *unused)
+{
+    (void)unused;
+    heap_each_context(synchronise, &exit_result);
+    return NULL;
+}
+
+/* Work may still be running, and its faults are the program's as much as any. A kernel that never ends must not keep the
+ * process: it is waited for as long as exit_wait says. */
+static int wait_for_devices(void)
+{
+    pthread_t thread;
+    struct timespec until;
+    if (!process.options.exit_wait || pthread_create(&thread, NULL, synchronise_all, NULL) != 0)
+        return 0;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)(process.options.exit_wait / 1000);
+    until.tv_nsec += (long)(process.options.exit_wait % 1000) * 1000000l;
+    until.tv_sec += until.tv_nsec / 1000000000l;
+    until.tv_nsec %= 1000000000l;
+    if (pthread_timedjoin_np(thread, NULL, &until) == 0)
+        return 1;
+    fprintf(stderr, "cufence: the device was still working %llu ms after the program's end; a fault from now on is not reported\n",
+            (unsigned long long)process.options.exit_wait);
+    pthread_detach(thread);
+    return 0;
+}
+
+static void print_stats(void)
+{
+    cufence_stats stats;
+    if (heap_stats(-1, &stats) != CUFENCE_OK)
+        return;
+    fprintf(stderr,
+            "cufence: %llu allocations, %llu of them mapped anew; at most %llu bytes live; %llu mappings retired; %llu faults\n",
+            (unsigned long long)stats.allocations, (unsigned long long)stats.fresh_mappings,
+            (unsigned long long)stats.peak_live_bytes, (unsigned long long)stats.retired_mappings,
+            (unsigned long long)monitor_fault_count());
+}
+
+static void at_exit(int status, void *unused)
+{
+    (void)unused;
+    if (getpid() != process.pid)
+        return;
+    int is_synchronised = wait_for_devices();
+    monitor_stop(is_synchronised ? 5000 : 0);
+    heap_close();
+    if (is_synchronised && exit_result == CUDA_ERROR_ILLEGAL_ADDRESS && !monitor_fault_count())
+        fprintf(stderr, "==%d== cufence: a kernel has accessed an illegal address; without a core dump there is no more to tell\n",
+                (int)process.pid);
+    if (process.options.verbose)
+        print_stats();
+    /* The exit handlers that are left run with the new status. */
+    if (status == 0 && process.options.exitcode && (monitor_fault_count() || exit_result == CUDA_ERROR_ILLEGAL_ADDRESS))
+        exit((int)process.options.exitcode);
+}
+
+/* Registered when CUDA has started, so that it runs before the driver's own handlers take it down. */
+static void on_context(CUcontext context, int device)
+{
+    pthread_mutex_lock(&process.lock);
+    if (!process.has_exit_handler)
+        process.has_exit_handler = on_exit(at_exit, NULL) == 0;
+    pthread_mutex_unlock(&process.lock);
+    monitor_add_context(context, device);
+}
+
+/* ---- start ---- */
+
+static cufence_status start(const char *options)
+{
+    options_default(&process.options);
+    cufence_status status = options_parse(&process.options, getenv("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS");
+    if (status == CUFENCE_OK)
+        status = options_parse(&process.options, options, "cufence_init");
+    if (status == CUFENCE_OK)
+        status = driver_load();
+    if (status == CUFENCE_OK)
+        status = monitor_start(&process.options, &sources);
+    if (status == CUFENCE_OK)
+        status = heap_open(&process.options, on_context);
+    if (status == CUFENCE_OK && process.options.verbose)
+        fprintf(stderr, "cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space, core dumps %s\n", cufence_version_string(),
+                driver->path, driver->version / 1000, driver->version % 1000 / 10,
+                (unsigned long long)((arena_end() - arena_start()) >> 30), monitor_is_armed() ? "armed" : "not armed");
+    return status;
+}
+
+PUBLIC cufence_status cufence_init(const char *options)
+{
+    cufence_status status;
+    pthread_mutex_lock(&process.lock);
+    if (process.is_started) {
+        status = strcmp(process.text, options ? options : "") == 0
+                     ? CUFENCE_OK
+                     : error_set(CUFENCE_ERROR_ALREADY_INITIALIZED, "cufence runs with the options \"%s\" already; \"%s\" comes too late",
+                                 process.text, options ? options : "");
+    } else {
+        process.text = strdup(options ? options : "");
+        process.pid = getpid();
+        status = process.text ? start(options) : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+        if (status == CUFENCE_OK)
+            __atomic_store_n(&process.is_started, 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&process.lock);
+    return status;
+}
+
+static cufence_status check_started(void)
+{
+    if (__atomic_load_n(&process.is_started, __ATOMIC_ACQUIRE))
+        return CUFENCE_OK;
+    return error_set(CUFENCE_ERROR_NOT_INITIALIZED, "cufence_init() has not been called, or has failed");
+}
+
+static cufence_status check_started_with(const void *pointer, const char *name)
+{
+    cufence_status status = check_started();
+    if (status == CUFENCE_OK && !pointer)
+        status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
+    return status;
+}
+
+/* ---- the rest ---- */
+
+PUBLIC int cufence_version(void)
+{
+    return CUFENCE_VERSION_MAJOR * 10000 + CUFENCE_VERSION_MINOR * 100 + CUFENCE_VERSION_PATCH;
+}
+
+PUBLIC const char *cufence_version_string(void)
+{
+    return STRING(CUFENCE_VERSION_MAJOR) "." STRING(CUFENCE_VERSION_MINOR) "." STRING(CUFENCE_VERSION_PATCH);
+}
+
+PUBLIC const char *cufence_strerror(cufence_status status)
+{
+    static const char *const texts[] = {
+        [CUFENCE_OK] = "no error",
+        [CUFENCE_ERROR_INVALID_ARGUMENT] = "an argument is not valid",
+        [CUFENCE_ERROR_OPTION] = "an option is unknown or its value is not allowed",
+        [CUFENCE_ERROR_NOT_INITIALIZED] = "cufence has not been started",
+        [CUFENCE_ERROR_ALREADY_INITIALIZED] = "cufence runs already, with other options",
+        [CUFENCE_ERROR_DRIVER_NOT_FOUND] = "the CUDA driver library was not found",
+        [CUFENCE_ERROR_DRIVER_TOO_OLD] = "the CUDA driver is too old",
+        [CUFENCE_ERROR_DRIVER] = "a call of the CUDA driver failed",
+        [CUFENCE_ERROR_OUT_OF_MEMORY] = "out of memory",
+        [CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE] = "out of address space",
+        [CUFENCE_ERROR_OVERFLOW] = "a size is too large",
+        [CUFENCE_ERROR_INVALID_FREE] = "not the start of a buffer",
+        [CUFENCE_ERROR_DOUBLE_FREE] = "the buffer has been freed before",
+        [CUFENCE_ERROR_NOT_FOUND] = "not found",
+        [CUFENCE_ERROR_FAULTED] = "a kernel has faulted",
+        [CUFENCE_ERROR_SYSTEM] = "a system call failed",
+        [CUFENCE_ERROR_CORRUPT] = "a damaged core dump",
+        [CUFENCE_ERROR_UNSUPPORTED] = "not supported here",
+        [CUFENCE_ERROR_TIMEOUT] = "the time has passed",
+    };
+    size_t index = (size_t)status;
+    return index < sizeof texts / sizeof *texts && texts[index] ? texts[index] : "unknown status";
+}
+
+PUBLIC const char *cufence_error_detail(void)
+{
+    return error_detail();
+}
+
+PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_stream stream)
+{
+    cufence_status status = check_started_with(pointer, "pointer");
+    return status == CUFENCE_OK ? heap_allocate(pointer, size, device, stream) : status;
+}
+
+PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
+{
+    cufence_status status = check_started();
+    return status == CUFENCE_OK ? heap_free(pointer, stream) : status;
+}
+
+PUBLIC cufence_status cufence_record_stream(void *pointer, cufence_stream stream)
+{
+    cufence_status status = check_started();
+    return status == CUFENCE_OK ? heap_record_stream(pointer, stream) : status;
+}
+
+PUBLIC cufence_status cufence_label_push(const char *label)
+{
+    return label_push(label);
+}
+
+PUBLIC cufence_status cufence_label_pop(void)
+{
+    return label_pop();
+}
+
+PUBLIC cufence_status cufence_describe(const void *address, cufence_description *description)
+{
+    cufence_status status = check_started_with(description, "description");
+    if (status == CUFENCE_OK)
+        heap_describe((uint64_t)(uintptr_t)address, description);
+    return status;
+}
+
+PUBLIC cufence_status cufence_get_stats(int device, cufence_stats *stats)
+{
+    cufence_status status = check_started_with(stats, "stats");
+    if (status == CUFENCE_OK)
+        status = heap_stats(device, stats);
+    if (status == CUFENCE_OK)
+        stats->faults = monitor_fault_count();
+    return status;
+}
+
+PUBLIC cufence_status cufence_trim(int device)
+{
+    cufence_status status = check_started();
+    return status == CUFENCE_OK ? heap_trim(device) : status;
+}
+
+PUBLIC cufence_status cufence_set_fault_handler(cufence_fault_handler handler, void *user)
+{
+    monitor_set_handler(handler, user);
+    return CUFENCE_OK;
+}
+
+PUBLIC uint64_t cufence_fault_count(void)
+{
+    return monitor_fault_count();
+}
+
+PUBLIC size_t cufence_last_report(char *buffer, size_t size)
+{
+    return monitor_last_report(buffer, size);
+}
+
+PUBLIC cufence_status cufence_wait_reports(unsigned timeout_ms)
+{
+    cufence_status status = check_started();
+    return status == CUFENCE_OK ? monitor_wait(timeout_ms) : status;
+}
+
+PUBLIC cufence_status cufence_pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user,
+                                         void (*destroy)(void *user))
+{
+    cufence_status status = check_started_with(id, "id");
+    return status == CUFENCE_OK ? pool_begin(device, id, contains, user, destroy) : status;
+}
+
+PUBLIC cufence_status cufence_pool_end(int device, const uint64_t id[2])
+{
+    cufence_status status = check_started_with(id, "id");
+    return status == CUFENCE_OK ? pool_end(device, id) : status;
+}
+
+PUBLIC cufence_status cufence_pool_release(int device, const uint64_t id[2])
+{
+    cufence_status status = check_started_with(id, "id");
+    return status == CUFENCE_OK ? pool_release(device, id) : status;
+}

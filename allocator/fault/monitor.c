@@ -1,0 +1,485 @@
+#include "monitor.h"
+
+#include "diagnosis.h"
+#include "error.h"
+#include "poison.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DUMP_LIMIT (2ull << 30) /* a dump that is larger than this is not one of the lightweight kind */
+#define NEAR_SITES 32           /* faulting addresses whose surroundings are looked up */
+#define NEAR_PER_ADDRESS 8
+#define CANDIDATES 64
+#define SETTLE_MS 5000
+
+static struct {
+    pthread_mutex_t lock; /* guards what is not said to be otherwise; a leaf */
+    pthread_cond_t change;
+    int is_busy;      /* atomic: a dump is being read or explained; written under lock */
+    uint64_t faults;  /* atomic; written under lock */
+    char *last_report;
+    cufence_fault_handler handler;
+    void *handler_user;
+    int is_running;   /* set by monitor_start(), cleared by monitor_stop() */
+
+    /* Constant once the thread runs. */
+    pthread_t thread;
+    const struct options *options;
+    const struct fault_sources *sources;
+    int is_armed;
+    char folder[256], fifo[280], log[1024];
+    int stop; /* eventfd */
+} monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop = -1};
+
+/* ---- arming ---- */
+
+static cufence_status make_fifo(void)
+{
+    const char *base = getenv("TMPDIR");
+    if (!base || !*base)
+        base = "/tmp";
+    int length = snprintf(monitor.folder, sizeof monitor.folder, "%s/cufence-XXXXXX", base);
+    if (length < 0 || (size_t)length >= sizeof monitor.folder || !mkdtemp(monitor.folder)) {
+        monitor.folder[0] = '\0';
+        return error_set(CUFENCE_ERROR_SYSTEM, "cannot make a folder in %s: %s; set TMPDIR to one that can be written", base,
+                         strerror(errno));
+    }
+    snprintf(monitor.fifo, sizeof monitor.fifo, "%s/core", monitor.folder);
+    if (mkfifo(monitor.fifo, 0600) != 0) {
+        cufence_status status = error_set(CUFENCE_ERROR_SYSTEM, "cannot make the FIFO %s: %s", monitor.fifo, strerror(errno));
+        rmdir(monitor.folder);
+        monitor.folder[0] = '\0';
+        return status;
+    }
+    return CUFENCE_OK;
+}
+
+static cufence_status set_dumps(void)
+{
+    bool on = true;
+    int flags = CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT;
+    char file[sizeof monitor.fifo];
+    size_t size = strlen(monitor.fifo) + 1;
+    memcpy(file, monitor.fifo, size);
+    cufence_status status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size),
+                                         "cuCoredumpSetAttributeGlobal(FILE)");
+    size = sizeof flags;
+    if (status == CUFENCE_OK)
+        status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &size),
+                              "cuCoredumpSetAttributeGlobal(GENERATION_FLAGS)");
+    size = sizeof on;
+    if (status == CUFENCE_OK)
+        status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size),
+                              "cuCoredumpSetAttributeGlobal(ENABLE_ON_EXCEPTION)");
+    return status;
+}
+
+static cufence_status arm(void)
+{
+    static const char *const taken[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
+                                        "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
+    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
+        if (getenv(taken[i]))
+            return error_set(CUFENCE_ERROR_UNSUPPORTED, "%s is set and wins over cufence; unset it", taken[i]);
+    }
+    if (!driver->cuCoredumpSetAttributeGlobal)
+        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver (CUDA %d.%d) cannot arm core dumps; CUDA 12.1 and later can",
+                         driver->version / 1000, driver->version % 1000 / 10);
+    int devices = 0;
+    driver->cuDeviceGetCount(&devices);
+    for (int i = 0; i < devices; i++) {
+        unsigned flags;
+        int is_active = 0;
+        CUdevice device;
+        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS &&
+            driver->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active)
+            return error_set(CUFENCE_ERROR_UNSUPPORTED, "CUDA was in use on device %d before cufence was started, and dumps must be "
+                             "armed before; start cufence first", i);
+    }
+    cufence_status status = make_fifo();
+    return status == CUFENCE_OK ? set_dumps() : status;
+}
+
+/* ---- from a dump to a report ---- */
+
+static int is_mapped_by_host(uint64_t address)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    int found = 0;
+    while (maps && !found && fgets(line, sizeof line, maps)) {
+        unsigned long long start, end;
+        char can_read;
+        /* Device memory is reserved in the host's address space too, without access. */
+        found = sscanf(line, "%llx-%llx %c", &start, &end, &can_read) == 3 && address >= start && address < end && can_read == 'r';
+    }
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+/* The driver's ordinal for the device that the dump names; environment variables may have renumbered them. */
+static int device_of(const struct evidence *evidence)
+{
+    int devices = 0;
+    driver->cuDeviceGetCount(&devices);
+    for (int i = 0; i < devices; i++) {
+        CUdevice device;
+        int bus = -1, slot = -1;
+        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS &&
+            driver->cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device) == CUDA_SUCCESS &&
+            driver->cuDeviceGetAttribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device) == CUDA_SUCCESS &&
+            (uint32_t)bus == evidence->pci_bus && (uint32_t)slot == evidence->pci_device)
+            return i;
+    }
+    return evidence->device < (uint32_t)devices ? (int)evidence->device : 0;
+}
+
+static void add_near(uint64_t address, cufence_buffer *near, size_t *count, size_t max)
+{
+    cufence_buffer found[NEAR_PER_ADDRESS];
+    size_t n = monitor.sources->near(address, found, NEAR_PER_ADDRESS);
+    for (size_t i = 0; i < n && *count < max; i++) {
+        size_t k = 0;
+        while (k < *count && near[k].id != found[i].id)
+            k++;
+        if (k == *count)
+            near[(*count)++] = found[i];
+    }
+}
+
+static void write_all(int fd, const char *text, size_t size)
+{
+    while (size > 0) {
+        ssize_t written = write(fd, text, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return;
+        text += written;
+        size -= (size_t)written;
+    }
+}
+
+static void publish(const char *text)
+{
+    write_all(STDERR_FILENO, text, strlen(text));
+    if (monitor.log[0]) {
+        int fd = open(monitor.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+        if (fd < 0) {
+            fprintf(stderr, "cufence: cannot write the report to %s: %s\n", monitor.log, strerror(errno));
+            return;
+        }
+        write_all(fd, text, strlen(text));
+        close(fd);
+    }
+}
+
+static int is_ours(const struct evidence *evidence)
+{
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        if (!evidence->sites[i].symbol || strcmp(evidence->sites[i].symbol, POISON_KERNEL) != 0)
+            return 0;
+    }
+    return evidence->site_count > 0;
+}
+
+static void call_handler(const struct diagnosis *diagnosis, const char *text, int device)
+{
+    pthread_mutex_lock(&monitor.lock);
+    cufence_fault_handler handler = monitor.handler;
+    void *user = monitor.handler_user;
+    pthread_mutex_unlock(&monitor.lock);
+    if (!handler)
+        return;
+    const struct evidence_site *site = diagnosis->site;
+    cufence_fault fault = {.text = text,
+                           .kind = fault_kind_name(diagnosis->kind),
+                           .kernel = site ? site->kernel : NULL,
+                           .file = site ? site->file : NULL,
+                           .line = site ? site->line : 0,
+                           .is_address_known = diagnosis->address_certainty != CERTAIN_NOT,
+                           .address = diagnosis->address,
+                           .buffer = diagnosis->owner,
+                           .device = device};
+    handler(&fault, user);
+}
+
+/* Counts the fault and keeps its text, which it owns from then on. */
+static void keep(char *text)
+{
+    pthread_mutex_lock(&monitor.lock);
+    free(monitor.last_report);
+    monitor.last_report = text;
+    __atomic_add_fetch(&monitor.faults, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&monitor.lock);
+}
+
+static void act(int device)
+{
+    if (monitor.options->on_fault == ON_FAULT_ABORT)
+        abort();
+    if (monitor.options->on_fault == ON_FAULT_ERROR) {
+        monitor.sources->set_faulted(device);
+        poison_inject(device, monitor.sources->arena_start());
+    }
+}
+
+static void report(const struct evidence *evidence)
+{
+    size_t near_max = (size_t)NEAR_SITES * NEAR_PER_ADDRESS, near_count = 0, looked_up = 0;
+    cufence_buffer *near = malloc((near_max + CANDIDATES) * sizeof *near), *live = near + near_max;
+    struct fault_memory memory = {.near = near, .live = live, .now_ns = monitor.sources->now_ns()};
+    struct diagnosis diagnosis;
+    char name[128] = "";
+    int device = device_of(evidence);
+    CUdevice handle;
+    if (!near) {
+        publish("cufence: a kernel has faulted, and the host has no memory for the report\n");
+        return;
+    }
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        for (size_t k = 0; k < evidence->sites[i].lane_count && looked_up < NEAR_SITES; k++) {
+            const struct evidence_lane *lane = &evidence->sites[i].lanes[k];
+            if (lane->certainty == CERTAIN_NOT)
+                continue;
+            if (looked_up++ == 0)
+                memory.is_host_address = is_mapped_by_host(lane->address);
+            add_near(lane->address, near, &near_count, near_max);
+            uint64_t last = lane->address + evidence->sites[i].access_bytes;
+            if (last > lane->address)
+                add_near(last - 1, near, &near_count, near_max);
+        }
+    }
+    uint64_t total = 0;
+    memory.near_count = near_count;
+    memory.live_count = monitor.sources->live(device, live, CANDIDATES, &total);
+    memory.live_total = (size_t)total;
+    memory.arena_start = monitor.sources->arena_start();
+    memory.arena_end = monitor.sources->arena_end();
+    fault_diagnose(evidence, &memory, &diagnosis);
+    if (driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
+        driver->cuDeviceGetName(name, sizeof name, handle);
+    char *text = fault_report_text(&diagnosis, (int)getpid(), device, name[0] ? name : NULL);
+    if (!text)
+        text = strdup("cufence: a kernel has faulted, and the host has no memory for the report\n");
+    if (text) {
+        publish(text);
+        keep(text);
+        call_handler(&diagnosis, text, device);
+    }
+    free(near);
+    act(device);
+}
+
+static void explain(const void *bytes, size_t size)
+{
+    struct evidence *evidence = NULL;
+    cufence_status status = evidence_from_coredump(bytes, size, &evidence);
+    if (status != CUFENCE_OK) {
+        char text[768];
+        snprintf(text, sizeof text, "==%d== cufence: a kernel has faulted, but its core dump (%zu bytes) cannot be read: %s\n",
+                 (int)getpid(), size, error_detail());
+        publish(text);
+        keep(strdup(text));
+        act(-1);
+        return;
+    }
+    if (!is_ours(evidence))
+        report(evidence);
+    evidence_free(evidence);
+}
+
+/* ---- the thread ---- */
+
+static void set_busy(int is_busy)
+{
+    pthread_mutex_lock(&monitor.lock);
+    __atomic_store_n(&monitor.is_busy, is_busy, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&monitor.change);
+    pthread_mutex_unlock(&monitor.lock);
+}
+
+struct dump {
+    char *bytes;
+    size_t size, capacity;
+    int is_cut; /* not all of it could be kept */
+};
+
+/* Reads what there is; returns 0 at the end of the dump, 1 if more may come. */
+static int read_some(int fd, struct dump *dump)
+{
+    if (dump->capacity - dump->size < 1 << 16) {
+        size_t capacity = dump->capacity ? dump->capacity * 2 : 1 << 20;
+        char *grown = capacity <= DUMP_LIMIT ? realloc(dump->bytes, capacity) : NULL;
+        if (grown) {
+            dump->bytes = grown;
+            dump->capacity = capacity;
+        } else {
+            dump->is_cut = 1; /* the driver waits until somebody reads, so the rest is read and dropped */
+            dump->size = 0;
+        }
+    }
+    if (!dump->capacity) {
+        char dropped[4096];
+        return read(fd, dropped, sizeof dropped) > 0;
+    }
+    ssize_t got = read(fd, dump->bytes + dump->size, dump->capacity - dump->size);
+    if (got > 0) {
+        dump->size += (size_t)got;
+        return 1;
+    }
+    return got < 0 && (errno == EAGAIN || errno == EINTR);
+}
+
+static void *run(void *unused)
+{
+    (void)unused;
+    struct dump dump = {0};
+    pthread_setname_np(pthread_self(), "cufence-monitor");
+    int fd = open(monitor.fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    while (fd >= 0) {
+        struct pollfd wait[] = {{.fd = fd, .events = POLLIN}, {.fd = monitor.stop, .events = POLLIN}};
+        if (poll(wait, 2, -1) < 0 && errno != EINTR)
+            break;
+        if (wait[1].revents)
+            break;
+        if (!(wait[0].revents & (POLLIN | POLLHUP)))
+            continue;
+        if (!monitor.is_busy)
+            set_busy(1);
+        if (read_some(fd, &dump))
+            continue;
+        if (dump.is_cut)
+            explain("", 0);
+        else if (dump.size)
+            explain(dump.bytes, dump.size);
+        free(dump.bytes);
+        dump = (struct dump){0};
+        /* A FIFO tells of its last writer's end until it is opened anew; anew first, so that a writer in between stays whole. */
+        int again = open(monitor.fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        close(fd);
+        fd = again;
+        set_busy(0);
+    }
+    if (fd >= 0)
+        close(fd);
+    free(dump.bytes);
+    set_busy(0);
+    return NULL;
+}
+
+cufence_status monitor_start(const struct options *options, const struct fault_sources *sources)
+{
+    monitor.options = options;
+    monitor.sources = sources;
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&monitor.change, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (options->log[0]) {
+        cufence_status status = options_expand_path(options->log, monitor.log, sizeof monitor.log);
+        if (status != CUFENCE_OK)
+            return status;
+    }
+    if (!options->coredump)
+        return CUFENCE_OK;
+    if (arm() != CUFENCE_OK) {
+        fprintf(stderr, "cufence: faults will be caught but not explained: %s\n", error_detail());
+        return CUFENCE_OK;
+    }
+    monitor.stop = eventfd(0, EFD_CLOEXEC);
+    int failed = monitor.stop < 0 ? errno : pthread_create(&monitor.thread, NULL, run, NULL);
+    if (failed)
+        return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the thread that reads core dumps: %s", strerror(failed));
+    monitor.is_armed = 1;
+    monitor.is_running = 1;
+    return CUFENCE_OK;
+}
+
+void monitor_add_context(CUcontext context, int device)
+{
+    if (monitor.is_armed && monitor.options->on_fault == ON_FAULT_ERROR)
+        poison_prepare(context, device);
+}
+
+void monitor_stop(unsigned timeout_ms)
+{
+    if (!monitor.is_running)
+        return;
+    monitor_wait(timeout_ms);
+    uint64_t one = 1;
+    write_all(monitor.stop, (const char *)&one, sizeof one);
+    pthread_join(monitor.thread, NULL);
+    monitor.is_running = 0;
+    unlink(monitor.fifo);
+    rmdir(monitor.folder);
+}
+
+void monitor_set_handler(cufence_fault_handler handler, void *user)
+{
+    pthread_mutex_lock(&monitor.lock);
+    monitor.handler = handler;
+    monitor.handler_user = user;
+    pthread_mutex_unlock(&monitor.lock);
+}
+
+uint64_t monitor_fault_count(void)
+{
+    return __atomic_load_n(&monitor.faults, __ATOMIC_ACQUIRE);
+}
+
+int monitor_is_armed(void)
+{
+    return monitor.is_armed;
+}
+
+size_t monitor_last_report(char *buffer, size_t size)
+{
+    pthread_mutex_lock(&monitor.lock);
+    size_t length = monitor.last_report ? strlen(monitor.last_report) + 1 : 0;
+    if (length && size)
+        snprintf(buffer, size, "%s", monitor.last_report);
+    pthread_mutex_unlock(&monitor.lock);
+    return length;
+}
+
+cufence_status monitor_wait(unsigned timeout_ms)
+{
+    struct timespec until;
+    int failed = 0;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000l;
+    until.tv_sec += until.tv_nsec / 1000000000l;
+    until.tv_nsec %= 1000000000l;
+    pthread_mutex_lock(&monitor.lock);
+    while (monitor.is_busy && failed != ETIMEDOUT)
+        failed = pthread_cond_timedwait(&monitor.change, &monitor.lock, &until);
+    int is_busy = monitor.is_busy;
+    pthread_mutex_unlock(&monitor.lock);
+    return is_busy ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms) : CUFENCE_OK;
+}
+
+cufence_status fault_settle(void)
+{
+    if (__atomic_load_n(&monitor.is_busy, __ATOMIC_ACQUIRE))
+        monitor_wait(SETTLE_MS);
+    if (!monitor_fault_count() || monitor.options->on_fault != ON_FAULT_ERROR)
+        return CUFENCE_OK;
+    for (int waited = 0; waited < SETTLE_MS && !poison_has_taken(-1); waited++)
+        usleep(1000);
+    return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted; the report tells which");
+}

@@ -1,0 +1,56 @@
+/*
+ * The monitor: arms GPU core dumps, reads them from a FIFO on a thread of its own while the driver writes them, and makes
+ * each one a report. With on_fault=error it then makes the context's error real, because a driver that takes dumps without
+ * abort swallows it.
+ *
+ * Thread safety: every function, from any thread, after monitor_start(). Locks are not held while calling the driver, the
+ * sources or a handler.
+ */
+#ifndef CUFENCE_FAULT_MONITOR_H
+#define CUFENCE_FAULT_MONITOR_H
+
+#include "driver/driver.h"
+#include "options.h"
+
+/* What the monitor needs to know of buffers and contexts; called on its thread. See heap.h for each. */
+struct fault_sources {
+    size_t (*near)(uint64_t address, cufence_buffer *out, size_t max);
+    size_t (*live)(int device, cufence_buffer *out, size_t max, uint64_t *total);
+    void (*set_faulted)(int device);
+    uint64_t (*arena_start)(void);
+    uint64_t (*arena_end)(void);
+    uint64_t (*now_ns)(void);
+};
+
+/*
+ * Makes the FIFO, arms the dumps and starts the thread. `options` and `sources` must stay. Before the first context exists.
+ * Where dumps cannot be had (driver older than CUDA 12.1, environment that points them elsewhere, no place for a FIFO) it
+ * says so once on stderr and returns OK: faults are still caught, not explained.
+ * Errors: SYSTEM (the thread).
+ */
+cufence_status monitor_start(const struct options *options, const struct fault_sources *sources);
+
+/* Prepares a context for on_fault=error; it is current. Once for each. A failure only costs the real error after a fault. */
+void monitor_add_context(CUcontext context, int device);
+
+/* Waits for dumps under way, then stops the thread and removes the FIFO. */
+void monitor_stop(unsigned timeout_ms);
+
+void monitor_set_handler(cufence_fault_handler handler, void *user);
+uint64_t monitor_fault_count(void);
+int monitor_is_armed(void);
+
+/* The last report's text into buffer (cut to fit, ends with NUL). Returns its whole length with the NUL, 0 if there is none. */
+size_t monitor_last_report(char *buffer, size_t size);
+
+/* Waits until no dump is on its way or being explained. Errors: TIMEOUT. A dump that the driver has not begun to write is not
+ * known here: synchronise first. */
+cufence_status monitor_wait(unsigned timeout_ms);
+
+/*
+ * After a synchronisation: waits for the report of what faulted, and with on_fault=error for the context's error to be real,
+ * 5 s at most. Returns FAULTED if there was a fault that the program shall see, OK at once if there was none.
+ */
+cufence_status fault_settle(void);
+
+#endif

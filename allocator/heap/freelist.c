@@ -1,0 +1,245 @@
+#include "internal.h"
+
+#include <stdlib.h>
+
+#define MARK_FREES 64          /* a marker costs 170 ns (H100): 3 ns a free */
+#define MARK_NS 5000000ull     /* and one comes at least this often while frees come */
+#define SCAN 16                /* blocks looked at in a bin of mixed sizes */
+#define WAITING_SCAN 64
+
+static unsigned bin_of(uint64_t pages)
+{
+    if (pages <= BINS_EXACT)
+        return (unsigned)pages - 1;
+    unsigned power = 63u - (unsigned)__builtin_clzll(pages); /* at least 6 */
+    unsigned bin = BINS_EXACT + (power - 6) * 8 + (unsigned)((pages >> (power - 3)) & 7);
+    return bin < BINS ? bin : BINS - 1;
+}
+
+static void put_idle(struct freelist *list, struct block *block)
+{
+    struct block **bin = &list->bins[bin_of(block->pages)];
+    DL_PREPEND(*bin, block);
+    list->idle_bytes += block->slot.mapped;
+}
+
+static void remove_idle(struct freelist *list, struct block *block)
+{
+    DL_DELETE(list->bins[bin_of(block->pages)], block);
+    list->idle_bytes -= block->slot.mapped;
+}
+
+/* The first block of at least `pages` and not more than `waste` percent larger that was freed at `sequence` or before. */
+static struct block *search(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t sequence)
+{
+    uint64_t most = pages + pages * waste / 100;
+    for (unsigned bin = bin_of(pages), last = bin_of(most); bin <= last; bin++) {
+        struct block *block;
+        unsigned seen = 0;
+        DL_FOREACH (list->bins[bin], block) {
+            if (block->pages >= pages && block->pages <= most && block->free_sequence <= sequence) {
+                remove_idle(list, block);
+                return block;
+            }
+            if (++seen == SCAN)
+                break;
+        }
+    }
+    return NULL;
+}
+
+struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste)
+{
+    pthread_mutex_lock(&list->lock);
+    struct block *block = search(list, pages, waste, UINT64_MAX);
+    pthread_mutex_unlock(&list->lock);
+    return block;
+}
+
+int freelist_put(struct freelist *list, struct block *block, enum freed_state state, uint64_t now)
+{
+    pthread_mutex_lock(&list->lock);
+    block->free_sequence = ++list->freed;
+    list->frees++;
+    if (state == FREED_IDLE) {
+        put_idle(list, block);
+    } else if (state == FREED_WAITING) {
+        DL_APPEND(list->waiting, block);
+        list->waiting_count++;
+    } else {
+        DL_APPEND(list->retiring, block);
+        __atomic_add_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+    }
+    int due = !list->pool && (list->freed - list->marked >= MARK_FREES || now - list->marked_ns >= MARK_NS);
+    pthread_mutex_unlock(&list->lock);
+    return due;
+}
+
+/* Expects the list's lock. */
+static void advance_markers(struct freelist *list)
+{
+    unsigned done = 0;
+    while (done < list->marker_count && driver->cuEventQuery(list->markers[done].event) == CUDA_SUCCESS) {
+        if (list->markers[done].sequence > list->passed)
+            list->passed = list->markers[done].sequence;
+        event_give(list->context, list->markers[done].event);
+        done++;
+    }
+    list->marker_count -= done;
+    for (unsigned i = 0; i < list->marker_count; i++)
+        list->markers[i] = list->markers[i + done];
+}
+
+void freelist_mark(struct freelist *list, uint64_t now)
+{
+    CUstreamCaptureStatus capture;
+    pthread_mutex_lock(&list->lock);
+    if (list->marker_count == MARKERS)
+        advance_markers(list);
+    int due = list->marker_count < MARKERS;
+    uint64_t sequence = list->freed;
+    if (due) {
+        list->marked = sequence;
+        list->marked_ns = now;
+    }
+    pthread_mutex_unlock(&list->lock);
+    if (!due)
+        return;
+    /* Also refuses where a stream that synchronises with this one is being captured. */
+    if (driver->cuStreamIsCapturing(list->stream, &capture) != CUDA_SUCCESS || capture != CU_STREAM_CAPTURE_STATUS_NONE)
+        return;
+    CUevent event = event_take(list->context);
+    if (!event)
+        return;
+    int recorded = driver->cuEventRecord(event, list->stream) == CUDA_SUCCESS;
+    pthread_mutex_lock(&list->lock);
+    recorded = recorded && list->marker_count < MARKERS;
+    if (recorded)
+        list->markers[list->marker_count++] = (struct marker){.event = event, .sequence = sequence};
+    pthread_mutex_unlock(&list->lock);
+    if (!recorded)
+        event_give(list->context, event);
+}
+
+struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste)
+{
+    pthread_mutex_lock(&list->lock);
+    advance_markers(list);
+    struct block *block = search(list, pages, waste, list->passed);
+    pthread_mutex_unlock(&list->lock);
+    return block;
+}
+
+/* Whether every event of a block has passed; they are given back then. A block without events cannot be known to. */
+static int has_passed(struct block *block)
+{
+    if (!block->event_count)
+        return 0;
+    for (uint32_t i = 0; i < block->event_count; i++) {
+        if (driver->cuEventQuery(block->events[i]) != CUDA_SUCCESS)
+            return 0;
+    }
+    return 1;
+}
+
+void block_forget_events(struct block *block)
+{
+    for (uint32_t i = 0; i < block->event_count; i++)
+        event_give(block->context, block->events[i]);
+    free(block->events);
+    block->events = NULL;
+    block->event_count = 0;
+}
+
+void freelist_advance(struct freelist *list)
+{
+    struct block *block, *next;
+    unsigned seen = 0;
+    pthread_mutex_lock(&list->lock);
+    advance_markers(list);
+    DL_FOREACH_SAFE (list->waiting, block, next) {
+        if (seen++ == WAITING_SCAN)
+            break;
+        if (has_passed(block)) {
+            block_forget_events(block);
+            DL_DELETE(list->waiting, block);
+            list->waiting_count--;
+            put_idle(list, block);
+        }
+    }
+    pthread_mutex_unlock(&list->lock);
+}
+
+size_t freelist_retire(struct freelist *list)
+{
+    size_t retired = 0;
+    for (;;) {
+        pthread_mutex_lock(&list->lock);
+        struct block *block = list->retiring;
+        if (block && has_passed(block)) {
+            block_forget_events(block);
+            DL_DELETE(list->retiring, block);
+            __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+        } else {
+            block = NULL;
+        }
+        pthread_mutex_unlock(&list->lock);
+        if (!block)
+            return retired;
+        block_unmap(block);
+        retired++;
+    }
+}
+
+uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes)
+{
+    uint64_t trimmed = 0;
+    if (list->pool && __atomic_load_n(&list->pool->references, __ATOMIC_RELAXED))
+        return 0;
+    while (trimmed < bytes) {
+        struct block *oldest = NULL;
+        pthread_mutex_lock(&list->lock);
+        advance_markers(list);
+        for (unsigned bin = 0; bin < BINS; bin++) {
+            /* utlist keeps the tail behind the head's prev: the one that has been idle longest. */
+            struct block *block = list->bins[bin] ? list->bins[bin]->prev : NULL;
+            if (block && block->free_sequence <= list->passed && block->facts.freed_ns <= before_ns &&
+                (!oldest || block->facts.freed_ns < oldest->facts.freed_ns))
+                oldest = block;
+        }
+        if (oldest)
+            remove_idle(list, oldest);
+        pthread_mutex_unlock(&list->lock);
+        if (!oldest)
+            break;
+        trimmed += oldest->slot.mapped;
+        block_unmap(oldest);
+    }
+    return trimmed;
+}
+
+void freelist_begin_sync(struct freelist *list)
+{
+    pthread_mutex_lock(&list->lock);
+    list->snapshot = list->freed;
+    pthread_mutex_unlock(&list->lock);
+}
+
+void freelist_end_sync(struct freelist *list)
+{
+    struct block *block, *next;
+    if (list->pool && __atomic_load_n(&list->pool->references, __ATOMIC_RELAXED))
+        return;
+    pthread_mutex_lock(&list->lock);
+    if (list->snapshot > list->passed)
+        list->passed = list->snapshot;
+    DL_FOREACH_SAFE (list->waiting, block, next) {
+        if (block->free_sequence <= list->snapshot) {
+            block_forget_events(block);
+            DL_DELETE(list->waiting, block);
+            list->waiting_count--;
+            put_idle(list, block);
+        }
+    }
+    pthread_mutex_unlock(&list->lock);
+}

@@ -1,0 +1,374 @@
+#include "internal.h"
+
+#include "error.h"
+#include "guard/layout.h"
+#include "stacks/labels.h"
+#include "vmm/physical.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+const struct options *heap_options;
+
+static uint64_t granularity = 2ull << 20;
+static uint64_t next_id; /* atomic: the last id given out */
+
+uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static uint32_t thread_id(void)
+{
+    static _Thread_local uint32_t id;
+    if (!id)
+        id = (uint32_t)gettid();
+    return id;
+}
+
+cufence_status heap_open(const struct options *options, void (*on_context)(CUcontext context, int device))
+{
+    heap_options = options;
+    context_set_hook(on_context);
+    physical_configure(options->cache_max);
+    cufence_status status = arena_open(options->arena, options->history, index_forget, options->peers);
+    if (status == CUFENCE_OK)
+        status = index_open(options->history);
+    if (status == CUFENCE_OK)
+        status = worker_start();
+    return status;
+}
+
+void heap_close(void)
+{
+    worker_stop();
+}
+
+static uint64_t raise_to(uint64_t *peak, uint64_t value)
+{
+    uint64_t seen = __atomic_load_n(peak, __ATOMIC_RELAXED);
+    while (value > seen && !__atomic_compare_exchange_n(peak, &seen, value, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    return value;
+}
+
+/* Says what holds the memory, because "out of memory" alone helps nobody. */
+static cufence_status out_of_memory(struct heap_context *context, uint64_t size, uint64_t mapped)
+{
+    cufence_stats stats;
+    cufence_buffer newest[3];
+    uint64_t total = 0;
+    size_t free_bytes = 0, all_bytes = 0;
+    char largest[96] = "";
+    heap_stats(context->device, &stats);
+    driver->cuMemGetInfo(&free_bytes, &all_bytes);
+    if (heap_live(context->device, newest, 1, &total) > 0)
+        snprintf(largest, sizeof largest, "; the newest is #%llu of %llu bytes", (unsigned long long)newest[0].id,
+                 (unsigned long long)newest[0].size);
+    return error_set(CUFENCE_ERROR_OUT_OF_MEMORY,
+                     "no memory for %llu bytes (%llu with its mapping) on device %d: %zu of %zu bytes are free; %llu live buffers "
+                     "ask for %llu bytes and map %llu, of which graphs hold %llu%s. A buffer takes whole pages of 2 MiB",
+                     (unsigned long long)size, (unsigned long long)mapped, context->device, free_bytes, all_bytes,
+                     (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes,
+                     (unsigned long long)stats.mapped_bytes, (unsigned long long)stats.captured_bytes, largest);
+}
+
+/* A block with a mapping of its own, fresh from the arena; memory that is kept for reuse is given up for it if need be. */
+static struct block *block_map(struct heap_context *context, const struct layout *layout, uint64_t size, cufence_status *status)
+{
+    struct block *block = calloc(1, sizeof *block);
+    if (!block) {
+        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a buffer");
+        return NULL;
+    }
+    block->context = context;
+    block->pages = layout->pages;
+    pthread_spin_init(&block->lock, PTHREAD_PROCESS_PRIVATE);
+    *status = slot_cut(&block->slot, context->device, layout->mapped, layout->guard);
+    if (*status != CUFENCE_OK) {
+        pthread_spin_destroy(&block->lock);
+        free(block);
+        return NULL;
+    }
+    *status = slot_map(&block->slot);
+    for (int level = 0; *status == CUFENCE_ERROR_OUT_OF_MEMORY && level <= 2; level++) {
+        reclaim(context, level);
+        *status = slot_map(&block->slot);
+    }
+    if (*status != CUFENCE_OK) {
+        slot_abandon(&block->slot); /* the block belongs to the arena's books now */
+        if (*status == CUFENCE_ERROR_OUT_OF_MEMORY)
+            *status = out_of_memory(context, size, layout->mapped);
+        return NULL;
+    }
+    __atomic_add_fetch(&context->mapped_bytes, layout->mapped, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&context->fresh, 1, __ATOMIC_RELAXED);
+    return block;
+}
+
+void block_unmap(struct block *block)
+{
+    struct heap_context *context = block->context;
+    __atomic_sub_fetch(&context->mapped_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+    if (block->pool)
+        __atomic_sub_fetch(&context->captured_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+    __atomic_add_fetch(&context->retired, 1, __ATOMIC_RELAXED);
+    slot_unmap(&block->slot);
+}
+
+/* Nothing idle on the stream itself: what has become idle meanwhile, what other streams have left behind them, a mapping. */
+static struct block *obtain(struct freelist *list, const struct layout *layout, uint64_t size, cufence_status *status)
+{
+    struct heap_context *context = list->context;
+    struct scope scope = scope_enter(context);
+    freelist_advance(list);
+    struct block *block = freelist_take(list, layout->pages, heap_options->waste);
+    if (!list->pool) {
+        struct freelist *other = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
+        for (; !block && other; other = other->next) {
+            if (other != list && !other->pool)
+                block = freelist_take_passed(other, layout->pages, heap_options->waste);
+        }
+    }
+    if (!block)
+        block = block_map(context, layout, size, status);
+    scope_leave(scope);
+    return block;
+}
+
+static void join_pool(struct block *block, struct pool *pool)
+{
+    if (pool && !block->pool)
+        __atomic_add_fetch(&block->context->captured_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+    else if (!pool && block->pool)
+        __atomic_sub_fetch(&block->context->captured_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+    block->pool = pool;
+}
+
+cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream)
+{
+    cufence_status status = CUFENCE_OK;
+    struct heap_context *context = context_for(device, &status);
+    if (!context)
+        return status;
+    if (__atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED))
+        return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted on device %d before; the report tells which (on_fault=continue "
+                         "goes on in spite of it)", context->device);
+    if (size == 0) {
+        *pointer = NULL;
+        return CUFENCE_OK;
+    }
+    uint64_t id = __atomic_add_fetch(&next_id, 1, __ATOMIC_RELAXED);
+    enum layout_side side = heap_options->side == SIDE_START || (heap_options->side == SIDE_ALTERNATE && id % 2) ? LAYOUT_START
+                                                                                                                  : LAYOUT_END;
+    struct layout_request request = {.size = size,
+                                     .align = heap_options->align,
+                                     .side = side,
+                                     .granularity = granularity,
+                                     .guard_min = heap_options->guard,
+                                     .guard_max = heap_options->guard_max};
+    struct layout layout;
+    status = layout_compute(&request, &layout);
+    if (status != CUFENCE_OK)
+        return status;
+
+    struct pool *pool = pool_of(context, stream);
+    struct freelist *list = freelist_for(context, stream, pool);
+    if (!list)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
+    struct block *block = freelist_take(list, layout.pages, heap_options->waste);
+    if (!block && !(block = obtain(list, &layout, size, &status)))
+        return status;
+    if (block->pool != pool)
+        join_pool(block, pool);
+
+    struct facts facts = {.id = id,
+                          .address = block->slot.base + layout_offset(block->slot.mapped, size, layout.align, side),
+                          .size = size,
+                          .stream = (uint64_t)(uintptr_t)stream,
+                          .allocated_ns = now_ns(),
+                          .allocated_tid = thread_id(),
+                          .label = label_current()};
+    struct facts previous = block->facts;
+    pthread_spin_lock(&block->lock);
+    block->facts = facts;
+    pthread_spin_unlock(&block->lock);
+    block->key = facts.address;
+    uint64_t live = __atomic_add_fetch(&context->live_bytes, size, __ATOMIC_RELAXED);
+    raise_to(&context->peak_live_bytes, live);
+    __atomic_add_fetch(&list->allocations, 1, __ATOMIC_RELAXED);
+    *pointer = (void *)(uintptr_t)facts.address; /* before it is in the index: from then on another thread may free it */
+    index_add(block, &previous);
+    return CUFENCE_OK;
+}
+
+/* No live buffer starts at `address`: says what is there instead. */
+static cufence_status refuse_free(uint64_t address)
+{
+    cufence_description description;
+    struct facts past;
+    heap_describe(address, &description);
+    const cufence_buffer *buffer = &description.buffer;
+    if (description.place == CUFENCE_PLACE_FREED && buffer->address == address) {
+        past = (struct facts){.id = buffer->id, .size = buffer->size, .freed_ns = buffer->freed_ns,
+                              .freed_tid = (uint32_t)buffer->freed_tid};
+    } else if (!index_history(address, 1, &past)) {
+        if (description.place == CUFENCE_PLACE_INSIDE)
+            return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx is not the start of a buffer: it lies %llu bytes inside #%llu, which "
+                             "starts at 0x%llx", (unsigned long long)address, (unsigned long long)description.offset,
+                             (unsigned long long)buffer->id, (unsigned long long)buffer->address);
+        return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx was not allocated by cufence", (unsigned long long)address);
+    }
+    return error_set(CUFENCE_ERROR_DOUBLE_FREE, "0x%llx was buffer #%llu of %llu bytes; thread %u freed it %.1f ms ago",
+                     (unsigned long long)address, (unsigned long long)past.id, (unsigned long long)past.size, past.freed_tid,
+                     (double)(now_ns() - past.freed_ns) / 1e6);
+}
+
+/* Records an event on every stream that may still use the block. Returns how many are missing. Expects an entered scope. */
+static uint32_t record_events(struct block *block, CUstream own, const CUstream *recorded, uint32_t count)
+{
+    uint32_t missing = 0;
+    block->events = calloc((size_t)count + 1, sizeof(CUevent));
+    for (uint32_t i = 0; i <= count; i++) {
+        CUevent event = block->events ? event_take(block->context) : NULL;
+        if (event && driver->cuEventRecord(event, i < count ? recorded[i] : own) == CUDA_SUCCESS) {
+            block->events[block->event_count++] = event;
+        } else {
+            missing++;
+            if (event)
+                event_give(block->context, event);
+        }
+    }
+    return missing;
+}
+
+cufence_status heap_free(void *pointer, CUstream stream)
+{
+    uint64_t address = (uint64_t)(uintptr_t)pointer;
+    CUstream *recorded = NULL;
+    uint32_t recorded_count = 0;
+    if (!pointer)
+        return CUFENCE_OK;
+    struct block *block = index_remove(address, &recorded, &recorded_count);
+    if (!block)
+        return refuse_free(address);
+
+    struct heap_context *context = block->context;
+    struct pool *pool = block->pool && __atomic_load_n(&block->pool->references, __ATOMIC_RELAXED) ? block->pool
+                                                                                                 : pool_of(context, stream);
+    struct freelist *list = freelist_for(context, stream, pool);
+    uint64_t now = now_ns();
+    pthread_spin_lock(&block->lock);
+    block->facts.freed_ns = now ? now : 1;
+    block->facts.free_stream = (uint64_t)(uintptr_t)stream;
+    block->facts.freed_tid = thread_id();
+    pthread_spin_unlock(&block->lock);
+    if (block->pool != pool)
+        join_pool(block, pool);
+    __atomic_sub_fetch(&context->live_bytes, block->facts.size, __ATOMIC_RELAXED);
+
+    enum freed_state state = FREED_IDLE;
+    if (pool) {
+        /* Inside a capture nothing may be waited for; what other streams use stays out of reuse until the graph is gone. */
+        state = recorded_count ? FREED_WAITING : FREED_IDLE;
+    } else if (recorded_count || heap_options->uaf == UAF_STRICT) {
+        struct scope scope = scope_enter(context);
+        uint32_t missing = record_events(block, stream, recorded, recorded_count);
+        if (missing)
+            block_forget_events(block); /* nothing proves that it has passed but a synchronisation of the context */
+        scope_leave(scope);
+        state = heap_options->uaf == UAF_STRICT && !missing ? FREED_RETIRING : FREED_WAITING;
+    }
+    free(recorded);
+    if (freelist_put(list, block, state, now) && state == FREED_IDLE) {
+        struct scope scope = scope_enter(context);
+        freelist_mark(list, now);
+        scope_leave(scope);
+    }
+    if (state == FREED_RETIRING)
+        worker_wake();
+    return CUFENCE_OK;
+}
+
+cufence_status heap_record_stream(void *pointer, CUstream stream)
+{
+    return pointer ? index_record_stream((uint64_t)(uintptr_t)pointer, stream) : CUFENCE_OK;
+}
+
+static cufence_status check_device(int device)
+{
+    int devices = 0;
+    driver->cuDeviceGetCount(&devices);
+    if (device < -1 || device >= devices)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "there is no device %d: the driver has %d, counted from 0; -1 means all",
+                         device, devices);
+    return CUFENCE_OK;
+}
+
+cufence_status heap_stats(int device, cufence_stats *stats)
+{
+    cufence_status status = check_device(device);
+    if (status != CUFENCE_OK)
+        return status;
+    memset(stats, 0, sizeof *stats);
+    for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
+        if (device >= 0 && context->device != device)
+            continue;
+        struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
+        for (; list; list = list->next) {
+            pthread_mutex_lock(&list->lock);
+            stats->idle_bytes += list->idle_bytes;
+            stats->frees += list->frees;
+            pthread_mutex_unlock(&list->lock);
+            stats->allocations += __atomic_load_n(&list->allocations, __ATOMIC_RELAXED);
+        }
+        stats->live_bytes += __atomic_load_n(&context->live_bytes, __ATOMIC_RELAXED);
+        stats->peak_live_bytes += __atomic_load_n(&context->peak_live_bytes, __ATOMIC_RELAXED);
+        stats->mapped_bytes += __atomic_load_n(&context->mapped_bytes, __ATOMIC_RELAXED);
+        stats->captured_bytes += __atomic_load_n(&context->captured_bytes, __ATOMIC_RELAXED);
+        stats->fresh_mappings += __atomic_load_n(&context->fresh, __ATOMIC_RELAXED);
+        stats->retired_mappings += __atomic_load_n(&context->retired, __ATOMIC_RELAXED);
+    }
+    stats->live_buffers = stats->allocations > stats->frees ? stats->allocations - stats->frees : 0;
+    int devices = 0;
+    driver->cuDeviceGetCount(&devices);
+    for (int i = device < 0 ? 0 : device; i < (device < 0 ? devices : device + 1); i++)
+        stats->cached_bytes += physical_cached_bytes(i);
+    stats->reserved_address_bytes = arena_end() - arena_start();
+    stats->used_address_bytes = arena_used();
+    return CUFENCE_OK;
+}
+
+cufence_status heap_trim(int device)
+{
+    cufence_status status = check_device(device);
+    for (struct heap_context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
+        if (device >= 0 && context->device != device)
+            continue;
+        struct scope scope = scope_enter(context);
+        reclaim(context, 1);
+        scope_leave(scope);
+    }
+    return status;
+}
+
+void heap_set_faulted(int device)
+{
+    for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
+        if (device < 0 || context->device == device)
+            __atomic_store_n(&context->is_faulted, 1, __ATOMIC_RELAXED);
+    }
+}
+
+void heap_each_context(void (*visit)(CUcontext context, int device, void *user), void *user)
+{
+    for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
+        if (!__atomic_load_n(&context->is_dead, __ATOMIC_RELAXED))
+            visit(context->handle, context->device, user);
+    }
+}

@@ -1,0 +1,179 @@
+/*
+ * What the files of heap/ share.
+ *
+ * A block is a slot of the arena and the buffer in it, if any. It is in exactly one place: in the index (live), in a free list
+ * (idle, waiting for other streams, or waiting to be retired), in the hands of one thread, or only in the arena's books (past).
+ *
+ * Lock order, from first to last; none is held over a driver call that can be slow (event queries in reclaim paths excepted):
+ *   arena's lock  (visits; `forget`)
+ *   contexts_lock (the list of contexts)
+ *   context.lock  (its free lists and pools)
+ *   freelist.lock (its blocks)
+ *   shard.lock    (its part of the index and of the history)
+ *   block.lock    (the buffer's facts; a spin lock, for a few stores or one copy)
+ *   events_lock   (a context's spare events)
+ */
+#ifndef CUFENCE_HEAP_INTERNAL_H
+#define CUFENCE_HEAP_INTERNAL_H
+
+#include "heap.h"
+#include "vmm/arena.h"
+
+#include <pthread.h>
+
+/* The index compares and hashes 8-byte addresses; addresses of buffers differ in their high bits. */
+#define HASH_FUNCTION(keyptr, keylen, hashv) ((hashv) = index_hash(*(const uint64_t *)(keyptr)))
+#define HASH_KEYCMP(a, b, n) (*(const uint64_t *)(a) != *(const uint64_t *)(b))
+static inline unsigned index_hash(uint64_t address)
+{
+    return (unsigned)((address * 0x9e3779b97f4a7c15ull) >> 32);
+}
+#include <uthash.h>
+#include <utlist.h>
+
+#define BINS_EXACT 64 /* page counts up to here have a bin each; above, eight bins a doubling */
+#define BINS (BINS_EXACT + 8 * 24)
+#define MARKERS 8
+
+/* The facts of one buffer. Guarded by block.lock in a block, by shard.lock in the history. */
+struct facts {
+    uint64_t id, address, size;
+    uint64_t stream, free_stream;
+    uint64_t allocated_ns, freed_ns;
+    uint32_t allocated_tid, freed_tid;
+    const char *label;
+};
+
+struct block {
+    struct slot slot; /* first: the arena hands it back */
+    struct heap_context *context;
+    pthread_spinlock_t lock;
+    struct facts facts;     /* of the buffer in it, or of the last one; id 0: none yet */
+    uint64_t pages;         /* of the mapping, in units of the granularity */
+    struct pool *pool;      /* graph memory; written by the owner */
+    CUstream *recorded;     /* further streams that use it, under the shard's lock while live */
+    uint32_t recorded_count;
+    uint32_t event_count;
+    CUevent *events;        /* to pass before it may be used or unmapped; of the freelist it waits in */
+    uint64_t free_sequence; /* in its freelist */
+    uint64_t key;           /* facts.address, as the index has it */
+    struct block *prev, *next;
+    UT_hash_handle hh;
+};
+
+/* A point on a stream: every free up to `sequence` lies before it. */
+struct marker {
+    CUevent event;
+    uint64_t sequence;
+};
+
+/* The freed blocks of one stream (and one pool). */
+struct freelist {
+    pthread_mutex_t lock;
+    struct heap_context *context;
+    CUstream stream;
+    uint64_t thread; /* with the per-thread default stream: whose; else 0 */
+    struct pool *pool;
+    struct block *bins[BINS]; /* idle ones, the latest first */
+    struct block *waiting;    /* for recorded streams; in order of their frees */
+    struct block *retiring;   /* uaf=strict: to be unmapped once their events have passed; in order of their frees */
+    uint64_t freed;           /* sequence number of the last free */
+    uint64_t passed;          /* frees up to here are behind the stream */
+    uint64_t snapshot;        /* `freed` when the last synchronisation of the context began */
+    uint64_t marked;          /* sequence of the last marker */
+    uint64_t marked_ns;
+    struct marker markers[MARKERS]; /* a queue: the first `marker_count` are waiting */
+    unsigned marker_count;
+    uint64_t idle_bytes;
+    uint64_t waiting_count, retiring_count;
+    uint64_t allocations, frees;
+    struct freelist *next; /* of the context; never removed */
+};
+
+struct pool {
+    struct heap_context *context;
+    uint64_t id[2];
+    unsigned references; /* begins without release; an implicit pool keeps one for ever */
+    unsigned active;     /* begins without end */
+    cufence_pool_filter contains;
+    void *user;
+    void (*destroy)(void *);
+    struct pool *next;
+};
+
+struct heap_context {
+    CUcontext handle;
+    unsigned long long unique; /* cuCtxGetId, 0 if the driver has none */
+    int device;
+    int is_primary;
+    pthread_mutex_t lock;
+    struct freelist *freelists; /* append-only list, read without the lock */
+    struct pool *pools;
+    unsigned active_pools;      /* atomic: how many pools are between begin and end */
+    pthread_mutex_t events_lock;
+    CUevent *events; /* spare ones */
+    size_t event_count, event_capacity;
+    uint64_t live_bytes, peak_live_bytes; /* atomic, as all below */
+    uint64_t mapped_bytes, captured_bytes;
+    uint64_t fresh, retired;
+    int is_faulted;
+    int is_dead; /* destroyed by the program, or its error is sticky */
+};
+
+/* context.c */
+void context_set_hook(void (*hook)(CUcontext context, int device));
+struct heap_context *context_for(int device, cufence_status *status); /* -1: the current one */
+struct heap_context *context_next(const struct heap_context *previous);  /* all contexts, NULL first */
+struct freelist *freelist_for(struct heap_context *context, CUstream stream, struct pool *pool);
+CUevent event_take(struct heap_context *context); /* NULL if the driver has none left */
+void event_give(struct heap_context *context, CUevent event);
+
+/* Makes a context current and the thread's captures relaxed, for driver calls that must work whatever the caller is doing. */
+struct scope {
+    CUstreamCaptureMode mode;
+    int pushed;
+};
+struct scope scope_enter(struct heap_context *context);
+void scope_leave(struct scope scope);
+
+/* index.c */
+cufence_status index_open(uint64_t history);
+void index_add(struct block *block, const struct facts *previous); /* previous: to the history, if its id is not 0 */
+struct block *index_remove(uint64_t address, CUstream **recorded, uint32_t *count); /* NULL: no live buffer starts there */
+cufence_status index_record_stream(uint64_t address, CUstream stream);
+int index_history(uint64_t address, int exact, struct facts *out); /* newest freed buffer that holds (starts at) address */
+void index_forget(struct slot *slot); /* of the arena */
+void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
+
+/* freelist.c; all but freelist_take() expect an entered scope */
+struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste);
+void block_forget_events(struct block *block);
+enum freed_state { FREED_IDLE, FREED_WAITING, FREED_RETIRING };
+int freelist_put(struct freelist *list, struct block *block, enum freed_state state, uint64_t now); /* 1: a mark is due */
+void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the stream, which must exist */
+struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste);
+void freelist_advance(struct freelist *list); /* looks which markers and waiting blocks have passed */
+size_t freelist_retire(struct freelist *list); /* unmaps what has passed of `retiring`; returns how many */
+/* Unmaps idle blocks that have passed and were freed before `before_ns`, oldest first, at most `bytes`; returns bytes. */
+uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes);
+/* Around a synchronisation of the context: what was freed before the first call has passed at the second. */
+void freelist_begin_sync(struct freelist *list);
+void freelist_end_sync(struct freelist *list);
+
+/* pools.c */
+struct pool *pool_of(struct heap_context *context, CUstream stream); /* the pool that `stream` allocates from now, or NULL */
+
+/* worker.c */
+cufence_status worker_start(void);
+void worker_stop(void); /* returns when it no longer calls the driver */
+void worker_wake(void); /* there is something to retire */
+/* Gives memory back to the driver, harder with each level: 0 caches, 1 what has passed, 2 after a synchronisation.
+ * Returns bytes. Expects an entered scope. */
+uint64_t reclaim(struct heap_context *context, int level);
+
+/* heap.c */
+uint64_t now_ns(void); /* CLOCK_MONOTONIC_COARSE: a few ns a call, good to a few ms */
+void block_unmap(struct block *block); /* of an idle or retired block; it belongs to the past then */
+extern const struct options *heap_options;
+
+#endif

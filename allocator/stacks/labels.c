@@ -1,0 +1,62 @@
+#include "labels.h"
+
+#include "error.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <uthash.h>
+
+struct label {
+    UT_hash_handle hh;
+    char text[];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `labels`; a leaf */
+static struct label *labels;
+static _Thread_local const char *stack[LABEL_DEPTH];
+static _Thread_local unsigned depth;
+
+static const char *intern(const char *text)
+{
+    struct label *label;
+    pthread_mutex_lock(&lock);
+    HASH_FIND_STR(labels, text, label);
+    if (!label) {
+        size_t length = strlen(text);
+        label = malloc(sizeof *label + length + 1);
+        if (label) {
+            memcpy(label->text, text, length + 1);
+            HASH_ADD_KEYPTR(hh, labels, label->text, length, label);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    return label ? label->text : NULL;
+}
+
+cufence_status label_push(const char *label)
+{
+    if (!label)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the label is NULL");
+    if (depth == LABEL_DEPTH)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "label \"%.40s\" is nested deeper than %d; a pop is missing", label,
+                         LABEL_DEPTH);
+    const char *text = intern(label);
+    if (!text)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the label \"%.40s\"", label);
+    stack[depth++] = text;
+    return CUFENCE_OK;
+}
+
+cufence_status label_pop(void)
+{
+    if (depth == 0)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "a label was popped that was not pushed on this thread");
+    depth--;
+    return CUFENCE_OK;
+}
+
+const char *label_current(void)
+{
+    return depth ? stack[depth - 1] : NULL;
+}

@@ -1,0 +1,77 @@
+/*
+ * A test that needs a process of its own: cufence_init() counts once a process, and a fault poisons its process.
+ * CHECK ends the child with a message, because cmocka's asserts would go on in the child with the parent's other tests.
+ */
+#ifndef CUFENCE_TESTS_CHILD_H
+#define CUFENCE_TESTS_CHILD_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include <cufence.h>
+
+#define CHECK(condition)                                                                                                       \
+    do {                                                                                                                       \
+        if (!(condition)) {                                                                                                    \
+            fprintf(stderr, "%s:%d: not so: %s (last error: %s)\n", __FILE__, __LINE__, #condition, cufence_error_detail());   \
+            _exit(99);                                                                                                         \
+        }                                                                                                                      \
+    } while (0)
+#define CHECK_OK(call) CHECK((call) == CUFENCE_OK)
+#define CHECK_CU(call) CHECK((call) == CUDA_SUCCESS)
+
+struct outcome {
+    int status;       /* of waitpid */
+    char *err;        /* what it wrote to stderr; free() it */
+};
+
+/* Runs story() in a child; its exit status is 0 if it returns, unless an exit handler says otherwise. */
+static inline struct outcome run_child(void (*story)(void))
+{
+    struct outcome outcome = {0};
+    int out[2];
+    size_t size = 0, capacity = 1 << 16;
+    if (pipe(out) != 0)
+        return (struct outcome){.status = -1};
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(out[1], STDERR_FILENO);
+        close(out[0]);
+        close(out[1]);
+        alarm(60);
+        story();
+        exit(0);
+    }
+    close(out[1]);
+    outcome.err = malloc(capacity + 1);
+    for (ssize_t got; outcome.err && (got = read(out[0], outcome.err + size, capacity - size)) > 0 && size < capacity;)
+        size += (size_t)got;
+    if (outcome.err)
+        outcome.err[size] = '\0';
+    close(out[0]);
+    waitpid(pid, &outcome.status, 0);
+    return outcome;
+}
+
+/* The story must end with exit status 0. */
+static inline void expect_well(void (*story)(void))
+{
+    struct outcome outcome = run_child(story);
+    if (!WIFEXITED(outcome.status) || WEXITSTATUS(outcome.status) != 0)
+        print_error("the child ended with status 0x%x and said:\n%s\n", outcome.status, outcome.err ? outcome.err : "");
+    assert_true(WIFEXITED(outcome.status));
+    assert_int_equal(WEXITSTATUS(outcome.status), 0);
+    free(outcome.err);
+}
+
+#endif

@@ -1,0 +1,556 @@
+/* Buffers on the simulated device: layout, reuse, streams, quarantine, captures, memory pressure, threads. */
+#include "child.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <sim.h>
+
+#define MIB ((size_t)1 << 20)
+#define PAGE (2 * MIB)
+
+static void start(const char *options)
+{
+    CUdevice device;
+    CUcontext context;
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+}
+
+static void *allocate(size_t size, CUstream stream)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
+    CHECK(pointer != NULL);
+    return pointer;
+}
+
+static CUstream new_stream(void)
+{
+    CUstream stream;
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+static cufence_stats stats(void)
+{
+    cufence_stats all;
+    CHECK_OK(cufence_get_stats(0, &all));
+    return all;
+}
+
+/* Keeps a stream busy until *flag is set. */
+static void spin(CUstream stream, volatile uint32_t *flag)
+{
+    static CUmodule module;
+    CUfunction function;
+    if (!module)
+        CHECK_CU(cuModuleLoadData(&module, "any"));
+    CHECK_CU(cuModuleGetFunction(&function, module, "cusim_spin"));
+    void *arguments[] = {&flag};
+    CHECK_CU(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+}
+
+static void ends_flush(void)
+{
+    static const size_t sizes[] = {1, 4, 15, 16, 17, 4000, PAGE - 1, PAGE, PAGE + 1, 3 * MIB + 512 * 1024, 40 * MIB + 4};
+    start(NULL);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        cufence_description where;
+        char *pointer = allocate(sizes[i], NULL);
+        CHECK((uintptr_t)pointer % 16 == 0);
+        CHECK_OK(cufence_describe(pointer, &where));
+        CHECK(where.place == CUFENCE_PLACE_INSIDE && where.offset == 0);
+        CHECK(where.buffer.size == sizes[i] && where.buffer.address == (uintptr_t)pointer);
+        CHECK(where.buffer.mapping_end - where.buffer.address == (sizes[i] + 15) / 16 * 16);
+        CHECK(where.buffer.guard_end - where.buffer.mapping_end >= 64 * MIB);
+        CHECK(where.buffer.mapping_start - where.buffer.guard_start >= 64 * MIB);
+        CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 7, sizes[i]));
+        CHECK_OK(cufence_describe(pointer + sizes[i], &where));
+        CHECK(where.place == CUFENCE_PLACE_PAST_END && where.offset == 0);
+        CHECK_OK(cufence_describe(pointer + sizes[i] + MIB, &where));
+        CHECK(where.place == CUFENCE_PLACE_PAST_END && where.offset == MIB && where.buffer.size == sizes[i]);
+        CHECK_OK(cufence_describe(pointer - 1, &where));
+        CHECK(where.place == CUFENCE_PLACE_BEFORE_START && where.offset == 1);
+    }
+    void *odd = NULL;
+    CHECK_OK(cufence_malloc(&odd, 0, 0, NULL));
+    CHECK(odd == NULL);
+    CHECK_OK(cufence_free(NULL, NULL));
+}
+
+static void align_auto_is_flush_to_the_byte(void)
+{
+    start("align=auto");
+    for (size_t size = 1; size < 5000; size += 333) {
+        cufence_description where;
+        CHECK_OK(cufence_describe(allocate(size, NULL), &where));
+        CHECK(where.buffer.address + size == where.buffer.mapping_end);
+    }
+}
+
+static void sides(void)
+{
+    cufence_description where;
+    start("side=alternate,align=1");
+    unsigned at_start = 0, at_end = 0;
+    for (int i = 0; i < 6; i++) {
+        CHECK_OK(cufence_describe(allocate(100, NULL), &where));
+        at_start += where.buffer.address == where.buffer.mapping_start;
+        at_end += where.buffer.address + 100 == where.buffer.mapping_end;
+    }
+    CHECK(at_start == 3 && at_end == 3);
+}
+
+static void impossible_sizes(void)
+{
+    void *pointer = &pointer;
+    start(NULL);
+    CHECK(cufence_malloc(&pointer, SIZE_MAX, 0, NULL) == CUFENCE_ERROR_OVERFLOW);
+    CHECK(cufence_malloc(&pointer, SIZE_MAX - PAGE, 0, NULL) == CUFENCE_ERROR_OVERFLOW);
+    CHECK(cufence_malloc(&pointer, (size_t)80 << 30, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(cufence_error_detail(), "85899345920 bytes") != NULL);
+    CHECK(cufence_malloc(&pointer, 100, 7, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_malloc(&pointer, 100, -2, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_malloc(NULL, 100, 0, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(pointer == &pointer);
+    allocate(100, NULL);
+}
+
+static void wrong_frees(void)
+{
+    start(NULL);
+    char *pointer = allocate(1000, NULL);
+    CHECK(cufence_free(pointer + 16, NULL) == CUFENCE_ERROR_INVALID_FREE);
+    CHECK(strstr(cufence_error_detail(), "16 bytes inside #1") != NULL);
+    CHECK(cufence_free(&pointer, NULL) == CUFENCE_ERROR_INVALID_FREE);
+    CHECK_OK(cufence_free(pointer, NULL));
+    CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
+    CHECK(strstr(cufence_error_detail(), "#1 of 1000 bytes") != NULL);
+    CHECK(allocate(2000, NULL) != pointer); /* the same mapping, another start */
+    CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
+    CHECK(stats().live_buffers == 1 && stats().live_bytes == 2000);
+}
+
+static void reuse_on_a_stream(void)
+{
+    start(NULL);
+    CUstream a = new_stream();
+    char *first = allocate(4000, a);
+    CHECK_OK(cufence_free(first, a));
+    CHECK(allocate(4000, a) == (void *)first);
+    CHECK_OK(cufence_free(first, a));
+    char *second = allocate(400, a);
+    CHECK(second == first + 3600); /* flush again */
+    CHECK(stats().fresh_mappings == 1);
+    cufence_description where;
+    CHECK_OK(cufence_free(second, a));
+    CHECK_OK(cufence_describe(second + 10, &where));
+    CHECK(where.place == CUFENCE_PLACE_FREED && where.offset == 10 && where.buffer.size == 400 && where.buffer.is_mapped);
+}
+
+static void larger_mapping_within_waste(void)
+{
+    start("waste=50");
+    char *first = allocate(6 * MIB, NULL);
+    CHECK_OK(cufence_free(first, NULL));
+    CHECK((char *)allocate(4 * MIB, NULL) == first + 2 * MIB);
+    CHECK_OK(cufence_free(first + 2 * MIB, NULL));
+    char *small = allocate(2 * MIB, NULL);
+    CHECK(small < first || small > first + 6 * MIB);
+    char *large = allocate(300 * MIB, NULL);
+    CHECK_OK(cufence_free(large, NULL));
+    CHECK((char *)allocate(290 * MIB, NULL) == large + 10 * MIB);
+}
+
+static void other_streams_wait(void)
+{
+    static volatile uint32_t flag;
+    start(NULL);
+    CUstream a = new_stream(), b = new_stream();
+    spin(a, &flag);
+    void *first = allocate(4000, a);
+    CHECK_OK(cufence_free(first, a)); /* the first free of a stream is marked at once */
+    CHECK(allocate(4000, b) != first);
+    flag = 1;
+    CHECK_CU(cuStreamSynchronize(a));
+    CHECK(allocate(4000, b) == first);
+}
+
+static void recorded_streams_wait(void)
+{
+    static volatile uint32_t flag;
+    start(NULL);
+    CUstream a = new_stream(), b = new_stream();
+    void *first = allocate(4000, a);
+    spin(b, &flag);
+    CHECK_OK(cufence_record_stream(first, b));
+    CHECK_OK(cufence_record_stream(first, b));
+    CHECK(cufence_record_stream((char *)first + 1, b) == CUFENCE_ERROR_NOT_FOUND);
+    CHECK_OK(cufence_free(first, a));
+    CHECK(allocate(4000, a) != first);
+    flag = 1;
+    CHECK_CU(cuStreamSynchronize(b));
+    CHECK(allocate(4000, a) == first);
+}
+
+static int is_retired(const void *pointer)
+{
+    cufence_description where;
+    CHECK_OK(cufence_describe(pointer, &where));
+    return where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped;
+}
+
+static void strict_retires(void)
+{
+    static volatile uint32_t flag;
+    start("uaf=strict");
+    CUstream a = new_stream();
+    char *first = allocate(4000, a);
+    spin(a, &flag);
+    CHECK_OK(cufence_free(first, a));
+    usleep(50000);
+    CHECK(!is_retired(first)); /* the stream has not passed the free */
+    CHECK(allocate(4000, a) != (void *)first);
+    flag = 1;
+    for (int i = 0; i < 2000 && !is_retired(first); i++)
+        usleep(1000);
+    CHECK(is_retired(first));
+    CHECK(cufence_free(first, a) == CUFENCE_ERROR_DOUBLE_FREE);
+    for (int i = 0; i < 200; i++) {
+        char *next = allocate(4000, a);
+        CHECK(next != first);
+        CHECK_OK(cufence_free(next, a));
+    }
+    CHECK(is_retired(first));
+}
+
+static void memory_pressure(void)
+{
+    start("idle_max=64T"); /* 8 GiB device */
+    CUstream a = new_stream(), b = new_stream();
+    void *all[60];
+    for (int i = 0; i < 60; i++)
+        all[i] = allocate(128 * MIB, a);
+    void *none = NULL;
+    CHECK(cufence_malloc(&none, 1024 * MIB, 0, b) == CUFENCE_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(cufence_error_detail(), "60 live buffers") != NULL);
+    for (int i = 0; i < 60; i++)
+        CHECK_OK(cufence_free(all[i], a));
+    CHECK(stats().idle_bytes == 60 * 128 * MIB);
+    allocate(4096 * MIB, b); /* what stream a keeps idle is given up */
+    CHECK(stats().mapped_bytes <= (size_t)8192 * MIB);
+    CHECK_OK(cufence_trim(0));
+    CHECK(stats().idle_bytes == 0 && stats().cached_bytes == 0);
+}
+
+static void idle_mappings_age(void)
+{
+    start("idle_age=50");
+    CUstream a = new_stream();
+    for (int i = 0; i < 200; i++)
+        CHECK_OK(cufence_free(allocate(100, a), a));
+    CHECK_CU(cuStreamSynchronize(a));
+    usleep(20000);
+    CHECK_OK(cufence_free(allocate(100, a), a)); /* puts a marker behind the last ones */
+    for (int i = 0; i < 3000 && stats().idle_bytes; i++)
+        usleep(1000);
+    CHECK(stats().idle_bytes == 0 && stats().mapped_bytes == 0);
+}
+
+static void arena_wraps(void)
+{
+    start("arena=1G,guard=64M,uaf=strict");
+    void *kept = allocate(100, NULL);
+    uint64_t lowest = UINT64_MAX, highest = 0;
+    for (int i = 0; i < 100; i++) {
+        void *pointer = allocate(100, NULL);
+        uint64_t address = (uintptr_t)pointer;
+        lowest = address < lowest ? address : lowest;
+        highest = address > highest ? address : highest;
+        CHECK(pointer != kept);
+        CHECK_CU(cuMemsetD8(address, 1, 100));
+        CHECK_OK(cufence_free(pointer, NULL));
+        for (int k = 0; k < 2000 && !is_retired(pointer); k++)
+            usleep(100);
+    }
+    CHECK(highest - lowest < (uint64_t)1 << 30);
+    cufence_description where;
+    CHECK_OK(cufence_describe(kept, &where));
+    CHECK(where.place == CUFENCE_PLACE_INSIDE && where.buffer.id == 1);
+    void *live[20], *none = NULL;
+    int count = 0;
+    while (count < 20 && cufence_malloc(&live[count], 100, 0, NULL) == CUFENCE_OK)
+        count++;
+    CHECK(count >= 10 && count < 16); /* 1 GiB holds 15 mappings with guards of 64 MiB */
+    CHECK(cufence_malloc(&none, 100, 0, NULL) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+    CHECK_OK(cufence_free(live[0], NULL));
+}
+
+static void history_is_bounded(void)
+{
+    start("history=64,uaf=strict");
+    void *first = allocate(100, NULL);
+    CHECK_OK(cufence_free(first, NULL));
+    cufence_description where;
+    for (int i = 0; i < 400; i++) {
+        void *pointer = allocate(100, NULL);
+        CHECK_OK(cufence_free(pointer, NULL));
+        for (int k = 0; k < 2000 && !is_retired(pointer); k++)
+            usleep(100);
+    }
+    CHECK_OK(cufence_describe(first, &where));
+    CHECK(where.place == CUFENCE_PLACE_NO_BUFFER);
+    CHECK(cufence_free(first, NULL) == CUFENCE_ERROR_INVALID_FREE);
+}
+
+static void labels(void)
+{
+    cufence_description where;
+    start(NULL);
+    CHECK_OK(cufence_label_push("outer"));
+    CHECK_OK(cufence_label_push("layer3.weight"));
+    void *inner = allocate(100, NULL);
+    CHECK_OK(cufence_label_pop());
+    void *outer = allocate(100, NULL);
+    CHECK_OK(cufence_label_pop());
+    CHECK(cufence_label_pop() == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_label_push(NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(cufence_describe(inner, &where));
+    CHECK(strcmp(where.buffer.label, "layer3.weight") == 0);
+    CHECK_OK(cufence_describe(outer, &where));
+    CHECK(strcmp(where.buffer.label, "outer") == 0);
+    for (int i = 0; i < 32; i++)
+        CHECK_OK(cufence_label_push("deep"));
+    CHECK(cufence_label_push("deeper") == CUFENCE_ERROR_INVALID_ARGUMENT);
+}
+
+static void capture_keeps_its_memory(void)
+{
+    start("uaf=strict,idle_age=1");
+    CUstream stream = new_stream();
+    CUgraph graph;
+    CUgraphExec exec;
+    void *before = allocate(4000, stream);
+    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    char *inside = allocate(4000, stream);
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)inside, 5, 4000, stream));
+    CHECK_OK(cufence_free(inside, stream));
+    CHECK(allocate(4000, stream) == (void *)inside); /* in the order of the stream, as the graph will replay it */
+    CHECK_OK(cufence_free(inside, stream));
+    CHECK_OK(cufence_free(before, stream));
+    CHECK_CU(cuStreamEndCapture(stream, &graph));
+    CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
+    usleep(150000);
+    for (int i = 0; i < 10; i++) {
+        void *outside = allocate(4000, stream);
+        CHECK(outside != inside && outside != before);
+        CHECK_OK(cufence_free(outside, stream));
+        CHECK_CU(cuGraphLaunch(exec, stream));
+        CHECK_CU(cuStreamSynchronize(stream));
+    }
+    cufence_description where;
+    CHECK_OK(cufence_describe(inside, &where));
+    CHECK(where.buffer.is_mapped);
+    CHECK_OK(cufence_describe(before, &where));
+    CHECK(where.buffer.is_mapped);
+    CHECK(stats().captured_bytes == 2 * PAGE);
+}
+
+static int is_captured(CUstream stream, void *user)
+{
+    return stream == *(CUstream *)user;
+}
+
+static int destroyed;
+static void destroy(void *user)
+{
+    (void)user;
+    destroyed++;
+}
+
+static void pools(void)
+{
+    static const uint64_t id[2] = {3, 0}, unknown[2] = {4, 0};
+    start(NULL);
+    CUstream stream = new_stream();
+    CHECK(cufence_pool_end(0, unknown) == CUFENCE_ERROR_NOT_FOUND);
+    CHECK(cufence_pool_release(0, unknown) == CUFENCE_ERROR_NOT_FOUND);
+    CHECK_OK(cufence_pool_begin(0, id, is_captured, &stream, destroy));
+    CHECK(cufence_pool_begin(0, id, is_captured, &stream, destroy) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    void *inside = allocate(4000, stream);
+    CHECK_OK(cufence_pool_end(0, id));
+    CHECK(destroyed == 1);
+    CHECK_OK(cufence_free(inside, stream)); /* after the capture: still the pool's */
+    CHECK(allocate(4000, stream) != inside);
+    CHECK_OK(cufence_pool_begin(0, id, is_captured, &stream, destroy));
+    CHECK(allocate(4000, stream) == inside);
+    CHECK_OK(cufence_pool_end(0, id));
+    CHECK_OK(cufence_free(inside, stream));
+    CHECK(stats().captured_bytes == PAGE);
+    CHECK_OK(cufence_pool_release(0, id));
+    CHECK_OK(cufence_trim(0));
+    CHECK(stats().captured_bytes == PAGE); /* begun twice */
+    CHECK_OK(cufence_pool_release(0, id));
+    CHECK_OK(cufence_trim(0));
+    CHECK(stats().captured_bytes == 0);
+    CHECK(cufence_pool_release(0, id) == CUFENCE_ERROR_NOT_FOUND);
+}
+
+static void two_devices_and_contexts(void)
+{
+    cufence_description where;
+    CUcontext context;
+    setenv("CUFENCE_SIM", "devices=2,memory=1G", 1);
+    start(NULL);
+    void *on_one = NULL, *own = NULL;
+    CHECK_OK(cufence_malloc(&on_one, 1000, 1, NULL));
+    CHECK_OK(cufence_describe(on_one, &where));
+    CHECK(where.buffer.device == 1);
+    CHECK_CU(cuCtxCreate(&context, NULL, 0, 1));
+    CHECK_OK(cufence_malloc(&own, 1000, -1, NULL));
+    CHECK_OK(cufence_describe(own, &where));
+    CHECK(where.buffer.device == 1);
+    cufence_stats one;
+    CHECK_OK(cufence_get_stats(1, &one));
+    CHECK(one.live_buffers == 2);
+    CHECK(stats().live_buffers == 0);
+    CHECK(cufence_get_stats(2, &one) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK_OK(cufence_free(on_one, NULL));
+    CHECK_OK(cufence_free(own, NULL));
+    CHECK(allocate(1000, NULL) != on_one); /* another device's memory */
+    CHECK_CU(cuCtxSetCurrent(NULL));
+    CHECK(cufence_malloc(&own, 1000, -1, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+}
+
+static void driver_failures(void)
+{
+    void *pointer = NULL;
+    start(NULL);
+    cusim_fail_call("cuMemMap", 1, CUDA_ERROR_UNKNOWN);
+    CHECK(cufence_malloc(&pointer, 100, 0, NULL) == CUFENCE_ERROR_DRIVER);
+    CHECK(strstr(cufence_error_detail(), "cuMemMap") != NULL);
+    cusim_fail_call("cuMemSetAccess", 1, CUDA_ERROR_UNKNOWN);
+    CHECK(cufence_malloc(&pointer, 100, 0, NULL) == CUFENCE_ERROR_DRIVER);
+    cusim_fail_call("cuMemCreate", 1, CUDA_ERROR_OUT_OF_MEMORY);
+    pointer = allocate(100, NULL); /* tried again */
+    cusim_fail_call("cuEventRecord", 1, CUDA_ERROR_UNKNOWN);
+    CHECK_OK(cufence_free(pointer, NULL));
+    CHECK(stats().live_buffers == 0);
+    allocate(100, NULL);
+}
+
+static void *churn(void *argument)
+{
+    CUstream stream = argument;
+    void *mine[16] = {0};
+    unsigned seed = (unsigned)(uintptr_t)&mine;
+    for (int i = 0; i < 3000; i++) {
+        unsigned k = (unsigned)rand_r(&seed) % 16;
+        if (mine[k]) {
+            CHECK_OK(cufence_free(mine[k], stream));
+            mine[k] = NULL;
+        } else {
+            CHECK_OK(cufence_malloc(&mine[k], 1 + (size_t)rand_r(&seed) % (5 * MIB), 0, stream));
+            cufence_description where;
+            CHECK_OK(cufence_describe(mine[k], &where));
+            CHECK(where.place == CUFENCE_PLACE_INSIDE && where.offset == 0);
+            if (i % 7 == 0)
+                CHECK_OK(cufence_record_stream(mine[k], NULL));
+        }
+    }
+    for (int k = 0; k < 16; k++)
+        CHECK_OK(cufence_free(mine[k], stream));
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t thread[6];
+    CUstream shared = new_stream();
+    for (int i = 0; i < 6; i++)
+        CHECK(pthread_create(&thread[i], NULL, churn, i < 3 ? new_stream() : shared) == 0);
+    for (int i = 0; i < 6; i++)
+        pthread_join(thread[i], NULL);
+    CHECK(stats().live_buffers == 0 && stats().live_bytes == 0);
+    CHECK(stats().allocations == stats().frees && stats().allocations > 6 * 1000);
+}
+
+static void threads_off(void)
+{
+    start("history=1000");
+    threads();
+}
+
+static void threads_strict(void)
+{
+    start("uaf=strict,history=1000");
+    threads();
+}
+
+static void init_rules(void)
+{
+    void *pointer = NULL;
+    CHECK(cufence_malloc(&pointer, 100, 0, NULL) == CUFENCE_ERROR_NOT_INITIALIZED);
+    CHECK(cufence_init("uaf=sometimes") == CUFENCE_ERROR_OPTION);
+    CHECK(strstr(cufence_error_detail(), "sometimes") && strstr(cufence_error_detail(), "strict"));
+    CHECK(cufence_init("uav=off") == CUFENCE_ERROR_OPTION);
+    CHECK_OK(cufence_init("uaf=strict"));
+    CHECK_OK(cufence_init("uaf=strict"));
+    CHECK(cufence_init("uaf=off") == CUFENCE_ERROR_ALREADY_INITIALIZED);
+    CHECK(cufence_version() == 100 && strcmp(cufence_version_string(), "0.1.0") == 0);
+    for (int i = -1; i < 40; i++)
+        CHECK(strlen(cufence_strerror((cufence_status)i)) > 3);
+}
+
+static void no_driver(void)
+{
+    setenv("CUFENCE_DRIVER", "/nowhere/libcuda.so", 1);
+    CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER_NOT_FOUND);
+    CHECK(strstr(cufence_error_detail(), "/nowhere/libcuda.so") != NULL);
+    setenv("CUFENCE_DRIVER", "libz.so.1", 1);
+    CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER_NOT_FOUND);
+}
+
+#define CASE(story)                                                                                                            \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        expect_well(story);                                                                                                    \
+    }
+#define CASES(X)                                                                                                               \
+    X(ends_flush)                                                                                                              \
+    X(align_auto_is_flush_to_the_byte)                                                                                         \
+    X(sides)                                                                                                                   \
+    X(impossible_sizes)                                                                                                        \
+    X(wrong_frees)                                                                                                             \
+    X(reuse_on_a_stream)                                                                                                       \
+    X(larger_mapping_within_waste)                                                                                             \
+    X(other_streams_wait)                                                                                                      \
+    X(recorded_streams_wait)                                                                                                   \
+    X(strict_retires)                                                                                                          \
+    X(memory_pressure)                                                                                                         \
+    X(idle_mappings_age)                                                                                                       \
+    X(arena_wraps)                                                                                                             \
+    X(history_is_bounded)                                                                                                      \
+    X(labels)                                                                                                                  \
+    X(capture_keeps_its_memory)                                                                                                \
+    X(pools)                                                                                                                   \
+    X(two_devices_and_contexts)                                                                                                \
+    X(driver_failures)                                                                                                         \
+    X(threads_off)                                                                                                             \
+    X(threads_strict)                                                                                                          \
+    X(init_rules)                                                                                                              \
+    X(no_driver)
+CASES(CASE)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ENTRY(story) cmocka_unit_test(test_##story),
+        CASES(ENTRY)
+#undef ENTRY
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
