@@ -6,7 +6,7 @@
 /* The driver maps nothing below this on any platform, and a field of a null pointer's struct lies there. */
 #define NULL_PAGE UINT64_C(0x10000)
 
-/* The numbers of "GPU core dump, CUDA exception codes" in the cuda-gdb manual; 30 is new in CUDA 13. */
+/* The numbers of enum CUDBGException_t in cudadebugger.h; 30 is new in CUDA 13. What is not here is CLASS_OTHER. */
 static const struct {
     uint32_t exception;
     enum exception_class class;
@@ -18,7 +18,6 @@ static const struct {
     {10, CLASS_ADDRESS},    /* device illegal address */
     {11, CLASS_MISALIGNED}, /* lane misaligned address */
     {14, CLASS_ADDRESS},    /* warp illegal address */
-    {15, CLASS_ADDRESS},    /* invalid managed memory access */
     {30, CLASS_ADDRESS},    /* warp MMU fault */
 };
 
