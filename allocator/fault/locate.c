@@ -1,0 +1,142 @@
+#include "locate.h"
+
+#include "cubin.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* How far a lane may have run on for its registers to be trusted: 256 instructions. */
+#define TRUSTED_BYTES 4096
+
+/* Longer names stay mangled: a demangled name can be exponential in the length of a made-up one. */
+#define DEMANGLE_LIMIT 4096
+
+/* Of the C++ ABI (libstdc++); malloc'ed, NULL if `name` is not mangled. */
+extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
+
+/* Demanglers expand back references, so that a hostile name of a few bytes could fill the memory. Each reference at most
+ * repeats what stands before it: with few of them the text stays short, and real kernels' names repeat short types. */
+static const char *demangle(struct scratch *scratch, const char *symbol)
+{
+    if (strncmp(symbol, "_Z", 2) != 0 || strlen(symbol) > DEMANGLE_LIMIT)
+        return symbol;
+    int status = 0;
+    char *name = __cxa_demangle(symbol, NULL, NULL, &status);
+    const char *copy = name ? scratch_text(scratch, name) : NULL;
+    free(name);
+    return copy ? copy : symbol;
+}
+
+/* "directory/file", or the file alone if it is absolute or has no directory. */
+static const char *join_path(struct scratch *scratch, const char *directory, const char *file)
+{
+    if (!directory || !*directory || file[0] == '/')
+        return scratch_text(scratch, file);
+    size_t head = strlen(directory), tail = strlen(file);
+    int has_slash = directory[head - 1] == '/';
+    char *path = scratch_take(scratch, head + tail + 2);
+    if (!path)
+        return NULL;
+    memcpy(path, directory, head);
+    if (!has_slash)
+        path[head++] = '/';
+    memcpy(path + head, file, tail);
+    return path;
+}
+
+static void decode(struct location *location, struct scratch *scratch, unsigned sm)
+{
+    uint64_t offset = location->pc - location->code_start;
+    struct span bytes = span_part(location->code, offset, SASS_INSTRUCTION_BYTES);
+    if (!bytes.bytes || offset % SASS_INSTRUCTION_BYTES != 0)
+        return;
+    location->instruction = sass_load(bytes.bytes);
+    if (sass_decode(location->instruction, sm, &location->access)) {
+        location->has_access = 1;
+        location->kind = location->access.kind;
+        location->text = scratch_text(scratch, location->access.text);
+        return;
+    }
+    location->text = sass_class(location->instruction, &location->kind);
+}
+
+/* Fills in the location if the cubin in section `section` holds the PC. */
+static int look_into(const struct locator *locator, uint32_t section, struct location *location, unsigned sm)
+{
+    struct span cubin = coredump_content(locator->dump, section);
+    struct cubin_function function;
+    struct cubin_line line;
+    if (!cubin_find(cubin, location->pc, &function))
+        return 0;
+    location->symbol = scratch_text(locator->scratch, function.symbol);
+    if (!location->symbol)
+        return 1;
+    location->kernel = demangle(locator->scratch, location->symbol);
+    location->kernel_offset = location->pc - function.start;
+    location->code = function.code;
+    location->code_start = function.code_start;
+    if (cubin_find_line(cubin, location->pc, &line)) {
+        location->file = join_path(locator->scratch, line.directory, line.file);
+        location->line = line.line;
+    }
+    decode(location, locator->scratch, sm);
+    return 1;
+}
+
+const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place module, unsigned sm)
+{
+    static const struct location nowhere;
+    for (const struct location *known = locator->found; known; known = known->next)
+        if (known->pc == pc)
+            return known;
+    if (pc == 0 || locator->count >= LOCATE_LIMIT)
+        return &nowhere;
+    struct location *location = scratch_take(locator->scratch, sizeof(*location));
+    if (!location)
+        return NULL;
+    location->pc = pc;
+    location->next = locator->found;
+    locator->found = location;
+    locator->count++;
+
+    /* The unrelocated image serves only to a reader that knows the load address, so it is not looked into. */
+    uint32_t hint = module.section ? coredump_child(locator->dump, module, COREDUMP_RELOCATED_CUBIN) : 0;
+    if (hint && look_into(locator, hint, location, sm))
+        return location;
+    uint32_t section = 0;
+    while ((section = coredump_next(locator->dump, COREDUMP_RELOCATED_CUBIN, section)) != 0)
+        if (section != hint && look_into(locator, section, location, sm))
+            break;
+    return location;
+}
+
+static int changes_operand(const struct sass_access *access, struct sass_instruction instruction)
+{
+    unsigned count = access->is_base_wide ? 2 : 1;
+    if (access->base != SASS_RZ && sass_writes_register(instruction, access->base, count))
+        return 1;
+    return access->uniform >= 0 && sass_writes_uniform(instruction);
+}
+
+enum certainty locate_certainty(const struct location *location, uint64_t lane_pc, int *are_predicates_sure)
+{
+    *are_predicates_sure = 0;
+    if (lane_pc < location->pc || lane_pc - location->pc > TRUSTED_BYTES)
+        return CERTAIN_DERIVED;
+    *are_predicates_sure = 1;
+    enum certainty certainty = CERTAIN_EXACT;
+    /* The access itself counts too: a load may write the register that held its address. */
+    for (uint64_t pc = location->pc; pc < lane_pc; pc += SASS_INSTRUCTION_BYTES) {
+        struct span bytes = span_part(location->code, pc - location->code_start, SASS_INSTRUCTION_BYTES);
+        struct sass_instruction instruction = bytes.bytes ? sass_load(bytes.bytes) : (struct sass_instruction){0, 0};
+        if (!bytes.bytes || sass_branches(instruction)) {
+            *are_predicates_sure = 0;
+            return CERTAIN_DERIVED;
+        }
+        if (changes_operand(&location->access, instruction))
+            certainty = CERTAIN_DERIVED;
+        if (sass_writes_predicate(instruction))
+            *are_predicates_sure = 0;
+    }
+    return certainty;
+}

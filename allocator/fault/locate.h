@@ -1,0 +1,51 @@
+/*
+ * From a PC of a core dump to what runs there: kernel, source line and decoded instruction. Answers are kept, because the
+ * warps of a faulting kernel share a few PCs.
+ *
+ * Ownership: strings and nodes live in the scratch memory that is given. One locator belongs to one thread.
+ */
+#ifndef CUFENCE_FAULT_LOCATE_H
+#define CUFENCE_FAULT_LOCATE_H
+
+#include "coredump.h"
+#include "sass.h"
+#include "scratch.h"
+
+/* PCs that are looked up in one dump. A fault has one to a few; the limit bounds the work on a damaged dump. */
+#define LOCATE_LIMIT 64
+
+struct location {
+    struct location *next;
+    uint64_t pc;
+    const char *kernel;   /* demangled; NULL if no function holds the PC */
+    const char *symbol;
+    uint64_t kernel_offset;
+    const char *file;     /* NULL if not known */
+    int line;
+    struct span code;     /* of the innermost function, from code_start on; empty if not known */
+    uint64_t code_start;
+    int has_access;       /* `access` is decoded */
+    struct sass_access access;
+    struct sass_instruction instruction;
+    const char *text;     /* of the instruction; NULL if it was not decoded */
+    enum access_kind kind;
+};
+
+struct locator {
+    const struct coredump *dump;
+    struct scratch *scratch;
+    struct location *found;
+    unsigned count;
+};
+
+/* What is at `pc`. `module` is the row of the module to look in first, section 0 for none; `sm` the compute capability.
+ * NULL when the host is out of memory; an empty location if nothing is known or the limit is reached. */
+const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place module, unsigned sm);
+
+/*
+ * How sure an address is that was computed from registers at `lane_pc` for an access at the location: EXACT if nothing
+ * between the two can have changed them, else DERIVED. *are_predicates_sure says the same of predicates.
+ */
+enum certainty locate_certainty(const struct location *location, uint64_t lane_pc, int *are_predicates_sure);
+
+#endif

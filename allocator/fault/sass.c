@@ -1,0 +1,307 @@
+#include "sass.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The encodings changed twice: descriptors came with sm_80, 8-bit uniform registers with sm_100. */
+enum era { ERA_70, ERA_80, ERA_100 };
+
+enum data_type { TYPE_MEMORY, TYPE_INTEGER, TYPE_FLOAT, TYPE_COPY, TYPE_256 };
+
+/* Bit numbers of the 128; these are none. */
+#define NEVER 0
+#define ALWAYS 255
+/* The form without a descriptor adds a uniform register that is not understood. */
+#define NO_UNIFORM 254
+
+struct encoding {
+    uint16_t opcode;      /* [11:0] */
+    uint8_t is_extended;  /* bit 91: there is a uniform register */
+    uint8_t first, last;  /* eras */
+    const char *name;
+    uint8_t kind;         /* enum access_kind */
+    uint8_t type;         /* enum data_type */
+    uint8_t operation_bits; /* of atomics, from bit 87; 0 for none */
+    uint8_t data_at;      /* register field of the data */
+    uint8_t immediate_at, immediate_bits;
+    uint8_t uniform_at;
+    uint8_t wide_bit;       /* set: the base is a pair */
+    uint8_t descriptor_bit; /* set: the uniform register is a cache policy and not added */
+};
+
+#define R ACCESS_READ
+#define W ACCESS_WRITE
+#define A ACCESS_ATOMIC
+static const struct encoding encodings[] = {
+    {0x381, 0, ERA_70, ERA_100, "LDG.E", R, TYPE_MEMORY, 0, 16, 40, 24, 0, 72, NEVER},
+    {0x981, 1, ERA_70, ERA_70, "LDG.E", R, TYPE_MEMORY, 0, 16, 40, 24, 32, 90, NEVER},
+    {0x981, 1, ERA_80, ERA_100, "LDG.E", R, TYPE_MEMORY, 0, 16, 40, 24, 32, 90, 76},
+    {0x386, 0, ERA_70, ERA_100, "STG.E", W, TYPE_MEMORY, 0, 32, 40, 24, 0, 72, NEVER},
+    {0x986, 1, ERA_70, ERA_70, "STG.E", W, TYPE_MEMORY, 0, 32, 40, 24, 64, 90, NEVER},
+    {0x986, 1, ERA_80, ERA_100, "STG.E", W, TYPE_MEMORY, 0, 32, 40, 24, 64, 90, 76},
+    {0x980, 0, ERA_70, ERA_100, "LD.E", R, TYPE_MEMORY, 0, 16, 32, 32, 0, 72, NEVER},
+    {0x980, 1, ERA_70, ERA_70, "LD.E", R, TYPE_MEMORY, 0, 16, 40, 24, 32, 90, NEVER},
+    {0x980, 1, ERA_80, ERA_100, "LD.E", R, TYPE_MEMORY, 0, 16, 40, 24, 32, 90, 76},
+    {0x385, 0, ERA_70, ERA_100, "ST.E", W, TYPE_MEMORY, 0, 64, 32, 32, 0, 72, NEVER},
+    {0x985, 1, ERA_70, ERA_70, "ST.E", W, TYPE_MEMORY, 0, 32, 40, 24, 64, 90, NEVER},
+    {0x985, 1, ERA_80, ERA_100, "ST.E", W, TYPE_MEMORY, 0, 32, 40, 24, 64, 90, 76},
+    {0x97e, 1, ERA_100, ERA_100, "LDG.E.ENL2.256", R, TYPE_256, 0, 16, 40, 17, 32, ALWAYS, 76},
+    {0x97f, 1, ERA_100, ERA_100, "STG.E.ENL2.256", W, TYPE_256, 0, 32, 40, 19, 64, ALWAYS, 76},
+    {0x3a8, 0, ERA_70, ERA_100, "ATOMG.E", A, TYPE_INTEGER, 4, 32, 40, 24, 0, 72, NEVER},
+    {0x9a8, 1, ERA_80, ERA_80, "ATOMG.E", A, TYPE_INTEGER, 4, 32, 40, 24, 64, 70, 71},
+    {0x9a8, 1, ERA_100, ERA_100, "ATOMG.E", A, TYPE_INTEGER, 4, 32, 40, 23, 64, 63, 76},
+    {0x9a8, 1, ERA_70, ERA_70, "ATOMG.E", A, TYPE_INTEGER, 4, 32, 40, 24, 64, 70, NEVER},
+    {0x38a, 0, ERA_70, ERA_100, "ATOM.E", A, TYPE_INTEGER, 4, 32, 40, 24, 0, 72, NEVER},
+    {0x98a, 1, ERA_80, ERA_80, "ATOM.E", A, TYPE_INTEGER, 4, 32, 40, 24, 64, 70, 71},
+    {0x98a, 1, ERA_100, ERA_100, "ATOM.E", A, TYPE_INTEGER, 4, 32, 40, 23, 64, 63, 76},
+    {0x3a3, 0, ERA_80, ERA_100, "ATOMG.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 0, 72, NEVER},
+    {0x9a3, 1, ERA_80, ERA_80, "ATOMG.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 70, 71},
+    {0x9a3, 1, ERA_100, ERA_100, "ATOMG.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 23, 64, 63, 90},
+    {0x9a2, 1, ERA_80, ERA_80, "ATOM.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 70, 71},
+    {0x9a2, 1, ERA_100, ERA_100, "ATOM.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 23, 64, 63, 90},
+    {0x3a9, 0, ERA_70, ERA_100, "ATOMG.E.CAS", A, TYPE_INTEGER, 0, 32, 40, 24, 0, 72, NEVER},
+    {0x38b, 0, ERA_70, ERA_100, "ATOM.E.CAS", A, TYPE_INTEGER, 0, 32, 40, 24, 0, 72, NEVER},
+    {0x98e, 0, ERA_70, ERA_100, "RED.E", A, TYPE_INTEGER, 3, 32, 40, 24, 0, 72, NEVER},
+    {0x98e, 1, ERA_70, ERA_70, "RED.E", A, TYPE_INTEGER, 3, 32, 40, 24, 64, 90, NEVER},
+    {0x98e, 1, ERA_80, ERA_80, "RED.E", A, TYPE_INTEGER, 3, 32, 40, 24, 64, 90, 71},
+    {0x98e, 1, ERA_100, ERA_100, "RED.E", A, TYPE_INTEGER, 3, 32, 40, 24, 64, 90, 81},
+    {0x9a6, 0, ERA_80, ERA_100, "RED.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 0, 72, NEVER},
+    {0x9a6, 1, ERA_80, ERA_80, "RED.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 90, 71},
+    {0x9a6, 1, ERA_100, ERA_100, "RED.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 90, 81},
+    {0xfae, 1, ERA_80, ERA_80, "LDGSTS.E", R, TYPE_COPY, 0, 16, 32, 12, 64, 70, 76},
+    {0xfae, 1, ERA_100, ERA_100, "LDGSTS.E", R, TYPE_COPY, 0, 16, 32, 12, 64, 83, 76},
+    {0xdae, 1, ERA_80, ERA_80, "LDGSTS.E", R, TYPE_COPY, 0, 16, 32, 12, NO_UNIFORM, 70, 76},
+    {0xdae, 1, ERA_100, ERA_100, "LDGSTS.E", R, TYPE_COPY, 0, 16, 32, 12, NO_UNIFORM, 83, 76},
+};
+#undef R
+#undef W
+#undef A
+
+struct data_width {
+    const char *suffix;
+    uint8_t bytes;
+};
+
+/* By [75:73]. */
+static const struct data_width memory_widths[8] = {{".U8", 1}, {".S8", 1}, {".U16", 2}, {".S16", 2},
+                                                   {"", 4},    {".64", 8}, {".128", 16}, {"", 0}};
+static const struct data_width integer_widths_70[8] = {{"", 4},       {".S32", 4}, {".64", 8},  {".F32", 4},
+                                                       {".F16x2", 4}, {".S64", 8}, {".F64", 8}, {"", 0}};
+static const struct data_width integer_widths_90[8] = {{"", 4},      {".S32", 4}, {".64", 8}, {".S64", 8},
+                                                       {".128", 16}, {"", 0},     {"", 0},    {"", 0}};
+/* By [76:73]. */
+static const struct data_width float_widths[16] = {
+    {".F16x2", 4}, {".F16x4", 8}, {".F16x8", 16}, {".BF16x2", 4}, {".BF16x4", 8}, {".BF16x8", 16}, {"", 0},       {"", 0},
+    {"", 0},       {".F32", 4},   {".F32x2", 8},  {".F32x4", 16}, {".F32", 4},    {".F32x2", 8},   {".F32x4", 16}, {".F64", 8}};
+static const struct data_width copy_widths[4] = {{"", 4}, {".64", 8}, {".128", 16}, {"", 0}};
+
+/* Atomics, from bit 87. */
+static const char *const operations[16] = {".ADD", ".MIN", ".MAX", ".INC", ".DEC", ".AND", ".OR", ".XOR", ".EXCH",
+                                           "",     "",     "",     "",     "",     "",     ""};
+
+static uint64_t bits(struct sass_instruction instruction, unsigned at, unsigned count)
+{
+    uint64_t value = at >= 64 ? instruction.high >> (at - 64) : instruction.low >> at;
+    if (at < 64 && at + count > 64)
+        value |= instruction.high << (64 - at);
+    return value & (((uint64_t)1 << count) - 1);
+}
+
+static int bit(struct sass_instruction instruction, unsigned at)
+{
+    return at == ALWAYS || (at != NEVER && bits(instruction, at, 1) != 0);
+}
+
+static int64_t signed_bits(struct sass_instruction instruction, unsigned at, unsigned count)
+{
+    uint64_t sign = (uint64_t)1 << (count - 1);
+    return (int64_t)((bits(instruction, at, count) ^ sign) - sign);
+}
+
+static enum era era_of(unsigned sm)
+{
+    return sm >= 100 ? ERA_100 : sm >= 80 ? ERA_80 : ERA_70;
+}
+
+static struct data_width width_of(const struct encoding *encoding, struct sass_instruction instruction, unsigned sm)
+{
+    switch (encoding->type) {
+    case TYPE_INTEGER:
+        return (sm >= 90 ? integer_widths_90 : integer_widths_70)[bits(instruction, 73, 3)];
+    case TYPE_FLOAT:
+        return float_widths[bits(instruction, 73, 4)];
+    case TYPE_COPY:
+        return sm >= 100 ? copy_widths[bits(instruction, 74, 2)] : memory_widths[bits(instruction, 73, 3)];
+    case TYPE_256:
+        return (struct data_width){"", 32};
+    default:
+        return memory_widths[bits(instruction, 73, 3)];
+    }
+}
+
+struct sass_instruction sass_load(const uint8_t *bytes)
+{
+    struct sass_instruction instruction = {0, 0};
+    for (unsigned i = 0; i < 8; i++) {
+        instruction.low |= (uint64_t)bytes[i] << 8 * i;
+        instruction.high |= (uint64_t)bytes[8 + i] << 8 * i;
+    }
+    return instruction;
+}
+
+static const struct encoding *find_encoding(struct sass_instruction instruction, unsigned sm)
+{
+    uint64_t opcode = bits(instruction, 0, 12);
+    int is_extended = bit(instruction, 91);
+    enum era era = era_of(sm);
+    for (size_t i = 0; i < sizeof(encodings) / sizeof(encodings[0]); i++) {
+        const struct encoding *encoding = &encodings[i];
+        if (encoding->opcode == opcode && encoding->is_extended == is_extended && era >= encoding->first &&
+            era <= encoding->last)
+            return encoding;
+    }
+    return NULL;
+}
+
+/* Text that is cut rather than overrun. */
+struct writer {
+    char *text;
+    size_t size, used;
+};
+
+__attribute__((format(printf, 2, 3))) static void put(struct writer *writer, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(writer->text + writer->used, writer->size - writer->used, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        writer->used = writer->used + (size_t)length < writer->size ? writer->used + (size_t)length : writer->size - 1;
+}
+
+static void put_register(struct writer *writer, unsigned number)
+{
+    if (number == SASS_RZ)
+        put(writer, "RZ");
+    else
+        put(writer, "R%u", number);
+}
+
+static void put_address(struct writer *writer, const struct sass_access *access, int has_uniform_form)
+{
+    const char *plus = "";
+    put(writer, "[");
+    if (access->base != SASS_RZ || access->uniform < 0) {
+        put_register(writer, access->base);
+        if (has_uniform_form)
+            put(writer, access->is_base_wide ? ".64" : ".U32");
+        plus = "+";
+    }
+    if (access->uniform >= 0) {
+        put(writer, "%sUR%d", plus, access->uniform);
+        plus = "+";
+    }
+    if (access->immediate != 0)
+        put(writer, "%s%s0x%llx", plus, access->immediate < 0 ? "-" : "",
+            (unsigned long long)(access->immediate < 0 ? -access->immediate : access->immediate));
+    put(writer, "]");
+}
+
+static void write_text(const struct encoding *encoding, struct sass_instruction instruction, const char *suffix,
+                       struct sass_access *access)
+{
+    struct writer writer = {access->text, sizeof(access->text), 0};
+    const char *operation = encoding->operation_bits ? operations[bits(instruction, 87, encoding->operation_bits)] : "";
+    if (access->predicate != 7)
+        put(&writer, "@%sP%u ", access->is_negated ? "!" : "", access->predicate);
+    put(&writer, "%s%s%s ", encoding->name, operation, suffix);
+    unsigned data = (unsigned)bits(instruction, encoding->data_at, 8);
+    int is_reduction = encoding->kind == ACCESS_ATOMIC && strncmp(encoding->name, "RED", 3) == 0;
+    if (encoding->type == TYPE_COPY) {
+        put(&writer, "[");
+        put_register(&writer, data);
+        put(&writer, "], ");
+    } else if (encoding->kind == ACCESS_READ || (encoding->kind == ACCESS_ATOMIC && !is_reduction)) {
+        put_register(&writer, (unsigned)bits(instruction, 16, 8));
+        put(&writer, ", ");
+    }
+    put_address(&writer, access, encoding->is_extended);
+    if (encoding->kind != ACCESS_READ) {
+        put(&writer, ", ");
+        put_register(&writer, data);
+    }
+}
+
+int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_access *access)
+{
+    memset(access, 0, sizeof(*access));
+    const struct encoding *encoding = find_encoding(instruction, sm);
+    if (!encoding)
+        return 0;
+    int is_descriptor = bit(instruction, encoding->descriptor_bit);
+    if (encoding->uniform_at == NO_UNIFORM && !is_descriptor)
+        return 0;
+    struct data_width width = width_of(encoding, instruction, sm);
+    access->kind = (enum access_kind)encoding->kind;
+    access->bytes = width.bytes;
+    access->predicate = (unsigned)bits(instruction, 12, 3);
+    access->is_negated = bit(instruction, 15);
+    access->base = (unsigned)bits(instruction, 24, 8);
+    access->is_base_wide = bit(instruction, encoding->wide_bit);
+    access->immediate = signed_bits(instruction, encoding->immediate_at, encoding->immediate_bits);
+    if (encoding->type == TYPE_256)
+        access->immediate *= 32; /* counted in accesses */
+    access->uniform = -1;
+    if (encoding->is_extended && !is_descriptor) {
+        unsigned field = sm >= 100 ? 8 : 6;
+        unsigned uniform = (unsigned)bits(instruction, encoding->uniform_at, field);
+        if (uniform != (1u << field) - 1)
+            access->uniform = (int)uniform;
+    }
+    write_text(encoding, instruction, width.suffix, access);
+    return 1;
+}
+
+static int read_pair(const uint32_t *registers, size_t count, size_t first, int is_wide, uint64_t *value)
+{
+    if (first >= count || (is_wide && first + 1 >= count))
+        return 0;
+    *value = registers[first];
+    if (is_wide)
+        *value |= (uint64_t)registers[first + 1] << 32;
+    return 1;
+}
+
+int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count,
+                 const uint32_t *uniforms, size_t uniform_count, uint64_t *address)
+{
+    uint64_t base = 0, uniform = 0;
+    if (access->base != SASS_RZ && !read_pair(registers, register_count, access->base, access->is_base_wide, &base))
+        return 0;
+    if (access->uniform >= 0 && !read_pair(uniforms, uniform_count, (size_t)access->uniform, 1, &uniform))
+        return 0;
+    *address = base + uniform + (uint64_t)access->immediate;
+    return 1;
+}
+
+const char *sass_class(struct sass_instruction instruction, enum access_kind *kind)
+{
+    /* By [8:0]. Bulk copies run in both directions, so theirs is unknown. */
+    static const struct {
+        uint16_t opcode;
+        uint8_t kind;
+        const char *name;
+    } classes[] = {
+        {0x160, ACCESS_READ, "TEX"},     {0x166, ACCESS_READ, "TLD"},       {0x199, ACCESS_READ, "SULD"},
+        {0x19d, ACCESS_WRITE, "SUST"},   {0x1b4, ACCESS_READ, "UTMALDG"},   {0x1b5, ACCESS_WRITE, "UTMASTG"},
+        {0x1b6, ACCESS_ATOMIC, "UTMAREDG"}, {0x1ba, ACCESS_UNKNOWN, "UBLKCP"}, {0x1bb, ACCESS_ATOMIC, "UBLKRED"},
+    };
+    for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {
+        if (classes[i].opcode != bits(instruction, 0, 9))
+            continue;
+        *kind = (enum access_kind)classes[i].kind;
+        return classes[i].name;
+    }
+    return NULL;
+}
