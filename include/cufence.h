@@ -183,7 +183,8 @@ cufence_status cufence_get_stats(int device, cufence_stats *stats);
 
 /*
  * Gives back to the driver what is kept for reuse on `device` (-1: all): idle mappings whose streams have passed, and cached
- * physical memory. Does not wait for streams. Errors: NOT_INITIALIZED, INVALID_ARGUMENT, DRIVER.
+ * physical memory. Does not wait for streams, but synchronises the context where pools were released whose memory it still
+ * maps, because nobody knows which streams have replayed their graphs. Errors: NOT_INITIALIZED, INVALID_ARGUMENT, DRIVER.
  */
 cufence_status cufence_trim(int device);
 

@@ -173,10 +173,14 @@ static void check_device(struct tally *tally, int ordinal)
 static void check_driver(struct tally *tally)
 {
     int count = 0;
-    if (driver_load() != CUFENCE_OK) {
+    cufence_status status = driver_load();
+    if (status != CUFENCE_OK) {
         no(tally, NEEDED, "driver",
-           "install the NVIDIA driver (a container has to be started with --gpus), or set CUFENCE_DRIVER=sim", "%s",
-           cufence_error_detail());
+           status == CUFENCE_ERROR_DRIVER_TOO_OLD ? "update the driver"
+           : status == CUFENCE_ERROR_UNSUPPORTED
+               ? "check CUDA_VISIBLE_DEVICES and nvidia-smi; a container has to be started with --gpus"
+               : "install the NVIDIA driver; a container has to be started with --gpus",
+           "%s", cufence_error_detail());
         return;
     }
     yes("driver", "%s, CUDA %d.%d%s", driver->path, driver->version / 1000, driver->version % 1000 / 10,

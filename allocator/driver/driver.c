@@ -95,10 +95,10 @@ static cufence_status find_functions(void)
 #undef SYMBOL
 #undef SYMBOL_
     table.stream_capture_info =
-        (__typeof__(table.stream_capture_info))find("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo", 10010);
+        (__typeof__(table.stream_capture_info))find("cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", 11030);
     if (!table.stream_capture_info && !missing) {
         missing = "cuStreamGetCaptureInfo";
-        missing_version = 10010;
+        missing_version = 11030;
     }
     if (!found)
         return error_set(CUFENCE_ERROR_DRIVER_NOT_FOUND, "%s is not a CUDA driver library: it has none of its functions; check "

@@ -70,8 +70,10 @@ struct driver {
 #define X(function, version_, need) __typeof__(function) *function;
     DRIVER_FUNCTIONS(X)
 #undef X
-    /* The first signature (CUDA 10.1) is enough and is found in every driver: status and id of a stream's capture. */
-    CUresult (*stream_capture_info)(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id);
+    /* cuStreamGetCaptureInfo with the signature of CUDA 11.3, not the newest: status and id of a stream's capture are all that
+     * is asked for, the rest may be NULL. */
+    CUresult (*stream_capture_info)(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
+                                    const CUgraphNode **dependencies, size_t *dependency_count);
 };
 
 /* NULL until driver_load() has returned CUFENCE_OK. */

@@ -79,7 +79,8 @@ static cufence_status out_of_memory(struct heap_context *context, uint64_t size,
 }
 
 /* A block with a mapping of its own, fresh from the arena; memory that is kept for reuse is given up for it if need be. */
-static struct block *block_map(struct heap_context *context, const struct layout *layout, uint64_t size, cufence_status *status)
+static struct block *block_map(struct heap_context *context, const struct layout *layout, uint64_t size, int is_captured,
+                               cufence_status *status)
 {
     struct block *block = calloc(1, sizeof *block);
     if (!block) {
@@ -96,7 +97,8 @@ static struct block *block_map(struct heap_context *context, const struct layout
         return NULL;
     }
     *status = slot_map(&block->slot);
-    for (int level = 0; *status == CUFENCE_ERROR_OUT_OF_MEMORY && level <= 2; level++) {
+    int hardest = is_captured ? 1 : 2; /* a synchronisation would end the capture */
+    for (int level = 0; *status == CUFENCE_ERROR_OUT_OF_MEMORY && level <= hardest; level++) {
         reclaim(context, level);
         *status = slot_map(&block->slot);
     }
@@ -136,7 +138,7 @@ static struct block *obtain(struct freelist *list, const struct layout *layout, 
         }
     }
     if (!block)
-        block = block_map(context, layout, size, status);
+        block = block_map(context, layout, size, list->pool != NULL, status);
     scope_leave(scope);
     return block;
 }
@@ -344,6 +346,22 @@ cufence_status heap_stats(int device, cufence_stats *stats)
     return CUFENCE_OK;
 }
 
+/* Whether memory of graphs that are gone waits. Which streams have replayed them is not known. */
+static int has_released_pools(struct heap_context *context)
+{
+    struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
+    for (; list; list = list->next) {
+        if (!list->pool || __atomic_load_n(&list->pool->references, __ATOMIC_RELAXED))
+            continue;
+        pthread_mutex_lock(&list->lock);
+        int has_blocks = list->idle_bytes || list->waiting;
+        pthread_mutex_unlock(&list->lock);
+        if (has_blocks)
+            return 1;
+    }
+    return 0;
+}
+
 cufence_status heap_trim(int device)
 {
     cufence_status status = check_device(device);
@@ -351,7 +369,7 @@ cufence_status heap_trim(int device)
         if (device >= 0 && context->device != device)
             continue;
         struct scope scope = scope_enter(context);
-        reclaim(context, 1);
+        reclaim(context, has_released_pools(context) ? 2 : 1);
         scope_leave(scope);
     }
     return status;

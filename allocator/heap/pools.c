@@ -62,7 +62,8 @@ struct pool *pool_of(struct heap_context *context, CUstream stream)
     }
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
-    if (driver->stream_capture_info(stream, &capture, &id) != CUDA_SUCCESS || capture != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+    if (driver->stream_capture_info(stream, &capture, &id, NULL, NULL, NULL) != CUDA_SUCCESS ||
+        capture != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         return NULL;
     /* A capture that nobody named. When its graph goes is not known, so its memory stays. */
     const uint64_t name[2] = {UINT64_MAX, id};

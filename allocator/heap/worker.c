@@ -160,7 +160,7 @@ void worker_wake(void)
 uint64_t reclaim(struct heap_context *context, int level)
 {
     uint64_t before = __atomic_load_n(&context->mapped_bytes, __ATOMIC_RELAXED);
-    if (level >= 2) {
+    if (level >= 2 && !__atomic_load_n(&context->active_pools, __ATOMIC_ACQUIRE)) {
         pthread_mutex_lock(&sync_lock);
         for (struct freelist *list = first_list(context); list; list = list->next)
             freelist_begin_sync(list);

@@ -137,7 +137,9 @@ CASES = [
         report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b", r"never_synchronises\.py:{FAULT}\b"],
     ),
     Case("clean_training", "clean_training", ["cufence"], 0, same_as=["native"], output=[r"sha256 \w{64}"], needs_triton=False),
-    Case("clean_inference", "clean_inference", ["cufence"], 0, same_as=["native"], output=[r"sha256 \w{64}"], needs_triton=False),
+    Case(
+        "clean_inference", "clean_inference", ["cufence"], 0, same_as=["native"], output=[r"sha256 \w{64}"], needs_triton=False
+    ),
     Case("oom", "oom", [], 0, output=["filled up, not counting the error: True", "recovered"], needs_triton=False),
     Case("graph_clean", "graph_clean", [], 0, output=["100 replays are right", "released"], needs_triton=False),
     Case("streams_clean", "streams_clean", ["off"], 0, output=["300 sums are right"], needs_triton=False),
@@ -189,7 +191,13 @@ def _stop(process: subprocess.Popen[str]) -> None:
 def execute(command: list[str], environment: dict[str, str], folder: Path, seconds: int) -> Run:
     """Runs one process and notes when the lines of its report come."""
     process = subprocess.Popen(
-        command, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
         start_new_session=True,
     )
     errors: list[str] = []
@@ -386,7 +394,14 @@ def markdown(results: list[Result], facts: dict[str, str | None], folder: Path) 
         "|---|---|",
         f"| date | {datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d} |",
     ]
-    names = {"gpu": "GPU", "driver": "driver", "cuda": "CUDA of PyTorch", "torch": "PyTorch", "triton": "Triton", "python": "Python"}
+    names = {
+        "gpu": "GPU",
+        "driver": "driver",
+        "cuda": "CUDA of PyTorch",
+        "torch": "PyTorch",
+        "triton": "Triton",
+        "python": "Python",
+    }
     lines += [f"| {title} | {facts.get(key) or 'not known'} |" for key, title in names.items()]
     lines += ["", "| case | result | fault to report, s | facts |", "|---|---|---|---|"]
     for result in results:
@@ -395,7 +410,14 @@ def markdown(results: list[Result], facts: dict[str, str | None], folder: Path) 
     shown = [result for result in results if result.run and result.run.report and result.ok]
     for result in [r for r in shown if r.name in ("triton_overrun", "use_after_free", "triton_store_only")] or shown[:1]:
         assert result.run is not None
-        lines += ["", f"The report of {result.name}, as printed:", "", "```", neutral(result.run.report, folder).rstrip(), "```"]
+        lines += [
+            "",
+            f"The report of {result.name}, as printed:",
+            "",
+            "```",
+            neutral(result.run.report, folder).rstrip(),
+            "```",
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -18,7 +18,7 @@ def _value(key: str, value: Any) -> str:
 
 
 def option_string(options: Mapping[str, Any]) -> str:
-    """"key=value,key=value", in order of key, so that equal options give equal strings. Raises ValueError."""
+    """Gives "key=value,key=value", in order of key, so that equal options give equal strings. Raises ValueError."""
     pairs = []
     for key, value in sorted(options.items()):
         text = _value(key, value)

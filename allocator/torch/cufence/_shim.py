@@ -61,7 +61,7 @@ def compiler() -> list[str]:
 
 
 def version_number(version: str) -> int:
-    """"2.11.0+cu130" -> 21100: what shim.cpp compares."""
+    """The number that shim.cpp compares: 21100 for "2.11.0+cu130"."""
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     if not match:
         raise BuildError(f"PyTorch's version {version!r} is not of the form 2.11.0")

@@ -56,7 +56,9 @@ def _check_not_started(torch: ModuleType) -> None:
             "Module.to('cuda'), torch.cuda.init() and torch.cuda.get_device_properties()."
         )
     if torch._C._cuda_getAllocator() is not None:
-        raise RuntimeError("cufence.enable(): another CUDA allocator has been installed in PyTorch before, and there can be one")
+        raise RuntimeError(
+            "cufence.enable(): another CUDA allocator has been installed in PyTorch before, and there can be one"
+        )
 
 
 def _check_hooks(torch: ModuleType) -> None:
