@@ -12,6 +12,7 @@ or Triton, stories are skipped and the reason is printed; the exit status is 1 i
 from __future__ import annotations
 
 import argparse
+import contextlib
 import datetime
 import json
 import os
@@ -32,7 +33,8 @@ STORIES = HERE / "stories"
 REPORT_LINE = re.compile(r"^==\d+==")
 REPORT_MORE = re.compile(r"^==\d+==(\s{2,}|\s*$)")  # a line of a report behind its first
 REPORT_HEAD = re.compile(
-    r"^==\d+== +cufence: (out-of-bounds|use-after-free|wild-address|null-pointer|host-pointer|misaligned|illegal memory|exception)",
+    r"^==\d+== +cufence: (out-of-bounds|use-after-free|wild-address|null-pointer|host-pointer|misaligned"
+    r"|illegal memory|exception)",
     re.MULTILINE,
 )
 REPORT_SECONDS = 1.0  # DESIGN.md, section 6: from the fault to the finished report, PyTorch loaded
@@ -182,10 +184,8 @@ class Result:
 
 def _stop(process: subprocess.Popen[str]) -> None:
     """Ends a story and what it has started: it leads its own process group."""
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def execute(command: list[str], environment: dict[str, str], folder: Path, seconds: int) -> Run:

@@ -14,7 +14,7 @@ PLACES = ("unknown", "inside", "past end", "before start", "freed", "no buffer")
 _WITHOUT_BUFFER = ("unknown", "no buffer")
 
 
-class label(contextlib.ContextDecorator):  # noqa: N801, used as a function
+class label(contextlib.ContextDecorator):
     """Buffers that this thread allocates inside `with cufence.label("loader"):` carry the label in reports.
 
     Labels nest, the innermost counts. Also a decorator. Does nothing as long as cufence is not enabled, so that labels can

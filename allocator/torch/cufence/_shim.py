@@ -93,6 +93,7 @@ def _usable(folder: Path) -> bool:
 
 
 def _command(torch: ModuleType, out: Path) -> list[str]:
+    assert torch.__file__ is not None  # a package of files
     root = Path(torch.__file__).parent
     abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
     library = _library.path()

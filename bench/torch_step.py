@@ -1,0 +1,323 @@
+"""Times a training step and an inference step of PyTorch under cufence against the native allocator, in alternating pairs.
+
+    python3 bench/torch_step.py                                    everything, about four minutes on an H100
+    python3 bench/torch_step.py --backends cufence --pairs 41 --json step.json
+    python3 bench/plot.py step.json step.png
+
+The native allocator and the back end that it is compared with live in two processes at once, both warm, and take turns: a
+block of steps here, a block of steps there, so that a pair is taken within a second or so and what else the machine does meets
+both. Only one of them works at a time. Each pair gives one ratio; the table shows their median, smallest and largest.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import datetime
+import json
+import os
+import queue
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+MARK = "step "  # what a worker says to its parent; anything else on its stdout is passed on to stderr
+ANSWER_SECONDS = 180
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A way for PyTorch to get memory."""
+
+    title: str
+    environment: dict[str, str]
+    options: dict[str, str] | None  # of cufence.enable(); None: without cufence
+    is_slow: bool = False  # needs fewer pairs: its ratio is far from 1
+
+
+BACKENDS = {
+    "native": Backend("native allocator", {}, None),
+    "cufence": Backend("cufence, default options, dumps armed", {}, {}),
+    "cufence_strict": Backend("cufence, uaf=strict", {}, {"uaf": "strict"}),
+    "no_caching": Backend("PYTORCH_NO_CUDA_MEMORY_CACHING=1", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, None, True),
+    "no_caching_blocking": Backend(
+        "the same and CUDA_LAUNCH_BLOCKING=1",
+        {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "CUDA_LAUNCH_BLOCKING": "1"},
+        None,
+        True,
+    ),
+}
+WORKLOADS = {"training": "training step", "inference": "inference step"}
+INFERENCE_FACTOR = 5  # an inference step is about that much shorter than a training step
+
+
+# The worker: one process, one back end, both workloads.
+
+
+def build_steps() -> dict[str, Callable[[], Any]]:
+    """One step of each workload: a transformer encoder of 6 layers, its host as busy as its GPU."""
+    import torch
+
+    torch.manual_seed(1)
+    layer = torch.nn.TransformerEncoderLayer(512, 8, 2048, dropout=0.1, batch_first=True)
+    model = torch.nn.TransformerEncoder(layer, 6, enable_nested_tensor=False).cuda()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    data = torch.randn(16, 128, 512, device="cuda")
+    target = torch.randn(16, 128, 512, device="cuda")
+
+    def training() -> None:
+        model.train()
+        optimizer.zero_grad(set_to_none=True)
+        loss = torch.nn.functional.mse_loss(model(data), target)
+        loss.backward()
+        optimizer.step()
+
+    def inference() -> None:
+        model.eval()
+        with torch.inference_mode():
+            model(data)
+
+    return {"training": training, "inference": inference}
+
+
+def say(value: Any) -> None:
+    print(MARK + json.dumps(value), flush=True)
+
+
+def work(backend: Backend) -> None:
+    """Answers the parent's requests: a line `WORKLOAD STEPS` gives the seconds that the steps took."""
+    cufence: Any = None
+    if backend.options is not None:
+        import cufence
+
+        cufence.enable(**backend.options)
+    import gc
+
+    import torch
+
+    if not torch.cuda.is_available():
+        say({"error": "torch.cuda.is_available() is False"})
+        return
+    steps = build_steps()
+    say({"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__, "cuda": torch.version.cuda,
+         "allocator": torch.cuda.memory.get_allocator_backend()})  # fmt: skip
+    for line in sys.stdin:
+        request, _, count = line.strip().partition(" ")
+        if request == "figures":
+            say({"stats": cufence.stats(), "faults": cufence.fault_count()} if cufence else {})
+            continue
+        step = steps[request]
+        gc.collect()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(int(count)):
+            step()
+        torch.cuda.synchronize()
+        say(time.perf_counter() - start)
+
+
+# The parent.
+
+
+class WorkerError(RuntimeError):
+    """A worker has ended, or does not answer."""
+
+
+class Worker:
+    """A process that holds one back end and works when it is asked to."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        environment = dict(os.environ)
+        for unwanted in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "PYTORCH_NO_CUDA_MEMORY_CACHING",
+                         "CUDA_LAUNCH_BLOCKING", "CUFENCE_OPTIONS"):  # fmt: skip
+            environment.pop(unwanted, None)
+        environment.update(BACKENDS[name].environment)
+        package = str(ROOT / "allocator" / "torch")
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
+        environment.setdefault("CUFENCE_LIBRARY", str(ROOT / "build" / "lib" / "libcufence.so"))
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).resolve()), "--worker", name],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.answers: queue.Queue[Any] = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith(MARK):
+                self.answers.put(json.loads(line[len(MARK) :]))
+            else:
+                sys.stderr.write(f"{self.name}: {line}")
+        self.answers.put(None)
+
+    def answer(self) -> Any:
+        try:
+            value = self.answers.get(timeout=ANSWER_SECONDS)
+        except queue.Empty:
+            raise WorkerError(f"{self.name} does not answer within {ANSWER_SECONDS} s") from None
+        if value is None:
+            raise WorkerError(f"{self.name} has ended with status {self.process.wait()}")
+        if isinstance(value, dict) and "error" in value:
+            raise WorkerError(f"{self.name}: {value['error']}")
+        return value
+
+    def ask(self, request: str) -> Any:
+        assert self.process.stdin is not None
+        try:
+            self.process.stdin.write(request + "\n")
+            self.process.stdin.flush()
+        except BrokenPipeError:
+            raise WorkerError(f"{self.name} has ended with status {self.process.wait()}") from None
+        return self.answer()
+
+    def seconds_a_step(self, workload: str, steps: int) -> float:
+        return float(self.ask(f"{workload} {steps}")) / steps
+
+    def close(self) -> None:
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        try:
+            self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+@dataclass
+class Comparison:
+    """One back end against the native allocator in one workload. Times are milliseconds a step."""
+
+    workload: str
+    backend: str
+    title: str
+    native_ms: float
+    backend_ms: float
+    ratio: float
+    ratio_min: float
+    ratio_max: float
+    ratios: list[float]
+    steps: int
+
+
+def compare(native: Worker, other: Worker, workload: str, pairs: int, steps: int) -> Comparison:
+    """Takes the pairs; who comes first changes with each."""
+    for worker in (native, other):
+        worker.seconds_a_step(workload, steps)  # warm
+    natives: list[float] = []
+    others: list[float] = []
+    for number in range(pairs):
+        for worker in (native, other) if number % 2 == 0 else (other, native):
+            (natives if worker is native else others).append(worker.seconds_a_step(workload, steps))
+    ratios = [b / a for a, b in zip(natives, others)]
+    return Comparison(
+        workload, other.name, BACKENDS[other.name].title, 1e3 * statistics.median(natives), 1e3 * statistics.median(others),
+        statistics.median(ratios), min(ratios), max(ratios), ratios, steps,
+    )  # fmt: skip
+
+
+def table(comparisons: list[Comparison], facts: dict[str, Any]) -> str:
+    """The Markdown table."""
+    lines = [
+        f"{facts['gpu']}, PyTorch {facts['torch']}, driver {facts['driver']}, {facts['date']}.",
+        "",
+        "| workload | back end | ms a step | native, ms | ratio: median | smallest | largest | pairs |",
+        "|---|---|---|---|---|---|---|---|",
+    ]
+    for row in comparisons:
+        lines.append(
+            f"| {WORKLOADS[row.workload]} | {row.title} | {row.backend_ms:.2f} | {row.native_ms:.2f} | {row.ratio:.3f} "
+            f"| {row.ratio_min:.3f} | {row.ratio_max:.3f} | {len(row.ratios)} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def driver_version() -> str:
+    try:
+        query = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
+        return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
+    except (OSError, subprocess.CalledProcessError, IndexError):
+        return "unknown"
+
+
+def measure(options: argparse.Namespace) -> tuple[list[Comparison], dict[str, Any]]:
+    native = Worker("native")
+    open_workers = [native]
+    try:
+        facts = native.answer()
+        facts.update(driver=driver_version(), date=f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}", figures={})
+        comparisons = []
+        for name in options.backends:
+            other = Worker(name)
+            open_workers.append(other)
+            other.answer()
+            for workload in options.workloads:
+                steps = options.steps * (INFERENCE_FACTOR if workload == "inference" else 1)
+                pairs = max(3, options.pairs // 4) if BACKENDS[name].is_slow else options.pairs
+                row = compare(native, other, workload, pairs, steps)
+                comparisons.append(row)
+                print(f"{workload:9} {name:20} {row.backend_ms:8.2f} ms, native {row.native_ms:7.2f} ms, ratio {row.ratio:.3f} "
+                      f"({row.ratio_min:.3f} .. {row.ratio_max:.3f})", file=sys.stderr, flush=True)  # fmt: skip
+            facts["figures"][name] = other.ask("figures")
+            other.close()
+            open_workers.remove(other)
+        return comparisons, facts
+    finally:
+        for worker in open_workers:
+            worker.close()
+
+
+def why_not() -> str | None:
+    """Why nothing can be measured here."""
+    code = "import torch; print('gpu' if torch.cuda.is_available() else 'none')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    if done.returncode:
+        return "PyTorch cannot be imported"
+    return None if "gpu" in done.stdout.split() else "PyTorch sees no GPU"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    others = [name for name in BACKENDS if name != "native"]
+    parser.add_argument("--backends", nargs="+", choices=others, default=others)
+    parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
+    parser.add_argument("--pairs", type=int, default=21, help="pairs for each ratio (a quarter for the uncached back ends)")
+    parser.add_argument("--steps", type=int, default=20, help="training steps in a block; five times as many for inference")
+    parser.add_argument("--json", type=Path, help="write the results here")
+    parser.add_argument("--markdown", type=Path, help="write the table here; it is printed in any case")
+    parser.add_argument("--worker", choices=list(BACKENDS), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.pairs < 1 or options.steps < 1:
+        parser.error("--pairs and --steps are at least 1")
+    if options.worker:
+        work(BACKENDS[options.worker])
+        return 0
+    reason = why_not()
+    if reason:
+        print(f"SKIPPED: {reason}")
+        return 0
+    try:
+        comparisons, facts = measure(options)
+    except WorkerError as error:
+        print(f"torch_step: {error}", file=sys.stderr)
+        return 1
+    text = table(comparisons, facts)
+    print(text, end="")
+    if options.markdown:
+        options.markdown.write_text(text)
+    if options.json:
+        options.json.write_text(json.dumps({"facts": facts, "rows": [asdict(row) for row in comparisons]}, indent=1) + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
