@@ -1,0 +1,37 @@
+#include "kernel.h"
+
+#include <time.h>
+
+#define SPIN_SECONDS 10
+
+/* Sanitizers have nothing to say about an access that is meant to fault. */
+#if defined(__clang__) || defined(__GNUC__)
+#define NOT_SANITIZED __attribute__((no_sanitize("address", "undefined")))
+#else
+#define NOT_SANITIZED
+#endif
+
+NOT_SANITIZED static void poison(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    *(volatile uint32_t *)*(const uintptr_t *)arguments[0] = 0;
+}
+
+static void spin(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    const uint32_t *flag = *(const uint32_t *const *)arguments[0];
+    for (unsigned waited = 0; __atomic_load_n(flag, __ATOMIC_ACQUIRE) == 0 && waited < SPIN_SECONDS * 10000; waited++) {
+        struct timespec pause = {.tv_nsec = 100000};
+        nanosleep(&pause, NULL);
+    }
+}
+
+static const size_t one_pointer[] = {sizeof(uint64_t)};
+
+const cusim_kernel builtin_kernels[] = {
+    {.name = "cufence_poison", .function = poison, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
+    {.name = "cusim_spin", .function = spin, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
+};
+
+const size_t builtin_kernel_count = sizeof builtin_kernels / sizeof builtin_kernels[0];

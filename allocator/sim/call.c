@@ -1,0 +1,133 @@
+#include "call.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct call {
+    struct call *next;
+    char name[64];
+    atomic_ullong count;
+    atomic_ullong fail_at; /* the value of count at which a call fails; 0: none */
+    atomic_uint fail_result;
+    atomic_uint latency; /* microseconds */
+};
+
+/* Guards the list and the creation of its members, which are never freed. */
+static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct call *calls;
+static unsigned vmm_latency; /* for members that do not exist yet */
+static atomic_int is_initialized;
+
+static const char *const vmm_calls[] = {"cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap",
+                                        "cuMemUnmap",          "cuMemSetAccess"};
+
+static int is_vmm_call(const char *name)
+{
+    for (size_t i = 0; i < sizeof vmm_calls / sizeof vmm_calls[0]; i++) {
+        if (strcmp(vmm_calls[i], name) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* Cuts "_ptsz", "_ptds" and "_v2" off: all forms of a function are one call. */
+static void base_name(const char *name, char base[64])
+{
+    strncpy(base, name, 63);
+    base[63] = '\0';
+    for (char *suffix; (suffix = strrchr(base, '_')) != NULL;) {
+        int is_version = suffix[1] == 'v' && suffix[2] >= '1' && suffix[2] <= '9' && suffix[3] == '\0';
+        if (!is_version && strcmp(suffix, "_ptsz") != 0 && strcmp(suffix, "_ptds") != 0)
+            return;
+        *suffix = '\0';
+    }
+}
+
+static struct call *find_locked(const char *name)
+{
+    char base[64];
+    base_name(name, base);
+    struct call *call = calls;
+    while (call != NULL && strcmp(call->name, base) != 0)
+        call = call->next;
+    if (call == NULL && (call = calloc(1, sizeof *call)) != NULL) {
+        memcpy(call->name, base, sizeof base);
+        atomic_init(&call->latency, is_vmm_call(base) ? vmm_latency : 0);
+        call->next = calls;
+        calls = call;
+    }
+    return call;
+}
+
+static struct call *find(const char *name)
+{
+    pthread_mutex_lock(&call_lock);
+    struct call *call = find_locked(name);
+    pthread_mutex_unlock(&call_lock);
+    return call;
+}
+
+static void sleep_microseconds(unsigned microseconds)
+{
+    struct timespec time = {.tv_sec = microseconds / 1000000, .tv_nsec = (long)(microseconds % 1000000) * 1000};
+    while (nanosleep(&time, &time) != 0)
+        continue;
+}
+
+CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init)
+{
+    struct call *call = atomic_load_explicit(site, memory_order_acquire);
+    if (call == NULL) {
+        call = find(name);
+        if (call == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        atomic_store_explicit(site, call, memory_order_release);
+    }
+    unsigned long long count = atomic_fetch_add(&call->count, 1) + 1;
+    unsigned latency = atomic_load(&call->latency);
+    if (latency != 0)
+        sleep_microseconds(latency);
+    unsigned long long fail_at = atomic_load(&call->fail_at);
+    if (fail_at == count && atomic_compare_exchange_strong(&call->fail_at, &fail_at, 0))
+        return (CUresult)atomic_load(&call->fail_result);
+    return needs_init && !atomic_load(&is_initialized) ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
+}
+
+void call_set_initialized(void)
+{
+    atomic_store(&is_initialized, 1);
+}
+
+SIM_API void cusim_fail_call(const char *function, unsigned nth, CUresult result)
+{
+    struct call *call = find(function);
+    if (call == NULL)
+        return;
+    atomic_store(&call->fail_result, (unsigned)result);
+    atomic_store(&call->fail_at, nth == 0 ? 0 : atomic_load(&call->count) + nth);
+}
+
+SIM_API uint64_t cusim_call_count(const char *function)
+{
+    struct call *call = find(function);
+    return call == NULL ? 0 : atomic_load(&call->count);
+}
+
+SIM_API void cusim_set_latency(const char *function, unsigned microseconds)
+{
+    pthread_mutex_lock(&call_lock);
+    if (function != NULL) {
+        struct call *call = find_locked(function);
+        if (call != NULL)
+            atomic_store(&call->latency, microseconds);
+    } else {
+        vmm_latency = microseconds;
+        for (struct call *call = calls; call != NULL; call = call->next) {
+            if (is_vmm_call(call->name))
+                atomic_store(&call->latency, microseconds);
+        }
+    }
+    pthread_mutex_unlock(&call_lock);
+}

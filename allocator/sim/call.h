@@ -1,0 +1,43 @@
+/*
+ * The gate that every driver function passes first: it counts the call, makes it fail or slow where a test asks for it, and
+ * refuses it before cuInit().
+ *
+ * Thread safety: any thread. The gate's lock is a leaf: nothing is called with it held.
+ */
+#ifndef CUFENCE_SIM_CALL_H
+#define CUFENCE_SIM_CALL_H
+
+#include "sim.h"
+
+#include <stdatomic.h>
+
+#define SIM_API __attribute__((visibility("default")))
+
+struct call;
+
+/* `site` is a static of the caller that spares the look-up of the name. */
+CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init);
+
+#define CALL_GATE(name, needs_init)                                                                                            \
+    do {                                                                                                                       \
+        static struct call *_Atomic call_site;                                                                                 \
+        CUresult call_result = call_enter(&call_site, name, needs_init);                                                       \
+        if (call_result != CUDA_SUCCESS)                                                                                       \
+            return call_result;                                                                                                \
+    } while (0)
+
+#define CALL_ENTER(name) CALL_GATE(name, 1)
+#define CALL_ENTER_UNINITIALIZED(name) CALL_GATE(name, 0)
+
+/* Returns `error` from the calling function unless `expression` is CUDA_SUCCESS. */
+#define CALL_TRY(expression)                                                                                                   \
+    do {                                                                                                                       \
+        CUresult try_result = (expression);                                                                                    \
+        if (try_result != CUDA_SUCCESS)                                                                                        \
+            return try_result;                                                                                                 \
+    } while (0)
+
+/* Called by cuInit() once it has succeeded: opens the gate for the calls that need it. */
+void call_set_initialized(void);
+
+#endif

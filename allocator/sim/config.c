@@ -1,0 +1,129 @@
+#include "config.h"
+#include "call.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Reserving address space makes the sanitizers touch their shadow of it, which is slow for a large one. */
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define RESERVE_DEFAULT ((size_t)16 << 30)
+#elif __has_feature(address_sanitizer)
+#define RESERVE_DEFAULT ((size_t)256 << 30)
+#endif
+#endif
+#ifndef RESERVE_DEFAULT
+#if defined(__SANITIZE_THREAD__)
+#define RESERVE_DEFAULT ((size_t)16 << 30)
+#elif defined(__SANITIZE_ADDRESS__)
+#define RESERVE_DEFAULT ((size_t)256 << 30)
+#else
+#define RESERVE_DEFAULT ((size_t)1 << 40)
+#endif
+#endif
+
+/* Written by cusim_configure() and config_load(), both before cuInit() has returned. */
+static struct sim_config config = {.devices = 1, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
+static atomic_int is_closed;
+
+const struct sim_config *config_get(void)
+{
+    return &config;
+}
+
+SIM_API void cusim_configure(unsigned devices, size_t device_memory_bytes, size_t reserve_bytes)
+{
+    if (atomic_load(&is_closed))
+        return;
+    if (devices != 0 && devices <= SIM_MAX_DEVICES)
+        config.devices = devices;
+    if (device_memory_bytes != 0)
+        config.memory = device_memory_bytes;
+    if (reserve_bytes != 0)
+        config.reserve = reserve_bytes;
+}
+
+/* Reads a number with an optional suffix of 1024s. Returns 0 for what is none: no setting may be 0 but latency. */
+static int parse_size(const char *text, size_t *value)
+{
+    if (text[0] < '0' || text[0] > '9')
+        return 0;
+    char *end;
+    unsigned long long number = strtoull(text, &end, 10);
+    static const char suffixes[] = "KMGT";
+    unsigned shift = 0;
+    if (*end != '\0') {
+        const char *suffix = strchr(suffixes, *end);
+        if (suffix == NULL || end[1] != '\0')
+            return 0;
+        shift = 10u * (unsigned)(suffix - suffixes + 1);
+    }
+    if (number > SIZE_MAX >> shift)
+        return 0;
+    *value = (size_t)number << shift;
+    return 1;
+}
+
+static int parse_failure(char *text)
+{
+    char *nth = strchr(text, ':');
+    char *code = nth == NULL ? NULL : strchr(nth + 1, ':');
+    size_t count, result;
+    if (code == NULL)
+        return 0;
+    *nth++ = '\0';
+    *code++ = '\0';
+    if (!parse_size(nth, &count) || !parse_size(code, &result) || count == 0 || count > UINT32_MAX || result > 999)
+        return 0;
+    cusim_fail_call(text, (unsigned)count, (CUresult)result);
+    return 1;
+}
+
+static int parse_setting(const char *key, char *value)
+{
+    size_t number = 0;
+    if (strcmp(key, "fail") == 0)
+        return parse_failure(value);
+    if (!parse_size(value, &number))
+        return 0;
+    if (strcmp(key, "devices") == 0 && number >= 1 && number <= SIM_MAX_DEVICES)
+        config.devices = (unsigned)number;
+    else if (strcmp(key, "memory") == 0 && number >= SIM_GRANULARITY)
+        config.memory = number;
+    else if (strcmp(key, "reserve") == 0 && number >= SIM_GRANULARITY)
+        config.reserve = number;
+    else if (strcmp(key, "latency") == 0 && number <= 10000000)
+        cusim_set_latency(NULL, (unsigned)number);
+    else
+        return 0;
+    return 1;
+}
+
+CUresult config_load(void)
+{
+    const char *text = getenv("CUFENCE_SIM");
+    char *copy = text == NULL ? NULL : strdup(text);
+    CUresult result = CUDA_SUCCESS;
+    char *rest = copy;
+    for (char *item; rest != NULL && (item = strsep(&rest, ",")) != NULL;) {
+        if (*item == '\0')
+            continue;
+        char *value = strchr(item, '=');
+        if (value != NULL)
+            *value++ = '\0';
+        /* The failure's fields are cut apart while they are read, so a message shows the whole variable. */
+        if (value == NULL || !parse_setting(item, value)) {
+            fprintf(stderr,
+                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
+                    "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, fail=CALL:NTH:CODE\n",
+                    text, item, SIM_MAX_DEVICES);
+            result = CUDA_ERROR_INVALID_VALUE;
+            break;
+        }
+    }
+    free(copy);
+    atomic_store(&is_closed, 1);
+    return result;
+}

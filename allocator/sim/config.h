@@ -1,0 +1,25 @@
+/*
+ * What the simulated machine looks like, and the CUFENCE_SIM environment variable.
+ *
+ * Thread safety: written before cuInit() has returned, read only from then on.
+ */
+#ifndef CUFENCE_SIM_CONFIG_H
+#define CUFENCE_SIM_CONFIG_H
+
+#include "sim.h"
+
+#define SIM_MAX_DEVICES 8
+#define SIM_GRANULARITY ((size_t)2 << 20) /* measured: minimum = recommended = 2 MiB on an H100 */
+
+struct sim_config {
+    unsigned devices;
+    size_t memory;  /* bytes a device */
+    size_t reserve; /* bytes of address space a process */
+};
+
+const struct sim_config *config_get(void);
+
+/* Reads CUFENCE_SIM, and closes the configuration. Errors: INVALID_VALUE, with a message on stderr. */
+CUresult config_load(void);
+
+#endif

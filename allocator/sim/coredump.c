@@ -1,0 +1,299 @@
+#include "call.h"
+#include "dump.h"
+#include "stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define READER_SECONDS 10 /* a FIFO that nobody reads does not stop the device for longer */
+
+static pthread_mutex_t settings_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static struct dump_settings global;                               /* under settings_lock */
+/* Attributes that the environment has set: they cannot be changed. Written by cuInit() only. */
+static int is_fixed[CU_COREDUMP_MAX];
+
+void coredump_snapshot(struct dump_settings *settings)
+{
+    pthread_mutex_lock(&settings_lock);
+    *settings = global;
+    pthread_mutex_unlock(&settings_lock);
+}
+
+static unsigned flags_from_text(const char *text)
+{
+    static const struct {
+        const char *name;
+        unsigned flag;
+    } table[] = {{"skip_nonrelocated_elf_images", CU_COREDUMP_SKIP_NONRELOCATED_ELF_IMAGES},
+                 {"skip_global_memory", CU_COREDUMP_SKIP_GLOBAL_MEMORY},
+                 {"skip_shared_memory", CU_COREDUMP_SKIP_SHARED_MEMORY},
+                 {"skip_local_memory", CU_COREDUMP_SKIP_LOCAL_MEMORY},
+                 {"skip_abort", CU_COREDUMP_SKIP_ABORT},
+                 {"skip_constbank_memory", CU_COREDUMP_SKIP_CONSTBANK_MEMORY}};
+    unsigned flags = 0;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (strstr(text, table[i].name) != NULL)
+            flags |= table[i].flag;
+    }
+    return flags;
+}
+
+void coredump_load_environment(void)
+{
+    const char *enable = getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION");
+    const char *file = getenv("CUDA_COREDUMP_FILE");
+    const char *flags = getenv("CUDA_COREDUMP_GENERATION_FLAGS");
+    pthread_mutex_lock(&settings_lock);
+    if (enable != NULL) {
+        global.is_enabled = atoi(enable) != 0;
+        is_fixed[CU_COREDUMP_ENABLE_ON_EXCEPTION] = 1;
+    }
+    if (file != NULL) {
+        snprintf(global.file, sizeof global.file, "%s", file);
+        is_fixed[CU_COREDUMP_FILE] = 1;
+    }
+    if (flags != NULL) {
+        global.flags = flags_from_text(flags);
+        is_fixed[CU_COREDUMP_GENERATION_FLAGS] = is_fixed[CU_COREDUMP_LIGHTWEIGHT] = is_fixed[CU_COREDUMP_TRIGGER_HOST] = 1;
+    }
+    pthread_mutex_unlock(&settings_lock);
+}
+
+static size_t value_size(CUcoredumpSettings attribute)
+{
+    switch (attribute) {
+    case CU_COREDUMP_FILE:
+    case CU_COREDUMP_PIPE:
+        return sizeof global.file;
+    case CU_COREDUMP_GENERATION_FLAGS:
+        return sizeof global.flags;
+    default:
+        return 1; /* a C++ bool */
+    }
+}
+
+static int is_flag_set(const struct dump_settings *settings, unsigned flags)
+{
+    return (settings->flags & flags) == flags;
+}
+
+static CUresult get(const struct dump_settings *settings, CUcoredumpSettings attribute, void *value, size_t *size)
+{
+    size_t wanted = value_size(attribute);
+    unsigned char truth = 0;
+    const void *source = &truth;
+    switch (attribute) {
+    case CU_COREDUMP_ENABLE_ON_EXCEPTION:
+        truth = settings->is_enabled != 0;
+        break;
+    case CU_COREDUMP_TRIGGER_HOST:
+        truth = !is_flag_set(settings, CU_COREDUMP_SKIP_ABORT);
+        break;
+    case CU_COREDUMP_LIGHTWEIGHT:
+        truth = is_flag_set(settings, CU_COREDUMP_LIGHTWEIGHT_FLAGS) != 0;
+        break;
+    case CU_COREDUMP_ENABLE_USER_TRIGGER:
+        truth = settings->is_user_trigger_enabled != 0;
+        break;
+    case CU_COREDUMP_FILE:
+        source = settings->file;
+        break;
+    case CU_COREDUMP_PIPE:
+        source = settings->pipe;
+        break;
+    case CU_COREDUMP_GENERATION_FLAGS:
+        source = &settings->flags;
+        break;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (size == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (value != NULL) {
+        int is_text = attribute == CU_COREDUMP_FILE || attribute == CU_COREDUMP_PIPE;
+        size_t used = is_text ? strlen(source) + 1 : wanted;
+        if (*size < used)
+            return CUDA_ERROR_INVALID_VALUE;
+        memcpy(value, source, used);
+        *size = used;
+        return CUDA_SUCCESS;
+    }
+    *size = wanted;
+    return CUDA_SUCCESS;
+}
+
+static void set_flags(struct dump_settings *settings, unsigned flags, int is_set)
+{
+    settings->flags = is_set ? settings->flags | flags : settings->flags & ~flags;
+}
+
+static CUresult set_text(char out[1024], const char *value, size_t size)
+{
+    size_t length = strnlen(value, size);
+    if (length >= 1024)
+        return CUDA_ERROR_INVALID_VALUE;
+    memcpy(out, value, length);
+    out[length] = '\0';
+    return CUDA_SUCCESS;
+}
+
+static CUresult set(struct dump_settings *settings, CUcoredumpSettings attribute, const void *value, size_t *size)
+{
+    if (size == NULL || (int)attribute < CU_COREDUMP_ENABLE_ON_EXCEPTION || attribute >= CU_COREDUMP_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (value == NULL) {
+        *size = value_size(attribute);
+        return CUDA_SUCCESS;
+    }
+    if (is_fixed[attribute])
+        return CUDA_ERROR_NOT_PERMITTED;
+    if (attribute == CU_COREDUMP_FILE)
+        return set_text(settings->file, value, *size);
+    if (attribute == CU_COREDUMP_PIPE)
+        return set_text(settings->pipe, value, *size);
+    if (*size < value_size(attribute))
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned char truth = *(const unsigned char *)value;
+    if (attribute == CU_COREDUMP_ENABLE_ON_EXCEPTION)
+        settings->is_enabled = truth;
+    else if (attribute == CU_COREDUMP_TRIGGER_HOST)
+        set_flags(settings, CU_COREDUMP_SKIP_ABORT, !truth);
+    else if (attribute == CU_COREDUMP_LIGHTWEIGHT)
+        set_flags(settings, CU_COREDUMP_LIGHTWEIGHT_FLAGS, truth);
+    else if (attribute == CU_COREDUMP_ENABLE_USER_TRIGGER)
+        settings->is_user_trigger_enabled = truth;
+    else
+        memcpy(&settings->flags, value, sizeof settings->flags);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCoredumpGetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    CALL_ENTER("cuCoredumpGetAttributeGlobal");
+    struct dump_settings settings;
+    coredump_snapshot(&settings);
+    return get(&settings, attrib, value, size);
+}
+
+SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    CALL_ENTER("cuCoredumpSetAttributeGlobal");
+    pthread_mutex_lock(&settings_lock);
+    CUresult result = set(&global, attrib, value, size);
+    pthread_mutex_unlock(&settings_lock);
+    return result;
+}
+
+SIM_API CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    CALL_ENTER("cuCoredumpGetAttribute");
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    struct dump_settings settings;
+    context_dump_settings(context, &settings);
+    return get(&settings, attrib, value, size);
+}
+
+/* Measured: enabling dumps for a context that exists has no effect, so that value is checked and not kept. */
+SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
+{
+    CALL_ENTER("cuCoredumpSetAttribute");
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    if (attrib == CU_COREDUMP_ENABLE_USER_TRIGGER || attrib == CU_COREDUMP_PIPE)
+        return CUDA_ERROR_NOT_PERMITTED;
+    struct dump_settings settings;
+    context_dump_settings(context, &settings);
+    int was_enabled = settings.is_enabled;
+    CALL_TRY(set(&settings, attrib, value, size));
+    settings.is_enabled = was_enabled;
+    context_set_dump_settings(context, &settings);
+    return CUDA_SUCCESS;
+}
+
+/* Expands %p, %h and %t; without a name, core.cuda.HOST.PID in the working folder. */
+static void expand_name(const char *name, char *out, size_t capacity)
+{
+    char host[256] = "";
+    gethostname(host, sizeof host - 1);
+    size_t used = 0;
+    for (name = name[0] == '\0' ? "core.cuda.%h.%p" : name; *name != '\0' && used + 1 < capacity; name++) {
+        int added = 0;
+        size_t left = capacity - used;
+        if (name[0] == '%' && name[1] == 'p')
+            added = snprintf(out + used, left, "%d", (int)getpid());
+        else if (name[0] == '%' && name[1] == 'h')
+            added = snprintf(out + used, left, "%s", host);
+        else if (name[0] == '%' && name[1] == 't')
+            added = snprintf(out + used, left, "%lld", (long long)time(NULL));
+        if (added > 0) {
+            used += (size_t)added < left ? (size_t)added : left - 1;
+            name++;
+        } else {
+            out[used++] = *name;
+        }
+    }
+    out[used] = '\0';
+}
+
+static double now_seconds(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* Returns a descriptor that does not block, or -1. A FIFO opens once it has a reader. */
+static int open_file(const char *name)
+{
+    struct stat status;
+    if (stat(name, &status) != 0 || !S_ISFIFO(status.st_mode))
+        return open(name, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    double end = now_seconds() + READER_SECONDS;
+    int file;
+    while ((file = open(name, O_WRONLY | O_NONBLOCK | O_CLOEXEC)) < 0 && errno == ENXIO && now_seconds() < end) {
+        struct timespec pause = {.tv_nsec = 1000000};
+        nanosleep(&pause, NULL);
+    }
+    return file;
+}
+
+static int write_all(int file, const unsigned char *bytes, size_t size)
+{
+    while (size != 0) {
+        ssize_t written = write(file, bytes, size);
+        if (written > 0) {
+            bytes += written;
+            size -= (size_t)written;
+            continue;
+        }
+        struct pollfd wait = {.fd = file, .events = POLLOUT};
+        if (written < 0 && errno == EAGAIN && poll(&wait, 1, READER_SECONDS * 1000) == 1)
+            continue;
+        if (written >= 0 || errno != EINTR)
+            return -1;
+    }
+    return 0;
+}
+
+void coredump_write(const struct fault_site *site, const struct dump_settings *settings)
+{
+    char name[2048];
+    expand_name(settings->file, name, sizeof name);
+    size_t size = 0;
+    unsigned char *bytes = dump_create(site, &size);
+    int file = bytes == NULL ? -1 : open_file(name);
+    if (file < 0 || write_all(file, bytes, size) != 0)
+        fprintf(stderr, "cufence_sim: the core dump could not be written to '%s': %s\n", name, strerror(errno));
+    if (file >= 0)
+        close(file);
+    free(bytes);
+}

@@ -1,0 +1,85 @@
+#include "cubin.h"
+#include "elf_file.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define EF_SM_90 0x005a055a /* of an sm_90 cubin of CUDA 12 and 13 */
+
+struct instruction {
+    uint64_t low, high;
+};
+
+static const struct instruction nop = {UINT64_C(0x7918), UINT64_C(0x000fc00000000000)};
+static const struct instruction leave = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
+
+/* Encodings of sm_90 with the width field (bits 75:73) empty, predicate PT, address [R2.64], descriptor UR4. The store is the
+ * one measured on an H100; bits 91, 90, 76 and 72 say: descriptor, 64-bit base, descriptor form, 64-bit address. */
+static const struct instruction load = {UINT64_C(0x0000000402057981), UINT64_C(0x000ea8000c1e1100)};
+static const struct instruction store = {UINT64_C(0x0000000502007986), UINT64_C(0x000fe2000c101104)};
+static const struct instruction reduction = {UINT64_C(0x000000050200798e), UINT64_C(0x000fe2000c10e104)};
+
+uint32_t cubin_access_bytes(const struct CUfunc_st *function)
+{
+    uint32_t bytes = function->kernel.access_bytes;
+    int is_width = bytes == 1 || bytes == 2 || bytes == 4 || bytes == 8 || bytes == 16;
+    return is_width ? bytes : 4;
+}
+
+static struct instruction encode(const struct CUfunc_st *function, int is_write)
+{
+    uint32_t bytes = cubin_access_bytes(function);
+    struct instruction code = function->kernel.is_atomic ? reduction : is_write ? store : load;
+    uint64_t width = bytes == 1 ? 0 : bytes == 2 ? 2 : bytes == 4 ? 4 : bytes == 8 ? 5 : 6;
+    code.high |= width << 9;
+    if (bytes > 4) { /* wide data lies in aligned registers: R8 and on instead of R5 */
+        unsigned shift = function->kernel.is_atomic || is_write ? 32 : 16;
+        code.low = (code.low & ~(UINT64_C(0xff) << shift)) | UINT64_C(8) << shift;
+    }
+    return code;
+}
+
+static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *function, unsigned text)
+{
+    Elf64_Sym symbols[3] = {{0}};
+    symbols[1].st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION);
+    symbols[1].st_shndx = (uint16_t)text;
+    symbols[2].st_name = elf_string(writer, function->kernel.name);
+    symbols[2].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
+    symbols[2].st_other = 0x10; /* STO_CUDA_ENTRY */
+    symbols[2].st_shndx = (uint16_t)text;
+    symbols[2].st_value = function->entry;
+    symbols[2].st_size = CUBIN_CODE_BYTES;
+    Elf64_Shdr header = {.sh_type = SHT_SYMTAB, .sh_info = 2, .sh_entsize = sizeof symbols[0]};
+    elf_link_strings(writer, elf_add(writer, ".symtab", header, symbols, sizeof symbols));
+}
+
+unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size_t *size)
+{
+    struct instruction code[CUBIN_CODE_BYTES / sizeof(struct instruction)];
+    const size_t count = sizeof code / sizeof code[0];
+    for (size_t i = 0; i < count; i++)
+        code[i] = nop;
+    code[CUBIN_FAULT_OFFSET / sizeof code[0]] = encode(function, is_write);
+    code[count - 1] = leave;
+
+    struct elf_writer writer;
+    elf_begin(&writer);
+    char name[512];
+    snprintf(name, sizeof name, ".text.%s", function->kernel.name);
+    Elf64_Shdr text_header = {.sh_type = SHT_PROGBITS,
+                              .sh_flags = SHF_ALLOC | SHF_EXECINSTR,
+                              .sh_addralign = 128,
+                              .sh_addr = function->entry,
+                              .sh_info = CUBIN_REGISTERS << 24};
+    unsigned text = elf_add(&writer, name, text_header, code, sizeof code);
+    add_symbols(&writer, function, text);
+    if (function->kernel.file != NULL && function->kernel.line > 0) {
+        struct buffer lines = {0};
+        lines_append(&lines, function);
+        writer.is_failed |= lines.is_failed;
+        elf_add(&writer, ".debug_line", (Elf64_Shdr){.sh_type = SHT_PROGBITS, .sh_addralign = 1}, lines.bytes, lines.size);
+        buffer_free(&lines);
+    }
+    return elf_finish(&writer, ET_EXEC, 0x33, EF_SM_90, size);
+}

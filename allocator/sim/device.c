@@ -1,0 +1,157 @@
+#include "call.h"
+#include "config.h"
+#include "context.h"
+#include "fault.h"
+#include "space.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DRIVER_VERSION 13000
+
+SIM_API CUresult cuInit(unsigned int Flags)
+{
+    CALL_ENTER_UNINITIALIZED("cuInit");
+    static pthread_mutex_t init_lock = PTHREAD_MUTEX_INITIALIZER;
+    static int is_done; /* under init_lock */
+    if (Flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_SUCCESS;
+    pthread_mutex_lock(&init_lock);
+    if (!is_done) {
+        result = config_load();
+        if (result == CUDA_SUCCESS)
+            result = space_initialize();
+        if (result == CUDA_SUCCESS) {
+            coredump_load_environment();
+            call_set_initialized();
+            is_done = 1;
+        }
+    }
+    pthread_mutex_unlock(&init_lock);
+    return result;
+}
+
+SIM_API CUresult cuDriverGetVersion(int *driverVersion)
+{
+    CALL_ENTER_UNINITIALIZED("cuDriverGetVersion");
+    if (driverVersion == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *driverVersion = DRIVER_VERSION;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuDeviceGetCount(int *count)
+{
+    CALL_ENTER("cuDeviceGetCount");
+    if (count == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *count = (int)config_get()->devices;
+    return CUDA_SUCCESS;
+}
+
+static CUresult check_device(CUdevice device, const void *out)
+{
+    if (out == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return device < 0 || (unsigned)device >= config_get()->devices ? CUDA_ERROR_INVALID_DEVICE : CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuDeviceGet(CUdevice *device, int ordinal)
+{
+    CALL_ENTER("cuDeviceGet");
+    CALL_TRY(check_device(ordinal, device));
+    *device = ordinal;
+    return CUDA_SUCCESS;
+}
+
+static CUresult copy_text(char *out, int capacity, const char *text)
+{
+    if (capacity <= 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    snprintf(out, (size_t)capacity, "%s", text);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuDeviceGetName(char *name, int len, CUdevice dev)
+{
+    CALL_ENTER("cuDeviceGetName");
+    CALL_TRY(check_device(dev, name));
+    return copy_text(name, len, SIM_DEVICE_NAME);
+}
+
+SIM_API CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
+{
+    CALL_ENTER("cuDeviceGetPCIBusId");
+    CALL_TRY(check_device(dev, pciBusId));
+    char text[16];
+    snprintf(text, sizeof text, "0000:%02X:00.0", SIM_PCI_BUS(dev));
+    return copy_text(pciBusId, len, text);
+}
+
+SIM_API CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev)
+{
+    CALL_ENTER("cuDeviceGetUuid");
+    CALL_TRY(check_device(dev, uuid));
+    memcpy(uuid->bytes, "cufence-sim-gpu", 16);
+    uuid->bytes[15] = (char)dev;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuDeviceTotalMem(size_t *bytes, CUdevice dev)
+{
+    CALL_ENTER("cuDeviceTotalMem");
+    CALL_TRY(check_device(dev, bytes));
+    *bytes = config_get()->memory;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevice dev)
+{
+    CALL_ENTER("cuDeviceGetAttribute");
+    CALL_TRY(check_device(dev, pi));
+    /* Attributes of an H100, but for the number of multiprocessors; what is not here reads 0. */
+    static const struct {
+        CUdevice_attribute attribute;
+        int value;
+    } table[] = {
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, 9},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, 0},
+        {CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, SIM_MULTIPROCESSORS},
+        {CU_DEVICE_ATTRIBUTE_WARP_SIZE, 32},
+        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK, 1024},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X, 1024},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y, 1024},
+        {CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z, 64},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X, 0x7fffffff},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
+        {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
+        {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+        {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
+        {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
+        {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0},
+        {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 0},
+        {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0},
+    };
+    *pi = attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID ? (int)SIM_PCI_BUS(dev) : 0;
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (table[i].attribute == attrib)
+            *pi = table[i].value;
+    }
+    return attrib < 1 || attrib >= CU_DEVICE_ATTRIBUTE_MAX ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuDeviceCanAccessPeer(int *canAccessPeer, CUdevice dev, CUdevice peerDev)
+{
+    CALL_ENTER("cuDeviceCanAccessPeer");
+    CALL_TRY(check_device(dev, canAccessPeer));
+    CALL_TRY(check_device(peerDev, canAccessPeer));
+    *canAccessPeer = dev != peerDev;
+    return CUDA_SUCCESS;
+}

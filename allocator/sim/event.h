@@ -1,0 +1,24 @@
+/*
+ * Events. Thread safety: the members are guarded by the queue lock, the reference count is atomic.
+ */
+#ifndef CUFENCE_SIM_EVENT_H
+#define CUFENCE_SIM_EVENT_H
+
+#include "capture.h"
+
+struct CUevent_st {
+    atomic_uint references; /* the handle, and pending record operations */
+    CUcontext context;
+    unsigned flags;
+    struct ticket ticket;    /* of the last record; reference to its stream held */
+    uint64_t generation;     /* counts records */
+    uint64_t completed_ns;   /* CLOCK_MONOTONIC; 0 until the last record has run */
+    struct capture *capture; /* set if the last record was captured; reference held */
+    struct capture_clock clock;
+};
+
+/* The record's place in the stream has been reached. */
+void event_complete(struct CUevent_st *event, uint64_t generation);
+void event_release(struct CUevent_st *event);
+
+#endif

@@ -1,0 +1,125 @@
+#include "fault.h"
+#include "stream.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <ucontext.h>
+
+#define SIGNAL_STACK_BYTES ((size_t)64 << 10)
+
+struct guard {
+    sigjmp_buf back;
+    struct fault fault;
+};
+
+/* Initial-exec, because the first touch of a dynamic thread-local allocates, which a signal handler must not. */
+static __thread struct guard *volatile current __attribute__((tls_model("initial-exec")));
+
+static struct sigaction previous[2]; /* of SIGSEGV and SIGBUS; written once, by install() */
+static pthread_once_t install_once = PTHREAD_ONCE_INIT;
+
+static int is_write_access(const ucontext_t *context)
+{
+#if defined(__x86_64__)
+    return (context->uc_mcontext.gregs[REG_ERR] & 2) != 0; /* page fault error code, bit 1: write */
+#elif defined(__aarch64__)
+    const struct _aarch64_ctx *record = (const struct _aarch64_ctx *)context->uc_mcontext.__reserved;
+    for (; record->magic != 0; record = (const struct _aarch64_ctx *)((const char *)record + record->size)) {
+        if (record->magic == ESR_MAGIC)
+            return (((const struct esr_context *)record)->esr & 0x40) != 0; /* ISS bit 6, WnR */
+    }
+    return 0;
+#else
+    (void)context;
+    return 0;
+#endif
+}
+
+static void pass_on(int signal, siginfo_t *info, void *context)
+{
+    const struct sigaction *action = &previous[signal == SIGBUS];
+    if ((action->sa_flags & SA_SIGINFO) != 0) {
+        action->sa_sigaction(signal, info, context);
+    } else if (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN) {
+        action->sa_handler(signal);
+    } else {
+        /* The access is repeated when this handler returns, and then ends the process as it would have without us. */
+        struct sigaction standard = {.sa_handler = SIG_DFL};
+        sigaction(signal, &standard, NULL);
+    }
+}
+
+static void handle(int signal, siginfo_t *info, void *context)
+{
+    struct guard *guard = current;
+    if (guard == NULL) {
+        pass_on(signal, info, context);
+        return;
+    }
+    guard->fault = (struct fault){(uint64_t)(uintptr_t)info->si_addr, is_write_access(context)};
+    siglongjmp(guard->back, 1);
+}
+
+static void install(void)
+{
+    /* SA_NODEFER: siglongjmp leaves the handler without the signal mask being put back. */
+    struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGSEGV, &action, &previous[0]);
+    sigaction(SIGBUS, &action, &previous[1]);
+}
+
+void *fault_thread_begin(void)
+{
+    pthread_once(&install_once, install);
+    current = NULL;
+    stack_t stack = {.ss_sp = malloc(SIGNAL_STACK_BYTES), .ss_size = SIGNAL_STACK_BYTES};
+    if (stack.ss_sp == NULL || sigaltstack(&stack, NULL) != 0) {
+        free(stack.ss_sp); /* the handler then runs on the thread's own stack, which is sound unless that overflows */
+        return NULL;
+    }
+    return stack.ss_sp;
+}
+
+void fault_thread_end(void *stack)
+{
+    stack_t none = {.ss_flags = SS_DISABLE};
+    sigaltstack(&none, NULL);
+    free(stack);
+}
+
+int fault_catch(void (*function)(void *), void *argument, struct fault *fault)
+{
+    struct guard guard;
+    if (sigsetjmp(guard.back, 0) != 0) {
+        current = NULL;
+        *fault = guard.fault;
+        return 1;
+    }
+    current = &guard;
+    function(argument);
+    current = NULL;
+    return 0;
+}
+
+int fault_report(const struct fault_site *site)
+{
+    CUcontext context = site->context;
+    unsigned earlier = atomic_fetch_add(&context->faults, 1);
+    struct dump_settings settings;
+    context_dump_settings(context, &settings);
+    if (settings.is_enabled) {
+        stream_dump_begin(context);
+        coredump_write(site, &settings);
+        stream_dump_end(context);
+        if ((settings.flags & CU_COREDUMP_SKIP_ABORT) == 0)
+            abort();
+        /* Measured: without abort the first fault of a context is survived, the second is not. */
+        if (earlier == 0)
+            return 1;
+    }
+    atomic_store(&context->error, CUDA_ERROR_ILLEGAL_ADDRESS);
+    return 0;
+}

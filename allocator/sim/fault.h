@@ -1,0 +1,49 @@
+/*
+ * Page faults of the simulated device: SIGSEGV and SIGBUS on a stream's thread, caught while it runs device work. Faults of all
+ * other code go to the handler that was there before.
+ *
+ * Thread safety: any thread; a catch concerns the calling thread only.
+ */
+#ifndef CUFENCE_SIM_FAULT_H
+#define CUFENCE_SIM_FAULT_H
+
+#include "operation.h"
+
+/* The machine, as the device's attributes and core dumps tell it. */
+#define SIM_DEVICE_NAME "cufence simulated device"
+#define SIM_MULTIPROCESSORS 8
+#define SIM_PCI_BUS(device) (0x10u + (unsigned)(device))
+
+#define WARP_LANES 32
+
+struct fault {
+    uint64_t address;
+    int is_write;
+};
+
+/* A worker calls the first one before it runs device work, and hands its result to the other at its end. */
+void *fault_thread_begin(void);
+void fault_thread_end(void *stack);
+
+/* Calls function(argument). Returns 1, with *fault set, if it touched memory that is not there; it has not returned then. */
+int fault_catch(void (*function)(void *), void *argument, struct fault *fault);
+
+/* A warp of which at least one lane has faulted. */
+struct fault_site {
+    CUcontext context;
+    const struct launch *launch;
+    uint64_t grid_id;
+    uint32_t block[3];
+    uint32_t warp;           /* in its block */
+    uint32_t valid, faulted; /* masks of lanes */
+    uint32_t threads[WARP_LANES][3];
+    struct fault faults[WARP_LANES]; /* of the lanes in `faulted` */
+};
+
+/* Does what the driver does at a fault: dump, abort, sticky error. Returns whether the kernel goes on. */
+int fault_report(const struct fault_site *site);
+
+/* coredump.c: writes the dump to where the settings say. Failures are told on stderr. */
+void coredump_write(const struct fault_site *site, const struct dump_settings *settings);
+
+#endif

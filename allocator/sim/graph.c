@@ -1,0 +1,162 @@
+#include "call.h"
+#include "capture.h"
+#include "handle.h"
+#include "space.h"
+
+#include <stdlib.h>
+
+struct CUgraphExec_st {
+    struct recording *recording;
+};
+
+static int grow(void **array, size_t *capacity, size_t count, size_t size)
+{
+    if (count < *capacity)
+        return 0;
+    size_t wanted = *capacity == 0 ? 16 : *capacity * 2;
+    void *larger = reallocarray(*array, wanted, size);
+    if (larger == NULL)
+        return -1;
+    *array = larger;
+    *capacity = wanted;
+    return 0;
+}
+
+int recording_append(struct recording *recording, struct operation *operation)
+{
+    void *array = recording->operations;
+    if (grow(&array, &recording->capacity, recording->count, sizeof(struct operation *)) != 0)
+        return -1;
+    recording->operations = array;
+    recording->operations[recording->count++] = operation_retain(operation);
+    return 0;
+}
+
+int recording_add_allocation(struct recording *recording, CUdeviceptr address)
+{
+    void *array = recording->allocations;
+    if (grow(&array, &recording->allocation_capacity, recording->allocation_count, sizeof(CUdeviceptr)) != 0)
+        return -1;
+    recording->allocations = array;
+    recording->allocations[recording->allocation_count++] = address;
+    return 0;
+}
+
+static struct recording *recording_retain(struct recording *recording)
+{
+    atomic_fetch_add(&recording->references, 1);
+    return recording;
+}
+
+void recording_release(struct recording *recording)
+{
+    if (atomic_fetch_sub(&recording->references, 1) != 1)
+        return;
+    for (size_t i = 0; i < recording->count; i++)
+        operation_release(recording->operations[i]);
+    for (size_t i = 0; i < recording->allocation_count; i++)
+        space_free(recording->allocations[i]);
+    free(recording->operations);
+    free(recording->allocations);
+    free(recording);
+}
+
+CUgraph graph_create(void)
+{
+    CUgraph graph = calloc(1, sizeof *graph);
+    struct recording *recording = calloc(1, sizeof *recording);
+    if (graph == NULL || recording == NULL || handle_add(HANDLE_GRAPH, graph) != 0) {
+        free(graph);
+        free(recording);
+        return NULL;
+    }
+    atomic_init(&recording->references, 1);
+    graph->recording = recording;
+    return graph;
+}
+
+void graph_free(CUgraph graph)
+{
+    handle_remove(HANDLE_GRAPH, graph);
+    recording_release(graph->recording);
+    free(graph);
+}
+
+SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
+{
+    CALL_ENTER("cuGraphDestroy");
+    if (!handle_remove(HANDLE_GRAPH, hGraph))
+        return CUDA_ERROR_INVALID_VALUE;
+    recording_release(hGraph->recording);
+    free(hGraph);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGraphGetNodes(CUgraph hGraph, CUgraphNode *nodes, size_t *numNodes)
+{
+    CALL_ENTER("cuGraphGetNodes");
+    if (!handle_is_valid(HANDLE_GRAPH, hGraph) || numNodes == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (nodes != NULL)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    *numNodes = hGraph->recording->count;
+    return CUDA_SUCCESS;
+}
+
+/* cuda.h's cuGraphInstantiate is cuGraphInstantiateWithFlags. */
+SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, unsigned long long flags)
+{
+    CALL_ENTER("cuGraphInstantiate");
+    const unsigned long long known = CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH | CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD |
+                                     CUDA_GRAPH_INSTANTIATE_FLAG_USE_NODE_PRIORITY;
+    if (phGraphExec == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~known) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUgraphExec executable = calloc(1, sizeof *executable);
+    if (executable == NULL || handle_add(HANDLE_GRAPH_EXEC, executable) != 0) {
+        free(executable);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    executable->recording = recording_retain(hGraph->recording);
+    *phGraphExec = executable;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGraphInstantiateWithParams(CUgraphExec *phGraphExec, CUgraph hGraph,
+                                              CUDA_GRAPH_INSTANTIATE_PARAMS *instantiateParams)
+{
+    if (instantiateParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = cuGraphInstantiate(phGraphExec, hGraph, instantiateParams->flags);
+    instantiateParams->hErrNode_out = NULL;
+    instantiateParams->result_out = result == CUDA_SUCCESS ? CUDA_GRAPH_INSTANTIATE_SUCCESS : CUDA_GRAPH_INSTANTIATE_ERROR;
+    return result;
+}
+
+SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
+{
+    CALL_ENTER("cuGraphExecDestroy");
+    if (!handle_remove(HANDLE_GRAPH_EXEC, hGraphExec))
+        return CUDA_ERROR_INVALID_VALUE;
+    recording_release(hGraphExec->recording);
+    free(hGraphExec);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
+{
+    CALL_ENTER("cuGraphUpload");
+    if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec))
+        return CUDA_ERROR_INVALID_VALUE;
+    return stream_submit(hStream, operation_create(OPERATION_NOTHING), SUBMIT_ASYNC);
+}
+
+SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
+{
+    CALL_ENTER("cuGraphLaunch");
+    if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct operation *operation = operation_create(OPERATION_GRAPH);
+    if (operation != NULL)
+        operation->recording = recording_retain(hGraphExec->recording);
+    return stream_submit(hStream, operation, SUBMIT_ASYNC);
+}

@@ -1,0 +1,16 @@
+/*
+ * The handles that are valid now, so that a stale or made-up one is answered with an error and not with a crash.
+ * Thread safety: any thread; its lock is a leaf.
+ */
+#ifndef CUFENCE_SIM_HANDLE_H
+#define CUFENCE_SIM_HANDLE_H
+
+enum handle_kind { HANDLE_STREAM = 1, HANDLE_EVENT, HANDLE_GRAPH, HANDLE_GRAPH_EXEC, HANDLE_MODULE, HANDLE_LIBRARY };
+
+/* Returns 0, or -1 without memory. */
+int handle_add(enum handle_kind kind, const void *object);
+int handle_is_valid(enum handle_kind kind, const void *object);
+/* Returns whether it was valid: of two threads that remove one handle, one gets 1. */
+int handle_remove(enum handle_kind kind, const void *object);
+
+#endif

@@ -1,0 +1,267 @@
+#include "kernel.h"
+#include "call.h"
+#include "capture.h"
+#include "context.h"
+#include "handle.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CODE_BASE UINT64_C(0x7f0000000000)
+#define CODE_STRIDE UINT64_C(0x10000)
+
+struct CUmod_st {
+    CUcontext context;
+};
+
+struct CUlib_st {
+    char unused; /* a library is its handle: every library has every kernel */
+};
+
+static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static struct CUfunc_st *functions;                              /* newest first, under kernels_lock */
+static uint64_t next_entry = CODE_BASE;                          /* under kernels_lock */
+
+static size_t natural_alignment(size_t bytes)
+{
+    size_t alignment = 1;
+    while (alignment < 16 && bytes % (alignment * 2) == 0)
+        alignment *= 2;
+    return alignment;
+}
+
+static struct CUfunc_st *create(const cusim_kernel *kernel)
+{
+    size_t count = kernel->argument_count;
+    struct CUfunc_st *function = calloc(1, sizeof *function);
+    size_t *bytes = calloc(count + 1, sizeof *bytes), *offsets = calloc(count + 1, sizeof *offsets);
+    char *name = strdup(kernel->name);
+    char *file = kernel->file == NULL ? NULL : strdup(kernel->file);
+    if (function == NULL || bytes == NULL || offsets == NULL || name == NULL || (file == NULL && kernel->file != NULL)) {
+        free(function);
+        free(bytes);
+        free(offsets);
+        free(name);
+        free(file);
+        return NULL;
+    }
+    size_t end = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t alignment = natural_alignment(kernel->argument_bytes[i]);
+        bytes[i] = kernel->argument_bytes[i];
+        offsets[i] = (end + alignment - 1) / alignment * alignment;
+        end = offsets[i] + bytes[i];
+    }
+    function->kernel = *kernel;
+    function->kernel.name = name;
+    function->kernel.file = file;
+    function->kernel.argument_bytes = bytes;
+    function->argument_offsets = offsets;
+    function->parameter_bytes = end;
+    return function;
+}
+
+static void add_locked(const cusim_kernel *kernel)
+{
+    struct CUfunc_st *function = create(kernel);
+    if (function == NULL)
+        abort(); /* a test set-up without memory has nothing to go on with */
+    function->entry = next_entry;
+    next_entry += CODE_STRIDE;
+    function->next = functions;
+    functions = function;
+}
+
+static void add_builtins_locked(void)
+{
+    static int is_done; /* under kernels_lock */
+    if (is_done)
+        return;
+    is_done = 1;
+    for (size_t i = 0; i < builtin_kernel_count; i++)
+        add_locked(&builtin_kernels[i]);
+}
+
+SIM_API void cusim_register_kernel(const cusim_kernel *kernel)
+{
+    pthread_mutex_lock(&kernels_lock);
+    add_builtins_locked();
+    add_locked(kernel);
+    pthread_mutex_unlock(&kernels_lock);
+}
+
+CUfunction kernel_find(const char *name)
+{
+    pthread_mutex_lock(&kernels_lock);
+    add_builtins_locked();
+    struct CUfunc_st *function = functions;
+    while (function != NULL && strcmp(function->kernel.name, name) != 0)
+        function = function->next;
+    pthread_mutex_unlock(&kernels_lock);
+    return function;
+}
+
+int kernel_is_valid(const void *function)
+{
+    pthread_mutex_lock(&kernels_lock);
+    const struct CUfunc_st *known = functions;
+    while (known != NULL && known != function)
+        known = known->next;
+    pthread_mutex_unlock(&kernels_lock);
+    return known != NULL;
+}
+
+static CUresult load(CUmodule *module, const void *image)
+{
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    if (module == NULL || image == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_TRY(capture_check_unsafe());
+    CUmodule loaded = calloc(1, sizeof *loaded);
+    if (loaded == NULL || handle_add(HANDLE_MODULE, loaded) != 0) {
+        free(loaded);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    loaded->context = context;
+    *module = loaded;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuModuleLoadData(CUmodule *module, const void *image)
+{
+    CALL_ENTER("cuModuleLoadData");
+    return load(module, image);
+}
+
+SIM_API CUresult cuModuleLoadDataEx(CUmodule *module, const void *image, unsigned int numOptions, CUjit_option *options,
+                                    void **optionValues)
+{
+    CALL_ENTER("cuModuleLoadDataEx");
+    if (numOptions != 0 && (options == NULL || optionValues == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return load(module, image);
+}
+
+SIM_API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
+{
+    CALL_ENTER("cuModuleLoadFatBinary");
+    return load(module, fatCubin);
+}
+
+SIM_API CUresult cuModuleUnload(CUmodule hmod)
+{
+    CALL_ENTER("cuModuleUnload");
+    if (!handle_remove(HANDLE_MODULE, hmod))
+        return CUDA_ERROR_INVALID_HANDLE;
+    free(hmod);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const char *name)
+{
+    CALL_ENTER("cuModuleGetFunction");
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    if (hfunc == NULL || name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!handle_is_valid(HANDLE_MODULE, hmod))
+        return CUDA_ERROR_INVALID_HANDLE;
+    CUfunction function = kernel_find(name);
+    if (function == NULL)
+        return CUDA_ERROR_NOT_FOUND;
+    *hfunc = function;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_option *jitOptions, void **jitOptionsValues,
+                                   unsigned int numJitOptions, CUlibraryOption *libraryOptions, void **libraryOptionValues,
+                                   unsigned int numLibraryOptions)
+{
+    CALL_ENTER("cuLibraryLoadData");
+    if (library == NULL || code == NULL || (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
+        (numLibraryOptions != 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUlibrary loaded = calloc(1, sizeof *loaded);
+    if (loaded == NULL || handle_add(HANDLE_LIBRARY, loaded) != 0) {
+        free(loaded);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *library = loaded;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuLibraryUnload(CUlibrary library)
+{
+    CALL_ENTER("cuLibraryUnload");
+    if (!handle_remove(HANDLE_LIBRARY, library))
+        return CUDA_ERROR_INVALID_HANDLE;
+    free(library);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const char *name)
+{
+    CALL_ENTER("cuLibraryGetKernel");
+    if (pKernel == NULL || name == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!handle_is_valid(HANDLE_LIBRARY, library))
+        return CUDA_ERROR_INVALID_HANDLE;
+    *pKernel = (CUkernel)kernel_find(name);
+    return *pKernel == NULL ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
+{
+    CALL_ENTER("cuKernelGetFunction");
+    if (pFunc == NULL || !kernel_is_valid(kernel))
+        return pFunc == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *pFunc = (CUfunction)kernel;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_name(const char **name, const void *function)
+{
+    if (name == NULL || !kernel_is_valid(function))
+        return name == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *name = ((const struct CUfunc_st *)function)->kernel.name;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuFuncGetName(const char **name, CUfunction hfunc)
+{
+    CALL_ENTER("cuFuncGetName");
+    return get_name(name, hfunc);
+}
+
+SIM_API CUresult cuKernelGetName(const char **name, CUkernel hfunc)
+{
+    CALL_ENTER("cuKernelGetName");
+    return get_name(name, hfunc);
+}
+
+static CUresult get_parameter(const void *handle, size_t index, size_t *offset, size_t *size)
+{
+    if (offset == NULL || !kernel_is_valid(handle))
+        return offset == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    const struct CUfunc_st *function = handle;
+    if (index >= function->kernel.argument_count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = function->argument_offsets[index];
+    if (size != NULL)
+        *size = function->kernel.argument_bytes[index];
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuFuncGetParamInfo(CUfunction func, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+{
+    CALL_ENTER("cuFuncGetParamInfo");
+    return get_parameter(func, paramIndex, paramOffset, paramSize);
+}
+
+SIM_API CUresult cuKernelGetParamInfo(CUkernel kernel, size_t paramIndex, size_t *paramOffset, size_t *paramSize)
+{
+    CALL_ENTER("cuKernelGetParamInfo");
+    return get_parameter(kernel, paramIndex, paramOffset, paramSize);
+}

@@ -1,0 +1,29 @@
+/*
+ * Registered kernels as driver functions. A CUkernel and a CUfunction of one kernel are the same pointer, so that a launch
+ * takes both, as the driver does.
+ *
+ * Ownership: a function is never freed or changed. Thread safety: any thread.
+ */
+#ifndef CUFENCE_SIM_KERNEL_H
+#define CUFENCE_SIM_KERNEL_H
+
+#include "sim.h"
+
+struct CUfunc_st {
+    struct CUfunc_st *next;
+    cusim_kernel kernel;      /* its strings and array are the function's own */
+    size_t *argument_offsets; /* in the parameter buffer, each aligned to its size, as nvcc lays them out */
+    size_t parameter_bytes;
+    uint64_t entry; /* where its code is loaded, as core dumps tell */
+};
+
+/* The newest of that name, or NULL. */
+CUfunction kernel_find(const char *name);
+/* Whether a CUfunction or CUkernel is one of ours. */
+int kernel_is_valid(const void *function);
+
+/* builtin.c */
+extern const cusim_kernel builtin_kernels[];
+extern const size_t builtin_kernel_count;
+
+#endif

@@ -1,0 +1,127 @@
+#include "call.h"
+#include "kernel.h"
+#include "operation.h"
+#include "stream.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_BLOCK_THREADS 1024
+
+/* Finds the parameter buffer among the `extra` options. Returns NULL if there is none or it is too small. */
+static const unsigned char *extra_buffer(void **extra, size_t wanted)
+{
+    const unsigned char *buffer = NULL;
+    size_t bytes = 0;
+    for (; extra != NULL && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            bytes = *(const size_t *)extra[1];
+    }
+    return bytes < wanted ? NULL : buffer;
+}
+
+static CUresult copy_parameters(struct launch *launch, void **parameters, void **extra)
+{
+    const struct CUfunc_st *function = launch->function;
+    size_t count = function->kernel.argument_count;
+    const unsigned char *buffer = parameters == NULL ? extra_buffer(extra, function->parameter_bytes) : NULL;
+    if (count != 0 && parameters == NULL && buffer == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    launch->parameter_bytes = function->parameter_bytes;
+    launch->parameters = calloc(1, function->parameter_bytes + 1);
+    launch->arguments = calloc(count + 1, sizeof *launch->arguments);
+    if (launch->parameters == NULL || launch->arguments == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < count; i++) {
+        size_t offset = function->argument_offsets[i];
+        launch->arguments[i] = launch->parameters + offset;
+        memcpy(launch->arguments[i], parameters != NULL ? parameters[i] : buffer + offset, function->kernel.argument_bytes[i]);
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const uint32_t block[3], CUstream stream,
+                              void **parameters, void **extra)
+{
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    if (!kernel_is_valid(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || block[0] == 0 || block[1] == 0 || block[2] == 0 ||
+        (uint64_t)block[0] * block[1] * block[2] > MAX_BLOCK_THREADS)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct operation *operation = operation_create(OPERATION_KERNEL);
+    if (operation == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct launch *launch = &operation->launch;
+    launch->function = function;
+    memcpy(launch->grid, grid, sizeof launch->grid);
+    memcpy(launch->block, block, sizeof launch->block);
+    launch->host_tid = (uint32_t)gettid();
+    CUresult result = copy_parameters(launch, parameters, extra);
+    if (result != CUDA_SUCCESS) {
+        operation_release(operation);
+        return result;
+    }
+    return stream_submit(stream, operation, SUBMIT_ASYNC);
+}
+
+SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                                unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                                unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
+{
+    CALL_ENTER("cuLaunchKernel");
+    (void)sharedMemBytes;
+    return launch_kernel(f, (const uint32_t[3]){gridDimX, gridDimY, gridDimZ},
+                         (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, hStream, kernelParams, extra);
+}
+
+SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
+{
+    CALL_ENTER("cuLaunchKernelEx");
+    if (config == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    return launch_kernel(f, (const uint32_t[3]){config->gridDimX, config->gridDimY, config->gridDimZ},
+                         (const uint32_t[3]){config->blockDimX, config->blockDimY, config->blockDimZ}, config->hStream,
+                         kernelParams, extra);
+}
+
+SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
+                                           unsigned int blockDimX, unsigned int blockDimY, unsigned int blockDimZ,
+                                           unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
+{
+    CALL_ENTER("cuLaunchCooperativeKernel");
+    (void)sharedMemBytes;
+    return launch_kernel(f, (const uint32_t[3]){gridDimX, gridDimY, gridDimZ},
+                         (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, hStream, kernelParams, NULL);
+}
+
+SIM_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)
+{
+    CALL_ENTER("cuLaunchHostFunc");
+    if (fn == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct operation *operation = operation_create(OPERATION_HOST);
+    if (operation != NULL) {
+        operation->host.function = fn;
+        operation->host.user = userData;
+    }
+    return stream_submit(hStream, operation, SUBMIT_ASYNC);
+}
+
+SIM_API CUresult cuStreamAddCallback(CUstream hStream, CUstreamCallback callback, void *userData, unsigned int flags)
+{
+    CALL_ENTER("cuStreamAddCallback");
+    if (callback == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct operation *operation = operation_create(OPERATION_CALLBACK);
+    if (operation != NULL) {
+        operation->host.callback = callback;
+        operation->host.stream = hStream;
+        operation->host.user = userData;
+    }
+    return stream_submit(hStream, operation, SUBMIT_ASYNC);
+}

@@ -1,0 +1,107 @@
+#include "operation.h"
+#include "capture.h"
+#include "event.h"
+#include "fault.h"
+#include "space.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct operation *operation_create(enum operation_kind kind)
+{
+    struct operation *operation = calloc(1, sizeof *operation);
+    if (operation == NULL)
+        return NULL;
+    atomic_init(&operation->references, 1);
+    operation->kind = kind;
+    return operation;
+}
+
+struct operation *operation_retain(struct operation *operation)
+{
+    atomic_fetch_add(&operation->references, 1);
+    return operation;
+}
+
+void operation_release(struct operation *operation)
+{
+    if (atomic_fetch_sub(&operation->references, 1) != 1)
+        return;
+    if (operation->kind == OPERATION_KERNEL) {
+        free(operation->launch.arguments);
+        free(operation->launch.parameters);
+    } else if (operation->kind == OPERATION_COPY) {
+        free(operation->copy.staging);
+    } else if (operation->kind == OPERATION_EVENT && operation->event.event != NULL) {
+        event_release(operation->event.event);
+    } else if (operation->kind == OPERATION_GRAPH && operation->recording != NULL) {
+        recording_release(operation->recording);
+    }
+    free(operation);
+}
+
+static void copy(void *argument)
+{
+    const struct operation *operation = argument;
+    const void *source = operation->copy.staging;
+    if (source == NULL)
+        source = (const void *)(uintptr_t)operation->copy.source;
+    memmove((void *)(uintptr_t)operation->copy.destination, source, operation->copy.bytes);
+}
+
+static void set(void *argument)
+{
+    const struct operation *operation = argument;
+    unsigned char *destination = (unsigned char *)(uintptr_t)operation->set.destination;
+    if (operation->set.width == 1) {
+        memset(destination, (int)operation->set.value, operation->set.count);
+        return;
+    }
+    for (size_t i = 0; i < operation->set.count; i++)
+        memcpy(destination + i * operation->set.width, &operation->set.value, operation->set.width);
+}
+
+/* Memory that was there when a copy was made may be gone when it runs. The copy engine's faults leave no core dump. */
+static void run_transfer(void (*function)(void *), struct operation *operation, CUcontext context)
+{
+    struct fault fault;
+    if (fault_catch(function, operation, &fault))
+        atomic_store(&context->error, CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void run_good(struct operation *operation, CUcontext context)
+{
+    switch (operation->kind) {
+    case OPERATION_KERNEL:
+        kernel_run(&operation->launch, context);
+        break;
+    case OPERATION_COPY:
+        run_transfer(copy, operation, context);
+        break;
+    case OPERATION_SET:
+        run_transfer(set, operation, context);
+        break;
+    case OPERATION_HOST:
+        operation->host.function(operation->host.user);
+        break;
+    case OPERATION_GRAPH:
+        for (size_t i = 0; i < operation->recording->count; i++)
+            operation_run(operation->recording->operations[i], context);
+        break;
+    default:
+        break;
+    }
+}
+
+void operation_run(struct operation *operation, CUcontext context)
+{
+    if (atomic_load(&context->error) == CUDA_SUCCESS)
+        run_good(operation, context);
+    /* What follows happens in a context that has failed too. */
+    if (operation->kind == OPERATION_EVENT)
+        event_complete(operation->event.event, operation->event.generation);
+    else if (operation->kind == OPERATION_FREE)
+        space_free(operation->address);
+    else if (operation->kind == OPERATION_CALLBACK)
+        operation->host.callback(operation->host.stream, (CUresult)atomic_load(&context->error), operation->host.user);
+}

@@ -1,0 +1,77 @@
+/*
+ * One piece of work for a stream: what a launch, a copy, a set and so on leaves behind. It does not change once it is made,
+ * so that a graph can run it many times.
+ *
+ * Ownership: counted references; the last one frees the operation and what it holds.
+ */
+#ifndef CUFENCE_SIM_OPERATION_H
+#define CUFENCE_SIM_OPERATION_H
+
+#include "context.h"
+
+struct recording;
+
+enum operation_kind {
+    OPERATION_NOTHING, /* carries dependencies only */
+    OPERATION_KERNEL,
+    OPERATION_COPY,
+    OPERATION_SET,
+    OPERATION_HOST,
+    OPERATION_CALLBACK,
+    OPERATION_EVENT,
+    OPERATION_GRAPH,
+    OPERATION_FREE
+};
+
+struct launch {
+    const struct CUfunc_st *function; /* functions are never freed */
+    uint32_t grid[3], block[3];
+    uint32_t host_tid;
+    void **arguments; /* function->argument_count pointers into parameters */
+    unsigned char *parameters;
+    size_t parameter_bytes;
+};
+
+struct operation {
+    atomic_uint references;
+    enum operation_kind kind;
+    union {
+        struct launch launch;
+        struct {
+            uint64_t destination, source;
+            size_t bytes;
+            void *staging; /* owned copy of a host source, or NULL */
+        } copy;
+        struct {
+            uint64_t destination;
+            uint32_t value;
+            unsigned width; /* bytes of value */
+            size_t count;
+        } set;
+        struct {
+            CUhostFn function;
+            CUstreamCallback callback;
+            CUstream stream;
+            void *user;
+        } host;
+        struct {
+            struct CUevent_st *event;
+            uint64_t generation;
+        } event;
+        struct recording *recording; /* OPERATION_GRAPH */
+        CUdeviceptr address;         /* OPERATION_FREE */
+    };
+};
+
+/* NULL without memory. One reference. */
+struct operation *operation_create(enum operation_kind kind);
+struct operation *operation_retain(struct operation *operation);
+void operation_release(struct operation *operation);
+
+/* Runs it on the calling thread, a stream's worker, without locks. */
+void operation_run(struct operation *operation, CUcontext context);
+
+/* execute.c */
+void kernel_run(const struct launch *launch, CUcontext context);
+
+#endif

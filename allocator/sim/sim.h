@@ -1,0 +1,82 @@
+/*
+ * The simulated CUDA device: libcufence_sim.so exports the driver API under its real names, on mmap, SIGSEGV and threads.
+ * This header is what a test needs beside <cuda.h>: kernels, and a way to make driver calls fail, be slow, and be counted.
+ *
+ * Kernels are host functions. A touch of device address space that is not mapped (or not with that access), or of any
+ * other address that the host has not mapped, is a fault of the GPU: it is caught on the stream's thread.
+ *
+ * Configuration, read by cuInit() from the environment, e.g. CUFENCE_SIM="devices=2,memory=8G,reserve=1T"
+ *   devices=N           1 to 8, default 1
+ *   memory=SIZE         physical memory of each device, default 8G; suffixes K, M, G, T
+ *   reserve=SIZE        address space that cuMemAddressReserve gives out at most, default 1T (256G under AddressSanitizer,
+ *                       16G under ThreadSanitizer)
+ *   latency=US          every call of the virtual memory API takes that many microseconds more
+ *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; may be given several times
+ * A bad value: a message on stderr, and CUDA_ERROR_INVALID_VALUE from cuInit(). What the environment names wins over the
+ * setters below.
+ *
+ * Limits: a process holds at most about 30,000 mappings (the kernel's vm.max_map_count); access rights are kept for each
+ * device, but enforced as their union; what the host itself has mapped does not fault when a kernel touches it;
+ * the branches of a graph run one after the other; cuCtxDestroy waits for the context's work.
+ *
+ * Thread safety: every function may be called from any thread. Function names are those without version or _ptsz suffix
+ * ("cuMemAlloc"), and the suffixed forms are understood as the same function.
+ */
+#ifndef CUFENCE_SIM_H
+#define CUFENCE_SIM_H
+
+#include <cuda.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cusim_thread {
+    uint32_t grid[3], block[3], block_index[3], thread_index[3];
+} cusim_thread;
+
+/* Called once for each CUDA thread, in order (x fastest), blocks in order too. arguments[i] points to the launch's copy of
+ * argument i. It must hold no lock and no memory over an access that can fault: the access does not return then. */
+typedef void (*cusim_kernel_function)(const cusim_thread *thread, void *const *arguments);
+
+typedef struct cusim_kernel {
+    const char *name; /* mangled or plain; cuModuleGetFunction finds it by this name */
+    cusim_kernel_function function;
+    const size_t *argument_bytes;
+    size_t argument_count;
+    const char *file; /* of the faulting access, for the dump's line information; NULL: none */
+    int line;
+    uint32_t access_bytes; /* width of the faulting access: 1, 2, 4, 8 or 16; 0 means 4 */
+    int is_atomic;
+    int exits_at_fault; /* the warp has exited when the dump is taken: the dump has an SM-level error PC only */
+} cusim_kernel;
+
+/* The struct, its strings and its array are copied. A second registration of a name is found by modules loaded and
+ * functions looked up from then on. Before or after cuInit(). */
+void cusim_register_kernel(const cusim_kernel *kernel);
+
+/* The nth call from now of that driver function returns `result`, once, and does nothing. nth = 0 clears. */
+void cusim_fail_call(const char *function, unsigned nth, CUresult result);
+
+/* How often a driver function has been called by this process, calls that failed included. */
+uint64_t cusim_call_count(const char *function);
+
+/* Makes calls of a driver function take that much longer; NULL means every call of the virtual memory API. */
+void cusim_set_latency(const char *function, unsigned microseconds);
+
+/* Before cuInit() only; 0 leaves a value as it is. Later calls are ignored. */
+void cusim_configure(unsigned devices, size_t device_memory_bytes, size_t reserve_bytes);
+
+/*
+ * Kernels that are always there:
+ *   cufence_poison(uint64_t address)             stores 4 zero bytes at the address
+ *   cusim_spin(const volatile uint32_t *flag)    waits until *flag (host memory) is not 0, at most 10 s
+ */
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,536 @@
+#include "space.h"
+#include "context.h"
+#include "pages.h"
+
+#include <pthread.h>
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOST_FILE SIM_MAX_DEVICES /* handles in host memory (host, host NUMA) have a file of their own */
+
+struct physical {
+    CUmemGenericAllocationHandle handle; /* first: the tree's key */
+    uint64_t offset;                     /* in its file */
+    size_t size;
+    unsigned references; /* of the user */
+    unsigned mappings;
+    int file; /* index in files */
+    CUmemAllocationProp properties;
+};
+
+/* Reservations and mappings are trees of ranges that do not overlap; a look-up finds a range that overlaps the key. */
+struct range {
+    uint64_t start, end;
+};
+
+struct reservation {
+    struct range range;
+    int is_counted; /* against the limit: it was made by cuMemAddressReserve */
+};
+
+struct block {
+    struct block *previous, *next;
+    CUcontext context;
+    uint64_t reserved_start;
+    size_t requested;
+};
+
+struct mapping {
+    struct range range;
+    struct physical *physical;
+    unsigned char access[SIM_MAX_DEVICES]; /* enum pages_access, as granted to each device */
+    struct block *block;                   /* of cuMemAlloc, or NULL */
+};
+
+/* Guards all below. */
+static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
+static int files[SIM_MAX_DEVICES + 1];
+static uint64_t file_ends[SIM_MAX_DEVICES + 1];
+static size_t used[SIM_MAX_DEVICES + 1];
+static size_t reserved;
+static CUmemGenericAllocationHandle next_handle = 0x5100000001;
+static void *physicals, *reservations, *mappings;
+static struct block *blocks;
+
+static int compare_handles(const void *a, const void *b)
+{
+    CUmemGenericAllocationHandle left = *(const CUmemGenericAllocationHandle *)a;
+    CUmemGenericAllocationHandle right = *(const CUmemGenericAllocationHandle *)b;
+    return (left > right) - (left < right);
+}
+
+static int compare_ranges(const void *a, const void *b)
+{
+    const struct range *left = a, *right = b;
+    if (left->end <= right->start)
+        return -1;
+    return left->start >= right->end;
+}
+
+static void *find_range(void *tree, uint64_t start, uint64_t end)
+{
+    struct range key = {start, end};
+    void **found = tfind(&key, &tree, compare_ranges);
+    return found == NULL ? NULL : *found;
+}
+
+static struct physical *find_physical(CUmemGenericAllocationHandle handle)
+{
+    void **found = tfind(&handle, &physicals, compare_handles);
+    return found == NULL ? NULL : *found;
+}
+
+CUresult space_initialize(void)
+{
+    for (unsigned i = 0; i <= SIM_MAX_DEVICES; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "cufence-sim-%u", i);
+        files[i] = i < config_get()->devices || i == HOST_FILE ? pages_open(name) : -1;
+        if (files[i] < 0 && (i < config_get()->devices || i == HOST_FILE))
+            return CUDA_ERROR_OPERATING_SYSTEM;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult reserve_locked(uint64_t *address, size_t size, size_t alignment, uint64_t hint, int is_counted)
+{
+    if (is_counted && (size > config_get()->reserve || reserved > config_get()->reserve - size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct reservation *reservation = calloc(1, sizeof *reservation);
+    uint64_t start = reservation == NULL ? 0 : pages_reserve(size, alignment, hint);
+    if (start == 0)
+        goto fail_reservation;
+    reservation->range = (struct range){start, start + size};
+    reservation->is_counted = is_counted;
+    if (tsearch(reservation, &reservations, compare_ranges) == NULL)
+        goto fail_pages;
+    if (is_counted)
+        reserved += size;
+    *address = start;
+    return CUDA_SUCCESS;
+
+fail_pages:
+    pages_unreserve(start, size);
+fail_reservation:
+    free(reservation);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+static CUresult unreserve_locked(uint64_t address, size_t size)
+{
+    struct reservation *reservation = find_range(reservations, address, address + 1);
+    if (reservation == NULL || reservation->range.start != address || reservation->range.end != address + size ||
+        find_range(mappings, address, address + size) != NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    tdelete(reservation, &reservations, compare_ranges);
+    if (reservation->is_counted)
+        reserved -= size;
+    pages_unreserve(address, size);
+    free(reservation);
+    return CUDA_SUCCESS;
+}
+
+CUresult space_reserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint)
+{
+    if (alignment < SIM_GRANULARITY)
+        alignment = SIM_GRANULARITY;
+    if (address == NULL || size == 0 || size % SIM_GRANULARITY != 0 || (alignment & (alignment - 1)) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    uint64_t start = 0;
+    pthread_mutex_lock(&memory_lock);
+    CUresult result = reserve_locked(&start, size, alignment, hint, 1);
+    pthread_mutex_unlock(&memory_lock);
+    if (result == CUDA_SUCCESS)
+        *address = start;
+    return result;
+}
+
+CUresult space_unreserve(CUdeviceptr address, size_t size)
+{
+    pthread_mutex_lock(&memory_lock);
+    CUresult result = unreserve_locked(address, size);
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+static CUresult create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties)
+{
+    size_t limit = file == HOST_FILE ? SIZE_MAX : config_get()->memory;
+    if (size > limit || used[file] > limit - size)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    struct physical *physical = calloc(1, sizeof *physical);
+    if (physical == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *physical = (struct physical){.handle = next_handle,
+                                  .offset = file_ends[file],
+                                  .size = size,
+                                  .references = 1,
+                                  .file = file,
+                                  .properties = *properties};
+    if (tsearch(physical, &physicals, compare_handles) == NULL) {
+        free(physical);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    next_handle++;
+    file_ends[file] += size;
+    used[file] += size;
+    *out = physical;
+    return CUDA_SUCCESS;
+}
+
+static void drop_locked(struct physical *physical)
+{
+    if (physical->references != 0 || physical->mappings != 0)
+        return;
+    tdelete(physical, &physicals, compare_handles);
+    pages_discard(files[physical->file], physical->offset, physical->size);
+    used[physical->file] -= physical->size;
+    free(physical);
+}
+
+CUresult space_create(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties)
+{
+    if (handle == NULL || properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED || size == 0 ||
+        size % SIM_GRANULARITY != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    int file = HOST_FILE;
+    if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
+        file = properties->location.id;
+    else if (properties->location.type == CU_MEM_LOCATION_TYPE_INVALID)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (file != HOST_FILE && (file < 0 || (unsigned)file >= config_get()->devices))
+        return CUDA_ERROR_INVALID_DEVICE;
+    struct physical *physical;
+    pthread_mutex_lock(&memory_lock);
+    CUresult result = create_locked(&physical, size, file, properties);
+    if (result == CUDA_SUCCESS)
+        *handle = physical->handle;
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+CUresult space_release(CUmemGenericAllocationHandle handle)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory_lock);
+    struct physical *physical = find_physical(handle);
+    if (physical != NULL && physical->references != 0) {
+        physical->references--;
+        drop_locked(physical);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+CUresult space_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory_lock);
+    struct mapping *mapping = find_range(mappings, address, address + 1);
+    if (mapping != NULL && mapping->block == NULL) {
+        mapping->physical->references++;
+        *handle = mapping->physical->handle;
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+CUresult space_properties(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
+{
+    pthread_mutex_lock(&memory_lock);
+    struct physical *physical = find_physical(handle);
+    if (physical != NULL)
+        *properties = physical->properties;
+    pthread_mutex_unlock(&memory_lock);
+    return physical == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+static CUresult map_locked(struct mapping **out, uint64_t address, struct physical *physical)
+{
+    struct mapping *mapping = calloc(1, sizeof *mapping);
+    if (mapping == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    mapping->range = (struct range){address, address + physical->size};
+    mapping->physical = physical;
+    if (pages_map(address, physical->size, files[physical->file], physical->offset) != 0)
+        goto fail_mapping;
+    if (tsearch(mapping, &mappings, compare_ranges) == NULL)
+        goto fail_pages;
+    physical->mappings++;
+    *out = mapping;
+    return CUDA_SUCCESS;
+
+fail_pages:
+    pages_unmap(address, physical->size);
+fail_mapping:
+    free(mapping);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+CUresult space_map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle)
+{
+    if (address % SIM_GRANULARITY != 0 || size == 0 || size % SIM_GRANULARITY != 0 || address + size < address)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory_lock);
+    struct physical *physical = find_physical(handle);
+    struct reservation *reservation = find_range(reservations, address, address + 1);
+    struct mapping *mapping;
+    if (physical == NULL || physical->references == 0 || reservation == NULL || reservation->range.end < address + size ||
+        !reservation->is_counted || find_range(mappings, address, address + size) != NULL)
+        result = CUDA_ERROR_INVALID_VALUE;
+    else if (offset != 0 || size != physical->size)
+        result = CUDA_ERROR_NOT_SUPPORTED;
+    else
+        result = map_locked(&mapping, address, physical);
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+/* Whether [start, end) is filled by whole mappings. */
+static int is_whole(uint64_t start, uint64_t end)
+{
+    while (start < end) {
+        struct mapping *mapping = find_range(mappings, start, start + 1);
+        if (mapping == NULL || mapping->range.start != start || mapping->range.end > end)
+            return 0;
+        start = mapping->range.end;
+    }
+    return 1;
+}
+
+static void unmap_locked(struct mapping *mapping)
+{
+    tdelete(mapping, &mappings, compare_ranges);
+    pages_unmap(mapping->range.start, mapping->range.end - mapping->range.start);
+    mapping->physical->mappings--;
+    drop_locked(mapping->physical);
+    free(mapping);
+}
+
+CUresult space_unmap(CUdeviceptr address, size_t size)
+{
+    uint64_t end;
+    if (size == 0 || __builtin_add_overflow(address, size, &end))
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory_lock);
+    struct mapping *first = find_range(mappings, address, address + 1);
+    if (first != NULL && first->block == NULL && is_whole(address, end)) {
+        for (uint64_t start = address; start < end;) {
+            struct mapping *mapping = find_range(mappings, start, start + 1);
+            start = mapping->range.end;
+            unmap_locked(mapping);
+        }
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+static int protect_locked(struct mapping *mapping, int device, enum pages_access access)
+{
+    mapping->access[device] = (unsigned char)access;
+    enum pages_access widest = PAGES_NONE;
+    for (unsigned i = 0; i < SIM_MAX_DEVICES; i++) {
+        if (mapping->access[i] > widest)
+            widest = mapping->access[i];
+    }
+    return pages_protect(mapping->range.start, mapping->range.end - mapping->range.start, widest);
+}
+
+CUresult space_set_access(CUdeviceptr address, size_t size, int device, CUmemAccess_flags access)
+{
+    uint64_t end;
+    if (size == 0 || __builtin_add_overflow(address, size, &end))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (device < 0 || (unsigned)device >= config_get()->devices)
+        return CUDA_ERROR_INVALID_DEVICE;
+    enum pages_access wanted = PAGES_NONE;
+    if (access == CU_MEM_ACCESS_FLAGS_PROT_READ)
+        wanted = PAGES_READ;
+    else if (access == CU_MEM_ACCESS_FLAGS_PROT_READWRITE)
+        wanted = PAGES_READ_WRITE;
+    else if (access != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory_lock);
+    if (is_whole(address, end)) {
+        result = CUDA_SUCCESS;
+        for (uint64_t start = address; start < end && result == CUDA_SUCCESS;) {
+            struct mapping *mapping = find_range(mappings, start, start + 1);
+            if (protect_locked(mapping, device, wanted) != 0)
+                result = CUDA_ERROR_OUT_OF_MEMORY;
+            start = mapping->range.end;
+        }
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+CUresult space_get_access(CUdeviceptr address, int device, unsigned long long *access)
+{
+    if (device < 0 || (unsigned)device >= config_get()->devices)
+        return CUDA_ERROR_INVALID_DEVICE;
+    static const CUmemAccess_flags flags[] = {CU_MEM_ACCESS_FLAGS_PROT_NONE, CU_MEM_ACCESS_FLAGS_PROT_READ,
+                                              CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    pthread_mutex_lock(&memory_lock);
+    struct mapping *mapping = find_range(mappings, address, address + 1);
+    if (mapping != NULL)
+        *access = flags[mapping->access[device]];
+    pthread_mutex_unlock(&memory_lock);
+    return mapping == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+}
+
+/* One granule of address space stays unmapped behind each allocation, so that an overrun does not reach the host's memory. */
+static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, int device)
+{
+    size_t bytes = (size + SIM_GRANULARITY - 1) / SIM_GRANULARITY * SIM_GRANULARITY;
+    uint64_t start;
+    struct physical *physical;
+    struct mapping *mapping;
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    struct block *block = calloc(1, sizeof *block);
+    if (block == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = reserve_locked(&start, bytes + SIM_GRANULARITY, SIM_GRANULARITY, 0, 0);
+    if (result != CUDA_SUCCESS)
+        goto fail_block;
+    result = create_locked(&physical, bytes, device, &properties);
+    if (result != CUDA_SUCCESS)
+        goto fail_reservation;
+    result = map_locked(&mapping, start, physical);
+    physical->references = 0;
+    if (result != CUDA_SUCCESS)
+        goto fail_physical;
+    mapping->block = block;
+    for (unsigned i = 0; i < config_get()->devices; i++)
+        protect_locked(mapping, (int)i, PAGES_READ_WRITE);
+    *block = (struct block){.next = blocks, .context = context, .reserved_start = start, .requested = size};
+    if (blocks != NULL)
+        blocks->previous = block;
+    blocks = block;
+    *address = start;
+    return CUDA_SUCCESS;
+
+fail_physical:
+    drop_locked(physical);
+fail_reservation:
+    unreserve_locked(start, bytes + SIM_GRANULARITY);
+fail_block:
+    free(block);
+    return result;
+}
+
+static void free_block_locked(struct mapping *mapping)
+{
+    struct block *block = mapping->block;
+    size_t bytes = mapping->range.end - mapping->range.start;
+    unmap_locked(mapping);
+    unreserve_locked(block->reserved_start, bytes + SIM_GRANULARITY);
+    if (block->next != NULL)
+        block->next->previous = block->previous;
+    if (block->previous != NULL)
+        block->previous->next = block->next;
+    else
+        blocks = block->next;
+    free(block);
+}
+
+CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device)
+{
+    if (address == NULL || size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size > config_get()->memory)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    pthread_mutex_lock(&memory_lock);
+    CUresult result = allocate_locked(address, size, context, device);
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+CUresult space_free(CUdeviceptr address)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&memory_lock);
+    struct mapping *mapping = find_range(mappings, address, address + 1);
+    if (mapping != NULL && mapping->block != NULL && mapping->range.start == address) {
+        free_block_locked(mapping);
+        result = CUDA_SUCCESS;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+void space_release_context(CUcontext context)
+{
+    pthread_mutex_lock(&memory_lock);
+    for (struct block *block = blocks, *next; block != NULL; block = next) {
+        next = block->next;
+        if (block->context == context)
+            free_block_locked(find_range(mappings, block->reserved_start, block->reserved_start + 1));
+    }
+    pthread_mutex_unlock(&memory_lock);
+}
+
+CUresult space_find(CUdeviceptr address, struct space_range *range)
+{
+    pthread_mutex_lock(&memory_lock);
+    struct mapping *mapping = address == UINT64_MAX ? NULL : find_range(mappings, address, address + 1);
+    if (mapping != NULL) {
+        const struct block *block = mapping->block;
+        size_t size = block == NULL ? mapping->range.end - mapping->range.start : block->requested;
+        *range =
+            (struct space_range){mapping->range.start, size, mapping->physical->file, block == NULL ? NULL : block->context};
+        if (range->device == HOST_FILE)
+            range->device = 0;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return mapping == NULL ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+int space_is_device(CUdeviceptr address)
+{
+    pthread_mutex_lock(&memory_lock);
+    int is_device = address != UINT64_MAX && find_range(reservations, address, address + 1) != NULL;
+    pthread_mutex_unlock(&memory_lock);
+    return is_device;
+}
+
+int space_is_accessible(CUdeviceptr address, size_t size, int is_write)
+{
+    uint64_t end;
+    if (__builtin_add_overflow(address, size, &end))
+        return 0;
+    int is_accessible = 1;
+    pthread_mutex_lock(&memory_lock);
+    for (uint64_t start = address; start < end && is_accessible;) {
+        struct mapping *mapping = find_range(mappings, start, start + 1);
+        enum pages_access access = PAGES_NONE;
+        for (unsigned i = 0; mapping != NULL && i < SIM_MAX_DEVICES; i++) {
+            if (mapping->access[i] > access)
+                access = mapping->access[i];
+        }
+        is_accessible = mapping != NULL && access >= (is_write ? PAGES_READ_WRITE : PAGES_READ);
+        /* An allocation ends where it was asked to, though its last page goes on. */
+        if (is_accessible && mapping->block != NULL && end > mapping->range.start + mapping->block->requested)
+            is_accessible = 0;
+        if (mapping != NULL)
+            start = mapping->range.end;
+    }
+    pthread_mutex_unlock(&memory_lock);
+    return is_accessible;
+}
+
+void space_memory_info(int device, size_t *free_bytes, size_t *total)
+{
+    pthread_mutex_lock(&memory_lock);
+    *total = config_get()->memory;
+    *free_bytes = *total - used[device];
+    pthread_mutex_unlock(&memory_lock);
+}

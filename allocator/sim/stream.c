@@ -1,0 +1,421 @@
+#include "stream.h"
+#include "call.h"
+#include "capture.h"
+#include "fault.h"
+#include "handle.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+struct work {
+    struct work *next;
+    struct operation *operation;
+    uint64_t serial; /* over all streams, in order of submission */
+    size_t ticket_count;
+    struct ticket after[];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* some work has completed, or a dump is written */
+static uint64_t last_serial;                               /* under lock */
+static atomic_ullong next_stream_id = 1;
+static atomic_ulong next_thread_number = 1;
+static __thread unsigned long own_thread_number;
+static __thread int uses_own_default;
+
+void queue_lock(void)
+{
+    pthread_mutex_lock(&lock);
+}
+
+void queue_unlock(void)
+{
+    pthread_mutex_unlock(&lock);
+}
+
+unsigned long thread_number(void)
+{
+    if (own_thread_number == 0)
+        own_thread_number = atomic_fetch_add(&next_thread_number, 1);
+    return own_thread_number;
+}
+
+static CUstream create_locked(CUcontext context, unsigned flags, int priority)
+{
+    struct CUstream_st *stream = calloc(1, sizeof *stream);
+    if (stream == NULL)
+        return NULL;
+    *stream = (struct CUstream_st){.context = context, .flags = flags, .priority = priority, .references = 1};
+    stream->id = atomic_fetch_add(&next_stream_id, 1);
+    pthread_cond_init(&stream->wake, NULL);
+    if (handle_add(HANDLE_STREAM, stream) != 0) {
+        pthread_cond_destroy(&stream->wake);
+        free(stream);
+        return NULL;
+    }
+    stream->next = context->streams;
+    context->streams = stream;
+    return stream;
+}
+
+CUstream stream_create(CUcontext context, unsigned flags, int priority)
+{
+    queue_lock();
+    CUstream stream = create_locked(context, flags, priority);
+    queue_unlock();
+    return stream;
+}
+
+CUstream stream_create_legacy(CUcontext context)
+{
+    queue_lock();
+    CUstream stream = create_locked(context, CU_STREAM_DEFAULT, 0);
+    if (stream != NULL)
+        stream_retain_locked(stream);
+    queue_unlock();
+    return stream;
+}
+
+struct CUstream_st *stream_retain_locked(struct CUstream_st *stream)
+{
+    stream->references++;
+    return stream;
+}
+
+void stream_release_locked(struct CUstream_st *stream)
+{
+    if (--stream->references != 0)
+        return;
+    pthread_cond_destroy(&stream->wake);
+    free(stream);
+}
+
+static void unlink_locked(CUstream stream)
+{
+    struct CUstream_st **link = &stream->context->streams;
+    while (*link != stream)
+        link = &(*link)->next;
+    *link = stream->next;
+    stream_release_locked(stream);
+}
+
+/* The queue still runs to its end, and the context waits for it until then. */
+static void close_locked(CUstream stream)
+{
+    handle_remove(HANDLE_STREAM, stream);
+    stream->is_closed = 1;
+    if (stream->has_worker)
+        pthread_cond_signal(&stream->wake);
+    else
+        unlink_locked(stream);
+}
+
+int ticket_is_done_locked(const struct ticket *ticket)
+{
+    return ticket->stream == NULL || ticket->stream->completed >= ticket->count;
+}
+
+void ticket_wait_locked(const struct ticket *ticket)
+{
+    struct ticket held = *ticket;
+    if (held.stream == NULL)
+        return;
+    stream_retain_locked(held.stream);
+    while (!ticket_is_done_locked(&held) || held.stream->context->dumps_in_progress != 0)
+        pthread_cond_wait(&progress, &lock);
+    stream_release_locked(held.stream);
+}
+
+static int is_blocking(const struct CUstream_st *stream)
+{
+    return (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
+}
+
+/* Whether a synchronisation of `stream` (NULL: of the context) waits for work of `other`. */
+static int is_waited_for(const struct CUstream_st *stream, const struct CUstream_st *other)
+{
+    if (stream == NULL || stream == other)
+        return 1;
+    return stream == stream->context->legacy && is_blocking(other);
+}
+
+static int is_idle_up_to(CUcontext context, const struct CUstream_st *stream, uint64_t serial)
+{
+    for (const struct CUstream_st *other = context->streams; other != NULL; other = other->next) {
+        if (is_waited_for(stream, other) && other->first != NULL && other->first->serial <= serial)
+            return 0;
+    }
+    return context->dumps_in_progress == 0;
+}
+
+int stream_is_idle_locked(CUstream stream)
+{
+    return is_idle_up_to(stream->context, stream, last_serial);
+}
+
+static void wait_locked(CUcontext context, const struct CUstream_st *stream)
+{
+    uint64_t serial = last_serial;
+    while (!is_idle_up_to(context, stream, serial))
+        pthread_cond_wait(&progress, &lock);
+}
+
+void context_wait_locked(CUcontext context)
+{
+    wait_locked(context, NULL);
+}
+
+void stream_wait_locked(CUstream stream)
+{
+    stream_retain_locked(stream);
+    wait_locked(stream->context, stream);
+    stream_release_locked(stream);
+}
+
+void stream_destroy_all(CUcontext context)
+{
+    queue_lock();
+    context_wait_locked(context);
+    for (struct CUstream_st *stream = context->streams, *next; stream != NULL; stream = next) {
+        next = stream->next;
+        if (!stream->is_closed)
+            close_locked(stream);
+    }
+    queue_unlock();
+}
+
+void stream_dump_begin(CUcontext context)
+{
+    queue_lock();
+    context->dumps_in_progress++;
+    queue_unlock();
+}
+
+void stream_dump_end(CUcontext context)
+{
+    queue_lock();
+    context->dumps_in_progress--;
+    pthread_cond_broadcast(&progress);
+    queue_unlock();
+}
+
+static void free_work_locked(struct work *work)
+{
+    for (size_t i = 0; i < work->ticket_count; i++)
+        stream_release_locked(work->after[i].stream);
+    free(work);
+}
+
+static void *worker(void *argument)
+{
+    struct CUstream_st *stream = argument;
+    void *stack = fault_thread_begin();
+    queue_lock();
+    for (;;) {
+        while (stream->first == NULL && !stream->is_closed)
+            pthread_cond_wait(&stream->wake, &lock);
+        struct work *work = stream->first;
+        if (work == NULL)
+            break;
+        for (size_t i = 0; i < work->ticket_count; i++) {
+            while (!ticket_is_done_locked(&work->after[i]))
+                pthread_cond_wait(&progress, &lock);
+        }
+        queue_unlock();
+        operation_run(work->operation, stream->context);
+        operation_release(work->operation);
+        queue_lock();
+        stream->first = work->next;
+        if (stream->first == NULL)
+            stream->last = NULL;
+        stream->completed++;
+        pthread_cond_broadcast(&progress);
+        free_work_locked(work);
+    }
+    stream->has_worker = 0;
+    unlink_locked(stream);
+    stream_release_locked(stream);
+    queue_unlock();
+    fault_thread_end(stack);
+    return NULL;
+}
+
+/* The program's signals are not for these threads; faults are, and a fault that is blocked kills the process. */
+static int start_worker_locked(CUstream stream)
+{
+    sigset_t blocked, previous;
+    sigfillset(&blocked);
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_BLOCK, &blocked, &previous);
+    pthread_t thread;
+    stream_retain_locked(stream);
+    int error = pthread_create(&thread, &attributes, worker, stream);
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error != 0)
+        stream_release_locked(stream);
+    stream->has_worker = error == 0;
+    return error;
+}
+
+static void add_ticket(struct work *work, struct ticket ticket)
+{
+    if (ticket.stream == NULL || ticket_is_done_locked(&ticket))
+        return;
+    stream_retain_locked(ticket.stream);
+    work->after[work->ticket_count++] = ticket;
+}
+
+CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket)
+{
+    CUcontext context = stream->context;
+    size_t capacity = 2;
+    for (struct CUstream_st *other = context->streams; stream == context->legacy && other != NULL; other = other->next)
+        capacity++;
+    struct work *work = calloc(1, sizeof *work + capacity * sizeof work->after[0]);
+    if (work == NULL || (!stream->has_worker && start_worker_locked(stream) != 0)) {
+        free(work);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    work->operation = operation_retain(operation);
+    work->serial = ++last_serial;
+    if (after != NULL)
+        add_ticket(work, *after);
+    if (stream == context->legacy) {
+        for (struct CUstream_st *other = context->streams; other != NULL; other = other->next) {
+            if (other != stream && is_blocking(other))
+                add_ticket(work, (struct ticket){other, other->submitted});
+        }
+    } else if (is_blocking(stream)) {
+        add_ticket(work, (struct ticket){context->legacy, context->legacy->submitted});
+    }
+    if (stream->last != NULL)
+        stream->last->next = work;
+    else
+        stream->first = work;
+    stream->last = work;
+    stream->submitted++;
+    if (ticket != NULL)
+        *ticket = (struct ticket){stream, stream->submitted};
+    pthread_cond_signal(&stream->wake);
+    return CUDA_SUCCESS;
+}
+
+void stream_use_own_default(int is_own)
+{
+    uses_own_default = is_own;
+}
+
+CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream)
+{
+    if (handle == NULL && uses_own_default)
+        handle = CU_STREAM_PER_THREAD;
+    *stream = handle;
+    if (handle == NULL || handle == CU_STREAM_LEGACY) {
+        *stream = context->legacy;
+        return CUDA_SUCCESS;
+    }
+    if (handle != CU_STREAM_PER_THREAD)
+        return handle_is_valid(HANDLE_STREAM, handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    unsigned long owner = thread_number();
+    for (*stream = context->streams; *stream != NULL && (*stream)->owner != owner; *stream = (*stream)->next)
+        continue;
+    if (*stream == NULL && (*stream = create_locked(context, CU_STREAM_DEFAULT, 0)) != NULL)
+        (*stream)->owner = owner;
+    return *stream == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+static CUresult submit_locked(CUcontext context, CUstream handle, struct operation *operation, enum submit_mode mode)
+{
+    CUstream stream;
+    CALL_TRY(stream_find_locked(context, handle, &stream));
+    if (mode == SUBMIT_AND_WAIT)
+        CALL_TRY(capture_check_unsafe_locked());
+    if (stream->capture != NULL)
+        return mode == SUBMIT_ASYNC ? capture_append_locked(stream, operation) : capture_refuse_locked(stream);
+    CALL_TRY(capture_check_implicit_locked(stream));
+    struct ticket ticket;
+    CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
+    if (mode == SUBMIT_AND_WAIT)
+        ticket_wait_locked(&ticket);
+    return CUDA_SUCCESS;
+}
+
+CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode)
+{
+    if (operation == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUcontext context;
+    CUresult result = context_current(&context);
+    if (result == CUDA_SUCCESS) {
+        queue_lock();
+        result = submit_locked(context, handle, operation, mode);
+        queue_unlock();
+    }
+    operation_release(operation);
+    if (result == CUDA_SUCCESS && mode == SUBMIT_AND_WAIT)
+        result = (CUresult)atomic_load(&context->error);
+    return result;
+}
+
+static CUresult create(CUstream *out, unsigned flags, int priority)
+{
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUstream stream = stream_create(context, flags, priority);
+    if (stream == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = stream;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
+{
+    CALL_ENTER("cuStreamCreate");
+    return create(phStream, Flags, 0);
+}
+
+SIM_API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
+{
+    CALL_ENTER("cuStreamCreateWithPriority");
+    return create(phStream, flags, priority);
+}
+
+static CUresult destroy_locked(CUstream stream)
+{
+    if (stream->capture != NULL)
+        return capture_refuse_locked(stream);
+    close_locked(stream);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuStreamDestroy(CUstream hStream)
+{
+    CALL_ENTER("cuStreamDestroy");
+    queue_lock();
+    CUresult result = CUDA_ERROR_INVALID_HANDLE;
+    if (handle_is_valid(HANDLE_STREAM, hStream) && hStream != hStream->context->legacy && hStream->owner == 0)
+        result = destroy_locked(hStream);
+    queue_unlock();
+    return result;
+}
+
+SIM_API CUresult cuCtxSynchronize(void)
+{
+    CALL_ENTER("cuCtxSynchronize");
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    queue_lock();
+    CUresult result = capture_check_unsafe_locked();
+    if (result == CUDA_SUCCESS)
+        context_wait_locked(context);
+    queue_unlock();
+    return result == CUDA_SUCCESS ? (CUresult)atomic_load(&context->error) : result;
+}

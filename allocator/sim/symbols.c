@@ -1,0 +1,298 @@
+#include "call.h"
+#include "stream.h"
+
+#include <string.h>
+
+/*
+ * The variants for programs that are compiled with per-thread default streams: the same functions, with another meaning of the
+ * NULL stream while they run.
+ */
+#define TWIN(name, suffix, parameters, arguments)                                                                              \
+    CUresult name##suffix parameters;                                                                                          \
+    SIM_API CUresult name##suffix parameters                                                                                   \
+    {                                                                                                                          \
+        stream_use_own_default(1);                                                                                             \
+        CUresult result = name arguments;                                                                                      \
+        stream_use_own_default(0);                                                                                             \
+        return result;                                                                                                         \
+    }
+
+TWIN(cuMemcpy, _ptds, (CUdeviceptr a, CUdeviceptr b, size_t n), (a, b, n))
+TWIN(cuMemcpyHtoD, _v2_ptds, (CUdeviceptr a, const void *b, size_t n), (a, b, n))
+TWIN(cuMemcpyDtoH, _v2_ptds, (void *a, CUdeviceptr b, size_t n), (a, b, n))
+TWIN(cuMemcpyDtoD, _v2_ptds, (CUdeviceptr a, CUdeviceptr b, size_t n), (a, b, n))
+TWIN(cuMemsetD8, _v2_ptds, (CUdeviceptr a, unsigned char v, size_t n), (a, v, n))
+TWIN(cuMemsetD16, _v2_ptds, (CUdeviceptr a, unsigned short v, size_t n), (a, v, n))
+TWIN(cuMemsetD32, _v2_ptds, (CUdeviceptr a, unsigned int v, size_t n), (a, v, n))
+TWIN(cuMemcpyAsync, _ptsz, (CUdeviceptr a, CUdeviceptr b, size_t n, CUstream s), (a, b, n, s))
+TWIN(cuMemcpyHtoDAsync, _v2_ptsz, (CUdeviceptr a, const void *b, size_t n, CUstream s), (a, b, n, s))
+TWIN(cuMemcpyDtoHAsync, _v2_ptsz, (void *a, CUdeviceptr b, size_t n, CUstream s), (a, b, n, s))
+TWIN(cuMemcpyDtoDAsync, _v2_ptsz, (CUdeviceptr a, CUdeviceptr b, size_t n, CUstream s), (a, b, n, s))
+TWIN(cuMemsetD8Async, _ptsz, (CUdeviceptr a, unsigned char v, size_t n, CUstream s), (a, v, n, s))
+TWIN(cuMemsetD16Async, _ptsz, (CUdeviceptr a, unsigned short v, size_t n, CUstream s), (a, v, n, s))
+TWIN(cuMemsetD32Async, _ptsz, (CUdeviceptr a, unsigned int v, size_t n, CUstream s), (a, v, n, s))
+TWIN(cuMemAllocAsync, _ptsz, (CUdeviceptr * a, size_t n, CUstream s), (a, n, s))
+TWIN(cuMemAllocFromPoolAsync, _ptsz, (CUdeviceptr * a, size_t n, CUmemoryPool p, CUstream s), (a, n, p, s))
+TWIN(cuMemFreeAsync, _ptsz, (CUdeviceptr a, CUstream s), (a, s))
+TWIN(cuLaunchKernel, _ptsz,
+     (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned m, CUstream s,
+      void **p, void **e),
+     (f, gx, gy, gz, bx, by, bz, m, s, p, e))
+TWIN(cuLaunchKernelEx, _ptsz, (const CUlaunchConfig *c, CUfunction f, void **p, void **e), (c, f, p, e))
+TWIN(cuLaunchCooperativeKernel, _ptsz,
+     (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned m, CUstream s,
+      void **p),
+     (f, gx, gy, gz, bx, by, bz, m, s, p))
+TWIN(cuLaunchHostFunc, _ptsz, (CUstream s, CUhostFn f, void *u), (s, f, u))
+TWIN(cuStreamAddCallback, _ptsz, (CUstream s, CUstreamCallback f, void *u, unsigned flags), (s, f, u, flags))
+TWIN(cuStreamSynchronize, _ptsz, (CUstream s), (s))
+TWIN(cuStreamQuery, _ptsz, (CUstream s), (s))
+TWIN(cuStreamWaitEvent, _ptsz, (CUstream s, CUevent e, unsigned flags), (s, e, flags))
+TWIN(cuStreamBeginCapture, _v2_ptsz, (CUstream s, CUstreamCaptureMode m), (s, m))
+TWIN(cuStreamEndCapture, _ptsz, (CUstream s, CUgraph *g), (s, g))
+TWIN(cuStreamIsCapturing, _ptsz, (CUstream s, CUstreamCaptureStatus *c), (s, c))
+TWIN(cuStreamGetCaptureInfo, _v3_ptsz,
+     (CUstream s, CUstreamCaptureStatus *c, cuuint64_t *i, CUgraph *g, const CUgraphNode **d, const CUgraphEdgeData **e,
+      size_t *n),
+     (s, c, i, g, d, e, n))
+TWIN(cuStreamGetFlags, _ptsz, (CUstream s, unsigned *f), (s, f))
+TWIN(cuStreamGetPriority, _ptsz, (CUstream s, int *p), (s, p))
+TWIN(cuStreamGetId, _ptsz, (CUstream s, unsigned long long *i), (s, i))
+TWIN(cuStreamGetCtx, _ptsz, (CUstream s, CUcontext *c), (s, c))
+TWIN(cuStreamGetDevice, _ptsz, (CUstream s, CUdevice *d), (s, d))
+TWIN(cuEventRecord, _ptsz, (CUevent e, CUstream s), (e, s))
+TWIN(cuEventRecordWithFlags, _ptsz, (CUevent e, CUstream s, unsigned f), (e, s, f))
+TWIN(cuGraphLaunch, _ptsz, (CUgraphExec g, CUstream s), (g, s))
+TWIN(cuGraphUpload, _ptsz, (CUgraphExec g, CUstream s), (g, s))
+TWIN(cuGraphInstantiateWithParams, _ptsz, (CUgraphExec * e, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), (e, g, p))
+
+CUresult cuCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
+CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **, size_t *);
+CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **,
+                                        size_t *);
+
+SIM_API CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream s, CUstreamCaptureStatus *c, cuuint64_t *i, CUgraph *g,
+                                                const CUgraphNode **d, size_t *n)
+{
+    stream_use_own_default(1);
+    CUresult result = cuStreamGetCaptureInfo_v2(s, c, i, g, d, n);
+    stream_use_own_default(0);
+    return result;
+}
+
+typedef void (*symbol_function)(void);
+
+struct symbol {
+    const char *name;         /* the base name */
+    const char *abi_name;     /* with its version, as the library exports it */
+    int version;              /* the CUDA version that brought this form */
+    symbol_function function; /* for the legacy default stream */
+    symbol_function twin;     /* for per-thread default streams, or NULL */
+};
+
+#define TEXT(name) TEXT_EXPANDED(name)
+#define TEXT_EXPANDED(name) #name
+#define PLAIN(name, version)                                                                                                   \
+    {                                                                                                                          \
+#name, TEXT(name), version, (symbol_function)(name), NULL                                                              \
+    }
+#define WITH_TWIN(name, suffix, version)                                                                                       \
+    {                                                                                                                          \
+#name, TEXT(name), version, (symbol_function)(name), (symbol_function)(name##suffix)                                   \
+    }
+
+SIM_API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                                  CUdriverProcAddressQueryResult *symbolStatus);
+static CUresult get_proc_address_v1(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags);
+
+/* Of several forms of one name, the newest comes first. Versions are those of cudaTypedefs.h. */
+static const struct symbol symbols[] = {
+    PLAIN(cuInit, 2000),
+    PLAIN(cuDriverGetVersion, 2020),
+    PLAIN(cuGetProcAddress, 12000),
+    {"cuGetProcAddress", "cuGetProcAddress", 11030, (symbol_function)get_proc_address_v1, NULL},
+    PLAIN(cuGetErrorName, 6000),
+    PLAIN(cuGetErrorString, 6000),
+    PLAIN(cuDeviceGet, 2000),
+    PLAIN(cuDeviceGetCount, 2000),
+    PLAIN(cuDeviceGetName, 2000),
+    PLAIN(cuDeviceTotalMem, 3020),
+    PLAIN(cuDeviceGetAttribute, 2000),
+    PLAIN(cuDeviceGetUuid, 11040),
+    PLAIN(cuDeviceGetPCIBusId, 4010),
+    PLAIN(cuDeviceCanAccessPeer, 4000),
+    PLAIN(cuDeviceGetDefaultMemPool, 11020),
+    PLAIN(cuDeviceGetMemPool, 11020),
+    PLAIN(cuDevicePrimaryCtxRetain, 7000),
+    PLAIN(cuDevicePrimaryCtxRelease, 11000),
+    PLAIN(cuDevicePrimaryCtxReset, 11000),
+    PLAIN(cuDevicePrimaryCtxGetState, 7000),
+    PLAIN(cuDevicePrimaryCtxSetFlags, 11000),
+    PLAIN(cuCtxCreate, 12050),
+    {"cuCtxCreate", "cuCtxCreate_v2", 3020, (symbol_function)cuCtxCreate_v2, NULL},
+    PLAIN(cuCtxDestroy, 4000),
+    PLAIN(cuCtxGetCurrent, 4000),
+    PLAIN(cuCtxSetCurrent, 4000),
+    PLAIN(cuCtxPushCurrent, 4000),
+    PLAIN(cuCtxPopCurrent, 4000),
+    PLAIN(cuCtxGetDevice, 2000),
+    PLAIN(cuCtxGetFlags, 7000),
+    PLAIN(cuCtxGetId, 12000),
+    PLAIN(cuCtxSynchronize, 2000),
+    PLAIN(cuCtxGetStreamPriorityRange, 5050),
+    PLAIN(cuCtxEnablePeerAccess, 4000),
+    PLAIN(cuStreamCreate, 2000),
+    PLAIN(cuStreamCreateWithPriority, 5050),
+    PLAIN(cuStreamDestroy, 4000),
+    WITH_TWIN(cuStreamSynchronize, _ptsz, 2000),
+    WITH_TWIN(cuStreamQuery, _ptsz, 2000),
+    WITH_TWIN(cuStreamWaitEvent, _ptsz, 3020),
+    WITH_TWIN(cuStreamAddCallback, _ptsz, 5000),
+    WITH_TWIN(cuStreamGetFlags, _ptsz, 5050),
+    WITH_TWIN(cuStreamGetPriority, _ptsz, 5050),
+    WITH_TWIN(cuStreamGetId, _ptsz, 12000),
+    WITH_TWIN(cuStreamGetCtx, _ptsz, 9020),
+    WITH_TWIN(cuStreamGetDevice, _ptsz, 12080),
+    WITH_TWIN(cuStreamBeginCapture, _v2_ptsz, 10010),
+    WITH_TWIN(cuStreamEndCapture, _ptsz, 10000),
+    WITH_TWIN(cuStreamIsCapturing, _ptsz, 10000),
+    WITH_TWIN(cuStreamGetCaptureInfo, _v3_ptsz, 12030),
+    {"cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", 11030, (symbol_function)cuStreamGetCaptureInfo_v2,
+     (symbol_function)cuStreamGetCaptureInfo_v2_ptsz},
+    PLAIN(cuThreadExchangeStreamCaptureMode, 10010),
+    {"cuGraphInstantiate", "cuGraphInstantiateWithFlags", 12000, (symbol_function)cuGraphInstantiate, NULL},
+    {"cuGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags", 11040, (symbol_function)cuGraphInstantiate, NULL},
+    WITH_TWIN(cuGraphInstantiateWithParams, _ptsz, 12000),
+    PLAIN(cuGraphGetNodes, 10000),
+    WITH_TWIN(cuGraphUpload, _ptsz, 11010),
+    WITH_TWIN(cuGraphLaunch, _ptsz, 10000),
+    PLAIN(cuGraphDestroy, 10000),
+    PLAIN(cuGraphExecDestroy, 10000),
+    PLAIN(cuEventCreate, 2000),
+    WITH_TWIN(cuEventRecord, _ptsz, 2000),
+    WITH_TWIN(cuEventRecordWithFlags, _ptsz, 11010),
+    PLAIN(cuEventQuery, 2000),
+    PLAIN(cuEventSynchronize, 2000),
+    PLAIN(cuEventDestroy, 4000),
+    PLAIN(cuEventElapsedTime, 2000),
+    PLAIN(cuMemAddressReserve, 10020),
+    PLAIN(cuMemAddressFree, 10020),
+    PLAIN(cuMemCreate, 10020),
+    PLAIN(cuMemRelease, 10020),
+    PLAIN(cuMemRetainAllocationHandle, 11000),
+    PLAIN(cuMemGetAllocationPropertiesFromHandle, 10020),
+    PLAIN(cuMemMap, 10020),
+    PLAIN(cuMemUnmap, 10020),
+    PLAIN(cuMemSetAccess, 10020),
+    PLAIN(cuMemGetAccess, 10020),
+    PLAIN(cuMemGetAllocationGranularity, 10020),
+    PLAIN(cuMemGetInfo, 3020),
+    PLAIN(cuMemAlloc, 3020),
+    PLAIN(cuMemAllocPitch, 3020),
+    PLAIN(cuMemFree, 3020),
+    PLAIN(cuMemAllocHost, 3020),
+    PLAIN(cuMemHostAlloc, 2020),
+    PLAIN(cuMemHostGetDevicePointer, 3020),
+    PLAIN(cuMemFreeHost, 2000),
+    PLAIN(cuMemGetAddressRange, 3020),
+    PLAIN(cuIpcGetMemHandle, 4010),
+    PLAIN(cuPointerGetAttribute, 4000),
+    WITH_TWIN(cuMemAllocAsync, _ptsz, 11020),
+    WITH_TWIN(cuMemAllocFromPoolAsync, _ptsz, 11020),
+    WITH_TWIN(cuMemFreeAsync, _ptsz, 11020),
+    PLAIN(cuMemPoolTrimTo, 11020),
+    PLAIN(cuMemPoolSetAttribute, 11020),
+    PLAIN(cuMemPoolGetAttribute, 11020),
+    WITH_TWIN(cuMemcpy, _ptds, 4000),
+    WITH_TWIN(cuMemcpyAsync, _ptsz, 4000),
+    WITH_TWIN(cuMemcpyHtoD, _v2_ptds, 3020),
+    WITH_TWIN(cuMemcpyDtoH, _v2_ptds, 3020),
+    WITH_TWIN(cuMemcpyDtoD, _v2_ptds, 3020),
+    WITH_TWIN(cuMemcpyHtoDAsync, _v2_ptsz, 3020),
+    WITH_TWIN(cuMemcpyDtoHAsync, _v2_ptsz, 3020),
+    WITH_TWIN(cuMemcpyDtoDAsync, _v2_ptsz, 3020),
+    WITH_TWIN(cuMemsetD8, _v2_ptds, 3020),
+    WITH_TWIN(cuMemsetD16, _v2_ptds, 3020),
+    WITH_TWIN(cuMemsetD32, _v2_ptds, 3020),
+    WITH_TWIN(cuMemsetD8Async, _ptsz, 3020),
+    WITH_TWIN(cuMemsetD16Async, _ptsz, 3020),
+    WITH_TWIN(cuMemsetD32Async, _ptsz, 3020),
+    PLAIN(cuModuleLoadData, 2000),
+    PLAIN(cuModuleLoadDataEx, 2010),
+    PLAIN(cuModuleLoadFatBinary, 2000),
+    PLAIN(cuModuleUnload, 2000),
+    PLAIN(cuModuleGetFunction, 2000),
+    PLAIN(cuLibraryLoadData, 12000),
+    PLAIN(cuLibraryUnload, 12000),
+    PLAIN(cuLibraryGetKernel, 12000),
+    PLAIN(cuKernelGetFunction, 12000),
+    PLAIN(cuKernelGetName, 12030),
+    PLAIN(cuKernelGetParamInfo, 12040),
+    PLAIN(cuFuncGetName, 12030),
+    PLAIN(cuFuncGetParamInfo, 12040),
+    WITH_TWIN(cuLaunchKernel, _ptsz, 4000),
+    WITH_TWIN(cuLaunchKernelEx, _ptsz, 11060),
+    WITH_TWIN(cuLaunchCooperativeKernel, _ptsz, 9000),
+    WITH_TWIN(cuLaunchHostFunc, _ptsz, 10000),
+    PLAIN(cuCoredumpGetAttribute, 12010),
+    PLAIN(cuCoredumpGetAttributeGlobal, 12010),
+    PLAIN(cuCoredumpSetAttribute, 12010),
+    PLAIN(cuCoredumpSetAttributeGlobal, 12010),
+};
+
+static const struct symbol *find_symbol(const char *name, int version, CUdriverProcAddressQueryResult *status)
+{
+    *status = CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+    for (size_t i = 0; i < sizeof symbols / sizeof symbols[0]; i++) {
+        if (strcmp(symbols[i].name, name) != 0 && strcmp(symbols[i].abi_name, name) != 0)
+            continue;
+        if (symbols[i].version <= version) {
+            *status = CU_GET_PROC_ADDRESS_SUCCESS;
+            return &symbols[i];
+        }
+        *status = CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT;
+    }
+    return NULL;
+}
+
+static CUresult look_up(const char *name, void **function, int version, cuuint64_t flags,
+                        CUdriverProcAddressQueryResult *status)
+{
+    if (name == NULL || function == NULL || version > 13000)
+        return CUDA_ERROR_INVALID_VALUE;
+    const struct symbol *symbol = find_symbol(name, version, status);
+    *function = NULL;
+    if (symbol == NULL)
+        return CUDA_ERROR_NOT_FOUND;
+    int is_twin = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 && symbol->twin != NULL;
+    memcpy(function, is_twin ? &symbol->twin : &symbol->function, sizeof *function);
+    return CUDA_SUCCESS;
+}
+
+/* With a place for the status a missing symbol is a success with a NULL pointer, as cuda.h says; without one an error. */
+SIM_API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
+                                  CUdriverProcAddressQueryResult *symbolStatus)
+{
+    CALL_ENTER_UNINITIALIZED("cuGetProcAddress");
+    CUdriverProcAddressQueryResult status;
+    CUresult result = look_up(symbol, pfn, cudaVersion, flags, &status);
+    if (symbolStatus == NULL || result == CUDA_ERROR_INVALID_VALUE)
+        return result;
+    *symbolStatus = status;
+    return CUDA_SUCCESS;
+}
+
+#undef cuGetProcAddress
+CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags);
+
+static CUresult get_proc_address_v1(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+    CUdriverProcAddressQueryResult status;
+    return look_up(symbol, pfn, cudaVersion, flags, &status);
+}
+
+SIM_API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags)
+{
+    CALL_ENTER_UNINITIALIZED("cuGetProcAddress");
+    return get_proc_address_v1(symbol, pfn, cudaVersion, flags);
+}

@@ -1,0 +1,291 @@
+/* The simulated device's virtual memory: what FACTS of a real one the allocator rests on. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sim/sim.h>
+
+#include <dlfcn.h>
+#include <string.h>
+
+#define GRANULE ((size_t)2 << 20)
+
+static CUcontext context;
+
+static const CUmemAllocationProp device_memory = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                                  .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+static const CUmemAccessDesc read_write = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                           .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+static void assert_result(CUresult result, CUresult wanted)
+{
+    const char *name = "?", *wanted_name = "?";
+    cuGetErrorName(result, &name);
+    cuGetErrorName(wanted, &wanted_name);
+    assert_string_equal(name, wanted_name);
+}
+
+#define OK(call) assert_result(call, CUDA_SUCCESS)
+
+static CUdeviceptr reserve(size_t size)
+{
+    CUdeviceptr address = 0;
+    OK(cuMemAddressReserve(&address, size, 0, 0, 0));
+    assert_int_equal(address % GRANULE, 0);
+    return address;
+}
+
+static CUmemGenericAllocationHandle create(size_t size)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    OK(cuMemCreate(&handle, size, &device_memory, 0));
+    return handle;
+}
+
+static int set_up(void **state)
+{
+    (void)state;
+    cusim_configure(2, (size_t)64 << 20, 0);
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    return 0;
+}
+
+static void granularity_is_two_mebibytes(void **state)
+{
+    (void)state;
+    size_t granularity = 0;
+    OK(cuMemGetAllocationGranularity(&granularity, &device_memory, CU_MEM_ALLOC_GRANULARITY_MINIMUM));
+    assert_int_equal(granularity, GRANULE);
+    CUmemGenericAllocationHandle handle;
+    assert_result(cuMemCreate(&handle, GRANULE + 4096, &device_memory, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemCreate(&handle, 0, &device_memory, 0), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void reservations_are_limited(void **state)
+{
+    (void)state;
+    CUdeviceptr address = 0;
+    size_t size = (size_t)64 << 40;
+    assert_result(cuMemAddressReserve(&address, size, 0, 0, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    while (cuMemAddressReserve(&address, size, 0, 0, 0) != CUDA_SUCCESS)
+        size /= 2;
+    assert_true(size >= (size_t)8 << 30);
+    OK(cuMemAddressFree(address, size));
+    assert_result(cuMemAddressReserve(&address, 4096, 0, 0, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemAddressReserve(&address, GRANULE, (size_t)1 << 30, 0, 0));
+    assert_int_equal(address % ((size_t)1 << 30), 0);
+    assert_result(cuMemAddressFree(address, 2 * GRANULE), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemAddressFree(address, GRANULE));
+}
+
+static void one_handle_shows_the_same_bytes_at_two_addresses(void **state)
+{
+    (void)state;
+    CUdeviceptr base = reserve(8 * GRANULE);
+    CUmemGenericAllocationHandle handle = create(GRANULE);
+    CUdeviceptr first = base, second = base + 4 * GRANULE;
+    OK(cuMemMap(first, GRANULE, 0, handle, 0));
+    OK(cuMemMap(second, GRANULE, 0, handle, 0));
+    OK(cuMemSetAccess(first, GRANULE, &read_write, 1));
+    OK(cuMemSetAccess(second, GRANULE, &read_write, 1));
+    uint32_t word = 0x12345678, back = 0;
+    OK(cuMemcpyHtoD(first + 100, &word, sizeof word));
+    OK(cuMemcpyDtoH(&back, second + 100, sizeof back));
+    assert_int_equal(back, word);
+
+    /* A released handle lives on in its mappings; after the last one its memory comes back empty. */
+    OK(cuMemRelease(handle));
+    assert_result(cuMemRelease(handle), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(first, GRANULE));
+    OK(cuMemcpyDtoH(&back, second + 100, sizeof back));
+    assert_int_equal(back, word);
+    OK(cuMemUnmap(second, GRANULE));
+    OK(cuMemAddressFree(base, 8 * GRANULE));
+}
+
+static void maps_are_whole_handles_in_free_reserved_space(void **state)
+{
+    (void)state;
+    CUdeviceptr base = reserve(8 * GRANULE);
+    CUmemGenericAllocationHandle handle = create(2 * GRANULE);
+    assert_result(cuMemMap(base, GRANULE, GRANULE, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    assert_result(cuMemMap(base, GRANULE, 0, handle, 0), CUDA_ERROR_NOT_SUPPORTED);
+    assert_result(cuMemMap(base + 4096, 2 * GRANULE, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemMap(base + 7 * GRANULE, 2 * GRANULE, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemMap(base - (CUdeviceptr)1024 * GRANULE, 2 * GRANULE, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemMap(base, 2 * GRANULE, 0, 77, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemMap(base, 2 * GRANULE, 0, handle, 0));
+    assert_result(cuMemMap(base + GRANULE, 2 * GRANULE, 0, handle, 0), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemMap(base + 2 * GRANULE, 2 * GRANULE, 0, handle, 0));
+    assert_result(cuMemAddressFree(base, 8 * GRANULE), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemUnmap(base, GRANULE), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemUnmap(base + GRANULE, 2 * GRANULE), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(base, 4 * GRANULE));
+    OK(cuMemRelease(handle));
+    OK(cuMemAddressFree(base, 8 * GRANULE));
+}
+
+static void access_is_what_was_set(void **state)
+{
+    (void)state;
+    CUdeviceptr base = reserve(GRANULE);
+    CUmemGenericAllocationHandle handle = create(GRANULE);
+    OK(cuMemMap(base, GRANULE, 0, handle, 0));
+    uint32_t word = 1;
+    assert_result(cuMemcpyHtoD(base, &word, sizeof word), CUDA_ERROR_INVALID_VALUE);
+    unsigned long long access = 99;
+    OK(cuMemGetAccess(&access, &device_memory.location, base));
+    assert_int_equal(access, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    CUmemAccessDesc description = read_write;
+    description.flags = CU_MEM_ACCESS_FLAGS_PROT_READ;
+    OK(cuMemSetAccess(base, GRANULE, &description, 1));
+    OK(cuMemcpyDtoH(&word, base, sizeof word));
+    assert_int_equal(word, 0);
+    assert_result(cuMemcpyHtoD(base, &word, sizeof word), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemSetAccess(base, GRANULE, &read_write, 1));
+    OK(cuMemcpyHtoD(base, &word, sizeof word));
+    OK(cuMemGetAccess(&access, &device_memory.location, base));
+    assert_int_equal(access, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    const CUmemLocation other = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    OK(cuMemGetAccess(&access, &other, base));
+    assert_int_equal(access, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    description.flags = CU_MEM_ACCESS_FLAGS_PROT_NONE;
+    OK(cuMemSetAccess(base, GRANULE, &description, 1));
+    assert_result(cuMemcpyDtoH(&word, base, sizeof word), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(base, GRANULE));
+    OK(cuMemRelease(handle));
+    OK(cuMemAddressFree(base, GRANULE));
+}
+
+static void memory_is_limited_and_comes_back(void **state)
+{
+    (void)state;
+    size_t free_before, free_now, total;
+    OK(cuMemGetInfo(&free_before, &total));
+    assert_int_equal(total, (size_t)64 << 20);
+    CUmemGenericAllocationHandle handle, more;
+    OK(cuMemCreate(&handle, free_before, &device_memory, 0));
+    assert_result(cuMemCreate(&more, GRANULE, &device_memory, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    CUmemAllocationProp other = device_memory;
+    other.location.id = 1;
+    OK(cuMemCreate(&more, GRANULE, &other, 0));
+    OK(cuMemRelease(more));
+    other.location.id = 2;
+    assert_result(cuMemCreate(&more, GRANULE, &other, 0), CUDA_ERROR_INVALID_DEVICE);
+    OK(cuMemRelease(handle));
+    OK(cuMemGetInfo(&free_now, &total));
+    assert_int_equal(free_now, free_before);
+}
+
+static void host_copies_past_a_mapping_are_refused(void **state)
+{
+    (void)state;
+    CUdeviceptr base = reserve(2 * GRANULE);
+    CUmemGenericAllocationHandle handle = create(GRANULE);
+    OK(cuMemMap(base, GRANULE, 0, handle, 0));
+    OK(cuMemSetAccess(base, GRANULE, &read_write, 1));
+    uint64_t words[2] = {0};
+    assert_result(cuMemcpyHtoD(base + GRANULE - 8, words, 16), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemcpyDtoHAsync(words, base + GRANULE - 8, 16, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemcpyDtoD(base, base + GRANULE - 8, 16), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemcpy(base + GRANULE - 8, (CUdeviceptr)(uintptr_t)words, 16), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemsetD8(base + GRANULE - 8, 1, 9), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemsetD32Async(base + GRANULE - 8, 1, 3, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemsetD32(base + GRANULE - 8, 0xabcdef01, 2));
+    OK(cuMemcpyDtoH(words, base + GRANULE - 8, 8));
+    assert_int_equal(words[0], 0xabcdef01abcdef01);
+    OK(cuCtxSynchronize());
+    CUdeviceptr start;
+    size_t size;
+    OK(cuMemGetAddressRange(&start, &size, base + 12345));
+    assert_int_equal(start, base);
+    assert_int_equal(size, GRANULE);
+    CUipcMemHandle ipc;
+    assert_result(cuIpcGetMemHandle(&ipc, base), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(base, GRANULE));
+    assert_result(cuMemGetAddressRange(&start, &size, base), CUDA_ERROR_NOT_FOUND);
+    OK(cuMemRelease(handle));
+    OK(cuMemAddressFree(base, 2 * GRANULE));
+}
+
+static void allocations_have_their_exact_size(void **state)
+{
+    (void)state;
+    CUdeviceptr address, start;
+    size_t size;
+    OK(cuMemAlloc(&address, 1000));
+    OK(cuMemGetAddressRange(&start, &size, address + 10));
+    assert_int_equal(start, address);
+    assert_int_equal(size, 1000);
+    int ordinal = -1;
+    OK(cuPointerGetAttribute(&ordinal, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, address));
+    assert_int_equal(ordinal, 0);
+    assert_result(cuMemsetD8(address, 0, 1001), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemFree(address + 1), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFree(address));
+    assert_result(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemAlloc(&address, (size_t)1 << 30), CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemAllocAsync(&address, 64, NULL));
+    OK(cuMemFreeAsync(address, NULL));
+    OK(cuCtxSynchronize());
+    assert_result(cuMemFree(address), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void calls_can_be_counted_and_made_to_fail(void **state)
+{
+    (void)state;
+    uint64_t before = cusim_call_count("cuMemCreate");
+    cusim_fail_call("cuMemCreate", 2, CUDA_ERROR_OUT_OF_MEMORY);
+    CUmemGenericAllocationHandle handle = create(GRANULE), failed;
+    assert_result(cuMemCreate(&failed, GRANULE, &device_memory, 0), CUDA_ERROR_OUT_OF_MEMORY);
+    OK(cuMemRelease(handle));
+    OK(cuMemRelease(create(GRANULE)));
+    assert_int_equal(cusim_call_count("cuMemCreate") - before, 3);
+    cusim_fail_call("cuMemAlloc_v2", 1, CUDA_ERROR_UNKNOWN);
+    cusim_fail_call("cuMemAlloc", 0, CUDA_SUCCESS);
+    CUdeviceptr address;
+    OK(cuMemAlloc(&address, 1));
+    OK(cuMemFree(address));
+}
+
+static void functions_are_found_by_base_name(void **state)
+{
+    (void)state;
+    CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+    *(void **)&get = dlsym(RTLD_DEFAULT, "cuGetProcAddress_v2");
+    assert_non_null(get);
+    CUdriverProcAddressQueryResult status;
+    void *function = NULL, *twin = NULL;
+    OK(get("cuMemAlloc", &function, 13000, 0, &status));
+    assert_ptr_equal(function, dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
+    OK(get("cuLaunchKernel", &function, 13000, CU_GET_PROC_ADDRESS_LEGACY_STREAM, &status));
+    OK(get("cuLaunchKernel", &twin, 13000, CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM, &status));
+    assert_ptr_not_equal(function, twin);
+    OK(get("cuNoSuchFunction", &function, 13000, 0, &status));
+    assert_null(function);
+    assert_int_equal(status, CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND);
+    OK(get("cuMemCreate", &function, 10010, 0, &status));
+    assert_int_equal(status, CU_GET_PROC_ADDRESS_VERSION_NOT_SUFFICIENT);
+    assert_result(get("cuNoSuchFunction", &function, 13000, 0, NULL), CUDA_ERROR_NOT_FOUND);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(granularity_is_two_mebibytes),
+        cmocka_unit_test(reservations_are_limited),
+        cmocka_unit_test(one_handle_shows_the_same_bytes_at_two_addresses),
+        cmocka_unit_test(maps_are_whole_handles_in_free_reserved_space),
+        cmocka_unit_test(access_is_what_was_set),
+        cmocka_unit_test(memory_is_limited_and_comes_back),
+        cmocka_unit_test(host_copies_past_a_mapping_are_refused),
+        cmocka_unit_test(allocations_have_their_exact_size),
+        cmocka_unit_test(calls_can_be_counted_and_made_to_fail),
+        cmocka_unit_test(functions_are_found_by_base_name),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
