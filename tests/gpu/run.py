@@ -206,19 +206,21 @@ def execute(command: list[str], environment: dict[str, str], folder: Path, secon
     def read_errors() -> None:
         assert process.stderr is not None
         is_report = False
-        for line in process.stderr:
-            errors.append(line)
-            is_report = bool(REPORT_HEAD.match(line) or (is_report and REPORT_MORE.match(line)))
-            if is_report:
-                times["report"] = time.time()
-            elif line.startswith("launch "):
-                times["launch"] = float(line.split()[1])
+        with process.stderr as stream:
+            for line in stream:
+                errors.append(line)
+                is_report = bool(REPORT_HEAD.match(line) or (is_report and REPORT_MORE.match(line)))
+                if is_report:
+                    times["report"] = time.time()
+                elif line.startswith("launch "):
+                    times["launch"] = float(line.split()[1])
 
     output: list[str] = []
 
     def read_output() -> None:
         assert process.stdout is not None
-        output.append(process.stdout.read())
+        with process.stdout as stream:
+            output.append(stream.read())
 
     readers = [threading.Thread(target=read_errors), threading.Thread(target=read_output)]
     for reader in readers:

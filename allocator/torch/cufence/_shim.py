@@ -139,7 +139,7 @@ def _compile(torch: ModuleType, target: Path) -> None:
         if done.returncode:
             raise BuildError(
                 f"shim.cpp does not compile against PyTorch {torch.__version__}. The command was\n"
-                f"  {shlex.join(command)}\nand it said\n{done.stderr.strip()[-4000:]}"
+                f"  {shlex.join(command)}\nand it said\n{done.stderr.strip()[:4000]}"
             )
         os.chmod(name, 0o700)
         os.replace(name, target)  # whoever builds at the same time gets a whole file

@@ -1,0 +1,154 @@
+"""What the tests share: where things are, processes of their own, and a stand-in for PyTorch.
+
+The stand-in has the names that cufence.enable() uses, headers that shim.cpp compiles against, and records what it is told.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGE = ROOT / "allocator" / "torch"
+HEADER = ROOT / "include" / "cufence.h"
+LIBRARY = Path(os.environ.get("CUFENCE_LIBRARY") or ROOT / "build" / "lib" / "libcufence.so")
+
+sys.path.insert(0, str(PACKAGE))
+
+_TORCH = '''
+"""A stand-in for PyTorch."""
+import types
+from . import _C, cuda
+__version__ = "2.11.0+standin"
+version = types.SimpleNamespace(cuda="13.0")
+'''
+
+_C = """
+_GLIBCXX_USE_CXX11_ABI = True
+current = None
+is_traced = False
+
+class _CUDAPluggableAllocator:
+    def __init__(self):
+        self.hooks = {}
+    def set_record_stream_fn(self, address): self.hooks["record_stream"] = address
+    def set_reset_fn(self, address): self.hooks["reset"] = address
+    def set_begin_allocate_to_pool(self, address): self.hooks["begin"] = address
+    def set_end_allocate_to_pool_fn(self, address): self.hooks["end"] = address
+    def set_release_pool(self, address): self.hooks["release"] = address
+
+def _cuda_getAllocator():
+    return current
+
+def _cuda_isCurrentStreamCapturing():
+    return False
+
+def _activate_gpu_trace():
+    global is_traced
+    is_traced = True
+"""
+
+_CUDA = """
+import os
+from . import memory
+def is_initialized():
+    return os.environ.get("STANDIN_STARTED") == "1"
+"""
+
+_MEMORY = """
+import ctypes
+from .. import _C
+
+class CUDAPluggableAllocator:
+    def __init__(self, path, alloc, free):
+        library = ctypes.CDLL(path)
+        self.alloc, self.free = getattr(library, alloc), getattr(library, free)
+        self.alloc.restype = ctypes.c_void_p
+        self.alloc.argtypes = [ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        self.free.restype = None
+        self.free.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+        self.inner = _C._CUDAPluggableAllocator()
+    def allocator(self):
+        return self.inner
+
+def change_current_allocator(allocator):
+    _C.current = allocator
+"""
+
+_TRACE = """
+registered = {"device": [], "stream": [], "event": []}
+def register_callback_for_device_synchronization(callback): registered["device"].append(callback)
+def register_callback_for_stream_synchronization(callback): registered["stream"].append(callback)
+def register_callback_for_event_synchronization(callback): registered["event"].append(callback)
+"""
+
+_EXCEPTION = """
+#pragma once
+#include <cstdint>
+#include <exception>
+#include <string>
+namespace c10 {
+struct SourceLocation { const char *function; const char *file; std::uint32_t line; };
+class Error : public std::exception {
+    std::string message;
+public:
+    Error(SourceLocation, std::string text) : message(std::move(text)) {}
+    const char *what() const noexcept override { return message.c_str(); }
+};
+class OutOfMemoryError : public Error { using Error::Error; };
+class AcceleratorError : public Error {
+public:
+    AcceleratorError(SourceLocation where, std::int32_t, const std::string &text) : Error(where, text) {}
+};
+}
+"""
+
+_FILES = {
+    "__init__.py": _TORCH,
+    "_C.py": _C,
+    "cuda/__init__.py": _CUDA,
+    "cuda/memory.py": _MEMORY,
+    "cuda/_gpu_trace.py": _TRACE,
+    "include/c10/util/Exception.h": _EXCEPTION,
+}
+
+
+def has_compiler() -> bool:
+    """Whether shim.cpp can be compiled here."""
+    return any(shutil.which(name) for name in ("c++", "g++", "clang++"))
+
+
+def make_torch(folder: Path) -> None:
+    """Writes the stand-in into folder/torch."""
+    for name, text in _FILES.items():
+        path = folder / "torch" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    library = folder / "torch" / "lib" / "libc10.so"
+    library.parent.mkdir()
+    compiler = next(name for name in ("c++", "g++", "clang++") if shutil.which(name))
+    command = [compiler, "-shared", "-fPIC", "-Wl,-soname,libc10.so", "-x", "c++", "/dev/null", "-o", str(library)]
+    subprocess.run(command, check=True, capture_output=True)
+
+
+def run_python(code: str, folder: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs code in a fresh interpreter that sees the package, the simulated device and, with a folder, the stand-in."""
+    variables = dict(os.environ)
+    for name in ("CUFENCE_OPTIONS", "CUFENCE_SIM", "CXX", "XDG_CACHE_HOME"):
+        variables.pop(name, None)
+    paths = [str(PACKAGE)]
+    if folder is not None:
+        paths.insert(0, str(folder))
+        # A libc10 that nobody has loaded must be found by the shim.
+        variables["LD_LIBRARY_PATH"] = os.pathsep.join(
+            filter(None, [str(folder / "torch" / "lib"), variables.get("LD_LIBRARY_PATH")])
+        )
+        variables["XDG_CACHE_HOME"] = str(folder / "cache")
+    variables.update(PYTHONPATH=os.pathsep.join(paths), CUFENCE_LIBRARY=str(LIBRARY), CUFENCE_DRIVER="sim")
+    variables.update(environment)
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)

@@ -1,0 +1,199 @@
+"""enable() with a stand-in for PyTorch, the real library and the simulated device."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+from typing import ClassVar
+
+import standin
+
+
+@unittest.skipUnless(standin.has_compiler(), "no C++ compiler")
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+class Enable(unittest.TestCase):
+    holder: ClassVar[tempfile.TemporaryDirectory[str]]
+    folder: ClassVar[Path]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.holder.name)
+        standin.make_torch(cls.folder)
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.holder.cleanup()
+
+    def run_code(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return standin.run_python(code, self.folder, **environment)
+
+    def check(self, code: str, **environment: str) -> None:
+        done = self.run_code(code, **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_installs(self) -> None:
+        self.check(
+            """
+            import cufence
+            assert not cufence.is_enabled()
+            cufence.enable(uaf="strict", align="auto")
+            assert cufence.is_enabled()
+            import torch, torch.cuda._gpu_trace as trace
+            current = torch._C.current
+            assert set(current.inner.hooks) == {"record_stream", "reset", "begin", "end", "release"}
+            assert all(current.inner.hooks.values())
+            assert torch._C.is_traced and all(len(callbacks) == 1 for callbacks in trace.registered.values())
+            """
+        )
+
+    def test_memory(self) -> None:
+        self.check(
+            """
+            import cufence
+            cufence.enable(uaf="strict")
+            import torch
+            allocator = torch._C.current
+            with cufence.label("outer"), cufence.label("batch 17"):
+                address = allocator.alloc(4000, 0, None)
+            other = allocator.alloc(10, 0, None)
+            inside = cufence.describe(address + 12)
+            assert inside["place"] == "inside" and inside["offset"] == 12, inside
+            buffer = inside["buffer"]
+            assert (buffer["address"], buffer["size"], buffer["label"]) == (address, 4000, "batch 17"), buffer
+            assert buffer["is_mapped"] is True and buffer["device"] == 0 and buffer["freed_ns"] == 0, buffer
+            past = cufence.describe(address + 4000)
+            assert (past["place"], past["offset"]) == ("past end", 0), past
+            assert cufence.describe(0)["place"] == "unknown" and cufence.describe(0)["buffer"] is None
+
+            class Tensor:
+                def data_ptr(self):
+                    return other
+            assert cufence.describe(Tensor())["buffer"]["size"] == 10
+            stats = cufence.stats()
+            assert (stats["live_buffers"], stats["live_bytes"], stats["allocations"]) == (2, 4010, 2), stats
+            assert cufence.stats(0)["live_buffers"] == 2
+            allocator.free(address, 4000, 0, None)
+            assert cufence.describe(address)["place"] == "freed"
+            assert cufence.stats()["live_buffers"] == 1
+            allocator.free(other, 10, 0, None)
+            cufence.trim()
+            cufence.trim(0)
+            assert allocator.alloc(0, 0, None) is None
+            """
+        )
+
+    def test_reports(self) -> None:
+        self.check(
+            """
+            import cufence
+            cufence.enable()
+            assert cufence.wait_reports(0.5) is True
+            assert cufence.fault_count() == 0 and cufence.last_report() is None
+            """
+        )
+
+    def test_synchronisation(self) -> None:
+        self.check(
+            """
+            import cufence
+            cufence.enable()
+            import torch, torch.cuda._gpu_trace as trace
+            torch._C.current.alloc(4000, 0, None)
+            trace.registered["device"][0]()
+            trace.registered["stream"][0](0)
+            """
+        )
+
+    def test_no_synchronisation_where_it_is_an_error(self) -> None:
+        for answer in ("return True", "raise RuntimeError('CUDA error')"):
+            self.check(
+                f"""
+                import cufence, torch, torch.cuda._gpu_trace as trace
+                def answer():
+                    {answer}
+                torch._C._cuda_isCurrentStreamCapturing = answer
+                cufence.enable()
+                trace.registered["event"][0](0xDEAD)  # no event: to wait for it would crash
+                trace.registered["device"][0]()
+                """
+            )
+
+    def test_twice(self) -> None:
+        self.check(
+            """
+            import cufence
+            cufence.enable(uaf="strict", align=32)
+            cufence.enable(align=32, uaf="strict")
+            try:
+                cufence.enable(align=64)
+            except RuntimeError as error:
+                assert isinstance(error, cufence.Error) and error.status == 4, error
+            else:
+                raise SystemExit("other options were taken")
+            import torch.cuda._gpu_trace as trace
+            assert len(trace.registered["device"]) == 1
+            """
+        )
+
+    def test_bad_options(self) -> None:
+        for call, words in (
+            ("uaf='strickt'", ["uaf", "strickt", "off | strict"]),
+            ("uav='strict'", ["uav", "uaf"]),
+            ("align=3", ["align", "3", "power of two"]),
+            ("verbose=2", ["verbose", "on | off"]),
+        ):
+            done = self.run_code(f"import cufence; cufence.enable({call})")
+            last = done.stderr.strip().splitlines()[-1]
+            self.assertTrue(last.startswith("ValueError: "), done.stderr)
+            for word in words:
+                self.assertIn(word, last)
+
+    def test_fixed_after_a_mistake(self) -> None:
+        self.check(
+            """
+            import cufence
+            try:
+                cufence.enable(uaf="strickt")
+            except ValueError:
+                cufence.enable(uaf="strict")
+            assert cufence.is_enabled()
+            """
+        )
+
+    def test_too_late(self) -> None:
+        done = self.run_code("import cufence; cufence.enable()", STANDIN_STARTED="1")
+        self.assertRegex(done.stderr, r"RuntimeError: cufence\.enable\(\) comes too late: .*before the first CUDA tensor")
+
+    def test_another_allocator(self) -> None:
+        done = self.run_code("import torch, cufence; torch._C.current = object(); cufence.enable()")
+        self.assertRegex(done.stderr, r"RuntimeError: cufence\.enable\(\): another CUDA allocator has been installed")
+
+    def test_torch_without_cuda(self) -> None:
+        done = self.run_code("import torch, cufence; torch.version.cuda = None; cufence.enable()")
+        self.assertRegex(
+            done.stderr, r"RuntimeError: cufence\.enable\(\) needs a PyTorch with CUDA; this one \(2\.11\.0\+standin\)"
+        )
+
+    def test_old_torch(self) -> None:
+        done = self.run_code("import torch, cufence; del torch._C._CUDAPluggableAllocator.set_release_pool; cufence.enable()")
+        self.assertRegex(done.stderr, r"RuntimeError: PyTorch 2\.11\.0\+standin has no set_release_pool for custom allocators")
+
+    def test_no_torch(self) -> None:
+        # An entry of None in sys.modules makes an import fail as if there were no such package.
+        done = standin.run_python("import sys; sys.modules['torch'] = None; import cufence; cufence.enable()")
+        self.assertRegex(done.stderr, r"ImportError: cufence\.enable\(\) needs PyTorch, which cannot be imported here")
+
+    def test_no_driver(self) -> None:
+        done = self.run_code("import cufence; cufence.enable()", CUFENCE_DRIVER="/nonexistent/libcuda.so")
+        self.assertRegex(done.stderr.strip().splitlines()[-1], r"cufence\._library\.Error: .*/nonexistent/libcuda\.so")
+
+    def test_not_initialised(self) -> None:
+        done = self.run_code("import cufence; cufence.stats()")
+        self.assertIn("cufence._library.Error", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,128 @@
+"""The package without a library: its import, its names, and that it says the same as the header."""
+
+from __future__ import annotations
+
+import re
+import unittest
+
+import standin
+
+import cufence
+from cufence import _api, _library
+
+HEADER = standin.HEADER.read_text()
+
+
+def struct_fields(name: str) -> list[str]:
+    """The fields of a struct in cufence.h, in order."""
+    match = re.search(rf"typedef struct {name} \{{(.*?)\}} {name};", HEADER, re.DOTALL)
+    assert match, name
+    body = re.sub(r"/\*.*?\*/", "", match.group(1), flags=re.DOTALL)
+    return re.findall(r"(\w+)(?:\[\d+\])?;", body)
+
+
+def enum_values(name: str) -> dict[str, int]:
+    match = re.search(rf"typedef enum {name} \{{(.*?)\}} {name};", HEADER, re.DOTALL)
+    assert match, name
+    return {key: int(value) for key, value in re.findall(r"(CUFENCE_\w+) = (\d+)", match.group(1))}
+
+
+class Import(unittest.TestCase):
+    def test_is_cheap(self) -> None:
+        done = standin.run_python(
+            """
+            import sys
+            before = set(sys.modules)
+            import cufence
+            assert not {"torch", "ctypes", "typing", "subprocess"} & (set(sys.modules) - before), sys.modules
+            print(cufence.__version__)
+            """
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_names(self) -> None:
+        for name in cufence.__all__:
+            self.assertIsNotNone(getattr(cufence, name), name)
+            self.assertIn(name, dir(cufence))
+        with self.assertRaisesRegex(AttributeError, "no attribute 'enabel'"):
+            cufence.enabel  # noqa: B018
+
+
+class SameAsHeader(unittest.TestCase):
+    def test_version(self) -> None:
+        parts = [re.search(rf"CUFENCE_VERSION_{part} (\d+)", HEADER) for part in ("MAJOR", "MINOR", "PATCH")]
+        self.assertEqual(".".join(match.group(1) for match in parts if match), cufence.__version__)
+
+    def test_structs(self) -> None:
+        for structure, name in (
+            (_library.Buffer, "cufence_buffer"),
+            (_library.Description, "cufence_description"),
+            (_library.Stats, "cufence_stats"),
+        ):
+            self.assertEqual([field for field, *_ in structure._fields_], struct_fields(name), name)
+
+    def test_places(self) -> None:
+        values = enum_values("cufence_place")
+        self.assertEqual(
+            list(_api.PLACES),
+            [key[len("CUFENCE_PLACE_") :].lower().replace("_", " ") for key in sorted(values, key=values.get)],
+        )
+
+    def test_statuses(self) -> None:
+        values = enum_values("cufence_status")
+        self.assertEqual(_library.OK, values["CUFENCE_OK"])
+        for name in ("INVALID_ARGUMENT", "OPTION", "TIMEOUT"):
+            self.assertEqual(getattr(_library, name), values[f"CUFENCE_ERROR_{name}"])
+
+    def test_prototypes(self) -> None:
+        declared = HEADER + (standin.PACKAGE / "pluggable.h").read_text()
+        for name, (_, arguments) in _library.PROTOTYPES.items():
+            match = re.search(rf"\b{name}\(([^)]*)\);", declared)
+            assert match, f"{name} is not declared"
+            count = 0 if match.group(1) == "void" else match.group(1).count(",") + 1
+            self.assertEqual(len(arguments), count, name)
+
+
+class WithoutLibrary(unittest.TestCase):
+    """Nothing here may open the library: labels stay in the code of programs that run without cufence."""
+
+    def test_label_does_nothing(self) -> None:
+        done = standin.run_python(
+            """
+            import cufence
+            with cufence.label("a"), cufence.label("b"):
+                pass
+            @cufence.label("c")
+            def work(depth):
+                return depth if depth == 3 else work(depth + 1)
+            assert work(0) == 3
+            assert cufence.fault_count() == 0 and cufence.last_report() is None and not cufence.is_enabled()
+            """,
+            CUFENCE_LIBRARY="/nonexistent/libcufence.so",
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_missing(self) -> None:
+        done = standin.run_python("import cufence; cufence.stats()", CUFENCE_LIBRARY="/nonexistent/libcufence.so")
+        self.assertRegex(done.stderr, r"Error: CUFENCE_LIBRARY names '/nonexistent/libcufence\.so', and that is not a file")
+
+    def test_another_file(self) -> None:
+        done = standin.run_python("import cufence; cufence.stats()", CUFENCE_LIBRARY=__file__)
+        self.assertRegex(done.stderr, r"Error: .*test_package\.py cannot be loaded: ")
+
+    def test_another_library(self) -> None:
+        done = standin.run_python(
+            """
+            import ctypes.util, os
+            from cufence import _library
+            from pathlib import Path
+            lines = Path("/proc/self/maps").read_text().split()
+            os.environ["CUFENCE_LIBRARY"] = next(path for path in lines if "libc.so" in path or "libc-" in path)
+            _library.load()
+            """
+        )
+        self.assertRegex(done.stderr, r"Error: .* has no cufence_\w+\(\): it is not the libcufence of this package")
+
+
+if __name__ == "__main__":
+    unittest.main()
