@@ -210,8 +210,11 @@ static int compare(const void *a, const void *b)
 
 static double emit(struct result result, double *samples, size_t count)
 {
-    if (!count)
+    if (!count) {
+        printf("%-8s %-16s %9" PRIu64 " KiB: not measured (not there, or out of memory)\n", result.group, result.allocator,
+               result.size / KIB);
         return 0;
+    }
     qsort(samples, count, sizeof *samples, compare);
     result.samples = count;
     result.median = samples[count / 2];
@@ -386,8 +389,9 @@ static double time_replacements(const struct allocator *allocator, void **live, 
     for (int i = 0; i < REPLACEMENTS; i++) {
         size_t which = random_next(state) % count;
         allocator->free(live[which], stream);
+        live[which] = NULL;
         if (!allocator->allocate(&live[which], 4 * KIB, stream))
-            die(allocator->name, "out of memory while replacing buffers");
+            return -1;
     }
     return (double)(now() - start) / REPLACEMENTS;
 }
@@ -395,15 +399,16 @@ static double time_replacements(const struct allocator *allocator, void **live, 
 static double measure_live(const struct allocator *allocator, void **live, size_t count, CUstream stream)
 {
     double samples[MAX_BATCHES];
-    size_t batches = quick ? 5 : 31;
+    size_t batches = quick ? 5 : 31, taken = 0;
     uint32_t state = 1;
-    time_replacements(allocator, live, count, stream, &state);
-    for (size_t b = 0; b < batches; b++)
-        samples[b] = time_replacements(allocator, live, count, stream, &state);
+    if (time_replacements(allocator, live, count, stream, &state) > 0) { /* warm */
+        while (taken < batches && (samples[taken] = time_replacements(allocator, live, count, stream, &state)) > 0)
+            taken++;
+    }
     return emit(
         (struct result){
             .group = "live", .allocator = allocator->name, .size = 4 * KIB, .threads = 1, .streams = "one", .live = count},
-        samples, batches);
+        samples, taken);
 }
 
 static void bench_live(CUstream stream)
@@ -422,7 +427,8 @@ static void bench_live(CUstream stream)
         printf("live: left out, too little memory\n");
         return;
     }
-    for (int a = 0; a < ALLOCATORS; a++) {
+    /* cufence last: it may keep what it freed, and the others could not have it. */
+    for (int a = ALLOCATORS - 1; a >= 0; a--) {
         const struct allocator *allocator = &allocators[a];
         size_t count = 0;
         double few = 0, lots = 0;
@@ -437,7 +443,8 @@ static void bench_live(CUstream stream)
             printf("%-8s %-16s %zu live against %d: %.2f times the cost\n", "live", allocator->name, count, FEW_LIVE,
                    lots / few);
         while (count > 0)
-            allocator->free(live[--count], stream);
+            if (live[--count])
+                allocator->free(live[count], stream);
         synchronize();
         allocator->drop();
     }
@@ -445,38 +452,45 @@ static void bench_live(CUstream stream)
 
 /* ---- cold ---- */
 
+static uint64_t fresh_mappings(void)
+{
+    cufence_stats stats;
+    return cufence_get_stats(0, &stats) == CUFENCE_OK ? stats.fresh_mappings : 0;
+}
+
+/* What is allocated is kept until the end, so that nothing of it comes back warm. cufence may still reuse what was freed
+ * before: only allocations that it had to map count. */
 static void bench_cold(uint64_t size, CUstream stream)
 {
     enum { MOST = 64 };
-    static double samples[ALLOCATORS][MAX_BATCHES];
-    void *pointers[MOST];
-    size_t memory_free = 0, memory_total = 0, counts[ALLOCATORS] = {0};
-    must(cuda.cuMemGetInfo(&memory_free, &memory_total), "cuMemGetInfo");
-    size_t most = size > PAGE ? 4 : MOST;
-    if (most > memory_free / 2 / size)
-        most = memory_free / 2 / size;
-    const int rounds = quick ? 2 : 8;
-    for (int round = 0; round < rounds; round++) {
-        for (int a = 0; a < ALLOCATORS; a++) {
-            size_t got = 0;
-            if (!allocators[a].present())
-                continue;
-            synchronize();
+    double samples[ALLOCATORS][MOST];
+    void *pointers[ALLOCATORS][MOST];
+    size_t memory_free = 0, memory_total = 0, counts[ALLOCATORS] = {0}, got[ALLOCATORS] = {0};
+    synchronize();
+    for (int a = 0; a < ALLOCATORS; a++)
+        if (allocators[a].present())
             allocators[a].drop();
-            for (; got < most; got++) {
-                uint64_t start = now();
-                if (!allocators[a].allocate(&pointers[got], size, stream))
-                    break;
-                if (counts[a] < MAX_BATCHES)
-                    samples[a][counts[a]++] = (double)(now() - start);
-            }
-            while (got > 0)
-                allocators[a].free(pointers[--got], stream);
+    must(cuda.cuMemGetInfo(&memory_free, &memory_total), "cuMemGetInfo");
+    size_t most = memory_free / ALLOCATORS / 2 / (size < PAGE ? PAGE : size);
+    most = quick && most > MOST / 4 ? MOST / 4 : most > MOST ? MOST : most;
+    for (size_t i = 0; i < most; i++) {
+        for (int a = 0; a < ALLOCATORS; a++) {
+            if (!allocators[a].present() || got[a] < i)
+                continue; /* it ran out of memory before */
+            uint64_t before = fresh_mappings(), start = now();
+            int works = allocators[a].allocate(&pointers[a][i], size, stream);
+            double took = (double)(now() - start);
+            got[a] += works != 0;
+            if (works && (allocators[a].allocate != fence_allocate || fresh_mappings() > before))
+                samples[a][counts[a]++] = took;
         }
     }
-    for (int a = 0; a < ALLOCATORS; a++)
+    for (int a = 0; a < ALLOCATORS; a++) {
+        while (got[a] > 0)
+            allocators[a].free(pointers[a][--got[a]], stream);
         emit((struct result){.group = "cold", .allocator = allocators[a].name, .size = size, .threads = 1, .streams = "one"},
              samples[a], counts[a]);
+    }
 }
 
 /* ---- main ---- */
@@ -529,13 +543,13 @@ int main(int argc, char **argv)
     start();
     CUstream stream;
     must(cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) /* first, while nothing is warm */
+        bench_cold(sizes[i], stream);
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         bench_pairs("pair", sizes[i], 1, stream);
     bench_pairs("window", 4 * KIB, WINDOW, stream);
     bench_threads(1);
     bench_threads(0);
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
-        bench_cold(sizes[i], stream);
     bench_live(stream);
     if (json) {
         fprintf(json, "\n]}\n");
