@@ -225,8 +225,8 @@ static int launch_use_after_free(const struct bug *bug, CUfunction function)
 static const struct bug bugs[] = {
     {"overrun", "overrun", "demo_overrun", "exitcode=0",
      "A kernel fills the row offsets of a sparse matrix with 1000 rows: 1001 numbers, in a buffer for 1000.",
-     "the address line, 0 bytes past the end of \"row offsets\": the very first byte behind it; and the source line, where\n"
-     "`row + 1` reaches 1000",
+     "the address line, \"0 bytes past the end\": the first byte behind the buffer \"row offsets\"; and the source line,\n"
+     "demo.cu, where `row + 1` reaches 1000",
      launch_overrun},
     {"underrun", "underrun", "demo_underrun", "exitcode=0,side=start",
      "A kernel averages each of 1000 samples with its neighbours and forgets that the first has none on its left.\n"
@@ -326,7 +326,7 @@ static int judge(const struct bug *bug)
     if (!is_right)
         return complain("the planted %s in %s was reported as \"%s\" in \"%s\"", bug->name, bug->kernel, seen_kind,
                         seen_kernel);
-    printf("\nFound. In the report above, look at %s.\n", bug->advice);
+    printf("\nFound. What to look at in the report above:\n%s.\n", bug->advice);
     return EXIT_FOUND;
 }
 
