@@ -458,39 +458,44 @@ static uint64_t fresh_mappings(void)
     return cufence_get_stats(0, &stats) == CUFENCE_OK ? stats.fresh_mappings : 0;
 }
 
-/* What is allocated is kept until the end, so that nothing of it comes back warm. cufence may still reuse what was freed
- * before: only allocations that it had to map count. */
-static void bench_cold(uint64_t size, CUstream stream)
+/* What is allocated is kept until all is measured, so that nothing of it comes back warm. cufence may still reuse what was
+ * freed before: only allocations that it had to map count. */
+static void bench_cold(const uint64_t *sizes, size_t size_count, CUstream stream)
 {
-    enum { MOST = 64 };
+    enum { MOST = 64, SIZES = 3 };
+    static void *pointers[SIZES][ALLOCATORS][MOST];
     double samples[ALLOCATORS][MOST];
-    void *pointers[ALLOCATORS][MOST];
-    size_t memory_free = 0, memory_total = 0, counts[ALLOCATORS] = {0}, got[ALLOCATORS] = {0};
-    synchronize();
-    for (int a = 0; a < ALLOCATORS; a++)
-        if (allocators[a].present())
-            allocators[a].drop();
-    must(cuda.cuMemGetInfo(&memory_free, &memory_total), "cuMemGetInfo");
-    size_t most = memory_free / ALLOCATORS / 2 / (size < PAGE ? PAGE : size);
-    most = quick && most > MOST / 4 ? MOST / 4 : most > MOST ? MOST : most;
-    for (size_t i = 0; i < most; i++) {
-        for (int a = 0; a < ALLOCATORS; a++) {
-            if (!allocators[a].present() || got[a] < i)
-                continue; /* it ran out of memory before */
-            uint64_t before = fresh_mappings(), start = now();
-            int works = allocators[a].allocate(&pointers[a][i], size, stream);
-            double took = (double)(now() - start);
-            got[a] += works != 0;
-            if (works && (allocators[a].allocate != fence_allocate || fresh_mappings() > before))
-                samples[a][counts[a]++] = took;
+    size_t memory_free = 0, memory_total = 0;
+    for (size_t s = 0; s < size_count && s < SIZES; s++) {
+        size_t counts[ALLOCATORS] = {0};
+        int is_full[ALLOCATORS] = {0};
+        must(cuda.cuMemGetInfo(&memory_free, &memory_total), "cuMemGetInfo");
+        size_t most = memory_free / ALLOCATORS / 2 / (sizes[s] < PAGE ? PAGE : sizes[s]);
+        if (most > (quick ? MOST / 4 : MOST))
+            most = quick ? MOST / 4 : MOST;
+        for (size_t i = 0; i < most; i++) {
+            for (int a = 0; a < ALLOCATORS; a++) {
+                if (!allocators[a].present() || is_full[a])
+                    continue;
+                uint64_t before = fresh_mappings(), start = now();
+                int works = allocators[a].allocate(&pointers[s][a][i], sizes[s], stream);
+                double took = (double)(now() - start);
+                is_full[a] = !works;
+                if (works && (allocators[a].allocate != fence_allocate || fresh_mappings() > before))
+                    samples[a][counts[a]++] = took;
+            }
         }
+        for (int a = 0; a < ALLOCATORS; a++)
+            emit(
+                (struct result){
+                    .group = "cold", .allocator = allocators[a].name, .size = sizes[s], .threads = 1, .streams = "one"},
+                samples[a], counts[a]);
     }
-    for (int a = 0; a < ALLOCATORS; a++) {
-        while (got[a] > 0)
-            allocators[a].free(pointers[a][--got[a]], stream);
-        emit((struct result){.group = "cold", .allocator = allocators[a].name, .size = size, .threads = 1, .streams = "one"},
-             samples[a], counts[a]);
-    }
+    for (size_t s = 0; s < size_count && s < SIZES; s++)
+        for (int a = 0; a < ALLOCATORS; a++)
+            for (size_t i = 0; i < MOST; i++)
+                if (pointers[s][a][i])
+                    allocators[a].free(pointers[s][a][i], stream);
 }
 
 /* ---- main ---- */
@@ -543,8 +548,7 @@ int main(int argc, char **argv)
     start();
     CUstream stream;
     must(cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) /* first, while nothing is warm */
-        bench_cold(sizes[i], stream);
+    bench_cold(sizes, sizeof sizes / sizeof *sizes, stream); /* first, while nothing is warm */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         bench_pairs("pair", sizes[i], 1, stream);
     bench_pairs("window", 4 * KIB, WINDOW, stream);
