@@ -1,0 +1,329 @@
+/* The simulated device's stream capture: what is recorded, what is refused, and what a refusal does to the capture. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sim/sim.h>
+
+#include <pthread.h>
+#include <string.h>
+
+#define GRANULE ((size_t)2 << 20)
+
+static CUcontext context;
+static CUfunction add;
+static CUdeviceptr counter;
+static CUstream stream, other, blocking;
+
+static void add_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    **(uint32_t *const *)arguments[0] += *(const uint32_t *)arguments[1];
+}
+
+static void assert_result(CUresult result, CUresult wanted)
+{
+    const char *name = "?", *wanted_name = "?";
+    cuGetErrorName(result, &name);
+    cuGetErrorName(wanted, &wanted_name);
+    assert_string_equal(name, wanted_name);
+}
+
+#define OK(call) assert_result(call, CUDA_SUCCESS)
+
+static int set_up(void **state)
+{
+    (void)state;
+    static const size_t bytes[] = {8, 4};
+    const cusim_kernel kernel = {.name = "add", .function = add_kernel, .argument_bytes = bytes, .argument_count = 2};
+    cusim_register_kernel(&kernel);
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    CUmodule module;
+    OK(cuModuleLoadData(&module, "any image"));
+    OK(cuModuleGetFunction(&add, module, "add"));
+    OK(cuMemAlloc(&counter, 4));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    return 0;
+}
+
+static int clear_counter(void **state)
+{
+    (void)state;
+    OK(cuMemsetD32(counter, 0, 1));
+    OK(cuCtxSynchronize());
+    return 0;
+}
+
+static uint32_t counted(void)
+{
+    uint32_t value = 0;
+    OK(cuCtxSynchronize());
+    OK(cuMemcpyDtoH(&value, counter, sizeof value));
+    return value;
+}
+
+static CUresult launch_add(uint32_t amount, CUstream on)
+{
+    return cuLaunchKernel(add, 1, 1, 1, 1, 1, 1, 0, on, (void *[]){&counter, &amount}, NULL);
+}
+
+static CUstreamCaptureStatus status_of(CUstream which)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    OK(cuStreamIsCapturing(which, &status));
+    return status;
+}
+
+static void assert_ends_invalid(CUstream which)
+{
+    CUgraph graph = (CUgraph)1;
+    assert_int_equal(status_of(which), CU_STREAM_CAPTURE_STATUS_INVALIDATED);
+    assert_result(launch_add(1, which), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    assert_result(cuStreamEndCapture(which, &graph), CUDA_ERROR_STREAM_CAPTURE_INVALIDATED);
+    assert_null(graph);
+    assert_int_equal(status_of(which), CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+static void a_graph_runs_what_was_captured_as_often_as_it_is_launched(void **state)
+{
+    (void)state;
+    CUgraph graph;
+    CUgraphExec executable;
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    assert_int_equal(status_of(stream), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    assert_int_equal(status_of(other), CU_STREAM_CAPTURE_STATUS_NONE);
+    OK(launch_add(1, stream));
+    OK(cuMemsetD32Async(counter, 10, 1, stream));
+    OK(launch_add(2, stream));
+    cuuint64_t id = 0;
+    CUstreamCaptureStatus status;
+    CUgraph in_the_making = NULL;
+    OK(cuStreamGetCaptureInfo(stream, &status, &id, &in_the_making, NULL, NULL, NULL));
+    assert_int_not_equal(id, 0);
+    OK(cuStreamEndCapture(stream, &graph));
+    assert_ptr_equal(graph, in_the_making);
+    assert_int_equal(counted(), 0);
+    OK(cuGraphInstantiate(&executable, graph, 0));
+    OK(cuGraphDestroy(graph));
+    for (int i = 0; i < 3; i++)
+        OK(cuGraphLaunch(executable, stream));
+    OK(launch_add(5, stream));
+    assert_int_equal(counted(), 17);
+    OK(cuGraphExecDestroy(executable));
+    assert_result(cuGraphLaunch(executable, stream), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void events_pull_streams_into_the_capture_and_join_them(void **state)
+{
+    (void)state;
+    CUevent fork_event, join_event;
+    CUgraph graph;
+    OK(cuEventCreate(&fork_event, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&join_event, CU_EVENT_DISABLE_TIMING));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuEventRecord(fork_event, stream));
+    OK(cuStreamWaitEvent(other, fork_event, 0));
+    assert_int_equal(status_of(other), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    OK(launch_add(1, other));
+    OK(cuEventRecord(join_event, other));
+    OK(cuStreamWaitEvent(stream, join_event, 0));
+    OK(cuStreamEndCapture(stream, &graph));
+    assert_int_equal(status_of(other), CU_STREAM_CAPTURE_STATUS_NONE);
+    CUgraphExec executable;
+    OK(cuGraphInstantiate(&executable, graph, 0));
+    OK(cuGraphLaunch(executable, NULL));
+    assert_int_equal(counted(), 1);
+    OK(cuGraphExecDestroy(executable));
+    OK(cuGraphDestroy(graph));
+    assert_result(cuEventQuery(join_event), CUDA_ERROR_CAPTURED_EVENT);
+
+    /* Work that the origin does not wait for. */
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuEventRecord(fork_event, stream));
+    OK(cuStreamWaitEvent(other, fork_event, 0));
+    OK(launch_add(1, other));
+    assert_result(cuStreamEndCapture(other, &graph), CUDA_ERROR_STREAM_CAPTURE_UNMATCHED);
+    assert_ends_invalid(stream);
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuEventRecord(fork_event, stream));
+    OK(cuStreamWaitEvent(other, fork_event, 0));
+    OK(launch_add(1, other));
+    assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_STREAM_CAPTURE_UNJOINED);
+    assert_result(cuStreamEndCapture(stream, &graph), CUDA_ERROR_ILLEGAL_STATE);
+
+    /* A capture that waits for work outside of it. */
+    OK(cuEventRecord(join_event, other));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    assert_result(cuStreamWaitEvent(stream, join_event, 0), CUDA_ERROR_STREAM_CAPTURE_ISOLATION);
+    assert_ends_invalid(stream);
+    OK(cuEventDestroy(fork_event));
+    OK(cuEventDestroy(join_event));
+}
+
+static void waiting_on_the_host_invalidates(void **state)
+{
+    (void)state;
+    CUevent event, plain;
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    OK(cuEventRecord(plain, other));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    assert_result(cuStreamSynchronize(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_ends_invalid(stream);
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    assert_result(cuStreamQuery(stream), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_ends_invalid(stream);
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuEventRecord(event, stream));
+    OK(cuEventSynchronize(plain));
+    assert_result(cuEventSynchronize(event), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    assert_ends_invalid(stream);
+    OK(cuEventDestroy(event));
+    OK(cuEventDestroy(plain));
+}
+
+static CUresult unsafe_alloc(void)
+{
+    CUdeviceptr memory;
+    CUresult result = cuMemAlloc(&memory, 16);
+    if (result == CUDA_SUCCESS)
+        cuMemFree(memory);
+    return result;
+}
+
+static CUresult unsafe_query(void)
+{
+    CUevent event;
+    cuEventCreate(&event, CU_EVENT_DISABLE_TIMING);
+    CUresult result = cuEventQuery(event);
+    cuEventDestroy(event);
+    return result;
+}
+
+static CUresult unsafe_copy(void)
+{
+    uint32_t word;
+    return cuMemcpyDtoH(&word, counter, sizeof word);
+}
+
+static void *call_on_thread(void *argument)
+{
+    CUresult (**call)(void) = argument;
+    CUresult *result = (CUresult *)(call + 1);
+    cuCtxSetCurrent(context);
+    *result = (*call)();
+    return NULL;
+}
+
+static CUresult on_another_thread(CUresult (*call)(void))
+{
+    struct {
+        CUresult (*call)(void);
+        CUresult result;
+    } both = {call, CUDA_ERROR_UNKNOWN};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, call_on_thread, &both), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    return both.result;
+}
+
+static void unsafe_calls_are_refused_by_mode(void **state)
+{
+    (void)state;
+    CUresult (*const calls[])(void) = {unsafe_alloc, unsafe_query, unsafe_copy, cuCtxSynchronize};
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++) {
+        CUgraph graph;
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        assert_result(calls[i](), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        assert_ends_invalid(stream);
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        assert_result(on_another_thread(calls[i]), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        assert_ends_invalid(stream);
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        assert_result(on_another_thread(calls[i]), CUDA_SUCCESS);
+        assert_result(calls[i](), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        assert_ends_invalid(stream);
+        OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+        OK(cuThreadExchangeStreamCaptureMode(&mode));
+        assert_int_equal(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+        OK(calls[i]());
+        OK(cuThreadExchangeStreamCaptureMode(&mode));
+        assert_int_equal(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+        OK(cuStreamEndCapture(stream, &graph));
+        OK(cuGraphDestroy(graph));
+    }
+}
+
+static void memory_can_be_mapped_during_a_capture(void **state)
+{
+    (void)state;
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    const CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr address, pooled;
+    CUgraph graph;
+    OK(cuMemAddressReserve(&address, GRANULE, 0, 0, 0));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemCreate(&handle, GRANULE, &properties, 0));
+    OK(cuMemMap(address, GRANULE, 0, handle, 0));
+    OK(cuMemSetAccess(address, GRANULE, &access, 1));
+    OK(cuMemsetD32Async(address, 6, 1, stream));
+    OK(cuMemAllocAsync(&pooled, 64, stream));
+    OK(cuMemcpyDtoDAsync(pooled, address, 4, stream));
+    OK(cuMemcpyDtoDAsync(counter, pooled, 4, stream));
+    OK(cuMemFreeAsync(pooled, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    CUgraphExec executable;
+    OK(cuGraphInstantiate(&executable, graph, 0));
+    OK(cuGraphDestroy(graph));
+    OK(cuGraphLaunch(executable, stream));
+    OK(cuGraphLaunch(executable, stream));
+    assert_int_equal(counted(), 6);
+    OK(cuGraphExecDestroy(executable));
+    OK(cuMemUnmap(address, GRANULE));
+    OK(cuMemRelease(handle));
+    OK(cuMemAddressFree(address, GRANULE));
+}
+
+static void the_legacy_stream_cannot_depend_on_a_capture(void **state)
+{
+    (void)state;
+    CUstreamCaptureStatus status;
+    CUgraph graph;
+    assert_result(cuStreamBeginCapture(NULL, CU_STREAM_CAPTURE_MODE_GLOBAL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    OK(cuStreamBeginCapture(blocking, CU_STREAM_CAPTURE_MODE_RELAXED));
+    assert_result(cuStreamIsCapturing(NULL, &status), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    assert_int_equal(status_of(blocking), CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    assert_result(launch_add(1, NULL), CUDA_ERROR_STREAM_CAPTURE_IMPLICIT);
+    assert_ends_invalid(blocking);
+
+    /* A stream that does not order with it is no obstacle. */
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    OK(cuStreamIsCapturing(NULL, &status));
+    assert_int_equal(status, CU_STREAM_CAPTURE_STATUS_NONE);
+    OK(launch_add(1, NULL));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphDestroy(graph));
+    assert_int_equal(counted(), 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(a_graph_runs_what_was_captured_as_often_as_it_is_launched, clear_counter),
+        cmocka_unit_test_setup(events_pull_streams_into_the_capture_and_join_them, clear_counter),
+        cmocka_unit_test_setup(waiting_on_the_host_invalidates, clear_counter),
+        cmocka_unit_test_setup(unsafe_calls_are_refused_by_mode, clear_counter),
+        cmocka_unit_test_setup(memory_can_be_mapped_during_a_capture, clear_counter),
+        cmocka_unit_test_setup(the_legacy_stream_cannot_depend_on_a_capture, clear_counter),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}

@@ -1,0 +1,610 @@
+/*
+ * The simulated device's faults: what a program sees of one, with core dumps and without, and what the dump says.
+ * Every story runs in a process of its own, because a fault stays with a context. The dump is read here by the offsets of its
+ * format, not by the code under test or by the product's reader.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sim/sim.h>
+
+#include <elf.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRANULE ((size_t)2 << 20)
+#define FLAGS_SURVIVE (CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT)
+#define NOT_SANITIZED __attribute__((no_sanitize("address", "undefined")))
+
+/* In a child: ends it with the line of what did not hold. */
+#define CHECK(condition)                                                                                                       \
+    do {                                                                                                                       \
+        if (!(condition)) {                                                                                                    \
+            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                                    \
+            _exit(1);                                                                                                          \
+        }                                                                                                                      \
+    } while (0)
+#define OK(call) CHECK((call) == CUDA_SUCCESS)
+
+static char file_name[64];
+static CUcontext context;
+static CUmodule module;
+static CUdeviceptr base, end; /* one mapped granule, with reserved space behind it */
+
+/* ---- kernels ---- */
+
+NOT_SANITIZED static void store_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    uint32_t *out = *(uint32_t *const *)arguments[0];
+    uint32_t index = thread->block_index[0] * thread->block[0] + thread->thread_index[0];
+    if (index <= *(const uint32_t *)arguments[1])
+        *(volatile uint32_t *)&out[index] = index + 1;
+}
+
+NOT_SANITIZED static void load_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    (void)*(*(volatile uint64_t *const *)arguments[0]);
+}
+
+NOT_SANITIZED static void atomic_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    __atomic_fetch_add(*(uint32_t *const *)arguments[0], 1, __ATOMIC_RELAXED);
+}
+
+NOT_SANITIZED static void touch_until_gone_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    uint32_t *is_running = *(uint32_t *const *)arguments[1];
+    for (;;) {
+        (void)*(*(volatile uint32_t *const *)arguments[0]);
+        __atomic_store_n(is_running, 1, __ATOMIC_RELEASE);
+    }
+}
+
+static void register_kernels(void)
+{
+    static const size_t pointer_and_number[] = {8, 4}, pointers[] = {8, 8};
+    const cusim_kernel kernels[] = {
+        {.name = "_Z5storePjj",
+         .function = store_kernel,
+         .argument_bytes = pointer_and_number,
+         .argument_count = 2,
+         .file = "src/store.cu",
+         .line = 120,
+         .access_bytes = 4},
+        {.name = "load",
+         .function = load_kernel,
+         .argument_bytes = pointers,
+         .argument_count = 1,
+         .file = "load.cu",
+         .line = 1,
+         .access_bytes = 8},
+        {.name = "add",
+         .function = atomic_kernel,
+         .argument_bytes = pointers,
+         .argument_count = 1,
+         .access_bytes = 4,
+         .is_atomic = 1,
+         .exits_at_fault = 1},
+        {.name = "touch", .function = touch_until_gone_kernel, .argument_bytes = pointers, .argument_count = 2},
+    };
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
+        cusim_register_kernel(&kernels[i]);
+}
+
+/* ---- set-up in the child ---- */
+
+static void arm(unsigned flags)
+{
+    unsigned char yes = 1;
+    size_t one = 1, flags_size = sizeof flags, name_size = strlen(file_name) + 1;
+    OK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file_name, &name_size));
+    OK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &flags_size));
+    OK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, &one));
+    yes = 0;
+    OK(cuCoredumpGetAttributeGlobal(CU_COREDUMP_LIGHTWEIGHT, &yes, &one));
+    CHECK(yes == ((flags & CU_COREDUMP_LIGHTWEIGHT_FLAGS) == CU_COREDUMP_LIGHTWEIGHT_FLAGS));
+}
+
+static void open_device(void)
+{
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+    const CUmemAccessDesc access = {.location = properties.location, .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUmemGenericAllocationHandle handle;
+    register_kernels();
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    OK(cuModuleLoadData(&module, "any image"));
+    OK(cuMemAddressReserve(&base, 64 * GRANULE, 0, 0, 0));
+    OK(cuMemCreate(&handle, GRANULE, &properties, 0));
+    OK(cuMemMap(base, GRANULE, 0, handle, 0));
+    OK(cuMemSetAccess(base, GRANULE, &access, 1));
+    end = base + GRANULE;
+}
+
+static CUresult launch(const char *name, unsigned blocks, unsigned threads, void **arguments)
+{
+    CUfunction function;
+    CUresult result = cuModuleGetFunction(&function, module, name);
+    if (result != CUDA_SUCCESS)
+        return result;
+    return cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, NULL, arguments, NULL);
+}
+
+/* Stores to 1000 numbers that end with the mapping, and to the one behind them: thread 104 of block 7 of 8 faults. */
+static CUresult launch_overrun(uint32_t last)
+{
+    CUdeviceptr buffer = end - 4000;
+    return launch("_Z5storePjj", 8, 128, (void *[]){&buffer, &last});
+}
+
+/* ---- reading a dump ---- */
+
+struct dump {
+    unsigned char *bytes;
+    size_t size;
+};
+
+static struct dump read_all(int file)
+{
+    struct dump dump = {malloc((size_t)4 << 20), 0};
+    CHECK(file >= 0 && dump.bytes != NULL);
+    for (ssize_t got; (got = read(file, dump.bytes + dump.size, ((size_t)4 << 20) - dump.size)) > 0;)
+        dump.size += (size_t)got;
+    close(file);
+    return dump;
+}
+
+static Elf64_Shdr section_at(struct dump dump, unsigned index)
+{
+    Elf64_Ehdr header;
+    Elf64_Shdr section;
+    memcpy(&header, dump.bytes, sizeof header);
+    CHECK(index < header.e_shnum);
+    memcpy(&section, dump.bytes + header.e_shoff + index * sizeof section, sizeof section);
+    CHECK(section.sh_type == SHT_NOBITS || section.sh_offset + section.sh_size <= dump.size);
+    return section;
+}
+
+/* The nth section of a type; sh_type is 0 where there is none. */
+static Elf64_Shdr find(struct dump dump, uint32_t type, unsigned nth, unsigned *index)
+{
+    Elf64_Ehdr header;
+    memcpy(&header, dump.bytes, sizeof header);
+    for (unsigned i = 1; i < header.e_shnum; i++) {
+        Elf64_Shdr section = section_at(dump, i);
+        if (section.sh_type == type && nth-- == 0) {
+            if (index != NULL)
+                *index = i;
+            return section;
+        }
+    }
+    return (Elf64_Shdr){0};
+}
+
+static uint32_t u32(struct dump dump, Elf64_Shdr section, uint64_t at)
+{
+    uint32_t value;
+    CHECK(at + 4 <= section.sh_size);
+    memcpy(&value, dump.bytes + section.sh_offset + at, sizeof value);
+    return value;
+}
+
+static uint64_t u64(struct dump dump, Elf64_Shdr section, uint64_t at)
+{
+    return u32(dump, section, at) | (uint64_t)u32(dump, section, at + 4) << 32;
+}
+
+#define TYPE(n) (0x80000000u + (n))
+
+static uint32_t sm_of_fault(struct dump dump)
+{
+    Elf64_Shdr sms = find(dump, TYPE(11), 0, NULL);
+    CHECK(sms.sh_entsize == 48);
+    for (uint32_t i = 0; i < sms.sh_size / 48; i++) {
+        if (u32(dump, sms, i * 48 + 8) == 14) {
+            CHECK(u32(dump, sms, i * 48 + 12) == 1);
+            return i;
+        }
+    }
+    return UINT32_MAX;
+}
+
+/* Finds the instruction at the SM's error PC in the dump's code, and hands out the cubin. */
+static void faulting_instruction(struct dump dump, struct dump *cubin, uint64_t instruction[2])
+{
+    Elf64_Shdr image = find(dump, TYPE(7), 0, NULL);
+    Elf64_Shdr sms = find(dump, TYPE(11), 0, NULL);
+    uint64_t pc = u64(dump, sms, sm_of_fault(dump) * 48 + 16);
+    *cubin = (struct dump){dump.bytes + image.sh_offset, image.sh_size};
+    Elf64_Shdr symbols = find(*cubin, SHT_SYMTAB, 0, NULL);
+    for (uint64_t at = 0; at < symbols.sh_size; at += sizeof(Elf64_Sym)) {
+        Elf64_Sym symbol;
+        memcpy(&symbol, cubin->bytes + symbols.sh_offset + at, sizeof symbol);
+        if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || pc < symbol.st_value || pc >= symbol.st_value + symbol.st_size)
+            continue;
+        Elf64_Shdr text = section_at(*cubin, symbol.st_shndx);
+        memcpy(instruction, cubin->bytes + text.sh_offset + (pc - symbol.st_value), 16);
+        return;
+    }
+    CHECK(!"the error PC lies in no function");
+}
+
+/* ---- stories ---- */
+
+static void without_dumps_the_error_is_sticky(void)
+{
+    open_device();
+    OK(launch_overrun(1000));
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CUdeviceptr memory;
+    CUevent event;
+    CUstream stream;
+    CHECK(cuMemAlloc(&memory, 16) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(cuEventCreate(&event, 0) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(cuStreamCreate(&stream, 0) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(launch_overrun(999) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(cuStreamSynchronize(NULL) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(access(file_name, F_OK) != 0);
+}
+
+static void check_lanes(struct dump dump, unsigned warps, uint32_t sm)
+{
+    unsigned lanes_index;
+    Elf64_Shdr lanes = find(dump, TYPE(15), 0, &lanes_index);
+    CHECK(lanes.sh_entsize == 56 && lanes.sh_size == 32 * 56 && lanes.sh_link == warps);
+    for (uint32_t i = 0; i < 32; i++) {
+        int is_faulting = i == 8; /* thread 104 = 3 * 32 + 8 */
+        CHECK(u32(dump, lanes, i * 56 + 16) == i);
+        CHECK(u32(dump, lanes, i * 56 + 20) == 96 + i);
+        CHECK(u32(dump, lanes, i * 56 + 32) == (is_faulting ? 14u : 0u));
+        Elf64_Shdr registers = find(dump, TYPE(5), i, NULL);
+        CHECK(registers.sh_link == lanes_index && registers.sh_info == i);
+        CHECK(u64(dump, registers, 2 * 4) == (is_faulting ? end : 0));
+        Elf64_Shdr sms = find(dump, TYPE(11), 0, NULL);
+        CHECK(u64(dump, lanes, i * 56) > u64(dump, sms, sm * 48 + 16));
+    }
+}
+
+static void check_overrun_dump(struct dump dump)
+{
+    Elf64_Ehdr header;
+    memcpy(&header, dump.bytes, sizeof header);
+    CHECK(header.e_type == ET_CORE && header.e_machine == 0xbe && header.e_ident[EI_OSABI] == 0x33);
+    unsigned devices_index, sms_index, ctas_index, warps_index;
+    Elf64_Shdr devices = find(dump, TYPE(9), 0, &devices_index);
+    CHECK(devices.sh_entsize == 88 && u32(dump, devices, 56) == 9 && u32(dump, devices, 64) == 16);
+    Elf64_Shdr strings = section_at(dump, header.e_shstrndx);
+    CHECK(strcmp((const char *)dump.bytes + strings.sh_offset + u64(dump, devices, 16), "sm_90") == 0);
+    Elf64_Shdr contexts = find(dump, TYPE(10), 0, NULL);
+    unsigned long long id;
+    CHECK(contexts.sh_entsize == 40 && contexts.sh_link == devices_index);
+    CHECK(cuCtxGetId(context, &id) == CUDA_SUCCESS && u64(dump, contexts, 0) == id);
+    Elf64_Shdr grids = find(dump, TYPE(12), 0, NULL);
+    CHECK(grids.sh_entsize == 136 && u32(dump, grids, 72) == 8 && u32(dump, grids, 84) == 128);
+    CHECK(u32(dump, grids, 100) == (uint32_t)gettid());
+    Elf64_Shdr parameters = find(dump, TYPE(18), 0, NULL);
+    CHECK(parameters.sh_size == 12 && u64(dump, parameters, 0) == end - 4000 && u32(dump, parameters, 8) == 1000);
+    uint32_t sm = sm_of_fault(dump);
+    CHECK(sm == 7);
+    Elf64_Shdr sms = find(dump, TYPE(11), 0, &sms_index);
+    Elf64_Shdr ctas = find(dump, TYPE(13), 0, &ctas_index);
+    CHECK(ctas.sh_entsize == 56 && ctas.sh_link == sms_index && ctas.sh_info == sm && u32(dump, ctas, 8) == 7);
+    Elf64_Shdr warps = find(dump, TYPE(14), 0, &warps_index);
+    CHECK(warps.sh_entsize == 64 && warps.sh_link == ctas_index && u32(dump, warps, 8) == 3);
+    CHECK(u32(dump, warps, 12) == UINT32_MAX && u32(dump, warps, 24) == 1);
+    CHECK(u64(dump, warps, 0) == u64(dump, sms, sm * 48 + 16));
+    check_lanes(dump, warps_index, sm);
+    CHECK(find(dump, TYPE(16), 0, NULL).sh_entsize == 8 && find(dump, TYPE(22), 0, NULL).sh_entsize == 32);
+
+    struct dump cubin;
+    uint64_t instruction[2];
+    faulting_instruction(dump, &cubin, instruction);
+    /* STG.E desc[UR4][R2.64], R5: the encoding that was measured, but for its predicate. */
+    CHECK(instruction[0] == 0x0000000502007986 && instruction[1] == 0x000fe2000c101904);
+}
+
+static void a_survived_fault_leaves_a_dump_and_a_good_context(void)
+{
+    arm(FLAGS_SURVIVE);
+    open_device();
+    OK(launch_overrun(1000));
+    OK(cuCtxSynchronize());
+    /* The synchronisation has waited for the dump, and every store in bounds has landed. */
+    struct dump dump = read_all(open(file_name, O_RDONLY));
+    check_overrun_dump(dump);
+    uint32_t numbers[1000];
+    OK(cuMemcpyDtoH(numbers, end - sizeof numbers, sizeof numbers));
+    for (uint32_t i = 0; i < 1000; i++)
+        CHECK(numbers[i] == i + 1);
+    OK(launch_overrun(999));
+    OK(cuCtxSynchronize());
+
+    /* The second one writes a dump too, and then ends the context. */
+    CHECK(unlink(file_name) == 0);
+    OK(launch("cufence_poison", 1, 1, (void *[]){&end}));
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(cuStreamQuery(NULL) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(access(file_name, F_OK) == 0);
+}
+
+static void all_faulting_lanes_of_the_warp_are_in_the_dump(void)
+{
+    arm(FLAGS_SURVIVE);
+    open_device();
+    OK(launch_overrun(5000)); /* lanes 8 to 31 of the warp */
+    OK(cuCtxSynchronize());
+    struct dump dump = read_all(open(file_name, O_RDONLY));
+    Elf64_Shdr lanes = find(dump, TYPE(15), 0, NULL);
+    for (uint32_t i = 0; i < 32; i++) {
+        Elf64_Shdr registers = find(dump, TYPE(5), i, NULL);
+        CHECK(u32(dump, lanes, i * 56 + 32) == (i < 8 ? 0u : 14u));
+        CHECK(u64(dump, registers, 2 * 4) == (i < 8 ? 0 : end + (i - 8) * 4));
+    }
+}
+
+static void an_exited_warp_leaves_its_sm_only(void)
+{
+    arm(FLAGS_SURVIVE);
+    open_device();
+    OK(launch("add", 1, 1, (void *[]){&end}));
+    OK(cuCtxSynchronize());
+    struct dump dump = read_all(open(file_name, O_RDONLY)), cubin;
+    uint64_t instruction[2];
+    faulting_instruction(dump, &cubin, instruction);
+    CHECK((instruction[0] & 0xfff) == 0x98e && (instruction[1] >> 9 & 7) == 4);
+    for (unsigned n = 12; n <= 15; n++)
+        CHECK(find(dump, TYPE(n), 0, NULL).sh_type == 0);
+}
+
+static void loads_and_wild_addresses_are_told_apart(void)
+{
+    arm(FLAGS_SURVIVE);
+    open_device();
+    CUdeviceptr nowhere = 0x1000;
+    OK(launch("load", 1, 1, (void *[]){&nowhere}));
+    OK(cuCtxSynchronize());
+    struct dump dump = read_all(open(file_name, O_RDONLY)), cubin;
+    uint64_t instruction[2];
+    faulting_instruction(dump, &cubin, instruction);
+    CHECK((instruction[0] & 0xfff) == 0x981 && (instruction[1] >> 9 & 7) == 5);
+    CHECK(u64(dump, find(dump, TYPE(5), 0, NULL), 2 * 4) == nowhere);
+}
+
+static void a_read_only_mapping_can_be_loaded_from(void)
+{
+    open_device();
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+    OK(cuMemSetAccess(base, GRANULE, &access, 1));
+    OK(launch("load", 1, 1, (void *[]){&base}));
+    OK(cuCtxSynchronize());
+    OK(launch("cufence_poison", 1, 1, (void *[]){&base}));
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void without_skip_abort_the_process_ends(void)
+{
+    signal(SIGABRT, SIG_DFL);
+    arm(CU_COREDUMP_LIGHTWEIGHT_FLAGS);
+    open_device();
+    OK(launch_overrun(1000));
+    cuCtxSynchronize();
+    CHECK(!"alive");
+}
+
+static void arming_a_context_alone_gives_no_dump(void)
+{
+    open_device();
+    unsigned char yes = 1;
+    size_t one = 1, name_size = strlen(file_name) + 1;
+    OK(cuCoredumpSetAttribute(CU_COREDUMP_FILE, file_name, &name_size));
+    OK(cuCoredumpSetAttribute(CU_COREDUMP_ENABLE_ON_EXCEPTION, &yes, &one));
+    OK(launch_overrun(1000));
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(access(file_name, F_OK) != 0);
+}
+
+static void the_environment_wins(void)
+{
+    unsigned char no = 0;
+    size_t one = 1;
+    CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &no, &one) == CUDA_ERROR_NOT_PERMITTED);
+    open_device();
+    OK(launch_overrun(1000));
+    OK(cuCtxSynchronize());
+    CHECK(access(file_name, F_OK) == 0);
+}
+
+static void *read_fifo(void *argument)
+{
+    struct dump *dump = argument;
+    int file = open(file_name, O_RDONLY);
+    usleep(100000);
+    *dump = read_all(file);
+    return dump;
+}
+
+static void a_fifo_gets_the_whole_dump(void)
+{
+    CHECK(mkfifo(file_name, 0600) == 0);
+    arm(FLAGS_SURVIVE);
+    open_device();
+    struct dump dump;
+    pthread_t reader;
+    CHECK(pthread_create(&reader, NULL, read_fifo, &dump) == 0);
+    OK(launch_overrun(1000));
+    OK(cuCtxSynchronize());
+    CHECK(pthread_join(reader, NULL) == 0);
+    check_overrun_dump(dump);
+}
+
+static void unmapping_does_not_wait_for_the_kernel(void)
+{
+    open_device();
+    uint32_t is_running = 0, *flag = &is_running;
+    OK(launch("touch", 1, 1, (void *[]){&base, &flag}));
+    while (__atomic_load_n(&is_running, __ATOMIC_ACQUIRE) == 0)
+        continue;
+    OK(cuMemUnmap(base, GRANULE));
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static sigjmp_buf back;
+
+static void host_handler(int signal_number)
+{
+    (void)signal_number;
+    siglongjmp(back, 1);
+}
+
+NOT_SANITIZED static void touch_nothing(void)
+{
+    *(volatile char *)(uintptr_t)64 = 1;
+}
+
+static void faults_of_the_host_go_to_the_handler_before(void)
+{
+    struct sigaction action = {.sa_handler = host_handler, .sa_flags = SA_NODEFER};
+    CHECK(sigaction(SIGSEGV, &action, NULL) == 0);
+    open_device();
+    OK(launch_overrun(1000));
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    if (sigsetjmp(back, 1) == 0) {
+        touch_nothing();
+        CHECK(!"reached");
+    }
+}
+
+static void unmapped_copies_fail_when_they_run(void)
+{
+    open_device();
+    uint32_t flag = 0, *pointer = &flag, word;
+    OK(launch("cusim_spin", 1, 1, (void *[]){&pointer}));
+    OK(cuMemcpyDtoHAsync(&word, base, sizeof word, NULL));
+    OK(cuMemUnmap(base, GRANULE));
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+/* ---- the parent ---- */
+
+struct story {
+    void (*run)(void);
+    int signal; /* that ends it, or 0 */
+    const char *environment[2][2];
+};
+
+static void run_story(void **state)
+{
+    const struct story *story = *state;
+    snprintf(file_name, sizeof file_name, "/tmp/cufence-sim-test-%d.dump", (int)getpid());
+    unlink(file_name);
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        for (size_t i = 0; i < 2 && story->environment[i][0] != NULL; i++)
+            setenv(story->environment[i][0], story->environment[i][1], 1);
+        if (getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION") != NULL)
+            setenv("CUDA_COREDUMP_FILE", file_name, 1);
+        OK(cuInit(0));
+        story->run();
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    int has_dump = access(file_name, F_OK) == 0;
+    unlink(file_name);
+    if (story->signal == 0) {
+        assert_true(WIFEXITED(status));
+        assert_int_equal(WEXITSTATUS(status), 0);
+    } else {
+        assert_true(WIFSIGNALED(status));
+        assert_int_equal(WTERMSIG(status), story->signal);
+        assert_true(has_dump);
+    }
+}
+
+static void a_bad_configuration_is_refused(void **state)
+{
+    (void)state;
+    static const char *const bad[] = {"devices=9", "memory=lots", "unknown=1", "fail=cuMemCreate:2", "memory"};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        pid_t child = fork();
+        assert_true(child >= 0);
+        if (child == 0) {
+            setenv("CUFENCE_SIM", bad[i], 1);
+            int null = open("/dev/null", O_WRONLY);
+            dup2(null, STDERR_FILENO);
+            _exit(cuInit(0) == CUDA_ERROR_INVALID_VALUE ? 0 : 1);
+        }
+        int status = 0;
+        assert_int_equal(waitpid(child, &status, 0), child);
+        assert_int_equal(status, 0);
+    }
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        setenv("CUFENCE_SIM", "devices=2,memory=1G,reserve=4G,latency=1,fail=cuMemAlloc:1:2", 1);
+        int count;
+        size_t bytes;
+        CUdeviceptr memory;
+        OK(cuInit(0));
+        OK(cuDeviceGetCount(&count));
+        OK(cuDeviceTotalMem(&bytes, 1));
+        CHECK(count == 2 && bytes == (size_t)1 << 30);
+        open_device();
+        CHECK(cuMemAlloc(&memory, 1) == CUDA_ERROR_OUT_OF_MEMORY);
+        OK(cuMemAlloc(&memory, 1));
+        CHECK(cuMemAddressReserve(&memory, (size_t)4 << 30, 0, 0, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+        _exit(0);
+    }
+    int status = 0;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+#define STORY(function, ...)                                                                                                   \
+    {                                                                                                                          \
+#function, run_story, NULL, NULL, &(struct story)                                                                      \
+        {                                                                                                                      \
+            function, __VA_ARGS__                                                                                              \
+        }                                                                                                                      \
+    }
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        STORY(without_dumps_the_error_is_sticky, 0, {{0}}),
+        STORY(a_survived_fault_leaves_a_dump_and_a_good_context, 0, {{0}}),
+        STORY(all_faulting_lanes_of_the_warp_are_in_the_dump, 0, {{0}}),
+        STORY(an_exited_warp_leaves_its_sm_only, 0, {{0}}),
+        STORY(loads_and_wild_addresses_are_told_apart, 0, {{0}}),
+        STORY(a_read_only_mapping_can_be_loaded_from, 0, {{0}}),
+        STORY(without_skip_abort_the_process_ends, SIGABRT, {{0}}),
+        STORY(arming_a_context_alone_gives_no_dump, 0, {{0}}),
+        STORY(the_environment_wins, 0,
+              {{"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "1"},
+               {"CUDA_COREDUMP_GENERATION_FLAGS", "skip_nonrelocated_elf_images,skip_global_memory,skip_abort"}}),
+        STORY(a_fifo_gets_the_whole_dump, 0, {{0}}),
+        STORY(unmapping_does_not_wait_for_the_kernel, 0, {{0}}),
+        STORY(faults_of_the_host_go_to_the_handler_before, 0, {{0}}),
+        STORY(unmapped_copies_fail_when_they_run, 0, {{0}}),
+        cmocka_unit_test(a_bad_configuration_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

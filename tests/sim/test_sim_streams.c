@@ -1,0 +1,327 @@
+/* The simulated device's streams and events: order, waiting, and what is not yet ready. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sim/sim.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static CUcontext context;
+static CUfunction spin, append;
+
+/* Kernels write their argument here in the order in which they run. */
+static atomic_uint log_count;
+static uint32_t log_values[64];
+
+static void append_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    log_values[atomic_fetch_add(&log_count, 1) % 64] = *(const uint32_t *)arguments[0];
+}
+
+static void assert_result(CUresult result, CUresult wanted)
+{
+    const char *name = "?", *wanted_name = "?";
+    cuGetErrorName(result, &name);
+    cuGetErrorName(wanted, &wanted_name);
+    assert_string_equal(name, wanted_name);
+}
+
+#define OK(call) assert_result(call, CUDA_SUCCESS)
+
+static int set_up(void **state)
+{
+    (void)state;
+    static const size_t one_number[] = {sizeof(uint32_t)};
+    const cusim_kernel kernel = {
+        .name = "append", .function = append_kernel, .argument_bytes = one_number, .argument_count = 1};
+    cusim_register_kernel(&kernel);
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    CUmodule module;
+    OK(cuModuleLoadData(&module, "any image"));
+    OK(cuModuleGetFunction(&spin, module, "cusim_spin"));
+    OK(cuModuleGetFunction(&append, module, "append"));
+    CUfunction missing;
+    assert_result(cuModuleGetFunction(&missing, module, "no such kernel"), CUDA_ERROR_NOT_FOUND);
+    return 0;
+}
+
+static int clear_log(void **state)
+{
+    (void)state;
+    atomic_store(&log_count, 0);
+    return 0;
+}
+
+static void launch_spin(uint32_t *flag, CUstream stream)
+{
+    OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&flag}, NULL));
+}
+
+static void launch_append(uint32_t value, CUstream stream)
+{
+    OK(cuLaunchKernel(append, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&value}, NULL));
+}
+
+static void let_go(uint32_t *flag)
+{
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
+
+static void streams_run_in_order_and_apart_from_each_other(void **state)
+{
+    (void)state;
+    CUstream slow, fast;
+    uint32_t flag = 0;
+    OK(cuStreamCreate(&slow, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreate(&fast, CU_STREAM_NON_BLOCKING));
+    launch_spin(&flag, slow);
+    launch_append(1, slow);
+    launch_append(2, fast);
+    OK(cuStreamSynchronize(fast));
+    assert_int_equal(atomic_load(&log_count), 1);
+    assert_int_equal(log_values[0], 2);
+    assert_result(cuStreamQuery(slow), CUDA_ERROR_NOT_READY);
+    OK(cuStreamQuery(fast));
+    let_go(&flag);
+    OK(cuStreamSynchronize(slow));
+    assert_int_equal(log_values[1], 1);
+    OK(cuStreamQuery(slow));
+    OK(cuStreamDestroy(slow));
+    OK(cuStreamDestroy(fast));
+    assert_result(cuStreamQuery(slow), CUDA_ERROR_INVALID_HANDLE);
+}
+
+static void legacy_stream_orders_with_blocking_streams(void **state)
+{
+    (void)state;
+    CUstream blocking, apart;
+    uint32_t flag = 0;
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    OK(cuStreamCreate(&apart, CU_STREAM_NON_BLOCKING));
+    launch_spin(&flag, blocking);
+    launch_append(1, NULL);     /* waits for the blocking stream */
+    launch_append(2, blocking); /* waits for the legacy stream */
+    launch_append(3, apart);
+    OK(cuStreamSynchronize(apart));
+    assert_int_equal(atomic_load(&log_count), 1);
+    assert_int_equal(log_values[0], 3);
+    assert_result(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    assert_result(cuStreamQuery(CU_STREAM_LEGACY), CUDA_ERROR_NOT_READY);
+    let_go(&flag);
+    OK(cuStreamSynchronize(blocking));
+    assert_int_equal(log_values[1], 1);
+    assert_int_equal(log_values[2], 2);
+
+    /* The same the other way round. */
+    flag = 0;
+    launch_spin(&flag, NULL);
+    launch_append(4, blocking);
+    assert_result(cuStreamQuery(blocking), CUDA_ERROR_NOT_READY);
+    assert_int_equal(atomic_load(&log_count), 3);
+    let_go(&flag);
+    OK(cuStreamSynchronize(blocking));
+    assert_int_equal(atomic_load(&log_count), 4);
+    OK(cuStreamDestroy(blocking));
+    OK(cuStreamDestroy(apart));
+}
+
+static void *use_own_stream(void *argument)
+{
+    if (cuCtxSetCurrent(context) == CUDA_SUCCESS &&
+        cuLaunchKernel(append, 1, 1, 1, 1, 1, 1, 0, CU_STREAM_PER_THREAD, (void *[]){argument}, NULL) == CUDA_SUCCESS)
+        cuStreamSynchronize(CU_STREAM_PER_THREAD);
+    return NULL;
+}
+
+static void each_thread_has_a_default_stream(void **state)
+{
+    (void)state;
+    uint32_t flag = 0, value = 7;
+    pthread_t thread;
+    launch_spin(&flag, CU_STREAM_PER_THREAD);
+    assert_int_equal(pthread_create(&thread, NULL, use_own_stream, &value), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(atomic_load(&log_count), 1);
+    assert_result(cuStreamQuery(CU_STREAM_PER_THREAD), CUDA_ERROR_NOT_READY);
+    let_go(&flag);
+    OK(cuCtxSynchronize());
+    OK(cuStreamQuery(CU_STREAM_PER_THREAD));
+}
+
+static void events_mark_a_place_in_a_stream(void **state)
+{
+    (void)state;
+    CUstream first, second;
+    CUevent event, later;
+    uint32_t flag = 0;
+    OK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamCreateWithPriority(&second, CU_STREAM_NON_BLOCKING, -1));
+    OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    OK(cuEventCreate(&later, CU_EVENT_DEFAULT));
+    OK(cuEventQuery(event)); /* never recorded: done */
+    launch_spin(&flag, first);
+    OK(cuEventRecord(event, first));
+    assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    OK(cuStreamWaitEvent(second, event, 0));
+    launch_append(2, second);
+    OK(cuEventRecord(later, second));
+    assert_result(cuStreamQuery(second), CUDA_ERROR_NOT_READY);
+    assert_int_equal(atomic_load(&log_count), 0);
+    float milliseconds = -1;
+    assert_result(cuEventElapsedTime(&milliseconds, event, later), CUDA_ERROR_NOT_READY);
+    let_go(&flag);
+    OK(cuEventSynchronize(later));
+    OK(cuEventQuery(event));
+    assert_int_equal(atomic_load(&log_count), 1);
+    OK(cuEventElapsedTime(&milliseconds, event, later));
+    assert_true(milliseconds >= 0);
+    OK(cuEventDestroy(event));
+    assert_result(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuEventDestroy(later));
+    OK(cuStreamDestroy(first));
+    OK(cuStreamDestroy(second));
+}
+
+static void a_destroyed_stream_finishes_its_work(void **state)
+{
+    (void)state;
+    CUstream stream;
+    uint32_t flag = 0;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    launch_spin(&flag, stream);
+    launch_append(5, stream);
+    OK(cuStreamDestroy(stream));
+    assert_int_equal(atomic_load(&log_count), 0);
+    let_go(&flag);
+    OK(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&log_count), 1);
+}
+
+static void host_function(void *user)
+{
+    atomic_fetch_add((atomic_uint *)user, 1);
+}
+
+static void host_functions_and_copies_keep_the_order(void **state)
+{
+    (void)state;
+    CUstream stream;
+    CUdeviceptr memory;
+    atomic_uint calls = 0;
+    uint32_t flag = 0, source = 41, back = 0;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&memory, 8));
+    launch_spin(&flag, stream);
+    OK(cuMemcpyHtoDAsync(memory, &source, sizeof source, stream));
+    source = 0; /* a copy of a little host memory takes it at the call */
+    OK(cuMemcpyDtoDAsync(memory + 4, memory, 4, stream));
+    OK(cuMemcpyDtoHAsync(&back, memory + 4, sizeof back, stream));
+    OK(cuLaunchHostFunc(stream, host_function, &calls));
+    assert_int_equal(atomic_load(&calls), 0);
+    let_go(&flag);
+    OK(cuStreamSynchronize(stream));
+    assert_int_equal(back, 41);
+    assert_int_equal(atomic_load(&calls), 1);
+    OK(cuMemFree(memory));
+    OK(cuStreamDestroy(stream));
+}
+
+static void coordinates_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    uint32_t block =
+        thread->block_index[0] + thread->grid[0] * (thread->block_index[1] + thread->grid[1] * thread->block_index[2]);
+    uint32_t lane =
+        thread->thread_index[0] + thread->block[0] * (thread->thread_index[1] + thread->block[1] * thread->thread_index[2]);
+    uint32_t index = block * thread->block[0] * thread->block[1] * thread->block[2] + lane;
+    uint32_t *out = *(uint32_t *const *)arguments[1];
+    out[index] = index + *(const unsigned char *)arguments[0];
+}
+
+static void kernels_see_every_thread_and_their_arguments(void **state)
+{
+    (void)state;
+    static const size_t bytes[] = {1, 8};
+    const cusim_kernel kernel = {
+        .name = "coordinates", .function = coordinates_kernel, .argument_bytes = bytes, .argument_count = 2};
+    cusim_register_kernel(&kernel);
+    CUlibrary library;
+    CUkernel handle;
+    CUdeviceptr memory;
+    uint32_t back[2 * 3 * 2 * 5 * 2 * 1];
+    OK(cuLibraryLoadData(&library, "any image", NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&handle, library, "coordinates"));
+    const char *name;
+    OK(cuKernelGetName(&name, handle));
+    assert_string_equal(name, "coordinates");
+    size_t offset, size;
+    OK(cuKernelGetParamInfo(handle, 1, &offset, &size));
+    assert_int_equal(offset, 8);
+    assert_int_equal(size, 8);
+    OK(cuMemAlloc(&memory, sizeof back));
+
+    /* Once through kernelParams, once through the packed buffer. */
+    struct {
+        unsigned char addend;
+        CUdeviceptr out;
+    } packed = {3, memory};
+    size_t packed_size = sizeof packed;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &packed, CU_LAUNCH_PARAM_BUFFER_SIZE, &packed_size, CU_LAUNCH_PARAM_END};
+    unsigned char addend = 2;
+    CUlaunchConfig config = {.gridDimX = 2, .gridDimY = 3, .gridDimZ = 2, .blockDimX = 5, .blockDimY = 2, .blockDimZ = 1};
+    for (unsigned round = 0; round < 2; round++) {
+        OK(cuLaunchKernelEx(&config, (CUfunction)handle, round == 0 ? (void *[]){&addend, &memory} : NULL,
+                            round == 0 ? NULL : extra));
+        OK(cuMemcpyDtoH(back, memory, sizeof back));
+        for (uint32_t i = 0; i < sizeof back / sizeof back[0]; i++)
+            assert_int_equal(back[i], i + 2 + round);
+    }
+    assert_result(cuLaunchKernel((CUfunction)handle, 1, 1, 1, 2048, 1, 1, 0, NULL, (void *[]){&addend, &memory}, NULL),
+                  CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFree(memory));
+    OK(cuLibraryUnload(library));
+}
+
+static void a_destroyed_context_says_so(void **state)
+{
+    (void)state;
+    CUcontext own, current;
+    unsigned long long id, own_id;
+    OK(cuCtxGetId(context, &id));
+    OK(cuCtxCreate(&own, NULL, 0, 0));
+    OK(cuCtxGetCurrent(&current));
+    assert_ptr_equal(current, own);
+    OK(cuCtxGetId(NULL, &own_id));
+    assert_int_not_equal(id, own_id);
+    launch_append(9, NULL);
+    OK(cuCtxPushCurrent(context));
+    OK(cuCtxDestroy(own));
+    assert_int_equal(atomic_load(&log_count), 1);
+    OK(cuCtxPopCurrent(NULL));
+    assert_result(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_result(cuCtxSetCurrent(own), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuCtxSetCurrent(context));
+    OK(cuCtxSynchronize());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(streams_run_in_order_and_apart_from_each_other, clear_log),
+        cmocka_unit_test_setup(legacy_stream_orders_with_blocking_streams, clear_log),
+        cmocka_unit_test_setup(each_thread_has_a_default_stream, clear_log),
+        cmocka_unit_test_setup(events_mark_a_place_in_a_stream, clear_log),
+        cmocka_unit_test_setup(a_destroyed_stream_finishes_its_work, clear_log),
+        cmocka_unit_test_setup(host_functions_and_copies_keep_the_order, clear_log),
+        cmocka_unit_test_setup(kernels_see_every_thread_and_their_arguments, clear_log),
+        cmocka_unit_test_setup(a_destroyed_context_says_so, clear_log),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
