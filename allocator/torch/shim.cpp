@@ -143,8 +143,6 @@ SHIM_EXPORT void cufence_shim_pool_end(int device, pool_id pool) noexcept
 SHIM_EXPORT void cufence_shim_pool_release(int device, pool_id pool) noexcept
 {
     const std::uint64_t id[2] = {pool.first, pool.second};
-    cufence_status status = cufence_pool_release(device, id);
-    /* A torch.cuda.MemPool that was never used, or more than once, is released once as well. */
-    if (status != CUFENCE_OK && status != CUFENCE_ERROR_NOT_FOUND)
+    if (cufence_pool_release(device, id) != CUFENCE_OK)
         std::fprintf(stderr, "cufence: cannot release a memory pool: %s\n", cufence_error_detail());
 }
