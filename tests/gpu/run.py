@@ -37,6 +37,7 @@ REPORT_HEAD = re.compile(
     r"|illegal memory|exception)",
     re.MULTILINE,
 )
+CELL_LETTERS = 600
 REPORT_SECONDS = 1.0  # DESIGN.md, section 6: from the fault to the finished report, PyTorch loaded
 
 
@@ -369,6 +370,8 @@ def also(path: Path) -> list[Result]:
 
 
 def cell(text: str) -> str:
+    """The text as one cell of a table; what a failed C test printed is cut."""
+    text = text if len(text) <= CELL_LETTERS else text[: CELL_LETTERS - 4] + " ..."
     return text.replace("|", "\\|").replace("\n", " ")
 
 
