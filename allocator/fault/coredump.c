@@ -27,8 +27,8 @@ struct row_layout {
 #define MEMBER(type, member) ((uint8_t)offsetof(struct coredump_##type, member))
 
 static const struct field device_fields[] = {
-    {0, 8, MEMBER(device, name)},      {8, 8, MEMBER(device, type)},        {16, 8, MEMBER(device, sm_type)},
-    {24, 4, MEMBER(device, index)},    {28, 4, MEMBER(device, pci_bus)},    {32, 4, MEMBER(device, pci_device)},
+    {0, 8, MEMBER(device, name)},      {8, 8, MEMBER(device, type)},      {16, 8, MEMBER(device, sm_type)},
+    {24, 4, MEMBER(device, index)},    {28, 4, MEMBER(device, pci_bus)},  {32, 4, MEMBER(device, pci_device)},
     {56, 4, MEMBER(device, sm_major)}, {60, 4, MEMBER(device, sm_minor)},
 };
 static const struct field context_fields[] = {
@@ -38,14 +38,11 @@ static const struct field context_fields[] = {
 };
 static const struct field module_fields[] = {{0, 8, MEMBER(module, handle)}};
 static const struct field grid_fields[] = {
-    {0, 8, MEMBER(grid, id)},           {8, 8, MEMBER(grid, context)},
-    {24, 8, MEMBER(grid, entry)},       {32, 8, MEMBER(grid, module)},
-    {48, 8, MEMBER(grid, parameters_at)}, {72, 4, MEMBER(grid, grid[0])},
-    {76, 4, MEMBER(grid, grid[1])},     {80, 4, MEMBER(grid, grid[2])},
-    {84, 4, MEMBER(grid, block[0])},    {88, 4, MEMBER(grid, block[1])},
-    {92, 4, MEMBER(grid, block[2])},    {100, 4, MEMBER(grid, tid)},
-    {104, 4, MEMBER(grid, cluster[0])}, {108, 4, MEMBER(grid, cluster[1])},
-    {112, 4, MEMBER(grid, cluster[2])},
+    {0, 8, MEMBER(grid, id)},           {8, 8, MEMBER(grid, context)},        {24, 8, MEMBER(grid, entry)},
+    {32, 8, MEMBER(grid, module)},      {48, 8, MEMBER(grid, parameters_at)}, {72, 4, MEMBER(grid, grid[0])},
+    {76, 4, MEMBER(grid, grid[1])},     {80, 4, MEMBER(grid, grid[2])},       {84, 4, MEMBER(grid, block[0])},
+    {88, 4, MEMBER(grid, block[1])},    {92, 4, MEMBER(grid, block[2])},      {100, 4, MEMBER(grid, tid)},
+    {104, 4, MEMBER(grid, cluster[0])}, {108, 4, MEMBER(grid, cluster[1])},   {112, 4, MEMBER(grid, cluster[2])},
 };
 static const struct field sm_fields[] = {
     {0, 4, MEMBER(sm, id)},
@@ -59,8 +56,8 @@ static const struct field cta_fields[] = {
     {48, 4, MEMBER(cta, cluster_size[2])},
 };
 static const struct field warp_fields[] = {
-    {0, 8, MEMBER(warp, error_pc)},      {8, 4, MEMBER(warp, id)},
-    {12, 4, MEMBER(warp, valid_lanes)},  {16, 4, MEMBER(warp, active_lanes)},
+    {0, 8, MEMBER(warp, error_pc)},        {8, 4, MEMBER(warp, id)},
+    {12, 4, MEMBER(warp, valid_lanes)},    {16, 4, MEMBER(warp, active_lanes)},
     {24, 4, MEMBER(warp, error_pc_valid)},
 };
 static const struct field lane_fields[] = {
@@ -78,9 +75,11 @@ static const struct field meta_fields[] = {
     }
 
 static const struct row_layout layouts[] = {
-    LAYOUT(COREDUMP_DEVICES, 72, device), LAYOUT(COREDUMP_CONTEXTS, 40, context), LAYOUT(COREDUMP_MODULES, 8, module),
-    LAYOUT(COREDUMP_GRIDS, 104, grid),    LAYOUT(COREDUMP_SMS, 8, sm),            LAYOUT(COREDUMP_CTAS, 24, cta),
-    LAYOUT(COREDUMP_WARPS, 32, warp),     LAYOUT(COREDUMP_LANES, 48, lane),       LAYOUT(COREDUMP_META, 32, meta),
+    LAYOUT(COREDUMP_DEVICES, 72, device), LAYOUT(COREDUMP_CONTEXTS, 40, context),
+    LAYOUT(COREDUMP_MODULES, 8, module),  LAYOUT(COREDUMP_GRIDS, 104, grid),
+    LAYOUT(COREDUMP_SMS, 8, sm),          LAYOUT(COREDUMP_CTAS, 24, cta),
+    LAYOUT(COREDUMP_WARPS, 32, warp),     LAYOUT(COREDUMP_LANES, 48, lane),
+    LAYOUT(COREDUMP_META, 32, meta),
 };
 
 static const struct row_layout *layout_of(uint32_t type)
@@ -153,8 +152,7 @@ cufence_status coredump_open(const void *bytes, size_t size, struct coredump *du
     for (uint32_t i = 1; i < count; i++) {
         image_section(&dump->image, i, &section);
         if (section.sh_link != 0)
-            dump->children[dump->child_count++] =
-                (struct coredump_child){section.sh_link, section.sh_info, section.sh_type, i};
+            dump->children[dump->child_count++] = (struct coredump_child){section.sh_link, section.sh_info, section.sh_type, i};
     }
     qsort(dump->children, dump->child_count, sizeof(*dump->children), compare_children);
     return CUFENCE_OK;

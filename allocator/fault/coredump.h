@@ -82,7 +82,7 @@ struct coredump {
     struct image image;
     struct coredump_child *children; /* every section with a parent, sorted by parent, row, type, section */
     size_t child_count;
-    struct span strings;             /* empty if there are none */
+    struct span strings; /* empty if there are none */
 };
 
 /* A place in a table. Section 0 means: none. */

@@ -67,6 +67,7 @@ int cubin_find(struct span bytes, uint64_t pc, struct cubin_function *function)
     if (!function->inner)
         function->inner = function->symbol;
     function->start = outer.st_value;
+    function->kernel_code = function_code(&image, &outer);
     function->code_start = inner.st_value;
     function->code = function_code(&image, &inner);
     return 1;
@@ -91,8 +92,8 @@ static int relocation_at(const void *user, uint64_t offset, uint64_t *base)
         memcpy(&entry, relocations->entries.bytes + at, size);
         if (entry.r_offset != offset)
             continue;
-        struct span part = span_part(relocations->symbols, (uint64_t)ELF64_R_SYM(entry.r_info) * sizeof(Elf64_Sym),
-                                     sizeof(Elf64_Sym));
+        struct span part =
+            span_part(relocations->symbols, (uint64_t)ELF64_R_SYM(entry.r_info) * sizeof(Elf64_Sym), sizeof(Elf64_Sym));
         if (!part.bytes)
             return 0;
         Elf64_Sym symbol;
@@ -139,8 +140,8 @@ int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
     names = image_content(&image, &section);
 
     struct relocations relocations = {.image = &image, .section_start = text.sh_addr, .section = outer.st_shndx};
-    struct line_query query = {.start = text.sh_addr, .offset = pc - text.sh_addr, .relocation = relocation_at,
-                               .user = &relocations};
+    struct line_query query = {
+        .start = text.sh_addr, .offset = pc - text.sh_addr, .relocation = relocation_at, .user = &relocations};
     const struct {
         const char *name;
         struct span *span;

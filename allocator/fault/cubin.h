@@ -10,10 +10,11 @@
 #include "image.h"
 
 struct cubin_function {
-    const char *symbol;  /* of the kernel, or of the function that was compiled on its own; as in the symbol table */
-    const char *inner;   /* the called function in it that holds the PC ("$kernel$function"), else the same as symbol */
-    uint64_t start;      /* load address of `symbol` */
-    uint64_t code_start; /* of the innermost function, and its bytes; empty if they are not in the cubin */
+    const char *symbol; /* of the kernel, or of the function that was compiled on its own; as in the symbol table */
+    const char *inner;  /* the called function in it that holds the PC ("$kernel$function"), else the same as symbol */
+    uint64_t start;     /* load address of `symbol`, and its bytes */
+    struct span kernel_code;
+    uint64_t code_start; /* of the innermost function, and its bytes; both spans are empty if the cubin lacks them */
     struct span code;
 };
 

@@ -5,13 +5,14 @@
 #include "exception.h"
 #include "locate.h"
 #include "scratch.h"
+#include "warp.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* A warp is 32 lanes on every GPU; a longer table is damaged. */
-#define WARP_LANES 32
+/* Instructions emulated for one dump: about a tenth of a second. */
+#define EMULATION_BUDGET 1000000u
 
 struct whole {
     struct evidence evidence; /* first: the caller's pointer */
@@ -33,17 +34,7 @@ struct builder {
     size_t count;
     struct coredump_place device; /* of the first site; section 0 until there is one */
     unsigned compute;             /* 90 for 9.0 */
-};
-
-/* A warp and what it runs in. */
-struct scene {
-    struct coredump_place warp_place, sm_place, device_place;
-    struct coredump_warp warp;
-    struct coredump_cta cta;
-    struct coredump_sm sm;
-    uint32_t lane_table;
-    uint32_t lane_count;
-    struct coredump_lane lanes[WARP_LANES];
+    uint64_t emulation_budget;
 };
 
 static unsigned compute_of(const struct coredump *dump, struct coredump_place place)
@@ -136,129 +127,21 @@ static int set_grid(struct builder *builder, struct evidence_site *site, const s
     return 1;
 }
 
-/* u32[] of a section; the caller frees nothing: it lies in `room`. Returns how many numbers there are. */
-static size_t load_words(const struct coredump *dump, struct coredump_place owner, enum coredump_section_type type,
-                         uint32_t *room, size_t limit)
+/* What the kernel was started with, as far as emulation needs it; 0 if the access is not in the grid's own kernel. */
+static int set_launch(const struct builder *builder, const struct evidence_site *site, const struct coredump_grid *grid,
+                      const struct location *location, struct emulate_launch *launch)
 {
-    struct span bytes = coredump_content(dump, coredump_child(dump, owner, type));
-    size_t count = bytes.size / sizeof(uint32_t) < limit ? bytes.size / sizeof(uint32_t) : limit;
-    for (size_t i = 0; i < count; i++)
-        room[i] = load_u32(bytes.bytes + i * sizeof(uint32_t));
-    return count;
+    *launch = (struct emulate_launch){.code = location->kernel_code,
+                                      .start = location->kernel_start,
+                                      .sm = builder->compute,
+                                      .parameters = {site->parameters, site->parameter_bytes},
+                                      .parameters_at = grid->parameters_at};
+    memcpy(launch->grid, grid->grid, sizeof(launch->grid));
+    memcpy(launch->block, grid->block, sizeof(launch->block));
+    return site->has_grid && location->has_access && location->kernel_start == grid->entry;
 }
 
-/* Does the lane take part in the access, by its predicate? Predicates are u32[]: 0 or 1 each. */
-static int takes_part(const struct coredump *dump, struct coredump_place lane, const struct sass_access *access)
-{
-    uint32_t predicates[8];
-    if (access->predicate == 7)
-        return !access->is_negated;
-    size_t count = load_words(dump, lane, COREDUMP_PREDICATES, predicates, 8);
-    return access->predicate >= count || (predicates[access->predicate] != 0) != access->is_negated;
-}
-
-static void set_address(const struct builder *builder, const struct scene *scene, const struct location *location,
-                        struct coredump_place place, enum certainty certainty, struct evidence_lane *lane)
-{
-    uint32_t registers[256], uniforms[256];
-    size_t register_count = load_words(&builder->dump, place, COREDUMP_REGISTERS, registers, 256);
-    size_t uniform_count =
-        load_words(&builder->dump, scene->warp_place, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
-    if (sass_address(&location->access, registers, register_count, uniforms, uniform_count, &lane->address))
-        lane->certainty = certainty;
-}
-
-/* Which lanes had the exception: those that the dump marks, else the active ones. */
-static uint32_t candidate_lanes(const struct scene *scene)
-{
-    uint32_t marked = 0, active = 0, all = 0;
-    for (uint32_t i = 0; i < scene->lane_count; i++) {
-        uint32_t bit = (uint32_t)1 << i;
-        all |= bit;
-        if (scene->lanes[i].exception)
-            marked |= bit;
-        if (scene->lanes[i].lane < WARP_LANES && scene->warp.active_lanes >> scene->lanes[i].lane & 1)
-            active |= bit;
-    }
-    return marked ? marked : active ? active : all;
-}
-
-/* The predicate of the access narrows the candidates: a driver marks every active lane of a faulting warp, also those that
- * the predicate has switched off. Where predicates may have changed since, nobody is left out. */
-static uint32_t faulting_lanes(const struct builder *builder, const struct scene *scene, const struct location *location)
-{
-    uint32_t candidates = candidate_lanes(scene), on = 0;
-    if (!location->has_access)
-        return candidates;
-    for (uint32_t i = 0; i < scene->lane_count; i++) {
-        int is_sure = 0;
-        if (!(candidates >> i & 1))
-            continue;
-        locate_certainty(location, scene->lanes[i].pc, &is_sure);
-        struct coredump_place place = {scene->lane_table, i};
-        if (!is_sure || takes_part(&builder->dump, place, &location->access))
-            on |= (uint32_t)1 << i;
-    }
-    return on ? on : candidates;
-}
-
-static int set_lanes(struct builder *builder, const struct scene *scene, const struct location *location,
-                     struct evidence_site *site)
-{
-    site->lanes = scratch_take(&builder->whole->scratch, WARP_LANES * sizeof(*site->lanes));
-    if (!site->lanes)
-        return 0;
-    uint32_t lanes = faulting_lanes(builder, scene, location);
-    for (uint32_t i = 0; i < scene->lane_count; i++) {
-        if (!(lanes >> i & 1))
-            continue;
-        const struct coredump_lane *row = &scene->lanes[i];
-        struct evidence_lane *lane = &site->lanes[site->lane_count++];
-        lane->lane = row->lane;
-        memcpy(lane->thread, row->thread, sizeof(lane->thread));
-        lane->has_exception = row->exception != 0;
-        if (!location->has_access)
-            continue;
-        int is_sure = 0;
-        enum certainty certainty = locate_certainty(location, row->pc, &is_sure);
-        /* Who took part is part of the claim. */
-        if (location->access.predicate != 7 && !is_sure)
-            certainty = CERTAIN_DERIVED;
-        set_address(builder, scene, location, (struct coredump_place){scene->lane_table, i}, certainty, lane);
-    }
-    return 1;
-}
-
-/* Reads a warp and its surroundings. 0: not all of them are there. */
-static int read_scene(const struct coredump *dump, struct coredump_place warp, struct scene *scene)
-{
-    memset(scene, 0, sizeof(*scene));
-    struct coredump_place cta = coredump_parent(dump, warp.section, COREDUMP_CTAS);
-    scene->warp_place = warp;
-    scene->sm_place = coredump_parent(dump, cta.section, COREDUMP_SMS);
-    scene->device_place = coredump_parent(dump, scene->sm_place.section, COREDUMP_DEVICES);
-    if (!coredump_row(dump, COREDUMP_WARPS, warp, &scene->warp) || !coredump_row(dump, COREDUMP_CTAS, cta, &scene->cta) ||
-        !coredump_row(dump, COREDUMP_SMS, scene->sm_place, &scene->sm) || scene->device_place.section == 0)
-        return 0;
-    scene->lane_table = coredump_child(dump, warp, COREDUMP_LANES);
-    uint32_t count = coredump_rows(dump, scene->lane_table, COREDUMP_LANES);
-    scene->lane_count = count < WARP_LANES ? count : WARP_LANES;
-    for (uint32_t i = 0; i < scene->lane_count; i++)
-        if (!coredump_row(dump, COREDUMP_LANES, (struct coredump_place){scene->lane_table, i}, &scene->lanes[i]))
-            return 0;
-    return 1;
-}
-
-/* The warp's exception, 0 if it has none. */
-static uint32_t warp_exception(const struct scene *scene)
-{
-    for (uint32_t i = 0; i < scene->lane_count; i++)
-        if (scene->lanes[i].exception)
-            return scene->lanes[i].exception;
-    return scene->warp.error_pc_valid ? scene->sm.exception : 0;
-}
-
-static int add_warp(struct builder *builder, const struct scene *scene)
+static int add_warp(struct builder *builder, const struct warp_scene *scene)
 {
     uint32_t exception = warp_exception(scene);
     if ((!exception && !scene->warp.error_pc_valid) || scene->lane_count == 0 || !take_device(builder, scene->device_place))
@@ -296,17 +179,24 @@ static int add_warp(struct builder *builder, const struct scene *scene)
     if (!location)
         return 0;
     set_location(site, location);
-    return set_lanes(builder, scene, location, site);
+    site->lanes = scratch_take(&builder->whole->scratch, WARP_LANES * sizeof(*site->lanes));
+    if (!site->lanes)
+        return 0;
+    struct emulate_launch launch;
+    int is_launch_known = set_launch(builder, site, &grid, location, &launch);
+    site->lane_count =
+        warp_lanes(&builder->dump, scene, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
+    return 1;
 }
 
 static int add_warps(struct builder *builder)
 {
-    struct scene scene;
+    struct warp_scene scene;
     uint32_t section = 0;
     while ((section = coredump_next(&builder->dump, COREDUMP_WARPS, section)) != 0) {
         uint32_t count = coredump_rows(&builder->dump, section, COREDUMP_WARPS);
         for (uint32_t row = 0; row < count; row++)
-            if (read_scene(&builder->dump, (struct coredump_place){section, row}, &scene) && !add_warp(builder, &scene))
+            if (warp_read(&builder->dump, (struct coredump_place){section, row}, &scene) && !add_warp(builder, &scene))
                 return 0;
     }
     return 1;
@@ -333,8 +223,8 @@ static int add_sm(struct builder *builder, struct coredump_place place)
     struct evidence_site *site = add_site(builder, place);
     const struct location *location = NULL;
     if (site)
-        location = locate(&builder->locator, sm.error_pc_valid ? sm.error_pc : 0, (struct coredump_place){0, 0},
-                          builder->compute);
+        location =
+            locate(&builder->locator, sm.error_pc_valid ? sm.error_pc : 0, (struct coredump_place){0, 0}, builder->compute);
     if (!location)
         return 0;
     site->exception = sm.exception;
@@ -445,7 +335,7 @@ cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evi
     *out = NULL;
     if (!bytes)
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no core dump");
-    struct builder builder = {.whole = calloc(1, sizeof(*builder.whole))};
+    struct builder builder = {.whole = calloc(1, sizeof(*builder.whole)), .emulation_budget = EMULATION_BUDGET};
     if (!builder.whole)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
     builder.last = &builder.first;

@@ -4,6 +4,12 @@
 #include <limits.h>
 #include <string.h>
 
+/* NVIDIA's extended opcode: the code that follows was inlined at the call in row n of the sequence, 0 ends that. Its number
+ * and operands were read from ptxas 13.0's line tables; 0x91 (function name) carries nothing that is needed. */
+#define LNE_INLINED_CALL 0x90
+
+#define INLINE_DEPTH 16
+
 /* A reader that stops at the end: after it, `bad` is set and all reads give 0. */
 struct cursor {
     struct span span;
@@ -25,9 +31,11 @@ struct state {
     uint64_t address;
     uint64_t file;
     uint64_t line;
-    int is_ours;   /* the sequence belongs to the section of the PC */
+    int is_ours; /* the sequence belongs to the section of the PC */
     int has_row;
-    uint64_t row_address, row_file, row_line;
+    uint64_t context; /* the row of the call that the code was inlined at, 0 for none */
+    uint64_t rows;    /* of this sequence so far */
+    uint64_t row_address, row_file, row_line, row_context;
 };
 
 static uint64_t take(struct cursor *cursor, unsigned size)
@@ -254,6 +262,8 @@ static void add_row(struct state *state)
     state->row_address = state->address;
     state->row_file = state->file;
     state->row_line = state->line;
+    state->row_context = state->context;
+    state->rows++;
 }
 
 /* DW_LNE_set_address: which section, and where in it. */
@@ -285,64 +295,128 @@ static void extended(const struct line_query *query, const struct unit *unit, st
         *is_end = 1;
     else if (opcode == DW_LNE_set_address && size == 1 + unit->address_size && unit->address_size <= 8)
         set_address(query, state, operand, take(program, unit->address_size));
+    else if (opcode == LNE_INLINED_CALL)
+        state->context = take_leb(program, 0); /* the function's name follows */
     program->at = next;
+}
+
+enum event { EVENT_NONE, EVENT_ROW, EVENT_END };
+
+/* Runs one opcode. The program's `bad` is set when it makes no sense. */
+static enum event step(const struct line_query *query, struct unit *unit, struct state *state)
+{
+    struct cursor *program = &unit->program;
+    uint8_t opcode = (uint8_t)take(program, 1);
+    int is_end = 0;
+    if (opcode >= unit->opcode_base) {
+        unsigned special = (unsigned)opcode - unit->opcode_base;
+        state->address += (uint64_t)(special / unit->line_range) * unit->minimum_length;
+        state->line += (uint64_t)((int64_t)unit->line_base + (int64_t)(special % unit->line_range));
+        return EVENT_ROW;
+    }
+    switch (opcode) {
+    case 0:
+        extended(query, unit, program, state, &is_end);
+        return is_end ? EVENT_END : EVENT_NONE;
+    case DW_LNS_copy:
+        return EVENT_ROW;
+    case DW_LNS_advance_pc:
+        state->address += take_leb(program, 0) * unit->minimum_length;
+        return EVENT_NONE;
+    case DW_LNS_advance_line:
+        state->line += take_leb(program, 1);
+        return EVENT_NONE;
+    case DW_LNS_set_file:
+        state->file = take_leb(program, 0);
+        return EVENT_NONE;
+    case DW_LNS_const_add_pc:
+        state->address += (uint64_t)((255u - unit->opcode_base) / unit->line_range) * unit->minimum_length;
+        return EVENT_NONE;
+    case DW_LNS_fixed_advance_pc:
+        state->address += take(program, 2);
+        return EVENT_NONE;
+    default: /* the header says how many operands it has */
+        for (unsigned i = 0; i < unit->operands[opcode]; i++)
+            take_leb(program, 0);
+        return EVENT_NONE;
+    }
+}
+
+/* Row `number`, from 1, of the sequence whose program starts at `start`. */
+static int find_row(const struct line_query *query, const struct unit *unit, uint64_t start, uint64_t number,
+                    struct state *state)
+{
+    struct unit copy = *unit;
+    copy.program = (struct cursor){unit->program.span, start, 0};
+    start_sequence(state);
+    while (copy.program.at < copy.program.span.size) {
+        enum event event = step(query, &copy, state);
+        if (copy.program.bad || event == EVENT_END)
+            return 0;
+        if (event != EVENT_ROW)
+            continue;
+        add_row(state);
+        if (state->rows == number)
+            return 1;
+    }
+    return 0;
+}
+
+static int set_place(const struct line_query *query, const struct unit *unit, const struct state *state,
+                     struct line_place *place)
+{
+    *place = (struct line_place){NULL, NULL, 0};
+    if (state->row_line == 0 || state->row_line > INT_MAX)
+        return 0; /* code that the compiler made up */
+    place->line = (int)state->row_line;
+    return unit->version >= 5 ? find_file_v5(query, unit, state->row_file, place) : find_file_v2(unit, state->row_file, place);
+}
+
+/* Code of the toolkit's own headers (atomicAdd) and of Triton's library, where nobody looks for a bug. */
+static int is_library(const struct line_place *place)
+{
+    static const char *const folders[] = {"/targets/", "/triton/language"};
+    for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
+        if (strstr(place->file, folders[i]) || (place->directory && strstr(place->directory, folders[i])))
+            return 1;
+    return 0;
+}
+
+/* The place of a row, or of the call that it was inlined at while that is a library's own code. */
+static int find_place(const struct line_query *query, const struct unit *unit, uint64_t start, struct state row,
+                      struct line_place *place)
+{
+    if (!set_place(query, unit, &row, place))
+        return 0;
+    for (int depth = 0; depth < INLINE_DEPTH && row.row_context != 0 && is_library(place); depth++) {
+        struct line_place caller;
+        if (!find_row(query, unit, start, row.row_context, &row) || !set_place(query, unit, &row, &caller))
+            break;
+        *place = caller;
+    }
+    return 1;
 }
 
 /* Runs the line program until a row covers the PC. */
 static int run_unit(const struct line_query *query, struct unit *unit, struct line_place *place)
 {
-    struct cursor *program = &unit->program;
     struct state state;
+    uint64_t start = unit->program.at;
     start_sequence(&state);
-    while (program->at < program->span.size && !program->bad) {
-        uint8_t opcode = (uint8_t)take(program, 1);
-        int is_row = 0, is_end = 0;
-        if (opcode >= unit->opcode_base) {
-            unsigned step = (unsigned)opcode - unit->opcode_base;
-            state.address += (uint64_t)(step / unit->line_range) * unit->minimum_length;
-            state.line += (uint64_t)((int64_t)unit->line_base + (int64_t)(step % unit->line_range));
-            is_row = 1;
-        } else {
-            switch (opcode) {
-            case 0:
-                extended(query, unit, program, &state, &is_end);
-                break;
-            case DW_LNS_copy:
-                is_row = 1;
-                break;
-            case DW_LNS_advance_pc:
-                state.address += take_leb(program, 0) * unit->minimum_length;
-                break;
-            case DW_LNS_advance_line:
-                state.line += take_leb(program, 1);
-                break;
-            case DW_LNS_set_file:
-                state.file = take_leb(program, 0);
-                break;
-            case DW_LNS_const_add_pc:
-                state.address += (uint64_t)((255u - unit->opcode_base) / unit->line_range) * unit->minimum_length;
-                break;
-            case DW_LNS_fixed_advance_pc:
-                state.address += take(program, 2);
-                break;
-            default: /* the header says how many operands it has */
-                for (unsigned i = 0; i < unit->operands[opcode]; i++)
-                    take_leb(program, 0);
-            }
-        }
-        if (program->bad)
+    while (unit->program.at < unit->program.span.size) {
+        enum event event = step(query, unit, &state);
+        if (unit->program.bad)
             return 0;
-        if ((is_row || is_end) && covers(query, &state)) {
-            if (state.row_line == 0 || state.row_line > INT_MAX)
-                return 0; /* code that the compiler made up */
-            place->line = (int)state.row_line;
-            return unit->version >= 5 ? find_file_v5(query, unit, state.row_file, place)
-                                      : find_file_v2(unit, state.row_file, place);
-        }
-        if (is_end)
-            start_sequence(&state);
-        else if (is_row)
+        if (event == EVENT_NONE)
+            continue;
+        if (covers(query, &state))
+            return find_place(query, unit, start, state, place);
+        if (event == EVENT_ROW) {
             add_row(&state);
+        } else {
+            start_sequence(&state);
+            start = unit->program.at;
+        }
     }
     return 0;
 }

@@ -73,6 +73,8 @@ static int look_into(const struct locator *locator, uint32_t section, struct loc
         return 1;
     location->kernel = demangle(locator->scratch, location->symbol);
     location->kernel_offset = location->pc - function.start;
+    location->kernel_start = function.start;
+    location->kernel_code = function.kernel_code;
     location->code = function.code;
     location->code_start = function.code_start;
     if (cubin_find_line(cubin, location->pc, &line)) {
@@ -110,12 +112,15 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
     return location;
 }
 
-static int changes_operand(const struct sass_access *access, struct sass_instruction instruction)
+/* Does the instruction change what the address was computed from: surely, perhaps, or not at all? */
+static enum certainty after(const struct sass_access *access, struct sass_instruction instruction)
 {
     unsigned count = access->is_base_wide ? 2 : 1;
     if (access->base != SASS_RZ && sass_writes_register(instruction, access->base, count))
-        return 1;
-    return access->uniform >= 0 && sass_writes_uniform(instruction);
+        return sass_is_known(instruction) ? CERTAIN_NOT : CERTAIN_DERIVED;
+    if (access->uniform >= 0 && sass_writes_uniform(instruction))
+        return CERTAIN_DERIVED;
+    return CERTAIN_EXACT;
 }
 
 enum certainty locate_certainty(const struct location *location, uint64_t lane_pc, int *are_predicates_sure)
@@ -125,18 +130,27 @@ enum certainty locate_certainty(const struct location *location, uint64_t lane_p
         return CERTAIN_DERIVED;
     *are_predicates_sure = 1;
     enum certainty certainty = CERTAIN_EXACT;
-    /* The access itself counts too: a load may write the register that held its address. */
-    for (uint64_t pc = location->pc; pc < lane_pc; pc += SASS_INSTRUCTION_BYTES) {
+    uint64_t end = lane_pc;
+    /* The access itself counts too: a load that faults leaves something in its target, which may be its own address. */
+    for (uint64_t pc = location->pc; pc < end; pc += SASS_INSTRUCTION_BYTES) {
         struct span bytes = span_part(location->code, pc - location->code_start, SASS_INSTRUCTION_BYTES);
-        struct sass_instruction instruction = bytes.bytes ? sass_load(bytes.bytes) : (struct sass_instruction){0, 0};
-        if (!bytes.bytes || sass_branches(instruction)) {
+        if (!bytes.bytes) {
             *are_predicates_sure = 0;
-            return CERTAIN_DERIVED;
+            return certainty < CERTAIN_DERIVED ? certainty : CERTAIN_DERIVED;
         }
-        if (changes_operand(&location->access, instruction))
-            certainty = CERTAIN_DERIVED;
+        struct sass_instruction instruction = sass_load(bytes.bytes);
+        enum certainty then = after(&location->access, instruction);
+        if (then < certainty)
+            certainty = then;
         if (sass_writes_predicate(instruction))
             *are_predicates_sure = 0;
+        if (sass_branches(instruction)) {
+            /* Any way may have been taken: everything from here to the function's end counts. */
+            *are_predicates_sure = 0;
+            if (certainty > CERTAIN_DERIVED)
+                certainty = CERTAIN_DERIVED;
+            end = location->code_start + location->code.size;
+        }
     }
     return certainty;
 }

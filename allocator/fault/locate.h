@@ -17,17 +17,19 @@
 struct location {
     struct location *next;
     uint64_t pc;
-    const char *kernel;   /* demangled; NULL if no function holds the PC */
+    const char *kernel; /* demangled; NULL if no function holds the PC */
     const char *symbol;
     uint64_t kernel_offset;
-    const char *file;     /* NULL if not known */
+    uint64_t kernel_start;
+    struct span kernel_code; /* from kernel_start on */
+    const char *file;        /* NULL if not known */
     int line;
-    struct span code;     /* of the innermost function, from code_start on; empty if not known */
+    struct span code; /* of the innermost function, from code_start on; empty if not known */
     uint64_t code_start;
-    int has_access;       /* `access` is decoded */
+    int has_access; /* `access` is decoded */
     struct sass_access access;
     struct sass_instruction instruction;
-    const char *text;     /* of the instruction; NULL if it was not decoded */
+    const char *text; /* of the instruction; NULL if it was not decoded */
     enum access_kind kind;
 };
 
@@ -43,8 +45,10 @@ struct locator {
 const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place module, unsigned sm);
 
 /*
- * How sure an address is that was computed from registers at `lane_pc` for an access at the location: EXACT if nothing
- * between the two can have changed them, else DERIVED. *are_predicates_sure says the same of predicates.
+ * How sure an address is that is computed from registers at `lane_pc` for an access at the location: EXACT if nothing that
+ * ran between the two can have changed them, DERIVED if something may have, NOT if an instruction there writes them: then the
+ * registers hold something else. A load that faults has written its target, so `LDG R2, [R2]` gives NOT.
+ * *are_predicates_sure says whether predicates are still the same.
  */
 enum certainty locate_certainty(const struct location *location, uint64_t lane_pc, int *are_predicates_sure);
 

@@ -16,14 +16,14 @@ enum data_type { TYPE_MEMORY, TYPE_INTEGER, TYPE_FLOAT, TYPE_COPY, TYPE_256 };
 #define NO_UNIFORM 254
 
 struct encoding {
-    uint16_t opcode;      /* [11:0] */
-    uint8_t is_extended;  /* bit 91: there is a uniform register */
-    uint8_t first, last;  /* eras */
+    uint16_t opcode;     /* [11:0] */
+    uint8_t is_extended; /* bit 91: there is a uniform register */
+    uint8_t first, last; /* eras */
     const char *name;
-    uint8_t kind;         /* enum access_kind */
-    uint8_t type;         /* enum data_type */
+    uint8_t kind;           /* enum access_kind */
+    uint8_t type;           /* enum data_type */
     uint8_t operation_bits; /* of atomics, from bit 87; 0 for none */
-    uint8_t data_at;      /* register field of the data */
+    uint8_t data_at;        /* register field of the data */
     uint8_t immediate_at, immediate_bits;
     uint8_t uniform_at;
     uint8_t wide_bit;       /* set: the base is a pair */
@@ -84,7 +84,7 @@ struct data_width {
 };
 
 /* By [75:73]. */
-static const struct data_width memory_widths[8] = {{".U8", 1}, {".S8", 1}, {".U16", 2}, {".S16", 2},
+static const struct data_width memory_widths[8] = {{".U8", 1}, {".S8", 1}, {".U16", 2},  {".S16", 2},
                                                    {"", 4},    {".64", 8}, {".128", 16}, {"", 0}};
 static const struct data_width integer_widths_70[8] = {{"", 4},       {".S32", 4}, {".64", 8},  {".F32", 4},
                                                        {".F16x2", 4}, {".S64", 8}, {".F64", 8}, {"", 0}};
@@ -92,13 +92,13 @@ static const struct data_width integer_widths_90[8] = {{"", 4},      {".S32", 4}
                                                        {".128", 16}, {"", 0},     {"", 0},    {"", 0}};
 /* By [76:73]. */
 static const struct data_width float_widths[16] = {
-    {".F16x2", 4}, {".F16x4", 8}, {".F16x8", 16}, {".BF16x2", 4}, {".BF16x4", 8}, {".BF16x8", 16}, {"", 0},       {"", 0},
+    {".F16x2", 4}, {".F16x4", 8}, {".F16x8", 16}, {".BF16x2", 4}, {".BF16x4", 8}, {".BF16x8", 16}, {"", 0},        {"", 0},
     {"", 0},       {".F32", 4},   {".F32x2", 8},  {".F32x4", 16}, {".F32", 4},    {".F32x2", 8},   {".F32x4", 16}, {".F64", 8}};
 static const struct data_width copy_widths[4] = {{"", 4}, {".64", 8}, {".128", 16}, {"", 0}};
 
 /* Atomics, from bit 87. */
-static const char *const operations[16] = {".ADD", ".MIN", ".MAX", ".INC", ".DEC", ".AND", ".OR", ".XOR", ".EXCH",
-                                           "",     "",     "",     "",     "",     "",     ""};
+static const char *const operations[16] = {".ADD",  ".MIN", ".MAX", ".INC", ".DEC", ".AND", ".OR", ".XOR",
+                                           ".EXCH", "",     "",     "",     "",     "",     "",    ""};
 
 static uint64_t bits(struct sass_instruction instruction, unsigned at, unsigned count)
 {
@@ -273,8 +273,8 @@ static int read_pair(const uint32_t *registers, size_t count, size_t first, int 
     return 1;
 }
 
-int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count,
-                 const uint32_t *uniforms, size_t uniform_count, uint64_t *address)
+int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,
+                 size_t uniform_count, uint64_t *address)
 {
     uint64_t base = 0, uniform = 0;
     if (access->base != SASS_RZ && !read_pair(registers, register_count, access->base, access->is_base_wide, &base))
@@ -293,8 +293,8 @@ const char *sass_class(struct sass_instruction instruction, enum access_kind *ki
         uint8_t kind;
         const char *name;
     } classes[] = {
-        {0x160, ACCESS_READ, "TEX"},     {0x166, ACCESS_READ, "TLD"},       {0x199, ACCESS_READ, "SULD"},
-        {0x19d, ACCESS_WRITE, "SUST"},   {0x1b4, ACCESS_READ, "UTMALDG"},   {0x1b5, ACCESS_WRITE, "UTMASTG"},
+        {0x160, ACCESS_READ, "TEX"},        {0x166, ACCESS_READ, "TLD"},       {0x199, ACCESS_READ, "SULD"},
+        {0x19d, ACCESS_WRITE, "SUST"},      {0x1b4, ACCESS_READ, "UTMALDG"},   {0x1b5, ACCESS_WRITE, "UTMASTG"},
         {0x1b6, ACCESS_ATOMIC, "UTMAREDG"}, {0x1ba, ACCESS_UNKNOWN, "UBLKCP"}, {0x1bb, ACCESS_ATOMIC, "UBLKRED"},
     };
     for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++) {

@@ -24,14 +24,14 @@ struct sass_instruction {
 /* A memory access outside of the shared and local spaces. */
 struct sass_access {
     enum access_kind kind;
-    unsigned bytes;         /* per lane; 0 if the encoding of the width is unknown */
-    unsigned predicate;     /* 7: always */
-    int is_negated;         /* the lane takes part if the predicate is false */
-    unsigned base;          /* register, SASS_RZ for none */
-    int is_base_wide;       /* base is a pair of registers */
-    int uniform;            /* pair of uniform registers to add, -1 for none */
+    unsigned bytes;     /* per lane; 0 if the encoding of the width is unknown */
+    unsigned predicate; /* 7: always */
+    int is_negated;     /* the lane takes part if the predicate is false */
+    unsigned base;      /* register, SASS_RZ for none */
+    int is_base_wide;   /* base is a pair of registers */
+    int uniform;        /* pair of uniform registers to add, -1 for none */
     int64_t immediate;
-    char text[64];          /* "STG.E.128 [R2.64+0x10], R4" */
+    char text[64]; /* "STG.E.128 [R2.64+0x10], R4" */
 };
 
 /* Reads an instruction; the caller has 16 bytes at `bytes`. */
@@ -45,13 +45,16 @@ int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_ac
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind);
 
 /* The address for one lane. 1 if all registers it needs are among those given (`registers` u32[], `uniforms` u32[]). */
-int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count,
-                 const uint32_t *uniforms, size_t uniform_count, uint64_t *address);
+int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,
+                 size_t uniform_count, uint64_t *address);
 
 /* What an instruction may change; conservative: 1 when unsure. */
 int sass_writes_register(struct sass_instruction instruction, unsigned first, unsigned count);
 int sass_writes_uniform(struct sass_instruction instruction);
 int sass_writes_predicate(struct sass_instruction instruction);
+
+/* 1 if what the instruction writes is known, and not only feared. */
+int sass_is_known(struct sass_instruction instruction);
 
 /* 1 if execution may go on elsewhere than at the next instruction; conservative. */
 int sass_branches(struct sass_instruction instruction);

@@ -4,10 +4,10 @@
  * anything. Read from ptxas 13.0's code for sm_75 to sm_120. */
 enum effect {
     ANYTHING,
-    NOTHING,   /* stores, barriers, branches */
-    REGISTERS, /* `width` registers from [23:16] on */
-    PREDICATES,/* predicates, and `width` registers from [23:16] on */
-    UNIFORM    /* a uniform register or uniform predicate */
+    NOTHING,    /* stores, barriers, branches */
+    REGISTERS,  /* `width` registers from [23:16] on */
+    PREDICATES, /* predicates, and `width` registers from [23:16] on */
+    UNIFORM     /* a uniform register or uniform predicate */
 };
 
 struct effects {
@@ -47,17 +47,23 @@ static const struct effects table[] = {
     {0x036, REGISTERS, 1, 0},  /* VIADD */
     {0x045, REGISTERS, 1, 0},  /* I2FP */
     {0x082, UNIFORM, 0, 0},    /* UMOV */
+    {0x087, UNIFORM, 0, 0},    /* USEL */
+    {0x08c, UNIFORM, 0, 0},    /* UISETP */
     {0x090, UNIFORM, 0, 0},    /* UIADD3 */
     {0x091, UNIFORM, 0, 0},    /* ULEA */
     {0x092, UNIFORM, 0, 0},    /* ULOP3 */
     {0x099, UNIFORM, 0, 0},    /* USHF */
-    {0x0a5, UNIFORM, 0, 0},    /* UIMAD */
+    {0x0a4, UNIFORM, 0, 0},    /* UIMAD */
+    {0x0a5, UNIFORM, 0, 0},    /* UIMAD.WIDE */
     {0x0b9, UNIFORM, 0, 0},    /* ULDC */
+    {0x105, REGISTERS, 2, 0},  /* F2I */
+    {0x106, REGISTERS, 2, 0},  /* I2F */
     {0x108, REGISTERS, 2, 0},  /* MUFU */
+    {0x109, REGISTERS, 1, 0},  /* POPC */
     {0x118, NOTHING, 0, 0},    /* NOP */
     {0x119, REGISTERS, 1, 0},  /* S2R */
     {0x11a, NOTHING, 0, 0},    /* DEPBAR */
-    {0x11d, PREDICATES, 1, 0}, /* BAR: a reduction gives a predicate */
+    {0x11d, PREDICATES, 1, 0}, /* BAR */
     {0x141, NOTHING, 0, 1},    /* BSYNC */
     {0x144, ANYTHING, 0, 1},   /* CALL */
     {0x145, NOTHING, 0, 0},    /* BSSY */
@@ -88,6 +94,7 @@ static const struct effects table[] = {
     {0x1ac, UNIFORM, 0, 0},    /* LDCU */
     {0x1ae, NOTHING, 0, 0},    /* LDGSTS */
     {0x1af, NOTHING, 0, 0},    /* LDGDEPBAR */
+    {0x1c2, UNIFORM, 0, 0},    /* R2UR */
     {0x1c3, UNIFORM, 0, 0},    /* S2UR */
 };
 
@@ -96,8 +103,11 @@ static const uint8_t load_registers[8] = {1, 1, 1, 1, 1, 2, 4, 4};
 
 static const struct effects *effects_of(struct sass_instruction instruction)
 {
-    static const struct effects unknown = {0, ANYTHING, 0, 1};
+    static const struct effects unknown = {0, ANYTHING, 0, 1}, barrier = {0x11d, NOTHING, 0, 0};
     uint64_t opcode = instruction.low & 0x1ff;
+    /* BAR.SYNC, with or without .DEFER_BLOCKING (bit 80), writes nothing; a reduction's kind would stand in [79:64]. */
+    if (opcode == 0x11d && (instruction.high & 0xffffffff & ~((uint64_t)1 << 16)) == 0)
+        return &barrier;
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
         if (table[i].opcode == opcode)
             return &table[i];
@@ -139,4 +149,9 @@ int sass_writes_predicate(struct sass_instruction instruction)
 int sass_branches(struct sass_instruction instruction)
 {
     return effects_of(instruction)->is_branch;
+}
+
+int sass_is_known(struct sass_instruction instruction)
+{
+    return effects_of(instruction)->effect != ANYTHING;
 }

@@ -1,0 +1,155 @@
+#include "emulate.h"
+
+#include "emulate_state.h"
+
+#include <string.h>
+
+/* Once the lane has run the access, so many more instructions may pass until it stands where the dump says. */
+#define STEPS_AFTER 4096
+
+enum flow { FLOW_ON, FLOW_DONE, FLOW_LOST };
+
+static int64_t branch_offset(struct sass_instruction instruction, unsigned sm)
+{
+    /* In bytes from the next instruction. With sm_90 the low byte, of units of 4, moved to [23:16]. */
+    if (sm < 90) {
+        uint64_t sign = (uint64_t)1 << 49;
+        return (int64_t)((instruction_bits(instruction, 32, 50) ^ sign) - sign);
+    }
+    uint64_t sign = (uint64_t)1 << 47;
+    int64_t high = (int64_t)((instruction_bits(instruction, 34, 48) ^ sign) - sign);
+    return (int64_t)((uint64_t)high << 8 | instruction_bits(instruction, 16, 8)) * 4;
+}
+
+/* Moves *pc on behind an instruction whose predicate holds. */
+static enum flow go_on(const struct machine *machine, struct sass_instruction instruction, uint64_t *pc)
+{
+    uint64_t next = *pc + SASS_INSTRUCTION_BYTES;
+    struct cell target;
+    switch (instruction_bits(instruction, 0, 9)) {
+    case 0x141: /* BSYNC: waits for lanes that went another way */
+        break;
+    case 0x144: /* CALL.REL; its other forms have no known target */
+        if (instruction_bits(instruction, 0, 12) != 0x944)
+            return FLOW_LOST;
+        next += (uint64_t)branch_offset(instruction, machine->launch->sm);
+        break;
+    case 0x147: /* BRA; a further predicate at [90:87] must hold too */
+        if (machine_predicate(machine, instruction, 87, 0) != TRUTH_TRUE)
+            return FLOW_LOST;
+        next += (uint64_t)branch_offset(instruction, machine->launch->sm);
+        break;
+    case 0x14d: /* EXIT */
+        return FLOW_DONE;
+    case 0x150: /* RET.REL: a register holds the place in the function that the offset leads to */
+        target = machine_get(machine, 0, (unsigned)instruction_bits(instruction, 24, 8));
+        if (!target.is_known)
+            return FLOW_LOST;
+        next += (uint64_t)branch_offset(instruction, machine->launch->sm) + target.value;
+        break;
+    default:
+        if (sass_branches(instruction))
+            return FLOW_LOST;
+    }
+    *pc = next;
+    return FLOW_ON;
+}
+
+/* Runs the instruction at *pc. */
+static enum flow step(struct machine *machine, uint64_t *pc)
+{
+    const struct emulate_launch *launch = machine->launch;
+    struct span bytes = span_part(launch->code, *pc - launch->start, SASS_INSTRUCTION_BYTES);
+    if (*pc < launch->start || !bytes.bytes)
+        return FLOW_LOST;
+    struct sass_instruction instruction = sass_load(bytes.bytes);
+    uint64_t opcode = instruction_bits(instruction, 0, 9);
+    /* Uniform instructions have uniform predicates. */
+    int file = opcode >= 0x80 && opcode < 0x100;
+    enum truth guard = machine_predicate(machine, instruction, 12, file);
+    if (guard == TRUTH_FALSE) {
+        *pc += SASS_INSTRUCTION_BYTES;
+        return FLOW_ON;
+    }
+    if (guard == TRUTH_UNKNOWN) {
+        if (sass_branches(instruction))
+            return FLOW_LOST;
+        machine_forget(machine, instruction);
+    } else if (!sass_branches(instruction) && !machine_compute(machine, instruction)) {
+        machine_forget(machine, instruction);
+    }
+    if (guard == TRUTH_TRUE)
+        return go_on(machine, instruction, pc);
+    *pc += SASS_INSTRUCTION_BYTES;
+    return FLOW_ON;
+}
+
+/* Does what is known agree with what the lane holds? */
+static int agrees(const struct machine *machine)
+{
+    const struct emulate_lane *lane = machine->lane;
+    for (size_t i = 0; i < lane->register_count && i < 255; i++)
+        if (machine->registers[0][i].is_known && machine->registers[0][i].value != lane->registers[i])
+            return 0;
+    return 1;
+}
+
+/* The access's address with what is known; 0 if it is not, or if the lane's predicate is off (*is_off). */
+static int access_address(const struct machine *machine, const struct sass_access *access, int *is_off, uint64_t *address)
+{
+    enum truth guard = (enum truth)machine->predicates[0][access->predicate & 7];
+    *is_off = guard != TRUTH_UNKNOWN && (guard == TRUTH_TRUE) == (access->is_negated != 0);
+    struct cell low = machine_get(machine, 0, access->base);
+    struct cell high =
+        access->base == SASS_RZ || !access->is_base_wide ? (struct cell){0, 1} : machine_get(machine, 0, access->base + 1);
+    struct cell uniform[2] = {{0, 1}, {0, 1}};
+    for (unsigned i = 0; access->uniform >= 0 && i < 2; i++)
+        uniform[i] = machine_get(machine, 1, (unsigned)access->uniform + i);
+    *address = ((uint64_t)high.value << 32 | low.value) + ((uint64_t)uniform[1].value << 32 | uniform[0].value) +
+               (uint64_t)access->immediate;
+    return !*is_off && guard != TRUTH_UNKNOWN && low.is_known && high.is_known && uniform[0].is_known && uniform[1].is_known;
+}
+
+enum emulate_result emulate(const struct emulate_launch *launch, const struct emulate_lane *lane, uint64_t access_pc,
+                            const struct sass_access *access, uint64_t *budget, uint64_t *address)
+{
+    struct machine machine;
+    memset(&machine, 0, sizeof(machine));
+    machine.launch = launch;
+    machine.lane = lane;
+    machine.zero[0] = SASS_RZ;
+    machine.zero[1] = launch->sm >= 100 ? 255 : 63;
+    for (unsigned i = 0; i < 7; i++)
+        machine.predicates[0][i] = machine.predicates[1][i] = TRUTH_UNKNOWN;
+    machine.predicates[0][7] = machine.predicates[1][7] = TRUTH_TRUE;
+
+    uint64_t pc = launch->start, found = 0;
+    unsigned arrivals = 0, after = 0;
+    int is_known = 0;
+    for (; *budget > 0; --*budget) {
+        if (pc == lane->pc && pc != access_pc && (arrivals > 0 || pc > access_pc) && agrees(&machine)) {
+            *address = found;
+            return arrivals == 0 ? EMULATE_NOT_THERE : is_known ? EMULATE_ADDRESS : EMULATE_UNKNOWN;
+        }
+        if (pc == access_pc) {
+            int is_off = 0;
+            uint64_t now = 0;
+            int is_now = access_address(&machine, access, &is_off, &now);
+            if (!is_off) {
+                arrivals++;
+                after = 0;
+                found = now;
+                is_known = is_now;
+                if (lane->pc == access_pc && agrees(&machine))
+                    break;
+            }
+        }
+        if (arrivals > 0 && ++after > STEPS_AFTER)
+            break;
+        if (step(&machine, &pc) != FLOW_ON)
+            break;
+    }
+    /* The run got lost before it met the lane. If it came by the access once, that once was it. */
+    *address = found;
+    return arrivals == 1 && is_known ? EMULATE_ADDRESS : EMULATE_UNKNOWN;
+}

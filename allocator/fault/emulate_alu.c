@@ -1,0 +1,481 @@
+#include "emulate_state.h"
+
+#include <string.h>
+
+#define VECTOR 0
+#define UNIFORM 1
+
+static const struct cell unknown = {0, 0};
+
+/* An instruction's operands. Wide ones are a low and a high word. */
+struct operands {
+    int file; /* VECTOR or UNIFORM: of the result and of most operands */
+    struct cell a, b, c, c_high;
+    int is_b_immediate;
+};
+
+static struct cell known(uint64_t value)
+{
+    return (struct cell){(uint32_t)value, 1};
+}
+
+uint64_t instruction_bits(struct sass_instruction instruction, unsigned at, unsigned count)
+{
+    uint64_t value = at >= 64 ? instruction.high >> (at - 64) : instruction.low >> at;
+    if (at < 64 && at + count > 64)
+        value |= instruction.high << (64 - at);
+    return value & (((uint64_t)1 << count) - 1);
+}
+
+static int flag(struct sass_instruction instruction, unsigned at)
+{
+    return (int)instruction_bits(instruction, at, 1);
+}
+
+struct cell machine_get(const struct machine *machine, int file, unsigned number)
+{
+    return number == machine->zero[file] ? known(0) : machine->registers[file][number & 255];
+}
+
+void machine_set(struct machine *machine, int file, unsigned number, struct cell cell)
+{
+    if (number != machine->zero[file])
+        machine->registers[file][number & 255] = cell.is_known ? cell : unknown;
+}
+
+enum truth machine_predicate(const struct machine *machine, struct sass_instruction instruction, unsigned at, int file)
+{
+    enum truth truth = (enum truth)machine->predicates[file][instruction_bits(instruction, at, 3)];
+    return flag(instruction, at + 3) && truth != TRUTH_UNKNOWN ? (enum truth) !truth : truth;
+}
+
+static void set_predicate(struct machine *machine, struct sass_instruction instruction, unsigned at, int file, enum truth truth)
+{
+    uint64_t number = instruction_bits(instruction, at, 3);
+    if (number != 7)
+        machine->predicates[file][number] = (uint8_t)truth;
+}
+
+/* Constant bank 0: the launch's shape and the parameters. The shape's place moved with sm_100. */
+static struct cell constant(const struct machine *machine, uint64_t bank, uint64_t offset)
+{
+    const struct emulate_launch *launch = machine->launch;
+    uint64_t block_at = launch->sm >= 100 ? 0x360 : 0, grid_at = launch->sm >= 100 ? 0x370 : 0xc;
+    if (bank != 0)
+        return unknown;
+    if (offset >= launch->parameters_at) {
+        struct span part = span_part(launch->parameters, offset - launch->parameters_at, 4);
+        return part.bytes ? known(load_u32(part.bytes)) : unknown;
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        if (offset == block_at + 4 * i)
+            return known(launch->block[i]);
+        if (offset == grid_at + 4 * i)
+            return known(launch->grid[i]);
+    }
+    return unknown;
+}
+
+/* [11:9] says where b and c come from; a is always a register. */
+static struct operands get_operands(const struct machine *machine, struct sass_instruction instruction)
+{
+    unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9), form = (unsigned)instruction_bits(instruction, 9, 3);
+    struct operands operands = {.file = opcode >= 0x80 && opcode < 0x100 ? UNIFORM : VECTOR};
+    int file = operands.file;
+    unsigned mask = machine->zero[UNIFORM], wide_mask = file == UNIFORM ? mask : 255;
+    unsigned rb = (unsigned)instruction_bits(instruction, 32, 8) & wide_mask;
+    unsigned rc = (unsigned)instruction_bits(instruction, 64, 8) & wide_mask;
+    unsigned ub = (unsigned)instruction_bits(instruction, 32, 8) & mask;
+    uint64_t bank = instruction_bits(instruction, 54, 5), offset = instruction_bits(instruction, 38, 16);
+    struct cell immediate = known(instruction_bits(instruction, 32, 32));
+    struct cell register_c = machine_get(machine, file, rc);
+    struct cell register_high = rc == machine->zero[file] ? known(0) : machine_get(machine, file, rc + 1);
+    operands.a = machine_get(machine, file, (unsigned)instruction_bits(instruction, 24, 8) & wide_mask);
+    operands.b = register_c;
+    operands.c = register_c;
+    operands.c_high = register_high;
+    switch (form) {
+    case 1:
+        operands.b = machine_get(machine, file, rb);
+        break;
+    case 2:
+        operands.c = immediate;
+        operands.c_high = unknown;
+        break;
+    case 3:
+        operands.c = constant(machine, bank, offset);
+        operands.c_high = constant(machine, bank, offset + 4);
+        break;
+    case 4:
+        operands.b = immediate;
+        operands.is_b_immediate = 1;
+        break;
+    case 5:
+        operands.b = constant(machine, bank, offset);
+        break;
+    case 6:
+        operands.b = machine_get(machine, UNIFORM, ub);
+        break;
+    case 7:
+        operands.c = machine_get(machine, UNIFORM, ub);
+        operands.c_high = ub == mask ? known(0) : machine_get(machine, UNIFORM, ub + 1);
+        break;
+    default:
+        operands.b = operands.c = operands.c_high = unknown;
+    }
+    return operands;
+}
+
+static void set_result(struct machine *machine, struct sass_instruction instruction, const struct operands *operands,
+                       struct cell cell)
+{
+    unsigned number = (unsigned)instruction_bits(instruction, 16, 8);
+    machine_set(machine, operands->file, operands->file == UNIFORM ? number & machine->zero[UNIFORM] : number, cell);
+}
+
+static void set_wide(struct machine *machine, struct sass_instruction instruction, const struct operands *operands,
+                     int is_known, uint64_t value)
+{
+    unsigned number = (unsigned)instruction_bits(instruction, 16, 8);
+    if (operands->file == UNIFORM)
+        number &= machine->zero[UNIFORM];
+    if (number == machine->zero[operands->file])
+        return;
+    machine_set(machine, operands->file, number, is_known ? known(value) : unknown);
+    machine_set(machine, operands->file, number + 1, is_known ? known(value >> 32) : unknown);
+}
+
+/* Sums operands that may be negated; with .X a negation is a complement, and the carry of the lower half comes in. */
+struct sum {
+    uint64_t value;
+    int is_known;
+    int is_extended;
+};
+
+static void add(struct sum *sum, struct cell cell, int is_negative)
+{
+    sum->is_known &= cell.is_known;
+    if (!is_negative)
+        sum->value += cell.value;
+    else
+        sum->value += (uint64_t)(uint32_t)~cell.value + (sum->is_extended ? 0 : 1);
+}
+
+static void add_carry(struct sum *sum, enum truth truth)
+{
+    sum->is_known &= truth != TRUTH_UNKNOWN;
+    sum->value += truth == TRUTH_TRUE;
+}
+
+static enum truth carry_of(const struct sum *sum, unsigned least)
+{
+    return !sum->is_known ? TRUTH_UNKNOWN : sum->value >> 32 >= least ? TRUTH_TRUE : TRUTH_FALSE;
+}
+
+static void finish_sum(struct machine *machine, struct sass_instruction instruction, const struct operands *operands,
+                       const struct sum *sum)
+{
+    set_result(machine, instruction, operands, sum->is_known ? known(sum->value) : unknown);
+    set_predicate(machine, instruction, 81, operands->file, carry_of(sum, 1));
+}
+
+static void run_move(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    set_result(machine, instruction, operands, operands->b);
+}
+
+static void run_select(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    enum truth truth = machine_predicate(machine, instruction, 87, operands->file);
+    set_result(machine, instruction, operands,
+               truth == TRUTH_UNKNOWN ? unknown
+               : truth == TRUTH_TRUE  ? operands->a
+                                      : operands->b);
+}
+
+static int compare(unsigned comparison, int64_t a, int64_t b)
+{
+    /* Bit 0: less, bit 1: equal, bit 2: greater. */
+    return (comparison >> (a < b ? 0 : a == b ? 1 : 2)) & 1;
+}
+
+static void run_compare(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    int is_signed = flag(instruction, 73);
+    unsigned comparison = (unsigned)instruction_bits(instruction, 76, 3);
+    int64_t a = is_signed ? (int32_t)operands->a.value : (int64_t)operands->a.value;
+    int64_t b = is_signed ? (int32_t)operands->b.value : (int64_t)operands->b.value;
+    enum truth truth = TRUTH_UNKNOWN;
+    if (operands->a.is_known && operands->b.is_known)
+        truth = compare(comparison, a, b) ? TRUTH_TRUE : TRUTH_FALSE;
+    /* .EX: the upper halves decide, and where they are equal the comparison of the lower ones. */
+    if (flag(instruction, 72) && truth != TRUTH_UNKNOWN && a == b)
+        truth = machine_predicate(machine, instruction, 68, operands->file);
+    enum truth other = machine_predicate(machine, instruction, 87, operands->file);
+    unsigned combination = (unsigned)instruction_bits(instruction, 74, 2);
+    enum truth results[2] = {truth, truth == TRUTH_UNKNOWN ? truth : (enum truth) !truth};
+    for (unsigned i = 0; i < 2; i++) {
+        enum truth result = results[i];
+        if (combination == 0 && (other == TRUTH_FALSE || result == TRUTH_FALSE))
+            result = TRUTH_FALSE;
+        else if (combination == 1 && (other == TRUTH_TRUE || result == TRUTH_TRUE))
+            result = TRUTH_TRUE;
+        else if (other == TRUTH_UNKNOWN || result == TRUTH_UNKNOWN || combination == 3)
+            result = TRUTH_UNKNOWN;
+        else if (combination == 2)
+            result = (enum truth)(result != other);
+        set_predicate(machine, instruction, i == 0 ? 81 : 84, operands->file, result);
+    }
+}
+
+static void run_add3(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    struct sum sum = {0, 1, flag(instruction, 74)};
+    add(&sum, operands->a, flag(instruction, 72));
+    add(&sum, operands->b, !operands->is_b_immediate && flag(instruction, 63));
+    add(&sum, operands->c, flag(instruction, 75));
+    if (sum.is_extended) {
+        add_carry(&sum, machine_predicate(machine, instruction, 87, operands->file));
+        add_carry(&sum, machine_predicate(machine, instruction, 77, operands->file));
+    }
+    finish_sum(machine, instruction, operands, &sum);
+    set_predicate(machine, instruction, 84, operands->file, carry_of(&sum, 2));
+}
+
+/* VIADD, and IADD from sm_100 on. */
+static void run_add(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    if (instruction_bits(instruction, 72, 8) != 0 || (!operands->is_b_immediate && flag(instruction, 63)))
+        machine_forget(machine, instruction);
+    else
+        set_result(machine, instruction, operands,
+                   operands->a.is_known && operands->b.is_known ? known((uint64_t)operands->a.value + operands->b.value)
+                                                                : unknown);
+}
+
+/* 0x35: HFMA2.MMA with -RZ * RZ is how ptxas loads a constant; from sm_100 on the opcode is IADD. */
+static void run_constant_or_add(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    int is_constant = instruction_bits(instruction, 9, 3) == 2 && instruction_bits(instruction, 24, 8) == SASS_RZ &&
+                      instruction_bits(instruction, 64, 8) == SASS_RZ;
+    if (is_constant)
+        set_result(machine, instruction, operands, operands->c);
+    else if (machine->launch->sm >= 100 && (instruction.low & 0x1ff) == 0x35)
+        run_add(machine, instruction, operands);
+    else
+        machine_forget(machine, instruction);
+}
+
+static void run_lea(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    unsigned shift = (unsigned)instruction_bits(instruction, 75, 5);
+    int is_high = flag(instruction, 80);
+    struct sum sum = {0, operands->a.is_known, flag(instruction, 74)};
+    uint64_t low = operands->a.value;
+    if (flag(instruction, 73)) {
+        low = (uint64_t)(int64_t)(int32_t)operands->a.value;
+    } else if (is_high) {
+        sum.is_known &= operands->c.is_known;
+        low |= (uint64_t)operands->c.value << 32;
+    }
+    if (flag(instruction, 72))
+        sum.is_known = 0; /* a negated base has not been seen in addresses */
+    sum.value = is_high ? (uint32_t)(low << shift >> 32) : (uint32_t)(low << shift);
+    add(&sum, operands->b, !operands->is_b_immediate && flag(instruction, 63));
+    if (sum.is_extended)
+        add_carry(&sum, machine_predicate(machine, instruction, 87, operands->file));
+    finish_sum(machine, instruction, operands, &sum);
+}
+
+static void run_logic(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    unsigned table = (unsigned)instruction_bits(instruction, 72, 8);
+    int is_known = operands->a.is_known && operands->b.is_known && operands->c.is_known;
+    uint32_t a = operands->a.value, b = operands->b.value, c = operands->c.value, value = 0;
+    for (unsigned i = 0; i < 8; i++)
+        if (table >> i & 1)
+            value |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+    set_result(machine, instruction, operands, is_known ? known(value) : unknown);
+    enum truth truth = !is_known ? TRUTH_UNKNOWN : value ? TRUTH_TRUE : TRUTH_FALSE;
+    if (machine_predicate(machine, instruction, 87, operands->file) != TRUTH_FALSE)
+        truth = TRUTH_UNKNOWN;
+    set_predicate(machine, instruction, 81, operands->file, truth);
+}
+
+static void run_shift(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    unsigned type = (unsigned)instruction_bits(instruction, 73, 2), shift = operands->b.value;
+    int is_right = flag(instruction, 76), is_high = flag(instruction, 80), is_signed = type == 0 || type == 2;
+    int is_narrow_high = is_right && is_high && type >= 2;
+    int is_known = operands->b.is_known && shift < (type < 2 ? 64u : 32u);
+    is_known &= is_narrow_high || operands->a.is_known;
+    is_known &= (!is_right && !is_high) || operands->c.is_known;
+    uint64_t value = (uint64_t)operands->c.value << 32 | operands->a.value;
+    if (!is_known)
+        value = 0;
+    else if (!is_right)
+        value <<= shift;
+    else if (is_signed)
+        value = (uint64_t)((int64_t)value >> shift);
+    else
+        value >>= shift;
+    set_result(machine, instruction, operands, is_known ? known(is_high ? value >> 32 : value) : unknown);
+}
+
+static void run_multiply_add(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    struct sum sum = {0, 1, flag(instruction, 74)};
+    sum.is_known = operands->a.is_known && operands->b.is_known && !flag(instruction, 72);
+    /* A factor that is 0 is how ptxas writes moves: the other need not be known. */
+    if ((operands->a.is_known && operands->a.value == 0) || (operands->b.is_known && operands->b.value == 0))
+        sum.is_known = !flag(instruction, 72);
+    sum.value = (uint32_t)(operands->a.value * operands->b.value);
+    add(&sum, operands->c, flag(instruction, 75));
+    if (sum.is_extended)
+        add_carry(&sum, machine_predicate(machine, instruction, 87, operands->file));
+    finish_sum(machine, instruction, operands, &sum);
+}
+
+static int wide_product(struct sass_instruction instruction, const struct operands *operands, uint64_t *value)
+{
+    if (!operands->a.is_known || !operands->b.is_known || !operands->c.is_known || !operands->c_high.is_known ||
+        flag(instruction, 72) || flag(instruction, 74) || flag(instruction, 75))
+        return 0;
+    uint64_t product = flag(instruction, 73) ? (uint64_t)((int64_t)(int32_t)operands->a.value * (int32_t)operands->b.value)
+                                             : (uint64_t)operands->a.value * operands->b.value;
+    *value = product + ((uint64_t)operands->c_high.value << 32 | operands->c.value);
+    return 1;
+}
+
+static void run_multiply_wide(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    uint64_t value = 0;
+    int is_known = wide_product(instruction, operands, &value);
+    set_wide(machine, instruction, operands, is_known, value);
+    set_predicate(machine, instruction, 81, operands->file, TRUTH_UNKNOWN);
+}
+
+static void run_multiply_high(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    uint64_t value = 0;
+    int is_known = wide_product(instruction, operands, &value);
+    set_result(machine, instruction, operands, is_known ? known(value >> 32) : unknown);
+    set_predicate(machine, instruction, 81, operands->file, TRUTH_UNKNOWN);
+}
+
+static void run_absolute(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    uint32_t value = operands->b.value;
+    set_result(machine, instruction, operands, operands->b.is_known ? known((int32_t)value < 0 ? 0u - value : value) : unknown);
+}
+
+/* Loads from a constant bank: LDC, ULDC, LDCU. Whole words only, and without an index register. */
+static void run_load_constant(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9), type = (unsigned)instruction_bits(instruction, 73, 3);
+    int is_indexed = opcode != 0xb9 && instruction_bits(instruction, 24, 8) != SASS_RZ;
+    uint64_t offset = instruction_bits(instruction, opcode == 0x1ac ? 37 : 38, opcode == 0x1ac ? 17 : 16);
+    uint64_t bank = instruction_bits(instruction, 54, 5);
+    unsigned number = (unsigned)instruction_bits(instruction, 16, 8), words = type == 6 ? 4 : type == 5 ? 2 : 1;
+    operands->file = opcode == 0x182 ? VECTOR : UNIFORM;
+    if (operands->file == UNIFORM)
+        number &= machine->zero[UNIFORM];
+    if (number == machine->zero[operands->file])
+        return;
+    for (unsigned i = 0; i < words && number + i < 256; i++)
+        machine_set(machine, operands->file, number + i,
+                    is_indexed || type < 4 ? unknown : constant(machine, bank, offset + 4 * i));
+}
+
+/* S2R, S2UR, CS2R: the special registers that place a thread. Numbers: nvdisasm. */
+static void run_special(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    const struct emulate_lane *lane = machine->lane;
+    unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9);
+    unsigned special = (unsigned)instruction_bits(instruction, 72, 8);
+    struct cell cell = unknown;
+    operands->file = opcode == 0x1c3 ? UNIFORM : VECTOR;
+    if (special >= 0x21 && special <= 0x23)
+        cell = known(lane->thread[special - 0x21]);
+    else if (special >= 0x25 && special <= 0x27)
+        cell = known(lane->block_index[special - 0x25]);
+    else if (special == 0)
+        cell = known(lane->lane);
+    else if (special == 0xff)
+        cell = known(0);
+    set_result(machine, instruction, operands, cell);
+    if (opcode == 0x005)
+        set_wide(machine, instruction, operands, special == 0xff, 0);
+}
+
+/* A register to a uniform register: only this lane's value is known, which is the warp's where the code is right. */
+static void run_to_uniform(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    operands->file = UNIFORM;
+    set_result(machine, instruction, operands, machine_get(machine, VECTOR, (unsigned)instruction_bits(instruction, 24, 8)));
+}
+
+int machine_compute(struct machine *machine, struct sass_instruction instruction)
+{
+    /* By [8:0]; the uniform twins of the vector instructions lie 0x80 higher. */
+    static const struct {
+        uint16_t opcode;
+        void (*run)(struct machine *, struct sass_instruction, struct operands *);
+    } instructions[] = {
+        {0x002, run_move},
+        {0x005, run_special},
+        {0x007, run_select},
+        {0x00c, run_compare},
+        {0x010, run_add3},
+        {0x011, run_lea},
+        {0x012, run_logic},
+        {0x013, run_absolute},
+        {0x019, run_shift},
+        {0x024, run_multiply_add},
+        {0x025, run_multiply_wide},
+        {0x027, run_multiply_high},
+        {0x031, run_constant_or_add},
+        {0x035, run_constant_or_add},
+        {0x036, run_add},
+        {0x082, run_move},
+        {0x087, run_select},
+        {0x08c, run_compare},
+        {0x090, run_add3},
+        {0x091, run_lea},
+        {0x092, run_logic},
+        {0x099, run_shift},
+        {0x0a4, run_multiply_add},
+        {0x0a5, run_multiply_wide},
+        {0x0b9, run_load_constant},
+        {0x119, run_special},
+        {0x182, run_load_constant},
+        {0x1ac, run_load_constant},
+        {0x1c2, run_to_uniform},
+        {0x1c3, run_special},
+    };
+    uint64_t opcode = instruction_bits(instruction, 0, 9);
+    for (size_t i = 0; i < sizeof(instructions) / sizeof(instructions[0]); i++) {
+        if (instructions[i].opcode != opcode)
+            continue;
+        struct operands operands = get_operands(machine, instruction);
+        instructions[i].run(machine, instruction, &operands);
+        return 1;
+    }
+    return 0;
+}
+
+void machine_forget(struct machine *machine, struct sass_instruction instruction)
+{
+    for (unsigned i = 0; i < 255; i++)
+        if (sass_writes_register(instruction, i, 1))
+            machine->registers[VECTOR][i] = unknown;
+    int uniforms = sass_writes_uniform(instruction), predicates = sass_writes_predicate(instruction);
+    if (uniforms)
+        memset(machine->registers[UNIFORM], 0, sizeof(machine->registers[UNIFORM]));
+    for (unsigned i = 0; i < 7; i++) {
+        if (predicates)
+            machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
+        if (uniforms)
+            machine->predicates[UNIFORM][i] = TRUTH_UNKNOWN;
+    }
+}

@@ -1,0 +1,39 @@
+/*
+ * The state of one emulated lane, and the instructions that compute. Inner header of emulate.c and emulate_alu.c.
+ */
+#ifndef CUFENCE_FAULT_EMULATE_STATE_H
+#define CUFENCE_FAULT_EMULATE_STATE_H
+
+#include "emulate.h"
+
+struct cell {
+    uint32_t value; /* 0 if not known */
+    int is_known;
+};
+
+enum truth { TRUTH_FALSE, TRUTH_TRUE, TRUTH_UNKNOWN };
+
+struct machine {
+    const struct emulate_launch *launch;
+    const struct emulate_lane *lane;
+    struct cell registers[2][256]; /* of the lane; uniform */
+    uint8_t predicates[2][8];      /* enum truth; the last is always true */
+    unsigned zero[2];              /* numbers of RZ and URZ */
+};
+
+/* `count` bits of the instruction from `at` on; count < 64. */
+uint64_t instruction_bits(struct sass_instruction instruction, unsigned at, unsigned count);
+
+/* A predicate operand: 3 bits and a negation above them. */
+enum truth machine_predicate(const struct machine *machine, struct sass_instruction instruction, unsigned at, int file);
+
+struct cell machine_get(const struct machine *machine, int file, unsigned number);
+void machine_set(struct machine *machine, int file, unsigned number, struct cell cell);
+
+/* Runs an instruction that computes; 0 if it is not known. */
+int machine_compute(struct machine *machine, struct sass_instruction instruction);
+
+/* Makes unknown what an instruction may write. */
+void machine_forget(struct machine *machine, struct sass_instruction instruction);
+
+#endif

@@ -1,0 +1,146 @@
+#include "warp.h"
+
+#include <string.h>
+
+int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_scene *scene)
+{
+    memset(scene, 0, sizeof(*scene));
+    struct coredump_place cta = coredump_parent(dump, warp.section, COREDUMP_CTAS);
+    scene->warp_place = warp;
+    scene->sm_place = coredump_parent(dump, cta.section, COREDUMP_SMS);
+    scene->device_place = coredump_parent(dump, scene->sm_place.section, COREDUMP_DEVICES);
+    if (!coredump_row(dump, COREDUMP_WARPS, warp, &scene->warp) || !coredump_row(dump, COREDUMP_CTAS, cta, &scene->cta) ||
+        !coredump_row(dump, COREDUMP_SMS, scene->sm_place, &scene->sm) || scene->device_place.section == 0)
+        return 0;
+    scene->lane_table = coredump_child(dump, warp, COREDUMP_LANES);
+    uint32_t count = coredump_rows(dump, scene->lane_table, COREDUMP_LANES);
+    scene->lane_count = count < WARP_LANES ? count : WARP_LANES;
+    for (uint32_t i = 0; i < scene->lane_count; i++)
+        if (!coredump_row(dump, COREDUMP_LANES, (struct coredump_place){scene->lane_table, i}, &scene->lanes[i]))
+            return 0;
+    return 1;
+}
+
+uint32_t warp_exception(const struct warp_scene *scene)
+{
+    for (uint32_t i = 0; i < scene->lane_count; i++)
+        if (scene->lanes[i].exception)
+            return scene->lanes[i].exception;
+    return scene->warp.error_pc_valid ? scene->sm.exception : 0;
+}
+
+/* The numbers of a section of u32[]; returns how many. */
+static size_t load_words(const struct coredump *dump, struct coredump_place owner, enum coredump_section_type type,
+                         uint32_t *room, size_t limit)
+{
+    struct span bytes = coredump_content(dump, coredump_child(dump, owner, type));
+    size_t count = bytes.size / sizeof(uint32_t) < limit ? bytes.size / sizeof(uint32_t) : limit;
+    for (size_t i = 0; i < count; i++)
+        room[i] = load_u32(bytes.bytes + i * sizeof(uint32_t));
+    return count;
+}
+
+/* Rows of the lanes that had the exception: those that the dump marks, else the active ones. */
+static uint32_t candidates_of(const struct warp_scene *scene)
+{
+    uint32_t marked = 0, active = 0, all = 0;
+    for (uint32_t i = 0; i < scene->lane_count; i++) {
+        uint32_t bit = (uint32_t)1 << i;
+        all |= bit;
+        if (scene->lanes[i].exception)
+            marked |= bit;
+        if (scene->lanes[i].lane < WARP_LANES && scene->warp.active_lanes >> scene->lanes[i].lane & 1)
+            active |= bit;
+    }
+    return marked ? marked : active ? active : all;
+}
+
+/* Does the lane take part in the access, by its predicate as it is now? Predicates are u32[]: 0 or 1 each. */
+static int takes_part(const struct coredump *dump, struct coredump_place lane, const struct sass_access *access)
+{
+    uint32_t predicates[8];
+    if (access->predicate == 7)
+        return !access->is_negated;
+    size_t count = load_words(dump, lane, COREDUMP_PREDICATES, predicates, 8);
+    return access->predicate >= count || (predicates[access->predicate] != 0) != access->is_negated;
+}
+
+/* The access and the registers of one lane. */
+struct lane_state {
+    struct coredump_place place;
+    const struct coredump_lane *row;
+    uint32_t registers[256];
+    size_t register_count;
+};
+
+/* From the registers as they are. 0 if the lane took no part. */
+static int read_address(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
+                        const struct lane_state *state, struct evidence_lane *lane)
+{
+    int is_predicate_sure = 0;
+    enum certainty certainty = locate_certainty(location, state->row->pc, &is_predicate_sure);
+    if (is_predicate_sure && !takes_part(dump, state->place, &location->access))
+        return 0;
+    /* That the lane took part is part of the claim. */
+    if (location->access.predicate != 7 && !is_predicate_sure && certainty > CERTAIN_DERIVED)
+        certainty = CERTAIN_DERIVED;
+    uint32_t uniforms[256];
+    size_t uniform_count = load_words(dump, scene->warp_place, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
+    if (certainty != CERTAIN_NOT &&
+        sass_address(&location->access, state->registers, state->register_count, uniforms, uniform_count, &lane->address))
+        lane->certainty = certainty;
+    return 1;
+}
+
+/* From the lane's way to the access. 0 if it led around it. */
+static int emulate_address(const struct warp_scene *scene, const struct location *location, const struct emulate_launch *launch,
+                           const struct lane_state *state, uint64_t *budget, struct evidence_lane *lane)
+{
+    struct emulate_lane start = {
+        .lane = state->row->lane, .pc = state->row->pc, .registers = state->registers, .register_count = state->register_count};
+    memcpy(start.block_index, scene->cta.block, sizeof(start.block_index));
+    memcpy(start.thread, state->row->thread, sizeof(start.thread));
+    uint64_t address = 0;
+    enum emulate_result result = emulate(launch, &start, location->pc, &location->access, budget, &address);
+    if (result == EMULATE_ADDRESS) {
+        lane->address = address;
+        lane->certainty = CERTAIN_DERIVED;
+    }
+    return result != EMULATE_NOT_THERE;
+}
+
+/* Lane `row` of the table; 0 if it did not make the access. */
+static int find_lane(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
+                     const struct emulate_launch *launch, uint64_t *budget, uint32_t row, struct evidence_lane *lane)
+{
+    struct lane_state state = {.place = {scene->lane_table, row}, .row = &scene->lanes[row]};
+    *lane = (struct evidence_lane){.lane = state.row->lane, .has_exception = state.row->exception != 0};
+    memcpy(lane->thread, state.row->thread, sizeof(lane->thread));
+    if (!location->has_access)
+        return 1;
+    state.register_count = load_words(dump, state.place, COREDUMP_REGISTERS, state.registers, 256);
+    if (!read_address(dump, scene, location, &state, lane))
+        return 0;
+    return lane->certainty == CERTAIN_EXACT || !launch || emulate_address(scene, location, launch, &state, budget, lane);
+}
+
+size_t warp_lanes(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
+                  const struct emulate_launch *launch, uint64_t *budget, struct evidence_lane *lanes)
+{
+    uint32_t candidates = candidates_of(scene);
+    size_t count = 0;
+    for (uint32_t row = 0; row < scene->lane_count; row++)
+        if (candidates >> row & 1)
+            count += (size_t)find_lane(dump, scene, location, launch, budget, row, &lanes[count]) != 0;
+    if (count > 0)
+        return count;
+    /* By what the dump says nobody made the access, so it contradicts itself: all stay, and no address. */
+    for (uint32_t row = 0; row < scene->lane_count; row++) {
+        if (!(candidates >> row & 1))
+            continue;
+        const struct coredump_lane *from = &scene->lanes[row];
+        lanes[count] = (struct evidence_lane){.lane = from->lane, .has_exception = from->exception != 0};
+        memcpy(lanes[count++].thread, from->thread, sizeof(from->thread));
+    }
+    return count;
+}
