@@ -76,9 +76,11 @@ class Cache(unittest.TestCase):
     def test_build_without_cache(self) -> None:
         standin.make_torch(self.folder)
         (self.folder / "cache").write_text("in the way")
-        code = "import torch; from cufence import _shim; print(_shim.build(torch).is_file())"
+        code = "import torch; from cufence import _shim; path = _shim.build(torch); print(path, path.is_file())"
         done = standin.run_python(code, self.folder)
-        self.assertEqual(done.stdout.strip(), "True", done.stderr)
+        path, was_file = done.stdout.split()
+        self.assertEqual(was_file, "True", done.stderr)
+        self.assertFalse(Path(path).parent.exists(), "the folder of one process is gone with it")
 
     @unittest.skipUnless(standin.has_compiler(), "no C++ compiler")
     @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import os
 import re
@@ -159,5 +160,6 @@ def build(torch: ModuleType) -> Path:
             return target
     # No cache: a folder of this process alone, compiled at each start.
     target = Path(tempfile.mkdtemp(prefix="cufence-")) / file_name
+    atexit.register(shutil.rmtree, target.parent, ignore_errors=True)
     _compile(torch, target)
     return target
