@@ -49,7 +49,7 @@ enum { MAX_BATCHES = 101, MAX_THREADS = 64, WINDOW = 32, MAX_LIVE = 50000, FEW_L
     X(cuMemPoolSetAttribute)                                                                                                   \
     X(cuMemPoolTrimTo)
 
-#define X(function) __typeof__(function) *function;
+#define X(function) __typeof__(function) *(function);
 static struct {
     FUNCTIONS(X)
 } cuda;
@@ -414,16 +414,17 @@ static double measure_live(const struct allocator *allocator, void **live, size_
 static void bench_live(CUstream stream)
 {
     static void *live[MAX_LIVE];
+    const uint64_t few_live = FEW_LIVE;
     size_t memory_free = 0, memory_total = 0;
     must(cuda.cuMemGetInfo(&memory_free, &memory_total), "cuMemGetInfo");
     uint64_t many = memory_free / PAGE * 90 / 100;
     if (many > MAX_LIVE)
         many = MAX_LIVE;
-    if (quick && many > 4 * FEW_LIVE)
-        many = 4 * FEW_LIVE;
+    if (quick && many > 4 * few_live)
+        many = 4 * few_live;
     printf("live: a small buffer takes 2 MiB, %zu MiB are free, so \"many\" is %" PRIu64 " buffers here\n",
            memory_free / (size_t)MIB, many);
-    if (many < 2 * FEW_LIVE) {
+    if (many < 2 * few_live) {
         printf("live: left out, too little memory\n");
         return;
     }

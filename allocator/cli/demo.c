@@ -332,7 +332,7 @@ static int judge(const struct bug *bug)
 
 static int run(const struct bug *bug, const char *options)
 {
-    CUfunction function;
+    CUfunction function = NULL;
     int status = choose_device();
     if (status != EXIT_FOUND)
         return status;
