@@ -100,6 +100,14 @@ static void print_stats(void)
             (unsigned long long)monitor_fault_count());
 }
 
+static void remove_traces(int status, void *unused)
+{
+    (void)status;
+    (void)unused;
+    if (getpid() == process.pid)
+        monitor_stop(0);
+}
+
 static void at_exit(int status, void *unused)
 {
     (void)unused;
@@ -140,6 +148,8 @@ static cufence_status start(const char *options)
         status = driver_load();
     if (status == CUFENCE_OK)
         status = monitor_start(&process.options, &sources);
+    if (status == CUFENCE_OK)
+        on_exit(remove_traces, NULL); /* also where no context ever comes to be */
     if (status == CUFENCE_OK)
         status = heap_open(&process.options, on_context);
     if (status == CUFENCE_OK && process.options.verbose)

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #define DUMP_LIMIT (2ull << 30) /* a dump that is larger than this is not one of the lightweight kind */
-#define NEAR_SITES 32           /* faulting addresses whose surroundings are looked up */
 #define NEAR_PER_ADDRESS 8
 #define CANDIDATES 64
 #define SETTLE_MS 5000
@@ -26,12 +25,12 @@
 static struct {
     pthread_mutex_t lock; /* guards what is not said to be otherwise; a leaf */
     pthread_cond_t change;
-    int is_busy;      /* atomic: a dump is being read or explained; written under lock */
-    uint64_t faults;  /* atomic; written under lock */
+    int is_busy;     /* atomic: a dump is being read or explained; written under lock */
+    uint64_t faults; /* atomic; written under lock */
     char *last_report;
     cufence_fault_handler handler;
     void *handler_user;
-    int is_running;   /* set by monitor_start(), cleared by monitor_stop() */
+    int is_running; /* set by monitor_start(), cleared by monitor_stop() */
 
     /* Constant once the thread runs. */
     pthread_t thread;
@@ -40,7 +39,8 @@ static struct {
     int is_armed;
     char folder[256], fifo[280], log[1024];
     int stop; /* eventfd */
-} monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop = -1};
+    int peek; /* a reader of the FIFO that only looks: what was written and is not read yet counts as under way */
+} monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop = -1, .peek = -1};
 
 /* ---- arming ---- */
 
@@ -72,8 +72,8 @@ static cufence_status set_dumps(void)
     char file[sizeof monitor.fifo];
     size_t size = strlen(monitor.fifo) + 1;
     memcpy(file, monitor.fifo, size);
-    cufence_status status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size),
-                                         "cuCoredumpSetAttributeGlobal(FILE)");
+    cufence_status status =
+        driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size), "cuCoredumpSetAttributeGlobal(FILE)");
     size = sizeof flags;
     if (status == CUFENCE_OK)
         status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &size),
@@ -104,8 +104,10 @@ static cufence_status arm(void)
         CUdevice device;
         if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS &&
             driver->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active)
-            return error_set(CUFENCE_ERROR_UNSUPPORTED, "CUDA was in use on device %d before cufence was started, and dumps must be "
-                             "armed before; start cufence first", i);
+            return error_set(CUFENCE_ERROR_UNSUPPORTED,
+                             "CUDA was in use on device %d before cufence was started, and dumps must be "
+                             "armed before; start cufence first",
+                             i);
     }
     cufence_status status = make_fifo();
     return status == CUFENCE_OK ? set_dumps() : status;
@@ -122,7 +124,8 @@ static int is_mapped_by_host(uint64_t address)
         unsigned long long start, end;
         char can_read;
         /* Device memory is reserved in the host's address space too, without access. */
-        found = sscanf(line, "%llx-%llx %c", &start, &end, &can_read) == 3 && address >= start && address < end && can_read == 'r';
+        found =
+            sscanf(line, "%llx-%llx %c", &start, &end, &can_read) == 3 && address >= start && address < end && can_read == 'r';
     }
     if (maps)
         fclose(maps);
@@ -146,17 +149,64 @@ static int device_of(const struct evidence *evidence)
     return evidence->device < (uint32_t)devices ? (int)evidence->device : 0;
 }
 
-static void add_near(uint64_t address, cufence_buffer *near, size_t *count, size_t max)
+/* What the report may need to know of buffers. */
+struct surroundings {
+    cufence_buffer near[256];
+    cufence_buffer live[CANDIDATES];
+    size_t near_count;
+};
+
+/* Looks up what lies at an address, unless a span that is known already holds it: all lanes of a kernel come by here. */
+static void look_at(struct surroundings *around, uint64_t address)
 {
     cufence_buffer found[NEAR_PER_ADDRESS];
-    size_t n = monitor.sources->near(address, found, NEAR_PER_ADDRESS);
-    for (size_t i = 0; i < n && *count < max; i++) {
-        size_t k = 0;
-        while (k < *count && near[k].id != found[i].id)
-            k++;
-        if (k == *count)
-            near[(*count)++] = found[i];
+    const size_t max = sizeof around->near / sizeof *around->near;
+    for (size_t i = 0; i < around->near_count; i++) {
+        if (address >= around->near[i].mapping_start && address < around->near[i].guard_end)
+            return;
     }
+    size_t n = monitor.sources->near(address, found, NEAR_PER_ADDRESS);
+    for (size_t i = 0; i < n && around->near_count < max; i++) {
+        size_t k = 0;
+        while (k < around->near_count && around->near[k].id != found[i].id)
+            k++;
+        if (k == around->near_count)
+            around->near[around->near_count++] = found[i];
+    }
+}
+
+/* Every address that the evidence names: of the accesses, first and last byte, and among the kernel's parameters. */
+static void look_around(struct surroundings *around, const struct evidence *evidence)
+{
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        for (size_t k = 0; k < site->lane_count; k++) {
+            const struct evidence_lane *lane = &site->lanes[k];
+            if (lane->certainty == CERTAIN_NOT)
+                continue;
+            look_at(around, lane->address);
+            if (site->access_bytes && lane->address + site->access_bytes > lane->address)
+                look_at(around, lane->address + site->access_bytes - 1);
+        }
+        for (size_t k = 0; site->parameters && k + 8 <= site->parameter_bytes; k += 8) {
+            uint64_t word;
+            memcpy(&word, site->parameters + k, sizeof word);
+            if (word >= monitor.sources->arena_start() && word < monitor.sources->arena_end())
+                look_at(around, word);
+        }
+    }
+}
+
+/* The first address of an access that the evidence knows, 0 without one. */
+static uint64_t first_address(const struct evidence *evidence)
+{
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        for (size_t k = 0; k < evidence->sites[i].lane_count; k++) {
+            if (evidence->sites[i].lanes[k].certainty != CERTAIN_NOT)
+                return evidence->sites[i].lanes[k].address;
+        }
+    }
+    return 0;
 }
 
 static void write_all(int fd, const char *text, size_t size)
@@ -226,10 +276,18 @@ static void keep(char *text)
     pthread_mutex_unlock(&monitor.lock);
 }
 
+static void remove_fifo(void)
+{
+    unlink(monitor.fifo);
+    rmdir(monitor.folder);
+}
+
 static void act(int device)
 {
-    if (monitor.options->on_fault == ON_FAULT_ABORT)
+    if (monitor.options->on_fault == ON_FAULT_ABORT) {
+        remove_fifo();
         abort();
+    }
     if (monitor.options->on_fault == ON_FAULT_ERROR) {
         monitor.sources->set_faulted(device);
         poison_inject(device, monitor.sources->arena_start());
@@ -238,36 +296,28 @@ static void act(int device)
 
 static void report(const struct evidence *evidence)
 {
-    size_t near_max = (size_t)NEAR_SITES * NEAR_PER_ADDRESS, near_count = 0, looked_up = 0;
-    cufence_buffer *near = malloc((near_max + CANDIDATES) * sizeof *near), *live = near + near_max;
-    struct fault_memory memory = {.near = near, .live = live, .now_ns = monitor.sources->now_ns()};
+    struct surroundings *around = calloc(1, sizeof *around);
     struct diagnosis diagnosis;
     char name[128] = "";
+    uint64_t total = 0;
     int device = device_of(evidence);
     CUdevice handle;
-    if (!near) {
+    if (!around) {
         publish("cufence: a kernel has faulted, and the host has no memory for the report\n");
+        act(device);
         return;
     }
-    for (size_t i = 0; i < evidence->site_count; i++) {
-        for (size_t k = 0; k < evidence->sites[i].lane_count && looked_up < NEAR_SITES; k++) {
-            const struct evidence_lane *lane = &evidence->sites[i].lanes[k];
-            if (lane->certainty == CERTAIN_NOT)
-                continue;
-            if (looked_up++ == 0)
-                memory.is_host_address = is_mapped_by_host(lane->address);
-            add_near(lane->address, near, &near_count, near_max);
-            uint64_t last = lane->address + evidence->sites[i].access_bytes;
-            if (last > lane->address)
-                add_near(last - 1, near, &near_count, near_max);
-        }
-    }
-    uint64_t total = 0;
-    memory.near_count = near_count;
-    memory.live_count = monitor.sources->live(device, live, CANDIDATES, &total);
-    memory.live_total = (size_t)total;
-    memory.arena_start = monitor.sources->arena_start();
-    memory.arena_end = monitor.sources->arena_end();
+    look_around(around, evidence);
+    size_t live_count = monitor.sources->live(device, around->live, CANDIDATES, &total);
+    struct fault_memory memory = {.near = around->near,
+                                  .near_count = around->near_count,
+                                  .live = around->live,
+                                  .live_count = live_count,
+                                  .live_total = (size_t)total,
+                                  .arena_start = monitor.sources->arena_start(),
+                                  .arena_end = monitor.sources->arena_end(),
+                                  .is_host_address = is_mapped_by_host(first_address(evidence)),
+                                  .now_ns = monitor.sources->now_ns()};
     fault_diagnose(evidence, &memory, &diagnosis);
     if (driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
         driver->cuDeviceGetName(name, sizeof name, handle);
@@ -279,7 +329,7 @@ static void report(const struct evidence *evidence)
         keep(text);
         call_handler(&diagnosis, text, device);
     }
-    free(near);
+    free(around);
     act(device);
 }
 
@@ -302,6 +352,13 @@ static void explain(const void *bytes, size_t size)
 }
 
 /* ---- the thread ---- */
+
+static int is_under_way(void)
+{
+    struct pollfd input = {.fd = monitor.peek, .events = POLLIN};
+    int has_input = poll(&input, 1, 0) > 0 && (input.revents & POLLIN);
+    return has_input || __atomic_load_n(&monitor.is_busy, __ATOMIC_ACQUIRE); /* in this order: the thread says so before it reads */
+}
 
 static void set_busy(int is_busy)
 {
@@ -367,7 +424,8 @@ static void *run(void *unused)
             explain(dump.bytes, dump.size);
         free(dump.bytes);
         dump = (struct dump){0};
-        /* A FIFO tells of its last writer's end until it is opened anew; anew first, so that a writer in between stays whole. */
+        /* A FIFO tells of its last writer's end until it is opened anew; anew first, so that a writer in between stays whole.
+         */
         int again = open(monitor.fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
         close(fd);
         fd = again;
@@ -401,7 +459,8 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
         return CUFENCE_OK;
     }
     monitor.stop = eventfd(0, EFD_CLOEXEC);
-    int failed = monitor.stop < 0 ? errno : pthread_create(&monitor.thread, NULL, run, NULL);
+    monitor.peek = open(monitor.fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int failed = monitor.stop < 0 || monitor.peek < 0 ? errno : pthread_create(&monitor.thread, NULL, run, NULL);
     if (failed)
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the thread that reads core dumps: %s", strerror(failed));
     monitor.is_armed = 1;
@@ -424,8 +483,7 @@ void monitor_stop(unsigned timeout_ms)
     write_all(monitor.stop, (const char *)&one, sizeof one);
     pthread_join(monitor.thread, NULL);
     monitor.is_running = 0;
-    unlink(monitor.fifo);
-    rmdir(monitor.folder);
+    remove_fifo();
 }
 
 void monitor_set_handler(cufence_fault_handler handler, void *user)
@@ -456,27 +514,35 @@ size_t monitor_last_report(char *buffer, size_t size)
     return length;
 }
 
+static struct timespec after(struct timespec time, unsigned ms)
+{
+    time.tv_sec += ms / 1000;
+    time.tv_nsec += (long)(ms % 1000) * 1000000l;
+    time.tv_sec += time.tv_nsec / 1000000000l;
+    time.tv_nsec %= 1000000000l;
+    return time;
+}
+
 cufence_status monitor_wait(unsigned timeout_ms)
 {
-    struct timespec until;
-    int failed = 0;
+    struct timespec until, soon, now;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000l;
-    until.tv_sec += until.tv_nsec / 1000000000l;
-    until.tv_nsec %= 1000000000l;
-    pthread_mutex_lock(&monitor.lock);
-    while (monitor.is_busy && failed != ETIMEDOUT)
-        failed = pthread_cond_timedwait(&monitor.change, &monitor.lock, &until);
-    int is_busy = monitor.is_busy;
-    pthread_mutex_unlock(&monitor.lock);
-    return is_busy ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms) : CUFENCE_OK;
+    until = after(until, timeout_ms);
+    int is_late = 0;
+    while (is_under_way() && !is_late) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        is_late = now.tv_sec > until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec);
+        soon = after(now, 1); /* nobody tells of bytes that lie in the FIFO */
+        pthread_mutex_lock(&monitor.lock);
+        pthread_cond_timedwait(&monitor.change, &monitor.lock, monitor.is_busy ? &until : &soon);
+        pthread_mutex_unlock(&monitor.lock);
+    }
+    return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms) : CUFENCE_OK;
 }
 
 cufence_status fault_settle(void)
 {
-    if (__atomic_load_n(&monitor.is_busy, __ATOMIC_ACQUIRE))
-        monitor_wait(SETTLE_MS);
+    monitor_wait(SETTLE_MS);
     if (!monitor_fault_count() || monitor.options->on_fault != ON_FAULT_ERROR)
         return CUFENCE_OK;
     for (int waited = 0; waited < SETTLE_MS && !poison_has_taken(-1); waited++)

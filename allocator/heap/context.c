@@ -152,11 +152,11 @@ static struct freelist *find(struct heap_context *context, CUstream stream, uint
 
 struct freelist *freelist_for(struct heap_context *context, CUstream stream, struct pool *pool)
 {
-    static _Thread_local struct freelist *latest[16];
+    static HOT_TLS struct freelist *latest[4];
     static _Thread_local uint64_t thread_id;
     if (stream == CU_STREAM_LEGACY)
         stream = NULL;
-    struct freelist **slot = &latest[(((uintptr_t)stream >> 4) ^ ((uintptr_t)stream >> 10) ^ ((uintptr_t)pool >> 5)) & 15];
+    struct freelist **slot = &latest[(((uintptr_t)stream >> 4) ^ ((uintptr_t)stream >> 10) ^ ((uintptr_t)pool >> 5)) & 3];
     struct freelist *list = *slot;
     if (list && list->context == context && list->stream == stream && list->pool == pool)
         return list;

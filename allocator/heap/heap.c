@@ -25,7 +25,7 @@ uint64_t now_ns(void)
 
 static uint32_t thread_id(void)
 {
-    static _Thread_local uint32_t id;
+    static HOT_TLS uint32_t id;
     if (!id)
         id = (uint32_t)gettid();
     return id;

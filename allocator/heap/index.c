@@ -11,7 +11,8 @@
 /* A part of the index of live buffers, and of the history of buffers whose block serves another one by now. */
 struct shard {
     _Alignas(64) pthread_mutex_t lock;
-    struct block *live; /* uthash */
+    struct block *live;  /* uthash */
+    struct block anchor; /* always in it, because uthash frees the table with its last entry and makes it anew with the first */
     struct facts *history;
     size_t position, filled;
 };
@@ -29,7 +30,9 @@ cufence_status index_open(uint64_t history)
 {
     history_size = (size_t)((history + SHARDS - 1) / SHARDS);
     for (size_t i = 0; i < SHARDS; i++) {
-        pthread_mutex_init(&shards[i].lock, NULL);
+        struct shard *shard = &shards[i];
+        pthread_mutex_init(&shard->lock, NULL);
+        HASH_ADD(hh, shard->live, key, sizeof shard->anchor.key, &shard->anchor);
         shards[i].history = calloc(history_size ? history_size : 1, sizeof(struct facts));
         if (!shards[i].history)
             return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for history=%llu",
@@ -58,12 +61,14 @@ struct block *index_remove(uint64_t address, CUstream **recorded, uint32_t *coun
     struct block *block;
     pthread_mutex_lock(&shard->lock);
     HASH_FIND(hh, shard->live, &address, sizeof address, block);
-    if (block) {
+    if (block && block != &shard->anchor) {
         HASH_DEL(shard->live, block);
         *recorded = block->recorded;
         *count = block->recorded_count;
         block->recorded = NULL;
         block->recorded_count = 0;
+    } else {
+        block = NULL;
     }
     pthread_mutex_unlock(&shard->lock);
     return block;
@@ -77,6 +82,8 @@ cufence_status index_record_stream(uint64_t address, CUstream stream)
     pthread_mutex_lock(&shard->lock);
     HASH_FIND(hh, shard->live, &address, sizeof address, block);
     uint32_t known = 0;
+    if (block == &shard->anchor)
+        block = NULL;
     if (block) {
         while (known < block->recorded_count && block->recorded[known] != stream)
             known++;

@@ -31,6 +31,10 @@ static inline unsigned index_hash(uint64_t address)
 #include <uthash.h>
 #include <utlist.h>
 
+/* Thread-local data of the fast path, without a call for its address. It comes out of the little room that the loader keeps
+ * for libraries that are opened late: a few words in all. */
+#define HOT_TLS __attribute__((tls_model("initial-exec"))) _Thread_local
+
 #define BINS_EXACT 64 /* page counts up to here have a bin each; above, eight bins a doubling */
 #define BINS (BINS_EXACT + 8 * 24)
 #define MARKERS 8

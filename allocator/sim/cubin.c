@@ -14,10 +14,10 @@ static const struct instruction nop = {UINT64_C(0x7918), UINT64_C(0x000fc0000000
 static const struct instruction leave = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
 
 /* Encodings of sm_90 with the width field (bits 75:73) empty, predicate PT, address [R2.64], descriptor UR4. The store is the
- * one measured on an H100; bits 91, 90, 76 and 72 say: descriptor, 64-bit base, descriptor form, 64-bit address. */
+ * one measured on an H100; bits 91, 90, 76 (71 in a reduction) and 72 say: descriptor, 64-bit base, descriptor form, 64-bit address. */
 static const struct instruction load = {UINT64_C(0x0000000402057981), UINT64_C(0x000ea8000c1e1100)};
 static const struct instruction store = {UINT64_C(0x0000000502007986), UINT64_C(0x000fe2000c101104)};
-static const struct instruction reduction = {UINT64_C(0x000000050200798e), UINT64_C(0x000fe2000c10e104)};
+static const struct instruction reduction = {UINT64_C(0x000000050200798e), UINT64_C(0x000fe2000c10e184)};
 
 uint32_t cubin_access_bytes(const struct CUfunc_st *function)
 {
@@ -31,6 +31,8 @@ static struct instruction encode(const struct CUfunc_st *function, int is_write)
     uint32_t bytes = cubin_access_bytes(function);
     struct instruction code = function->kernel.is_atomic ? reduction : is_write ? store : load;
     uint64_t width = bytes == 1 ? 0 : bytes == 2 ? 2 : bytes == 4 ? 4 : bytes == 8 ? 5 : 6;
+    if (function->kernel.is_atomic)
+        width = bytes == 8 ? 2 : 0; /* a reduction has a type there: U32 or U64 */
     code.high |= width << 9;
     if (bytes > 4) { /* wide data lies in aligned registers: R8 and on instead of R5 */
         unsigned shift = function->kernel.is_atomic || is_write ? 32 : 16;

@@ -16,6 +16,8 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `labels`; a l
 static struct label *labels;
 static _Thread_local const char *stack[LABEL_DEPTH];
 static _Thread_local unsigned depth;
+/* The top of the stack, read at each allocation: without a call for its address. */
+static __attribute__((tls_model("initial-exec"))) _Thread_local const char *current;
 
 static const char *intern(const char *text)
 {
@@ -45,6 +47,7 @@ cufence_status label_push(const char *label)
     if (!text)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the label \"%.40s\"", label);
     stack[depth++] = text;
+    current = text;
     return CUFENCE_OK;
 }
 
@@ -53,10 +56,11 @@ cufence_status label_pop(void)
     if (depth == 0)
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "a label was popped that was not pushed on this thread");
     depth--;
+    current = depth ? stack[depth - 1] : NULL;
     return CUFENCE_OK;
 }
 
 const char *label_current(void)
 {
-    return depth ? stack[depth - 1] : NULL;
+    return current;
 }

@@ -1,0 +1,485 @@
+/* From a bug in a kernel to the report, the handler, the errors and the exit status, on the simulated device. */
+#include "child.h"
+
+#include <cuda.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sim.h>
+#include <sys/stat.h>
+
+#define COUNT 1000
+
+static unsigned number(const cusim_thread *t)
+{
+    return t->block_index[0] * t->block[0] + t->thread_index[0];
+}
+
+static void write_past(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if ((int)number(t) <= n)
+        out[number(t)] = 1.0f;
+}
+
+static void read_before(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *in = *(volatile float *const *)arguments[0];
+    if (number(t) == 0)
+        in[0] = in[-1];
+}
+
+static void read_first(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *in = *(volatile float *const *)arguments[0];
+    if (number(t) == 0)
+        in[0] = in[0] + 1.0f;
+}
+
+static void add_past(const cusim_thread *t, void *const *arguments)
+{
+    int *counters = *(int *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if ((int)number(t) == n)
+        __atomic_fetch_add(&counters[n], 1, __ATOMIC_RELAXED);
+}
+
+static const size_t pointer_and_count[] = {8, 4};
+
+static void register_kernels(void)
+{
+    static const cusim_kernel kernels[] = {
+        {"_Z10write_pastPfi", write_past, pointer_and_count, 2, "model.cu", 12, 4, 0, 0},
+        {"write_last", write_past, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
+        {"read_before", read_before, pointer_and_count, 2, "model.cu", 31, 4, 0, 0},
+        {"read_first", read_first, pointer_and_count, 2, "model.cu", 45, 4, 0, 0},
+        {"add_past", add_past, pointer_and_count, 2, "model.cu", 52, 4, 1, 0},
+    };
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        cusim_register_kernel(&kernels[i]);
+}
+
+static CUmodule module;
+
+static void start(const char *options)
+{
+    CUdevice device;
+    CUcontext context;
+    register_kernels();
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+}
+
+static void *allocate(size_t size, const char *label)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_label_push(label));
+    CHECK_OK(cufence_malloc(&pointer, size, 0, NULL));
+    CHECK_OK(cufence_label_pop());
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, size));
+    return pointer;
+}
+
+static CUresult launch(const char *kernel, void *pointer, CUstream stream)
+{
+    CUfunction function;
+    int n = COUNT;
+    void *arguments[] = {&pointer, &n};
+    CUresult found = cuModuleGetFunction(&function, module, kernel);
+    return found != CUDA_SUCCESS ? found : cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL);
+}
+
+static struct {
+    int calls, line, has_address;
+    char kind[32], kernel[64], file[64], label[64];
+    uint64_t address, buffer, size;
+} seen;
+
+static void handler(const cufence_fault *fault, void *user)
+{
+    CHECK(user == &seen);
+    CHECK(fault->text && fault->text[strlen(fault->text) - 1] == '\n');
+    seen.calls++;
+    seen.line = fault->line;
+    seen.has_address = fault->is_address_known;
+    seen.address = fault->address;
+    snprintf(seen.kind, sizeof seen.kind, "%s", fault->kind);
+    snprintf(seen.kernel, sizeof seen.kernel, "%s", fault->kernel ? fault->kernel : "");
+    snprintf(seen.file, sizeof seen.file, "%s", fault->file ? fault->file : "");
+    if (fault->buffer) {
+        seen.buffer = fault->buffer->address;
+        seen.size = fault->buffer->size;
+        snprintf(seen.label, sizeof seen.label, "%s", fault->buffer->label);
+    }
+}
+
+/* Waits for the report of what has been launched. */
+static void settle(void)
+{
+    cuCtxSynchronize();
+    CHECK_OK(cufence_wait_reports(5000));
+}
+
+static void overrun(void)
+{
+    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    start("exitcode=0");
+    allocate(COUNT * 4, "before");
+    char *buffer = allocate(COUNT * 4, "weights");
+    allocate(COUNT * 4, "behind");
+    CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
+    settle();
+    CHECK(seen.calls == 1 && cufence_fault_count() == 1);
+    CHECK(strcmp(seen.kind, "overrun") == 0 && strcmp(seen.kernel, "write_past(float*, int)") == 0);
+    CHECK(strcmp(seen.file, "model.cu") == 0 && seen.line == 12);
+    CHECK(seen.has_address && seen.address == (uintptr_t)buffer + COUNT * 4);
+    CHECK(seen.buffer == (uintptr_t)buffer && seen.size == COUNT * 4 && strcmp(seen.label, "weights") == 0);
+    char text[4096];
+    size_t length = cufence_last_report(NULL, 0);
+    CHECK(length > 200 && length < sizeof text && cufence_last_report(text, sizeof text) == length);
+    CHECK(strlen(text) + 1 == length);
+    CHECK(strstr(text, "out-of-bounds WRITE of 4 bytes on GPU 0") && strstr(text, "0 bytes past the end of buffer #2"));
+    CHECK(strstr(text, "<<<(8,1,1), (128,1,1)>>>") && strstr(text, "model.cu:12"));
+    CHECK(strstr(text, "block (7,0,0) thread (104,0,0)") && strstr(text, "label \"weights\""));
+}
+
+static void becomes_a_real_error(void)
+{
+    void *none = NULL;
+    start("exitcode=0");
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+    settle();
+    for (int i = 0; i < 2000 && cuCtxSynchronize() == CUDA_SUCCESS; i++)
+        usleep(1000);
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK(cufence_malloc(&none, 100, 0, NULL) == CUFENCE_ERROR_FAULTED);
+    CHECK(cufence_fault_count() == 1); /* the access that made it real is not reported */
+}
+
+static void goes_on_with_continue(void)
+{
+    float last = 0;
+    start("on_fault=continue,exitcode=0");
+    char *buffer = allocate(COUNT * 4, "a");
+    CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
+    settle();
+    CHECK(cufence_fault_count() == 1);
+    CHECK_CU(cuCtxSynchronize());
+    CHECK_CU(cuMemcpyDtoH(&last, (CUdeviceptr)(uintptr_t)(buffer + (COUNT - 1) * 4), 4));
+    CHECK(last == 1.0f); /* what it stored in bounds has landed */
+    CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
+    cuCtxSynchronize();
+    CHECK_OK(cufence_wait_reports(5000));
+    CHECK(cufence_fault_count() == 2);
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void aborts(void)
+{
+    start("on_fault=abort");
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+    for (;;)
+        pause();
+}
+
+static void ends_without_a_look(void)
+{
+    start(NULL);
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+}
+
+static void ends_with_own_status(void)
+{
+    ends_without_a_look();
+    exit(7);
+}
+
+static void ends_with_chosen_status(void)
+{
+    start("exitcode=42");
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+}
+
+static void never_synchronises(void)
+{
+    start("exitcode=0");
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+    for (int i = 0; i < 10000 && !cufence_fault_count(); i++)
+        usleep(100);
+    CHECK(cufence_fault_count() == 1);
+}
+
+static void underrun(void)
+{
+    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    start("side=start,exitcode=0");
+    char *buffer = allocate(COUNT * 4, "samples");
+    CHECK_CU(launch("read_before", buffer, NULL));
+    settle();
+    CHECK(seen.calls == 1 && strcmp(seen.kind, "underrun") == 0 && seen.line == 31);
+    CHECK(seen.address == (uintptr_t)buffer - 4 && seen.buffer == (uintptr_t)buffer);
+}
+
+static void use_after_free(void)
+{
+    cufence_description where;
+    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    start("uaf=strict,exitcode=0");
+    char *buffer = allocate(COUNT * 4, "table");
+    CHECK_OK(cufence_free(buffer, NULL));
+    for (int i = 0; i < 5000; i++) {
+        CHECK_OK(cufence_describe(buffer, &where));
+        if (!where.buffer.is_mapped)
+            break;
+        usleep(1000);
+    }
+    CHECK(!where.buffer.is_mapped);
+    CHECK_CU(launch("read_first", buffer, NULL));
+    settle();
+    CHECK(seen.calls == 1 && strcmp(seen.kind, "use-after-free") == 0 && seen.line == 45);
+    CHECK(seen.address == (uintptr_t)buffer && strcmp(seen.label, "table") == 0);
+}
+
+static void exited_warp(void)
+{
+    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    start("exitcode=0");
+    CHECK_CU(launch("write_last", allocate(COUNT * 4, "a"), NULL));
+    settle();
+    CHECK(seen.calls == 1 && strcmp(seen.kind, "illegal access") == 0);
+    CHECK(strcmp(seen.kernel, "write_last") == 0 && seen.line == 20 && !seen.has_address && !seen.buffer);
+    char text[4096];
+    cufence_last_report(text, sizeof text);
+    CHECK(strstr(text, "candidate") && strstr(text, "label \"a\"") && strstr(text, "exited"));
+}
+
+static void atomic(void)
+{
+    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    start("exitcode=0");
+    char *buffer = allocate(COUNT * 4, "counters");
+    CHECK_CU(launch("add_past", buffer, NULL));
+    settle();
+    CHECK(seen.calls == 1 && strcmp(seen.kind, "overrun") == 0 && seen.address == (uintptr_t)buffer + COUNT * 4);
+    char text[4096];
+    cufence_last_report(text, sizeof text);
+    CHECK(strstr(text, "ATOMIC of 4 bytes"));
+}
+
+static void other_stream_goes_on(void)
+{
+    static volatile uint32_t flag;
+    volatile uint32_t *address = &flag;
+    void *arguments[] = {&address};
+    CUstream busy, faulty;
+    CUfunction spin;
+    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    start("on_fault=continue,exitcode=0");
+    CHECK_CU(cuStreamCreate(&busy, CU_STREAM_NON_BLOCKING));
+    CHECK_CU(cuStreamCreate(&faulty, CU_STREAM_NON_BLOCKING));
+    CHECK_CU(cuModuleGetFunction(&spin, module, "cusim_spin"));
+    CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, busy, arguments, NULL));
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), faulty));
+    for (int i = 0; i < 50000 && !cufence_fault_count(); i++)
+        usleep(100);
+    CHECK(cufence_fault_count() == 1 && cuStreamQuery(busy) == CUDA_ERROR_NOT_READY);
+    flag = 1;
+    CHECK_CU(cuStreamSynchronize(busy));
+}
+
+static void in_a_graph(void)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec;
+    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    start("exitcode=0");
+    char *buffer = allocate(COUNT * 4, "a");
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK_CU(launch("_Z10write_pastPfi", buffer, stream));
+    CHECK_CU(cuStreamEndCapture(stream, &graph));
+    CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
+    CHECK(seen.calls == 0);
+    CHECK_CU(cuGraphLaunch(exec, stream));
+    settle();
+    CHECK(seen.calls == 1 && strcmp(seen.kind, "overrun") == 0 && seen.buffer == (uintptr_t)buffer);
+}
+
+static char log_name[] = "/tmp/cufence-test-XXXXXX";
+
+static void writes_a_log(void)
+{
+    char options[128];
+    snprintf(options, sizeof options, "exitcode=0,log=%s.%%p", log_name);
+    start(options);
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+    settle();
+    snprintf(options, sizeof options, "%s.%d", log_name, (int)getpid());
+    FILE *file = fopen(options, "r");
+    char text[4096] = "";
+    CHECK(file && fread(text, 1, sizeof text - 1, file) > 100);
+    CHECK(strstr(text, "0 bytes past the end of buffer #1"));
+    fclose(file);
+    unlink(options);
+}
+
+static void without_dumps(void)
+{
+    start("coredump=off");
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+}
+
+static void too_late(void)
+{
+    CUdevice device;
+    CUcontext context;
+    CHECK_CU(cuInit(0));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    start(NULL);
+}
+
+static void no_place_for_the_fifo(void)
+{
+    setenv("TMPDIR", "/nowhere", 1);
+    start(NULL);
+}
+
+static void variables_in_the_way(void)
+{
+    setenv("CUDA_COREDUMP_FILE", "/tmp/somewhere", 1);
+    start(NULL);
+}
+
+static char folder[] = "/tmp/cufence-traces-XXXXXX";
+
+static void leaves_no_traces(void)
+{
+    setenv("TMPDIR", folder, 1);
+    CHECK_OK(cufence_init(NULL));
+}
+
+static void leaves_no_traces_after_a_fault(void)
+{
+    setenv("TMPDIR", folder, 1);
+    ends_without_a_look();
+}
+
+static void forked_child_leaves_the_parent_alone(void)
+{
+    start("exitcode=0");
+    pid_t pid = fork();
+    if (pid == 0)
+        exit(0); /* runs the exit handlers that it has inherited */
+    int status = 0;
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
+    settle();
+    CHECK(cufence_fault_count() == 1);
+}
+
+/* ---- what the parent sees ---- */
+
+static unsigned reports_in(const char *text)
+{
+    unsigned count = 0;
+    for (; (text = strstr(text, "out-of-bounds WRITE")) != NULL; text++)
+        count++;
+    return count;
+}
+
+static void expect_status(void (*story)(void), int status, unsigned reports, const char *says)
+{
+    struct outcome outcome = run_child(story);
+    int is_right = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status && reports_in(outcome.err) == reports &&
+                   (!says || strstr(outcome.err, says));
+    if (!is_right)
+        print_error("status 0x%x, %u reports, said:\n%s\n", outcome.status, reports_in(outcome.err), outcome.err);
+    free(outcome.err);
+    assert_true(is_right);
+}
+
+static void test_exit_status(void **state)
+{
+    (void)state;
+    expect_status(ends_without_a_look, 86, 1, NULL);
+    expect_status(ends_with_own_status, 7, 1, NULL);
+    expect_status(ends_with_chosen_status, 42, 1, NULL);
+    expect_status(without_dumps, 86, 0, "without a core dump there is no more to tell");
+}
+
+static void test_abort(void **state)
+{
+    (void)state;
+    struct outcome outcome = run_child(aborts);
+    assert_true(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
+    assert_int_equal(reports_in(outcome.err), 1);
+    free(outcome.err);
+}
+
+static void test_warnings(void **state)
+{
+    (void)state;
+    expect_status(too_late, 0, 0, "CUDA was in use on device 0 before cufence was started");
+    expect_status(no_place_for_the_fifo, 0, 0, "/nowhere");
+    expect_status(variables_in_the_way, 0, 0, "CUDA_COREDUMP_FILE is set");
+}
+
+static void test_log(void **state)
+{
+    (void)state;
+    int fd = mkstemp(log_name);
+    assert_true(fd >= 0);
+    close(fd);
+    expect_well(writes_a_log);
+    unlink(log_name);
+}
+
+static void test_traces(void **state)
+{
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    expect_status(leaves_no_traces, 0, 0, NULL);
+    expect_status(leaves_no_traces_after_a_fault, 86, 1, NULL);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+#define CASE(story)                                                                                                            \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        expect_well(story);                                                                                                    \
+    }
+#define CASES(X)                                                                                                               \
+    X(overrun)                                                                                                                 \
+    X(becomes_a_real_error)                                                                                                    \
+    X(goes_on_with_continue)                                                                                                   \
+    X(never_synchronises)                                                                                                      \
+    X(underrun)                                                                                                                \
+    X(use_after_free)                                                                                                          \
+    X(exited_warp)                                                                                                             \
+    X(atomic)                                                                                                                  \
+    X(other_stream_goes_on)                                                                                                    \
+    X(in_a_graph)                                                                                                              \
+    X(forked_child_leaves_the_parent_alone)
+CASES(CASE)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ENTRY(story) cmocka_unit_test(test_##story),
+        CASES(ENTRY)
+#undef ENTRY
+            cmocka_unit_test(test_exit_status),
+        cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_warnings),
+        cmocka_unit_test(test_log),
+        cmocka_unit_test(test_traces),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
