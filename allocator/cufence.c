@@ -50,12 +50,13 @@ static void synchronise(CUcontext context, int device, void *user)
     CUcontext popped;
     CUresult *worst = user;
     (void)device;
-    if (driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
-        return;
-    CUresult result = driver->cuCtxSynchronize();
+    CUresult result = driver->cuCtxPushCurrent(context);
+    if (result == CUDA_SUCCESS) {
+        result = driver->cuCtxSynchronize();
+        driver->cuCtxPopCurrent(&popped);
+    }
     if (result != CUDA_SUCCESS)
         *worst = result;
-    driver->cuCtxPopCurrent(&popped);
 }
 
 static CUresult exit_result; /* written by the thread below, read after it was joined */
