@@ -27,13 +27,23 @@ static struct span function_code(const struct image *image, const Elf64_Sym *sym
     return span_part(image_content(image, &text), symbol->st_value - text.sh_addr, symbol->st_size);
 }
 
+static int spend(uint64_t *work, uint64_t amount)
+{
+    int is_enough = *work >= amount;
+    *work = is_enough ? *work - amount : 0;
+    return is_enough;
+}
+
 /* The outermost and the innermost function symbol that hold the PC. */
-static int find_symbols(const struct image *image, uint64_t pc, Elf64_Sym *outer, Elf64_Sym *inner, struct span *names)
+static int find_symbols(const struct image *image, uint64_t pc, uint64_t *work, Elf64_Sym *outer, Elf64_Sym *inner,
+                        struct span *names)
 {
     Elf64_Shdr section;
-    if (!find_section(image, SHT_SYMTAB, &section))
+    if (!spend(work, (uint64_t)image->section_count * sizeof(section)) || !find_section(image, SHT_SYMTAB, &section))
         return 0;
     struct span symbols = image_content(image, &section);
+    if (!spend(work, symbols.size))
+        return 0;
     int found = 0;
     for (size_t at = 0; symbols.size - at >= sizeof(Elf64_Sym); at += sizeof(Elf64_Sym)) {
         Elf64_Sym symbol;
@@ -52,13 +62,13 @@ static int find_symbols(const struct image *image, uint64_t pc, Elf64_Sym *outer
     return found;
 }
 
-int cubin_find(struct span bytes, uint64_t pc, struct cubin_function *function)
+int cubin_find(struct span bytes, uint64_t pc, uint64_t *work, struct cubin_function *function)
 {
     struct image image;
     Elf64_Sym outer, inner;
     struct span names;
     memset(function, 0, sizeof(*function));
-    if (!image_open(bytes.bytes, bytes.size, &image) || !find_symbols(&image, pc, &outer, &inner, &names))
+    if (!image_open(bytes.bytes, bytes.size, &image) || !find_symbols(&image, pc, work, &outer, &inner, &names))
         return 0;
     function->symbol = span_string(names, outer.st_name);
     if (!function->symbol || !*function->symbol)
@@ -73,37 +83,49 @@ int cubin_find(struct span bytes, uint64_t pc, struct cubin_function *function)
     return 1;
 }
 
+/* Steps through the relocations of one line table: ordered ones take one each. */
+#define RELOCATION_STEPS 4000000u
+
 /* What a line sequence's relocation is looked up in. */
 struct relocations {
-    const struct image *image;
     struct span entries;
     size_t entry_size;
     struct span symbols;
     uint64_t section_start;
     uint16_t section; /* of the PC */
+    size_t next;      /* where the last one was found: they mostly come in the order of the table */
+    uint64_t steps;
 };
 
-static int relocation_at(const void *user, uint64_t offset, uint64_t *base)
+/* Which function the symbol of an entry belongs to: see line_query. */
+static int relocation_base(const struct relocations *relocations, const Elf64_Rela *entry, uint64_t *base)
 {
-    const struct relocations *relocations = user;
-    size_t size = relocations->entry_size;
-    for (size_t at = 0; size && relocations->entries.size - at >= size; at += size) {
+    struct span part =
+        span_part(relocations->symbols, (uint64_t)ELF64_R_SYM(entry->r_info) * sizeof(Elf64_Sym), sizeof(Elf64_Sym));
+    if (!part.bytes)
+        return 0;
+    Elf64_Sym symbol;
+    memcpy(&symbol, part.bytes, sizeof(symbol));
+    if (symbol.st_shndx != relocations->section)
+        return 0;
+    *base = (uint64_t)entry->r_addend;
+    if (symbol.st_value >= relocations->section_start)
+        *base += symbol.st_value - relocations->section_start;
+    return 1;
+}
+
+static int relocation_at(void *user, uint64_t offset, uint64_t *base)
+{
+    struct relocations *relocations = user;
+    size_t size = relocations->entry_size, count = size ? relocations->entries.size / size : 0;
+    for (size_t i = 0; i < count && relocations->steps < RELOCATION_STEPS; i++, relocations->steps++) {
+        size_t number = (relocations->next + i) % count;
         Elf64_Rela entry = {0};
-        memcpy(&entry, relocations->entries.bytes + at, size);
+        memcpy(&entry, relocations->entries.bytes + number * size, size);
         if (entry.r_offset != offset)
             continue;
-        struct span part =
-            span_part(relocations->symbols, (uint64_t)ELF64_R_SYM(entry.r_info) * sizeof(Elf64_Sym), sizeof(Elf64_Sym));
-        if (!part.bytes)
-            return 0;
-        Elf64_Sym symbol;
-        memcpy(&symbol, part.bytes, sizeof(symbol));
-        if (symbol.st_shndx != relocations->section)
-            return 0;
-        *base = (uint64_t)entry.r_addend;
-        if (symbol.st_value >= relocations->section_start)
-            *base += symbol.st_value - relocations->section_start;
-        return 1;
+        relocations->next = number + 1;
+        return relocation_base(relocations, &entry, base);
     }
     return -1;
 }
@@ -130,8 +152,9 @@ int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
     Elf64_Ehdr header;
     Elf64_Shdr section, text;
     struct span names;
+    uint64_t work = UINT64_MAX; /* one cubin's symbols, once */
     *line = (struct cubin_line){NULL, NULL, 0};
-    if (!image_open(bytes.bytes, bytes.size, &image) || !find_symbols(&image, pc, &outer, &inner, &names) ||
+    if (!image_open(bytes.bytes, bytes.size, &image) || !find_symbols(&image, pc, &work, &outer, &inner, &names) ||
         !image_section(&image, outer.st_shndx, &text) || pc < text.sh_addr)
         return 0;
     memcpy(&header, bytes.bytes, sizeof(header));
@@ -139,7 +162,7 @@ int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
         return 0;
     names = image_content(&image, &section);
 
-    struct relocations relocations = {.image = &image, .section_start = text.sh_addr, .section = outer.st_shndx};
+    struct relocations relocations = {.section_start = text.sh_addr, .section = outer.st_shndx};
     struct line_query query = {
         .start = text.sh_addr, .offset = pc - text.sh_addr, .relocation = relocation_at, .user = &relocations};
     const struct {

@@ -24,8 +24,9 @@ struct cubin_line {
     int line;
 };
 
-/* 1 if a function of the cubin holds `pc`. `bytes` may be anything. */
-int cubin_find(struct span bytes, uint64_t pc, struct cubin_function *function);
+/* 1 if a function of the cubin holds `pc`. `bytes` may be anything. *work counts down by the bytes looked through, and ends
+ * the search at 0: a damaged dump may name the same cubin a million times. */
+int cubin_find(struct span bytes, uint64_t pc, uint64_t *work, struct cubin_function *function);
 
 /* 1 if the cubin's line table names the line of `pc`. */
 int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line);

@@ -11,12 +11,29 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* What a whole machine can show at most, times a few; more is a damaged dump whose tables overlap. One GPU has about 10,000
+ * warps in 132 SMs, a warp table is one block's, and a device runs at most 128 grids at a time. */
+#define SITE_LIMIT 65536u
+#define WARP_LIMIT 262144u
+#define WARP_TABLE_LIMIT 128u
+#define SM_LIMIT 4096u
+#define GRID_LIMIT 1024u
+#define PARAMETER_LIMIT 65536u /* bytes; the largest launch has 32764 */
+
 /* Instructions emulated for one dump: about a tenth of a second. */
 #define EMULATION_BUDGET 1000000u
 
 struct whole {
     struct evidence evidence; /* first: the caller's pointer */
     struct scratch scratch;
+};
+
+/* A grid that was asked for, with its parameters. */
+struct grid_node {
+    struct grid_node *next;
+    struct coredump_grid row;
+    const uint8_t *parameters;
+    size_t parameter_bytes;
 };
 
 struct site_node {
@@ -29,6 +46,7 @@ struct builder {
     struct coredump dump;
     struct whole *whole;
     struct locator locator;
+    struct grid_node *grids; /* of the device; read when it is chosen */
     struct site_node *first;
     struct site_node **last;
     size_t count;
@@ -43,16 +61,6 @@ static unsigned compute_of(const struct coredump *dump, struct coredump_place pl
     if (!coredump_row(dump, COREDUMP_DEVICES, place, &device) || device.sm_major > 100 || device.sm_minor > 9)
         return 0;
     return device.sm_major * 10 + device.sm_minor;
-}
-
-/* Sites of one device only make one report: those of the first. 0: another device. */
-static int take_device(struct builder *builder, struct coredump_place device)
-{
-    if (builder->device.section == 0) {
-        builder->device = device;
-        builder->compute = compute_of(&builder->dump, device);
-    }
-    return builder->device.section == device.section && builder->device.row == device.row;
 }
 
 static struct evidence_site *add_site(struct builder *builder, struct coredump_place sm)
@@ -79,72 +87,91 @@ static void set_location(struct evidence_site *site, const struct location *loca
     site->access_bytes = location->has_access ? location->access.bytes : 0;
 }
 
-/* The grid row with this id on a device. */
-static struct coredump_place find_grid(const struct coredump *dump, struct coredump_place device, uint64_t id,
-                                       struct coredump_grid *grid)
+/* Reads the device's grids. 0: the host is out of memory. */
+static int read_grids(struct builder *builder)
 {
-    struct coredump_place place = {coredump_child(dump, device, COREDUMP_GRIDS), 0};
+    const struct coredump *dump = &builder->dump;
+    struct coredump_place place = {coredump_child(dump, builder->device, COREDUMP_GRIDS), 0};
     uint32_t count = coredump_rows(dump, place.section, COREDUMP_GRIDS);
-    for (; place.row < count; place.row++)
-        if (coredump_row(dump, COREDUMP_GRIDS, place, grid) && grid->id == id)
-            return place;
-    return (struct coredump_place){0, 0};
-}
-
-/* The module row with this handle in a context of the device. */
-static struct coredump_place find_module(const struct coredump *dump, struct coredump_place device, uint64_t handle)
-{
-    struct coredump_place context = {coredump_child(dump, device, COREDUMP_CONTEXTS), 0};
-    uint32_t contexts = coredump_rows(dump, context.section, COREDUMP_CONTEXTS);
-    for (; context.row < contexts; context.row++) {
-        struct coredump_place place = {coredump_child(dump, context, COREDUMP_MODULES), 0};
-        uint32_t count = coredump_rows(dump, place.section, COREDUMP_MODULES);
-        struct coredump_module module;
-        for (; place.row < count; place.row++)
-            if (coredump_row(dump, COREDUMP_MODULES, place, &module) && module.handle == handle)
-                return place;
+    struct grid_node **last = &builder->grids;
+    for (; place.row < count && place.row < GRID_LIMIT; place.row++) {
+        struct grid_node *grid = scratch_take(&builder->whole->scratch, sizeof(*grid));
+        if (!grid)
+            return 0;
+        if (!coredump_row(dump, COREDUMP_GRIDS, place, &grid->row))
+            continue;
+        *last = grid;
+        last = &grid->next;
+        struct span bytes = coredump_content(dump, coredump_child(dump, place, COREDUMP_PARAMETERS));
+        if (!bytes.bytes || bytes.size > PARAMETER_LIMIT)
+            continue;
+        uint8_t *copy = scratch_take(&builder->whole->scratch, bytes.size);
+        if (!copy)
+            return 0;
+        memcpy(copy, bytes.bytes, bytes.size);
+        grid->parameters = copy;
+        grid->parameter_bytes = bytes.size;
     }
-    return (struct coredump_place){0, 0};
-}
-
-static int set_grid(struct builder *builder, struct evidence_site *site, const struct coredump_grid *grid,
-                    struct coredump_place place)
-{
-    site->has_grid = 1;
-    site->grid_id = grid->id;
-    memcpy(site->grid, grid->grid, sizeof(site->grid));
-    memcpy(site->block, grid->block, sizeof(site->block));
-    memcpy(site->cluster, grid->cluster, sizeof(site->cluster));
-    struct span bytes = coredump_content(&builder->dump, coredump_child(&builder->dump, place, COREDUMP_PARAMETERS));
-    if (!bytes.bytes)
-        return 1;
-    uint8_t *copy = scratch_take(&builder->whole->scratch, bytes.size);
-    if (!copy)
-        return 0;
-    memcpy(copy, bytes.bytes, bytes.size);
-    site->parameters = copy;
-    site->parameter_bytes = bytes.size;
     return 1;
 }
 
+/* Chooses the device of the first site. 0: the host is out of memory. */
+static int choose_device(struct builder *builder, struct coredump_place device)
+{
+    if (builder->device.section != 0)
+        return 1;
+    builder->device = device;
+    builder->compute = compute_of(&builder->dump, device);
+    return read_grids(builder);
+}
+
+/* Sites of one device only make one report: those of the first. */
+static int is_device(const struct builder *builder, struct coredump_place device)
+{
+    return builder->device.section == device.section && builder->device.row == device.row;
+}
+
+static const struct grid_node *find_grid(const struct builder *builder, uint64_t id)
+{
+    for (const struct grid_node *grid = builder->grids; grid; grid = grid->next)
+        if (grid->row.id == id)
+            return grid;
+    return NULL;
+}
+
+static void set_grid(struct evidence_site *site, const struct grid_node *grid)
+{
+    site->has_grid = 1;
+    site->grid_id = grid->row.id;
+    memcpy(site->grid, grid->row.grid, sizeof(site->grid));
+    memcpy(site->block, grid->row.block, sizeof(site->block));
+    memcpy(site->cluster, grid->row.cluster, sizeof(site->cluster));
+    site->parameters = grid->parameters;
+    site->parameter_bytes = grid->parameter_bytes;
+}
+
 /* What the kernel was started with, as far as emulation needs it; 0 if the access is not in the grid's own kernel. */
-static int set_launch(const struct builder *builder, const struct evidence_site *site, const struct coredump_grid *grid,
-                      const struct location *location, struct emulate_launch *launch)
+static int set_launch(const struct builder *builder, const struct grid_node *grid, const struct location *location,
+                      struct emulate_launch *launch)
 {
     *launch = (struct emulate_launch){.code = location->kernel_code,
                                       .start = location->kernel_start,
                                       .sm = builder->compute,
-                                      .parameters = {site->parameters, site->parameter_bytes},
-                                      .parameters_at = grid->parameters_at};
-    memcpy(launch->grid, grid->grid, sizeof(launch->grid));
-    memcpy(launch->block, grid->block, sizeof(launch->block));
-    return site->has_grid && location->has_access && location->kernel_start == grid->entry;
+                                      .parameters = {grid->parameters, grid->parameter_bytes},
+                                      .parameters_at = grid->row.parameters_at};
+    memcpy(launch->grid, grid->row.grid, sizeof(launch->grid));
+    memcpy(launch->block, grid->row.block, sizeof(launch->block));
+    return location->has_access && location->kernel_start == grid->row.entry;
 }
 
 static int add_warp(struct builder *builder, const struct warp_scene *scene)
 {
     uint32_t exception = warp_exception(scene);
-    if ((!exception && !scene->warp.error_pc_valid) || scene->lane_count == 0 || !take_device(builder, scene->device_place))
+    if ((!exception && !scene->warp.error_pc_valid) || scene->lane_count == 0 || builder->count >= SITE_LIMIT)
+        return 1;
+    if (!choose_device(builder, scene->device_place))
+        return 0;
+    if (!is_device(builder, scene->device_place))
         return 1;
     struct evidence_site *site = add_site(builder, scene->sm_place);
     if (!site)
@@ -160,22 +187,19 @@ static int add_warp(struct builder *builder, const struct warp_scene *scene)
     else if (scene->sm.error_pc_valid)
         site->error_pc = scene->sm.error_pc;
 
-    struct coredump_grid grid = {0};
-    struct coredump_place place = find_grid(&builder->dump, scene->device_place, scene->cta.grid_id, &grid);
-    struct coredump_place module = {0, 0};
-    if (place.section) {
-        if (!set_grid(builder, site, &grid, place))
-            return 0;
-        module = find_module(&builder->dump, scene->device_place, grid.module);
+    const struct grid_node *grid = find_grid(builder, scene->cta.grid_id);
+    if (grid) {
+        set_grid(site, grid);
         if (scene->cta.cluster_size[0])
             memcpy(site->cluster, scene->cta.cluster_size, sizeof(site->cluster));
         struct evidence *evidence = &builder->whole->evidence;
         if (!evidence->context) {
-            evidence->context = grid.context;
-            evidence->host_tid = grid.tid;
+            evidence->context = grid->row.context;
+            evidence->host_tid = grid->row.tid;
         }
     }
-    const struct location *location = locate(&builder->locator, site->error_pc, module, builder->compute);
+    const struct location *location =
+        locate(&builder->locator, site->error_pc, scene->device_place, grid ? grid->row.module : 0, builder->compute);
     if (!location)
         return 0;
     set_location(site, location);
@@ -183,7 +207,7 @@ static int add_warp(struct builder *builder, const struct warp_scene *scene)
     if (!site->lanes)
         return 0;
     struct emulate_launch launch;
-    int is_launch_known = set_launch(builder, site, &grid, location, &launch);
+    int is_launch_known = grid && set_launch(builder, grid, location, &launch);
     site->lane_count =
         warp_lanes(&builder->dump, scene, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
     return 1;
@@ -192,90 +216,96 @@ static int add_warp(struct builder *builder, const struct warp_scene *scene)
 static int add_warps(struct builder *builder)
 {
     struct warp_scene scene;
-    uint32_t section = 0;
-    while ((section = coredump_next(&builder->dump, COREDUMP_WARPS, section)) != 0) {
+    uint32_t section = 0, left = WARP_LIMIT;
+    while (left > 0 && (section = coredump_next(&builder->dump, COREDUMP_WARPS, section)) != 0) {
         uint32_t count = coredump_rows(&builder->dump, section, COREDUMP_WARPS);
-        for (uint32_t row = 0; row < count; row++)
+        for (uint32_t row = 0; row < count && row < WARP_TABLE_LIMIT && left > 0; row++, left--)
             if (warp_read(&builder->dump, (struct coredump_place){section, row}, &scene) && !add_warp(builder, &scene))
                 return 0;
     }
     return 1;
 }
 
-/* Marks the SMs of one table that have an alive faulting warp. NULL when the host is out of memory. */
-static uint8_t *alive_sms(const struct builder *builder, uint32_t section, uint32_t count)
-{
-    uint8_t *is_alive = calloc(count ? count : 1, 1);
-    for (const struct site_node *node = builder->first; is_alive && node; node = node->next)
-        if (node->sm.section == section && node->sm.row < count)
-            is_alive[node->sm.row] = 1;
-    return is_alive;
-}
-
 /* An error PC of an SM whose faulting warp has exited. */
-static int add_sm(struct builder *builder, struct coredump_place place)
+static int add_sm(struct builder *builder, struct coredump_place place, const struct coredump_sm *sm)
 {
-    struct coredump_sm sm;
-    struct coredump_place device = coredump_parent(&builder->dump, place.section, COREDUMP_DEVICES);
-    if (!coredump_row(&builder->dump, COREDUMP_SMS, place, &sm) || (!sm.exception && !sm.error_pc_valid) ||
-        device.section == 0 || !take_device(builder, device))
-        return 1;
     struct evidence_site *site = add_site(builder, place);
     const struct location *location = NULL;
     if (site)
-        location =
-            locate(&builder->locator, sm.error_pc_valid ? sm.error_pc : 0, (struct coredump_place){0, 0}, builder->compute);
+        location = locate(&builder->locator, sm->error_pc_valid ? sm->error_pc : 0, builder->device, 0, builder->compute);
     if (!location)
         return 0;
-    site->exception = sm.exception;
-    site->exception_name = exception_name(sm.exception);
-    site->error_pc = sm.error_pc_valid ? sm.error_pc : 0;
-    site->sm = sm.id;
+    site->exception = sm->exception;
+    site->exception_name = exception_name(sm->exception);
+    site->error_pc = sm->error_pc_valid ? sm->error_pc : 0;
+    site->sm = sm->id;
     set_location(site, location);
     return 1;
 }
 
-static int add_sms(struct builder *builder)
+/* One SM table: those SMs without an alive faulting warp. */
+static int add_sm_table(struct builder *builder, uint32_t section, struct coredump_place device)
 {
-    uint32_t section = 0;
-    while ((section = coredump_next(&builder->dump, COREDUMP_SMS, section)) != 0) {
-        uint32_t count = coredump_rows(&builder->dump, section, COREDUMP_SMS);
-        uint8_t *is_alive = alive_sms(builder, section, count);
-        int is_good = is_alive != NULL;
-        for (uint32_t row = 0; is_good && row < count; row++)
-            if (!is_alive[row])
-                is_good = add_sm(builder, (struct coredump_place){section, row});
-        free(is_alive);
-        if (!is_good)
+    uint8_t is_alive[SM_LIMIT] = {0};
+    uint32_t count = coredump_rows(&builder->dump, section, COREDUMP_SMS);
+    for (const struct site_node *node = builder->first; node; node = node->next)
+        if (node->sm.section == section && node->sm.row < SM_LIMIT)
+            is_alive[node->sm.row] = 1;
+    struct coredump_place place = {section, 0};
+    for (; place.row < count && place.row < SM_LIMIT && builder->count < SITE_LIMIT; place.row++) {
+        struct coredump_sm sm;
+        if (is_alive[place.row] || !coredump_row(&builder->dump, COREDUMP_SMS, place, &sm) ||
+            (!sm.exception && !sm.error_pc_valid))
+            continue;
+        if (!choose_device(builder, device))
+            return 0;
+        if (!is_device(builder, device))
+            return 1;
+        if (!add_sm(builder, place, &sm))
             return 0;
     }
     return 1;
 }
 
-/* The grid of an exited warp: that of an alive one of the same kernel, else the device's only grid of that kernel. */
-static int borrow_grids(struct builder *builder)
+/* A device has one SM table; of several the first counts. */
+static int add_sms(struct builder *builder)
 {
-    struct coredump_place place = {coredump_child(&builder->dump, builder->device, COREDUMP_GRIDS), 0};
-    uint32_t count = coredump_rows(&builder->dump, place.section, COREDUMP_GRIDS);
-    for (struct site_node *node = builder->first; node; node = node->next) {
-        struct evidence_site *site = &node->site;
-        if (site->has_grid || !site->kernel)
+    uint32_t section = 0;
+    while ((section = coredump_next(&builder->dump, COREDUMP_SMS, section)) != 0) {
+        struct coredump_place device = coredump_parent(&builder->dump, section, COREDUMP_DEVICES);
+        int is_other = builder->device.section != 0 && !is_device(builder, device);
+        if (device.section == 0 || is_other || coredump_child(&builder->dump, device, COREDUMP_SMS) != section)
             continue;
-        uint64_t start = site->error_pc - site->kernel_offset;
-        struct coredump_grid grid, match = {0};
-        struct coredump_place found = {0, 0};
-        unsigned matches = 0;
-        for (place.row = 0; place.row < count && matches < 2; place.row++) {
-            if (!coredump_row(&builder->dump, COREDUMP_GRIDS, place, &grid) || grid.entry != start)
-                continue;
-            match = grid;
-            found = place;
-            matches++;
-        }
-        if (matches == 1 && !set_grid(builder, site, &match, found))
+        if (!add_sm_table(builder, section, device))
             return 0;
     }
     return 1;
+}
+
+/* The only grid of the kernel that starts at `start`, NULL if there are none or several. */
+static const struct grid_node *only_grid(const struct builder *builder, uint64_t start)
+{
+    const struct grid_node *found = NULL;
+    for (const struct grid_node *grid = builder->grids; grid; grid = grid->next) {
+        if (grid->row.entry != start)
+            continue;
+        if (found)
+            return NULL;
+        found = grid;
+    }
+    return found;
+}
+
+/* The grid of an exited warp: the dump holds the grids that still run, so an alive block of the same kernel tells. */
+static void borrow_grids(struct builder *builder)
+{
+    for (struct site_node *node = builder->first; node; node = node->next) {
+        struct evidence_site *site = &node->site;
+        const struct grid_node *grid =
+            site->has_grid || !site->kernel ? NULL : only_grid(builder, site->error_pc - site->kernel_offset);
+        if (grid)
+            set_grid(site, grid);
+    }
 }
 
 static int compare_sites(const void *left, const void *right)
@@ -342,7 +372,9 @@ cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evi
     builder.locator = (struct locator){.dump = &builder.dump, .scratch = &builder.whole->scratch};
     cufence_status status = coredump_open(bytes, size, &builder.dump);
     if (status == CUFENCE_OK) {
-        if (add_warps(&builder) && add_sms(&builder) && borrow_grids(&builder) && set_sites(&builder))
+        int is_complete = add_warps(&builder) && add_sms(&builder);
+        borrow_grids(&builder);
+        if (is_complete && set_sites(&builder))
             set_device(&builder);
         else
             status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");

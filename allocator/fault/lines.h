@@ -20,8 +20,8 @@ struct line_query {
     uint64_t offset; /* of the PC from there */
     /* Says which section the relocation at `offset` of .debug_line points to: 1 and the value in *base, relative to the start
      * of the section of the PC, if it is that section; 0 if it is another; -1 if there is no relocation. */
-    int (*relocation)(const void *user, uint64_t offset, uint64_t *base);
-    const void *user;
+    int (*relocation)(void *user, uint64_t offset, uint64_t *base);
+    void *user;
 };
 
 struct line_place {

@@ -8,21 +8,34 @@
 /* How far a lane may have run on for its registers to be trusted: 256 instructions. */
 #define TRUSTED_BYTES 4096
 
-/* Longer names stay mangled: a demangled name can be exponential in the length of a made-up one. */
-#define DEMANGLE_LIMIT 4096
+/* Back references make the demangled name exponential in the length of a made-up one: two of them double it, and the demangler
+ * has no limit of its own. Kernels of PyTorch have about 10; a name with more than 40 is shown as it is in the cubin. */
+#define REFERENCE_LIMIT 40
+#define SYMBOL_LIMIT 16384
 
 /* Of the C++ ABI (libstdc++); malloc'ed, NULL if `name` is not mangled. */
 extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
-/* Demanglers expand back references, so that a hostile name of a few bytes could fill the memory. Each reference at most
- * repeats what stands before it: with few of them the text stays short, and real kernels' names repeat short types. */
+static int is_demangleable(const char *symbol)
+{
+    unsigned references = 0;
+    size_t size = 0;
+    for (; symbol[size]; size++) {
+        char next = symbol[size + 1];
+        int is_number = next == '_' || (next >= '0' && next <= '9');
+        references += symbol[size] == 'S' && (is_number || (next >= 'A' && next <= 'Z'));
+        references += symbol[size] == 'T' && is_number;
+    }
+    return strncmp(symbol, "_Z", 2) == 0 && references <= REFERENCE_LIMIT && size <= SYMBOL_LIMIT;
+}
+
 static const char *demangle(struct scratch *scratch, const char *symbol)
 {
-    if (strncmp(symbol, "_Z", 2) != 0 || strlen(symbol) > DEMANGLE_LIMIT)
+    if (!is_demangleable(symbol))
         return symbol;
     int status = 0;
     char *name = __cxa_demangle(symbol, NULL, NULL, &status);
-    const char *copy = name ? scratch_text(scratch, name) : NULL;
+    const char *copy = scratch_text(scratch, name);
     free(name);
     return copy ? copy : symbol;
 }
@@ -61,12 +74,12 @@ static void decode(struct location *location, struct scratch *scratch, unsigned 
 }
 
 /* Fills in the location if the cubin in section `section` holds the PC. */
-static int look_into(const struct locator *locator, uint32_t section, struct location *location, unsigned sm)
+static int look_into(const struct locator *locator, uint32_t section, struct location *location, unsigned sm, uint64_t *work)
 {
     struct span cubin = coredump_content(locator->dump, section);
     struct cubin_function function;
     struct cubin_line line;
-    if (!cubin_find(cubin, location->pc, &function))
+    if (!cubin_find(cubin, location->pc, work, &function))
         return 0;
     location->symbol = scratch_text(locator->scratch, function.symbol);
     if (!location->symbol)
@@ -85,7 +98,23 @@ static int look_into(const struct locator *locator, uint32_t section, struct loc
     return 1;
 }
 
-const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place module, unsigned sm)
+/* The module row with this handle in a context of the device. */
+static struct coredump_place find_module(const struct coredump *dump, struct coredump_place device, uint64_t handle)
+{
+    struct coredump_place context = {coredump_child(dump, device, COREDUMP_CONTEXTS), 0};
+    uint32_t contexts = coredump_rows(dump, context.section, COREDUMP_CONTEXTS);
+    for (; context.row < contexts; context.row++) {
+        struct coredump_place place = {coredump_child(dump, context, COREDUMP_MODULES), 0};
+        uint32_t count = coredump_rows(dump, place.section, COREDUMP_MODULES);
+        struct coredump_module module;
+        for (; place.row < count; place.row++)
+            if (coredump_row(dump, COREDUMP_MODULES, place, &module) && module.handle == handle)
+                return place;
+    }
+    return (struct coredump_place){0, 0};
+}
+
+const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place device, uint64_t module, unsigned sm)
 {
     static const struct location nowhere;
     for (const struct location *known = locator->found; known; known = known->next)
@@ -102,12 +131,14 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
     locator->count++;
 
     /* The unrelocated image serves only to a reader that knows the load address, so it is not looked into. */
-    uint32_t hint = module.section ? coredump_child(locator->dump, module, COREDUMP_RELOCATED_CUBIN) : 0;
-    if (hint && look_into(locator, hint, location, sm))
+    struct coredump_place row = module ? find_module(locator->dump, device, module) : (struct coredump_place){0, 0};
+    uint32_t hint = row.section ? coredump_child(locator->dump, row, COREDUMP_RELOCATED_CUBIN) : 0;
+    uint64_t work = locator->dump->image.file.size; /* sections that overlap would be looked through more often */
+    if (hint && look_into(locator, hint, location, sm, &work))
         return location;
     uint32_t section = 0;
-    while ((section = coredump_next(locator->dump, COREDUMP_RELOCATED_CUBIN, section)) != 0)
-        if (section != hint && look_into(locator, section, location, sm))
+    while (work > 0 && (section = coredump_next(locator->dump, COREDUMP_RELOCATED_CUBIN, section)) != 0)
+        if (section != hint && look_into(locator, section, location, sm, &work))
             break;
     return location;
 }

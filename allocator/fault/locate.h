@@ -40,9 +40,9 @@ struct locator {
     unsigned count;
 };
 
-/* What is at `pc`. `module` is the row of the module to look in first, section 0 for none; `sm` the compute capability.
+/* What is at `pc` on a device. `module` is the handle of the module to look in first, 0 for none; `sm` the compute capability.
  * NULL when the host is out of memory; an empty location if nothing is known or the limit is reached. */
-const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place module, unsigned sm);
+const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place device, uint64_t module, unsigned sm);
 
 /*
  * How sure an address is that is computed from registers at `lane_pc` for an access at the location: EXACT if nothing that

@@ -1,0 +1,463 @@
+/*
+ * Core dumps: what was recorded on a GPU says what its .expect file says; row sizes of older drivers; and whatever is cut
+ * off, out of range or nonsense gives an error or less evidence.
+ */
+#include "fault/evidence.h"
+
+#include "coredump_builder.h"
+#include "error.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <zlib.h>
+
+/* ---- Recorded dumps ---- */
+
+static uint8_t *read_fixture(const char *name, size_t *size)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/%s.core.gz", CUFENCE_FIXTURES, name);
+    gzFile file = gzopen(path, "rb");
+    assert_non_null(file);
+    size_t room = (size_t)4 << 20;
+    uint8_t *bytes = malloc(room);
+    assert_non_null(bytes);
+    int got = gzread(file, bytes, (unsigned)room);
+    assert_true(got > 0);
+    gzclose(file);
+    *size = (size_t)got;
+    return bytes;
+}
+
+static const char *access_name(enum access_kind kind)
+{
+    static const char *const names[] = {"unknown", "read", "write", "atomic"};
+    return names[kind];
+}
+
+static const struct evidence_lane *lane_of_thread(const struct evidence *evidence, uint32_t block, uint32_t thread)
+{
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        for (size_t k = 0; site->block_index[0] == block && k < site->lane_count; k++)
+            if (site->lanes[k].thread[0] == thread)
+                return &site->lanes[k];
+    }
+    return NULL;
+}
+
+struct expectation {
+    unsigned long address, block, thread;
+    int has_address;
+};
+
+/* One line of an .expect file. */
+static void check(const struct evidence *evidence, const char *key, const char *value, struct expectation *expectation)
+{
+    const struct evidence_site *site = &evidence->sites[0];
+    unsigned long number = strtoul(value, NULL, 0);
+    char line[512];
+    if (strcmp(key, "kernel") == 0) {
+        assert_string_equal(site->kernel, value);
+    } else if (strcmp(key, "symbol") == 0) {
+        assert_string_equal(site->symbol, value);
+    } else if (strcmp(key, "line") == 0) {
+        snprintf(line, sizeof(line), "%s:%d", site->file, site->line);
+        assert_string_equal(line, value);
+    } else if (strcmp(key, "exception") == 0) {
+        assert_int_equal(site->exception, number);
+    } else if (strcmp(key, "access") == 0) {
+        assert_string_equal(access_name(site->access), value);
+    } else if (strcmp(key, "bytes") == 0) {
+        assert_int_equal(site->access_bytes, number);
+    } else if (strcmp(key, "instruction") == 0) {
+        assert_string_equal(site->instruction, value);
+    } else if (strcmp(key, "alive") == 0) {
+        assert_int_equal(site->is_warp_alive, number);
+        assert_int_equal(site->has_grid, number);
+    } else if (strcmp(key, "sites") == 0) {
+        assert_int_equal(evidence->site_count, number);
+    } else if (strcmp(key, "address") == 0) {
+        expectation->address = number;
+        expectation->has_address = 1;
+    } else if (strcmp(key, "block") == 0) {
+        expectation->block = number;
+    } else if (strcmp(key, "thread") == 0) {
+        expectation->thread = number;
+    } else if (strcmp(key, "lanes") == 0) {
+        assert_int_equal(site->lane_count, number);
+    } else if (strcmp(key, "grid") == 0) {
+        assert_int_equal(site->grid[0], number);
+    } else if (strcmp(key, "block_size") == 0) {
+        assert_int_equal(site->block[0], number);
+    } else if (strcmp(key, "parameters") == 0) {
+        assert_int_equal(site->parameter_bytes, number);
+    } else {
+        fail_msg("unknown key %s", key);
+    }
+}
+
+static void check_fixture(const char *name)
+{
+    char path[512], line[512];
+    size_t size;
+    uint8_t *bytes = read_fixture(name, &size);
+    struct evidence *evidence = NULL;
+    print_message("fixture %s\n", name);
+    assert_int_equal(evidence_from_coredump(bytes, size, &evidence), CUFENCE_OK);
+    free(bytes); /* the evidence stands on its own */
+    assert_true(evidence->site_count > 0);
+    assert_string_equal(evidence->device_name, "NVIDIA H100 80GB HBM3");
+    assert_string_equal(evidence->sm_type, "sm_90");
+    assert_int_equal(evidence->driver_major, 580);
+
+    struct expectation expectation = {0};
+    snprintf(path, sizeof(path), "%s/%s.expect", CUFENCE_FIXTURES, name);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (fgets(line, sizeof(line), file)) {
+        line[strcspn(line, "\n")] = '\0';
+        char *value = strchr(line, '=');
+        assert_non_null(value);
+        *value = '\0';
+        check(evidence, line, value + 1, &expectation);
+    }
+    fclose(file);
+    if (expectation.has_address) {
+        const struct evidence_lane *lane = lane_of_thread(evidence, (uint32_t)expectation.block, (uint32_t)expectation.thread);
+        assert_non_null(lane);
+        assert_int_not_equal(lane->certainty, CERTAIN_NOT);
+        assert_int_equal(lane->address, expectation.address);
+    }
+    evidence_free(evidence);
+}
+
+static void test_recorded(void **state)
+{
+    (void)state;
+    DIR *folder = opendir(CUFENCE_FIXTURES);
+    assert_non_null(folder);
+    unsigned count = 0;
+    for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
+        char name[256];
+        snprintf(name, sizeof(name), "%s", entry->d_name);
+        char *end = strstr(name, ".core.gz");
+        if (!end)
+            continue;
+        *end = '\0';
+        check_fixture(name);
+        count++;
+    }
+    closedir(folder);
+    assert_true(count >= 10);
+}
+
+/* Masked-off lanes of a Triton kernel are marked by the driver too; they did not make the access. */
+static void test_masked_lanes_are_left_out(void **state)
+{
+    (void)state;
+    size_t size;
+    uint8_t *bytes = read_fixture("triton_load", &size);
+    struct evidence *evidence = NULL;
+    assert_int_equal(evidence_from_coredump(bytes, size, &evidence), CUFENCE_OK);
+    assert_int_equal(evidence->sites[0].lane_count, 9);
+    assert_null(lane_of_thread(evidence, 7, 105));
+    evidence_free(evidence);
+    free(bytes);
+}
+
+/* ---- Synthetic dumps ---- */
+
+enum { DEVICES, CONTEXTS, MODULES, CUBIN, GRIDS, PARAMETERS, SMS, CTAS, WARPS, LANES, REGISTERS, META, PARTS };
+
+struct synthetic {
+    struct dump_builder builder;
+    uint32_t part[PARTS];
+};
+
+/* Row sizes. */
+struct sizes {
+    uint64_t device, grid, sm, cta, warp, lane;
+};
+
+static const struct sizes oldest = {72, 104, 24, 24, 32, 48};
+static const struct sizes newest = {96, 144, 64, 64, 96, 80};
+
+#define KERNEL_START 0x7f0000001000u
+#define NAMES "\0.text\0.strtab\0.symtab\0_Z3oobPi\0"
+
+/* A cubin with one function, `_Z3oobPi`: STG.E.64 [R2+0x10], R4 at +0x10, NOP elsewhere. */
+static size_t make_cubin(uint8_t *room)
+{
+    struct dump_builder builder;
+    builder_start(&builder);
+    uint32_t strings = builder_add(&builder, SHT_STRTAB, 0, sizeof(NAMES), 0, 0);
+    builder_put(&builder, strings, 0, NAMES, sizeof(NAMES));
+    uint32_t text = builder_add(&builder, SHT_PROGBITS, 0, 0x80, 0, 0);
+    builder.sections[text].sh_addr = KERNEL_START;
+    for (unsigned at = 0; at < 0x80; at += 16)
+        builder_put64(&builder, text, at, 0x0000000000007918);
+    builder_put64(&builder, text, 0x10, 0x0000100402007386);
+    builder_put64(&builder, text, 0x18, 0x000fe2000010eb00);
+    uint32_t symbols = builder_add(&builder, SHT_SYMTAB, sizeof(Elf64_Sym), 2 * sizeof(Elf64_Sym), strings, 0);
+    Elf64_Sym symbol = {.st_name = 23,
+                        .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+                        .st_shndx = (uint16_t)text,
+                        .st_value = KERNEL_START,
+                        .st_size = 0x80};
+    builder_put(&builder, symbols, sizeof(symbol), &symbol, sizeof(symbol));
+    size_t size;
+    memcpy(room, builder_finish(&builder, 0xBE, &size), 4096);
+    builder_end(&builder);
+    assert_true(size <= 4096);
+    return size;
+}
+
+/* One device sm_70, one SM with one block with one warp of 2 lanes, of which lane 1 has the exception. */
+static void make_synthetic(struct synthetic *synthetic, const struct sizes *sizes)
+{
+    struct dump_builder *builder = &synthetic->builder;
+    uint32_t *part = synthetic->part;
+    uint8_t cubin[4096];
+    size_t cubin_size = make_cubin(cubin);
+    builder_start(builder);
+    part[DEVICES] = builder_add(builder, 0x80000009, sizes->device, sizes->device, 0, 0);
+    part[CONTEXTS] = builder_add(builder, 0x8000000a, 40, 40, part[DEVICES], 0);
+    part[MODULES] = builder_add(builder, 0x80000010, 8, 8, part[CONTEXTS], 0);
+    part[CUBIN] = builder_add(builder, 0x80000007, 0, cubin_size, part[MODULES], 0);
+    part[GRIDS] = builder_add(builder, 0x8000000c, sizes->grid, sizes->grid, part[DEVICES], 0);
+    part[PARAMETERS] = builder_add(builder, 0x80000012, 0, 8, part[GRIDS], 0);
+    part[SMS] = builder_add(builder, 0x8000000b, sizes->sm, 2 * sizes->sm, part[DEVICES], 0);
+    part[CTAS] = builder_add(builder, 0x8000000d, sizes->cta, sizes->cta, part[SMS], 1);
+    part[WARPS] = builder_add(builder, 0x8000000e, sizes->warp, sizes->warp, part[CTAS], 0);
+    part[LANES] = builder_add(builder, 0x8000000f, sizes->lane, 2 * sizes->lane, part[WARPS], 0);
+    part[REGISTERS] = builder_add(builder, 0x80000005, 4, 32, part[LANES], 1);
+    part[META] = builder_add(builder, 0x80000016, 0, 32, 0, 0);
+    builder_put32(builder, part[DEVICES], 24, 3);
+    builder_put32(builder, part[DEVICES], 28, 0x41);
+    builder_put32(builder, part[DEVICES], 56, 7);
+    builder_put64(builder, part[CONTEXTS], 0, 0xc0);
+    builder_put64(builder, part[MODULES], 0, 0x30);
+    builder_put(builder, part[CUBIN], 0, cubin, cubin_size);
+    builder_put64(builder, part[GRIDS], 0, 77);
+    builder_put64(builder, part[GRIDS], 8, 0xc0);
+    builder_put64(builder, part[GRIDS], 24, KERNEL_START);
+    builder_put64(builder, part[GRIDS], 32, 0x30);
+    builder_put32(builder, part[GRIDS], 72, 5);
+    builder_put32(builder, part[GRIDS], 84, 64);
+    builder_put32(builder, part[GRIDS], 100, 4242);
+    builder_put64(builder, part[PARAMETERS], 0, 0x1122334455667788);
+    builder_put32(builder, part[SMS], sizes->sm, 9);
+    builder_put32(builder, part[SMS], sizes->sm + 8, 14);
+    builder_put64(builder, part[CTAS], 0, 77);
+    builder_put32(builder, part[CTAS], 8, 4);
+    builder_put64(builder, part[WARPS], 0, KERNEL_START + 0x10);
+    builder_put32(builder, part[WARPS], 8, 6);
+    builder_put32(builder, part[WARPS], 12, 3);
+    builder_put32(builder, part[WARPS], 16, 3);
+    builder_put32(builder, part[WARPS], 24, 1);
+    for (uint32_t i = 0; i < 2; i++) {
+        builder_put64(builder, part[LANES], i * sizes->lane, KERNEL_START + 0x40);
+        builder_put32(builder, part[LANES], i * sizes->lane + 16, i);
+        builder_put32(builder, part[LANES], i * sizes->lane + 20, 32 + i);
+    }
+    builder_put32(builder, part[LANES], sizes->lane + 32, 14);
+    builder_put32(builder, part[REGISTERS], 8, 0xdeadbe00);
+    builder_put32(builder, part[REGISTERS], 12, 0x7f);
+    builder_put32(builder, part[META], 8, 470);
+}
+
+static cufence_status parse(struct synthetic *synthetic, struct evidence **evidence)
+{
+    size_t size;
+    const uint8_t *bytes = builder_finish(&synthetic->builder, 0xBE, &size);
+    uint8_t *exact = malloc(size);
+    assert_non_null(exact);
+    memcpy(exact, bytes, size);
+    cufence_status status = evidence_from_coredump(exact, size, evidence);
+    free(exact);
+    assert_true((status == CUFENCE_OK) == (*evidence != NULL));
+    return status;
+}
+
+static void check_synthetic(const struct sizes *sizes)
+{
+    struct synthetic synthetic;
+    struct evidence *evidence = NULL;
+    make_synthetic(&synthetic, sizes);
+    assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+    assert_int_equal(evidence->device, 3);
+    assert_int_equal(evidence->pci_bus, 0x41);
+    assert_int_equal(evidence->context, 0xc0);
+    assert_int_equal(evidence->host_tid, 4242);
+    assert_int_equal(evidence->driver_major, 470);
+    assert_int_equal(evidence->site_count, 1);
+    const struct evidence_site *site = &evidence->sites[0];
+    assert_string_equal(site->kernel, "oob(int*)");
+    assert_int_equal(site->kernel_offset, 0x10);
+    assert_string_equal(site->exception_name, "illegal address");
+    assert_string_equal(site->instruction, "STG.E.64 [R2+0x10], R4");
+    assert_int_equal(site->sm, 9);
+    assert_int_equal(site->warp, 6);
+    assert_int_equal(site->block_index[0], 4);
+    assert_int_equal(site->grid[0], 5);
+    assert_int_equal(site->parameter_bytes, 8);
+    assert_int_equal(site->lane_count, 1);
+    assert_int_equal(site->lanes[0].lane, 1);
+    assert_int_equal(site->lanes[0].thread[0], 33);
+    assert_int_equal(site->lanes[0].address, 0x7fdeadbe10);
+    assert_int_equal(site->lanes[0].certainty, CERTAIN_EXACT);
+    evidence_free(evidence);
+    builder_end(&synthetic.builder);
+}
+
+static void test_row_sizes(void **state)
+{
+    (void)state;
+    check_synthetic(&oldest);
+    check_synthetic(&newest);
+}
+
+static void test_row_too_small(void **state)
+{
+    (void)state;
+    static const struct {
+        int part;
+        uint64_t stride;
+        cufence_status status;
+        size_t sites; /* the SM's own exception is left where the warp cannot be read */
+    } cases[] = {{DEVICES, 71, CUFENCE_ERROR_UNSUPPORTED, 0}, {GRIDS, 96, CUFENCE_ERROR_UNSUPPORTED, 0},
+                 {WARPS, 24, CUFENCE_ERROR_UNSUPPORTED, 0},   {LANES, 1, CUFENCE_ERROR_UNSUPPORTED, 0},
+                 {WARPS, 0, CUFENCE_ERROR_CORRUPT, 0},        {LANES, UINT64_MAX, CUFENCE_OK, 1},
+                 {SMS, (uint64_t)1 << 63, CUFENCE_OK, 0}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct synthetic synthetic;
+        struct evidence *evidence = NULL;
+        make_synthetic(&synthetic, &oldest);
+        synthetic.builder.sections[synthetic.part[cases[i].part]].sh_entsize = cases[i].stride;
+        assert_int_equal(parse(&synthetic, &evidence), cases[i].status);
+        if (evidence)
+            assert_int_equal(evidence->site_count, cases[i].sites);
+        evidence_free(evidence);
+        builder_end(&synthetic.builder);
+    }
+}
+
+/* Links that lead nowhere, in circles, or to the wrong kind of table. */
+static void test_links(void **state)
+{
+    (void)state;
+    for (uint32_t part = 0; part < PARTS; part++) {
+        for (uint32_t link = 0; link < PARTS + 3; link++) {
+            for (uint32_t info = 0; info < 3; info++) {
+                struct synthetic synthetic;
+                struct evidence *evidence = NULL;
+                make_synthetic(&synthetic, &oldest);
+                Elf64_Shdr *section = &synthetic.builder.sections[synthetic.part[part]];
+                section->sh_link = link;
+                section->sh_info = info == 2 ? UINT32_MAX : info;
+                assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+                evidence_free(evidence);
+                builder_end(&synthetic.builder);
+            }
+        }
+    }
+}
+
+static void test_offsets_and_sizes(void **state)
+{
+    (void)state;
+    static const uint64_t values[] = {0, 1, 0xffff, 0x7fffffff, (uint64_t)1 << 40, UINT64_MAX - 8, UINT64_MAX};
+    for (uint32_t part = 0; part < PARTS; part++) {
+        for (size_t i = 0; i < 2 * sizeof(values) / sizeof(values[0]); i++) {
+            struct synthetic synthetic;
+            struct evidence *evidence = NULL;
+            make_synthetic(&synthetic, &oldest);
+            Elf64_Shdr *section = &synthetic.builder.sections[synthetic.part[part]];
+            *(i % 2 ? &section->sh_offset : &section->sh_size) = values[i / 2];
+            cufence_status status = parse(&synthetic, &evidence);
+            assert_true(status == CUFENCE_OK || status == CUFENCE_ERROR_UNSUPPORTED || status == CUFENCE_ERROR_CORRUPT);
+            evidence_free(evidence);
+            builder_end(&synthetic.builder);
+        }
+    }
+}
+
+static void test_truncation(void **state)
+{
+    (void)state;
+    struct synthetic synthetic;
+    size_t size;
+    make_synthetic(&synthetic, &oldest);
+    const uint8_t *bytes = builder_finish(&synthetic.builder, 0xBE, &size);
+    for (size_t length = 0; length < size; length++) {
+        uint8_t *cut = malloc(length ? length : 1);
+        struct evidence *evidence = NULL;
+        memcpy(cut, bytes, length);
+        assert_int_equal(evidence_from_coredump(cut, length, &evidence), CUFENCE_ERROR_CORRUPT);
+        assert_null(evidence);
+        free(cut);
+    }
+    builder_end(&synthetic.builder);
+}
+
+static void test_not_a_dump(void **state)
+{
+    (void)state;
+    struct synthetic synthetic;
+    struct evidence *evidence = NULL;
+    size_t size;
+    make_synthetic(&synthetic, &oldest);
+    const uint8_t *bytes = builder_finish(&synthetic.builder, EM_X86_64, &size);
+    assert_int_equal(evidence_from_coredump(bytes, size, &evidence), CUFENCE_ERROR_CORRUPT);
+    assert_non_null(strstr(error_detail(), "machine"));
+    assert_int_equal(evidence_from_coredump(NULL, 0, &evidence), CUFENCE_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(evidence_from_coredump(bytes, size, NULL), CUFENCE_ERROR_INVALID_ARGUMENT);
+    evidence_free(NULL);
+    builder_end(&synthetic.builder);
+}
+
+/* Warps that have exited leave an SM's error PC only; with a running grid of the same kernel its launch is known. */
+static void test_exited_warp(void **state)
+{
+    (void)state;
+    for (int has_grid = 0; has_grid < 2; has_grid++) {
+        struct synthetic synthetic;
+        struct evidence *evidence = NULL;
+        make_synthetic(&synthetic, &oldest);
+        struct dump_builder *builder = &synthetic.builder;
+        builder->sections[synthetic.part[WARPS]].sh_size = 0;
+        if (!has_grid)
+            builder->sections[synthetic.part[GRIDS]].sh_size = 0;
+        builder_put32(builder, synthetic.part[SMS], oldest.sm + 12, 1);
+        builder_put64(builder, synthetic.part[SMS], oldest.sm + 16, KERNEL_START + 0x10);
+        assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+        assert_int_equal(evidence->site_count, 1);
+        assert_int_equal(evidence->sites[0].is_warp_alive, 0);
+        assert_int_equal(evidence->sites[0].has_grid, has_grid);
+        assert_int_equal(evidence->sites[0].sm, 9);
+        assert_string_equal(evidence->sites[0].symbol, "_Z3oobPi");
+        assert_int_equal(evidence->sites[0].access, ACCESS_WRITE);
+        assert_int_equal(evidence->context, 0xc0);
+        evidence_free(evidence);
+        builder_end(builder);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recorded),    cmocka_unit_test(test_masked_lanes_are_left_out),
+        cmocka_unit_test(test_row_sizes),   cmocka_unit_test(test_row_too_small),
+        cmocka_unit_test(test_links),       cmocka_unit_test(test_offsets_and_sizes),
+        cmocka_unit_test(test_truncation),  cmocka_unit_test(test_not_a_dump),
+        cmocka_unit_test(test_exited_warp),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
