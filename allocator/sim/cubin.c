@@ -14,7 +14,8 @@ static const struct instruction nop = {UINT64_C(0x7918), UINT64_C(0x000fc0000000
 static const struct instruction leave = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
 
 /* Encodings of sm_90 with the width field (bits 75:73) empty, predicate PT, address [R2.64], descriptor UR4. The store is the
- * one measured on an H100; bits 91, 90, 76 (71 in a reduction) and 72 say: descriptor, 64-bit base, descriptor form, 64-bit address. */
+ * one measured on an H100; bits 91, 90, 76 (71 in a reduction) and 72 say: descriptor, 64-bit base, descriptor form, 64-bit
+ * address. */
 static const struct instruction load = {UINT64_C(0x0000000402057981), UINT64_C(0x000ea8000c1e1100)};
 static const struct instruction store = {UINT64_C(0x0000000502007986), UINT64_C(0x000fe2000c101104)};
 static const struct instruction reduction = {UINT64_C(0x000000050200798e), UINT64_C(0x000fe2000c10e184)};

@@ -51,6 +51,30 @@ static void pass_on(int signal, siginfo_t *info, void *context)
     }
 }
 
+static void leave(void)
+{
+    siglongjmp(current->back, 1);
+}
+
+/*
+ * Makes the handler return into leave(), on the thread's own stack below the code that has faulted. A jump out of the handler
+ * itself would skip what ThreadSanitizer does at a handler's end.
+ */
+static void resume_at_leave(ucontext_t *context)
+{
+#if defined(__x86_64__)
+    greg_t *registers = context->uc_mcontext.gregs;
+    /* Below the red zone of 128 bytes, and aligned as at a function's entry. */
+    registers[REG_RSP] = ((registers[REG_RSP] - 128) & ~(greg_t)15) - 8;
+    registers[REG_RIP] = (greg_t)(uintptr_t)leave;
+#elif defined(__aarch64__)
+    context->uc_mcontext.pc = (uintptr_t)leave;
+#else
+    (void)context;
+    leave();
+#endif
+}
+
 static void handle(int signal, siginfo_t *info, void *context)
 {
     struct guard *guard = current;
@@ -59,12 +83,11 @@ static void handle(int signal, siginfo_t *info, void *context)
         return;
     }
     guard->fault = (struct fault){(uint64_t)(uintptr_t)info->si_addr, is_write_access(context)};
-    siglongjmp(guard->back, 1);
+    resume_at_leave(context);
 }
 
 static void install(void)
 {
-    /* SA_NODEFER: siglongjmp leaves the handler without the signal mask being put back. */
     struct sigaction action = {.sa_sigaction = handle, .sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER};
     sigemptyset(&action.sa_mask);
     sigaction(SIGSEGV, &action, &previous[0]);
