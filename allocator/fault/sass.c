@@ -7,7 +7,7 @@
 /* The encodings changed twice: descriptors came with sm_80, 8-bit uniform registers with sm_100. */
 enum era { ERA_70, ERA_80, ERA_100 };
 
-enum data_type { TYPE_MEMORY, TYPE_INTEGER, TYPE_FLOAT, TYPE_COPY, TYPE_256 };
+enum data_type { TYPE_MEMORY, TYPE_INTEGER, TYPE_COMPARE, TYPE_FLOAT, TYPE_COPY, TYPE_256 };
 
 /* Bit numbers of the 128; these are none. */
 #define NEVER 0
@@ -55,20 +55,20 @@ static const struct encoding encodings[] = {
     {0x38a, 0, ERA_70, ERA_100, "ATOM.E", A, TYPE_INTEGER, 4, 32, 40, 24, 0, 72, NEVER},
     {0x98a, 1, ERA_80, ERA_80, "ATOM.E", A, TYPE_INTEGER, 4, 32, 40, 24, 64, 70, 71},
     {0x98a, 1, ERA_100, ERA_100, "ATOM.E", A, TYPE_INTEGER, 4, 32, 40, 23, 64, 63, 76},
-    {0x3a3, 0, ERA_80, ERA_100, "ATOMG.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 0, 72, NEVER},
-    {0x9a3, 1, ERA_80, ERA_80, "ATOMG.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 70, 71},
-    {0x9a3, 1, ERA_100, ERA_100, "ATOMG.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 23, 64, 63, 90},
-    {0x9a2, 1, ERA_80, ERA_80, "ATOM.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 70, 71},
-    {0x9a2, 1, ERA_100, ERA_100, "ATOM.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 23, 64, 63, 90},
-    {0x3a9, 0, ERA_70, ERA_100, "ATOMG.E.CAS", A, TYPE_INTEGER, 0, 32, 40, 24, 0, 72, NEVER},
-    {0x38b, 0, ERA_70, ERA_100, "ATOM.E.CAS", A, TYPE_INTEGER, 0, 32, 40, 24, 0, 72, NEVER},
+    {0x3a3, 0, ERA_80, ERA_100, "ATOMG.E", A, TYPE_FLOAT, 0, 32, 40, 24, 0, 72, NEVER},
+    {0x9a3, 1, ERA_80, ERA_80, "ATOMG.E", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 70, 71},
+    {0x9a3, 1, ERA_100, ERA_100, "ATOMG.E", A, TYPE_FLOAT, 0, 32, 40, 23, 64, 63, 90},
+    {0x9a2, 1, ERA_80, ERA_80, "ATOM.E", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 70, 71},
+    {0x9a2, 1, ERA_100, ERA_100, "ATOM.E", A, TYPE_FLOAT, 0, 32, 40, 23, 64, 63, 90},
+    {0x3a9, 0, ERA_70, ERA_100, "ATOMG.E.CAS", A, TYPE_COMPARE, 0, 32, 40, 24, 0, 72, NEVER},
+    {0x38b, 0, ERA_70, ERA_100, "ATOM.E.CAS", A, TYPE_COMPARE, 0, 32, 40, 24, 0, 72, NEVER},
     {0x98e, 0, ERA_70, ERA_100, "RED.E", A, TYPE_INTEGER, 3, 32, 40, 24, 0, 72, NEVER},
     {0x98e, 1, ERA_70, ERA_70, "RED.E", A, TYPE_INTEGER, 3, 32, 40, 24, 64, 90, NEVER},
     {0x98e, 1, ERA_80, ERA_80, "RED.E", A, TYPE_INTEGER, 3, 32, 40, 24, 64, 90, 71},
     {0x98e, 1, ERA_100, ERA_100, "RED.E", A, TYPE_INTEGER, 3, 32, 40, 24, 64, 90, 81},
-    {0x9a6, 0, ERA_80, ERA_100, "RED.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 0, 72, NEVER},
-    {0x9a6, 1, ERA_80, ERA_80, "RED.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 90, 71},
-    {0x9a6, 1, ERA_100, ERA_100, "RED.E.ADD", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 90, 81},
+    {0x9a6, 0, ERA_80, ERA_100, "RED.E", A, TYPE_FLOAT, 0, 32, 40, 24, 0, 72, NEVER},
+    {0x9a6, 1, ERA_80, ERA_80, "RED.E", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 90, 71},
+    {0x9a6, 1, ERA_100, ERA_100, "RED.E", A, TYPE_FLOAT, 0, 32, 40, 24, 64, 90, 81},
     {0xfae, 1, ERA_80, ERA_80, "LDGSTS.E", R, TYPE_COPY, 0, 16, 32, 12, 64, 70, 76},
     {0xfae, 1, ERA_100, ERA_100, "LDGSTS.E", R, TYPE_COPY, 0, 16, 32, 12, 64, 83, 76},
     {0xdae, 1, ERA_80, ERA_80, "LDGSTS.E", R, TYPE_COPY, 0, 16, 32, 12, NO_UNIFORM, 70, 76},
@@ -100,6 +100,9 @@ static const struct data_width copy_widths[4] = {{"", 4}, {".64", 8}, {".128", 1
 static const char *const operations[16] = {".ADD",  ".MIN", ".MAX", ".INC", ".DEC", ".AND", ".OR", ".XOR",
                                            ".EXCH", "",     "",     "",     "",     "",     "",    ""};
 
+/* Of floating point, by [89:88]. */
+static const char *const float_operations[4] = {".ADD", ".MIN", ".MAX", ""};
+
 static uint64_t bits(struct sass_instruction instruction, unsigned at, unsigned count)
 {
     uint64_t value = at >= 64 ? instruction.high >> (at - 64) : instruction.low >> at;
@@ -128,6 +131,7 @@ static struct data_width width_of(const struct encoding *encoding, struct sass_i
 {
     switch (encoding->type) {
     case TYPE_INTEGER:
+    case TYPE_COMPARE:
         return (sm >= 90 ? integer_widths_90 : integer_widths_70)[bits(instruction, 73, 3)];
     case TYPE_FLOAT:
         return float_widths[bits(instruction, 73, 4)];
@@ -188,6 +192,14 @@ static void put_register(struct writer *writer, unsigned number)
         put(writer, "R%u", number);
 }
 
+/* "+0x10", "-0x10", or nothing for 0. */
+static void put_offset(struct writer *writer, const char *plus, int64_t offset)
+{
+    uint64_t size = offset < 0 ? (uint64_t)0 - (uint64_t)offset : (uint64_t)offset;
+    if (size != 0)
+        put(writer, "%s0x%llx", offset < 0 ? "-" : plus, (unsigned long long)size);
+}
+
 static void put_address(struct writer *writer, const struct sass_access *access, int has_uniform_form)
 {
     const char *plus = "";
@@ -202,9 +214,7 @@ static void put_address(struct writer *writer, const struct sass_access *access,
         put(writer, "%sUR%d", plus, access->uniform);
         plus = "+";
     }
-    if (access->immediate != 0)
-        put(writer, "%s%s0x%llx", plus, access->immediate < 0 ? "-" : "",
-            (unsigned long long)(access->immediate < 0 ? -access->immediate : access->immediate));
+    put_offset(writer, plus, access->immediate);
     put(writer, "]");
 }
 
@@ -212,7 +222,11 @@ static void write_text(const struct encoding *encoding, struct sass_instruction 
                        struct sass_access *access)
 {
     struct writer writer = {access->text, sizeof(access->text), 0};
-    const char *operation = encoding->operation_bits ? operations[bits(instruction, 87, encoding->operation_bits)] : "";
+    const char *operation = "";
+    if (encoding->operation_bits)
+        operation = operations[bits(instruction, 87, encoding->operation_bits)];
+    else if (encoding->type == TYPE_FLOAT)
+        operation = float_operations[bits(instruction, 88, 2)];
     if (access->predicate != 7)
         put(&writer, "@%sP%u ", access->is_negated ? "!" : "", access->predicate);
     put(&writer, "%s%s%s ", encoding->name, operation, suffix);
@@ -221,6 +235,7 @@ static void write_text(const struct encoding *encoding, struct sass_instruction 
     if (encoding->type == TYPE_COPY) {
         put(&writer, "[");
         put_register(&writer, data);
+        put_offset(&writer, "+", signed_bits(instruction, 44, 20)); /* in shared memory */
         put(&writer, "], ");
     } else if (encoding->kind == ACCESS_READ || (encoding->kind == ACCESS_ATOMIC && !is_reduction)) {
         put_register(&writer, (unsigned)bits(instruction, 16, 8));
@@ -230,6 +245,10 @@ static void write_text(const struct encoding *encoding, struct sass_instruction 
     if (encoding->kind != ACCESS_READ) {
         put(&writer, ", ");
         put_register(&writer, data);
+    }
+    if (encoding->type == TYPE_COMPARE) {
+        put(&writer, ", ");
+        put_register(&writer, (unsigned)bits(instruction, 64, 8));
     }
 }
 
