@@ -14,7 +14,8 @@
 NOT_SANITIZED static void poison(const cusim_thread *thread, void *const *arguments)
 {
     (void)thread;
-    *(volatile uint32_t *)*(const uintptr_t *)arguments[0] = 0;
+    volatile uint32_t *word = (volatile uint32_t *)*(const uintptr_t *)arguments[0];
+    *word = *word;
 }
 
 static void spin(const cusim_thread *thread, void *const *arguments)

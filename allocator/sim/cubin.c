@@ -47,6 +47,7 @@ static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *funct
     Elf64_Sym symbols[3] = {{0}};
     symbols[1].st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION);
     symbols[1].st_shndx = (uint16_t)text;
+    symbols[1].st_value = function->entry;
     symbols[2].st_name = elf_string(writer, function->kernel.name);
     symbols[2].st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC);
     symbols[2].st_other = 0x10; /* STO_CUDA_ENTRY */

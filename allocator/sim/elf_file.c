@@ -43,6 +43,8 @@ void elf_begin(struct elf_writer *writer)
     memset(writer, 0, sizeof *writer);
     writer->count = 1; /* section 0 is the null section */
     buffer_append(&writer->strings, "", 1);
+    static const Elf64_Ehdr place_of_header;
+    buffer_append(&writer->contents, &place_of_header, sizeof place_of_header);
 }
 
 uint32_t elf_string(struct elf_writer *writer, const char *text)
@@ -60,7 +62,7 @@ unsigned elf_add(struct elf_writer *writer, const char *name, Elf64_Shdr header,
         header.sh_addralign = 8;
     buffer_align(&writer->contents, header.sh_addralign);
     header.sh_name = elf_string(writer, name);
-    header.sh_offset = sizeof(Elf64_Ehdr) + buffer_append(&writer->contents, data, size);
+    header.sh_offset = buffer_append(&writer->contents, data, size);
     header.sh_size = size;
     writer->headers[writer->count] = header;
     return writer->count++;
@@ -93,20 +95,18 @@ unsigned char *elf_finish(struct elf_writer *writer, uint16_t type, unsigned cha
     header.e_shentsize = sizeof(Elf64_Shdr);
     header.e_shnum = (uint16_t)writer->count;
     header.e_shstrndx = (uint16_t)table;
-    header.e_shoff = sizeof header + writer->contents.size;
+    header.e_shoff = writer->contents.size;
 
-    struct buffer file = {0};
-    buffer_append(&file, &header, sizeof header);
-    buffer_append(&file, writer->contents.bytes, writer->contents.size);
+    struct buffer file = writer->contents;
     buffer_append(&file, writer->headers, writer->count * sizeof writer->headers[0]);
-    int is_failed = writer->is_failed || strings.is_failed || writer->strings.is_failed || writer->contents.is_failed;
+    int is_failed = writer->is_failed || strings.is_failed || writer->strings.is_failed || file.is_failed;
     free(strings.bytes);
     free(writer->strings.bytes);
-    free(writer->contents.bytes);
-    if (is_failed || file.is_failed) {
+    if (is_failed) {
         free(file.bytes);
         return NULL;
     }
+    memcpy(file.bytes, &header, sizeof header);
     *size = file.size;
     return file.bytes;
 }

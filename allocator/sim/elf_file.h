@@ -28,8 +28,8 @@ void buffer_free(struct buffer *buffer);
 struct elf_writer {
     Elf64_Shdr headers[ELF_MAX_SECTIONS];
     unsigned count;
-    struct buffer strings; /* .strtab, which also names the sections */
-    struct buffer contents;
+    struct buffer strings;  /* .strtab, which also names the sections */
+    struct buffer contents; /* the file up to the section headers */
     int is_failed;
 };
 
