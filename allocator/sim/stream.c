@@ -233,8 +233,8 @@ static void *worker(void *argument)
         free_work_locked(work);
     }
     stream->has_worker = 0;
+    stream->references--; /* the worker's; the list's is the last but for events and tickets */
     unlink_locked(stream);
-    stream_release_locked(stream);
     queue_unlock();
     fault_thread_end(stack);
     return NULL;
