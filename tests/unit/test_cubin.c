@@ -1,0 +1,215 @@
+/*
+ * Cubins: those of recorded dumps, as the driver relocated them, and what a line table may look like otherwise.
+ */
+#include "fault/coredump.h"
+#include "fault/cubin.h"
+#include "fault/lines.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+/* A copy of the relocated cubin of a fixture that has the kernel loaded, and the kernel's load address. */
+static uint8_t *read_cubin(const char *fixture, const char *kernel, size_t *size, uint64_t *start)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/%s.core.gz", CUFENCE_FIXTURES, fixture);
+    gzFile file = gzopen(path, "rb");
+    assert_non_null(file);
+    size_t room = (size_t)4 << 20;
+    uint8_t *bytes = malloc(room), *copy = NULL;
+    int got = gzread(file, bytes, (unsigned)room);
+    assert_true(got > 0);
+    gzclose(file);
+    struct coredump dump;
+    assert_int_equal(coredump_open(bytes, (size_t)got, &dump), CUFENCE_OK);
+    uint32_t grids = coredump_next(&dump, COREDUMP_GRIDS, 0), section = 0;
+    struct coredump_grid grid;
+    assert_true(coredump_row(&dump, COREDUMP_GRIDS, (struct coredump_place){grids, 0}, &grid));
+    *start = grid.entry;
+    while (!copy && (section = coredump_next(&dump, COREDUMP_RELOCATED_CUBIN, section)) != 0) {
+        struct span span = coredump_content(&dump, section);
+        struct cubin_function function;
+        uint64_t work = UINT64_MAX;
+        if (!cubin_find(span, grid.entry, &work, &function))
+            continue;
+        assert_string_equal(function.symbol, kernel);
+        copy = malloc(span.size);
+        memcpy(copy, span.bytes, span.size);
+        *size = span.size;
+    }
+    assert_non_null(copy);
+    coredump_close(&dump);
+    free(bytes);
+    return copy;
+}
+
+static void test_functions(void **state)
+{
+    (void)state;
+    size_t size;
+    uint64_t start, work = UINT64_MAX;
+    uint8_t *bytes = read_cubin("load_called", "_Z11load_calledIdEvPKT_PS0_i", &size, &start);
+    struct span cubin = {bytes, size};
+    struct cubin_function function;
+    /* A called function lies in its kernel's section: both are told. */
+    assert_true(cubin_find(cubin, start + 0x160, &work, &function));
+    assert_string_equal(function.symbol, "_Z11load_calledIdEvPKT_PS0_i");
+    assert_string_equal(function.inner, "$_Z11load_calledIdEvPKT_PS0_i$_Z4pickIdET_PKS0_i");
+    assert_int_equal(function.code_start - start, 0x120);
+    assert_int_equal(function.code.size, 352);
+    assert_int_equal(function.kernel_code.size, 640);
+    assert_int_equal(load_u64(function.code.bytes + 0x40), 0x0000000402027981); /* its LDG */
+    assert_true(cubin_find(cubin, start + 0x10, &work, &function));
+    assert_int_equal(function.code_start, start);
+    /* Functions that are not loaded have address 0 and hold no PC. */
+    assert_false(cubin_find(cubin, 0x10, &work, &function));
+    assert_false(cubin_find(cubin, start + 640, &work, &function));
+    assert_false(cubin_find(cubin, start - 1, &work, &function));
+    work = 100;
+    assert_false(cubin_find(cubin, start, &work, &function));
+    assert_int_equal(work, 0);
+    free(bytes);
+}
+
+static void check_line(struct span cubin, uint64_t pc, const char *file, int line)
+{
+    struct cubin_line found;
+    assert_true(cubin_find_line(cubin, pc, &found));
+    assert_non_null(strstr(found.file, file));
+    assert_int_equal(found.line, line);
+}
+
+static void test_lines(void **state)
+{
+    (void)state;
+    size_t size;
+    uint64_t start;
+    uint8_t *bytes = read_cubin("atomic_cas", "atomic_cas", &size, &start);
+    struct span cubin = {bytes, size};
+    check_line(cubin, start + 0x10, "oob.cu", 47);
+    check_line(cubin, start + 0xb0, "oob.cu", 49); /* atomicCAS() is inlined from a header: its caller counts */
+    check_line(cubin, start + 0x250, "oob.cu", 50);
+    free(bytes);
+}
+
+/* Some tools write the loaded addresses into the line table itself and keep no relocations. */
+static void test_absolute_lines(void **state)
+{
+    (void)state;
+    size_t size;
+    uint64_t start, offset = 0;
+    uint8_t *bytes = read_cubin("load_sum", "load_sum", &size, &start);
+    Elf64_Ehdr header;
+    memcpy(&header, bytes, sizeof(header));
+    Elf64_Shdr *sections = (Elf64_Shdr *)(void *)(bytes + header.e_shoff);
+    const char *names = (const char *)bytes + sections[header.e_shstrndx].sh_offset;
+    Elf64_Shdr *relocations = NULL, *line = NULL;
+    for (unsigned i = 1; i < header.e_shnum; i++) {
+        if (strcmp(names + sections[i].sh_name, ".rela.debug_line") == 0)
+            relocations = &sections[i];
+        if (strcmp(names + sections[i].sh_name, ".debug_line") == 0)
+            line = &sections[i];
+    }
+    assert_non_null(relocations);
+    assert_non_null(line);
+    const Elf64_Shdr *symbols = &sections[relocations->sh_link];
+    for (uint64_t at = 0; at < relocations->sh_size; at += sizeof(Elf64_Rela)) {
+        Elf64_Rela entry;
+        Elf64_Sym symbol;
+        memcpy(&entry, bytes + relocations->sh_offset + at, sizeof(entry));
+        memcpy(&symbol, bytes + symbols->sh_offset + ELF64_R_SYM(entry.r_info) * sizeof(symbol), sizeof(symbol));
+        offset = line->sh_offset + entry.r_offset;
+        memcpy(bytes + offset, &symbol.st_value, sizeof(symbol.st_value));
+    }
+    check_line((struct span){bytes, size}, start + 0xc0, "oob.cu", 13);
+    relocations->sh_type = SHT_NULL;
+    check_line((struct span){bytes, size}, start + 0xc0, "oob.cu", 13);
+    free(bytes);
+}
+
+/* A cubin cut off anywhere gives nothing, or what is left. */
+static void test_truncation(void **state)
+{
+    (void)state;
+    size_t size;
+    uint64_t start;
+    uint8_t *bytes = read_cubin("triton_load", "k_oob", &size, &start);
+    for (size_t length = 0; length < size; length += length < 128 ? 1 : 37) {
+        uint8_t *cut = malloc(length ? length : 1);
+        struct cubin_function function;
+        struct cubin_line line;
+        uint64_t work = UINT64_MAX;
+        memcpy(cut, bytes, length);
+        if (cubin_find((struct span){cut, length}, start, &work, &function))
+            assert_string_equal(function.symbol, "k_oob");
+        if (cubin_find_line((struct span){cut, length}, start, &line))
+            assert_string_equal(line.file, "oob.py");
+        free(cut);
+    }
+    free(bytes);
+}
+
+/* ---- Line tables of version 5, which ptxas does not write yet ---- */
+
+static const uint8_t version5[] = {
+    65,   0,   0,   0,                                  /* unit length */
+    5,    0,   8,   0,                                  /* version, address size, segment selector size */
+    36,   0,   0,   0,                                  /* header length */
+    1,    1,   1,   0xfb, 14,   4,   0,   1,   1,       /* minimum 1, ops 1, is_stmt, base -5, range 14, opcodes below 4 */
+    1,    1,   8,                                       /* directories: path as a string */
+    1,    '/', 's', 0,                                  /* one: "/s" */
+    2,    1,   8,   2,    11,                           /* files: path as a string, directory as one byte */
+    2,    'a', 0,   0,    'b',  '.', 'c', 'u', 0, 0,    /* two: "a", "b.cu" */
+    0,    0,   0,   0,    0,                            /* padding of the header */
+    0,    9,   2,   0x00, 0x10, 0,   0,   0,   0, 0, 0, /* set address 0x1000 */
+    3,    10,  1,                                       /* line 11, row */
+    2,    32,                                           /* 32 bytes on */
+    0x0b, 1,   0,   1,    1,                            /* special; row; end of sequence */
+};
+
+static void test_version5(void **state)
+{
+    (void)state;
+    struct line_query query = {.line = {version5, sizeof(version5)}, .start = 0x1000, .offset = 0x10};
+    struct line_place place;
+    assert_true(lines_find(&query, &place));
+    assert_string_equal(place.file, "b.cu");
+    assert_string_equal(place.directory, "/s");
+    assert_int_equal(place.line, 11);
+    query.offset = 0x40;
+    assert_false(lines_find(&query, &place));
+    query.offset = 0x10;
+    for (size_t length = 0; length < sizeof(version5); length++) {
+        uint8_t *cut = malloc(length ? length : 1);
+        memcpy(cut, version5, length);
+        query.line = (struct span){cut, length};
+        lines_find(&query, &place);
+        free(cut);
+    }
+    for (size_t at = 0; at < sizeof(version5); at++) {
+        uint8_t wrong[sizeof(version5)];
+        memcpy(wrong, version5, sizeof(wrong));
+        query.line = (struct span){wrong, sizeof(wrong)};
+        for (unsigned value = 0; value < 256; value += 15) {
+            wrong[at] = (uint8_t)value;
+            lines_find(&query, &place);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_functions),  cmocka_unit_test(test_lines),    cmocka_unit_test(test_absolute_lines),
+        cmocka_unit_test(test_truncation), cmocka_unit_test(test_version5),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

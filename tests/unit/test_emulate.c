@@ -1,0 +1,228 @@
+/*
+ * The emulator: ptxas's code for one kernel on each architecture, `if (i <= n) x = in[i]` with i = blockIdx.x * blockDim.x +
+ * threadIdx.x; loops and budgets; and what the lane's registers rule out.
+ */
+#include "fault/emulate.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#define START 0x7f1200003000u
+#define IN 0x10020000000u
+#define COUNT 1000u
+
+struct kernel {
+    unsigned sm;
+    uint64_t parameters_at; /* of (in, out, n) in constant bank 0 */
+    unsigned access;        /* number of the instruction that loads in[i] */
+    uint64_t code[24][2];   /* low, high; up to the load and one more */
+};
+
+/* clang-format off */
+static const struct kernel kernels[] = {
+    {75, 0x160, 8, {
+        {0x00000a0000017a02, 0x000fe40000000f00}, /* MOV R1, c[0x0][0x28] */
+        {0x0000000000007919, 0x000e280000002500}, /* S2R R0, SR_CTAID.X */
+        {0x0000000000037919, 0x000e240000002100}, /* S2R R3, SR_TID.X */
+        {0x0000000000007a24, 0x001fca00078e0203}, /* IMAD R0, R0, c[0x0][0x0], R3 */
+        {0x00005c0000007a0c, 0x000fd80003f04270}, /* ISETP.GT.AND P0, PT, R0, c[0x0][0x170], PT */
+        {0x000000000000094d, 0x000fea0003800000}, /* @P0 EXIT */
+        {0x0000000400057802, 0x000fca0000000f00}, /* MOV R5, 0x4 */
+        {0x0000580000027625, 0x000fd000078e0205}, /* IMAD.WIDE R2, R0, R5, c[0x0][0x160] */
+        {0x0000000002027381, 0x000ea200001ee900}, /* LDG.E.SYS R2, [R2] */
+        {0x0000000000007211, 0x000fe400078f08ff}, /* LEA.HI R0, R0, R0, RZ, 0x1 */
+    }},
+    {80, 0x160, 9, {
+        {0x00000a0000017a02, 0x000fe40000000f00}, /* MOV R1, c[0x0][0x28] */
+        {0x0000000000007919, 0x000e280000002500}, /* S2R R0, SR_CTAID.X */
+        {0x0000000000037919, 0x000e240000002100}, /* S2R R3, SR_TID.X */
+        {0x0000000000007a24, 0x001fca00078e0203}, /* IMAD R0, R0, c[0x0][0x0], R3 */
+        {0x00005c0000007a0c, 0x000fda0003f04270}, /* ISETP.GT.AND P0, PT, R0, c[0x0][0x170], PT */
+        {0x000000000000094d, 0x000fea0003800000}, /* @P0 EXIT */
+        {0x00000004ff057435, 0x000fe200000001ff}, /* HFMA2.MMA R5, -RZ, RZ, 0, 2.384185791015625e-07 */
+        {0x0000460000047ab9, 0x000fd20000000a00}, /* ULDC.64 UR4, c[0x0][0x118] */
+        {0x0000580000027625, 0x000fcc00078e0205}, /* IMAD.WIDE R2, R0, R5, c[0x0][0x160] */
+        {0x0000000402027981, 0x000ea2000c1e1900}, /* LDG.E R2, [R2.64] */
+        {0x40000000ff077435, 0x000fe200000001ff}, /* HFMA2.MMA R7, -RZ, RZ, 2, 0 */
+    }},
+    {90, 0x210, 12, {
+        {0x00000a00ff017b82, 0x000fe20000000800}, /* LDC R1, c[0x0][0x28] */
+        {0x0000000000007919, 0x000e2e0000002100}, /* S2R R0, SR_TID.X */
+        {0x00000000000479c3, 0x000e300000002500}, /* S2UR UR4, SR_CTAID.X */
+        {0x00000000ff077b82, 0x000e240000000800}, /* LDC R7, c[0x0][RZ] */
+        {0x0000000407077c24, 0x001fe2000f8e0200}, /* IMAD R7, R7, UR4, R0 */
+        {0x0000880000047ab9, 0x000fc80000000800}, /* ULDC UR4, c[0x0][0x220] */
+        {0x0000000407007c0c, 0x000fda000bf04270}, /* ISETP.GT.AND P0, PT, R7, UR4, PT */
+        {0x000000000000094d, 0x000fea0003800000}, /* @P0 EXIT */
+        {0x00008400ff027b82, 0x000e220000000a00}, /* LDC.64 R2, c[0x0][0x210] */
+        {0x0000820000047ab9, 0x000fce0000000a00}, /* ULDC.64 UR4, c[0x0][0x208] */
+        {0x00008600ff047b82, 0x000e620000000a00}, /* LDC.64 R4, c[0x0][0x218] */
+        {0x0000000407027825, 0x001fcc00078e0202}, /* IMAD.WIDE R2, R7, 0x4, R2 */
+        {0x0000000402027981, 0x000ea2000c1e1900}, /* LDG.E R2, desc[UR4][R2.64] */
+        {0x0000000707077211, 0x000fe200078f08ff}, /* LEA.HI R7, R7, R7, RZ, 0x1 */
+    }},
+    {100, 0x380, 12, {
+        {0x0000df00ff017b82, 0x000fe20000000800}, /* LDC R1, c[0x0][0x37c] */
+        {0x0000000000007919, 0x000e2e0000002100}, /* S2R R0, SR_TID.X */
+        {0x00000000000479c3, 0x000e220000002500}, /* S2UR UR4, SR_CTAID.X */
+        {0x00007200ff0577ac, 0x000e6e0008000800}, /* LDCU UR5, c[0x0][0x390] */
+        {0x0000d800ff077b82, 0x000e240000000800}, /* LDC R7, c[0x0][0x360] */
+        {0x0000000407077c24, 0x001fca000f8e0200}, /* IMAD R7, R7, UR4, R0 */
+        {0x0000000507007c0c, 0x002fda000bf04270}, /* ISETP.GT.AND P0, PT, R7, UR5, PT */
+        {0x000000000000094d, 0x000fea0003800000}, /* @P0 EXIT */
+        {0x0000e000ff027b82, 0x000e220000000a00}, /* LDC.64 R2, c[0x0][0x380] */
+        {0x00006b00ff0477ac, 0x000e6e0008000a00}, /* LDCU.64 UR4, c[0x0][0x358] */
+        {0x0000e200ff047b82, 0x000ea20000000a00}, /* LDC.64 R4, c[0x0][0x388] */
+        {0x0000000407027825, 0x001fcc00078e0202}, /* IMAD.WIDE R2, R7, 0x4, R2 */
+        {0x0000000402027981, 0x002ee2000c1e1900}, /* LDG.E R2, desc[UR4][R2.64] */
+        {0x0000000707077211, 0x000fe200078f08ff}, /* LEA.HI R7, R7, R7, RZ, 0x1 */
+    }},
+};
+/* clang-format on */
+
+struct fixture {
+    uint8_t code[24 * SASS_INSTRUCTION_BYTES];
+    uint8_t parameters[20];
+    uint32_t registers[16];
+    struct emulate_launch launch;
+    struct emulate_lane lane;
+    struct sass_access access;
+    uint64_t access_pc;
+};
+
+static void put_code(struct fixture *fixture, const uint64_t (*code)[2], size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        memcpy(fixture->code + i * SASS_INSTRUCTION_BYTES, code[i], SASS_INSTRUCTION_BYTES);
+    fixture->launch.code = (struct span){fixture->code, count * SASS_INSTRUCTION_BYTES};
+}
+
+/* The lane of thread `thread` of block 7, which stands behind the load. */
+static void make(struct fixture *fixture, const struct kernel *kernel, uint32_t thread)
+{
+    static const uint64_t in = IN;
+    static const uint32_t count = COUNT;
+    memset(fixture, 0, sizeof(*fixture));
+    put_code(fixture, kernel->code, kernel->access + 2);
+    memcpy(fixture->parameters, &in, sizeof(in));
+    memcpy(fixture->parameters + 16, &count, sizeof(count));
+    fixture->launch.start = START;
+    fixture->launch.sm = kernel->sm;
+    fixture->launch.parameters = (struct span){fixture->parameters, sizeof(fixture->parameters)};
+    fixture->launch.parameters_at = kernel->parameters_at;
+    fixture->launch.grid[0] = 8;
+    fixture->launch.block[0] = 128;
+    fixture->lane.block_index[0] = 7;
+    fixture->lane.thread[0] = thread;
+    fixture->access_pc = START + kernel->access * SASS_INSTRUCTION_BYTES;
+    fixture->lane.pc = fixture->access_pc + SASS_INSTRUCTION_BYTES;
+    fixture->lane.registers = fixture->registers;
+    assert_true(sass_decode(sass_load(fixture->code + kernel->access * SASS_INSTRUCTION_BYTES), kernel->sm, &fixture->access));
+}
+
+static enum emulate_result run(const struct fixture *fixture, uint64_t budget, uint64_t *address)
+{
+    return emulate(&fixture->launch, &fixture->lane, fixture->access_pc, &fixture->access, &budget, address);
+}
+
+static void test_architectures(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(kernels) / sizeof(kernels[0]); i++) {
+        struct fixture fixture;
+        uint64_t address = 0;
+        make(&fixture, &kernels[i], 104);
+        assert_int_equal(run(&fixture, 1000, &address), EMULATE_ADDRESS);
+        assert_true(address == IN + 4 * COUNT);
+        /* One further lane leaves the kernel before the load, so it cannot have come to where the dump says. */
+        make(&fixture, &kernels[i], 105);
+        assert_int_equal(run(&fixture, 1000, &address), EMULATE_UNKNOWN);
+    }
+}
+
+static void test_budget(void **state)
+{
+    (void)state;
+    for (uint64_t budget = 0; budget < 10; budget++) {
+        struct fixture fixture;
+        uint64_t address = 0, left = budget;
+        make(&fixture, &kernels[2], 104);
+        assert_int_equal(emulate(&fixture.launch, &fixture.lane, fixture.access_pc, &fixture.access, &left, &address),
+                         EMULATE_UNKNOWN);
+        assert_int_equal(left, 0);
+    }
+}
+
+static void test_endless_loop(void **state)
+{
+    (void)state;
+    static const uint64_t loop[][2] = {{0x0000000000007918, 0x000fc00000000000},  /* NOP */
+                                       {0xfffffffc00f87947, 0x000fc0000383ffff}}; /* BRA to the start */
+    struct fixture fixture;
+    uint64_t address = 0, budget = 50000;
+    make(&fixture, &kernels[2], 104);
+    put_code(&fixture, loop, 2);
+    assert_int_equal(emulate(&fixture.launch, &fixture.lane, fixture.access_pc, &fixture.access, &budget, &address),
+                     EMULATE_UNKNOWN);
+    assert_int_equal(budget, 0);
+}
+
+/* A lane whose registers contradict the first way past the access has been there more than once, or elsewhere. */
+static void test_registers_decide(void **state)
+{
+    (void)state;
+    /* R4 counts up: MOV R4, 0; LOOP: STG [R4.U64]; IADD3 R4, R4, 1; BRA LOOP */
+    static const uint64_t loop[][2] = {{0x0000000000047802, 0x000fe20000000f00},  /* MOV R4, 0x0 */
+                                       {0x0000000000057802, 0x000fe20000000f00},  /* MOV R5, 0x0 */
+                                       {0x0000000704007986, 0x000fe2000c101904},  /* STG.E [R4.64], R7 */
+                                       {0x0000000104047810, 0x000fe20007ffe0ff},  /* IADD3 R4, R4, 0x1, RZ */
+                                       {0xfffffffc00f47947, 0x000fc0000383ffff}}; /* BRA to the STG */
+    struct fixture fixture;
+    uint64_t address = 0;
+    make(&fixture, &kernels[2], 0);
+    put_code(&fixture, loop, 5);
+    fixture.access_pc = START + 2 * SASS_INSTRUCTION_BYTES;
+    fixture.lane.pc = START + 4 * SASS_INSTRUCTION_BYTES;
+    assert_true(sass_decode(sass_load(fixture.code + 2 * SASS_INSTRUCTION_BYTES), 90, &fixture.access));
+    fixture.lane.register_count = 16;
+    fixture.registers[4] = 6;
+    assert_int_equal(run(&fixture, 1000, &address), EMULATE_ADDRESS);
+    assert_int_equal(address, 5);
+    fixture.registers[5] = 1; /* never so */
+    assert_int_equal(run(&fixture, 1000, &address), EMULATE_UNKNOWN);
+}
+
+/* 64-bit sums in halves, as sm_75 and sm_80 make them: carries go through predicates. */
+static void test_carry(void **state)
+{
+    (void)state;
+    static const uint64_t code[][2] = {{0xfffffff000027802, 0x000fe20000000f00},  /* MOV R2, 0xfffffff0 */
+                                       {0x0000000500037802, 0x000fe20000000f00},  /* MOV R3, 0x5 */
+                                       {0x0000002002027810, 0x000fe20007f1e0ff},  /* IADD3 R2, P0, R2, 0x20, RZ */
+                                       {0x000000ffff037210, 0x000fe200007fe403},  /* IADD3.X R3, RZ, RZ, R3, P0, !PT */
+                                       {0x0000000702007986, 0x000fe2000c101904},  /* STG.E [R2.64], R7 */
+                                       {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
+    struct fixture fixture;
+    uint64_t address = 0;
+    make(&fixture, &kernels[2], 0);
+    put_code(&fixture, code, 6);
+    fixture.access_pc = START + 4 * SASS_INSTRUCTION_BYTES;
+    fixture.lane.pc = START + 5 * SASS_INSTRUCTION_BYTES;
+    assert_true(sass_decode(sass_load(fixture.code + 4 * SASS_INSTRUCTION_BYTES), 90, &fixture.access));
+    assert_int_equal(run(&fixture, 1000, &address), EMULATE_ADDRESS);
+    assert_true(address == 0x600000010);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_architectures),    cmocka_unit_test(test_budget), cmocka_unit_test(test_endless_loop),
+        cmocka_unit_test(test_registers_decide), cmocka_unit_test(test_carry),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
