@@ -1,12 +1,5 @@
 #include "emulate_state.h"
 
-#include <string.h>
-
-#define VECTOR 0
-#define UNIFORM 1
-
-static const struct cell unknown = {0, 0};
-
 /* An instruction's operands. Wide ones are a low and a high word. */
 struct operands {
     int file; /* VECTOR or UNIFORM: of the result and of most operands */
@@ -14,39 +7,9 @@ struct operands {
     int is_b_immediate;
 };
 
-static struct cell known(uint64_t value)
-{
-    return (struct cell){(uint32_t)value, 1};
-}
-
-uint64_t instruction_bits(struct sass_instruction instruction, unsigned at, unsigned count)
-{
-    uint64_t value = at >= 64 ? instruction.high >> (at - 64) : instruction.low >> at;
-    if (at < 64 && at + count > 64)
-        value |= instruction.high << (64 - at);
-    return value & (((uint64_t)1 << count) - 1);
-}
-
 static int flag(struct sass_instruction instruction, unsigned at)
 {
     return (int)instruction_bits(instruction, at, 1);
-}
-
-struct cell machine_get(const struct machine *machine, int file, unsigned number)
-{
-    return number == machine->zero[file] ? known(0) : machine->registers[file][number & 255];
-}
-
-void machine_set(struct machine *machine, int file, unsigned number, struct cell cell)
-{
-    if (number != machine->zero[file])
-        machine->registers[file][number & 255] = cell.is_known ? cell : unknown;
-}
-
-enum truth machine_predicate(const struct machine *machine, struct sass_instruction instruction, unsigned at, int file)
-{
-    enum truth truth = (enum truth)machine->predicates[file][instruction_bits(instruction, at, 3)];
-    return flag(instruction, at + 3) && truth != TRUTH_UNKNOWN ? (enum truth) !truth : truth;
 }
 
 static void set_predicate(struct machine *machine, struct sass_instruction instruction, unsigned at, int file, enum truth truth)
@@ -54,26 +17,6 @@ static void set_predicate(struct machine *machine, struct sass_instruction instr
     uint64_t number = instruction_bits(instruction, at, 3);
     if (number != 7)
         machine->predicates[file][number] = (uint8_t)truth;
-}
-
-/* Constant bank 0: the launch's shape and the parameters. The shape's place moved with sm_100. */
-static struct cell constant(const struct machine *machine, uint64_t bank, uint64_t offset)
-{
-    const struct emulate_launch *launch = machine->launch;
-    uint64_t block_at = launch->sm >= 100 ? 0x360 : 0, grid_at = launch->sm >= 100 ? 0x370 : 0xc;
-    if (bank != 0)
-        return unknown;
-    if (offset >= launch->parameters_at) {
-        struct span part = span_part(launch->parameters, offset - launch->parameters_at, 4);
-        return part.bytes ? known(load_u32(part.bytes)) : unknown;
-    }
-    for (unsigned i = 0; i < 3; i++) {
-        if (offset == block_at + 4 * i)
-            return known(launch->block[i]);
-        if (offset == grid_at + 4 * i)
-            return known(launch->grid[i]);
-    }
-    return unknown;
 }
 
 /* [11:9] says where b and c come from; a is always a register. */
@@ -103,15 +46,15 @@ static struct operands get_operands(const struct machine *machine, struct sass_i
         operands.c_high = unknown;
         break;
     case 3:
-        operands.c = constant(machine, bank, offset);
-        operands.c_high = constant(machine, bank, offset + 4);
+        operands.c = machine_constant(machine, bank, offset);
+        operands.c_high = machine_constant(machine, bank, offset + 4);
         break;
     case 4:
         operands.b = immediate;
         operands.is_b_immediate = 1;
         break;
     case 5:
-        operands.b = constant(machine, bank, offset);
+        operands.b = machine_constant(machine, bank, offset);
         break;
     case 6:
         operands.b = machine_get(machine, UNIFORM, ub);
@@ -179,9 +122,35 @@ static void finish_sum(struct machine *machine, struct sass_instruction instruct
     set_predicate(machine, instruction, 81, operands->file, carry_of(sum, 1));
 }
 
+/* The register behind b, for operands that are pairs. */
+static struct cell high_of_b(const struct machine *machine, struct sass_instruction instruction,
+                             const struct operands *operands)
+{
+    unsigned form = (unsigned)instruction_bits(instruction, 9, 3);
+    int file = form == 6 ? UNIFORM : operands->file;
+    unsigned number = (unsigned)instruction_bits(instruction, 32, 8);
+    if (operands->is_b_immediate)
+        return known((int32_t)operands->b.value < 0 ? 0xffffffffu : 0);
+    if (form != 1 && form != 6)
+        return unknown;
+    if (file == UNIFORM)
+        number &= machine->zero[UNIFORM];
+    return number == machine->zero[file] ? known(0) : machine_get(machine, file, number + 1);
+}
+
+/* MOV, and MOV.64 (bit 80, or a 64-bit immediate in [87:24]) of sm_120. */
 static void run_move(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    set_result(machine, instruction, operands, operands->b);
+    if (instruction_bits(instruction, 9, 3) == 2) {
+        set_wide(machine, instruction, operands, 1,
+                 instruction_bits(instruction, 24, 40) | instruction_bits(instruction, 64, 24) << 40);
+    } else if (flag(instruction, 80)) {
+        struct cell high = high_of_b(machine, instruction, operands);
+        set_wide(machine, instruction, operands, operands->b.is_known && high.is_known,
+                 (uint64_t)high.value << 32 | operands->b.value);
+    } else {
+        set_result(machine, instruction, operands, operands->b);
+    }
 }
 
 static void run_select(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
@@ -242,26 +211,38 @@ static void run_add3(struct machine *machine, struct sass_instruction instructio
     set_predicate(machine, instruction, 84, operands->file, carry_of(&sum, 2));
 }
 
-/* VIADD, and IADD from sm_100 on. */
+/* VIADD; its modifiers, if it has any, are not known. */
 static void run_add(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    if (instruction_bits(instruction, 72, 8) != 0 || (!operands->is_b_immediate && flag(instruction, 63)))
-        machine_forget(machine, instruction);
-    else
-        set_result(machine, instruction, operands,
-                   operands->a.is_known && operands->b.is_known ? known((uint64_t)operands->a.value + operands->b.value)
-                                                                : unknown);
+    int is_known = operands->a.is_known && operands->b.is_known && instruction_bits(instruction, 72, 8) == 0 &&
+                   (operands->is_b_immediate || !flag(instruction, 63));
+    set_result(machine, instruction, operands, is_known ? known((uint64_t)operands->a.value + operands->b.value) : unknown);
 }
 
-/* 0x35: HFMA2.MMA with -RZ * RZ is how ptxas loads a constant; from sm_100 on the opcode is IADD. */
+/* IADD.64 of sm_120; a or b may be negated. */
+static void run_add_wide(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    unsigned number = (unsigned)instruction_bits(instruction, 24, 8);
+    struct cell high = number == SASS_RZ ? known(0) : machine_get(machine, VECTOR, number + 1);
+    struct cell other = high_of_b(machine, instruction, operands);
+    uint64_t a = (uint64_t)high.value << 32 | operands->a.value, b = (uint64_t)other.value << 32 | operands->b.value;
+    if (flag(instruction, 72))
+        a = 0 - a;
+    if (!operands->is_b_immediate && flag(instruction, 63))
+        b = 0 - b;
+    set_wide(machine, instruction, operands, operands->a.is_known && high.is_known && operands->b.is_known && other.is_known,
+             a + b);
+}
+
+/* HFMA2 and HFMA2.MMA with -RZ * RZ are how ptxas loads a constant. The opcode of HFMA2.MMA is IADD.64 from sm_100 on. */
 static void run_constant_or_add(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     int is_constant = instruction_bits(instruction, 9, 3) == 2 && instruction_bits(instruction, 24, 8) == SASS_RZ &&
                       instruction_bits(instruction, 64, 8) == SASS_RZ;
     if (is_constant)
         set_result(machine, instruction, operands, operands->c);
-    else if (machine->launch->sm >= 100 && (instruction.low & 0x1ff) == 0x35)
-        run_add(machine, instruction, operands);
+    else if (machine->launch->sm >= 100 && instruction_bits(instruction, 0, 9) == 0x35)
+        run_add_wide(machine, instruction, operands);
     else
         machine_forget(machine, instruction);
 }
@@ -384,7 +365,7 @@ static void run_load_constant(struct machine *machine, struct sass_instruction i
         return;
     for (unsigned i = 0; i < words && number + i < 256; i++)
         machine_set(machine, operands->file, number + i,
-                    is_indexed || type < 4 ? unknown : constant(machine, bank, offset + 4 * i));
+                    is_indexed || type < 4 ? unknown : machine_constant(machine, bank, offset + 4 * i));
 }
 
 /* S2R, S2UR, CS2R: the special registers that place a thread. Numbers: nvdisasm. */
@@ -462,20 +443,4 @@ int machine_compute(struct machine *machine, struct sass_instruction instruction
         return 1;
     }
     return 0;
-}
-
-void machine_forget(struct machine *machine, struct sass_instruction instruction)
-{
-    for (unsigned i = 0; i < 255; i++)
-        if (sass_writes_register(instruction, i, 1))
-            machine->registers[VECTOR][i] = unknown;
-    int uniforms = sass_writes_uniform(instruction), predicates = sass_writes_predicate(instruction);
-    if (uniforms)
-        memset(machine->registers[UNIFORM], 0, sizeof(machine->registers[UNIFORM]));
-    for (unsigned i = 0; i < 7; i++) {
-        if (predicates)
-            machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
-        if (uniforms)
-            machine->predicates[UNIFORM][i] = TRUTH_UNKNOWN;
-    }
 }

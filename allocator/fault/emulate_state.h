@@ -1,5 +1,5 @@
 /*
- * The state of one emulated lane, and the instructions that compute. Inner header of emulate.c and emulate_alu.c.
+ * The state of one emulated lane, and the instructions that compute. Inner header of emulate*.c.
  */
 #ifndef CUFENCE_FAULT_EMULATE_STATE_H
 #define CUFENCE_FAULT_EMULATE_STATE_H
@@ -10,6 +10,17 @@ struct cell {
     uint32_t value; /* 0 if not known */
     int is_known;
 };
+
+/* Files of registers. */
+#define VECTOR 0
+#define UNIFORM 1
+
+static const struct cell unknown = {0, 0};
+
+static inline struct cell known(uint64_t value)
+{
+    return (struct cell){(uint32_t)value, 1};
+}
 
 enum truth { TRUTH_FALSE, TRUTH_TRUE, TRUTH_UNKNOWN };
 
@@ -29,6 +40,9 @@ enum truth machine_predicate(const struct machine *machine, struct sass_instruct
 
 struct cell machine_get(const struct machine *machine, int file, unsigned number);
 void machine_set(struct machine *machine, int file, unsigned number, struct cell cell);
+
+/* A word of a constant bank. */
+struct cell machine_constant(const struct machine *machine, uint64_t bank, uint64_t offset);
 
 /* Runs an instruction that computes; 0 if it is not known. */
 int machine_compute(struct machine *machine, struct sass_instruction instruction);

@@ -11,112 +11,139 @@ enum effect {
 };
 
 struct effects {
-    uint16_t opcode;
     uint8_t effect;
     uint8_t width; /* 0 with REGISTERS: by the data width in [75:73] */
     uint8_t is_branch;
 };
 
-static const struct effects table[] = {
-    {0x002, REGISTERS, 1, 0},  /* MOV */
-    {0x005, REGISTERS, 2, 0},  /* CS2R */
-    {0x007, REGISTERS, 1, 0},  /* SEL */
-    {0x008, REGISTERS, 1, 0},  /* FSEL */
-    {0x009, REGISTERS, 1, 0},  /* FMNMX */
-    {0x00b, PREDICATES, 0, 0}, /* FSETP */
-    {0x00c, PREDICATES, 0, 0}, /* ISETP */
-    {0x010, PREDICATES, 1, 0}, /* IADD3 */
-    {0x011, PREDICATES, 1, 0}, /* LEA */
-    {0x012, PREDICATES, 1, 0}, /* LOP3 */
-    {0x013, REGISTERS, 1, 0},  /* IABS */
-    {0x016, REGISTERS, 1, 0},  /* PRMT */
-    {0x019, REGISTERS, 1, 0},  /* SHF */
-    {0x01c, PREDICATES, 1, 0}, /* PLOP3 */
-    {0x020, REGISTERS, 1, 0},  /* FMUL */
-    {0x021, REGISTERS, 1, 0},  /* FADD */
-    {0x023, REGISTERS, 1, 0},  /* FFMA */
-    {0x024, PREDICATES, 1, 0}, /* IMAD */
-    {0x025, PREDICATES, 2, 0}, /* IMAD.WIDE */
-    {0x027, PREDICATES, 1, 0}, /* IMAD.HI */
-    {0x028, REGISTERS, 2, 0},  /* DMUL */
-    {0x029, REGISTERS, 2, 0},  /* DADD */
-    {0x02b, REGISTERS, 2, 0},  /* DFMA */
-    {0x030, REGISTERS, 1, 0},  /* HADD2 */
-    {0x031, REGISTERS, 1, 0},  /* HFMA2 */
-    {0x035, REGISTERS, 2, 0},  /* HFMA2.MMA, and IADD or IADD.64 from sm_100 on */
-    {0x036, REGISTERS, 1, 0},  /* VIADD */
-    {0x045, REGISTERS, 1, 0},  /* I2FP */
-    {0x082, UNIFORM, 0, 0},    /* UMOV */
-    {0x087, UNIFORM, 0, 0},    /* USEL */
-    {0x08c, UNIFORM, 0, 0},    /* UISETP */
-    {0x090, UNIFORM, 0, 0},    /* UIADD3 */
-    {0x091, UNIFORM, 0, 0},    /* ULEA */
-    {0x092, UNIFORM, 0, 0},    /* ULOP3 */
-    {0x099, UNIFORM, 0, 0},    /* USHF */
-    {0x0a4, UNIFORM, 0, 0},    /* UIMAD */
-    {0x0a5, UNIFORM, 0, 0},    /* UIMAD.WIDE */
-    {0x0b9, UNIFORM, 0, 0},    /* ULDC */
-    {0x105, REGISTERS, 2, 0},  /* F2I */
-    {0x106, REGISTERS, 2, 0},  /* I2F */
-    {0x108, REGISTERS, 2, 0},  /* MUFU */
-    {0x109, REGISTERS, 1, 0},  /* POPC */
-    {0x118, NOTHING, 0, 0},    /* NOP */
-    {0x119, REGISTERS, 1, 0},  /* S2R */
-    {0x11a, NOTHING, 0, 0},    /* DEPBAR */
-    {0x11d, PREDICATES, 1, 0}, /* BAR */
-    {0x141, NOTHING, 0, 1},    /* BSYNC */
-    {0x144, ANYTHING, 0, 1},   /* CALL */
-    {0x145, NOTHING, 0, 0},    /* BSSY */
-    {0x147, NOTHING, 0, 1},    /* BRA */
-    {0x14d, NOTHING, 0, 1},    /* EXIT */
-    {0x150, ANYTHING, 0, 1},   /* RET */
-    {0x180, REGISTERS, 0, 0},  /* LD */
-    {0x181, PREDICATES, 0, 0}, /* LDG */
-    {0x182, REGISTERS, 0, 0},  /* LDC */
-    {0x183, REGISTERS, 0, 0},  /* LDL */
-    {0x184, REGISTERS, 0, 0},  /* LDS */
-    {0x185, NOTHING, 0, 0},    /* ST */
-    {0x186, NOTHING, 0, 0},    /* STG */
-    {0x187, NOTHING, 0, 0},    /* STL */
-    {0x188, NOTHING, 0, 0},    /* STS */
-    {0x189, PREDICATES, 1, 0}, /* SHFL */
-    {0x18a, PREDICATES, 4, 0}, /* ATOM */
-    {0x18b, PREDICATES, 4, 0}, /* ATOM.CAS */
-    {0x18e, NOTHING, 0, 0},    /* RED */
-    {0x18f, NOTHING, 0, 0},    /* CCTL */
-    {0x192, NOTHING, 0, 0},    /* MEMBAR */
-    {0x1a2, PREDICATES, 4, 0}, /* ATOM, float */
-    {0x1a3, PREDICATES, 4, 0}, /* ATOMG, float */
-    {0x1a6, NOTHING, 0, 0},    /* RED, float */
-    {0x1a8, PREDICATES, 4, 0}, /* ATOMG */
-    {0x1a9, PREDICATES, 4, 0}, /* ATOMG.CAS */
-    {0x1ab, NOTHING, 0, 0},    /* ERRBAR */
-    {0x1ac, UNIFORM, 0, 0},    /* LDCU */
-    {0x1ae, NOTHING, 0, 0},    /* LDGSTS */
-    {0x1af, NOTHING, 0, 0},    /* LDGDEPBAR */
-    {0x1c2, UNIFORM, 0, 0},    /* R2UR */
-    {0x1c3, UNIFORM, 0, 0},    /* S2UR */
+static const struct effects table[512] = {
+    [0x002] = {REGISTERS, 1, 0},  /* MOV */
+    [0x005] = {REGISTERS, 2, 0},  /* CS2R */
+    [0x006] = {PREDICATES, 1, 0}, /* VOTE */
+    [0x007] = {REGISTERS, 1, 0},  /* SEL */
+    [0x008] = {REGISTERS, 1, 0},  /* FSEL */
+    [0x009] = {REGISTERS, 1, 0},  /* FMNMX */
+    [0x00b] = {PREDICATES, 0, 0}, /* FSETP */
+    [0x00c] = {PREDICATES, 0, 0}, /* ISETP */
+    [0x010] = {PREDICATES, 1, 0}, /* IADD3 */
+    [0x011] = {PREDICATES, 1, 0}, /* LEA */
+    [0x012] = {PREDICATES, 1, 0}, /* LOP3 */
+    [0x013] = {REGISTERS, 1, 0},  /* IABS */
+    [0x016] = {REGISTERS, 1, 0},  /* PRMT */
+    [0x017] = {PREDICATES, 1, 0}, /* IMNMX */
+    [0x019] = {REGISTERS, 1, 0},  /* SHF */
+    [0x01c] = {PREDICATES, 1, 0}, /* PLOP3 */
+    [0x020] = {REGISTERS, 1, 0},  /* FMUL */
+    [0x021] = {REGISTERS, 1, 0},  /* FADD */
+    [0x023] = {REGISTERS, 1, 0},  /* FFMA */
+    [0x024] = {PREDICATES, 1, 0}, /* IMAD */
+    [0x025] = {PREDICATES, 2, 0}, /* IMAD.WIDE */
+    [0x026] = {REGISTERS, 1, 0},  /* IDP */
+    [0x027] = {PREDICATES, 1, 0}, /* IMAD.HI */
+    [0x028] = {REGISTERS, 2, 0},  /* DMUL */
+    [0x029] = {REGISTERS, 2, 0},  /* DADD */
+    [0x02a] = {PREDICATES, 0, 0}, /* DSETP */
+    [0x02b] = {REGISTERS, 2, 0},  /* DFMA */
+    [0x030] = {REGISTERS, 1, 0},  /* HADD2 */
+    [0x031] = {REGISTERS, 1, 0},  /* HFMA2 */
+    [0x032] = {REGISTERS, 1, 0},  /* HMUL2 */
+    [0x035] = {REGISTERS, 2, 0},  /* HFMA2.MMA, and IADD.64 from sm_100 on */
+    [0x036] = {REGISTERS, 1, 0},  /* VIADD */
+    [0x045] = {REGISTERS, 1, 0},  /* I2FP */
+    [0x048] = {PREDICATES, 1, 0}, /* VIMNMX */
+    [0x082] = {UNIFORM, 0, 0},    /* UMOV */
+    [0x086] = {UNIFORM, 0, 0},    /* VOTEU */
+    [0x087] = {UNIFORM, 0, 0},    /* USEL */
+    [0x08c] = {UNIFORM, 0, 0},    /* UISETP */
+    [0x090] = {UNIFORM, 0, 0},    /* UIADD3 */
+    [0x091] = {UNIFORM, 0, 0},    /* ULEA */
+    [0x092] = {UNIFORM, 0, 0},    /* ULOP3 */
+    [0x099] = {UNIFORM, 0, 0},    /* USHF */
+    [0x0a4] = {UNIFORM, 0, 0},    /* UIMAD */
+    [0x0a5] = {UNIFORM, 0, 0},    /* UIMAD.WIDE */
+    [0x0b9] = {UNIFORM, 0, 0},    /* ULDC */
+    [0x0bd] = {UNIFORM, 0, 0},    /* UFLO */
+    [0x0bf] = {UNIFORM, 0, 0},    /* UPOPC */
+    [0x0cb] = {UNIFORM, 0, 0},    /* CS2UR */
+    [0x100] = {PREDICATES, 1, 0}, /* FLO */
+    [0x101] = {REGISTERS, 1, 0},  /* BREV */
+    [0x102] = {PREDICATES, 0, 0}, /* FCHK */
+    [0x105] = {REGISTERS, 2, 0},  /* F2I */
+    [0x106] = {REGISTERS, 2, 0},  /* I2F */
+    [0x108] = {REGISTERS, 2, 0},  /* MUFU */
+    [0x109] = {REGISTERS, 1, 0},  /* POPC */
+    [0x111] = {REGISTERS, 2, 0},  /* F2I, 64-bit */
+    [0x112] = {REGISTERS, 2, 0},  /* I2F, 64-bit */
+    [0x118] = {NOTHING, 0, 0},    /* NOP */
+    [0x119] = {REGISTERS, 1, 0},  /* S2R */
+    [0x11a] = {NOTHING, 0, 0},    /* DEPBAR */
+    [0x11d] = {PREDICATES, 1, 0}, /* BAR */
+    [0x141] = {NOTHING, 0, 1},    /* BSYNC */
+    [0x142] = {NOTHING, 0, 0},    /* BREAK: a barrier register */
+    [0x144] = {ANYTHING, 0, 1},   /* CALL */
+    [0x145] = {NOTHING, 0, 0},    /* BSSY */
+    [0x147] = {NOTHING, 0, 1},    /* BRA */
+    [0x148] = {NOTHING, 0, 0},    /* WARPSYNC */
+    [0x14d] = {NOTHING, 0, 1},    /* EXIT */
+    [0x150] = {ANYTHING, 0, 1},   /* RET */
+    [0x155] = {REGISTERS, 1, 0},  /* BMOV */
+    [0x15d] = {NOTHING, 0, 0},    /* NANOSLEEP */
+    [0x180] = {REGISTERS, 0, 0},  /* LD */
+    [0x181] = {PREDICATES, 0, 0}, /* LDG */
+    [0x182] = {REGISTERS, 0, 0},  /* LDC */
+    [0x183] = {REGISTERS, 0, 0},  /* LDL */
+    [0x184] = {REGISTERS, 0, 0},  /* LDS */
+    [0x185] = {NOTHING, 0, 0},    /* ST */
+    [0x186] = {NOTHING, 0, 0},    /* STG */
+    [0x187] = {NOTHING, 0, 0},    /* STL */
+    [0x188] = {NOTHING, 0, 0},    /* STS */
+    [0x189] = {PREDICATES, 1, 0}, /* SHFL */
+    [0x18a] = {PREDICATES, 4, 0}, /* ATOM */
+    [0x18b] = {PREDICATES, 4, 0}, /* ATOM.CAS */
+    [0x18c] = {PREDICATES, 4, 0}, /* ATOMS */
+    [0x18d] = {PREDICATES, 4, 0}, /* ATOMS.CAS */
+    [0x18e] = {NOTHING, 0, 0},    /* RED */
+    [0x18f] = {NOTHING, 0, 0},    /* CCTL */
+    [0x192] = {NOTHING, 0, 0},    /* MEMBAR */
+    [0x1a2] = {PREDICATES, 4, 0}, /* ATOM, float */
+    [0x1a3] = {PREDICATES, 4, 0}, /* ATOMG, float */
+    [0x1a6] = {NOTHING, 0, 0},    /* RED, float */
+    [0x1a8] = {PREDICATES, 4, 0}, /* ATOMG */
+    [0x1a9] = {PREDICATES, 4, 0}, /* ATOMG.CAS */
+    [0x1ab] = {NOTHING, 0, 0},    /* ERRBAR */
+    [0x1ac] = {UNIFORM, 0, 0},    /* LDCU */
+    [0x1ae] = {NOTHING, 0, 0},    /* LDGSTS */
+    [0x1af] = {NOTHING, 0, 0},    /* LDGDEPBAR */
+    [0x1c2] = {UNIFORM, 0, 0},    /* R2UR */
+    [0x1c3] = {UNIFORM, 0, 0},    /* S2UR */
 };
 
 /* Registers that a load writes, by [75:73]; the last is not known to exist. */
 static const uint8_t load_registers[8] = {1, 1, 1, 1, 1, 2, 4, 4};
 
-static const struct effects *effects_of(struct sass_instruction instruction)
+static unsigned opcode_of(struct sass_instruction instruction)
 {
-    static const struct effects unknown = {0, ANYTHING, 0, 1}, barrier = {0x11d, NOTHING, 0, 0};
-    uint64_t opcode = instruction.low & 0x1ff;
-    /* BAR.SYNC, with or without .DEFER_BLOCKING (bit 80), writes nothing; a reduction's kind would stand in [79:64]. */
-    if (opcode == 0x11d && (instruction.high & 0xffffffff & ~((uint64_t)1 << 16)) == 0)
-        return &barrier;
-    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); i++)
-        if (table[i].opcode == opcode)
-            return &table[i];
-    return &unknown;
+    return instruction.low & 0x1ff;
 }
 
-static int is_load(uint16_t opcode)
+static const struct effects *effects_of(struct sass_instruction instruction)
 {
-    return opcode >= 0x180 && opcode <= 0x184;
+    static const struct effects barrier = {NOTHING, 0, 0};
+    /* BAR.SYNC, with or without .DEFER_BLOCKING (bit 80), writes nothing; a reduction's kind would stand in [79:64]. */
+    if (opcode_of(instruction) == 0x11d && (instruction.high & 0xffffffff & ~((uint64_t)1 << 16)) == 0)
+        return &barrier;
+    return &table[opcode_of(instruction)];
+}
+
+static unsigned width_of(struct sass_instruction instruction, const struct effects *effects)
+{
+    unsigned opcode = opcode_of(instruction);
+    if (opcode >= 0x180 && opcode <= 0x184)
+        return load_registers[instruction.high >> 9 & 7];
+    /* MOV.64 of sm_120: bit 80, or the form with a 64-bit immediate. */
+    if (opcode == 0x002 && ((instruction.high >> 16 & 1) || (instruction.low >> 9 & 7) == 2))
+        return 2;
+    return effects->width;
 }
 
 int sass_writes_register(struct sass_instruction instruction, unsigned first, unsigned count)
@@ -126,7 +153,7 @@ int sass_writes_register(struct sass_instruction instruction, unsigned first, un
         return 1;
     if (effects->effect != REGISTERS && effects->effect != PREDICATES)
         return 0;
-    unsigned width = is_load(effects->opcode) ? load_registers[instruction.high >> 9 & 7] : effects->width;
+    unsigned width = width_of(instruction, effects);
     unsigned target = instruction.low >> 16 & 0xff;
     return width != 0 && target != SASS_RZ && target < first + count && first < target + width;
 }
@@ -141,14 +168,15 @@ int sass_writes_predicate(struct sass_instruction instruction)
 {
     const struct effects *effects = effects_of(instruction);
     /* A load's predicate result is [83:81]; 7 is none. */
-    if (effects->opcode == 0x181)
+    if (opcode_of(instruction) == 0x181)
         return (instruction.high >> 17 & 7) != 7;
     return effects->effect == ANYTHING || effects->effect == PREDICATES;
 }
 
 int sass_branches(struct sass_instruction instruction)
 {
-    return effects_of(instruction)->is_branch;
+    const struct effects *effects = effects_of(instruction);
+    return effects->effect == ANYTHING || effects->is_branch;
 }
 
 int sass_is_known(struct sass_instruction instruction)

@@ -218,11 +218,34 @@ static void test_carry(void **state)
     assert_true(address == 0x600000010);
 }
 
+/* sm_120 has 64-bit sums and moves. */
+static void test_wide(void **state)
+{
+    (void)state;
+    static const uint64_t code[][2] = {{0x3456789abc067402, 0x000fe20000000012},  /* MOV.64 R6, 0x123456789abc */
+                                       {0x00000024060a7835, 0x000fca00078e0200},  /* IADD.64 R10, R6, 0x24 */
+                                       {0xffffcfc7060e7835, 0x000fe400078e0200},  /* IADD.64 R14, R6, -0x3039 */
+                                       {0x8000000e0a067235, 0x000fe400078e0200},  /* IADD.64 R6, R10, -R14 */
+                                       {0x0000000600027202, 0x000fe40000010f00},  /* MOV.64 R2, R6 */
+                                       {0x0000000702007986, 0x000fe2000c101904},  /* STG.E [R2.64], R7 */
+                                       {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
+    struct fixture fixture;
+    uint64_t address = 0;
+    make(&fixture, &kernels[3], 0);
+    fixture.launch.sm = 120;
+    put_code(&fixture, code, 7);
+    fixture.access_pc = START + 5 * SASS_INSTRUCTION_BYTES;
+    fixture.lane.pc = START + 6 * SASS_INSTRUCTION_BYTES;
+    assert_true(sass_decode(sass_load(fixture.code + 5 * SASS_INSTRUCTION_BYTES), 120, &fixture.access));
+    assert_int_equal(run(&fixture, 1000, &address), EMULATE_ADDRESS);
+    assert_int_equal(address, 0x24 + 0x3039);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_architectures),    cmocka_unit_test(test_budget), cmocka_unit_test(test_endless_loop),
-        cmocka_unit_test(test_registers_decide), cmocka_unit_test(test_carry),
+        cmocka_unit_test(test_registers_decide), cmocka_unit_test(test_carry),  cmocka_unit_test(test_wide),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,0 +1,67 @@
+#include "emulate_state.h"
+
+#include <string.h>
+
+uint64_t instruction_bits(struct sass_instruction instruction, unsigned at, unsigned count)
+{
+    uint64_t value = at >= 64 ? instruction.high >> (at - 64) : instruction.low >> at;
+    if (at < 64 && at + count > 64)
+        value |= instruction.high << (64 - at);
+    return value & (((uint64_t)1 << count) - 1);
+}
+
+struct cell machine_get(const struct machine *machine, int file, unsigned number)
+{
+    return number == machine->zero[file] ? known(0) : machine->registers[file][number & 255];
+}
+
+void machine_set(struct machine *machine, int file, unsigned number, struct cell cell)
+{
+    if (number != machine->zero[file])
+        machine->registers[file][number & 255] = cell.is_known ? cell : unknown;
+}
+
+enum truth machine_predicate(const struct machine *machine, struct sass_instruction instruction, unsigned at, int file)
+{
+    enum truth truth = (enum truth)machine->predicates[file][instruction_bits(instruction, at, 3)];
+    return instruction_bits(instruction, at + 3, 1) && truth != TRUTH_UNKNOWN ? (enum truth) !truth : truth;
+}
+
+/* Constant bank 0: the launch's shape and the parameters. The shape's place moved with sm_100. */
+struct cell machine_constant(const struct machine *machine, uint64_t bank, uint64_t offset)
+{
+    const struct emulate_launch *launch = machine->launch;
+    uint64_t block_at = launch->sm >= 100 ? 0x360 : 0, grid_at = launch->sm >= 100 ? 0x370 : 0xc;
+    if (bank != 0)
+        return unknown;
+    if (offset >= launch->parameters_at) {
+        struct span part = span_part(launch->parameters, offset - launch->parameters_at, 4);
+        return part.bytes ? known(load_u32(part.bytes)) : unknown;
+    }
+    for (unsigned i = 0; i < 3; i++) {
+        if (offset == block_at + 4 * i)
+            return known(launch->block[i]);
+        if (offset == grid_at + 4 * i)
+            return known(launch->grid[i]);
+    }
+    return unknown;
+}
+
+void machine_forget(struct machine *machine, struct sass_instruction instruction)
+{
+    /* What is known to write a register writes at most 4, from [23:16] on. */
+    unsigned first = (unsigned)instruction_bits(instruction, 16, 8);
+    int is_known = sass_is_known(instruction);
+    for (unsigned i = is_known ? first : 0; i < (is_known ? first + 4 : 255) && i < 255; i++)
+        if (sass_writes_register(instruction, i, 1))
+            machine->registers[VECTOR][i] = unknown;
+    int uniforms = sass_writes_uniform(instruction), predicates = sass_writes_predicate(instruction);
+    if (uniforms)
+        memset(machine->registers[UNIFORM], 0, sizeof(machine->registers[UNIFORM]));
+    for (unsigned i = 0; i < 7; i++) {
+        if (predicates)
+            machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
+        if (uniforms)
+            machine->predicates[UNIFORM][i] = TRUTH_UNKNOWN;
+    }
+}
