@@ -310,7 +310,7 @@ PUBLIC size_t cufence_last_report(char *buffer, size_t size)
 PUBLIC cufence_status cufence_wait_reports(unsigned timeout_ms)
 {
     cufence_status status = check_started();
-    return status == CUFENCE_OK ? monitor_wait(timeout_ms) : status;
+    return status == CUFENCE_OK ? monitor_flush(timeout_ms) : status;
 }
 
 PUBLIC cufence_status cufence_pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user,

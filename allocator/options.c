@@ -56,7 +56,7 @@ static const struct option_row table[] = {
      .help = "physical memory kept without a mapping, for each device"},
     {.name = "history", .type = OPTION_NUMBER, .allowed = "0..16777216", .default_value = "65536",
      .offset = FIELD(history), .maximum = 16 * MIB,
-     .help = "how many freed buffers are remembered"},
+     .help = "how many freed buffers are remembered: unmapped ones, and of each stream those whose memory serves others"},
     {.name = "exit_wait", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "10000",
      .offset = FIELD(exit_wait), .maximum = DAY_MS,
      .help = "milliseconds that the end of the process waits for the devices, so that their last faults are reported"},

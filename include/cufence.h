@@ -199,8 +199,8 @@ uint64_t cufence_fault_count(void);
 size_t cufence_last_report(char *buffer, size_t size);
 
 /*
- * Waits until every fault that has reached cufence is reported, at most `timeout_ms`. It does not wait for the device:
- * synchronise first. Errors: NOT_INITIALIZED, TIMEOUT.
+ * Waits until the faults of all work that the devices have done are reported, at most `timeout_ms`. It does not wait for work
+ * that is still to be done: synchronise first. Errors: NOT_INITIALIZED, TIMEOUT (a core dump is still being written).
  */
 cufence_status cufence_wait_reports(unsigned timeout_ms);
 

@@ -30,10 +30,10 @@ struct fault_sources {
  */
 cufence_status monitor_start(const struct options *options, const struct fault_sources *sources);
 
-/* Prepares a context for on_fault=error; it is current. Once for each. A failure only costs the real error after a fault. */
+/* Prepares a context for fences and for on_fault=error; it is current. Once for each. A failure costs only these. */
 void monitor_add_context(CUcontext context, int device);
 
-/* Waits for dumps under way, then stops the thread and removes the FIFO. */
+/* Waits for dumps under way (monitor_flush), then stops the thread and removes the FIFO. */
 void monitor_stop(unsigned timeout_ms);
 
 void monitor_set_handler(cufence_fault_handler handler, void *user);
@@ -43,14 +43,18 @@ int monitor_is_armed(void);
 /* The last report's text into buffer (cut to fit, ends with NUL). Returns its whole length with the NUL, 0 if there is none. */
 size_t monitor_last_report(char *buffer, size_t size);
 
-/* Waits until no dump is on its way or being explained. Errors: TIMEOUT. A dump that the driver has not begun to write is not
- * known here: synchronise first. */
+/* Waits until no dump is on its way or being explained. Errors: TIMEOUT. A fault whose dump the driver has not begun to write
+ * is not known here: monitor_flush() finds it, if the work that has it is done. */
 cufence_status monitor_wait(unsigned timeout_ms);
+cufence_status monitor_flush(unsigned timeout_ms);
 
 /*
- * After a synchronisation: waits for the report of what faulted, and with on_fault=error for the context's error to be real,
- * 5 s at most. Returns FAULTED if there was a fault that the program shall see, OK at once if there was none.
+ * After a synchronisation in the current context: waits for the report of what faulted, and with on_fault=error for the
+ * context's error to be real, 5 s at most. 10 us where nothing has faulted.
+ *   is_device_idle  the whole context has been synchronised. Else other streams may keep the device busy: then it waits for
+ *                   0.3 s at most, once in the process, and learns that these waits are no use.
+ * Returns FAULTED if there was a fault that the program shall see, else OK.
  */
-cufence_status fault_settle(void);
+cufence_status fault_settle(int is_device_idle);
 
 #endif

@@ -3,6 +3,7 @@
 #include "error.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define CONTEXTS 64
@@ -24,6 +25,12 @@ struct heap_context *context_next(const struct heap_context *previous)
     while (previous && i < count && contexts[i++] != previous)
         ;
     return i < count ? contexts[i] : NULL;
+}
+
+void *line_alloc(size_t size)
+{
+    void *memory = aligned_alloc(CACHE_LINE, (size + CACHE_LINE - 1) / CACHE_LINE * CACHE_LINE);
+    return memory ? memset(memory, 0, size) : NULL;
 }
 
 static unsigned long long unique_id(CUcontext handle)
@@ -51,7 +58,7 @@ static struct heap_context *known(CUcontext handle)
 
 static struct heap_context *make(CUcontext handle, int device, int is_primary, cufence_status *status)
 {
-    struct heap_context *context = context_count < CONTEXTS ? calloc(1, sizeof *context) : NULL;
+    struct heap_context *context = context_count < CONTEXTS ? line_alloc(sizeof *context) : NULL;
     if (!context) {
         *status = error_set(CUFENCE_ERROR_UNSUPPORTED, "more than %d CUDA contexts in one process", CONTEXTS);
         return NULL;
@@ -167,7 +174,7 @@ struct freelist *freelist_for(struct heap_context *context, CUstream stream, str
     if (!list) {
         pthread_mutex_lock(&context->lock);
         list = find(context, stream, thread, pool);
-        if (!list && (list = calloc(1, sizeof *list)) != NULL) {
+        if (!list && (list = line_alloc(sizeof *list)) != NULL) {
             pthread_mutex_init(&list->lock, NULL);
             list->context = context;
             list->stream = stream;

@@ -29,6 +29,40 @@ static void remove_idle(struct freelist *list, struct block *block)
     list->idle_bytes -= block->slot.mapped;
 }
 
+/* Keeps the facts of the buffer that was in a block, before another one takes its place. Expects the list's lock. */
+static void remember(struct freelist *list, const struct facts *facts)
+{
+    const size_t most = (size_t)heap_options->history;
+    if (list->history_count == list->history_capacity && list->history_capacity < most) {
+        size_t capacity = list->history_capacity ? list->history_capacity * 2 : 64;
+        capacity = capacity < most ? capacity : most;
+        struct facts *grown = realloc(list->history, capacity * sizeof *grown);
+        if (!grown)
+            return;
+        list->history = grown; /* the ring had not wrapped: it was not full before */
+        list->history_position = list->history_count;
+        list->history_capacity = capacity;
+    }
+    if (!list->history_capacity)
+        return;
+    list->history[list->history_position] = *facts;
+    list->history_position = list->history_position + 1 == list->history_capacity ? 0 : list->history_position + 1;
+    if (list->history_count < list->history_capacity)
+        list->history_count++;
+}
+
+void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out)
+{
+    pthread_mutex_lock(&list->lock);
+    for (size_t i = 0; i < list->history_count; i++) {
+        const struct facts *facts = &list->history[i];
+        if (facts->id > out->id &&
+            (exact ? facts->address == address : address >= facts->address && address - facts->address < facts->size))
+            *out = *facts;
+    }
+    pthread_mutex_unlock(&list->lock);
+}
+
 /* The first block of at least `pages` and not more than `waste` percent larger that was freed at `sequence` or before. */
 static struct block *search(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t sequence)
 {
@@ -39,6 +73,7 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
         DL_FOREACH (list->bins[bin], block) {
             if (block->pages >= pages && block->pages <= most && block->free_sequence <= sequence) {
                 remove_idle(list, block);
+                remember(list, &block->facts);
                 return block;
             }
             if (++seen == SCAN)
@@ -48,10 +83,18 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
     return NULL;
 }
 
+void freelist_count(struct freelist *list)
+{
+    pthread_mutex_lock(&list->lock);
+    list->allocations++;
+    pthread_mutex_unlock(&list->lock);
+}
+
 struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste)
 {
     pthread_mutex_lock(&list->lock);
     struct block *block = search(list, pages, waste, UINT64_MAX);
+    list->allocations += block != NULL;
     pthread_mutex_unlock(&list->lock);
     return block;
 }

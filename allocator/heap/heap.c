@@ -11,10 +11,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#define RECORDED_MOST 1024u
+
 const struct options *heap_options;
 
 static uint64_t granularity = 2ull << 20;
-static uint64_t next_id; /* atomic: the last id given out */
+static _Alignas(CACHE_LINE) struct {
+    uint64_t last; /* atomic */
+    char rest[CACHE_LINE - sizeof(uint64_t)]; /* keeps what is only read out of its line */
+} ids;
 
 uint64_t now_ns(void)
 {
@@ -31,14 +36,22 @@ static uint32_t thread_id(void)
     return id;
 }
 
+/* The arena drops a slot of the past. */
+static void forget(struct slot *slot)
+{
+    struct block *block = (struct block *)slot;
+    pthread_spin_destroy(&block->recorded_lock);
+    free(block);
+}
+
 cufence_status heap_open(const struct options *options, void (*on_context)(CUcontext context, int device))
 {
     heap_options = options;
     context_set_hook(on_context);
     physical_configure(options->cache_max);
-    cufence_status status = arena_open(options->arena, options->history, index_forget, options->peers);
+    cufence_status status = arena_open(options->arena, options->history, forget, options->peers);
     if (status == CUFENCE_OK)
-        status = index_open(options->history);
+        status = index_open();
     if (status == CUFENCE_OK)
         status = worker_start();
     return status;
@@ -49,12 +62,11 @@ void heap_close(void)
     worker_stop();
 }
 
-static uint64_t raise_to(uint64_t *peak, uint64_t value)
+static void raise_to(uint64_t *peak, uint64_t value)
 {
     uint64_t seen = __atomic_load_n(peak, __ATOMIC_RELAXED);
     while (value > seen && !__atomic_compare_exchange_n(peak, &seen, value, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
-    return value;
 }
 
 /* Says what holds the memory, because "out of memory" alone helps nobody. */
@@ -82,17 +94,17 @@ static cufence_status out_of_memory(struct heap_context *context, uint64_t size,
 static struct block *block_map(struct heap_context *context, const struct layout *layout, uint64_t size, int is_captured,
                                cufence_status *status)
 {
-    struct block *block = calloc(1, sizeof *block);
+    struct block *block = line_alloc(sizeof *block);
     if (!block) {
         *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a buffer");
         return NULL;
     }
     block->context = context;
     block->pages = layout->pages;
-    pthread_spin_init(&block->lock, PTHREAD_PROCESS_PRIVATE);
+    pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
     *status = slot_cut(&block->slot, context->device, layout->mapped, layout->guard);
     if (*status != CUFENCE_OK) {
-        pthread_spin_destroy(&block->lock);
+        pthread_spin_destroy(&block->recorded_lock);
         free(block);
         return NULL;
     }
@@ -130,6 +142,8 @@ static struct block *obtain(struct freelist *list, const struct layout *layout, 
     struct scope scope = scope_enter(context);
     freelist_advance(list);
     struct block *block = freelist_take(list, layout->pages, heap_options->waste);
+    if (block)
+        goto done;
     if (!list->pool) {
         struct freelist *other = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
         for (; !block && other; other = other->next) {
@@ -139,6 +153,9 @@ static struct block *obtain(struct freelist *list, const struct layout *layout, 
     }
     if (!block)
         block = block_map(context, layout, size, list->pool != NULL, status);
+    if (block)
+        freelist_count(list);
+done:
     scope_leave(scope);
     return block;
 }
@@ -165,7 +182,7 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
         *pointer = NULL;
         return CUFENCE_OK;
     }
-    uint64_t id = __atomic_add_fetch(&next_id, 1, __ATOMIC_RELAXED);
+    uint64_t id = __atomic_add_fetch(&ids.last, 1, __ATOMIC_RELAXED);
     enum layout_side side = heap_options->side == SIDE_START || (heap_options->side == SIDE_ALTERNATE && id % 2) ? LAYOUT_START
                                                                                                                   : LAYOUT_END;
     struct layout_request request = {.size = size,
@@ -194,18 +211,12 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
                           .size = size,
                           .stream = (uint64_t)(uintptr_t)stream,
                           .allocated_ns = now_ns(),
-                          .allocated_tid = thread_id(),
-                          .label = label_current()};
-    struct facts previous = block->facts;
-    pthread_spin_lock(&block->lock);
-    block->facts = facts;
-    pthread_spin_unlock(&block->lock);
-    block->key = facts.address;
-    uint64_t live = __atomic_add_fetch(&context->live_bytes, size, __ATOMIC_RELAXED);
-    raise_to(&context->peak_live_bytes, live);
-    __atomic_add_fetch(&list->allocations, 1, __ATOMIC_RELAXED);
+                          .tids = thread_id(),
+                          .label = (uint64_t)(uintptr_t)label_current()};
+    facts_write(block, &facts);
+    raise_to(&context->peak_live_bytes, __atomic_add_fetch(&context->live_bytes, size, __ATOMIC_RELAXED));
     *pointer = (void *)(uintptr_t)facts.address; /* before it is in the index: from then on another thread may free it */
-    index_add(block, &previous);
+    index_add(block);
     return CUFENCE_OK;
 }
 
@@ -218,16 +229,16 @@ static cufence_status refuse_free(uint64_t address)
     const cufence_buffer *buffer = &description.buffer;
     if (description.place == CUFENCE_PLACE_FREED && buffer->address == address) {
         past = (struct facts){.id = buffer->id, .size = buffer->size, .freed_ns = buffer->freed_ns,
-                              .freed_tid = (uint32_t)buffer->freed_tid};
-    } else if (!index_history(address, 1, &past)) {
+                              .tids = buffer->freed_tid << 32};
+    } else if (!heap_recall(address, 1, &past)) {
         if (description.place == CUFENCE_PLACE_INSIDE)
             return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx is not the start of a buffer: it lies %llu bytes inside #%llu, which "
                              "starts at 0x%llx", (unsigned long long)address, (unsigned long long)description.offset,
                              (unsigned long long)buffer->id, (unsigned long long)buffer->address);
         return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx was not allocated by cufence", (unsigned long long)address);
     }
-    return error_set(CUFENCE_ERROR_DOUBLE_FREE, "0x%llx was buffer #%llu of %llu bytes; thread %u freed it %.1f ms ago",
-                     (unsigned long long)address, (unsigned long long)past.id, (unsigned long long)past.size, past.freed_tid,
+    return error_set(CUFENCE_ERROR_DOUBLE_FREE, "0x%llx was buffer #%llu of %llu bytes; thread %llu freed it %.1f ms ago",
+                     (unsigned long long)address, (unsigned long long)past.id, (unsigned long long)past.size, (unsigned long long)past.tids >> 32,
                      (double)(now_ns() - past.freed_ns) / 1e6);
 }
 
@@ -249,30 +260,43 @@ static uint32_t record_events(struct block *block, CUstream own, const CUstream 
     return missing;
 }
 
+static CUstream *take_recorded(struct block *block, uint32_t *count)
+{
+    pthread_spin_lock(&block->recorded_lock);
+    CUstream *recorded = block->recorded;
+    *count = block->recorded_count;
+    block->recorded = NULL;
+    __atomic_store_n(&block->recorded_count, 0, __ATOMIC_RELAXED);
+    pthread_spin_unlock(&block->recorded_lock);
+    return recorded;
+}
+
 cufence_status heap_free(void *pointer, CUstream stream)
 {
     uint64_t address = (uint64_t)(uintptr_t)pointer;
-    CUstream *recorded = NULL;
-    uint32_t recorded_count = 0;
     if (!pointer)
         return CUFENCE_OK;
-    struct block *block = index_remove(address, &recorded, &recorded_count);
+    struct block *block = index_remove(address);
     if (!block)
         return refuse_free(address);
+    CUstream *recorded = NULL;
+    uint32_t recorded_count = __atomic_load_n(&block->recorded_count, __ATOMIC_RELAXED);
+    if (recorded_count)
+        recorded = take_recorded(block, &recorded_count);
 
     struct heap_context *context = block->context;
     struct pool *pool = block->pool && __atomic_load_n(&block->pool->references, __ATOMIC_RELAXED) ? block->pool
                                                                                                  : pool_of(context, stream);
     struct freelist *list = freelist_for(context, stream, pool);
     uint64_t now = now_ns();
-    pthread_spin_lock(&block->lock);
-    block->facts.freed_ns = now ? now : 1;
-    block->facts.free_stream = (uint64_t)(uintptr_t)stream;
-    block->facts.freed_tid = thread_id();
-    pthread_spin_unlock(&block->lock);
+    struct facts facts = block->facts;
+    facts.freed_ns = now ? now : 1;
+    facts.free_stream = (uint64_t)(uintptr_t)stream;
+    facts.tids |= (uint64_t)thread_id() << 32;
+    facts_write(block, &facts);
     if (block->pool != pool)
         join_pool(block, pool);
-    __atomic_sub_fetch(&context->live_bytes, block->facts.size, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&context->live_bytes, facts.size, __ATOMIC_RELAXED);
 
     enum freed_state state = FREED_IDLE;
     if (pool) {
@@ -299,7 +323,30 @@ cufence_status heap_free(void *pointer, CUstream stream)
 
 cufence_status heap_record_stream(void *pointer, CUstream stream)
 {
-    return pointer ? index_record_stream((uint64_t)(uintptr_t)pointer, stream) : CUFENCE_OK;
+    uint64_t address = (uint64_t)(uintptr_t)pointer;
+    cufence_status status = CUFENCE_OK;
+    if (!pointer)
+        return CUFENCE_OK;
+    struct block *block = index_find(address);
+    if (!block)
+        return error_set(CUFENCE_ERROR_NOT_FOUND, "no live buffer starts at 0x%llx", (unsigned long long)address);
+    pthread_spin_lock(&block->recorded_lock);
+    uint32_t count = block->recorded_count, known = 0;
+    while (known < count && block->recorded[known] != stream)
+        known++;
+    if (known == count) {
+        CUstream *grown = count == RECORDED_MOST ? NULL : realloc(block->recorded, (count + 1) * sizeof *grown);
+        if (grown) {
+            grown[count] = stream;
+            block->recorded = grown;
+            __atomic_store_n(&block->recorded_count, (uint16_t)(count + 1), __ATOMIC_RELAXED);
+        } else {
+            status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "cannot record stream %u of a buffer: no memory, or more than %u", count + 1,
+                               RECORDED_MOST);
+        }
+    }
+    pthread_spin_unlock(&block->recorded_lock);
+    return status;
 }
 
 static cufence_status check_device(int device)
@@ -326,8 +373,8 @@ cufence_status heap_stats(int device, cufence_stats *stats)
             pthread_mutex_lock(&list->lock);
             stats->idle_bytes += list->idle_bytes;
             stats->frees += list->frees;
+            stats->allocations += list->allocations;
             pthread_mutex_unlock(&list->lock);
-            stats->allocations += __atomic_load_n(&list->allocations, __ATOMIC_RELAXED);
         }
         stats->live_bytes += __atomic_load_n(&context->live_bytes, __ATOMIC_RELAXED);
         stats->peak_live_bytes += __atomic_load_n(&context->peak_live_bytes, __ATOMIC_RELAXED);

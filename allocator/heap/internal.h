@@ -1,7 +1,7 @@
 /*
  * What the files of heap/ share.
  *
- * A block is a slot of the arena and the buffer in it, if any. It is in exactly one place: in the index (live), in a free list
+ * A block is a slot of the arena and the buffer in it, if any. It is in one place: in the index (live), in a free list
  * (idle, waiting for other streams, or waiting to be retired), in the hands of one thread, or only in the arena's books (past).
  *
  * Lock order, from first to last; none is held over a driver call that can be slow (event queries in reclaim paths excepted):
@@ -9,8 +9,7 @@
  *   contexts_lock (the list of contexts)
  *   context.lock  (its free lists and pools)
  *   freelist.lock (its blocks)
- *   shard.lock    (its part of the index and of the history)
- *   block.lock    (the buffer's facts; a spin lock, for a few stores or one copy)
+ *   block.recorded_lock (a spin lock, for a few stores)
  *   events_lock   (a context's spare events)
  */
 #ifndef CUFENCE_HEAP_INTERNAL_H
@@ -20,50 +19,45 @@
 #include "vmm/arena.h"
 
 #include <pthread.h>
-
-/* The index compares and hashes 8-byte addresses; addresses of buffers differ in their high bits. */
-#define HASH_FUNCTION(keyptr, keylen, hashv) ((hashv) = index_hash(*(const uint64_t *)(keyptr)))
-#define HASH_KEYCMP(a, b, n) (*(const uint64_t *)(a) != *(const uint64_t *)(b))
-static inline unsigned index_hash(uint64_t address)
-{
-    return (unsigned)((address * 0x9e3779b97f4a7c15ull) >> 32);
-}
-#include <uthash.h>
 #include <utlist.h>
 
 /* Thread-local data of the fast path, without a call for its address. It comes out of the little room that the loader keeps
  * for libraries that are opened late: a few words in all. */
 #define HOT_TLS __attribute__((tls_model("initial-exec"))) _Thread_local
 
+#define CACHE_LINE 64
 #define BINS_EXACT 64 /* page counts up to here have a bin each; above, eight bins a doubling */
 #define BINS (BINS_EXACT + 8 * 24)
 #define MARKERS 8
 
-/* The facts of one buffer. Guarded by block.lock in a block, by shard.lock in the history. */
+/* The facts of one buffer, in words that can be copied one by one. */
 struct facts {
-    uint64_t id, address, size;
-    uint64_t stream, free_stream;
-    uint64_t allocated_ns, freed_ns;
-    uint32_t allocated_tid, freed_tid;
-    const char *label;
+    uint64_t id, address, size, stream, allocated_ns;
+    uint64_t tids;  /* of the allocating thread, and of the freeing one << 32 */
+    uint64_t label; /* const char *, 0 without one */
+    uint64_t freed_ns, free_stream;
 };
+#define FACTS_WORDS (sizeof(struct facts) / sizeof(uint64_t))
 
+/*
+ * Three cache lines, because a program with many buffers misses on each. The owner writes the facts; anybody may read them
+ * at any time: `version` is odd while they change (facts_write(), facts_read()).
+ */
 struct block {
     struct slot slot; /* first: the arena hands it back */
+    uint64_t pages;   /* of the mapping, in units of the granularity */
     struct heap_context *context;
-    pthread_spinlock_t lock;
+    struct pool *pool; /* graph memory; written by the owner */
+    uint64_t version;
     struct facts facts;     /* of the buffer in it, or of the last one; id 0: none yet */
-    uint64_t pages;         /* of the mapping, in units of the granularity */
-    struct pool *pool;      /* graph memory; written by the owner */
-    CUstream *recorded;     /* further streams that use it, under the shard's lock while live */
-    uint32_t recorded_count;
-    uint32_t event_count;
-    CUevent *events;        /* to pass before it may be used or unmapped; of the freelist it waits in */
     uint64_t free_sequence; /* in its freelist */
-    uint64_t key;           /* facts.address, as the index has it */
     struct block *prev, *next;
-    UT_hash_handle hh;
+    CUstream *recorded; /* further streams that use it, under recorded_lock while live */
+    CUevent *events;    /* to pass before it may be used or unmapped; of the freelist it waits in */
+    uint16_t recorded_count, event_count;
+    pthread_spinlock_t recorded_lock;
 };
+_Static_assert(sizeof(struct block) == 3 * CACHE_LINE, "three cache lines");
 
 /* A point on a stream: every free up to `sequence` lies before it. */
 struct marker {
@@ -91,6 +85,8 @@ struct freelist {
     uint64_t idle_bytes;
     uint64_t waiting_count, retiring_count;
     uint64_t allocations, frees;
+    struct facts *history; /* a ring of the buffers whose blocks have been taken for others since */
+    size_t history_position, history_count, history_capacity;
     struct freelist *next; /* of the context; never removed */
 };
 
@@ -110,6 +106,8 @@ struct heap_context {
     unsigned long long unique; /* cuCtxGetId, 0 if the driver has none */
     int device;
     int is_primary;
+    int is_faulted;
+    int is_dead; /* destroyed by the program */
     pthread_mutex_t lock;
     struct freelist *freelists; /* append-only list, read without the lock */
     struct pool *pools;
@@ -117,15 +115,16 @@ struct heap_context {
     pthread_mutex_t events_lock;
     CUevent *events; /* spare ones */
     size_t event_count, event_capacity;
-    uint64_t live_bytes, peak_live_bytes; /* atomic, as all below */
-    uint64_t mapped_bytes, captured_bytes;
+    uint64_t mapped_bytes, captured_bytes; /* atomic, as all below */
     uint64_t fresh, retired;
-    int is_faulted;
-    int is_dead; /* destroyed by the program, or its error is sticky */
+    /* Away from what every allocation only reads. */
+    _Alignas(CACHE_LINE) uint64_t live_bytes;
+    uint64_t peak_live_bytes;
 };
 
 /* context.c */
 void context_set_hook(void (*hook)(CUcontext context, int device));
+void *line_alloc(size_t size); /* zeroed, on a cache line of its own; free() it; NULL when the host is out of memory */
 struct heap_context *context_for(int device, cufence_status *status); /* -1: the current one */
 struct heap_context *context_next(const struct heap_context *previous);  /* all contexts, NULL first */
 struct freelist *freelist_for(struct heap_context *context, CUstream stream, struct pool *pool);
@@ -140,17 +139,20 @@ struct scope {
 struct scope scope_enter(struct heap_context *context);
 void scope_leave(struct scope scope);
 
-/* index.c */
-cufence_status index_open(uint64_t history);
-void index_add(struct block *block, const struct facts *previous); /* previous: to the history, if its id is not 0 */
-struct block *index_remove(uint64_t address, CUstream **recorded, uint32_t *count); /* NULL: no live buffer starts there */
-cufence_status index_record_stream(uint64_t address, CUstream stream);
-int index_history(uint64_t address, int exact, struct facts *out); /* newest freed buffer that holds (starts at) address */
-void index_forget(struct slot *slot); /* of the arena */
+/* facts.c */
+void facts_write(struct block *block, const struct facts *facts); /* by the owner of the block */
+struct facts facts_read(const struct block *block);
 void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
 
+/* index.c: live buffers by the address of their first byte */
+cufence_status index_open(void);
+void index_add(struct block *block);
+struct block *index_find(uint64_t address);
+struct block *index_remove(uint64_t address); /* NULL: no live buffer starts there; else the caller owns the block */
+
 /* freelist.c; all but freelist_take() expect an entered scope */
-struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste);
+struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste); /* and counts an allocation */
+void freelist_count(struct freelist *list); /* an allocation of its stream that another list or a mapping has served */
 void block_forget_events(struct block *block);
 enum freed_state { FREED_IDLE, FREED_WAITING, FREED_RETIRING };
 int freelist_put(struct freelist *list, struct block *block, enum freed_state state, uint64_t now); /* 1: a mark is due */
@@ -158,7 +160,9 @@ void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the
 struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste);
 void freelist_advance(struct freelist *list); /* looks which markers and waiting blocks have passed */
 size_t freelist_retire(struct freelist *list); /* unmaps what has passed of `retiring`; returns how many */
-/* Unmaps idle blocks that have passed and were freed before `before_ns`, oldest first, at most `bytes`; returns bytes. */
+/* freelist_trim unmaps idle blocks that have passed and were freed before `before_ns`, oldest first, at most `bytes`; returns bytes. */
+/* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
+void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes);
 /* Around a synchronisation of the context: what was freed before the first call has passed at the second. */
 void freelist_begin_sync(struct freelist *list);
@@ -174,6 +178,9 @@ void worker_wake(void); /* there is something to retire */
 /* Gives memory back to the driver, harder with each level: 0 caches, 1 what has passed, 2 after a synchronisation.
  * Returns bytes. Expects an entered scope. */
 uint64_t reclaim(struct heap_context *context, int level);
+
+/* describe.c */
+int heap_recall(uint64_t address, int exact, struct facts *out); /* the newest of all histories; 0 if there is none */
 
 /* heap.c */
 uint64_t now_ns(void); /* CLOCK_MONOTONIC_COARSE: a few ns a call, good to a few ms */

@@ -60,6 +60,9 @@ struct pool *pool_of(struct heap_context *context, CUstream stream)
         if (pool)
             return pool;
     }
+    /* The legacy stream cannot be captured; asking would cost a fifth of an allocation, or an error without a context. */
+    if (!stream || stream == CU_STREAM_LEGACY)
+        return NULL;
     CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
     if (driver->stream_capture_info(stream, &capture, &id, NULL, NULL, NULL) != CUDA_SUCCESS ||

@@ -28,9 +28,16 @@ static void spin(const cusim_thread *thread, void *const *arguments)
     }
 }
 
+static void fence(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    (void)arguments;
+}
+
 static const size_t one_pointer[] = {sizeof(uint64_t)};
 
 const cusim_kernel builtin_kernels[] = {
+    {.name = "cufence_fence", .function = fence},
     {.name = "cufence_poison", .function = poison, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
     {.name = "cusim_spin", .function = spin, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
 };

@@ -65,5 +65,5 @@ int cufence_torch_before_sync(int scope, uint64_t handle)
     default:
         return 0;
     }
-    return fault_settle() == CUFENCE_ERROR_FAULTED;
+    return fault_settle(scope == CUFENCE_TORCH_SYNC_DEVICE) == CUFENCE_ERROR_FAULTED;
 }

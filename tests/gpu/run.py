@@ -287,6 +287,8 @@ def run_case(case: Case, folder: Path, environment: dict[str, str]) -> Result:
     script = folder / f"{case.story}.py"
     source = script.read_text()
     command = [sys.executable, "-u", script.name]
+    # Triton's cache knows kernels by their source: another story's copy would bring that story's file name with it.
+    environment = {**environment, "TRITON_CACHE_DIR": str(folder / f"triton-{case.name}")}
     run = execute([*command, *case.arguments], environment, folder, case.seconds)
     problems, facts = problems_of(case, run, source)
     if case.same_as is not None and not problems:
@@ -359,7 +361,6 @@ def story_environment(folder: Path) -> dict[str, str]:
     package = str(ROOT / "allocator" / "torch")
     environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
     environment.setdefault("CUFENCE_LIBRARY", str(ROOT / "build" / "lib" / "libcufence.so"))
-    environment["TRITON_CACHE_DIR"] = str(folder / "triton-cache")
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     return environment
 

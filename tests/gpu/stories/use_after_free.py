@@ -32,12 +32,12 @@ def k_late(x, y, n, BLOCK: tl.constexpr):
     tl.store(y + i, v + 1.0, mask=inside)
 
 
-x = torch.zeros(1000, device="cuda")
+tensors = [torch.zeros(1000, device="cuda")]  # Triton keeps a copy of the script's globals, so `del` of one frees nothing
 y = torch.zeros(1000, device="cuda")
-stale = Stale(x.data_ptr())
+stale = Stale(tensors[0].data_ptr())
 k_late[(8,)](stale, y, 1000, BLOCK=128)
 torch.cuda.synchronize()
-del x
+tensors.clear()
 # The buffer goes once its stream has passed the free; the program's further allocations give cufence the occasion.
 deadline = time.time() + 10
 while cufence.describe(stale.data_ptr())["buffer"]["is_mapped"]:

@@ -1,0 +1,136 @@
+/* What lies at an address, and what is live: answers for descriptions and reports, out of the fast path's way. */
+#include "internal.h"
+
+#include "guard/layout.h"
+
+#include <string.h>
+
+int heap_recall(uint64_t address, int exact, struct facts *out)
+{
+    out->id = 0;
+    for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
+        struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
+        for (; list; list = list->next)
+            freelist_recall(list, address, exact, out);
+    }
+    return out->id != 0;
+}
+
+struct around {
+    uint64_t address;
+    cufence_buffer at;    /* the slot whose mapping or guard holds the address */
+    cufence_buffer below; /* nearest live one that begins at or below the address */
+    cufence_buffer above; /* nearest live one above */
+};
+
+static void look(struct slot *slot, uint64_t gap_start, void *user)
+{
+    struct around *around = user;
+    struct facts facts = facts_read((struct block *)slot);
+    cufence_buffer buffer;
+    if (!facts.id)
+        return;
+    facts_describe(&facts, slot, gap_start, &buffer);
+    if (around->address >= slot->base && around->address - slot->base < slot->span)
+        around->at = buffer;
+    if (facts.freed_ns)
+        return;
+    if (slot->base <= around->address) {
+        if (!around->below.id || slot->base > around->below.mapping_start)
+            around->below = buffer;
+    } else if (!around->above.id || slot->base < around->above.mapping_start) {
+        around->above = buffer;
+    }
+}
+
+void heap_describe(uint64_t address, cufence_description *description)
+{
+    struct around around = {.address = address};
+    memset(description, 0, sizeof *description);
+    if (address < arena_start() || address >= arena_end())
+        return;
+    arena_visit(address, 2, look, &around);
+    description->place = CUFENCE_PLACE_NO_BUFFER;
+    const cufence_buffer *at = around.at.id ? &around.at : NULL, *above = around.above.id ? &around.above : NULL;
+    if (at && at->freed_ns) {
+        if (layout_classify(address, at->address, at->size, &description->offset) == CUFENCE_PLACE_INSIDE) {
+            description->place = CUFENCE_PLACE_FREED;
+            description->buffer = *at;
+            return;
+        }
+        at = NULL;
+    }
+    /* A guard belongs to both its neighbours; without an access that says more, to the nearer one. */
+    if (at && above && address >= at->mapping_end && address >= above->guard_start &&
+        above->address - address < address - (at->address + at->size))
+        at = NULL;
+    if (!at && above && address >= above->guard_start)
+        at = above;
+    if (at) {
+        description->place = layout_classify(address, at->address, at->size, &description->offset);
+        description->buffer = *at;
+    }
+}
+
+size_t heap_near(uint64_t address, cufence_buffer *out, size_t max)
+{
+    struct around around = {.address = address};
+    size_t count = 0;
+    arena_visit(address, 64, look, &around);
+    const cufence_buffer *const found[] = {&around.at, &around.below, &around.above};
+    for (size_t i = 0; i < sizeof found / sizeof *found && count < max; i++) {
+        int known = found[i]->id == 0;
+        for (size_t k = 0; k < count; k++)
+            known |= out[k].id == found[i]->id;
+        if (!known)
+            out[count++] = *found[i];
+    }
+    struct facts facts;
+    if (around.at.id && count < max && heap_recall(address, 0, &facts)) {
+        /* An earlier buffer in the same slot; the slot's own facts stand for it. */
+        struct slot slot = {.base = around.at.mapping_start,
+                            .mapped = around.at.mapping_end - around.at.mapping_start,
+                            .span = around.at.guard_end - around.at.mapping_start,
+                            .device = around.at.device,
+                            .is_mapped = around.at.is_mapped};
+        facts_describe(&facts, &slot, around.at.guard_start, &out[count++]);
+    }
+    return count;
+}
+
+struct newest {
+    cufence_buffer *out;
+    size_t count, max;
+    int device;
+    uint64_t total;
+};
+
+static int collect(struct slot *slot, void *user)
+{
+    struct newest *newest = user;
+    struct facts facts = facts_read((struct block *)slot);
+    if (!facts.id || facts.freed_ns || (newest->device >= 0 && slot->device != newest->device))
+        return 0;
+    newest->total++;
+    size_t place = newest->count;
+    while (place > 0 && newest->out[place - 1].id < facts.id)
+        place--;
+    if (place >= newest->max)
+        return 0;
+    size_t moved = newest->count - place;
+    if (newest->count < newest->max)
+        newest->count++;
+    else
+        moved--;
+    memmove(&newest->out[place + 1], &newest->out[place], moved * sizeof *newest->out);
+    facts_describe(&facts, slot, slot->base, &newest->out[place]);
+    return 0;
+}
+
+size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total)
+{
+    struct newest newest = {.out = out, .max = max, .device = device};
+    arena_each(collect, &newest);
+    *total = newest.total;
+    return newest.count;
+}

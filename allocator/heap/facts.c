@@ -1,0 +1,56 @@
+#include "internal.h"
+
+#include <string.h>
+
+/*
+ * Readers (a description, a report) are rare and must not slow the fast path, so the facts are guarded by a version instead of
+ * a lock. Each word is stored with release and loaded with acquire: who sees a new word sees the odd version before it too.
+ */
+void facts_write(struct block *block, const struct facts *facts)
+{
+    uint64_t words[FACTS_WORDS], *to = (uint64_t *)&block->facts;
+    uint64_t version = __atomic_load_n(&block->version, __ATOMIC_RELAXED);
+    memcpy(words, facts, sizeof words);
+    __atomic_store_n(&block->version, version + 1, __ATOMIC_RELAXED);
+    for (size_t i = 0; i < FACTS_WORDS; i++)
+        __atomic_store_n(&to[i], words[i], __ATOMIC_RELEASE);
+    __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
+}
+
+struct facts facts_read(const struct block *block)
+{
+    uint64_t words[FACTS_WORDS], before;
+    const uint64_t *from = (const uint64_t *)&block->facts;
+    struct facts facts;
+    do {
+        before = __atomic_load_n(&block->version, __ATOMIC_ACQUIRE);
+        for (size_t i = 0; i < FACTS_WORDS; i++)
+            words[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+    } while (before & 1 || __atomic_load_n(&block->version, __ATOMIC_RELAXED) != before);
+    memcpy(&facts, words, sizeof facts);
+    return facts;
+}
+
+void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out)
+{
+    const char *label = (const char *)(uintptr_t)facts->label;
+    *out = (cufence_buffer){
+        .id = facts->id,
+        .address = facts->address,
+        .size = facts->size,
+        .mapping_start = slot->base,
+        .mapping_end = slot->base + slot->mapped,
+        .guard_start = gap_start,
+        .guard_end = slot->base + slot->span,
+        .stream = facts->stream,
+        .allocated_ns = facts->allocated_ns,
+        .freed_ns = facts->freed_ns,
+        .free_stream = facts->free_stream,
+        .allocated_tid = facts->tids & UINT32_MAX,
+        .freed_tid = facts->tids >> 32,
+        .device = slot->device,
+        .is_mapped = slot->is_mapped,
+    };
+    if (label)
+        strncpy(out->label, label, sizeof out->label - 1);
+}
