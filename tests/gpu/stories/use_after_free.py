@@ -12,20 +12,9 @@ import triton
 import triton.language as tl
 
 
-class Stale:
-    """What is left of a tensor whose address was kept longer than the tensor."""
-
-    dtype = torch.float32
-
-    def __init__(self, address):
-        self.address = address
-
-    def data_ptr(self):
-        return self.address
-
-
 @triton.jit
-def k_late(x, y, n, BLOCK: tl.constexpr):
+def k_late(address, y, n, BLOCK: tl.constexpr):
+    x = address.to(tl.pointer_type(tl.float32))  # an integer: Triton asks the driver about pointers, and refuses a stale one
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < n
     v = tl.load(x + i, mask=inside)  # FAULT
@@ -34,13 +23,13 @@ def k_late(x, y, n, BLOCK: tl.constexpr):
 
 tensors = [torch.zeros(1000, device="cuda")]  # Triton keeps a copy of the script's globals, so `del` of one frees nothing
 y = torch.zeros(1000, device="cuda")
-stale = Stale(tensors[0].data_ptr())
+stale = tensors[0].data_ptr()
 k_late[(8,)](stale, y, 1000, BLOCK=128)
 torch.cuda.synchronize()
 tensors.clear()
 # The buffer goes once its stream has passed the free; the program's further allocations give cufence the occasion.
 deadline = time.time() + 10
-while cufence.describe(stale.data_ptr())["buffer"]["is_mapped"]:
+while cufence.describe(stale)["buffer"]["is_mapped"]:
     if time.time() > deadline:
         sys.exit("the freed buffer is still mapped after 10 s")
     torch.zeros(1000, device="cuda")
