@@ -17,6 +17,17 @@ void facts_write(struct block *block, const struct facts *facts)
     __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
 }
 
+void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t tid)
+{
+    struct facts *facts = &block->facts;
+    uint64_t version = __atomic_load_n(&block->version, __ATOMIC_RELAXED), tids = facts->tids | tid << 32;
+    __atomic_store_n(&block->version, version + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&facts->tids, tids, __ATOMIC_RELEASE);
+    __atomic_store_n(&facts->free_stream, stream, __ATOMIC_RELEASE);
+    __atomic_store_n(&facts->freed_ns, now, __ATOMIC_RELEASE);
+    __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
+}
+
 struct facts facts_read(const struct block *block)
 {
     uint64_t words[FACTS_WORDS], before;

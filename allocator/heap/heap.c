@@ -289,14 +289,10 @@ cufence_status heap_free(void *pointer, CUstream stream)
                                                                                                  : pool_of(context, stream);
     struct freelist *list = freelist_for(context, stream, pool);
     uint64_t now = now_ns();
-    struct facts facts = block->facts;
-    facts.freed_ns = now ? now : 1;
-    facts.free_stream = (uint64_t)(uintptr_t)stream;
-    facts.tids |= (uint64_t)thread_id() << 32;
-    facts_write(block, &facts);
+    facts_write_freed(block, now ? now : 1, (uint64_t)(uintptr_t)stream, thread_id());
     if (block->pool != pool)
         join_pool(block, pool);
-    __atomic_sub_fetch(&context->live_bytes, facts.size, __ATOMIC_RELAXED);
+    __atomic_sub_fetch(&context->live_bytes, block->facts.size, __ATOMIC_RELAXED);
 
     enum freed_state state = FREED_IDLE;
     if (pool) {

@@ -141,6 +141,7 @@ void scope_leave(struct scope scope);
 
 /* facts.c */
 void facts_write(struct block *block, const struct facts *facts); /* by the owner of the block */
+void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t tid); /* the same, at its free */
 struct facts facts_read(const struct block *block);
 void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
 
