@@ -51,7 +51,7 @@ typedef struct CUstream_st *cufence_stream;
 
 /* What cufence knows of one buffer, live or freed. Plain data: it stays valid whatever happens to the buffer. */
 typedef struct cufence_buffer {
-    uint64_t id;            /* from 1, in order of allocation, never given out twice */
+    uint64_t id;            /* from 1, in the order of a thread's allocations, never given out twice */
     uint64_t address;       /* the buffer's first byte */
     uint64_t size;          /* as requested */
     uint64_t mapping_start; /* [mapping_start, mapping_end) is the memory mapped for it; what is outside the buffer is slack */
@@ -88,7 +88,7 @@ typedef struct cufence_description {
 typedef struct cufence_stats {
     uint64_t live_buffers;
     uint64_t live_bytes;       /* as requested */
-    uint64_t peak_live_bytes;
+    uint64_t peak_live_bytes;  /* exact to 1 MiB for each stream */
     uint64_t mapped_bytes;     /* physical memory in mappings: live, idle and waiting for their stream */
     uint64_t idle_bytes;       /* of those, in freed mappings kept for reuse */
     uint64_t cached_bytes;     /* physical memory without a mapping, kept for the next one */

@@ -175,12 +175,6 @@ struct freelist *freelist_for(struct heap_context *context, CUstream stream, str
         pthread_mutex_lock(&context->lock);
         list = find(context, stream, thread, pool);
         if (!list && (list = line_alloc(sizeof *list)) != NULL) {
-            /* Held for tens of nanoseconds: a thread that finds it taken does better to spin a little than to sleep. */
-            pthread_mutexattr_t adaptive;
-            pthread_mutexattr_init(&adaptive);
-            pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
-            pthread_mutex_init(&list->lock, &adaptive);
-            pthread_mutexattr_destroy(&adaptive);
             list->context = context;
             list->stream = stream;
             list->thread = thread;

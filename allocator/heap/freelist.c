@@ -20,13 +20,13 @@ static void put_idle(struct freelist *list, struct block *block)
 {
     struct block **bin = &list->bins[bin_of(block->pages)];
     DL_PREPEND(*bin, block);
-    list->idle_bytes += block->slot.mapped;
+    list->idle_pages += block->pages;
 }
 
 static void remove_idle(struct freelist *list, struct block *block)
 {
     DL_DELETE(list->bins[bin_of(block->pages)], block);
-    list->idle_bytes -= block->slot.mapped;
+    list->idle_pages -= block->pages;
 }
 
 /* Keeps the facts of the buffer that was in a block, before another one takes its place. Expects the list's lock. */
@@ -53,14 +53,14 @@ static void remember(struct freelist *list, const struct facts *facts)
 
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out)
 {
-    pthread_mutex_lock(&list->lock);
+    list_lock(list);
     for (size_t i = 0; i < list->history_count; i++) {
         const struct facts *facts = &list->history[i];
         if (facts->id > out->id &&
             (exact ? facts->address == address : address >= facts->address && address - facts->address < facts->size))
             *out = *facts;
     }
-    pthread_mutex_unlock(&list->lock);
+    list_unlock(list);
 }
 
 /* The first block of at least `pages` and not more than `waste` percent larger that was freed at `sequence` or before. */
@@ -83,27 +83,51 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
     return NULL;
 }
 
-void freelist_count(struct freelist *list)
+/* Bytes by which a list's own sum may differ from what the context knows: the peak is exact to as much for each stream, and
+ * threads that allocate small buffers do not wait for each other's cache line. */
+#define UNKNOWN_BYTES (1 << 20)
+
+/* Expects the list's lock. */
+static void count_bytes(struct freelist *list, int64_t bytes)
 {
-    pthread_mutex_lock(&list->lock);
-    list->allocations++;
-    pthread_mutex_unlock(&list->lock);
+    struct heap_context *context = list->context;
+    list->live_bytes += bytes;
+    if (list->live_bytes < UNKNOWN_BYTES && list->live_bytes > -UNKNOWN_BYTES)
+        return;
+    int64_t live = __atomic_add_fetch(&context->live_bytes, list->live_bytes, __ATOMIC_RELAXED);
+    int64_t peak = __atomic_load_n(&context->peak_live_bytes, __ATOMIC_RELAXED);
+    while (live > peak &&
+           !__atomic_compare_exchange_n(&context->peak_live_bytes, &peak, live, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    list->live_bytes = 0;
 }
 
-struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste)
+void freelist_count(struct freelist *list, uint64_t size)
 {
-    pthread_mutex_lock(&list->lock);
+    list_lock(list);
+    list->allocations++;
+    count_bytes(list, (int64_t)size);
+    list_unlock(list);
+}
+
+struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t size)
+{
+    list_lock(list);
     struct block *block = search(list, pages, waste, UINT64_MAX);
-    list->allocations += block != NULL;
-    pthread_mutex_unlock(&list->lock);
+    if (block) {
+        list->allocations++;
+        count_bytes(list, (int64_t)size);
+    }
+    list_unlock(list);
     return block;
 }
 
 int freelist_put(struct freelist *list, struct block *block, enum freed_state state, uint64_t now)
 {
-    pthread_mutex_lock(&list->lock);
+    list_lock(list);
     block->free_sequence = ++list->freed;
     list->frees++;
+    count_bytes(list, -(int64_t)block->facts.size);
     if (state == FREED_IDLE) {
         put_idle(list, block);
     } else if (state == FREED_WAITING) {
@@ -114,7 +138,7 @@ int freelist_put(struct freelist *list, struct block *block, enum freed_state st
         __atomic_add_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
     }
     int due = !list->pool && (list->freed - list->marked >= MARK_FREES || now - list->marked_ns >= MARK_NS);
-    pthread_mutex_unlock(&list->lock);
+    list_unlock(list);
     return due;
 }
 
@@ -136,7 +160,7 @@ static void advance_markers(struct freelist *list)
 void freelist_mark(struct freelist *list, uint64_t now)
 {
     CUstreamCaptureStatus capture;
-    pthread_mutex_lock(&list->lock);
+    list_lock(list);
     if (list->marker_count == MARKERS)
         advance_markers(list);
     int due = list->marker_count < MARKERS;
@@ -145,7 +169,7 @@ void freelist_mark(struct freelist *list, uint64_t now)
         list->marked = sequence;
         list->marked_ns = now;
     }
-    pthread_mutex_unlock(&list->lock);
+    list_unlock(list);
     if (!due)
         return;
     /* Also refuses where a stream that synchronises with this one is being captured. */
@@ -155,21 +179,21 @@ void freelist_mark(struct freelist *list, uint64_t now)
     if (!event)
         return;
     int recorded = driver->cuEventRecord(event, list->stream) == CUDA_SUCCESS;
-    pthread_mutex_lock(&list->lock);
+    list_lock(list);
     recorded = recorded && list->marker_count < MARKERS;
     if (recorded)
         list->markers[list->marker_count++] = (struct marker){.event = event, .sequence = sequence};
-    pthread_mutex_unlock(&list->lock);
+    list_unlock(list);
     if (!recorded)
         event_give(list->context, event);
 }
 
 struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste)
 {
-    pthread_mutex_lock(&list->lock);
+    list_lock(list);
     advance_markers(list);
     struct block *block = search(list, pages, waste, list->passed);
-    pthread_mutex_unlock(&list->lock);
+    list_unlock(list);
     return block;
 }
 
@@ -198,7 +222,7 @@ void freelist_advance(struct freelist *list)
 {
     struct block *block, *next;
     unsigned seen = 0;
-    pthread_mutex_lock(&list->lock);
+    list_lock(list);
     advance_markers(list);
     DL_FOREACH_SAFE (list->waiting, block, next) {
         if (seen++ == WAITING_SCAN)
@@ -210,14 +234,14 @@ void freelist_advance(struct freelist *list)
             put_idle(list, block);
         }
     }
-    pthread_mutex_unlock(&list->lock);
+    list_unlock(list);
 }
 
 size_t freelist_retire(struct freelist *list)
 {
     size_t retired = 0;
     for (;;) {
-        pthread_mutex_lock(&list->lock);
+        list_lock(list);
         struct block *block = list->retiring;
         if (block && has_passed(block)) {
             block_forget_events(block);
@@ -226,7 +250,7 @@ size_t freelist_retire(struct freelist *list)
         } else {
             block = NULL;
         }
-        pthread_mutex_unlock(&list->lock);
+        list_unlock(list);
         if (!block)
             return retired;
         block_unmap(block);
@@ -241,7 +265,7 @@ uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes
         return 0;
     while (trimmed < bytes) {
         struct block *oldest = NULL;
-        pthread_mutex_lock(&list->lock);
+        list_lock(list);
         advance_markers(list);
         for (unsigned bin = 0; bin < BINS; bin++) {
             /* utlist keeps the tail behind the head's prev: the one that has been idle longest. */
@@ -252,7 +276,7 @@ uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes
         }
         if (oldest)
             remove_idle(list, oldest);
-        pthread_mutex_unlock(&list->lock);
+        list_unlock(list);
         if (!oldest)
             break;
         trimmed += oldest->slot.mapped;
@@ -263,9 +287,9 @@ uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes
 
 void freelist_begin_sync(struct freelist *list)
 {
-    pthread_mutex_lock(&list->lock);
+    list_lock(list);
     list->snapshot = list->freed;
-    pthread_mutex_unlock(&list->lock);
+    list_unlock(list);
 }
 
 void freelist_end_sync(struct freelist *list)
@@ -273,7 +297,7 @@ void freelist_end_sync(struct freelist *list)
     struct block *block, *next;
     if (list->pool && __atomic_load_n(&list->pool->references, __ATOMIC_RELAXED))
         return;
-    pthread_mutex_lock(&list->lock);
+    list_lock(list);
     if (list->snapshot > list->passed)
         list->passed = list->snapshot;
     DL_FOREACH_SAFE (list->waiting, block, next) {
@@ -284,5 +308,5 @@ void freelist_end_sync(struct freelist *list)
             put_idle(list, block);
         }
     }
-    pthread_mutex_unlock(&list->lock);
+    list_unlock(list);
 }

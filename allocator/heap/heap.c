@@ -15,17 +15,26 @@
 
 const struct options *heap_options;
 
-static uint64_t granularity = 2ull << 20;
-static _Alignas(CACHE_LINE) struct {
-    uint64_t last; /* atomic */
-    char rest[CACHE_LINE - sizeof(uint64_t)]; /* keeps what is only read out of its line */
-} ids;
+uint64_t heap_granularity = 2ull << 20;
 
 uint64_t now_ns(void)
 {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* Ids in the order of a thread's allocations; threads take them a few at a time, so as not to wait for each other's line. */
+static uint64_t take_id(void)
+{
+    enum { AT_ONCE = 16 };
+    static _Alignas(CACHE_LINE) uint64_t given[CACHE_LINE / sizeof(uint64_t)]; /* atomic; a line of its own */
+    static HOT_TLS uint64_t next, end;
+    if (next == end) {
+        next = __atomic_fetch_add(&given[0], AT_ONCE, __ATOMIC_RELAXED);
+        end = next + AT_ONCE;
+    }
+    return ++next;
 }
 
 static uint32_t thread_id(void)
@@ -62,13 +71,6 @@ void heap_close(void)
     worker_stop();
 }
 
-static void raise_to(uint64_t *peak, uint64_t value)
-{
-    uint64_t seen = __atomic_load_n(peak, __ATOMIC_RELAXED);
-    while (value > seen && !__atomic_compare_exchange_n(peak, &seen, value, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
-        ;
-}
-
 /* Says what holds the memory, because "out of memory" alone helps nobody. */
 static cufence_status out_of_memory(struct heap_context *context, uint64_t size, uint64_t mapped)
 {
@@ -100,7 +102,7 @@ static struct block *block_map(struct heap_context *context, const struct layout
         return NULL;
     }
     block->context = context;
-    block->pages = layout->pages;
+    block->pages = (uint32_t)layout->pages;
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
     *status = slot_cut(&block->slot, context->device, layout->mapped, layout->guard);
     if (*status != CUFENCE_OK) {
@@ -141,7 +143,7 @@ static struct block *obtain(struct freelist *list, const struct layout *layout, 
     struct heap_context *context = list->context;
     struct scope scope = scope_enter(context);
     freelist_advance(list);
-    struct block *block = freelist_take(list, layout->pages, heap_options->waste);
+    struct block *block = freelist_take(list, layout->pages, heap_options->waste, size);
     if (block)
         goto done;
     if (!list->pool) {
@@ -154,7 +156,7 @@ static struct block *obtain(struct freelist *list, const struct layout *layout, 
     if (!block)
         block = block_map(context, layout, size, list->pool != NULL, status);
     if (block)
-        freelist_count(list);
+        freelist_count(list, size);
 done:
     scope_leave(scope);
     return block;
@@ -182,13 +184,13 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
         *pointer = NULL;
         return CUFENCE_OK;
     }
-    uint64_t id = __atomic_add_fetch(&ids.last, 1, __ATOMIC_RELAXED);
+    uint64_t id = take_id();
     enum layout_side side = heap_options->side == SIDE_START || (heap_options->side == SIDE_ALTERNATE && id % 2) ? LAYOUT_START
                                                                                                                   : LAYOUT_END;
     struct layout_request request = {.size = size,
                                      .align = heap_options->align,
                                      .side = side,
-                                     .granularity = granularity,
+                                     .granularity = heap_granularity,
                                      .guard_min = heap_options->guard,
                                      .guard_max = heap_options->guard_max};
     struct layout layout;
@@ -200,7 +202,7 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
     struct freelist *list = freelist_for(context, stream, pool);
     if (!list)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
-    struct block *block = freelist_take(list, layout.pages, heap_options->waste);
+    struct block *block = freelist_take(list, layout.pages, heap_options->waste, size);
     if (!block && !(block = obtain(list, &layout, size, &status)))
         return status;
     if (block->pool != pool)
@@ -214,7 +216,6 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
                           .tids = thread_id(),
                           .label = (uint64_t)(uintptr_t)label_current()};
     facts_write(block, &facts);
-    raise_to(&context->peak_live_bytes, __atomic_add_fetch(&context->live_bytes, size, __ATOMIC_RELAXED));
     *pointer = (void *)(uintptr_t)facts.address; /* before it is in the index: from then on another thread may free it */
     index_add(block);
     return CUFENCE_OK;
@@ -292,7 +293,6 @@ cufence_status heap_free(void *pointer, CUstream stream)
     facts_write_freed(block, now ? now : 1, (uint64_t)(uintptr_t)stream, thread_id());
     if (block->pool != pool)
         join_pool(block, pool);
-    __atomic_sub_fetch(&context->live_bytes, block->facts.size, __ATOMIC_RELAXED);
 
     enum freed_state state = FREED_IDLE;
     if (pool) {
@@ -365,15 +365,18 @@ cufence_status heap_stats(int device, cufence_stats *stats)
         if (device >= 0 && context->device != device)
             continue;
         struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
+        int64_t live = __atomic_load_n(&context->live_bytes, __ATOMIC_RELAXED);
+        int64_t peak = __atomic_load_n(&context->peak_live_bytes, __ATOMIC_RELAXED);
         for (; list; list = list->next) {
-            pthread_mutex_lock(&list->lock);
-            stats->idle_bytes += list->idle_bytes;
+            list_lock(list);
+            stats->idle_bytes += list->idle_pages * heap_granularity;
+            live += list->live_bytes;
             stats->frees += list->frees;
             stats->allocations += list->allocations;
-            pthread_mutex_unlock(&list->lock);
+            list_unlock(list);
         }
-        stats->live_bytes += __atomic_load_n(&context->live_bytes, __ATOMIC_RELAXED);
-        stats->peak_live_bytes += __atomic_load_n(&context->peak_live_bytes, __ATOMIC_RELAXED);
+        stats->live_bytes += live > 0 ? (uint64_t)live : 0;
+        stats->peak_live_bytes += peak > live ? (uint64_t)peak : live > 0 ? (uint64_t)live : 0;
         stats->mapped_bytes += __atomic_load_n(&context->mapped_bytes, __ATOMIC_RELAXED);
         stats->captured_bytes += __atomic_load_n(&context->captured_bytes, __ATOMIC_RELAXED);
         stats->fresh_mappings += __atomic_load_n(&context->fresh, __ATOMIC_RELAXED);
@@ -396,9 +399,9 @@ static int has_released_pools(struct heap_context *context)
     for (; list; list = list->next) {
         if (!list->pool || __atomic_load_n(&list->pool->references, __ATOMIC_RELAXED))
             continue;
-        pthread_mutex_lock(&list->lock);
-        int has_blocks = list->idle_bytes || list->waiting;
-        pthread_mutex_unlock(&list->lock);
+        list_lock(list);
+        int has_blocks = list->idle_pages || list->waiting;
+        list_unlock(list);
         if (has_blocks)
             return 1;
     }

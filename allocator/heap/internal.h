@@ -19,6 +19,8 @@
 #include "vmm/arena.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <stddef.h>
 #include <utlist.h>
 
 /* Thread-local data of the fast path, without a call for its address. It comes out of the little room that the loader keeps
@@ -30,34 +32,40 @@
 #define BINS (BINS_EXACT + 8 * 24)
 #define MARKERS 8
 
-/* The facts of one buffer, in words that can be copied one by one. */
+/* The facts of one buffer, in words that can be copied one by one; first what a free reads or writes. */
 struct facts {
-    uint64_t id, address, size, stream, allocated_ns;
-    uint64_t tids;  /* of the allocating thread, and of the freeing one << 32 */
+    uint64_t address, size;
+    uint64_t tids; /* of the allocating thread, and of the freeing one << 32 */
+    uint64_t free_stream, freed_ns;
+    uint64_t id, stream, allocated_ns;
     uint64_t label; /* const char *, 0 without one */
-    uint64_t freed_ns, free_stream;
 };
 #define FACTS_WORDS (sizeof(struct facts) / sizeof(uint64_t))
 
 /*
- * Three cache lines, because a program with many buffers misses on each. The owner writes the facts; anybody may read them
- * at any time: `version` is odd while they change (facts_write(), facts_read()).
+ * Laid out for programs with more buffers than the caches hold: an allocation that reuses a block touches the first three
+ * lines, a free the second and the third. The owner writes the facts; anybody may read them at any time: `version` is odd while
+ * they change (facts_write(), facts_read()).
  */
 struct block {
     struct slot slot; /* first: the arena hands it back */
-    uint64_t pages;   /* of the mapping, in units of the granularity */
-    struct heap_context *context;
+
+    _Alignas(CACHE_LINE) struct heap_context *context;
     struct pool *pool; /* graph memory; written by the owner */
     uint64_t version;
-    struct facts facts;     /* of the buffer in it, or of the last one; id 0: none yet */
-    uint64_t free_sequence; /* in its freelist */
+    struct facts facts; /* of the buffer in it, or of the last one; id 0: none yet. Five words here, four in the next line */
+
     struct block *prev, *next;
+    uint64_t free_sequence; /* in its freelist */
+    uint32_t pages;         /* of the mapping, in units of the granularity */
+    uint16_t recorded_count, event_count;
+
     CUstream *recorded; /* further streams that use it, under recorded_lock while live */
     CUevent *events;    /* to pass before it may be used or unmapped; of the freelist it waits in */
-    uint16_t recorded_count, event_count;
     pthread_spinlock_t recorded_lock;
 };
-_Static_assert(sizeof(struct block) == 3 * CACHE_LINE, "three cache lines");
+_Static_assert(offsetof(struct block, context) == CACHE_LINE && offsetof(struct block, recorded) == 3 * CACHE_LINE,
+               "a free needs the second and the third line");
 
 /* A point on a stream: every free up to `sequence` lies before it. */
 struct marker {
@@ -67,7 +75,7 @@ struct marker {
 
 /* The freed blocks of one stream (and one pool). */
 struct freelist {
-    pthread_mutex_t lock;
+    int lock; /* list_lock(): held for tens of nanoseconds, so a thread that finds it taken spins, and then lets others run */
     struct heap_context *context;
     CUstream stream;
     uint64_t thread; /* with the per-thread default stream: whose; else 0 */
@@ -82,13 +90,29 @@ struct freelist {
     uint64_t marked_ns;
     struct marker markers[MARKERS]; /* a queue: the first `marker_count` are waiting */
     unsigned marker_count;
-    uint64_t idle_bytes;
+    uint64_t idle_pages;
     uint64_t waiting_count, retiring_count;
     uint64_t allocations, frees;
+    int64_t live_bytes;    /* of its stream, less what has gone into the context's sum */
     struct facts *history; /* a ring of the buffers whose blocks have been taken for others since */
     size_t history_position, history_count, history_capacity;
     struct freelist *next; /* of the context; never removed */
 };
+
+static inline void list_lock(struct freelist *list)
+{
+    for (unsigned spins = 0; __atomic_exchange_n(&list->lock, 1, __ATOMIC_ACQUIRE);) {
+        while (__atomic_load_n(&list->lock, __ATOMIC_RELAXED)) {
+            if (++spins % 256 == 0)
+                sched_yield();
+        }
+    }
+}
+
+static inline void list_unlock(struct freelist *list)
+{
+    __atomic_store_n(&list->lock, 0, __ATOMIC_RELEASE);
+}
 
 struct pool {
     struct heap_context *context;
@@ -118,8 +142,8 @@ struct heap_context {
     uint64_t mapped_bytes, captured_bytes; /* atomic, as all below */
     uint64_t fresh, retired;
     /* Away from what every allocation only reads. */
-    _Alignas(CACHE_LINE) uint64_t live_bytes;
-    uint64_t peak_live_bytes;
+    _Alignas(CACHE_LINE) int64_t live_bytes; /* the free lists' own sums are to be added */
+    int64_t peak_live_bytes;
 };
 
 /* context.c */
@@ -152,11 +176,11 @@ struct block *index_find(uint64_t address);
 struct block *index_remove(uint64_t address); /* NULL: no live buffer starts there; else the caller owns the block */
 
 /* freelist.c; all but freelist_take() expect an entered scope */
-struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste); /* and counts an allocation */
-void freelist_count(struct freelist *list); /* an allocation of its stream that another list or a mapping has served */
+struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t size); /* and counts `size` bytes */
+void freelist_count(struct freelist *list, uint64_t size); /* an allocation that another list or a mapping has served */
 void block_forget_events(struct block *block);
 enum freed_state { FREED_IDLE, FREED_WAITING, FREED_RETIRING };
-int freelist_put(struct freelist *list, struct block *block, enum freed_state state, uint64_t now); /* 1: a mark is due */
+int freelist_put(struct freelist *list, struct block *block, enum freed_state state, uint64_t now); /* and counts it; 1: a mark is due */
 void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the stream, which must exist */
 struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste);
 void freelist_advance(struct freelist *list); /* looks which markers and waiting blocks have passed */
@@ -187,5 +211,6 @@ int heap_recall(uint64_t address, int exact, struct facts *out); /* the newest o
 uint64_t now_ns(void); /* CLOCK_MONOTONIC_COARSE: a few ns a call, good to a few ms */
 void block_unmap(struct block *block); /* of an idle or retired block; it belongs to the past then */
 extern const struct options *heap_options;
+extern uint64_t heap_granularity; /* of mappings, bytes */
 
 #endif

@@ -39,9 +39,9 @@ static uint64_t idle_bytes(struct heap_context *context)
 {
     uint64_t bytes = 0;
     for (struct freelist *list = first_list(context); list; list = list->next) {
-        pthread_mutex_lock(&list->lock);
-        bytes += list->idle_bytes;
-        pthread_mutex_unlock(&list->lock);
+        list_lock(list);
+        bytes += list->idle_pages * heap_granularity;
+        list_unlock(list);
     }
     return bytes;
 }
