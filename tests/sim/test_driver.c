@@ -1,0 +1,102 @@
+/* Which driver is opened, and what an old one lacks. */
+#include "child.h"
+
+static void lacks(const char *function)
+{
+    setenv("CUFENCE_DRIVER", CUFENCE_LACKING_DRIVER, 1);
+    setenv("CUFENCE_TEST_LACKS", function, 1);
+}
+
+static void complete(void)
+{
+    void *pointer = NULL;
+    lacks("");
+    CHECK_OK(cufence_init(NULL));
+    CHECK_OK(cufence_malloc(&pointer, 100, 0, NULL));
+}
+
+static void a_required_function_is_missing(void)
+{
+    lacks("cuMemSetAccess");
+    CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER_TOO_OLD);
+    CHECK(strstr(cufence_error_detail(), "cuMemSetAccess") && strstr(cufence_error_detail(), "CUDA 10.2"));
+    lacks("cuStreamGetCaptureInfo");
+    CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER_TOO_OLD);
+    CHECK(strstr(cufence_error_detail(), "cuStreamGetCaptureInfo") && strstr(cufence_error_detail(), "CUDA 11.3"));
+    lacks("");
+    CHECK_OK(cufence_init(NULL));
+}
+
+/* It works without: a fault is caught, and only not explained. */
+static void an_optional_function_is_missing(void)
+{
+    void *pointer = NULL;
+    lacks("cuCoredumpSetAttributeGlobal");
+    CHECK_OK(cufence_init(NULL));
+    CHECK_OK(cufence_malloc(&pointer, 100, 0, NULL));
+}
+
+static void no_library(void)
+{
+    setenv("CUFENCE_DRIVER", "/nowhere/libcuda.so", 1);
+    CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER_NOT_FOUND);
+    CHECK(strstr(cufence_error_detail(), "/nowhere/libcuda.so") != NULL);
+}
+
+static void another_library(void)
+{
+    setenv("CUFENCE_DRIVER", "libz.so.1", 1);
+    CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER_NOT_FOUND);
+    CHECK(strstr(cufence_error_detail(), "libz.so.1") != NULL);
+}
+
+static void the_simulated_one_by_name(void)
+{
+    setenv("CUFENCE_DRIVER", "sim", 1);
+    CHECK_OK(cufence_init(NULL));
+}
+
+static void a_device_that_fails_to_start(void)
+{
+    setenv("CUFENCE_SIM", "devices=99", 1);
+    CHECK(cufence_init(NULL) == CUFENCE_ERROR_DRIVER);
+    CHECK(strstr(cufence_error_detail(), "cuInit: CUDA_ERROR_INVALID_VALUE") != NULL);
+}
+
+static void test_optional(void **state)
+{
+    (void)state;
+    struct outcome outcome = run_child(an_optional_function_is_missing);
+    int is_right = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0 &&
+                   strstr(outcome.err, "cannot arm core dumps; CUDA 12.1 and later can");
+    if (!is_right)
+        print_error("status 0x%x, said:\n%s\n", outcome.status, outcome.err);
+    free(outcome.err);
+    assert_true(is_right);
+}
+
+#define CASE(story)                                                                                                            \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        expect_well(story);                                                                                                    \
+    }
+#define CASES(X)                                                                                                               \
+    X(complete)                                                                                                                \
+    X(a_required_function_is_missing)                                                                                          \
+    X(no_library)                                                                                                              \
+    X(another_library)                                                                                                         \
+    X(the_simulated_one_by_name)                                                                                               \
+    X(a_device_that_fails_to_start)
+CASES(CASE)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ENTRY(story) cmocka_unit_test(test_##story),
+        CASES(ENTRY)
+#undef ENTRY
+            cmocka_unit_test(test_optional),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
