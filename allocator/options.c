@@ -50,7 +50,7 @@ static const struct option_row table[] = {
      .help = "milliseconds after which an idle mapping is given back; 0 never does"},
     {.name = "idle_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "0",
      .offset = FIELD(idle_max), .maximum = 64 * TIB,
-     .help = "idle bytes above which the oldest are given back; 0 stands for a quarter of the device"},
+     .help = "idle bytes above which the oldest are given back; 0 stands for three quarters of the device"},
     {.name = "cache_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "1G",
      .offset = FIELD(cache_max), .maximum = 64 * TIB,
      .help = "physical memory kept without a mapping, for each device"},

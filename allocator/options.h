@@ -27,7 +27,7 @@ struct options {
     uint64_t arena;                /* address space to reserve, 1G..64T, default 64T; halved until the driver agrees */
     uint64_t waste;                /* percent by which a reused mapping may be larger than needed, 0..100, default 12 */
     uint64_t idle_age;             /* ms after which an idle mapping is given back, 0 = never, default 30000 */
-    uint64_t idle_max;             /* idle bytes above which the oldest are given back, default 0 = a quarter of the device */
+    uint64_t idle_max;             /* idle bytes above which the oldest are given back, default 0 = three quarters of the device */
     uint64_t cache_max;            /* physical memory kept without a mapping, per device, default 1G */
     uint64_t history;              /* freed buffers remembered, 0..16M, default 65536 */
     uint64_t exit_wait;            /* ms that the end of the process waits for the devices' last faults, default 10000; 0: not */

@@ -51,7 +51,8 @@ static uint64_t idle_limit(struct heap_context *context)
     size_t total = 0;
     if (heap_options->idle_max)
         return heap_options->idle_max;
-    return driver->cuDeviceTotalMem(&total, context->device) == CUDA_SUCCESS ? total / 4 : UINT64_MAX;
+    /* A training step frees most of its memory and wants it back in the next one. */
+    return driver->cuDeviceTotalMem(&total, context->device) == CUDA_SUCCESS ? total / 4 * 3 : UINT64_MAX;
 }
 
 /* Gives back what has been idle too long, or is too much. */
