@@ -234,10 +234,10 @@ void slot_abandon(struct slot *slot)
 
 void slot_unmap(struct slot *slot)
 {
-    CUmemGenericAllocationHandle handle = slot->handle;
-    driver->cuMemUnmap(slot->base, slot->mapped);
+    const struct slot gone = *slot; /* once it is of the past, another thread may forget and free it */
+    driver->cuMemUnmap(gone.base, gone.mapped);
     set_mapped(slot, 0, 0);
-    physical_give(slot->device, slot->mapped, handle);
+    physical_give(gone.device, gone.mapped, gone.handle);
 }
 
 /* How many slots of the ring begin at or below `address`, seen in the ring's order: from the cursor on round the arena. */
