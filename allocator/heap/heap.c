@@ -104,14 +104,18 @@ static struct block *block_map(struct heap_context *context, const struct layout
     block->context = context;
     block->pages = (uint32_t)layout->pages;
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
+    int hardest = is_captured ? 1 : 2; /* a synchronisation would end the capture */
     *status = slot_cut(&block->slot, context->device, layout->mapped, layout->guard);
+    for (int level = 1; *status == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE && level <= hardest; level++) {
+        reclaim(context, level);
+        *status = slot_cut(&block->slot, context->device, layout->mapped, layout->guard);
+    }
     if (*status != CUFENCE_OK) {
         pthread_spin_destroy(&block->recorded_lock);
         free(block);
         return NULL;
     }
     *status = slot_map(&block->slot);
-    int hardest = is_captured ? 1 : 2; /* a synchronisation would end the capture */
     for (int level = 0; *status == CUFENCE_ERROR_OUT_OF_MEMORY && level <= hardest; level++) {
         reclaim(context, level);
         *status = slot_map(&block->slot);
