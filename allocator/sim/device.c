@@ -85,7 +85,7 @@ SIM_API CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
     CALL_ENTER("cuDeviceGetPCIBusId");
     CALL_TRY(check_device(dev, pciBusId));
-    char text[16];
+    char text[20]; /* the compiler cannot know that a bus takes two digits */
     snprintf(text, sizeof text, "0000:%02X:00.0", SIM_PCI_BUS(dev));
     return copy_text(pciBusId, len, text);
 }
