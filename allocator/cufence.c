@@ -23,9 +23,9 @@
 static struct {
     pthread_mutex_t lock; /* held while starting; comes before every lock of the rooms */
     int is_started;       /* atomic */
-    int has_exit_handler;
-    pid_t pid; /* that started it: a forked child has no CUDA */
-    char *text; /* the options it was started with */
+    int removes_traces;   /* at the exit; a start that is tried again does not ask for it twice */
+    pid_t pid;            /* that started it: a forked child has no CUDA */
+    char *text;           /* the options it was started with; NULL before */
     struct options options;
 } process = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -59,7 +59,7 @@ static void synchronise(CUcontext context, int device, void *user)
         *worst = result;
 }
 
-static CUresult exit_result; /* written by the thread below, read after it was joined */
+static CUresult exit_result; /* written by the thread below, read only after it was joined */
 
 static void *synchronise_all(void *unused)
 {
@@ -69,7 +69,7 @@ static void *synchronise_all(void *unused)
 }
 
 /* Work may still be running, and its faults are the program's as much as any. A kernel that never ends must not keep the
- * process: it is waited for as long as exit_wait says. */
+ * process: it is waited for as long as exit_wait says. Returns 1 if all work is done. */
 static int wait_for_devices(void)
 {
     pthread_t thread;
@@ -117,28 +117,33 @@ static void at_exit(int status, void *unused)
     int is_synchronised = wait_for_devices();
     monitor_stop(is_synchronised ? 5000 : 0);
     heap_close();
-    if (is_synchronised && exit_result == CUDA_ERROR_ILLEGAL_ADDRESS && !monitor_fault_count())
+    int has_failed = is_synchronised && exit_result == CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (has_failed && !monitor_fault_count())
         fprintf(stderr, "==%d== cufence: a kernel has accessed an illegal address; without a core dump there is no more to tell\n",
                 (int)process.pid);
     if (process.options.verbose)
         print_stats();
     /* The exit handlers that are left run with the new status. */
-    if (status == 0 && process.options.exitcode && (monitor_fault_count() || exit_result == CUDA_ERROR_ILLEGAL_ADDRESS))
+    if (status == 0 && process.options.exitcode && (monitor_fault_count() || has_failed))
         exit((int)process.options.exitcode);
 }
 
-/* Registered when CUDA has started, so that it runs before the driver's own handlers take it down. */
+static void add_exit_handler(void)
+{
+    on_exit(at_exit, NULL);
+}
+
+/* The handler is registered when CUDA has started, so that it runs before the driver's own take it down. */
 static void on_context(CUcontext context, int device)
 {
-    pthread_mutex_lock(&process.lock);
-    if (!process.has_exit_handler)
-        process.has_exit_handler = on_exit(at_exit, NULL) == 0;
-    pthread_mutex_unlock(&process.lock);
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, add_exit_handler);
     monitor_add_context(context, device);
 }
 
 /* ---- start ---- */
 
+/* Leaves nothing behind where it fails but the open driver library, so that it may be tried again. */
 static cufence_status start(const char *options)
 {
     options_default(&process.options);
@@ -149,15 +154,20 @@ static cufence_status start(const char *options)
         status = driver_load();
     if (status == CUFENCE_OK)
         status = monitor_start(&process.options, &sources);
-    if (status == CUFENCE_OK)
-        on_exit(remove_traces, NULL); /* also where no context ever comes to be */
-    if (status == CUFENCE_OK)
-        status = heap_open(&process.options, on_context);
-    if (status == CUFENCE_OK && process.options.verbose)
+    if (status != CUFENCE_OK)
+        return status;
+    status = heap_open(&process.options, on_context);
+    if (status != CUFENCE_OK) {
+        monitor_cancel();
+        return status;
+    }
+    if (!process.removes_traces)
+        process.removes_traces = on_exit(remove_traces, NULL) == 0; /* also where no context ever comes to be */
+    if (process.options.verbose)
         fprintf(stderr, "cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space, core dumps %s\n", cufence_version_string(),
                 driver->path, driver->version / 1000, driver->version % 1000 / 10,
                 (unsigned long long)((arena_end() - arena_start()) >> 30), monitor_is_armed() ? "armed" : "not armed");
-    return status;
+    return CUFENCE_OK;
 }
 
 PUBLIC cufence_status cufence_init(const char *options)
@@ -173,8 +183,12 @@ PUBLIC cufence_status cufence_init(const char *options)
         process.text = strdup(options ? options : "");
         process.pid = getpid();
         status = process.text ? start(options) : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-        if (status == CUFENCE_OK)
+        if (status == CUFENCE_OK) {
             __atomic_store_n(&process.is_started, 1, __ATOMIC_RELEASE);
+        } else {
+            free(process.text);
+            process.text = NULL;
+        }
     }
     pthread_mutex_unlock(&process.lock);
     return status;

@@ -89,6 +89,20 @@ static cufence_status set_dumps(void)
     return status;
 }
 
+/* The file and the kind of dump stay as they were set: nobody writes one. */
+static void disarm(void)
+{
+    bool off = false;
+    size_t size = sizeof off;
+    driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &off, &size);
+}
+
+static void remove_fifo(void)
+{
+    unlink(monitor.fifo);
+    rmdir(monitor.folder);
+}
+
 static cufence_status arm(void)
 {
     static const char *const taken[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
@@ -114,7 +128,14 @@ static cufence_status arm(void)
                              i);
     }
     cufence_status status = make_fifo();
-    return status == CUFENCE_OK ? set_dumps() : status;
+    if (status != CUFENCE_OK)
+        return status;
+    status = set_dumps();
+    if (status != CUFENCE_OK) {
+        disarm();
+        remove_fifo();
+    }
+    return status;
 }
 
 /* ---- from a dump to a report ---- */
@@ -280,12 +301,6 @@ static void keep(char *text)
     pthread_mutex_unlock(&monitor.lock);
 }
 
-static void remove_fifo(void)
-{
-    unlink(monitor.fifo);
-    rmdir(monitor.folder);
-}
-
 static void act(int device)
 {
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
@@ -449,15 +464,31 @@ static void *run(void *unused)
     return NULL;
 }
 
-cufence_status monitor_start(const struct options *options, const struct fault_sources *sources)
+static void close_files(void)
 {
-    monitor.options = options;
-    monitor.sources = sources;
+    if (monitor.stop >= 0)
+        close(monitor.stop);
+    if (monitor.peek >= 0)
+        close(monitor.peek);
+    monitor.stop = monitor.peek = -1;
+}
+
+static void init_change(void)
+{
     pthread_condattr_t attributes;
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&monitor.change, &attributes);
     pthread_condattr_destroy(&attributes);
+}
+
+cufence_status monitor_start(const struct options *options, const struct fault_sources *sources)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_change);
+    monitor.options = options;
+    monitor.sources = sources;
+    monitor.log[0] = '\0';
     if (options->log[0]) {
         cufence_status status = options_expand_path(options->log, monitor.log, sizeof monitor.log);
         if (status != CUFENCE_OK)
@@ -472,11 +503,24 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
     monitor.stop = eventfd(0, EFD_CLOEXEC);
     monitor.peek = open(monitor.fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     int failed = monitor.stop < 0 || monitor.peek < 0 ? errno : pthread_create(&monitor.thread, NULL, run, NULL);
-    if (failed)
+    if (failed) {
+        disarm();
+        remove_fifo();
+        close_files();
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the thread that reads core dumps: %s", strerror(failed));
+    }
     monitor.is_armed = 1;
     monitor.is_running = 1;
     return CUFENCE_OK;
+}
+
+void monitor_cancel(void)
+{
+    if (monitor.is_armed)
+        disarm();
+    monitor_stop(0);
+    close_files();
+    monitor.is_armed = 0;
 }
 
 void monitor_add_context(CUcontext context, int device)

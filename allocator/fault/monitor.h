@@ -26,9 +26,12 @@ struct fault_sources {
  * Makes the FIFO, arms the dumps and starts the thread. `options` and `sources` must stay. Before the first context exists.
  * Where dumps cannot be had (driver older than CUDA 12.1, environment that points them elsewhere, no place for a FIFO) it
  * says so once on stderr and returns OK: faults are still caught, not explained.
- * Errors: SYSTEM (the thread).
+ * Errors: SYSTEM (the thread), OPTION (the log's name). Nothing is left of a failed start, and it may be tried again.
  */
 cufence_status monitor_start(const struct options *options, const struct fault_sources *sources);
+
+/* Undoes monitor_start(): for a start of the process that fails later on. No context exists yet, no other thread calls. */
+void monitor_cancel(void);
 
 /* Prepares a context for fences and for on_fault=error; it is current. Once for each. A failure costs only these. */
 void monitor_add_context(CUcontext context, int device);

@@ -59,10 +59,20 @@ cufence_status heap_open(const struct options *options, void (*on_context)(CUcon
     context_set_hook(on_context);
     physical_configure(options->cache_max);
     cufence_status status = arena_open(options->arena, options->history, forget, options->peers);
-    if (status == CUFENCE_OK)
-        status = index_open();
-    if (status == CUFENCE_OK)
-        status = worker_start();
+    if (status != CUFENCE_OK)
+        return status;
+    status = index_open();
+    if (status != CUFENCE_OK)
+        goto no_index;
+    status = worker_start();
+    if (status != CUFENCE_OK)
+        goto no_worker;
+    return CUFENCE_OK;
+
+no_worker:
+    index_close();
+no_index:
+    arena_close();
     return status;
 }
 
@@ -74,8 +84,8 @@ void heap_close(void)
 /* Says what holds the memory, because "out of memory" alone helps nobody. */
 static cufence_status out_of_memory(struct heap_context *context, uint64_t size, uint64_t mapped)
 {
-    cufence_stats stats;
-    cufence_buffer newest[3];
+    cufence_stats stats = {0};
+    cufence_buffer newest[1];
     uint64_t total = 0;
     size_t free_bytes = 0, all_bytes = 0;
     char largest[96] = "";

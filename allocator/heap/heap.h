@@ -13,7 +13,9 @@
 
 /*
  * Opens the arena and starts the background thread. The driver is loaded. `options` must stay.
- *   on_context  called once for each CUDA context before its first buffer, with the context current, no lock held
+ *   on_context  called once for each CUDA context before its first buffer, with the context current and the lock held that
+ *               guards the making of contexts: it must not call the heap
+ * Nothing is left of a failed opening, and it may be tried again.
  */
 cufence_status heap_open(const struct options *options, void (*on_context)(CUcontext context, int device));
 

@@ -13,9 +13,14 @@
 
 static struct block **pages;
 
+static size_t table_bytes(void)
+{
+    return (size_t)((arena_end() - arena_start()) >> PAGE_BITS) * sizeof *pages;
+}
+
 cufence_status index_open(void)
 {
-    size_t bytes = (size_t)((arena_end() - arena_start()) >> PAGE_BITS) * sizeof *pages;
+    size_t bytes = table_bytes();
     void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (table == MAP_FAILED)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no %zu bytes of address space for the index; a smaller arena= "
@@ -23,6 +28,12 @@ cufence_status index_open(void)
     madvise(table, bytes, MADV_HUGEPAGE); /* entries of neighbouring mappings are 264 bytes apart: spare the translations */
     pages = table;
     return CUFENCE_OK;
+}
+
+void index_close(void)
+{
+    munmap(pages, table_bytes());
+    pages = NULL;
 }
 
 static struct block **entry_of(uint64_t address)

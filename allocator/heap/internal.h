@@ -4,7 +4,8 @@
  * A block is a slot of the arena and the buffer in it, if any. It is in one place: in the index (live), in a free list
  * (idle, waiting for other streams, or waiting to be retired), in the hands of one thread, or only in the arena's books (past).
  *
- * Lock order, from first to last; none is held over a driver call that can be slow (event queries in reclaim paths excepted):
+ * Lock order, from first to last; none is held over a driver call that can be slow, but contexts_lock over the making of a
+ * context and freelist.lock over queries of events:
  *   arena's lock  (visits; `forget`)
  *   contexts_lock (the list of contexts)
  *   context.lock  (its free lists and pools)
@@ -64,7 +65,7 @@ struct block {
     CUevent *events;    /* to pass before it may be used or unmapped; of the freelist it waits in */
     pthread_spinlock_t recorded_lock;
 };
-_Static_assert(offsetof(struct block, context) == CACHE_LINE && offsetof(struct block, recorded) == 3 * CACHE_LINE,
+_Static_assert(offsetof(struct block, context) == CACHE_LINE && offsetof(struct block, recorded) == 3ul * CACHE_LINE,
                "a free needs the second and the third line");
 
 /* A point on a stream: every free up to `sequence` lies before it. */
@@ -171,6 +172,7 @@ void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t
 
 /* index.c: live buffers by the address of their first byte */
 cufence_status index_open(void);
+void index_close(void); /* undoes index_open(); no buffer has been in it */
 void index_add(struct block *block);
 struct block *index_find(uint64_t address);
 struct block *index_remove(uint64_t address); /* NULL: no live buffer starts there; else the caller owns the block */

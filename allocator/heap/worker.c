@@ -129,8 +129,10 @@ cufence_status worker_start(void)
     pthread_cond_init(&worker.wake, &attributes);
     pthread_condattr_destroy(&attributes);
     int failed = pthread_create(&worker.thread, NULL, run, NULL);
-    if (failed)
+    if (failed) {
+        pthread_cond_destroy(&worker.wake);
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the background thread: %s", strerror(failed));
+    }
     worker.is_running = 1;
     return CUFENCE_OK;
 }

@@ -61,6 +61,15 @@ cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struc
     return CUFENCE_OK;
 }
 
+void arena_close(void)
+{
+    pthread_mutex_lock(&arena.lock);
+    uint64_t start = arena.start, bytes = arena.end - arena.start;
+    arena.start = arena.end = arena.cursor = 0;
+    pthread_mutex_unlock(&arena.lock);
+    driver->cuMemAddressFree(start, bytes);
+}
+
 uint64_t arena_start(void)
 {
     return arena.start;

@@ -27,9 +27,11 @@ struct slot {
  *   history   how many slots without a mapping are remembered; the oldest are forgotten beyond
  *   forget    called, with the arena's lock held, for a slot that the arena drops; its owner may free it. Must not call the arena
  *   peers     map for every device that can be a peer, too
- * Errors: OUT_OF_ADDRESS_SPACE, DRIVER. Call once.
+ * Errors: OUT_OF_ADDRESS_SPACE, DRIVER. Call once, or again after a failure.
  */
 cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struct slot *slot), int peers);
+
+void arena_close(void); /* undoes arena_open(); no slot has been cut */
 
 uint64_t arena_start(void); /* 0 before arena_open(). The first guard's worth of it is never mapped */
 uint64_t arena_end(void);
