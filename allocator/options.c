@@ -92,7 +92,7 @@ static struct excerpt excerpt_of(struct span span)
     size_t length = span.length < room ? span.length : room;
     for (size_t i = 0; i < length; i++)
         out.text[i] = iscntrl((unsigned char)span.start[i]) ? '?' : span.start[i];
-    strcpy(out.text + length, span.length > room ? "..." : "");
+    snprintf(out.text + length, sizeof out.text - length, "%s", span.length > room ? "..." : "");
     return out;
 }
 
@@ -429,7 +429,7 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size)
                 break;
             case 'h':
                 if (gethostname(host, sizeof host - 1))
-                    strcpy(host, "localhost");
+                    snprintf(host, sizeof host, "localhost");
                 piece = host;
                 break;
             case '%':

@@ -75,7 +75,7 @@ static int run_options(int argc, char **argv)
     }
     if (is_help(argv[1]))
         return surplus("options", argv[2]);
-    if (strcmp(argv[1], "--check")) {
+    if (strcmp(argv[1], "--check") != 0) {
         fprintf(stderr, "cufence options: unknown argument '%s'; allowed are --check \"key=value,...\" and --help\n", argv[1]);
         return CLI_USAGE;
     }

@@ -67,7 +67,7 @@ struct driver {
     int version;    /* of the driver, as cuDriverGetVersion gives it: 13000 = CUDA 13.0 */
     int is_sim;     /* the simulated device */
     char path[512]; /* what was opened */
-#define X(function, version_, need) __typeof__(function) *function;
+#define X(function, version_, need) __typeof__(function) *function; /* NOLINT(bugprone-macro-parentheses): a declaration */
     DRIVER_FUNCTIONS(X)
 #undef X
     /* cuStreamGetCaptureInfo with the signature of CUDA 11.3, not the newest: status and id of a stream's capture are all that

@@ -2,6 +2,7 @@
 
 #include "cubin.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,13 +48,10 @@ static const char *join_path(struct scratch *scratch, const char *directory, con
         return scratch_text(scratch, file);
     size_t head = strlen(directory), tail = strlen(file);
     int has_slash = directory[head - 1] == '/';
-    char *path = scratch_take(scratch, head + tail + 2);
-    if (!path)
-        return NULL;
-    memcpy(path, directory, head);
-    if (!has_slash)
-        path[head++] = '/';
-    memcpy(path + head, file, tail);
+    size_t size = head + tail + 2;
+    char *path = scratch_take(scratch, size);
+    if (path)
+        snprintf(path, size, "%s%s%s", directory, has_slash ? "" : "/", file);
     return path;
 }
 
