@@ -41,7 +41,7 @@ static cufence_stats stats(void)
 }
 
 /* Keeps a stream busy until *flag is set. */
-static void spin(CUstream stream, volatile uint32_t *flag)
+static void spin(CUstream stream, uint32_t *flag)
 {
     static CUmodule module;
     CUfunction function;
@@ -106,11 +106,13 @@ static void sides(void)
 static void impossible_sizes(void)
 {
     void *pointer = &pointer;
-    start(NULL);
+    setenv("CUFENCE_SIM", "memory=1G", 1);
+    start("arena=16G");
     CHECK(cufence_malloc(&pointer, SIZE_MAX, 0, NULL) == CUFENCE_ERROR_OVERFLOW);
     CHECK(cufence_malloc(&pointer, SIZE_MAX - PAGE, 0, NULL) == CUFENCE_ERROR_OVERFLOW);
-    CHECK(cufence_malloc(&pointer, (size_t)80 << 30, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY);
-    CHECK(strstr(cufence_error_detail(), "85899345920 bytes") != NULL);
+    CHECK(cufence_malloc(&pointer, (size_t)8 << 30, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(cufence_error_detail(), "8589934592 bytes") != NULL);
+    CHECK(cufence_malloc(&pointer, (size_t)80 << 30, 0, NULL) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
     CHECK(cufence_malloc(&pointer, 100, 7, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
     CHECK(cufence_malloc(&pointer, 100, -2, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
     CHECK(cufence_malloc(NULL, 100, 0, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
@@ -166,21 +168,21 @@ static void larger_mapping_within_waste(void)
 
 static void other_streams_wait(void)
 {
-    static volatile uint32_t flag;
+    static uint32_t flag;
     start(NULL);
     CUstream a = new_stream(), b = new_stream();
     spin(a, &flag);
     void *first = allocate(4000, a);
     CHECK_OK(cufence_free(first, a)); /* the first free of a stream is marked at once */
     CHECK(allocate(4000, b) != first);
-    flag = 1;
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     CHECK_CU(cuStreamSynchronize(a));
     CHECK(allocate(4000, b) == first);
 }
 
 static void recorded_streams_wait(void)
 {
-    static volatile uint32_t flag;
+    static uint32_t flag;
     start(NULL);
     CUstream a = new_stream(), b = new_stream();
     void *first = allocate(4000, a);
@@ -190,7 +192,7 @@ static void recorded_streams_wait(void)
     CHECK(cufence_record_stream((char *)first + 1, b) == CUFENCE_ERROR_NOT_FOUND);
     CHECK_OK(cufence_free(first, a));
     CHECK(allocate(4000, a) != first);
-    flag = 1;
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     CHECK_CU(cuCtxSynchronize());
     CHECK(allocate(4000, a) == first);
 }
@@ -204,7 +206,7 @@ static int is_retired(const void *pointer)
 
 static void strict_retires(void)
 {
-    static volatile uint32_t flag;
+    static uint32_t flag;
     start("uaf=strict");
     CUstream a = new_stream();
     char *first = allocate(4000, a);
@@ -213,7 +215,7 @@ static void strict_retires(void)
     usleep(50000);
     CHECK(!is_retired(first)); /* the stream has not passed the free */
     CHECK(allocate(4000, a) != (void *)first);
-    flag = 1;
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < 2000 && !is_retired(first); i++)
         usleep(1000);
     CHECK(is_retired(first));
@@ -228,19 +230,20 @@ static void strict_retires(void)
 
 static void memory_pressure(void)
 {
-    start("idle_max=64T"); /* 8 GiB device */
+    setenv("CUFENCE_SIM", "memory=1G", 1);
+    start("arena=16G,idle_max=64T");
     CUstream a = new_stream(), b = new_stream();
     void *all[60];
     for (int i = 0; i < 60; i++)
-        all[i] = allocate(128 * MIB, a);
+        all[i] = allocate(16 * MIB, a);
     void *none = NULL;
-    CHECK(cufence_malloc(&none, 1024 * MIB, 0, b) == CUFENCE_ERROR_OUT_OF_MEMORY);
+    CHECK(cufence_malloc(&none, 128 * MIB, 0, b) == CUFENCE_ERROR_OUT_OF_MEMORY);
     CHECK(strstr(cufence_error_detail(), "60 live buffers") != NULL);
     for (int i = 0; i < 60; i++)
         CHECK_OK(cufence_free(all[i], a));
-    CHECK(stats().idle_bytes == 60 * 128 * MIB);
-    allocate(4096 * MIB, b); /* what stream a keeps idle is given up */
-    CHECK(stats().mapped_bytes <= (size_t)8192 * MIB);
+    CHECK(stats().idle_bytes == 60 * 16 * MIB);
+    allocate(512 * MIB, b); /* what stream a keeps idle is given up */
+    CHECK(stats().mapped_bytes <= 1024 * MIB);
     CHECK_OK(cufence_trim(0));
     CHECK(stats().idle_bytes == 0 && stats().cached_bytes == 0);
 }
@@ -286,6 +289,20 @@ static void arena_wraps(void)
     CHECK(count >= 10 && count < 16); /* 1 GiB holds 15 mappings with guards of 64 MiB */
     CHECK(cufence_malloc(&none, 100, 0, NULL) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
     CHECK_OK(cufence_free(live[0], NULL));
+}
+
+/* Mappings that wait, idle or to be retired, are given up when their address space is needed. */
+static void address_pressure(void)
+{
+    void *all[14];
+    start("arena=1G,guard=64M");
+    for (int i = 0; i < 14; i++)
+        all[i] = allocate(100, NULL);
+    for (int i = 0; i < 14; i++)
+        CHECK_OK(cufence_free(all[i], NULL));
+    CHECK(stats().idle_bytes == 14 * PAGE);
+    allocate(200 * MIB, NULL);
+    CHECK(stats().idle_bytes < 14 * PAGE);
 }
 
 static void history_is_bounded(void)
@@ -525,6 +542,7 @@ static void init_rules(void)
     X(memory_pressure)                                                                                                         \
     X(idle_mappings_age)                                                                                                       \
     X(arena_wraps)                                                                                                             \
+    X(address_pressure)                                                                                                        \
     X(history_is_bounded)                                                                                                      \
     X(labels)                                                                                                                  \
     X(capture_keeps_its_memory)                                                                                                \

@@ -25,6 +25,7 @@ static uint8_t *read_cubin(const char *fixture, const char *kernel, size_t *size
     assert_non_null(file);
     size_t room = (size_t)4 << 20;
     uint8_t *bytes = malloc(room), *copy = NULL;
+    *size = 0;
     int got = gzread(file, bytes, (unsigned)room);
     assert_true(got > 0);
     gzclose(file);
@@ -118,8 +119,10 @@ static void test_absolute_lines(void **state)
         if (strcmp(names + sections[i].sh_name, ".debug_line") == 0)
             line = &sections[i];
     }
-    assert_non_null(relocations);
-    assert_non_null(line);
+    if (!relocations || !line) {
+        fail_msg("no relocations of .debug_line, or none itself");
+        return;
+    }
     const Elf64_Shdr *symbols = &sections[relocations->sh_link];
     for (uint64_t at = 0; at < relocations->sh_size; at += sizeof(Elf64_Rela)) {
         Elf64_Rela entry;
