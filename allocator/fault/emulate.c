@@ -21,6 +21,17 @@ static int64_t branch_offset(struct sass_instruction instruction, unsigned sm)
     return (int64_t)((uint64_t)high << 8 | instruction_bits(instruction, 16, 8)) * 4;
 }
 
+/* Whether a BRA that its guard lets pass is taken. */
+static enum truth is_taken(const struct machine *machine, struct sass_instruction instruction)
+{
+    unsigned form = (unsigned)instruction_bits(instruction, 9, 3), kind = (unsigned)instruction_bits(instruction, 32, 2);
+    if (form == 2 && kind == 1) /* BRA.U UPn: the uniform predicate stands where a register would */
+        return machine_predicate(machine, instruction, 24, UNIFORM);
+    /* A further predicate at [90:87] must hold too; .DIV and .CONV ask what the other lanes do. */
+    int is_plain = form == 4 && kind == 0 && machine_predicate(machine, instruction, 87, VECTOR) == TRUTH_TRUE;
+    return is_plain ? TRUTH_TRUE : TRUTH_UNKNOWN;
+}
+
 /* Moves *pc on behind an instruction whose predicate holds. */
 static enum flow go_on(const struct machine *machine, struct sass_instruction instruction, uint64_t *pc)
 {
@@ -34,10 +45,11 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
             return FLOW_LOST;
         next += (uint64_t)branch_offset(instruction, machine->launch->sm);
         break;
-    case 0x147: /* BRA; a further predicate at [90:87] must hold too */
-        if (machine_predicate(machine, instruction, 87, 0) != TRUTH_TRUE)
+    case 0x147: /* BRA */
+        if (is_taken(machine, instruction) == TRUTH_UNKNOWN)
             return FLOW_LOST;
-        next += (uint64_t)branch_offset(instruction, machine->launch->sm);
+        if (is_taken(machine, instruction) == TRUTH_TRUE)
+            next += (uint64_t)branch_offset(instruction, machine->launch->sm);
         break;
     case 0x14d: /* EXIT */
         return FLOW_DONE;
@@ -55,6 +67,15 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
     return FLOW_ON;
 }
 
+/* Where the predicate is that guards an instruction: uniform instructions have uniform ones, but for VOTEU. */
+static int guard_file(struct sass_instruction instruction)
+{
+    uint64_t opcode = instruction_bits(instruction, 0, 9);
+    int is_uniform = (opcode >= 0x80 && opcode < 0x100 && opcode != 0x86) || (opcode >= 0x50 && opcode < 0x60) ||
+                     opcode == 0x1ac || opcode == 0x1c3;
+    return is_uniform ? UNIFORM : VECTOR;
+}
+
 /* Runs the instruction at *pc. */
 static enum flow step(struct machine *machine, uint64_t *pc)
 {
@@ -63,10 +84,7 @@ static enum flow step(struct machine *machine, uint64_t *pc)
     if (*pc < launch->start || !bytes.bytes)
         return FLOW_LOST;
     struct sass_instruction instruction = sass_load(bytes.bytes);
-    uint64_t opcode = instruction_bits(instruction, 0, 9);
-    /* Uniform instructions have uniform predicates. */
-    int file = opcode >= 0x80 && opcode < 0x100;
-    enum truth guard = machine_predicate(machine, instruction, 12, file);
+    enum truth guard = machine_predicate(machine, instruction, 12, guard_file(instruction));
     if (guard == TRUTH_FALSE) {
         *pc += SASS_INSTRUCTION_BYTES;
         return FLOW_ON;

@@ -197,6 +197,32 @@ static void run_compare(struct machine *machine, struct sass_instruction instruc
     }
 }
 
+/* PLOP3: two functions of three predicates, as tables of 8 bits. What is not known may be either. */
+static void run_predicate_logic(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    /* In the vector form, bit 67 makes the last one a uniform predicate. */
+    int file = operands->file == VECTOR && flag(instruction, 67) ? UNIFORM : operands->file;
+    const enum truth inputs[3] = {machine_predicate(machine, instruction, 68, file),
+                                  machine_predicate(machine, instruction, 77, operands->file),
+                                  machine_predicate(machine, instruction, 87, operands->file)};
+    const uint64_t tables[2] = {instruction_bits(instruction, 72, 5) << 3 | instruction_bits(instruction, 64, 3),
+                                instruction_bits(instruction, 16, 8)};
+    for (unsigned i = 0; i < 2; i++) {
+        int can_be[2] = {0, 0};
+        for (unsigned row = 0; row < 8; row++) {
+            int is_possible = 1;
+            for (unsigned k = 0; k < 3; k++)
+                is_possible &= inputs[k] == TRUTH_UNKNOWN || (row >> k & 1) == (inputs[k] == TRUTH_TRUE);
+            if (is_possible)
+                can_be[tables[i] >> row & 1] = 1;
+        }
+        set_predicate(machine, instruction, i == 0 ? 81 : 84, operands->file,
+                      can_be[0] && can_be[1] ? TRUTH_UNKNOWN
+                      : can_be[1]            ? TRUTH_TRUE
+                                             : TRUTH_FALSE);
+    }
+}
+
 static void run_add3(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     struct sum sum = {0, 1, flag(instruction, 74)};
@@ -232,6 +258,26 @@ static void run_add_wide(struct machine *machine, struct sass_instruction instru
         b = 0 - b;
     set_wide(machine, instruction, operands, operands->a.is_known && high.is_known && operands->b.is_known && other.is_known,
              a + b);
+}
+
+/* UIADD3.64 of sm_120; its carries are not followed. */
+static void run_add3_wide(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
+{
+    unsigned number = (unsigned)instruction_bits(instruction, 24, 8) & machine->zero[UNIFORM];
+    struct cell a_high = number == machine->zero[UNIFORM] ? known(0) : machine_get(machine, UNIFORM, number + 1);
+    struct cell b_high = high_of_b(machine, instruction, operands);
+    uint64_t terms[3] = {(uint64_t)a_high.value << 32 | operands->a.value, (uint64_t)b_high.value << 32 | operands->b.value,
+                         (uint64_t)operands->c_high.value << 32 | operands->c.value};
+    const int is_negative[3] = {flag(instruction, 72), !operands->is_b_immediate && flag(instruction, 63),
+                                flag(instruction, 75)};
+    int is_known = operands->a.is_known && a_high.is_known && operands->b.is_known && b_high.is_known && operands->c.is_known &&
+                   operands->c_high.is_known && !flag(instruction, 74);
+    uint64_t sum = 0;
+    for (unsigned i = 0; i < 3; i++)
+        sum += is_negative[i] ? 0 - terms[i] : terms[i];
+    set_wide(machine, instruction, operands, is_known, sum);
+    set_predicate(machine, instruction, 81, UNIFORM, TRUTH_UNKNOWN);
+    set_predicate(machine, instruction, 84, UNIFORM, TRUTH_UNKNOWN);
 }
 
 /* HFMA2 and HFMA2.MMA with -RZ * RZ are how ptxas loads a constant. The opcode of HFMA2.MMA is IADD.64 from sm_100 on. */
@@ -412,6 +458,7 @@ int machine_compute(struct machine *machine, struct sass_instruction instruction
         {0x012, run_logic},
         {0x013, run_absolute},
         {0x019, run_shift},
+        {0x01c, run_predicate_logic},
         {0x024, run_multiply_add},
         {0x025, run_multiply_wide},
         {0x027, run_multiply_high},
@@ -424,7 +471,9 @@ int machine_compute(struct machine *machine, struct sass_instruction instruction
         {0x090, run_add3},
         {0x091, run_lea},
         {0x092, run_logic},
+        {0x097, run_add3_wide},
         {0x099, run_shift},
+        {0x09c, run_predicate_logic},
         {0x0a4, run_multiply_add},
         {0x0a5, run_multiply_wide},
         {0x0b9, run_load_constant},

@@ -47,21 +47,25 @@ struct cell machine_constant(const struct machine *machine, uint64_t bank, uint6
     return unknown;
 }
 
+/* Targets are in the same places in all instructions of which it is known what they write: up to 4 registers, of which kind
+ * ever, from [23:16] on, and the predicates in [83:81] and [86:84]. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction)
 {
-    /* What is known to write a register writes at most 4, from [23:16] on. */
     unsigned first = (unsigned)instruction_bits(instruction, 16, 8);
     int is_known = sass_is_known(instruction);
+    int uniforms = sass_writes_uniform(instruction);
     for (unsigned i = is_known ? first : 0; i < (is_known ? first + 4 : 255) && i < 255; i++)
         if (sass_writes_register(instruction, i, 1))
             machine->registers[VECTOR][i] = unknown;
-    int uniforms = sass_writes_uniform(instruction), predicates = sass_writes_predicate(instruction);
-    if (uniforms)
+    if (uniforms && !is_known)
         memset(machine->registers[UNIFORM], 0, sizeof(machine->registers[UNIFORM]));
+    for (unsigned i = first & machine->zero[UNIFORM], end = i + 4; uniforms && i < end && i < 256; i++)
+        machine->registers[UNIFORM][i] = unknown;
     for (unsigned i = 0; i < 7; i++) {
-        if (predicates)
+        int is_target = !is_known || instruction_bits(instruction, 81, 3) == i || instruction_bits(instruction, 84, 3) == i;
+        if (is_target && sass_writes_predicate(instruction))
             machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
-        if (uniforms)
+        if (is_target && sass_writes_uniform_predicate(instruction))
             machine->predicates[UNIFORM][i] = TRUTH_UNKNOWN;
     }
 }

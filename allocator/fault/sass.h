@@ -51,6 +51,7 @@ int sass_address(const struct sass_access *access, const uint32_t *registers, si
 /* What an instruction may change; conservative: 1 when unsure. */
 int sass_writes_register(struct sass_instruction instruction, unsigned first, unsigned count);
 int sass_writes_uniform(struct sass_instruction instruction);
+int sass_writes_uniform_predicate(struct sass_instruction instruction);
 int sass_writes_predicate(struct sass_instruction instruction);
 
 /* 1 if what the instruction writes is known, and not only feared. */

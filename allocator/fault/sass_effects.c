@@ -7,7 +7,8 @@ enum effect {
     NOTHING,    /* stores, barriers, branches */
     REGISTERS,  /* `width` registers from [23:16] on */
     PREDICATES, /* predicates, and `width` registers from [23:16] on */
-    UNIFORM     /* a uniform register or uniform predicate */
+    UNIFORM,    /* uniform registers from [23:16] on */
+    UPREDICATES /* the same, and uniform predicates */
 };
 
 struct effects {
@@ -17,105 +18,117 @@ struct effects {
 };
 
 static const struct effects table[512] = {
-    [0x002] = {REGISTERS, 1, 0},  /* MOV */
-    [0x005] = {REGISTERS, 2, 0},  /* CS2R */
-    [0x006] = {PREDICATES, 1, 0}, /* VOTE */
-    [0x007] = {REGISTERS, 1, 0},  /* SEL */
-    [0x008] = {REGISTERS, 1, 0},  /* FSEL */
-    [0x009] = {REGISTERS, 1, 0},  /* FMNMX */
-    [0x00b] = {PREDICATES, 0, 0}, /* FSETP */
-    [0x00c] = {PREDICATES, 0, 0}, /* ISETP */
-    [0x010] = {PREDICATES, 1, 0}, /* IADD3 */
-    [0x011] = {PREDICATES, 1, 0}, /* LEA */
-    [0x012] = {PREDICATES, 1, 0}, /* LOP3 */
-    [0x013] = {REGISTERS, 1, 0},  /* IABS */
-    [0x016] = {REGISTERS, 1, 0},  /* PRMT */
-    [0x017] = {PREDICATES, 1, 0}, /* IMNMX */
-    [0x019] = {REGISTERS, 1, 0},  /* SHF */
-    [0x01c] = {PREDICATES, 1, 0}, /* PLOP3 */
-    [0x020] = {REGISTERS, 1, 0},  /* FMUL */
-    [0x021] = {REGISTERS, 1, 0},  /* FADD */
-    [0x023] = {REGISTERS, 1, 0},  /* FFMA */
-    [0x024] = {PREDICATES, 1, 0}, /* IMAD */
-    [0x025] = {PREDICATES, 2, 0}, /* IMAD.WIDE */
-    [0x026] = {REGISTERS, 1, 0},  /* IDP */
-    [0x027] = {PREDICATES, 1, 0}, /* IMAD.HI */
-    [0x028] = {REGISTERS, 2, 0},  /* DMUL */
-    [0x029] = {REGISTERS, 2, 0},  /* DADD */
-    [0x02a] = {PREDICATES, 0, 0}, /* DSETP */
-    [0x02b] = {REGISTERS, 2, 0},  /* DFMA */
-    [0x030] = {REGISTERS, 1, 0},  /* HADD2 */
-    [0x031] = {REGISTERS, 1, 0},  /* HFMA2 */
-    [0x032] = {REGISTERS, 1, 0},  /* HMUL2 */
-    [0x035] = {REGISTERS, 2, 0},  /* HFMA2.MMA, and IADD.64 from sm_100 on */
-    [0x036] = {REGISTERS, 1, 0},  /* VIADD */
-    [0x045] = {REGISTERS, 1, 0},  /* I2FP */
-    [0x048] = {PREDICATES, 1, 0}, /* VIMNMX */
-    [0x082] = {UNIFORM, 0, 0},    /* UMOV */
-    [0x086] = {UNIFORM, 0, 0},    /* VOTEU */
-    [0x087] = {UNIFORM, 0, 0},    /* USEL */
-    [0x08c] = {UNIFORM, 0, 0},    /* UISETP */
-    [0x090] = {UNIFORM, 0, 0},    /* UIADD3 */
-    [0x091] = {UNIFORM, 0, 0},    /* ULEA */
-    [0x092] = {UNIFORM, 0, 0},    /* ULOP3 */
-    [0x099] = {UNIFORM, 0, 0},    /* USHF */
-    [0x0a4] = {UNIFORM, 0, 0},    /* UIMAD */
-    [0x0a5] = {UNIFORM, 0, 0},    /* UIMAD.WIDE */
-    [0x0b9] = {UNIFORM, 0, 0},    /* ULDC */
-    [0x0bd] = {UNIFORM, 0, 0},    /* UFLO */
-    [0x0bf] = {UNIFORM, 0, 0},    /* UPOPC */
-    [0x0cb] = {UNIFORM, 0, 0},    /* CS2UR */
-    [0x100] = {PREDICATES, 1, 0}, /* FLO */
-    [0x101] = {REGISTERS, 1, 0},  /* BREV */
-    [0x102] = {PREDICATES, 0, 0}, /* FCHK */
-    [0x105] = {REGISTERS, 2, 0},  /* F2I */
-    [0x106] = {REGISTERS, 2, 0},  /* I2F */
-    [0x108] = {REGISTERS, 2, 0},  /* MUFU */
-    [0x109] = {REGISTERS, 1, 0},  /* POPC */
-    [0x111] = {REGISTERS, 2, 0},  /* F2I, 64-bit */
-    [0x112] = {REGISTERS, 2, 0},  /* I2F, 64-bit */
-    [0x118] = {NOTHING, 0, 0},    /* NOP */
-    [0x119] = {REGISTERS, 1, 0},  /* S2R */
-    [0x11a] = {NOTHING, 0, 0},    /* DEPBAR */
-    [0x11d] = {PREDICATES, 1, 0}, /* BAR */
-    [0x141] = {NOTHING, 0, 1},    /* BSYNC */
-    [0x142] = {NOTHING, 0, 0},    /* BREAK: a barrier register */
-    [0x144] = {ANYTHING, 0, 1},   /* CALL */
-    [0x145] = {NOTHING, 0, 0},    /* BSSY */
-    [0x147] = {NOTHING, 0, 1},    /* BRA */
-    [0x148] = {NOTHING, 0, 0},    /* WARPSYNC */
-    [0x14d] = {NOTHING, 0, 1},    /* EXIT */
-    [0x150] = {ANYTHING, 0, 1},   /* RET */
-    [0x155] = {REGISTERS, 1, 0},  /* BMOV */
-    [0x15d] = {NOTHING, 0, 0},    /* NANOSLEEP */
-    [0x180] = {REGISTERS, 0, 0},  /* LD */
-    [0x181] = {PREDICATES, 0, 0}, /* LDG */
-    [0x182] = {REGISTERS, 0, 0},  /* LDC */
-    [0x183] = {REGISTERS, 0, 0},  /* LDL */
-    [0x184] = {REGISTERS, 0, 0},  /* LDS */
-    [0x185] = {NOTHING, 0, 0},    /* ST */
-    [0x186] = {NOTHING, 0, 0},    /* STG */
-    [0x187] = {NOTHING, 0, 0},    /* STL */
-    [0x188] = {NOTHING, 0, 0},    /* STS */
-    [0x189] = {PREDICATES, 1, 0}, /* SHFL */
-    [0x18a] = {PREDICATES, 4, 0}, /* ATOM */
-    [0x18b] = {PREDICATES, 4, 0}, /* ATOM.CAS */
-    [0x18c] = {PREDICATES, 4, 0}, /* ATOMS */
-    [0x18d] = {PREDICATES, 4, 0}, /* ATOMS.CAS */
-    [0x18e] = {NOTHING, 0, 0},    /* RED */
-    [0x18f] = {NOTHING, 0, 0},    /* CCTL */
-    [0x192] = {NOTHING, 0, 0},    /* MEMBAR */
-    [0x1a2] = {PREDICATES, 4, 0}, /* ATOM, float */
-    [0x1a3] = {PREDICATES, 4, 0}, /* ATOMG, float */
-    [0x1a6] = {NOTHING, 0, 0},    /* RED, float */
-    [0x1a8] = {PREDICATES, 4, 0}, /* ATOMG */
-    [0x1a9] = {PREDICATES, 4, 0}, /* ATOMG.CAS */
-    [0x1ab] = {NOTHING, 0, 0},    /* ERRBAR */
-    [0x1ac] = {UNIFORM, 0, 0},    /* LDCU */
-    [0x1ae] = {NOTHING, 0, 0},    /* LDGSTS */
-    [0x1af] = {NOTHING, 0, 0},    /* LDGDEPBAR */
-    [0x1c2] = {UNIFORM, 0, 0},    /* R2UR */
-    [0x1c3] = {UNIFORM, 0, 0},    /* S2UR */
+    [0x002] = {REGISTERS, 1, 0},   /* MOV */
+    [0x005] = {REGISTERS, 2, 0},   /* CS2R */
+    [0x006] = {PREDICATES, 1, 0},  /* VOTE */
+    [0x007] = {REGISTERS, 1, 0},   /* SEL */
+    [0x008] = {REGISTERS, 1, 0},   /* FSEL */
+    [0x009] = {REGISTERS, 1, 0},   /* FMNMX */
+    [0x00b] = {PREDICATES, 0, 0},  /* FSETP */
+    [0x00c] = {PREDICATES, 0, 0},  /* ISETP */
+    [0x010] = {PREDICATES, 1, 0},  /* IADD3 */
+    [0x011] = {PREDICATES, 1, 0},  /* LEA */
+    [0x012] = {PREDICATES, 1, 0},  /* LOP3 */
+    [0x013] = {REGISTERS, 1, 0},   /* IABS */
+    [0x016] = {REGISTERS, 1, 0},   /* PRMT */
+    [0x017] = {PREDICATES, 1, 0},  /* IMNMX */
+    [0x019] = {REGISTERS, 1, 0},   /* SHF */
+    [0x01c] = {PREDICATES, 1, 0},  /* PLOP3 */
+    [0x020] = {REGISTERS, 1, 0},   /* FMUL */
+    [0x021] = {REGISTERS, 1, 0},   /* FADD */
+    [0x023] = {REGISTERS, 1, 0},   /* FFMA */
+    [0x024] = {PREDICATES, 1, 0},  /* IMAD */
+    [0x025] = {PREDICATES, 2, 0},  /* IMAD.WIDE */
+    [0x026] = {REGISTERS, 1, 0},   /* IDP */
+    [0x027] = {PREDICATES, 1, 0},  /* IMAD.HI */
+    [0x028] = {REGISTERS, 2, 0},   /* DMUL */
+    [0x029] = {REGISTERS, 2, 0},   /* DADD */
+    [0x02a] = {PREDICATES, 0, 0},  /* DSETP */
+    [0x02b] = {REGISTERS, 2, 0},   /* DFMA */
+    [0x030] = {REGISTERS, 1, 0},   /* HADD2 */
+    [0x031] = {REGISTERS, 1, 0},   /* HFMA2 */
+    [0x032] = {REGISTERS, 1, 0},   /* HMUL2 */
+    [0x035] = {REGISTERS, 2, 0},   /* HFMA2.MMA, and IADD.64 from sm_100 on */
+    [0x036] = {REGISTERS, 1, 0},   /* VIADD */
+    [0x045] = {REGISTERS, 1, 0},   /* I2FP */
+    [0x048] = {PREDICATES, 1, 0},  /* VIMNMX */
+    [0x050] = {UNIFORM, 0, 0},     /* UFMNMX */
+    [0x051] = {UNIFORM, 0, 0},     /* UFSEL */
+    [0x052] = {UNIFORM, 0, 0},     /* UFSET */
+    [0x053] = {UPREDICATES, 0, 0}, /* UFSETP */
+    [0x054] = {UNIFORM, 0, 0},     /* UFADD */
+    [0x055] = {UNIFORM, 0, 0},     /* UFFMA */
+    [0x056] = {UNIFORM, 0, 0},     /* UFMUL */
+    [0x05a] = {UNIFORM, 0, 0},     /* UI2F */
+    [0x05e] = {UNIFORM, 0, 0},     /* UI2FP */
+    [0x082] = {UNIFORM, 0, 0},     /* UMOV */
+    [0x086] = {UPREDICATES, 0, 0}, /* VOTEU */
+    [0x087] = {UNIFORM, 0, 0},     /* USEL */
+    [0x08c] = {UPREDICATES, 0, 0}, /* UISETP */
+    [0x090] = {UPREDICATES, 0, 0}, /* UIADD3 */
+    [0x091] = {UPREDICATES, 0, 0}, /* ULEA */
+    [0x092] = {UPREDICATES, 0, 0}, /* ULOP3 */
+    [0x096] = {UNIFORM, 0, 0},     /* UPRMT */
+    [0x097] = {UPREDICATES, 0, 0}, /* UIADD3.64 */
+    [0x099] = {UNIFORM, 0, 0},     /* USHF */
+    [0x09c] = {UPREDICATES, 0, 0}, /* UPLOP3 */
+    [0x0a4] = {UPREDICATES, 0, 0}, /* UIMAD */
+    [0x0a5] = {UPREDICATES, 0, 0}, /* UIMAD.WIDE */
+    [0x0b9] = {UNIFORM, 0, 0},     /* ULDC */
+    [0x0bd] = {UPREDICATES, 0, 0}, /* UFLO */
+    [0x0bf] = {UNIFORM, 0, 0},     /* UPOPC */
+    [0x0cb] = {UNIFORM, 0, 0},     /* CS2UR */
+    [0x100] = {PREDICATES, 1, 0},  /* FLO */
+    [0x101] = {REGISTERS, 1, 0},   /* BREV */
+    [0x102] = {PREDICATES, 0, 0},  /* FCHK */
+    [0x105] = {REGISTERS, 2, 0},   /* F2I */
+    [0x106] = {REGISTERS, 2, 0},   /* I2F */
+    [0x108] = {REGISTERS, 1, 0},   /* MUFU */
+    [0x109] = {REGISTERS, 1, 0},   /* POPC */
+    [0x111] = {REGISTERS, 2, 0},   /* F2I, 64-bit */
+    [0x112] = {REGISTERS, 2, 0},   /* I2F, 64-bit */
+    [0x118] = {NOTHING, 0, 0},     /* NOP */
+    [0x119] = {REGISTERS, 1, 0},   /* S2R */
+    [0x11a] = {NOTHING, 0, 0},     /* DEPBAR */
+    [0x11d] = {PREDICATES, 1, 0},  /* BAR */
+    [0x141] = {NOTHING, 0, 1},     /* BSYNC */
+    [0x142] = {NOTHING, 0, 0},     /* BREAK: a barrier register */
+    [0x144] = {ANYTHING, 0, 1},    /* CALL */
+    [0x145] = {NOTHING, 0, 0},     /* BSSY */
+    [0x147] = {NOTHING, 0, 1},     /* BRA */
+    [0x148] = {NOTHING, 0, 0},     /* WARPSYNC */
+    [0x14d] = {NOTHING, 0, 1},     /* EXIT */
+    [0x150] = {ANYTHING, 0, 1},    /* RET */
+    [0x155] = {REGISTERS, 1, 0},   /* BMOV */
+    [0x15d] = {NOTHING, 0, 0},     /* NANOSLEEP */
+    [0x180] = {REGISTERS, 0, 0},   /* LD */
+    [0x181] = {PREDICATES, 0, 0},  /* LDG */
+    [0x182] = {REGISTERS, 0, 0},   /* LDC */
+    [0x183] = {REGISTERS, 0, 0},   /* LDL */
+    [0x184] = {REGISTERS, 0, 0},   /* LDS */
+    [0x185] = {NOTHING, 0, 0},     /* ST */
+    [0x186] = {NOTHING, 0, 0},     /* STG */
+    [0x187] = {NOTHING, 0, 0},     /* STL */
+    [0x188] = {NOTHING, 0, 0},     /* STS */
+    [0x189] = {PREDICATES, 1, 0},  /* SHFL */
+    [0x18a] = {PREDICATES, 4, 0},  /* ATOM */
+    [0x18b] = {PREDICATES, 4, 0},  /* ATOM.CAS */
+    [0x18c] = {PREDICATES, 4, 0},  /* ATOMS */
+    [0x18d] = {PREDICATES, 4, 0},  /* ATOMS.CAS */
+    [0x18e] = {NOTHING, 0, 0},     /* RED */
+    [0x18f] = {NOTHING, 0, 0},     /* CCTL */
+    [0x192] = {NOTHING, 0, 0},     /* MEMBAR */
+    [0x1a2] = {PREDICATES, 4, 0},  /* ATOM, float */
+    [0x1a3] = {PREDICATES, 4, 0},  /* ATOMG, float */
+    [0x1a6] = {NOTHING, 0, 0},     /* RED, float */
+    [0x1a8] = {PREDICATES, 4, 0},  /* ATOMG */
+    [0x1a9] = {PREDICATES, 4, 0},  /* ATOMG.CAS */
+    [0x1ab] = {NOTHING, 0, 0},     /* ERRBAR */
+    [0x1ac] = {UNIFORM, 0, 0},     /* LDCU */
+    [0x1ae] = {NOTHING, 0, 0},     /* LDGSTS */
+    [0x1af] = {NOTHING, 0, 0},     /* LDGDEPBAR */
+    [0x1c2] = {UNIFORM, 0, 0},     /* R2UR */
+    [0x1c3] = {UNIFORM, 0, 0},     /* S2UR */
 };
 
 /* Registers that a load writes, by [75:73]; the last is not known to exist. */
@@ -140,6 +153,9 @@ static unsigned width_of(struct sass_instruction instruction, const struct effec
     unsigned opcode = opcode_of(instruction);
     if (opcode >= 0x180 && opcode <= 0x184)
         return load_registers[instruction.high >> 9 & 7];
+    /* F2I and I2F: results of 8 to 32 bits by [76:75]; 64-bit ones have opcodes of their own, so 3 is only feared. */
+    if (opcode == 0x105 || opcode == 0x106)
+        return (instruction.high >> 11 & 3) == 3 ? 2 : 1;
     /* MOV.64 of sm_120: bit 80, or the form with a 64-bit immediate. */
     if (opcode == 0x002 && ((instruction.high >> 16 & 1) || (instruction.low >> 9 & 7) == 2))
         return 2;
@@ -161,7 +177,13 @@ int sass_writes_register(struct sass_instruction instruction, unsigned first, un
 int sass_writes_uniform(struct sass_instruction instruction)
 {
     enum effect effect = (enum effect)effects_of(instruction)->effect;
-    return effect == ANYTHING || effect == UNIFORM;
+    return effect == ANYTHING || effect == UNIFORM || effect == UPREDICATES;
+}
+
+int sass_writes_uniform_predicate(struct sass_instruction instruction)
+{
+    enum effect effect = (enum effect)effects_of(instruction)->effect;
+    return effect == ANYTHING || effect == UPREDICATES;
 }
 
 int sass_writes_predicate(struct sass_instruction instruction)

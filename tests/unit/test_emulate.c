@@ -4,6 +4,8 @@
  */
 #include "fault/emulate.h"
 
+#include "demo_code.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,8 +88,8 @@ static const struct kernel kernels[] = {
 /* clang-format on */
 
 struct fixture {
-    uint8_t code[24 * SASS_INSTRUCTION_BYTES];
-    uint8_t parameters[20];
+    uint8_t code[160 * SASS_INSTRUCTION_BYTES];
+    uint8_t parameters[32];
     uint32_t registers[16];
     struct emulate_launch launch;
     struct emulate_lane lane;
@@ -241,11 +243,116 @@ static void test_wide(void **state)
     assert_int_equal(address, 0x24 + 0x3039);
 }
 
+/* A loop over the rows before the access, unrolled by ptxas in four ways, and what it loads does not matter. */
+static void test_demo_overrun(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned sm;
+        uint64_t parameters_at;
+        const uint64_t (*code)[2];
+        size_t count;
+    } kernels_of_demo[] = {
+        {90, 0x210, demo_overrun_90, sizeof(demo_overrun_90) / sizeof(demo_overrun_90[0])},
+        {120, 0x380, demo_overrun_120, sizeof(demo_overrun_120) / sizeof(demo_overrun_120[0])},
+    };
+    static const uint64_t pointers[3] = {0x10020000000, 0x10030000000, 0x10040000000};
+    static const uint32_t numbers[2] = {1000, 8}; /* rows, radius */
+    for (size_t i = 0; i < sizeof(kernels_of_demo) / sizeof(kernels_of_demo[0]); i++) {
+        uint64_t budget = 1000000; /* of a whole dump */
+        for (uint32_t row = 968; row < 1002; row++) {
+            struct fixture fixture;
+            uint64_t address = 0;
+            make(&fixture, &kernels[2], row % 128);
+            put_code(&fixture, kernels_of_demo[i].code, kernels_of_demo[i].count);
+            memcpy(fixture.parameters, pointers, sizeof(pointers));
+            memcpy(fixture.parameters + sizeof(pointers), numbers, sizeof(numbers));
+            fixture.launch.parameters.size = 32;
+            fixture.launch.sm = kernels_of_demo[i].sm;
+            fixture.launch.parameters_at = kernels_of_demo[i].parameters_at;
+            fixture.lane.block_index[0] = row / 128;
+            size_t access = kernels_of_demo[i].count - 2;
+            fixture.access_pc = START + access * SASS_INSTRUCTION_BYTES;
+            fixture.lane.pc = fixture.access_pc + SASS_INSTRUCTION_BYTES;
+            assert_true(
+                sass_decode(sass_load(fixture.code + access * SASS_INSTRUCTION_BYTES), fixture.launch.sm, &fixture.access));
+            enum emulate_result result =
+                emulate(&fixture.launch, &fixture.lane, fixture.access_pc, &fixture.access, &budget, &address);
+            assert_int_equal(result, row < 1000 ? EMULATE_ADDRESS : EMULATE_UNKNOWN);
+            if (row < 1000)
+                assert_true(address == pointers[1] + 4 * (row + 1));
+        }
+        assert_true(budget > 900000);
+    }
+}
+
+#define NOP                                                                                                                    \
+    {                                                                                                                          \
+        0x0000000000007918, 0x000fc00000000000                                                                                 \
+    }
+#define UNLESS_P0                                                                                                              \
+    {                                                                                                                          \
+        0x0000000000040947, 0x000fea0003800000                                                                                 \
+    }
+
+/* Predicates decide over the way, and so over the address: 2 where the branch is taken, else 1. */
+static void test_predicates(void **state)
+{
+    (void)state;
+    /* clang-format off */
+    static const struct {
+        const char *name;
+        uint64_t code[3][2]; /* the last is the branch */
+        enum emulate_result result;
+        unsigned address;
+    } cases[] = {
+        {"PLOP3 P0, true", {NOP, {0x000000000000781c, 0x000fe40003f0f070}, UNLESS_P0}, EMULATE_ADDRESS, 2},
+        {"PLOP3 P0, false", {NOP, {0x000000000000781c, 0x000fe20003f0e170}, UNLESS_P0}, EMULATE_ADDRESS, 1},
+        {"PLOP3 P0, P1", {NOP, {0x000000000000781c, 0x000fe40003f03070}, UNLESS_P0}, EMULATE_UNKNOWN, 0},
+        {"PLOP3 P0, P1 or true", {NOP, {0x0000000000f0781c, 0x000fe20003f03f77}, UNLESS_P0}, EMULATE_ADDRESS, 2},
+        {"UPLOP3, BRA.U UP0", {NOP, {0x000000000000789c, 0x000fe40003f0f070}, {0x0000000100047547, 0x000fea000b800000}},
+         EMULATE_ADDRESS, 2},
+        {"UPLOP3, BRA.U !UP0", {NOP, {0x000000000000789c, 0x000fe40003f0f070}, {0x0000000108047547, 0x000fea000b800000}},
+         EMULATE_ADDRESS, 1},
+        {"BRA.U UP0, unknown", {NOP, NOP, {0x0000000100047547, 0x000fea000b800000}}, EMULATE_UNKNOWN, 0},
+        {"BRA.DIV", {NOP, NOP, {0x0000000200047947, 0x000fea0003800000}}, EMULATE_UNKNOWN, 0},
+        {"FSETP P1 leaves P0", {{0x000000000000781c, 0x000fe40003f0f070}, {0x000000060500720b, 0x000fe20003f24000}, UNLESS_P0},
+         EMULATE_ADDRESS, 2},
+        {"FSETP P0", {{0x000000000000781c, 0x000fe40003f0f070}, {0x000000060500720b, 0x000fe20003f04000}, UNLESS_P0},
+         EMULATE_UNKNOWN, 0},
+        {"UFFMA UR4 leaves UP0", {{0x000000000000789c, 0x000fe40003f0f070}, {0x3f80000005047455, 0x000fc8000b800804},
+         {0x0000000100047547, 0x000fea000b800000}}, EMULATE_ADDRESS, 2},
+        {"S2UR is guarded by UP0", {{0x000000000000781c, 0x000fe20003f0e170}, {0x00000000000409c3, 0x000e220000002500},
+         UNLESS_P0}, EMULATE_ADDRESS, 1},
+    };
+    /* clang-format on */
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        uint64_t code[8][2] = {{0x0000000200027802, 0x000fe20000000f00},               /* MOV R2, 0x2 */
+                               {0x0000000000037802, 0x000fe20000000f00}};              /* MOV R3, 0x0 */
+        static const uint64_t rest[3][2] = {{0x0000000100027802, 0x000fe20000000f00},  /* MOV R2, 0x1 */
+                                            {0x0000000702007986, 0x000fe2000c101904},  /* STG.E [R2.64], R7 */
+                                            {0x000000000000794d, 0x000fea0003800000}}; /* EXIT */
+        memcpy(code[2], cases[i].code, sizeof(cases[i].code));
+        memcpy(code[5], rest, sizeof(rest));
+        struct fixture fixture;
+        uint64_t address = 0;
+        make(&fixture, &kernels[3], 0);
+        put_code(&fixture, (const uint64_t(*)[2])code, 8);
+        fixture.access_pc = START + 6 * SASS_INSTRUCTION_BYTES;
+        fixture.lane.pc = START + 7 * SASS_INSTRUCTION_BYTES;
+        assert_true(sass_decode(sass_load(fixture.code + 6 * SASS_INSTRUCTION_BYTES), 100, &fixture.access));
+        enum emulate_result result = run(&fixture, 1000, &address);
+        if (result != cases[i].result || (result == EMULATE_ADDRESS && address != cases[i].address))
+            fail_msg("%s: result %d, address %lu", cases[i].name, (int)result, (unsigned long)address);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_architectures),    cmocka_unit_test(test_budget), cmocka_unit_test(test_endless_loop),
-        cmocka_unit_test(test_registers_decide), cmocka_unit_test(test_carry),  cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_architectures),    cmocka_unit_test(test_budget),     cmocka_unit_test(test_endless_loop),
+        cmocka_unit_test(test_registers_decide), cmocka_unit_test(test_carry),      cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_demo_overrun),     cmocka_unit_test(test_predicates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
