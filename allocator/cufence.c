@@ -83,7 +83,8 @@ static int wait_for_devices(void)
     until.tv_nsec %= 1000000000l;
     if (pthread_timedjoin_np(thread, NULL, &until) == 0)
         return 1;
-    fprintf(stderr, "cufence: the device was still working %llu ms after the program's end; a fault from now on is not reported\n",
+    fprintf(stderr,
+            "cufence: the device was still working %llu ms after the program's end; a fault from now on is not reported\n",
             (unsigned long long)process.options.exit_wait);
     pthread_detach(thread);
     return 0;
@@ -94,11 +95,12 @@ static void print_stats(void)
     cufence_stats stats;
     if (heap_stats(-1, &stats) != CUFENCE_OK)
         return;
-    fprintf(stderr,
-            "cufence: %llu allocations, %llu of them mapped anew; at most %llu bytes live; %llu mappings retired; %llu faults\n",
-            (unsigned long long)stats.allocations, (unsigned long long)stats.fresh_mappings,
-            (unsigned long long)stats.peak_live_bytes, (unsigned long long)stats.retired_mappings,
-            (unsigned long long)monitor_fault_count());
+    fprintf(
+        stderr,
+        "cufence: %llu allocations, %llu of them mapped anew; at most %llu bytes live; %llu mappings retired; %llu faults\n",
+        (unsigned long long)stats.allocations, (unsigned long long)stats.fresh_mappings,
+        (unsigned long long)stats.peak_live_bytes, (unsigned long long)stats.retired_mappings,
+        (unsigned long long)monitor_fault_count());
 }
 
 static void remove_traces(int status, void *unused)
@@ -119,7 +121,8 @@ static void at_exit(int status, void *unused)
     heap_close();
     int has_failed = is_synchronised && exit_result == CUDA_ERROR_ILLEGAL_ADDRESS;
     if (has_failed && !monitor_fault_count())
-        fprintf(stderr, "==%d== cufence: a kernel has accessed an illegal address; without a core dump there is no more to tell\n",
+        fprintf(stderr,
+                "==%d== cufence: a kernel has accessed an illegal address; without a core dump there is no more to tell\n",
                 (int)process.pid);
     if (process.options.verbose)
         print_stats();
@@ -164,8 +167,8 @@ static cufence_status start(const char *options)
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0; /* also where no context ever comes to be */
     if (process.options.verbose)
-        fprintf(stderr, "cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space, core dumps %s\n", cufence_version_string(),
-                driver->path, driver->version / 1000, driver->version % 1000 / 10,
+        fprintf(stderr, "cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space, core dumps %s\n",
+                cufence_version_string(), driver->path, driver->version / 1000, driver->version % 1000 / 10,
                 (unsigned long long)((arena_end() - arena_start()) >> 30), monitor_is_armed() ? "armed" : "not armed");
     return CUFENCE_OK;
 }
@@ -177,8 +180,9 @@ PUBLIC cufence_status cufence_init(const char *options)
     if (process.is_started) {
         status = strcmp(process.text, options ? options : "") == 0
                      ? CUFENCE_OK
-                     : error_set(CUFENCE_ERROR_ALREADY_INITIALIZED, "cufence runs with the options \"%s\" already; \"%s\" comes too late",
-                                 process.text, options ? options : "");
+                     : error_set(CUFENCE_ERROR_ALREADY_INITIALIZED,
+                                 "cufence runs with the options \"%s\" already; \"%s\" comes too late", process.text,
+                                 options ? options : "");
     } else {
         process.text = strdup(options ? options : "");
         process.pid = getpid();

@@ -27,14 +27,14 @@ struct options {
     uint64_t arena;                /* address space to reserve, 1G..64T, default 64T; halved until the driver agrees */
     uint64_t waste;                /* percent by which a reused mapping may be larger than needed, 0..100, default 12 */
     uint64_t idle_age;             /* ms after which an idle mapping is given back, 0 = never, default 30000 */
-    uint64_t idle_max;             /* idle bytes above which the oldest are given back, default 0 = three quarters of the device */
-    uint64_t cache_max;            /* physical memory kept without a mapping, per device, default 1G */
-    uint64_t history;              /* freed buffers remembered, 0..16M, default 65536 */
-    uint64_t exit_wait;            /* ms that the end of the process waits for the devices' last faults, default 10000; 0: not */
-    int coredump;                  /* on (default) | off: arm GPU core dumps */
-    int peers;                     /* on | off (default): map buffers for every peer device too */
-    int verbose;                   /* on | off (default): say on stderr what was set up, and statistics at the end */
-    char log[256];                 /* file for reports beside stderr, "" = stderr only; %p pid, %r rank, %h host */
+    uint64_t idle_max;  /* idle bytes above which the oldest are given back, default 0 = three quarters of the device */
+    uint64_t cache_max; /* physical memory kept without a mapping, per device, default 1G */
+    uint64_t history;   /* freed buffers remembered, 0..16M, default 65536 */
+    uint64_t exit_wait; /* ms that the end of the process waits for the devices' last faults, default 10000; 0: not */
+    int coredump;       /* on (default) | off: arm GPU core dumps */
+    int peers;          /* on | off (default): map buffers for every peer device too */
+    int verbose;        /* on | off (default): say on stderr what was set up, and statistics at the end */
+    char log[256];      /* file for reports beside stderr, "" = stderr only; %p pid, %r rank, %h host */
 };
 
 enum option_type {
@@ -56,8 +56,8 @@ struct option_row {
     size_t offset;             /* of the field in struct options */
     uint64_t minimum;          /* ALIGN, BYTES and NUMBER: the limits, both allowed. PATH: maximum = bytes with the NUL */
     uint64_t maximum;
-    const char *refused;       /* a value that people will try and this version does not have, NULL for none ... */
-    const char *refusal;       /* ... and the sentence that says so */
+    const char *refused; /* a value that people will try and this version does not have, NULL for none ... */
+    const char *refusal; /* ... and the sentence that says so */
 };
 
 /* The rows, in the order in which they are printed. *count gets their number. Static. */

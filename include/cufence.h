@@ -56,27 +56,27 @@ typedef struct cufence_buffer {
     uint64_t size;          /* as requested */
     uint64_t mapping_start; /* [mapping_start, mapping_end) is the memory mapped for it; what is outside the buffer is slack */
     uint64_t mapping_end;
-    uint64_t guard_start;   /* unmapped from mapping_end up to guard_end, and from guard_start up to mapping_start */
+    uint64_t guard_start; /* unmapped from mapping_end up to guard_end, and from guard_start up to mapping_start */
     uint64_t guard_end;
-    uint64_t stream;        /* the stream it was allocated on, as a number */
+    uint64_t stream; /* the stream it was allocated on, as a number */
     uint64_t allocated_ns;
     uint64_t freed_ns;      /* 0 while it is live */
     uint64_t free_stream;   /* the stream it was freed on */
     uint64_t allocated_tid; /* thread ids of the kernel (gettid) */
     uint64_t freed_tid;
     int32_t device;
-    int32_t is_mapped;      /* 0: an access to it faults (a freed buffer, retired) */
-    char label[64];         /* the innermost label at allocation, cut to fit; empty without one */
+    int32_t is_mapped; /* 0: an access to it faults (a freed buffer, retired) */
+    char label[64];    /* the innermost label at allocation, cut to fit; empty without one */
 } cufence_buffer;
 
 /* Where an address lies, by what is known. */
 typedef enum cufence_place {
-    CUFENCE_PLACE_UNKNOWN = 0,     /* not in cufence's address space */
-    CUFENCE_PLACE_INSIDE = 1,      /* in a live buffer; offset counts from its first byte */
-    CUFENCE_PLACE_PAST_END = 2,    /* offset counts from the first byte behind the buffer: 0 is the byte right behind it */
-    CUFENCE_PLACE_BEFORE_START = 3,/* offset counts backwards from the first byte: 1 is the byte right before it */
-    CUFENCE_PLACE_FREED = 4,       /* in a buffer that has been freed; offset counts from its first byte */
-    CUFENCE_PLACE_NO_BUFFER = 5    /* in cufence's address space, where no buffer that it remembers has been */
+    CUFENCE_PLACE_UNKNOWN = 0,      /* not in cufence's address space */
+    CUFENCE_PLACE_INSIDE = 1,       /* in a live buffer; offset counts from its first byte */
+    CUFENCE_PLACE_PAST_END = 2,     /* offset counts from the first byte behind the buffer: 0 is the byte right behind it */
+    CUFENCE_PLACE_BEFORE_START = 3, /* offset counts backwards from the first byte: 1 is the byte right before it */
+    CUFENCE_PLACE_FREED = 4,        /* in a buffer that has been freed; offset counts from its first byte */
+    CUFENCE_PLACE_NO_BUFFER = 5     /* in cufence's address space, where no buffer that it remembers has been */
 } cufence_place;
 
 typedef struct cufence_description {
@@ -87,30 +87,30 @@ typedef struct cufence_description {
 
 typedef struct cufence_stats {
     uint64_t live_buffers;
-    uint64_t live_bytes;       /* as requested */
-    uint64_t peak_live_bytes;  /* exact to 1 MiB for each stream */
-    uint64_t mapped_bytes;     /* physical memory in mappings: live, idle and waiting for their stream */
-    uint64_t idle_bytes;       /* of those, in freed mappings kept for reuse */
-    uint64_t cached_bytes;     /* physical memory without a mapping, kept for the next one */
-    uint64_t captured_bytes;   /* mapped for the sake of a CUDA graph, live or not */
-    uint64_t allocations;      /* since cufence_init() */
+    uint64_t live_bytes;      /* as requested */
+    uint64_t peak_live_bytes; /* exact to 1 MiB for each stream */
+    uint64_t mapped_bytes;    /* physical memory in mappings: live, idle and waiting for their stream */
+    uint64_t idle_bytes;      /* of those, in freed mappings kept for reuse */
+    uint64_t cached_bytes;    /* physical memory without a mapping, kept for the next one */
+    uint64_t captured_bytes;  /* mapped for the sake of a CUDA graph, live or not */
+    uint64_t allocations;     /* since cufence_init() */
     uint64_t frees;
     uint64_t fresh_mappings;   /* allocations that had to map; the others reused a mapping */
     uint64_t retired_mappings; /* unmapped so that a late access faults (uaf=strict), or given back */
     uint64_t reserved_address_bytes;
     uint64_t used_address_bytes;
-    uint64_t faults;           /* of the whole process */
+    uint64_t faults; /* of the whole process */
 } cufence_stats;
 
 /* A fault, as the handler sees it. Valid during the call of the handler only. */
 typedef struct cufence_fault {
-    const char *text;           /* the report, as printed: UTF-8, ends with a newline */
-    const char *kind;           /* "overrun", "underrun", "use-after-free", "wild address", "illegal access", ... */
-    const char *kernel;         /* demangled name, or NULL */
-    const char *file;           /* source file of the access, or NULL */
-    int line;                   /* its line, or 0 */
+    const char *text;   /* the report, as printed: UTF-8, ends with a newline */
+    const char *kind;   /* "overrun", "underrun", "use-after-free", "wild address", "illegal access", ... */
+    const char *kernel; /* demangled name, or NULL */
+    const char *file;   /* source file of the access, or NULL */
+    int line;           /* its line, or 0 */
     int is_address_known;
-    uint64_t address;           /* of the first faulting lane */
+    uint64_t address;             /* of the first faulting lane */
     const cufence_buffer *buffer; /* the buffer that the access was meant for, or NULL */
     int device;
 } cufence_fault;

@@ -101,12 +101,14 @@ static cufence_status find_functions(void)
         missing_version = 11030;
     }
     if (!found)
-        return error_set(CUFENCE_ERROR_DRIVER_NOT_FOUND, "%s is not a CUDA driver library: it has none of its functions; check "
-                         "CUFENCE_DRIVER", table.path);
+        return error_set(CUFENCE_ERROR_DRIVER_NOT_FOUND,
+                         "%s is not a CUDA driver library: it has none of its functions; check "
+                         "CUFENCE_DRIVER",
+                         table.path);
     if (missing)
         return error_set(CUFENCE_ERROR_DRIVER_TOO_OLD,
-                         "the CUDA driver %s lacks %s, which came with CUDA %d.%d; update the NVIDIA driver", table.path, missing,
-                         missing_version / 1000, missing_version % 1000 / 10);
+                         "the CUDA driver %s lacks %s, which came with CUDA %d.%d; update the NVIDIA driver", table.path,
+                         missing, missing_version / 1000, missing_version % 1000 / 10);
     return CUFENCE_OK;
 }
 
@@ -151,7 +153,7 @@ cufence_status driver_check(CUresult result, const char *call)
         return CUFENCE_OK;
     const char *name = NULL;
     driver->cuGetErrorName(result, &name);
-    cufence_status status = result == CUDA_ERROR_OUT_OF_MEMORY      ? CUFENCE_ERROR_OUT_OF_MEMORY
+    cufence_status status = result == CUDA_ERROR_OUT_OF_MEMORY     ? CUFENCE_ERROR_OUT_OF_MEMORY
                             : result == CUDA_ERROR_ILLEGAL_ADDRESS ? CUFENCE_ERROR_FAULTED
                                                                    : CUFENCE_ERROR_DRIVER;
     return error_set(status, "%s: %s (%d)", call, name ? name : "unknown error", (int)result);

@@ -21,7 +21,8 @@
 #define NEAR_PER_ADDRESS 8
 #define CANDIDATES 64
 #define SETTLE_MS 5000
-/* The driver itself makes the error real 22 to 25 ms after a dump (H100, driver 580.159.04); a second fault takes 110 to 150. */
+/* The driver itself makes the error real 22 to 25 ms after a dump (H100, driver 580.159.04); a second fault takes 110 to 150.
+ */
 #define REAL_ERROR_MS 100
 #define IDLE_FENCE_MS 1000
 #define BUSY_FENCE_MS 300
@@ -379,7 +380,8 @@ static int is_under_way(void)
 {
     struct pollfd input = {.fd = monitor.peek, .events = POLLIN};
     int has_input = poll(&input, 1, 0) > 0 && (input.revents & POLLIN);
-    return has_input || __atomic_load_n(&monitor.is_busy, __ATOMIC_ACQUIRE); /* in this order: the thread says so before it reads */
+    return has_input ||
+           __atomic_load_n(&monitor.is_busy, __ATOMIC_ACQUIRE); /* in this order: the thread says so before it reads */
 }
 
 static void set_busy(int is_busy)
@@ -412,8 +414,8 @@ static enum reading read_some(int fd, struct dump *dump)
         }
     }
     char dropped[4096];
-    ssize_t got = dump->capacity ? read(fd, dump->bytes + dump->size, dump->capacity - dump->size)
-                                 : read(fd, dropped, sizeof dropped);
+    ssize_t got =
+        dump->capacity ? read(fd, dump->bytes + dump->size, dump->capacity - dump->size) : read(fd, dropped, sizeof dropped);
     if (got > 0 && dump->capacity)
         dump->size += (size_t)got;
     if (got > 0 || (got < 0 && errno == EINTR))
@@ -593,7 +595,8 @@ cufence_status monitor_wait(unsigned timeout_ms)
         pthread_cond_timedwait(&monitor.change, &monitor.lock, monitor.is_busy ? &until : &soon);
         pthread_mutex_unlock(&monitor.lock);
     }
-    return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms) : CUFENCE_OK;
+    return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms)
+                   : CUFENCE_OK;
 }
 
 struct patience {
@@ -608,8 +611,8 @@ static int has_lost_patience(void *user)
     clock_gettime(CLOCK_MONOTONIC, &now);
     if (is_under_way())
         return 1;
-    patience->is_out = now.tv_sec > patience->until.tv_sec ||
-                       (now.tv_sec == patience->until.tv_sec && now.tv_nsec >= patience->until.tv_nsec);
+    patience->is_out =
+        now.tv_sec > patience->until.tv_sec || (now.tv_sec == patience->until.tv_sec && now.tv_nsec >= patience->until.tv_nsec);
     return patience->is_out;
 }
 

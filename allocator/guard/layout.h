@@ -15,8 +15,8 @@
 enum layout_side { LAYOUT_END, LAYOUT_START };
 
 struct layout_request {
-    uint64_t size;        /* bytes, 0 is refused */
-    uint64_t align;       /* a power of two up to the granularity, or 0: the largest power of two that divides size, at most 512 */
+    uint64_t size;  /* bytes, 0 is refused */
+    uint64_t align; /* a power of two up to the granularity, or 0: the largest power of two that divides size, at most 512 */
     enum layout_side side;
     uint64_t granularity; /* of a physical allocation, a power of two: 2 MiB on all hardware so far */
     uint64_t guard_min;   /* bytes */

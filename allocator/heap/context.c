@@ -9,7 +9,7 @@
 #define CONTEXTS 64
 
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the making of contexts */
-static struct heap_context *contexts[CONTEXTS]; /* append-only; read without the lock */
+static struct heap_context *contexts[CONTEXTS];                   /* append-only; read without the lock */
 static unsigned context_count;
 static struct heap_context *primary[CONTEXTS]; /* by device */
 static void (*context_hook)(CUcontext context, int device);
@@ -96,7 +96,8 @@ static struct heap_context *primary_of(int device, cufence_status *status)
     if (*status == CUFENCE_OK)
         driver->cuDeviceGetAttribute(&has_vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, handle);
     if (*status == CUFENCE_OK && !has_vmm)
-        *status = error_set(CUFENCE_ERROR_UNSUPPORTED, "device %d has no virtual memory management, which cufence needs", device);
+        *status =
+            error_set(CUFENCE_ERROR_UNSUPPORTED, "device %d has no virtual memory management, which cufence needs", device);
     if (*status == CUFENCE_OK)
         *status = driver_check(driver->cuDevicePrimaryCtxRetain(&context, handle), "cuDevicePrimaryCtxRetain");
     if (*status != CUFENCE_OK)
@@ -115,7 +116,8 @@ static struct heap_context *current(cufence_status *status)
     CUdevice device = 0;
     driver->cuCtxGetCurrent(&handle);
     if (!handle) {
-        *status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the calling thread has no current CUDA context; name a device from 0");
+        *status =
+            error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the calling thread has no current CUDA context; name a device from 0");
         return NULL;
     }
     struct heap_context *found = known(handle);

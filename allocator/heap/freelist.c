@@ -2,9 +2,9 @@
 
 #include <stdlib.h>
 
-#define MARK_FREES 256         /* a marker costs about 500 ns in all (H100): 2 ns a free */
-#define MARK_NS 5000000ull     /* and one comes at least this often while frees come */
-#define SCAN 16                /* blocks looked at in a bin of mixed sizes */
+#define MARK_FREES 256     /* a marker costs about 500 ns in all (H100): 2 ns a free */
+#define MARK_NS 5000000ull /* and one comes at least this often while frees come */
+#define SCAN 16            /* blocks looked at in a bin of mixed sizes */
 #define WAITING_SCAN 64
 
 static unsigned bin_of(uint64_t pages)
@@ -70,7 +70,8 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
     for (unsigned bin = bin_of(pages), last = bin_of(most); bin <= last; bin++) {
         struct block *block;
         unsigned seen = 0;
-        DL_FOREACH (list->bins[bin], block) {
+        DL_FOREACH(list->bins[bin], block)
+        {
             if (block->pages >= pages && block->pages <= most && block->free_sequence <= sequence) {
                 remove_idle(list, block);
                 remember(list, &block->facts);
@@ -224,7 +225,8 @@ void freelist_advance(struct freelist *list)
     unsigned seen = 0;
     list_lock(list);
     advance_markers(list);
-    DL_FOREACH_SAFE (list->waiting, block, next) {
+    DL_FOREACH_SAFE(list->waiting, block, next)
+    {
         if (seen++ == WAITING_SCAN)
             break;
         if (has_passed(block)) {
@@ -300,7 +302,8 @@ void freelist_end_sync(struct freelist *list)
     list_lock(list);
     if (list->snapshot > list->passed)
         list->passed = list->snapshot;
-    DL_FOREACH_SAFE (list->waiting, block, next) {
+    DL_FOREACH_SAFE(list->waiting, block, next)
+    {
         if (block->free_sequence <= list->snapshot) {
             block_forget_events(block);
             DL_DELETE(list->waiting, block);

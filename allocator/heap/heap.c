@@ -94,12 +94,13 @@ static cufence_status out_of_memory(struct heap_context *context, uint64_t size,
     if (heap_live(context->device, newest, 1, &total) > 0)
         snprintf(largest, sizeof largest, "; the newest is #%llu of %llu bytes", (unsigned long long)newest[0].id,
                  (unsigned long long)newest[0].size);
-    return error_set(CUFENCE_ERROR_OUT_OF_MEMORY,
-                     "no memory for %llu bytes (%llu with its mapping) on device %d: %zu of %zu bytes are free; %llu live buffers "
-                     "ask for %llu bytes and map %llu, of which graphs hold %llu%s. A buffer takes whole pages of 2 MiB",
-                     (unsigned long long)size, (unsigned long long)mapped, context->device, free_bytes, all_bytes,
-                     (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes,
-                     (unsigned long long)stats.mapped_bytes, (unsigned long long)stats.captured_bytes, largest);
+    return error_set(
+        CUFENCE_ERROR_OUT_OF_MEMORY,
+        "no memory for %llu bytes (%llu with its mapping) on device %d: %zu of %zu bytes are free; %llu live buffers "
+        "ask for %llu bytes and map %llu, of which graphs hold %llu%s. A buffer takes whole pages of 2 MiB",
+        (unsigned long long)size, (unsigned long long)mapped, context->device, free_bytes, all_bytes,
+        (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes, (unsigned long long)stats.mapped_bytes,
+        (unsigned long long)stats.captured_bytes, largest);
 }
 
 /* A block with a mapping of its own, fresh from the arena; memory that is kept for reuse is given up for it if need be. */
@@ -192,15 +193,17 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
     if (!context)
         return status;
     if (__atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED))
-        return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted on device %d before; the report tells which (on_fault=continue "
-                         "goes on in spite of it)", context->device);
+        return error_set(CUFENCE_ERROR_FAULTED,
+                         "a kernel has faulted on device %d before; the report tells which (on_fault=continue "
+                         "goes on in spite of it)",
+                         context->device);
     if (size == 0) {
         *pointer = NULL;
         return CUFENCE_OK;
     }
     uint64_t id = take_id();
-    enum layout_side side = heap_options->side == SIDE_START || (heap_options->side == SIDE_ALTERNATE && id % 2) ? LAYOUT_START
-                                                                                                                  : LAYOUT_END;
+    enum layout_side side =
+        heap_options->side == SIDE_START || (heap_options->side == SIDE_ALTERNATE && id % 2) ? LAYOUT_START : LAYOUT_END;
     struct layout_request request = {.size = size,
                                      .align = heap_options->align,
                                      .side = side,
@@ -243,18 +246,20 @@ static cufence_status refuse_free(uint64_t address)
     heap_describe(address, &description);
     const cufence_buffer *buffer = &description.buffer;
     if (description.place == CUFENCE_PLACE_FREED && buffer->address == address) {
-        past = (struct facts){.id = buffer->id, .size = buffer->size, .freed_ns = buffer->freed_ns,
-                              .tids = buffer->freed_tid << 32};
+        past = (struct facts){
+            .id = buffer->id, .size = buffer->size, .freed_ns = buffer->freed_ns, .tids = buffer->freed_tid << 32};
     } else if (!heap_recall(address, 1, &past)) {
         if (description.place == CUFENCE_PLACE_INSIDE)
-            return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx is not the start of a buffer: it lies %llu bytes inside #%llu, which "
-                             "starts at 0x%llx", (unsigned long long)address, (unsigned long long)description.offset,
+            return error_set(CUFENCE_ERROR_INVALID_FREE,
+                             "0x%llx is not the start of a buffer: it lies %llu bytes inside #%llu, which "
+                             "starts at 0x%llx",
+                             (unsigned long long)address, (unsigned long long)description.offset,
                              (unsigned long long)buffer->id, (unsigned long long)buffer->address);
         return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx was not allocated by cufence", (unsigned long long)address);
     }
     return error_set(CUFENCE_ERROR_DOUBLE_FREE, "0x%llx was buffer #%llu of %llu bytes; thread %llu freed it %.1f ms ago",
-                     (unsigned long long)address, (unsigned long long)past.id, (unsigned long long)past.size, (unsigned long long)past.tids >> 32,
-                     (double)(now_ns() - past.freed_ns) / 1e6);
+                     (unsigned long long)address, (unsigned long long)past.id, (unsigned long long)past.size,
+                     (unsigned long long)past.tids >> 32, (double)(now_ns() - past.freed_ns) / 1e6);
 }
 
 /* Records an event on every stream that may still use the block. Returns how many are missing. Expects an entered scope. */
@@ -300,8 +305,8 @@ cufence_status heap_free(void *pointer, CUstream stream)
         recorded = take_recorded(block, &recorded_count);
 
     struct heap_context *context = block->context;
-    struct pool *pool = block->pool && __atomic_load_n(&block->pool->references, __ATOMIC_RELAXED) ? block->pool
-                                                                                                 : pool_of(context, stream);
+    struct pool *pool =
+        block->pool && __atomic_load_n(&block->pool->references, __ATOMIC_RELAXED) ? block->pool : pool_of(context, stream);
     struct freelist *list = freelist_for(context, stream, pool);
     uint64_t now = now_ns();
     facts_write_freed(block, now ? now : 1, (uint64_t)(uintptr_t)stream, thread_id());
@@ -351,8 +356,8 @@ cufence_status heap_record_stream(void *pointer, CUstream stream)
             block->recorded = grown;
             __atomic_store_n(&block->recorded_count, (uint16_t)(count + 1), __ATOMIC_RELAXED);
         } else {
-            status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "cannot record stream %u of a buffer: no memory, or more than %u", count + 1,
-                               RECORDED_MOST);
+            status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "cannot record stream %u of a buffer: no memory, or more than %u",
+                               count + 1, RECORDED_MOST);
         }
     }
     pthread_spin_unlock(&block->recorded_lock);
@@ -364,8 +369,8 @@ static cufence_status check_device(int device)
     int devices = 0;
     driver->cuDeviceGetCount(&devices);
     if (device < -1 || device >= devices)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "there is no device %d: the driver has %d, counted from 0; -1 means all",
-                         device, devices);
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
+                         "there is no device %d: the driver has %d, counted from 0; -1 means all", device, devices);
     return CUFENCE_OK;
 }
 

@@ -23,8 +23,10 @@ cufence_status index_open(void)
     size_t bytes = table_bytes();
     void *table = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (table == MAP_FAILED)
-        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no %zu bytes of address space for the index; a smaller arena= "
-                         "takes less", bytes);
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY,
+                         "the host has no %zu bytes of address space for the index; a smaller arena= "
+                         "takes less",
+                         bytes);
     madvise(table, bytes, MADV_HUGEPAGE); /* entries of neighbouring mappings are 264 bytes apart: spare the translations */
     pages = table;
     return CUFENCE_OK;

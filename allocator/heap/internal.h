@@ -136,7 +136,7 @@ struct heap_context {
     pthread_mutex_t lock;
     struct freelist *freelists; /* append-only list, read without the lock */
     struct pool *pools;
-    unsigned active_pools;      /* atomic: how many pools are between begin and end */
+    unsigned active_pools; /* atomic: how many pools are between begin and end */
     pthread_mutex_t events_lock;
     CUevent *events; /* spare ones */
     size_t event_count, event_capacity;
@@ -150,8 +150,8 @@ struct heap_context {
 /* context.c */
 void context_set_hook(void (*hook)(CUcontext context, int device));
 void *line_alloc(size_t size); /* zeroed, on a cache line of its own; free() it; NULL when the host is out of memory */
-struct heap_context *context_for(int device, cufence_status *status); /* -1: the current one */
-struct heap_context *context_next(const struct heap_context *previous);  /* all contexts, NULL first */
+struct heap_context *context_for(int device, cufence_status *status);   /* -1: the current one */
+struct heap_context *context_next(const struct heap_context *previous); /* all contexts, NULL first */
 struct freelist *freelist_for(struct heap_context *context, CUstream stream, struct pool *pool);
 CUevent event_take(struct heap_context *context); /* NULL if the driver has none left */
 void event_give(struct heap_context *context, CUevent event);
@@ -165,7 +165,7 @@ struct scope scope_enter(struct heap_context *context);
 void scope_leave(struct scope scope);
 
 /* facts.c */
-void facts_write(struct block *block, const struct facts *facts); /* by the owner of the block */
+void facts_write(struct block *block, const struct facts *facts);                         /* by the owner of the block */
 void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t tid); /* the same, at its free */
 struct facts facts_read(const struct block *block);
 void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
@@ -182,12 +182,14 @@ struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t wast
 void freelist_count(struct freelist *list, uint64_t size); /* an allocation that another list or a mapping has served */
 void block_forget_events(struct block *block);
 enum freed_state { FREED_IDLE, FREED_WAITING, FREED_RETIRING };
-int freelist_put(struct freelist *list, struct block *block, enum freed_state state, uint64_t now); /* and counts it; 1: a mark is due */
+int freelist_put(struct freelist *list, struct block *block, enum freed_state state,
+                 uint64_t now);                          /* and counts it; 1: a mark is due */
 void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the stream, which must exist */
 struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste);
-void freelist_advance(struct freelist *list); /* looks which markers and waiting blocks have passed */
+void freelist_advance(struct freelist *list);  /* looks which markers and waiting blocks have passed */
 size_t freelist_retire(struct freelist *list); /* unmaps what has passed of `retiring`; returns how many */
-/* freelist_trim unmaps idle blocks that have passed and were freed before `before_ns`, oldest first, at most `bytes`; returns bytes. */
+/* freelist_trim unmaps idle blocks that have passed and were freed before `before_ns`, oldest first, at most `bytes`; returns
+ * bytes. */
 /* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes);
@@ -210,7 +212,7 @@ uint64_t reclaim(struct heap_context *context, int level);
 int heap_recall(uint64_t address, int exact, struct facts *out); /* the newest of all histories; 0 if there is none */
 
 /* heap.c */
-uint64_t now_ns(void); /* CLOCK_MONOTONIC_COARSE: a few ns a call, good to a few ms */
+uint64_t now_ns(void);                 /* CLOCK_MONOTONIC_COARSE: a few ns a call, good to a few ms */
 void block_unmap(struct block *block); /* of an idle or retired block; it belongs to the past then */
 extern const struct options *heap_options;
 extern uint64_t heap_granularity; /* of mappings, bytes */

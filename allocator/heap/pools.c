@@ -10,7 +10,8 @@ static pthread_mutex_t filter_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct pool *find(struct heap_context *context, const uint64_t id[2])
 {
     struct pool *pool;
-    LL_FOREACH (context->pools, pool) {
+    LL_FOREACH(context->pools, pool)
+    {
         if (pool->id[0] == id[0] && pool->id[1] == id[1])
             return pool;
     }
@@ -38,7 +39,8 @@ static struct pool *claimed(struct heap_context *context, CUstream stream)
     pthread_mutex_lock(&context->lock);
     struct pool *pools = context->pools;
     pthread_mutex_unlock(&context->lock);
-    LL_FOREACH (pools, pool) {
+    LL_FOREACH(pools, pool)
+    {
         if (!pool->active)
             continue;
         int mine = pool->contains ? pool->contains(stream, pool->user)

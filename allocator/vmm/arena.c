@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAD (64ull << 20)          /* guard in front of the first slot */
+#define LEAD (64ull << 20) /* guard in front of the first slot */
 #define SMALLEST_ARENA (256ull << 20)
 
 /*
@@ -18,14 +18,14 @@
 static struct {
     pthread_mutex_t lock; /* guards all of this; taken before the owner's locks, never held over driver calls */
     uint64_t start, end;
-    uint64_t cursor;      /* next address to give out */
+    uint64_t cursor; /* next address to give out */
     uint64_t history;
     void (*forget)(struct slot *slot);
     int peers;
     struct slot **ring;
-    size_t capacity;      /* power of two */
+    size_t capacity; /* power of two */
     size_t head, count;
-    size_t past;          /* slots of the ring without a mapping that were mapped once */
+    size_t past; /* slots of the ring without a mapping that were mapped once */
     uint64_t used;
 } arena = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -46,9 +46,10 @@ cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struc
     }
     if (result != CUDA_SUCCESS) {
         driver_check(result, "cuMemAddressReserve");
-        return error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
-                         "the driver reserves not even 256 MiB of address space; look at `ulimit -v` and at what else the process "
-                         "has reserved");
+        return error_set(
+            CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
+            "the driver reserves not even 256 MiB of address space; look at `ulimit -v` and at what else the process "
+            "has reserved");
     }
     pthread_mutex_lock(&arena.lock);
     arena.start = address;
@@ -130,7 +131,8 @@ static void forget_oldest(void)
     arena.count = kept;
 }
 
-/* Makes room for `span` at the cursor: steps over what is mapped, forgets what is past. Returns 0, or -1 after a whole round. */
+/* Makes room for `span` at the cursor: steps over what is mapped, forgets what is past. Returns 0, or -1 after a whole round.
+ */
 static int advance(uint64_t span)
 {
     int wraps = 0;

@@ -19,15 +19,15 @@ struct slot {
     uint64_t span;   /* mapped + guard */
     CUmemGenericAllocationHandle handle;
     int device;
-    int is_mapped;   /* written by the slot's owner thread through slot_map/slot_unmap, read under the arena's lock */
+    int is_mapped; /* written by the slot's owner thread through slot_map/slot_unmap, read under the arena's lock */
 };
 
 /*
  * Reserves `bytes`, halved until the driver agrees, down to 256 MiB.
  *   history   how many slots without a mapping are remembered; the oldest are forgotten beyond
- *   forget    called, with the arena's lock held, for a slot that the arena drops; its owner may free it. Must not call the arena
- *   peers     map for every device that can be a peer, too
- * Errors: OUT_OF_ADDRESS_SPACE, DRIVER. Call once, or again after a failure.
+ *   forget    called, with the arena's lock held, for a slot that the arena drops; its owner may free it. Must not call the
+ * arena peers     map for every device that can be a peer, too Errors: OUT_OF_ADDRESS_SPACE, DRIVER. Call once, or again after
+ * a failure.
  */
 cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struct slot *slot), int peers);
 
@@ -35,7 +35,7 @@ void arena_close(void); /* undoes arena_open(); no slot has been cut */
 
 uint64_t arena_start(void); /* 0 before arena_open(). The first guard's worth of it is never mapped */
 uint64_t arena_end(void);
-uint64_t arena_used(void);  /* address space that slots have taken since the last wrap */
+uint64_t arena_used(void); /* address space that slots have taken since the last wrap */
 
 /* Gives `slot` address space for `mapped` bytes and a guard. The slot is in the arena's books from now on.
  * Errors: OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY (the host's). */

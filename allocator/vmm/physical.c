@@ -45,7 +45,8 @@ cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationH
 {
     struct cached *found;
     pthread_mutex_lock(&lock);
-    LL_FOREACH (cache, found) {
+    LL_FOREACH(cache, found)
+    {
         if (found->device == device && found->bytes == bytes)
             break;
     }
@@ -87,7 +88,8 @@ uint64_t physical_trim(int device)
     struct cached *entry, *next, *mine = NULL;
     uint64_t bytes = 0;
     pthread_mutex_lock(&lock);
-    LL_FOREACH_SAFE (cache, entry, next) {
+    LL_FOREACH_SAFE(cache, entry, next)
+    {
         if (entry->device == device) {
             LL_DELETE(cache, entry);
             LL_PREPEND(mine, entry);
@@ -95,7 +97,8 @@ uint64_t physical_trim(int device)
         }
     }
     pthread_mutex_unlock(&lock);
-    LL_FOREACH_SAFE (mine, entry, next) {
+    LL_FOREACH_SAFE(mine, entry, next)
+    {
         driver->cuMemRelease(entry->handle);
         bytes += entry->bytes;
         free(entry);

@@ -59,7 +59,7 @@ extern "C" __global__ void gpu_vector(const float4 *in, float *out, int n)
     int i = global_index();
     if (i > n)
         return;
-    float4 four = in[i]; // fault: gpu_vector
+    float4 four = in[i];                                    // fault: gpu_vector
     out[i < n ? i : 0] = four.x + four.y + four.z + four.w; // used by all, or the compiler loads only where i < n
 }
 

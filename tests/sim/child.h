@@ -30,8 +30,8 @@
 #define CHECK_CU(call) CHECK((call) == CUDA_SUCCESS)
 
 struct outcome {
-    int status;       /* of waitpid */
-    char *err;        /* what it wrote to stderr; free() it */
+    int status; /* of waitpid */
+    char *err;  /* what it wrote to stderr; free() it */
 };
 
 /* Runs story() in a child; its exit status is 0 if it returns, unless an exit handler says otherwise. */

@@ -20,5 +20,6 @@ CUresult cuGetProcAddress_v2(const char *name, void **function, int version, cuu
     __typeof__(cuGetProcAddress_v2) *real = library ? (__typeof__(real))dlsym(library, "cuGetProcAddress_v2") : NULL;
     const char *lacking = getenv("CUFENCE_TEST_LACKS");
     *function = NULL;
-    return real && !(lacking && strcmp(name, lacking) == 0) ? real(name, function, version, flags, found) : CUDA_ERROR_NOT_FOUND;
+    return real && !(lacking && strcmp(name, lacking) == 0) ? real(name, function, version, flags, found)
+                                                            : CUDA_ERROR_NOT_FOUND;
 }

@@ -437,7 +437,7 @@ static void two_devices_and_contexts(void)
     CHECK_OK(cufence_free(on_one, NULL));
     CHECK_OK(cufence_free(own, NULL));
     CHECK(allocate(1000, NULL) != on_one); /* another device's memory */
-    CHECK_CU(cuCtxSetCurrent(NULL)); /* takes the top of the thread's stack off */
+    CHECK_CU(cuCtxSetCurrent(NULL));       /* takes the top of the thread's stack off */
     CHECK_CU(cuCtxSetCurrent(NULL));
     CHECK(cufence_malloc(&own, 1000, -1, NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
 }
