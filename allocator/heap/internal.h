@@ -28,7 +28,7 @@
  * for libraries that are opened late: a few words in all. */
 #define HOT_TLS __attribute__((tls_model("initial-exec"))) _Thread_local
 
-#define CACHE_LINE 64
+#define CACHE_LINE 64ul
 #define BINS_EXACT 64 /* page counts up to here have a bin each; above, eight bins a doubling */
 #define BINS (BINS_EXACT + 8 * 24)
 #define MARKERS 8
@@ -65,7 +65,7 @@ struct block {
     CUevent *events;    /* to pass before it may be used or unmapped; of the freelist it waits in */
     pthread_spinlock_t recorded_lock;
 };
-_Static_assert(offsetof(struct block, context) == CACHE_LINE && offsetof(struct block, recorded) == 3ul * CACHE_LINE,
+_Static_assert(offsetof(struct block, context) == CACHE_LINE && offsetof(struct block, recorded) == 3 * CACHE_LINE,
                "a free needs the second and the third line");
 
 /* A point on a stream: every free up to `sequence` lies before it. */
