@@ -136,8 +136,9 @@ const char *cufence_error_detail(void);
  * first CUDA context, else faults are still caught but not explained (a warning on stderr says so).
  *   options  "key=value,key=value", or NULL. They win over the environment's CUFENCE_OPTIONS, which wins over the defaults.
  *            `cufence options` lists them all. The string is copied.
- * Errors: OPTION, DRIVER_NOT_FOUND, DRIVER_TOO_OLD, DRIVER, SYSTEM; ALREADY_INITIALIZED if it runs with other options now.
- * A second call with the same options is fine. Thread-safe.
+ * Errors: OPTION, DRIVER_NOT_FOUND, DRIVER_TOO_OLD, DRIVER, UNSUPPORTED (no device), OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY,
+ * SYSTEM; ALREADY_INITIALIZED if it runs with other options now. A start that failed leaves nothing behind and may be tried
+ * again. A second call with the same options is fine. Thread-safe.
  */
 cufence_status cufence_init(const char *options);
 
