@@ -242,7 +242,7 @@ static void faulting_instruction(struct dump dump, struct dump *cubin, uint64_t 
         memcpy(instruction, cubin->bytes + text.sh_offset + (pc - symbol.st_value), 16);
         return;
     }
-    CHECK(!"the error PC lies in a function");
+    CHECK(0 && "the error PC lies in a function");
 }
 
 /* ---- stories ---- */
