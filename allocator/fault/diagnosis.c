@@ -1,4 +1,7 @@
 #include "diagnosis.h"
+
+#include "arguments.h"
+#include "complete.h"
 #include "owner.h"
 
 #include <string.h>
@@ -29,7 +32,8 @@ static int is_same_place(const struct evidence_site *a, const struct evidence_si
 }
 
 /* Counts what else faulted in the same way. Lanes without an address count if the dump marks them. */
-static void count_others(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
+static void count_others(const struct evidence *evidence, const struct fault_memory *memory,
+                         const struct completion *completion, struct diagnosis *diagnosis)
 {
     for (size_t i = 0; i < evidence->site_count; i++) {
         const struct evidence_site *site = &evidence->sites[i];
@@ -37,15 +41,15 @@ static void count_others(const struct evidence *evidence, const struct fault_mem
             continue;
         diagnosis->other_sites += site != diagnosis->site;
         for (size_t j = 0; site->is_warp_alive && j < site->lane_count; j++) {
-            const struct evidence_lane *lane = &site->lanes[j];
+            struct evidence_lane lane = completion->buffer ? complete_lane(completion, &site->lanes[j]) : site->lanes[j];
             enum exception_class class = exception_class_of(site->exception);
             uint64_t at;
-            if (lane->certainty == CERTAIN_NOT || class == CLASS_OTHER)
-                diagnosis->faulting_threads += lane->has_exception || lane == diagnosis->lane;
+            if (lane.certainty == CERTAIN_NOT || class == CLASS_OTHER)
+                diagnosis->faulting_threads += lane.has_exception || &site->lanes[j] == diagnosis->lane;
             else if (class == CLASS_MISALIGNED)
-                diagnosis->faulting_threads += (size_t)is_misaligned(site, lane);
+                diagnosis->faulting_threads += (size_t)is_misaligned(site, &lane);
             else
-                diagnosis->faulting_threads += (size_t)first_unmapped(memory, lane->address, access_bytes(site), &at);
+                diagnosis->faulting_threads += (size_t)first_unmapped(memory, lane.address, access_bytes(site), &at);
         }
     }
 }
@@ -64,38 +68,6 @@ static void find_surroundings(const struct fault_memory *memory, uint64_t at, st
     }
 }
 
-/* The buffer that a word points to: into it before to its end, then live before freed, then the newest. */
-static const cufence_buffer *pointed_to(const struct fault_memory *memory, uint64_t word)
-{
-    const cufence_buffer *best = NULL;
-    int is_best_inside = 0;
-    for (size_t i = 0; i < memory->near_count + memory->live_count; i++) {
-        const cufence_buffer *buffer = i < memory->near_count ? &memory->near[i] : &memory->live[i - memory->near_count];
-        if (word < buffer->address || word - buffer->address > buffer->size)
-            continue;
-        int is_inside = word - buffer->address < buffer->size;
-        int is_live = !buffer->freed_ns, is_best_live = best && !best->freed_ns;
-        if (!best || is_inside > is_best_inside ||
-            (is_inside == is_best_inside && (is_live > is_best_live || (is_live == is_best_live && buffer->id > best->id)))) {
-            best = buffer;
-            is_best_inside = is_inside;
-        }
-    }
-    return best;
-}
-
-/* Whether a parameter word before `index` has named the buffer. */
-static int is_named_before(const struct fault_memory *memory, const struct evidence_site *site, const cufence_buffer *buffer,
-                           size_t index)
-{
-    for (size_t i = 0; i < index; i++) {
-        uint64_t word = parameter_word(site, i);
-        if (word >= buffer->address && word - buffer->address <= buffer->size && pointed_to(memory, word)->id == buffer->id)
-            return 1;
-    }
-    return 0;
-}
-
 static void add_candidate(struct diagnosis *diagnosis, const cufence_buffer *buffer, int word)
 {
     if (diagnosis->candidate_count == MAX_CANDIDATES)
@@ -104,15 +76,30 @@ static void add_candidate(struct diagnosis *diagnosis, const cufence_buffer *buf
     diagnosis->candidate_parameter[diagnosis->candidate_count++] = word;
 }
 
-static void find_candidates(const struct fault_memory *memory, struct diagnosis *diagnosis)
+/* The kernel's arguments; with is_narrowed, those that the high half of the address allows. */
+static void add_arguments(const struct fault_memory *memory, struct diagnosis *diagnosis, int is_narrowed)
 {
     const struct evidence_site *site = diagnosis->site;
     for (size_t i = 0; i < parameter_words(site); i++) {
-        const cufence_buffer *buffer = pointed_to(memory, parameter_word(site, i));
-        if (!buffer || is_named_before(memory, site, buffer, i))
+        const cufence_buffer *buffer = argument_buffer(memory, site, i);
+        if (!buffer)
             continue;
+        int is_asked = 0, is_allowed = complete_allows(site, buffer, &is_asked);
+        if (is_narrowed && is_asked && !is_allowed) {
+            diagnosis->is_narrowed = 1;
+            continue;
+        }
         add_candidate(diagnosis, buffer, (int)i);
         diagnosis->candidate_total++;
+    }
+}
+
+static void find_candidates(const struct fault_memory *memory, struct diagnosis *diagnosis)
+{
+    add_arguments(memory, diagnosis, diagnosis->address_certainty == CERTAIN_NOT);
+    if (diagnosis->is_narrowed && !diagnosis->candidate_count) {
+        diagnosis->is_narrowed = 0;
+        add_arguments(memory, diagnosis, 0);
     }
     diagnosis->parameters_named = diagnosis->candidate_count > 0;
     if (diagnosis->parameters_named || diagnosis->kind != FAULT_ILLEGAL_ACCESS)
@@ -162,10 +149,42 @@ static struct verdict choose(const struct evidence *evidence, const struct fault
     return best;
 }
 
+/* Where no address explains the fault, halves of some may: sets the site and the lane that explain most then, *whole to the
+ * lane with its whole address, and *verdict. */
+static void complete(const struct evidence *evidence, const struct fault_memory *memory, struct completion *completion,
+                     struct diagnosis *diagnosis, struct evidence_lane *whole, struct verdict *verdict)
+{
+    static const char reason[] = "only this of the kernel's arguments explains the address's low half";
+    if (!diagnosis->site || verdict->rank > RANK_INSIDE)
+        return;
+    *completion = complete_place(evidence, memory, diagnosis->site);
+    const struct evidence_site *place = diagnosis->site;
+    for (size_t i = 0; completion->buffer && i < evidence->site_count; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        for (size_t j = 0; complete_is_place(site, place) && j < site->lane_count; j++) {
+            struct evidence_lane lane = complete_lane(completion, &site->lanes[j]);
+            if (lane.certainty == CERTAIN_NOT)
+                continue;
+            struct verdict found = completion->is_only ? owner_settle(memory, site, &lane, completion->buffer, reason)
+                                                       : owner_judge(memory, site, &lane);
+            if (found.rank > RANK_INSIDE && (verdict->rank <= RANK_INSIDE || is_better(&found, &lane, verdict, whole))) {
+                *verdict = found;
+                *whole = lane;
+                diagnosis->site = site;
+                diagnosis->lane = &site->lanes[j];
+                diagnosis->is_completed = 1;
+            }
+        }
+    }
+}
+
 void fault_diagnose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
     *diagnosis = (struct diagnosis){.evidence = evidence, .memory = memory};
     struct verdict verdict = choose(evidence, memory, diagnosis);
+    struct evidence_lane whole = diagnosis->lane ? *diagnosis->lane : (struct evidence_lane){.certainty = CERTAIN_NOT};
+    struct completion completion = {NULL, 0};
+    complete(evidence, memory, &completion, diagnosis, &whole, &verdict);
     diagnosis->kind = verdict.kind;
     diagnosis->owner = verdict.owner;
     diagnosis->owner_certainty = verdict.owner ? verdict.certainty : CERTAIN_NOT;
@@ -177,13 +196,12 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
     if (!diagnosis->site)
         return;
 
-    const struct evidence_lane *lane = diagnosis->lane;
-    if (lane && lane->certainty != CERTAIN_NOT && verdict.kind != FAULT_OTHER) {
-        diagnosis->address = lane->address;
-        diagnosis->address_certainty = lane->certainty;
+    if (whole.certainty != CERTAIN_NOT && verdict.kind != FAULT_OTHER) {
+        diagnosis->address = whole.address;
+        diagnosis->address_certainty = whole.certainty;
         find_surroundings(memory, verdict.at, diagnosis);
     }
-    count_others(evidence, memory, diagnosis);
+    count_others(evidence, memory, &completion, diagnosis);
     if (!diagnosis->owner && (verdict.kind == FAULT_ILLEGAL_ACCESS || verdict.kind == FAULT_WILD))
         find_candidates(memory, diagnosis);
 }

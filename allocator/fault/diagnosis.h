@@ -23,7 +23,8 @@ enum fault_kind {
 /* The buffers that may matter, in any order, as plain copies. */
 struct fault_memory {
     const cufence_buffer *near;  /* those whose span (guards included) holds a faulting address, live and freed ones, and the
-                                    nearest live ones on both sides of it; and those that a kernel argument points to */
+                                    nearest live ones on both sides of it; and those that a kernel argument points to, with
+                                    their neighbours */
     size_t near_count;
     const cufence_buffer *live;  /* candidates when the address is unknown: live buffers of the device, newest first */
     size_t live_count;
@@ -42,8 +43,11 @@ struct diagnosis {
     size_t faulting_threads;              /* lanes of all alive sites of this kernel and PC whose access lies out of bounds */
     const struct evidence_lane *lane;     /* the one with the first byte out of bounds; where no address is known, the first one
                                              that the dump marks; NULL if the warp had exited */
-    uint64_t address;                     /* where its access begins, which may be inside the buffer */
+    uint64_t address;                     /* where its access begins, which may be inside the buffer; lane->address may lack
+                                             a half of it */
     enum certainty address_certainty;     /* CERTAIN_NOT if unknown */
+    int is_completed;                     /* the evidence has the low half of the address, and near the buffers that the
+                                             kernel's parameters point to only this address explains it: DERIVED */
     const cufence_buffer *owner;          /* borrowed from fault_memory, NULL if unknown */
     enum certainty owner_certainty;
     const char *owner_reason;             /* static: why this buffer and not its neighbour; NULL if owner is NULL */
@@ -53,11 +57,13 @@ struct diagnosis {
     uint64_t rival_distance;
     const cufence_buffer *previous;       /* nearest live buffers of the same device, for the memory line */
     const cufence_buffer *next;
-    const cufence_buffer *candidates[8];  /* buffers the kernel's parameters point to, else the newest live ones */
+    const cufence_buffer *candidates[8];  /* buffers the kernel's parameters point to, of them those that the high half of the
+                                             address allows where it alone is known; else the newest live ones */
     int candidate_parameter[8];           /* index of the 8-byte word in the parameter bytes that points to it, -1 if none */
     size_t candidate_count;
     size_t candidate_total;               /* how many there are in all */
     int parameters_named;                 /* candidates were narrowed by the launch's parameters */
+    int is_narrowed;                      /* and further by the high half of the address */
     const struct fault_memory *memory;    /* borrowed */
 };
 

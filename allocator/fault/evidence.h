@@ -15,7 +15,9 @@ enum certainty { CERTAIN_NOT, CERTAIN_CANDIDATE, CERTAIN_DERIVED, CERTAIN_EXACT 
 struct evidence_lane {
     uint32_t lane;
     uint32_t thread[3];
-    uint64_t address;            /* of the access, if certainty is not CERTAIN_NOT */
+    uint64_t address;            /* of the access, as far as known_bits says */
+    uint64_t known_bits;         /* all ones if certainty is not CERTAIN_NOT; else the low or the high 32 bits of address, of
+                                    which the registers cannot have changed since, or 0 */
     enum certainty certainty;    /* EXACT: the registers cannot have changed since; DERIVED: they may have ("approximate") */
     int has_exception;           /* the dump marks this very lane */
 };

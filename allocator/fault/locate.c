@@ -183,3 +183,24 @@ enum certainty locate_certainty(const struct location *location, uint64_t lane_p
     }
     return certainty;
 }
+
+unsigned locate_kept(const struct location *location, uint64_t lane_pc)
+{
+    const struct sass_access *access = &location->access;
+    unsigned kept = SASS_LOW | SASS_HIGH | SASS_UNIFORM;
+    if (lane_pc < location->pc || lane_pc - location->pc > TRUSTED_BYTES)
+        return 0;
+    for (uint64_t pc = location->pc; pc < lane_pc; pc += SASS_INSTRUCTION_BYTES) {
+        struct span bytes = span_part(location->code, pc - location->code_start, SASS_INSTRUCTION_BYTES);
+        struct sass_instruction instruction = bytes.bytes ? sass_load(bytes.bytes) : (struct sass_instruction){0, 0};
+        if (!bytes.bytes || sass_branches(instruction))
+            return 0;
+        if (sass_writes_register(instruction, access->base, 1))
+            kept &= ~(unsigned)SASS_LOW;
+        if (sass_writes_register(instruction, access->base + 1, 1))
+            kept &= ~(unsigned)SASS_HIGH;
+        if (sass_writes_uniform(instruction))
+            kept &= ~(unsigned)SASS_UNIFORM;
+    }
+    return kept;
+}

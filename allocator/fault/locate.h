@@ -52,4 +52,8 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
  */
 enum certainty locate_certainty(const struct location *location, uint64_t lane_pc, int *are_predicates_sure);
 
+/* Which of the registers that the access computes its address from surely hold at `lane_pc` what they held then: SASS_LOW and
+ * so on. 0 where execution may have gone another way than straight on from the access. */
+unsigned locate_kept(const struct location *location, uint64_t lane_pc);
+
 #endif

@@ -1,10 +1,7 @@
 #include "owner.h"
+
+#include "arguments.h"
 #include "guard/layout.h"
-
-#include <string.h>
-
-/* The driver maps nothing below this on any platform, and a field of a null pointer's struct lies there. */
-#define NULL_PAGE UINT64_C(0x10000)
 
 /* The numbers of enum CUDBGException_t in cudadebugger.h; 30 is new in CUDA 13. What is not here is CLASS_OTHER. */
 static const struct {
@@ -42,18 +39,6 @@ static enum certainty weaker(enum certainty a, enum certainty b)
     return a < b ? a : b;
 }
 
-uint64_t parameter_word(const struct evidence_site *site, size_t index)
-{
-    uint64_t word;
-    memcpy(&word, site->parameters + index * sizeof word, sizeof word);
-    return word;
-}
-
-size_t parameter_words(const struct evidence_site *site)
-{
-    return site->parameters ? site->parameter_bytes / sizeof(uint64_t) : 0;
-}
-
 /* A pointer to the end counts: loops that run backwards, and pairs of begin and end, pass one. */
 static struct aim aim_at(const struct evidence_site *site, const cufence_buffer *buffer)
 {
@@ -76,9 +61,11 @@ int first_unmapped(const struct fault_memory *memory, uint64_t address, uint64_t
     *at = address;
     do {
         const cufence_buffer *mapped = NULL;
-        for (size_t i = 0; i < memory->near_count && !mapped; i++)
-            if (memory->near[i].is_mapped && *at >= memory->near[i].mapping_start && *at < memory->near[i].mapping_end)
-                mapped = &memory->near[i];
+        for (size_t i = 0; i < memory->near_count + memory->live_count && !mapped; i++) {
+            const cufence_buffer *buffer = i < memory->near_count ? &memory->near[i] : &memory->live[i - memory->near_count];
+            if (buffer->is_mapped && *at >= buffer->mapping_start && *at < buffer->mapping_end)
+                mapped = buffer;
+        }
         if (!mapped)
             return 1;
         *at = mapped->mapping_end;
@@ -302,5 +289,26 @@ struct verdict owner_judge(const struct fault_memory *memory, const struct evide
     } else {
         verdict.kind = memory->is_host_address ? FAULT_HOST_POINTER : FAULT_WILD;
     }
+    return verdict;
+}
+
+struct verdict owner_settle(const struct fault_memory *memory, const struct evidence_site *site,
+                            const struct evidence_lane *lane, const cufence_buffer *owner, const char *reason)
+{
+    struct verdict verdict = owner_judge(memory, site, lane);
+    if (verdict.rank < RANK_NOWHERE)
+        return verdict;
+    /* Of several tenants of one place owner_judge() has chosen; it does not know of what settles the place. */
+    if (verdict.owner && verdict.owner->mapping_start == owner->mapping_start &&
+        verdict.owner->mapping_end == owner->mapping_end)
+        owner = verdict.owner;
+    uint64_t offset;
+    cufence_place place = layout_classify(verdict.at, owner->address, owner->size, &offset);
+    enum fault_kind kind = place == CUFENCE_PLACE_INSIDE         ? FAULT_USE_AFTER_FREE
+                           : place == CUFENCE_PLACE_BEFORE_START ? FAULT_UNDERRUN
+                                                                 : FAULT_OVERRUN;
+    own(&verdict, kind, owner, aim_at(site, owner), kind == FAULT_OVERRUN ? lane->address : verdict.at, lane->certainty,
+        reason);
+    verdict.rival = NULL;
     return verdict;
 }

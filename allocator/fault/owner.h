@@ -7,6 +7,9 @@
 
 #include "diagnosis.h"
 
+/* The driver maps nothing below this on any platform, and a field of a null pointer's struct lies there. */
+#define NULL_PAGE UINT64_C(0x10000)
+
 /* What an exception says about the address of the access. */
 enum exception_class {
     CLASS_OTHER,      /* nothing */
@@ -38,7 +41,12 @@ struct verdict {
 };
 
 /* The verdict on the access of `lane`, or, with lane = NULL or an unknown address, on the site alone. */
-struct verdict owner_judge(const struct fault_memory *memory, const struct evidence_site *site, const struct evidence_lane *lane);
+struct verdict owner_judge(const struct fault_memory *memory, const struct evidence_site *site,
+                           const struct evidence_lane *lane);
+
+/* The same where the access was meant for `owner`, one of the kernel's arguments, for a `reason` of the caller's. */
+struct verdict owner_settle(const struct fault_memory *memory, const struct evidence_site *site,
+                            const struct evidence_lane *lane, const cufence_buffer *owner, const char *reason);
 
 enum exception_class exception_class_of(uint32_t exception);
 
@@ -50,9 +58,5 @@ uint64_t access_bytes(const struct evidence_site *site);
 
 /* Whether the lane's address is no multiple of its access. */
 int is_misaligned(const struct evidence_site *site, const struct evidence_lane *lane);
-
-/* The kernel's parameter bytes as 8-byte words: how many whole ones there are, and one of them. */
-size_t parameter_words(const struct evidence_site *site);
-uint64_t parameter_word(const struct evidence_site *site, size_t index);
 
 #endif

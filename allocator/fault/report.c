@@ -287,6 +287,17 @@ static void note_line(struct report *report, const char *key, const char *text)
     report_end(report, CERTAIN_NOT);
 }
 
+static const char *candidates_note(const struct diagnosis *diagnosis)
+{
+    if (!diagnosis->parameters_named)
+        return "candidates are the live buffers of the device, newest first";
+    if (!diagnosis->is_narrowed)
+        return "candidates are the buffers that the kernel's arguments point to";
+    return diagnosis->candidate_total == 1
+               ? "the high half of the address is known; of the kernel's arguments only this is near it"
+               : "candidates are the buffers of the kernel's arguments near the high half of the address";
+}
+
 static void note_lines(struct report *report)
 {
     const struct diagnosis *diagnosis = report->diagnosis;
@@ -304,10 +315,12 @@ static void note_lines(struct report *report)
             note_line(report, "", "missing from it; drivers from CUDA 13.3 on keep such warps");
         }
     }
+    if (diagnosis->is_completed) {
+        note_line(report, "note", "a register holds the low half of the address; the high half is what the buffers allow");
+        note_line(report, "", "that the kernel's arguments point to");
+    }
     if (diagnosis->candidate_count)
-        note_line(report, diagnosis->kind == FAULT_ILLEGAL_ACCESS ? "" : "note",
-                  diagnosis->parameters_named ? "candidates are the buffers that the kernel's arguments point to"
-                                              : "candidates are the live buffers of the device, newest first");
+        note_line(report, diagnosis->kind == FAULT_ILLEGAL_ACCESS ? "" : "note", candidates_note(diagnosis));
 }
 
 static void candidate_lines(struct report *report)

@@ -304,6 +304,28 @@ int sass_address(const struct sass_access *access, const uint32_t *registers, si
     return 1;
 }
 
+uint64_t sass_address_halves(const struct sass_access *access, unsigned kept, const uint32_t *registers, size_t register_count,
+                             const uint32_t *uniforms, size_t uniform_count, uint64_t *address)
+{
+    const uint64_t low_bits = UINT32_MAX, high_bits = ~low_bits;
+    uint64_t added = 0, base = 0;
+    if (access->uniform >= 0 &&
+        (!(kept & SASS_UNIFORM) || !read_pair(uniforms, uniform_count, (size_t)access->uniform, 1, &added)))
+        return 0;
+    added += (uint64_t)access->immediate;
+    int has_low = access->base == SASS_RZ || ((kept & SASS_LOW) && access->base < register_count);
+    int has_high =
+        access->base == SASS_RZ || !access->is_base_wide || ((kept & SASS_HIGH) && (size_t)access->base + 1 < register_count);
+    if (has_low && access->base != SASS_RZ)
+        base |= registers[access->base];
+    if (has_high && access->base != SASS_RZ && access->is_base_wide)
+        base |= (uint64_t)registers[access->base + 1] << 32;
+    has_high = has_high && (has_low || !(added & low_bits));
+    uint64_t known = (has_low ? low_bits : 0) | (has_high ? high_bits : 0);
+    *address = (base + added) & known;
+    return known;
+}
+
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind)
 {
     /* By [8:0]. Bulk copies run in both directions, so theirs is unknown. */

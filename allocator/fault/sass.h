@@ -48,6 +48,14 @@ const char *sass_class(struct sass_instruction instruction, enum access_kind *ki
 int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,
                  size_t uniform_count, uint64_t *address);
 
+/* What an address is computed from, as far as it has kept its value. */
+enum { SASS_LOW = 1, SASS_HIGH = 2, SASS_UNIFORM = 4 }; /* the base's two halves; the pair of uniform registers */
+
+/* The halves of the address that follow from what is in `kept`: a mask of the bits of *address that are known. What is added
+ * to a low half that is not known may carry, so then the high one is known only if nothing is. */
+uint64_t sass_address_halves(const struct sass_access *access, unsigned kept, const uint32_t *registers, size_t register_count,
+                             const uint32_t *uniforms, size_t uniform_count, uint64_t *address);
+
 /* What an instruction may change; conservative: 1 when unsure. */
 int sass_writes_register(struct sass_instruction instruction, unsigned first, unsigned count);
 int sass_writes_uniform(struct sass_instruction instruction);

@@ -89,6 +89,10 @@ static int read_address(const struct coredump *dump, const struct warp_scene *sc
     if (certainty != CERTAIN_NOT &&
         sass_address(&location->access, state->registers, state->register_count, uniforms, uniform_count, &lane->address))
         lane->certainty = certainty;
+    lane->known_bits = lane->certainty != CERTAIN_NOT
+                           ? UINT64_MAX
+                           : sass_address_halves(&location->access, locate_kept(location, state->row->pc), state->registers,
+                                                 state->register_count, uniforms, uniform_count, &lane->address);
     return 1;
 }
 
@@ -102,8 +106,11 @@ static int emulate_address(const struct warp_scene *scene, const struct location
     memcpy(start.thread, state->row->thread, sizeof(start.thread));
     uint64_t address = 0;
     enum emulate_result result = emulate(launch, &start, location->pc, &location->access, budget, &address);
-    if (result == EMULATE_ADDRESS) {
+    /* A half that is known from the lane's own registers is a witness against an address that ends otherwise. */
+    int is_contradicted = lane->certainty == CERTAIN_NOT && ((address ^ lane->address) & lane->known_bits) != 0;
+    if (result == EMULATE_ADDRESS && !is_contradicted) {
         lane->address = address;
+        lane->known_bits = UINT64_MAX;
         lane->certainty = CERTAIN_DERIVED;
     }
     return result != EMULATE_NOT_THERE;

@@ -135,6 +135,10 @@ static void check_fixture(const char *name)
         assert_int_not_equal(lane->certainty, CERTAIN_NOT);
         assert_int_equal(lane->address, expectation.address);
     }
+    for (size_t i = 0; i < evidence->site_count; i++)
+        for (size_t k = 0; k < evidence->sites[i].lane_count; k++)
+            assert_int_equal(evidence->sites[i].lanes[k].known_bits == UINT64_MAX,
+                             evidence->sites[i].lanes[k].certainty != CERTAIN_NOT);
     evidence_free(evidence);
 }
 
@@ -450,6 +454,61 @@ static void test_exited_warp(void **state)
     }
 }
 
+/* What is left of the address in R2:R3 = 0x7fdeadbe00 when the registers are read at +0x40. */
+static void test_half_known(void **state)
+{
+    (void)state;
+    static const uint64_t low = 0xffffffff, high = 0xffffffff00000000;
+    static const struct {
+        const char *name;
+        uint64_t access[2], then[2]; /* instructions at +0x10 and +0x20 */
+        uint64_t known, address;
+    } cases[] = {
+        {"LDG R3, [R2]", {0x0000000002037381, 0x000ea200001ee900}, {0x0000000000007918, 0}, low, 0xdeadbe00},
+        {"LDG R3, [R2+0x300]", {0x0003000002037381, 0x000ea200001ee900}, {0x0000000000007918, 0}, low, 0xdeadc100},
+        {"LDG R3, [R2-4]", {0xfffffc0002037381, 0x000ea200001ee900}, {0x0000000000007918, 0}, low, 0xdeadbdfc},
+        {"LDG R2, [R2]", {0x0000000002027381, 0x000ea200001ee900}, {0x0000000000007918, 0}, high, 0x7f00000000},
+        {"LDG R2, [R2+4]", {0x0000040002027381, 0x000ea200001ee900}, {0x0000000000007918, 0}, 0, 0},
+        {"LDG.64 R2, [R2]", {0x0000000002027381, 0x000ea200001eeb00}, {0x0000000000007918, 0}, 0, 0},
+        {"LDG R4, [R2]", {0x0000000002047381, 0x000ea200001ee900}, {0x0000000000007918, 0}, low | high, 0x7fdeadbe00},
+        {"STG, then MOV R3",
+         {0x0000100402007386, 0x000fe2000010eb00},
+         {0x0000000000037802, 0x000fe20000000f00},
+         low,
+         0xdeadbe10},
+        {"STG, then MOV R2",
+         {0x0000000402007386, 0x000fe2000010eb00},
+         {0x0000000000027802, 0x000fe20000000f00},
+         high,
+         0x7f00000000},
+        {"STG+0x10, then MOV R2", {0x0000100402007386, 0x000fe2000010eb00}, {0x0000000000027802, 0x000fe20000000f00}, 0, 0},
+        {"LDG R3, then MOV R2", {0x0000000002037381, 0x000ea200001ee900}, {0x0000000000027802, 0x000fe20000000f00}, 0, 0},
+        {"LDG R3, then BRA", {0x0000000002037381, 0x000ea200001ee900}, {0xfffffff000007947, 0x000fc0000383ffff}, 0, 0},
+        {"LDG R3, then the unknown", {0x0000000002037381, 0x000ea200001ee900}, {0x00008800ff00ffff, 0}, 0, 0},
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct synthetic synthetic;
+        struct evidence *evidence = NULL;
+        make_synthetic(&synthetic, &newest);
+        struct dump_builder *builder = &synthetic.builder;
+        static const uint64_t store = 0x0000100402007386;
+        uint8_t *cubin = builder->bytes + builder->sections[synthetic.part[CUBIN]].sh_offset;
+        uint8_t *code = memmem(cubin, builder->sections[synthetic.part[CUBIN]].sh_size, &store, sizeof(store));
+        assert_non_null(code);
+        memcpy(code, cases[i].access, 16);
+        memcpy(code + 16, cases[i].then, 16);
+        assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+        const struct evidence_lane *lane = &evidence->sites[0].lanes[0];
+        enum certainty certainty = cases[i].known == (low | high) ? CERTAIN_EXACT : CERTAIN_NOT;
+        if (lane->known_bits != cases[i].known || lane->certainty != certainty ||
+            (lane->address & lane->known_bits) != cases[i].address)
+            fail_msg("%s: certainty %d, known 0x%lx, address 0x%lx", cases[i].name, (int)lane->certainty,
+                     (unsigned long)lane->known_bits, (unsigned long)lane->address);
+        evidence_free(evidence);
+        builder_end(builder);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -457,7 +516,7 @@ int main(void)
         cmocka_unit_test(test_row_sizes),   cmocka_unit_test(test_row_too_small),
         cmocka_unit_test(test_links),       cmocka_unit_test(test_offsets_and_sizes),
         cmocka_unit_test(test_truncation),  cmocka_unit_test(test_not_a_dump),
-        cmocka_unit_test(test_exited_warp),
+        cmocka_unit_test(test_exited_warp), cmocka_unit_test(test_half_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

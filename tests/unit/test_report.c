@@ -179,6 +179,42 @@ static const struct {
      "  note       the address cannot be told from this instruction and the registers in the dump\n"
      "             candidates are the buffers that the kernel's arguments point to\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1              candidate\n"},
+    {half_known,
+     "cufence: use-after-free READ of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e000c5ff9e8, 40 bytes into buffer #3, which has been freed                   derived\n"
+     "  owner      #3: only this of the kernel's arguments explains the address's low half         derived\n"
+     "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), stream 0x5581c0\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "             freed         2.3 ms ago by thread 4243 on stream 0x5581c8\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "  note       a register holds the low half of the address; the high half is what the buffers allow\n"
+     "             that the kernel's arguments point to\n"
+     "  memory     | #2 8000 | slack 2095552 |X #3 1600 freed | guard 64 MiB | #7 4001 |\n"},
+    {half_known_between_arguments,
+     "cufence: out-of-bounds WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  address    0x7e0004200000, 0 bytes past the end of buffer #1                               derived\n"
+     "  owner      #1: the other side is at least four times as far                                derived\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
+     "             allocated     7.2 ms ago by thread 4242\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "  note       a register holds the low half of the address; the high half is what the buffers allow\n"
+     "             that the kernel's arguments point to\n"
+     "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"},
+    {high_half_known,
+     "cufence: illegal memory access by a WRITE (address unknown) on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (104,0,0)\n"
+     "  note       the address cannot be told from this instruction and the registers in the dump\n"
+     "             the high half of the address is known; of the kernel's arguments only this is near it\n"
+     "  buffer     #2, 8000 bytes [0x7e01083fe0c0, 0x7e0108400000), argument word 2              candidate\n"},
     {assertion,
      "cufence: exception: assert on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
