@@ -1,8 +1,8 @@
 /*
  * A core dump is whatever a driver, or somebody, wrote. Everything that evidence holds is read, so that the sanitizers see a
- * pointer that leads astray.
+ * pointer that leads astray; and it is diagnosed and reported in a memory where the kernel's arguments point to buffers.
  */
-#include "fault/evidence.h"
+#include "fault/diagnosis.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -20,11 +20,65 @@ static uint64_t read_site(const struct evidence_site *site)
     sum += strlen(site->exception_name);
     for (size_t i = 0; i < site->parameter_bytes; i++)
         sum += site->parameters[i];
-    for (size_t i = 0; i < site->lane_count; i++)
-        sum += site->lanes[i].address + site->lanes[i].thread[0];
+    for (size_t i = 0; i < site->lane_count; i++) {
+        const struct evidence_lane *lane = &site->lanes[i];
+        uint64_t low = UINT32_MAX;
+        sum += lane->address + lane->thread[0];
+        /* the contract: all of an address is known, or half of it, or nothing */
+        if (lane->certainty != CERTAIN_NOT ? lane->known_bits != UINT64_MAX
+                                           : lane->known_bits != 0 && lane->known_bits != low && lane->known_bits != ~low)
+            abort();
+    }
     if (site->is_warp_alive && site->lane_count == 0)
         abort(); /* the contract: an alive warp has a lane */
     return sum;
+}
+
+/* Buffers where the first words of the parameters point, every other one of them freed. */
+static size_t make_buffers(const struct evidence *evidence, cufence_buffer *buffers, size_t limit)
+{
+    const uint64_t page = 2 << 20, last = (uint64_t)1 << 47;
+    size_t count = 0;
+    for (size_t i = 0; i < evidence->site_count && count < limit; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        for (size_t at = 0; at + 8 <= site->parameter_bytes && count < limit; at += 8) {
+            uint64_t word;
+            memcpy(&word, site->parameters + at, sizeof(word));
+            uint64_t start = word / page * page;
+            if (start < 64 * page || start >= last)
+                continue;
+            buffers[count] = (cufence_buffer){.id = count + 1,
+                                              .address = word,
+                                              .size = 1 + word % page,
+                                              .mapping_start = start,
+                                              .mapping_end = start + 2 * page,
+                                              .guard_start = start - 32 * page,
+                                              .guard_end = start + (count % 3 ? 64 : 4096) * page,
+                                              .freed_ns = count % 2,
+                                              .is_mapped = count % 4 != 1};
+            count++;
+        }
+    }
+    return count;
+}
+
+static void diagnose(const struct evidence *evidence)
+{
+    cufence_buffer buffers[24];
+    size_t count = make_buffers(evidence, buffers, 24);
+    struct fault_memory memory = {.near = buffers,
+                                  .near_count = count / 2,
+                                  .live = buffers + count / 2,
+                                  .live_count = count - count / 2,
+                                  .live_total = count,
+                                  .arena_start = 1 << 20,
+                                  .arena_end = (uint64_t)1 << 46};
+    struct diagnosis diagnosis;
+    fault_diagnose(evidence, &memory, &diagnosis);
+    char *text = fault_report_text(&diagnosis, 1, 0, NULL);
+    if (text && (!*text || text[strlen(text) - 1] != '\n'))
+        abort();
+    free(text);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -36,6 +90,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         abort();
     for (size_t i = 0; evidence && i < evidence->site_count; i++)
         sum += read_site(&evidence->sites[i]);
+    if (evidence)
+        diagnose(evidence);
     evidence_free(evidence);
     __asm__ volatile("" : : "r"(sum)); /* what was read counts as used */
     return 0;
