@@ -1,6 +1,6 @@
 /*
  * ptxas's code for the kernels of allocator/cli/demo.cu, up to the planted bug and one instruction more: material of
- * test_emulate.c and test_coredump.c.
+ * test_emulate.c.
  */
 #ifndef CUFENCE_TEST_DEMO_CODE_H
 #define CUFENCE_TEST_DEMO_CODE_H

@@ -286,6 +286,34 @@ static void test_demo_overrun(void **state)
     }
 }
 
+/* table[keys[i]]: where the load goes is in memory, and what comes behind it does not depend on that. */
+static void test_gather(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t access;
+        enum emulate_result result;
+        uint64_t address;
+    } accesses[] = {{13, EMULATE_ADDRESS, 0x10030000014}, {15, EMULATE_UNKNOWN, 0}, {17, EMULATE_ADDRESS, 0x10040000014}};
+    static const uint64_t pointers[3] = {0x10020000000, 0x10030000000, 0x10040000000};
+    static const uint32_t count = 1000;
+    for (size_t i = 0; i < sizeof(accesses) / sizeof(accesses[0]); i++) {
+        struct fixture fixture;
+        uint64_t address = 0;
+        make(&fixture, &kernels[2], 5);
+        put_code(&fixture, demo_use_after_free_90, sizeof(demo_use_after_free_90) / sizeof(demo_use_after_free_90[0]));
+        memcpy(fixture.parameters, pointers, sizeof(pointers));
+        memcpy(fixture.parameters + sizeof(pointers), &count, sizeof(count));
+        fixture.launch.parameters.size = 32;
+        fixture.lane.block_index[0] = 0;
+        fixture.access_pc = START + accesses[i].access * SASS_INSTRUCTION_BYTES;
+        fixture.lane.pc = fixture.access_pc + SASS_INSTRUCTION_BYTES;
+        assert_true(sass_decode(sass_load(fixture.code + accesses[i].access * SASS_INSTRUCTION_BYTES), 90, &fixture.access));
+        assert_int_equal(run(&fixture, 1000, &address), accesses[i].result);
+        assert_true(address == accesses[i].address);
+    }
+}
+
 #define NOP                                                                                                                    \
     {                                                                                                                          \
         0x0000000000007918, 0x000fc00000000000                                                                                 \
@@ -350,9 +378,9 @@ static void test_predicates(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_architectures),    cmocka_unit_test(test_budget),     cmocka_unit_test(test_endless_loop),
-        cmocka_unit_test(test_registers_decide), cmocka_unit_test(test_carry),      cmocka_unit_test(test_wide),
-        cmocka_unit_test(test_demo_overrun),     cmocka_unit_test(test_predicates),
+        cmocka_unit_test(test_architectures),    cmocka_unit_test(test_budget), cmocka_unit_test(test_endless_loop),
+        cmocka_unit_test(test_registers_decide), cmocka_unit_test(test_carry),  cmocka_unit_test(test_wide),
+        cmocka_unit_test(test_demo_overrun),     cmocka_unit_test(test_gather), cmocka_unit_test(test_predicates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
