@@ -182,15 +182,20 @@ struct surroundings {
     size_t near_count;
 };
 
-/* Looks up what lies at an address, unless a span that is known already holds it: all lanes of a kernel come by here. */
+static int is_known(const struct surroundings *around, uint64_t address)
+{
+    for (size_t i = 0; i < around->near_count; i++) {
+        if (address >= around->near[i].mapping_start && address < around->near[i].guard_end)
+            return 1;
+    }
+    return 0;
+}
+
+/* Looks up what lies at and around an address. */
 static void look_at(struct surroundings *around, uint64_t address)
 {
     cufence_buffer found[NEAR_PER_ADDRESS];
     const size_t max = sizeof around->near / sizeof *around->near;
-    for (size_t i = 0; i < around->near_count; i++) {
-        if (address >= around->near[i].mapping_start && address < around->near[i].guard_end)
-            return;
-    }
     size_t n = monitor.sources->near(address, found, NEAR_PER_ADDRESS);
     for (size_t i = 0; i < n && around->near_count < max; i++) {
         size_t k = 0;
@@ -210,9 +215,12 @@ static void look_around(struct surroundings *around, const struct evidence *evid
             const struct evidence_lane *lane = &site->lanes[k];
             if (lane->certainty == CERTAIN_NOT)
                 continue;
-            look_at(around, lane->address);
-            if (site->access_bytes && lane->address + site->access_bytes > lane->address)
-                look_at(around, lane->address + site->access_bytes - 1);
+            uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
+            /* All lanes of a kernel come by here, and most of them by a span that is known. */
+            if (!is_known(around, lane->address))
+                look_at(around, lane->address);
+            if (last > lane->address && !is_known(around, last))
+                look_at(around, last);
         }
         for (size_t k = 0; site->parameters && k + 8 <= site->parameter_bytes; k += 8) {
             uint64_t word;

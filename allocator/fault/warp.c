@@ -131,6 +131,49 @@ static int find_lane(const struct coredump *dump, const struct warp_scene *scene
     return lane->certainty == CERTAIN_EXACT || !launch || emulate_address(scene, location, launch, &state, budget, lane);
 }
 
+/*
+ * The thread of lane `number`, from that of a lane that is in the table: threads fill warps in order. 0 if there is none: the
+ * last warp of a block may be short.
+ */
+static int thread_of(const struct coredump_lane *known, uint32_t number, const uint32_t block[3], uint32_t thread[3])
+{
+    uint64_t width = block[0], plane = width * block[1], all = plane * block[2];
+    uint64_t place = known->thread[0] + known->thread[1] * width + known->thread[2] * plane + (uint64_t)number - known->lane;
+    if (all == 0 || place >= all)
+        return 0;
+    thread[0] = (uint32_t)(place % width);
+    thread[1] = (uint32_t)(place / width % block[1]);
+    thread[2] = (uint32_t)(place / plane);
+    return 1;
+}
+
+/*
+ * Lanes that have exited are not in the table, but may have made the access: `if (i <= n) out[i] = x; if (i == n) return;`
+ * leaves a warp that lives on without the one lane that faulted. Emulation alone can tell.
+ */
+static size_t add_exited(const struct warp_scene *scene, const struct location *location, const struct emulate_launch *launch,
+                         uint64_t *budget, struct evidence_lane *lanes, size_t count)
+{
+    uint32_t present = 0;
+    for (uint32_t i = 0; i < scene->lane_count; i++)
+        present |= scene->lanes[i].lane < WARP_LANES ? (uint32_t)1 << scene->lanes[i].lane : 0;
+    for (uint32_t number = 0; number < WARP_LANES && count < WARP_LANES; number++) {
+        struct emulate_lane start = {.lane = number};
+        uint64_t address = 0;
+        memcpy(start.block_index, scene->cta.block, sizeof(start.block_index));
+        if (present >> number & 1 || !thread_of(&scene->lanes[0], number, launch->block, start.thread) ||
+            emulate(launch, &start, location->pc, &location->access, budget, &address) != EMULATE_ADDRESS)
+            continue;
+        struct evidence_lane lane = {.lane = number, .address = address, .known_bits = UINT64_MAX, .certainty = CERTAIN_DERIVED};
+        memcpy(lane.thread, start.thread, sizeof(lane.thread));
+        size_t place = count++;
+        for (; place > 0 && lanes[place - 1].lane > number; place--)
+            lanes[place] = lanes[place - 1];
+        lanes[place] = lane;
+    }
+    return count;
+}
+
 size_t warp_lanes(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
                   const struct emulate_launch *launch, uint64_t *budget, struct evidence_lane *lanes)
 {
@@ -139,6 +182,8 @@ size_t warp_lanes(const struct coredump *dump, const struct warp_scene *scene, c
     for (uint32_t row = 0; row < scene->lane_count; row++)
         if (candidates >> row & 1)
             count += (size_t)find_lane(dump, scene, location, launch, budget, row, &lanes[count]) != 0;
+    if (launch && location->has_access && scene->lane_count > 0)
+        count = add_exited(scene, location, launch, budget, lanes, count);
     if (count > 0)
         return count;
     /* By what the dump says nobody made the access, so it contradicts itself: all stay, and no address. */
