@@ -8,63 +8,63 @@
 #include "evidence.h"
 
 enum fault_kind {
-    FAULT_OVERRUN,          /* past the end of a live buffer */
-    FAULT_UNDERRUN,         /* before the start of a live buffer */
-    FAULT_USE_AFTER_FREE,   /* in a freed buffer */
-    FAULT_WILD,             /* in our address space where nothing is near, or a device address that is nobody's */
-    FAULT_NULL,             /* the first 64 KiB of the address space: a null pointer with an offset */
-    FAULT_HOST_POINTER,     /* an address that the host has mapped: host memory given to a kernel */
-    FAULT_MISALIGNED,       /* exception 6 */
-    FAULT_ILLEGAL_ACCESS,   /* an illegal address whose value is not known (the warp had exited, or no decoder for it), or one
-                               in a mapped buffer that this device has no access to */
-    FAULT_OTHER             /* an exception that is not about memory: assert, trap, illegal instruction, stack overflow */
+    FAULT_OVERRUN,        /* past the end of a live buffer */
+    FAULT_UNDERRUN,       /* before the start of a live buffer */
+    FAULT_USE_AFTER_FREE, /* in a freed buffer */
+    FAULT_WILD,           /* in our address space where nothing is near, or a device address that is nobody's */
+    FAULT_NULL,           /* the first 64 KiB of the address space: a null pointer with an offset */
+    FAULT_HOST_POINTER,   /* an address that the host has mapped: host memory given to a kernel */
+    FAULT_MISALIGNED,     /* exception 6 */
+    FAULT_ILLEGAL_ACCESS, /* an illegal address whose value is not known (the warp had exited, or no decoder for it), or one
+                             in a mapped buffer that this device has no access to */
+    FAULT_OTHER           /* an exception that is not about memory: assert, trap, illegal instruction, stack overflow */
 };
 
 /* The buffers that may matter, in any order, as plain copies. */
 struct fault_memory {
-    const cufence_buffer *near;  /* those whose span (guards included) holds a faulting address, live and freed ones, and the
-                                    nearest live ones on both sides of it; and those that a kernel argument points to, with
-                                    their neighbours */
+    const cufence_buffer *near; /* those whose span (guards included) holds a faulting address, live and freed ones, and the
+                                   nearest live ones on both sides of it; and those that a kernel argument points to, with
+                                   their neighbours */
     size_t near_count;
-    const cufence_buffer *live;  /* candidates when the address is unknown: live buffers of the device, newest first */
+    const cufence_buffer *live; /* candidates when the address is unknown: live buffers of the device, newest first */
     size_t live_count;
-    size_t live_total;           /* how many live buffers the device has in all */
-    uint64_t arena_start;        /* cufence's address space */
+    size_t live_total;    /* how many live buffers the device has in all */
+    uint64_t arena_start; /* cufence's address space */
     uint64_t arena_end;
-    int is_host_address;         /* the host has memory mapped at the first faulting address */
+    int is_host_address; /* the host has memory mapped at the first faulting address */
     uint64_t now_ns;
 };
 
 struct diagnosis {
     enum fault_kind kind;
-    const struct evidence *evidence;      /* borrowed */
-    const struct evidence_site *site;     /* the site the report is about; NULL if the dump held none */
-    size_t other_sites;                   /* further sites of the same kernel and PC */
-    size_t faulting_threads;              /* lanes of all alive sites of this kernel and PC whose access lies out of bounds */
-    const struct evidence_lane *lane;     /* the one with the first byte out of bounds; where no address is known, the first one
-                                             that the dump marks; NULL if the warp had exited */
-    uint64_t address;                     /* where its access begins, which may be inside the buffer; lane->address may lack
-                                             a half of it */
-    enum certainty address_certainty;     /* CERTAIN_NOT if unknown */
-    int is_completed;                     /* the evidence has the low half of the address, and near the buffers that the
-                                             kernel's parameters point to only this address explains it: DERIVED */
-    const cufence_buffer *owner;          /* borrowed from fault_memory, NULL if unknown */
+    const struct evidence *evidence;  /* borrowed */
+    const struct evidence_site *site; /* the site the report is about; NULL if the dump held none */
+    size_t other_sites;               /* further sites of the same kernel and PC */
+    size_t faulting_threads;          /* lanes of all alive sites of this kernel and PC whose access lies out of bounds */
+    const struct evidence_lane *lane; /* the one with the first byte out of bounds; where no address is known, the first one
+                                         that the dump marks; NULL if the warp had exited */
+    uint64_t address;                 /* where its access begins, which may be inside the buffer; lane->address may lack
+                                         a half of it */
+    enum certainty address_certainty; /* CERTAIN_NOT if unknown */
+    int is_completed;                 /* the evidence has the low half of the address, and near the buffers that the
+                                         kernel's parameters point to only this address explains it: DERIVED */
+    const cufence_buffer *owner;      /* borrowed from fault_memory, NULL if unknown */
     enum certainty owner_certainty;
-    const char *owner_reason;             /* static: why this buffer and not its neighbour; NULL if owner is NULL */
-    uint64_t distance;                    /* of the first byte out of bounds, as cufence_description.offset, for owner */
-    int owner_parameter;                  /* index of the 8-byte word in the parameter bytes that points to owner, -1 if none */
-    const cufence_buffer *rival;          /* the buffer on the other side of the guard, where nothing rules it out; else NULL */
+    const char *owner_reason;    /* static: why this buffer and not its neighbour; NULL if owner is NULL */
+    uint64_t distance;           /* of the first byte out of bounds, as cufence_description.offset, for owner */
+    int owner_parameter;         /* index of the 8-byte word in the parameter bytes that points to owner, -1 if none */
+    const cufence_buffer *rival; /* the buffer on the other side of the guard, where nothing rules it out; else NULL */
     uint64_t rival_distance;
-    const cufence_buffer *previous;       /* nearest live buffers of the same device, for the memory line */
+    const cufence_buffer *previous; /* nearest live buffers of the same device, for the memory line */
     const cufence_buffer *next;
-    const cufence_buffer *candidates[8];  /* buffers the kernel's parameters point to, of them those that the high half of the
-                                             address allows where it alone is known; else the newest live ones */
-    int candidate_parameter[8];           /* index of the 8-byte word in the parameter bytes that points to it, -1 if none */
+    const cufence_buffer *candidates[8]; /* buffers the kernel's parameters point to, of them those that the high half of the
+                                            address allows where it alone is known; else the newest live ones */
+    int candidate_parameter[8];          /* index of the 8-byte word in the parameter bytes that points to it, -1 if none */
     size_t candidate_count;
-    size_t candidate_total;               /* how many there are in all */
-    int parameters_named;                 /* candidates were narrowed by the launch's parameters */
-    int is_narrowed;                      /* and further by the high half of the address */
-    const struct fault_memory *memory;    /* borrowed */
+    size_t candidate_total;            /* how many there are in all */
+    int parameters_named;              /* candidates were narrowed by the launch's parameters */
+    int is_narrowed;                   /* and further by the high half of the address */
+    const struct fault_memory *memory; /* borrowed */
 };
 
 /* Decides. Never fails; what cannot be known stays unknown. `evidence` and `memory` must outlive *diagnosis. */
@@ -75,10 +75,9 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
 const char *fault_kind_name(enum fault_kind kind);
 
 /*
- * The text report: each line carries exact, derived or candidate; what is not known is left out. Every line starts with "==pid==".
- *   device_name   as the driver names it, NULL to take the dump's
- *   device        driver ordinal for "GPU n"
- * Returns malloc'ed text that ends with a newline (the caller frees it), NULL when the host is out of memory.
+ * The text report: each line carries exact, derived or candidate; what is not known is left out. Every line starts with
+ * "==pid==". device_name   as the driver names it, NULL to take the dump's device        driver ordinal for "GPU n" Returns
+ * malloc'ed text that ends with a newline (the caller frees it), NULL when the host is out of memory.
  */
 char *fault_report_text(const struct diagnosis *diagnosis, int pid, int device, const char *device_name);
 

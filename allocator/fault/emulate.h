@@ -35,7 +35,8 @@ enum emulate_result {
     EMULATE_NOT_THERE /* the lane's way to where it stands now leads around the access */
 };
 
-/* Runs the lane until it stands where the dump says, or to its end if it has exited, at most *budget instructions, which it counts down. */
+/* Runs the lane until it stands where the dump says, or to its end if it has exited, at most *budget instructions, which it
+ * counts down. */
 enum emulate_result emulate(const struct emulate_launch *launch, const struct emulate_lane *lane, uint64_t access_pc,
                             const struct sass_access *access, uint64_t *budget, uint64_t *address);
 

@@ -15,45 +15,45 @@ enum certainty { CERTAIN_NOT, CERTAIN_CANDIDATE, CERTAIN_DERIVED, CERTAIN_EXACT 
 struct evidence_lane {
     uint32_t lane;
     uint32_t thread[3];
-    uint64_t address;            /* of the access, as far as known_bits says */
-    uint64_t known_bits;         /* all ones if certainty is not CERTAIN_NOT; else the low or the high 32 bits of address, of
-                                    which the registers cannot have changed since, or 0 */
-    enum certainty certainty;    /* EXACT: the registers cannot have changed since; DERIVED: they may have ("approximate") */
-    int has_exception;           /* the dump marks this very lane */
+    uint64_t address;         /* of the access, as far as known_bits says */
+    uint64_t known_bits;      /* all ones if certainty is not CERTAIN_NOT; else the low or the high 32 bits of address, of
+                                 which the registers cannot have changed since, or 0 */
+    enum certainty certainty; /* EXACT: the registers cannot have changed since; DERIVED: they may have ("approximate") */
+    int has_exception;        /* the dump marks this very lane */
 };
 
 /* One faulting warp, or, if it had exited, one SM's error PC. */
 struct evidence_site {
-    uint32_t exception;          /* the dump's number: 14 = warp illegal address, ... */
-    const char *exception_name;  /* static: "illegal address", "misaligned address", ... never NULL */
-    uint64_t error_pc;           /* 0 if unknown */
-    int is_warp_alive;           /* registers, block, threads and grid below are valid */
-    const char *kernel;          /* demangled, NULL if the PC is in no known function */
-    const char *symbol;          /* as in the cubin */
-    uint64_t kernel_offset;      /* error_pc - start of the function */
-    const char *file;            /* NULL without line information */
+    uint32_t exception;         /* the dump's number: 14 = warp illegal address, ... */
+    const char *exception_name; /* static: "illegal address", "misaligned address", ... never NULL */
+    uint64_t error_pc;          /* 0 if unknown */
+    int is_warp_alive;          /* registers, block, threads and grid below are valid */
+    const char *kernel;         /* demangled, NULL if the PC is in no known function */
+    const char *symbol;         /* as in the cubin */
+    uint64_t kernel_offset;     /* error_pc - start of the function */
+    const char *file;           /* NULL without line information */
     int line;
-    const char *instruction;     /* e.g. "STG.E.128 [R2.64+0x10], R4"; NULL if it was not decoded */
+    const char *instruction; /* e.g. "STG.E.128 [R2.64+0x10], R4"; NULL if it was not decoded */
     enum access_kind access;
-    uint32_t access_bytes;       /* per lane; 0 if unknown */
-    int has_grid;                /* grid fields are valid; also for an exited warp when another warp of the kernel was alive */
+    uint32_t access_bytes; /* per lane; 0 if unknown */
+    int has_grid;          /* grid fields are valid; also for an exited warp when another warp of the kernel was alive */
     uint64_t grid_id;
     uint32_t grid[3], block[3], cluster[3];
-    const uint8_t *parameters;   /* the kernel's parameter bytes, NULL if the dump has none */
+    const uint8_t *parameters; /* the kernel's parameter bytes, NULL if the dump has none */
     size_t parameter_bytes;
-    uint32_t block_index[3];     /* valid if is_warp_alive */
+    uint32_t block_index[3]; /* valid if is_warp_alive */
     uint32_t sm, warp;
     struct evidence_lane *lanes; /* the faulting lanes, in lane order; at least one if is_warp_alive */
     size_t lane_count;
 };
 
 struct evidence {
-    char device_name[128];       /* as the dump names the device, "" if it does not */
-    uint32_t device;             /* the dump's device index */
+    char device_name[128]; /* as the dump names the device, "" if it does not */
+    uint32_t device;       /* the dump's device index */
     uint32_t pci_bus, pci_device;
-    char sm_type[16];            /* "sm_90" */
-    uint64_t context;            /* the dump's context id */
-    uint32_t host_tid;           /* of the thread that launched the grid, 0 if unknown */
+    char sm_type[16];                    /* "sm_90" */
+    uint64_t context;                    /* the dump's context id */
+    uint32_t host_tid;                   /* of the thread that launched the grid, 0 if unknown */
     uint32_t driver_major, driver_minor; /* of the dump's writer, 0 if it does not say */
     struct evidence_site *sites; /* alive warps first; sites with the same symbol and PC on other SMs are kept, in SM order */
     size_t site_count;           /* 0: a dump without an exception in it */

@@ -164,7 +164,8 @@ static size_t add_exited(const struct warp_scene *scene, const struct location *
         if (present >> number & 1 || !thread_of(&scene->lanes[0], number, launch->block, start.thread) ||
             emulate(launch, &start, location->pc, &location->access, budget, &address) != EMULATE_ADDRESS)
             continue;
-        struct evidence_lane lane = {.lane = number, .address = address, .known_bits = UINT64_MAX, .certainty = CERTAIN_DERIVED};
+        struct evidence_lane lane = {
+            .lane = number, .address = address, .known_bits = UINT64_MAX, .certainty = CERTAIN_DERIVED};
         memcpy(lane.thread, start.thread, sizeof(lane.thread));
         size_t place = count++;
         for (; place > 0 && lanes[place - 1].lane > number; place--)

@@ -30,10 +30,10 @@ uint32_t warp_exception(const struct warp_scene *scene);
 /*
  * Fills in the lanes that made the access at `location`, at most WARP_LANES, and returns how many: at least one if the warp
  * has lanes. A driver marks every active lane of a faulting warp, so those are left out whose predicate is off or whose way
- * led around the access; and lanes that have exited since are added where emulation leads them by it. Addresses come from the registers where nothing has written to them since, else from emulation; where
- * neither knows, a half of one that is left in a register is kept.
- *   launch  of the warp's grid; NULL if it is not known: then nothing is emulated
- *   budget  instructions that may be emulated; counted down
+ * led around the access; and lanes that have exited since are added where emulation leads them by it. Addresses come from the
+ * registers where nothing has written to them since, else from emulation; where neither knows, a half of one that is left in a
+ * register is kept. launch  of the warp's grid; NULL if it is not known: then nothing is emulated budget  instructions that may
+ * be emulated; counted down
  */
 size_t warp_lanes(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
                   const struct emulate_launch *launch, uint64_t *budget, struct evidence_lane *lanes);
