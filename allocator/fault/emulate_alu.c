@@ -411,7 +411,7 @@ static void run_load_constant(struct machine *machine, struct sass_instruction i
         return;
     for (unsigned i = 0; i < words && number + i < 256; i++)
         machine_set(machine, operands->file, number + i,
-                    is_indexed || type < 4 ? unknown : machine_constant(machine, bank, offset + 4 * i));
+                    is_indexed || type < 4 ? unknown : machine_constant(machine, bank, offset + 4ul * i));
 }
 
 /* S2R, S2UR, CS2R: the special registers that place a thread. Numbers: nvdisasm. */

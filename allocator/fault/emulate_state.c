@@ -39,9 +39,9 @@ struct cell machine_constant(const struct machine *machine, uint64_t bank, uint6
         return part.bytes ? known(load_u32(part.bytes)) : unknown;
     }
     for (unsigned i = 0; i < 3; i++) {
-        if (offset == block_at + 4 * i)
+        if (offset == block_at + 4ul * i)
             return known(launch->block[i]);
-        if (offset == grid_at + 4 * i)
+        if (offset == grid_at + 4ul * i)
             return known(launch->grid[i]);
     }
     return unknown;
