@@ -1,6 +1,6 @@
 #include "monitor.h"
 
-#include "diagnosis.h"
+#include "arming.h"
 #include "error.h"
 #include "kernels.h"
 
@@ -8,18 +8,14 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
 #define DUMP_LIMIT (2ull << 30) /* a dump that is larger than this is not one of the lightweight kind */
-#define NEAR_PER_ADDRESS 8
-#define CANDIDATES 64
 #define SETTLE_MS 5000
 /* The driver itself makes the error real 22 to 25 ms after a dump (H100, driver 580.159.04); a second fault takes 110 to 150.
  */
@@ -42,206 +38,13 @@ static struct {
     const struct options *options;
     const struct fault_sources *sources;
     int is_armed;
-    char folder[256], fifo[280], log[1024];
+    struct dump_fifo fifo;
+    char log[1024];
     int stop; /* eventfd */
     int peek; /* a reader of the FIFO that only looks: what was written and is not read yet counts as under way */
 } monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop = -1, .peek = -1};
 
-/* ---- arming ---- */
-
-static cufence_status make_fifo(void)
-{
-    const char *base = getenv("TMPDIR");
-    if (!base || !*base)
-        base = "/tmp";
-    int length = snprintf(monitor.folder, sizeof monitor.folder, "%s/cufence-XXXXXX", base);
-    if (length < 0 || (size_t)length >= sizeof monitor.folder || !mkdtemp(monitor.folder)) {
-        monitor.folder[0] = '\0';
-        return error_set(CUFENCE_ERROR_SYSTEM, "cannot make a folder in %s: %s; set TMPDIR to one that can be written", base,
-                         strerror(errno));
-    }
-    snprintf(monitor.fifo, sizeof monitor.fifo, "%s/core", monitor.folder);
-    if (mkfifo(monitor.fifo, 0600) != 0) {
-        cufence_status status = error_set(CUFENCE_ERROR_SYSTEM, "cannot make the FIFO %s: %s", monitor.fifo, strerror(errno));
-        rmdir(monitor.folder);
-        monitor.folder[0] = '\0';
-        return status;
-    }
-    return CUFENCE_OK;
-}
-
-static cufence_status set_dumps(void)
-{
-    bool on = true;
-    int flags = CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT;
-    char file[sizeof monitor.fifo];
-    size_t size = strlen(monitor.fifo) + 1;
-    memcpy(file, monitor.fifo, size);
-    cufence_status status =
-        driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size), "cuCoredumpSetAttributeGlobal(FILE)");
-    size = sizeof flags;
-    if (status == CUFENCE_OK)
-        status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &size),
-                              "cuCoredumpSetAttributeGlobal(GENERATION_FLAGS)");
-    size = sizeof on;
-    if (status == CUFENCE_OK)
-        status = driver_check(driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size),
-                              "cuCoredumpSetAttributeGlobal(ENABLE_ON_EXCEPTION)");
-    return status;
-}
-
-/* The file and the kind of dump stay as they were set: nobody writes one. */
-static void disarm(void)
-{
-    bool off = false;
-    size_t size = sizeof off;
-    driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &off, &size);
-}
-
-static void remove_fifo(void)
-{
-    unlink(monitor.fifo);
-    rmdir(monitor.folder);
-}
-
-static cufence_status arm(void)
-{
-    static const char *const taken[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
-                                        "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-        if (getenv(taken[i]))
-            return error_set(CUFENCE_ERROR_UNSUPPORTED, "%s is set and wins over cufence; unset it", taken[i]);
-    }
-    if (!driver->cuCoredumpSetAttributeGlobal)
-        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver (CUDA %d.%d) cannot arm core dumps; CUDA 12.1 and later can",
-                         driver->version / 1000, driver->version % 1000 / 10);
-    int devices = 0;
-    driver->cuDeviceGetCount(&devices);
-    for (int i = 0; i < devices; i++) {
-        unsigned flags;
-        int is_active = 0;
-        CUdevice device;
-        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS &&
-            driver->cuDevicePrimaryCtxGetState(device, &flags, &is_active) == CUDA_SUCCESS && is_active)
-            return error_set(CUFENCE_ERROR_UNSUPPORTED,
-                             "CUDA was in use on device %d before cufence was started, and dumps must be "
-                             "armed before; start cufence first",
-                             i);
-    }
-    cufence_status status = make_fifo();
-    if (status != CUFENCE_OK)
-        return status;
-    status = set_dumps();
-    if (status != CUFENCE_OK) {
-        disarm();
-        remove_fifo();
-    }
-    return status;
-}
-
 /* ---- from a dump to a report ---- */
-
-static int is_mapped_by_host(uint64_t address)
-{
-    FILE *maps = fopen("/proc/self/maps", "re");
-    char line[512];
-    int found = 0;
-    while (maps && !found && fgets(line, sizeof line, maps)) {
-        unsigned long long start, end;
-        char can_read;
-        /* Device memory is reserved in the host's address space too, without access. */
-        found =
-            sscanf(line, "%llx-%llx %c", &start, &end, &can_read) == 3 && address >= start && address < end && can_read == 'r';
-    }
-    if (maps)
-        fclose(maps);
-    return found;
-}
-
-/* The driver's ordinal for the device that the dump names; environment variables may have renumbered them. */
-static int device_of(const struct evidence *evidence)
-{
-    int devices = 0;
-    driver->cuDeviceGetCount(&devices);
-    for (int i = 0; i < devices; i++) {
-        CUdevice device;
-        int bus = -1, slot = -1;
-        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS &&
-            driver->cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device) == CUDA_SUCCESS &&
-            driver->cuDeviceGetAttribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device) == CUDA_SUCCESS &&
-            (uint32_t)bus == evidence->pci_bus && (uint32_t)slot == evidence->pci_device)
-            return i;
-    }
-    return evidence->device < (uint32_t)devices ? (int)evidence->device : 0;
-}
-
-/* What the report may need to know of buffers. */
-struct surroundings {
-    cufence_buffer near[256];
-    cufence_buffer live[CANDIDATES];
-    size_t near_count;
-};
-
-static int is_known(const struct surroundings *around, uint64_t address)
-{
-    for (size_t i = 0; i < around->near_count; i++) {
-        if (address >= around->near[i].mapping_start && address < around->near[i].guard_end)
-            return 1;
-    }
-    return 0;
-}
-
-/* Looks up what lies at and around an address. */
-static void look_at(struct surroundings *around, uint64_t address)
-{
-    cufence_buffer found[NEAR_PER_ADDRESS];
-    const size_t max = sizeof around->near / sizeof *around->near;
-    size_t n = monitor.sources->near(address, found, NEAR_PER_ADDRESS);
-    for (size_t i = 0; i < n && around->near_count < max; i++) {
-        size_t k = 0;
-        while (k < around->near_count && around->near[k].id != found[i].id)
-            k++;
-        if (k == around->near_count)
-            around->near[around->near_count++] = found[i];
-    }
-}
-
-/* Every address that the evidence names: of the accesses, first and last byte, and among the kernel's parameters. */
-static void look_around(struct surroundings *around, const struct evidence *evidence)
-{
-    for (size_t i = 0; i < evidence->site_count; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        for (size_t k = 0; k < site->lane_count; k++) {
-            const struct evidence_lane *lane = &site->lanes[k];
-            if (lane->certainty == CERTAIN_NOT)
-                continue;
-            uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
-            /* All lanes of a kernel come by here, and most of them by a span that is known. */
-            if (!is_known(around, lane->address))
-                look_at(around, lane->address);
-            if (last > lane->address && !is_known(around, last))
-                look_at(around, last);
-        }
-        for (size_t k = 0; site->parameters && k + 8 <= site->parameter_bytes; k += 8) {
-            uint64_t word;
-            memcpy(&word, site->parameters + k, sizeof word);
-            if (word >= monitor.sources->arena_start() && word < monitor.sources->arena_end())
-                look_at(around, word);
-        }
-    }
-}
-
-/* The first address of an access that the evidence knows, 0 without one. */
-static uint64_t first_address(const struct evidence *evidence)
-{
-    for (size_t i = 0; i < evidence->site_count; i++) {
-        for (size_t k = 0; k < evidence->sites[i].lane_count; k++) {
-            if (evidence->sites[i].lanes[k].certainty != CERTAIN_NOT)
-                return evidence->sites[i].lanes[k].address;
-        }
-    }
-    return 0;
-}
 
 static void write_all(int fd, const char *text, size_t size)
 {
@@ -313,7 +116,7 @@ static void keep(char *text)
 static void act(int device)
 {
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
-        remove_fifo();
+        dumps_remove_fifo(&monitor.fifo);
         abort();
     }
     if (monitor.options->on_fault == ON_FAULT_ERROR) {
@@ -327,38 +130,25 @@ static void act(int device)
 
 static void report(const struct evidence *evidence)
 {
-    struct surroundings *around = calloc(1, sizeof *around);
+    int device = evidence_device(evidence);
+    struct surroundings *around = surroundings_of(monitor.sources, evidence, device);
     struct diagnosis diagnosis;
-    char name[128] = "";
-    uint64_t total = 0;
-    int device = device_of(evidence);
+    char name[128] = "", *text = NULL;
     CUdevice handle;
-    if (!around) {
-        publish("cufence: a kernel has faulted, and the host has no memory for the report\n");
-        act(device);
-        return;
+    if (around) {
+        fault_diagnose(evidence, &around->memory, &diagnosis);
+        if (driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
+            driver->cuDeviceGetName(name, sizeof name, handle);
+        text = fault_report_text(&diagnosis, (int)getpid(), device, name[0] ? name : NULL);
     }
-    look_around(around, evidence);
-    size_t live_count = monitor.sources->live(device, around->live, CANDIDATES, &total);
-    struct fault_memory memory = {.near = around->near,
-                                  .near_count = around->near_count,
-                                  .live = around->live,
-                                  .live_count = live_count,
-                                  .live_total = (size_t)total,
-                                  .arena_start = monitor.sources->arena_start(),
-                                  .arena_end = monitor.sources->arena_end(),
-                                  .is_host_address = is_mapped_by_host(first_address(evidence)),
-                                  .now_ns = monitor.sources->now_ns()};
-    fault_diagnose(evidence, &memory, &diagnosis);
-    if (driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
-        driver->cuDeviceGetName(name, sizeof name, handle);
-    char *text = fault_report_text(&diagnosis, (int)getpid(), device, name[0] ? name : NULL);
-    if (!text)
-        text = strdup("cufence: a kernel has faulted, and the host has no memory for the report\n");
     if (text) {
         publish(text);
         keep(text);
         call_handler(&diagnosis, text, device);
+    } else {
+        static const char sorry[] = "cufence: a kernel has faulted, and the host has no memory for the report\n";
+        publish(sorry);
+        keep(strdup(sorry));
     }
     free(around);
     act(device);
@@ -436,7 +226,7 @@ static void *run(void *unused)
     (void)unused;
     struct dump dump = {0};
     pthread_setname_np(pthread_self(), "cufence-monitor");
-    int fd = open(monitor.fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int fd = open(monitor.fifo.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     while (fd >= 0) {
         struct pollfd wait[] = {{.fd = fd, .events = POLLIN}, {.fd = monitor.stop, .events = POLLIN}};
         if (poll(wait, 2, -1) < 0 && errno != EINTR)
@@ -462,7 +252,7 @@ static void *run(void *unused)
         dump = (struct dump){0};
         /* A FIFO tells of its last writer's end until it is opened anew; anew first, so that a writer in between stays whole.
          */
-        int again = open(monitor.fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        int again = open(monitor.fifo.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
         close(fd);
         fd = again;
         set_busy(0);
@@ -506,16 +296,16 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
     }
     if (!options->coredump)
         return CUFENCE_OK;
-    if (arm() != CUFENCE_OK) {
+    if (dumps_arm(&monitor.fifo) != CUFENCE_OK) {
         fprintf(stderr, "cufence: faults will be caught but not explained: %s\n", error_detail());
         return CUFENCE_OK;
     }
     monitor.stop = eventfd(0, EFD_CLOEXEC);
-    monitor.peek = open(monitor.fifo, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    monitor.peek = open(monitor.fifo.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     int failed = monitor.stop < 0 || monitor.peek < 0 ? errno : pthread_create(&monitor.thread, NULL, run, NULL);
     if (failed) {
-        disarm();
-        remove_fifo();
+        dumps_disarm();
+        dumps_remove_fifo(&monitor.fifo);
         close_files();
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the thread that reads core dumps: %s", strerror(failed));
     }
@@ -527,7 +317,7 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
 void monitor_cancel(void)
 {
     if (monitor.is_armed)
-        disarm();
+        dumps_disarm();
     monitor_stop(0);
     close_files();
     monitor.is_armed = 0;
@@ -549,7 +339,7 @@ void monitor_stop(unsigned timeout_ms)
     write_all(monitor.stop, (const char *)&one, sizeof one);
     pthread_join(monitor.thread, NULL);
     monitor.is_running = 0;
-    remove_fifo();
+    dumps_remove_fifo(&monitor.fifo);
 }
 
 void monitor_set_handler(cufence_fault_handler handler, void *user)

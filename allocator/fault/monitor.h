@@ -11,16 +11,7 @@
 
 #include "driver/driver.h"
 #include "options.h"
-
-/* What the monitor needs to know of buffers and contexts; called on its thread. See heap.h for each. */
-struct fault_sources {
-    size_t (*near)(uint64_t address, cufence_buffer *out, size_t max);
-    size_t (*live)(int device, cufence_buffer *out, size_t max, uint64_t *total);
-    void (*set_faulted)(int device);
-    uint64_t (*arena_start)(void);
-    uint64_t (*arena_end)(void);
-    uint64_t (*now_ns)(void);
-};
+#include "surroundings.h"
 
 /*
  * Makes the FIFO, arms the dumps and starts the thread. `options` and `sources` must stay. Before the first context exists.
