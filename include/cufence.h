@@ -154,7 +154,8 @@ cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_s
 /*
  * Frees a buffer, ordered on `stream`: work that was put on it before may still use the buffer, work put on it later
  * must not. Never waits. NULL is allowed. The stream must exist during the call and may be destroyed after it.
- * Errors: NOT_INITIALIZED, INVALID_FREE, DOUBLE_FREE.
+ * Errors: NOT_INITIALIZED, INVALID_FREE, DOUBLE_FREE, OUT_OF_MEMORY (the host's, at the first free on a stream: the buffer
+ * stays live).
  */
 cufence_status cufence_free(void *pointer, cufence_stream stream);
 

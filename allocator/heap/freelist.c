@@ -239,9 +239,8 @@ void freelist_advance(struct freelist *list)
     list_unlock(list);
 }
 
-size_t freelist_retire(struct freelist *list)
+void freelist_retire(struct freelist *list)
 {
-    size_t retired = 0;
     for (;;) {
         list_lock(list);
         struct block *block = list->retiring;
@@ -254,9 +253,8 @@ size_t freelist_retire(struct freelist *list)
         }
         list_unlock(list);
         if (!block)
-            return retired;
+            return;
         block_unmap(block);
-        retired++;
     }
 }
 

@@ -299,15 +299,19 @@ cufence_status heap_free(void *pointer, CUstream stream)
     struct block *block = index_remove(address);
     if (!block)
         return refuse_free(address);
-    CUstream *recorded = NULL;
-    uint32_t recorded_count = __atomic_load_n(&block->recorded_count, __ATOMIC_RELAXED);
-    if (recorded_count)
-        recorded = take_recorded(block, &recorded_count);
 
     struct heap_context *context = block->context;
     struct pool *pool =
         block->pool && __atomic_load_n(&block->pool->references, __ATOMIC_RELAXED) ? block->pool : pool_of(context, stream);
     struct freelist *list = freelist_for(context, stream, pool);
+    if (!list) {
+        index_add(block); /* it stays live, so that it can be freed when the host has memory again */
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
+    }
+    CUstream *recorded = NULL;
+    uint32_t recorded_count = __atomic_load_n(&block->recorded_count, __ATOMIC_RELAXED);
+    if (recorded_count)
+        recorded = take_recorded(block, &recorded_count);
     uint64_t now = now_ns();
     facts_write_freed(block, now ? now : 1, (uint64_t)(uintptr_t)stream, thread_id());
     if (block->pool != pool)

@@ -186,8 +186,8 @@ int freelist_put(struct freelist *list, struct block *block, enum freed_state st
                  uint64_t now);                          /* and counts it; 1: a mark is due */
 void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the stream, which must exist */
 struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste);
-void freelist_advance(struct freelist *list);  /* looks which markers and waiting blocks have passed */
-size_t freelist_retire(struct freelist *list); /* unmaps what has passed of `retiring`; returns how many */
+void freelist_advance(struct freelist *list); /* looks which markers and waiting blocks have passed */
+void freelist_retire(struct freelist *list);  /* unmaps what has passed of `retiring` */
 /* freelist_trim unmaps idle blocks that have passed and were freed before `before_ns`, oldest first, at most `bytes`; returns
  * bytes. */
 /* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
@@ -205,8 +205,8 @@ cufence_status worker_start(void);
 void worker_stop(void); /* returns when it no longer calls the driver */
 void worker_wake(void); /* there is something to retire */
 /* Gives memory back to the driver, harder with each level: 0 caches, 1 what has passed, 2 after a synchronisation.
- * Returns bytes. Expects an entered scope. */
-uint64_t reclaim(struct heap_context *context, int level);
+ * Expects an entered scope. */
+void reclaim(struct heap_context *context, int level);
 
 /* describe.c */
 int heap_recall(uint64_t address, int exact, struct facts *out); /* the newest of all histories; 0 if there is none */

@@ -25,14 +25,12 @@ static struct freelist *first_list(struct heap_context *context)
     return __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
 }
 
-static size_t retire(struct heap_context *context)
+static void retire(struct heap_context *context)
 {
-    size_t retired = 0;
     for (struct freelist *list = first_list(context); list; list = list->next) {
         if (__atomic_load_n(&list->retiring_count, __ATOMIC_RELAXED))
-            retired += freelist_retire(list);
+            freelist_retire(list);
     }
-    return retired;
 }
 
 static uint64_t idle_bytes(struct heap_context *context)
@@ -160,9 +158,8 @@ void worker_wake(void)
     pthread_mutex_unlock(&worker.lock);
 }
 
-uint64_t reclaim(struct heap_context *context, int level)
+void reclaim(struct heap_context *context, int level)
 {
-    uint64_t before = __atomic_load_n(&context->mapped_bytes, __ATOMIC_RELAXED);
     if (level >= 2 && !__atomic_load_n(&context->active_pools, __ATOMIC_ACQUIRE)) {
         pthread_mutex_lock(&sync_lock);
         for (struct freelist *list = first_list(context); list; list = list->next)
@@ -181,5 +178,4 @@ uint64_t reclaim(struct heap_context *context, int level)
         }
     }
     physical_trim(context->device);
-    return before - __atomic_load_n(&context->mapped_bytes, __ATOMIC_RELAXED);
 }

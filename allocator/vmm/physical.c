@@ -83,10 +83,9 @@ void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle hand
     driver->cuMemRelease(handle);
 }
 
-uint64_t physical_trim(int device)
+void physical_trim(int device)
 {
     struct cached *entry, *next, *mine = NULL;
-    uint64_t bytes = 0;
     pthread_mutex_lock(&lock);
     LL_FOREACH_SAFE(cache, entry, next)
     {
@@ -100,10 +99,8 @@ uint64_t physical_trim(int device)
     LL_FOREACH_SAFE(mine, entry, next)
     {
         driver->cuMemRelease(entry->handle);
-        bytes += entry->bytes;
         free(entry);
     }
-    return bytes;
 }
 
 uint64_t physical_cached_bytes(int device)

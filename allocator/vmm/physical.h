@@ -20,8 +20,8 @@ cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationH
 /* Gives a handle back, to the cache or to the driver. */
 void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle handle);
 
-/* Gives the whole cache of a device back to the driver; returns how many bytes that were. */
-uint64_t physical_trim(int device);
+/* Gives the whole cache of a device back to the driver. */
+void physical_trim(int device);
 
 /* What the cache of a device holds. */
 uint64_t physical_cached_bytes(int device);
