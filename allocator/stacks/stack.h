@@ -1,0 +1,47 @@
+/*
+ * Who called: the Python frames and the native frames of the calling thread, taken cheaply and made readable later.
+ *
+ * Capturing interns the Python frames (a number stands for them from then on) and copies the top of the native stack as it
+ * is; unwinding, symbols and lines are the reader's expense, at a report.
+ *
+ * Thread safety: every function, from any thread. stack_capture() takes no lock that a reader holds for long, allocates only
+ * for frames never seen before, and needs no GIL: it reads the calling thread's own frames.
+ */
+#ifndef CUFENCE_STACKS_STACK_H
+#define CUFENCE_STACKS_STACK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define STACK_WORDS 192 /* of the native stack, copied from the caller's stack pointer upwards; 8 bytes each */
+
+/* Plain data; may be copied. All zero: nothing is known. */
+struct stack {
+    uint32_t python; /* the interned Python frames, 0: none */
+    uint32_t word_count;
+    uint64_t pc, sp, fp; /* registers in the frame that called stack_capture() */
+    uint64_t words[STACK_WORDS];
+};
+
+/* One frame in readable form, innermost first. */
+struct stack_frame {
+    int is_python;
+    char function[160]; /* demangled; "" if unknown */
+    char file[256];     /* of the source; "" if unknown */
+    int line;           /* 0 if unknown */
+    char module[128];   /* native: file name of the program or library; "" for Python */
+    uint64_t offset;    /* native: of the return address in the module's file */
+};
+
+/* Takes the calling thread's stack. */
+void stack_capture(struct stack *out);
+
+/* Only the Python part, as a number that stack_python_frames() understands; 0 without Python frames. For allocations. */
+uint32_t stack_capture_python(void);
+
+/* The frames, innermost first: those of Python where there are any, then native ones, those of cufence itself left out.
+ * Returns how many, at most `max`. May take milliseconds and memory: for reports. */
+size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max);
+size_t stack_python_frames(uint32_t python, struct stack_frame *out, size_t max);
+
+#endif
