@@ -198,6 +198,13 @@ PUBLIC cufence_status cufence_init(const char *options)
     return status;
 }
 
+PUBLIC cufence_status cufence_check_options(const char *options)
+{
+    struct options checked;
+    options_default(&checked);
+    return options_parse(&checked, options, "the options");
+}
+
 static cufence_status check_started(void)
 {
     if (__atomic_load_n(&process.is_started, __ATOMIC_ACQUIRE))
@@ -260,13 +267,13 @@ PUBLIC const char *cufence_error_detail(void)
 PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_stream stream)
 {
     cufence_status status = check_started_with(pointer, "pointer");
-    return status == CUFENCE_OK ? heap_allocate(pointer, size, device, stream) : status;
+    return status == CUFENCE_OK ? heap_allocate(pointer, size, device, stream, 0) : status;
 }
 
 PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
 {
     cufence_status status = check_started();
-    return status == CUFENCE_OK ? heap_free(pointer, stream) : status;
+    return status == CUFENCE_OK ? heap_free(pointer, stream, NULL) : status;
 }
 
 PUBLIC cufence_status cufence_record_stream(void *pointer, cufence_stream stream)

@@ -143,6 +143,12 @@ const char *cufence_error_detail(void);
 cufence_status cufence_init(const char *options);
 
 /*
+ * Says whether options are allowed, without starting anything. NULL is fine.
+ * Errors: OPTION; the detail names the key, the value and what is allowed.
+ */
+cufence_status cufence_check_options(const char *options);
+
+/*
  * Allocates `size` bytes on `device` (a driver ordinal; its primary context is used), or, with device = -1, in the
  * calling thread's current context. The memory may be used on `stream` at once; other streams must be ordered behind it
  * by the caller, and named with cufence_record_stream() if they may still run when it is freed. size = 0 gives NULL.

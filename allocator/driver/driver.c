@@ -18,21 +18,41 @@ const struct driver *driver;
 static struct driver table;
 static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER; /* held while opening; a leaf: nothing else is locked under it */
 
+/* The C library's own dlsym. */
+static void *symbol_in(void *library, const char *name)
+{
+    static void *(*real)(void *, const char *); /* atomic */
+    void *(*found)(void *, const char *) = __atomic_load_n(&real, __ATOMIC_RELAXED);
+    if (!found) {
+        static const char *const homes[] = {"libc.so.6", "libdl.so.2"}; /* libdl: before glibc 2.34 */
+        static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+        for (size_t i = 0; !found && i < 2 * 3; i++) {
+            void *home = dlopen(homes[i / 3], RTLD_LAZY | RTLD_NOLOAD);
+            if (home)
+                found = (void *(*)(void *, const char *))dlvsym(home, "dlsym", versions[i % 3]);
+        }
+        if (!found)
+            found = dlsym;
+        __atomic_store_n(&real, found, __ATOMIC_RELAXED);
+    }
+    return found(library, name);
+}
+
 /* One function of the open library. cuda.h names the newest signature with a suffix (cuMemAlloc_v2); cuGetProcAddress wants
  * the name without it and takes the version instead, dlsym wants it with. */
 static void *find(const char *name, const char *symbol, int version)
 {
     void *address = NULL;
-    get_proc_address_v2 by_version2 = (get_proc_address_v2)dlsym(table.library, "cuGetProcAddress_v2");
+    get_proc_address_v2 by_version2 = (get_proc_address_v2)symbol_in(table.library, "cuGetProcAddress_v2");
     if (by_version2) {
         CUdriverProcAddressQueryResult found;
         if (by_version2(name, &address, version, CU_GET_PROC_ADDRESS_DEFAULT, &found) == CUDA_SUCCESS && address)
             return address;
     }
-    get_proc_address_v1 by_version1 = (get_proc_address_v1)dlsym(table.library, "cuGetProcAddress");
+    get_proc_address_v1 by_version1 = (get_proc_address_v1)symbol_in(table.library, "cuGetProcAddress");
     if (!by_version2 && by_version1 && by_version1(name, &address, version, CU_GET_PROC_ADDRESS_DEFAULT) == CUDA_SUCCESS)
         return address;
-    return dlsym(table.library, symbol);
+    return symbol_in(table.library, symbol);
 }
 
 /* Folder of the file that holds this code, with the slash; "" if it cannot be told. */
@@ -72,7 +92,7 @@ static cufence_status open_library(void)
                          "cannot open the CUDA driver library %s: %s; install the NVIDIA driver, or set CUFENCE_DRIVER=sim for "
                          "the simulated device",
                          wanted && *wanted ? wanted : "libcuda.so.1", dlerror());
-    table.is_sim = dlsym(table.library, "cusim_register_kernel") != NULL;
+    table.is_sim = symbol_in(table.library, "cusim_register_kernel") != NULL;
     return CUFENCE_OK;
 }
 
@@ -114,8 +134,7 @@ static cufence_status find_functions(void)
 
 static cufence_status load(void)
 {
-    memset(&table, 0, sizeof table);
-    cufence_status status = open_library();
+    cufence_status status = table.library ? CUFENCE_OK : open_library();
     if (status == CUFENCE_OK)
         status = find_functions();
     if (status == CUFENCE_OK) {
@@ -130,8 +149,10 @@ static cufence_status load(void)
     }
     if (status == CUFENCE_OK)
         table.cuDriverGetVersion(&table.version);
-    else if (table.library)
+    else if (table.library) {
         dlclose(table.library);
+        memset(&table, 0, sizeof table);
+    }
     return status;
 }
 
@@ -145,6 +166,14 @@ cufence_status driver_load(void)
         __atomic_store_n(&driver, &table, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&load_lock);
     return status;
+}
+
+void *driver_symbol(const char *name)
+{
+    pthread_mutex_lock(&load_lock);
+    void *found = table.library || open_library() == CUFENCE_OK ? symbol_in(table.library, name) : NULL;
+    pthread_mutex_unlock(&load_lock);
+    return found;
 }
 
 cufence_status driver_check(CUresult result, const char *call)

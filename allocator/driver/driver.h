@@ -5,6 +5,8 @@
  * libcufence.so, else a path. Functions are asked for with cuGetProcAddress at the version in the table, which fixes their
  * signature, and with dlsym where the driver is older than that (CUDA 11.3).
  *
+ * Symbols are looked up past an interposed dlsym: under the preload, dlsym gives out hooks.
+ *
  * Thread safety: driver_load() may be called by any thread at any time; `driver` is constant once it returned OK.
  */
 #ifndef CUFENCE_DRIVER_H
@@ -85,6 +87,10 @@ extern const struct driver *driver;
  * that brought it), DRIVER (cuInit failed: no device, ...).
  */
 cufence_status driver_load(void);
+
+/* A symbol of the driver library by the name that it is exported under, NULL if there is none. Opens the library where that
+ * has not been done, but does not call it. */
+void *driver_symbol(const char *name);
 
 /* Returns OK for CUDA_SUCCESS; else keeps "call: NAME (number)" as the thread's error and returns OUT_OF_MEMORY for
  * CUDA_ERROR_OUT_OF_MEMORY, FAULTED for an illegal address, DRIVER for all others. */

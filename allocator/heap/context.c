@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define CONTEXTS 64
+#define CONTEXTS 256 /* in the life of the process, destroyed ones counted */
 
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER; /* guards the making of contexts */
 static struct heap_context *contexts[CONTEXTS];                   /* append-only; read without the lock */
@@ -42,7 +42,7 @@ static unsigned long long unique_id(CUcontext handle)
 }
 
 /* The context in the books for a handle. A handle that the driver has given to a new context leaves the old one dead. */
-static struct heap_context *known(CUcontext handle)
+struct heap_context *context_known(CUcontext handle)
 {
     unsigned count = __atomic_load_n(&context_count, __ATOMIC_ACQUIRE);
     for (unsigned i = count; i-- > 0;) {
@@ -56,6 +56,17 @@ static struct heap_context *known(CUcontext handle)
     return NULL;
 }
 
+void context_forget(struct heap_context *context)
+{
+    pthread_mutex_lock(&contexts_lock);
+    __atomic_store_n(&context->is_dead, 1, __ATOMIC_RELEASE);
+    for (unsigned i = 0; i < CONTEXTS; i++) {
+        if (primary[i] == context)
+            __atomic_store_n(&primary[i], NULL, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&contexts_lock);
+}
+
 static struct heap_context *make(CUcontext handle, int device, int is_primary, cufence_status *status)
 {
     struct heap_context *context = context_count < CONTEXTS ? line_alloc(sizeof *context) : NULL;
@@ -66,7 +77,7 @@ static struct heap_context *make(CUcontext handle, int device, int is_primary, c
     context->handle = handle;
     context->unique = unique_id(handle);
     context->device = device;
-    context->is_primary = is_primary;
+    context->is_primary = is_primary; /* and we hold it, so that its handle stays its own */
     pthread_mutex_init(&context->lock, NULL);
     pthread_mutex_init(&context->events_lock, NULL);
     struct scope scope = scope_enter(context);
@@ -102,7 +113,7 @@ static struct heap_context *primary_of(int device, cufence_status *status)
         *status = driver_check(driver->cuDevicePrimaryCtxRetain(&context, handle), "cuDevicePrimaryCtxRetain");
     if (*status != CUFENCE_OK)
         return NULL;
-    struct heap_context *found = known(context);
+    struct heap_context *found = context_known(context);
     if (!found)
         found = make(context, device, 1, status);
     if (found)
@@ -120,11 +131,11 @@ static struct heap_context *current(cufence_status *status)
             error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the calling thread has no current CUDA context; name a device from 0");
         return NULL;
     }
-    struct heap_context *found = known(handle);
+    struct heap_context *found = context_known(handle);
     if (found)
         return found;
     pthread_mutex_lock(&contexts_lock);
-    found = known(handle);
+    found = context_known(handle);
     if (!found) {
         *status = driver_check(driver->cuCtxGetDevice(&device), "cuCtxGetDevice");
         if (*status == CUFENCE_OK)

@@ -134,3 +134,25 @@ size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total)
     *total = newest.total;
     return newest.count;
 }
+
+int heap_owns(uint64_t address)
+{
+    return address >= arena_start() && address < arena_end();
+}
+
+int heap_range_of(uint64_t address, struct heap_range *out)
+{
+    struct block *block = heap_owns(address) ? index_holding(address) : NULL;
+    if (!block)
+        return 0;
+    struct facts facts = facts_read(block);
+    if (facts.freed_ns || address < facts.address || address - facts.address >= facts.size)
+        return 0;
+    *out = (struct heap_range){.id = facts.id,
+                               .address = facts.address,
+                               .size = facts.size,
+                               .context = block->context->handle,
+                               .device = block->context->device,
+                               .owner = block->owner};
+    return 1;
+}

@@ -129,8 +129,12 @@ int freelist_put(struct freelist *list, struct block *block, enum freed_state st
     block->free_sequence = ++list->freed;
     list->frees++;
     count_bytes(list, -(int64_t)block->facts.size);
-    if (state == FREED_IDLE) {
+    if (state == FREED_GONE) {
+        list->passed = list->freed;
+    } else if (state == FREED_IDLE) {
         put_idle(list, block);
+        if (list->stream == HEAP_SYNCHRONISED)
+            list->passed = list->freed;
     } else if (state == FREED_WAITING) {
         DL_APPEND(list->waiting, block);
         list->waiting_count++;
@@ -138,7 +142,8 @@ int freelist_put(struct freelist *list, struct block *block, enum freed_state st
         DL_APPEND(list->retiring, block);
         __atomic_add_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
     }
-    int due = !list->pool && (list->freed - list->marked >= MARK_FREES || now - list->marked_ns >= MARK_NS);
+    int due = !list->pool && list->stream != HEAP_SYNCHRONISED &&
+              (list->freed - list->marked >= MARK_FREES || now - list->marked_ns >= MARK_NS);
     list_unlock(list);
     return due;
 }
@@ -256,6 +261,25 @@ void freelist_retire(struct freelist *list)
             return;
         block_unmap(block);
     }
+}
+
+struct block *freelist_take_any(struct freelist *list)
+{
+    list_lock(list);
+    struct block *block = list->waiting ? list->waiting : list->retiring;
+    for (unsigned bin = 0; bin < BINS && !block; bin++)
+        block = list->bins[bin];
+    if (block && block == list->waiting) {
+        DL_DELETE(list->waiting, block);
+        list->waiting_count--;
+    } else if (block && block == list->retiring) {
+        DL_DELETE(list->retiring, block);
+        __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+    } else if (block) {
+        remove_idle(list, block);
+    }
+    list_unlock(list);
+    return block;
 }
 
 uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes)

@@ -113,7 +113,7 @@ static struct block *block_map(struct heap_context *context, const struct layout
         return NULL;
     }
     block->context = context;
-    block->pages = (uint32_t)layout->pages;
+    block->pages = layout->pages & ((1u << 24) - 1); /* 32 TiB; an arena is 64 at most */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
     int hardest = is_captured ? 1 : 2; /* a synchronisation would end the capture */
     *status = slot_cut(&block->slot, context->device, layout->mapped, layout->guard);
@@ -137,7 +137,11 @@ static struct block *block_map(struct heap_context *context, const struct layout
             *status = out_of_memory(context, size, layout->mapped);
         return NULL;
     }
-    __atomic_add_fetch(&context->mapped_bytes, layout->mapped, __ATOMIC_RELAXED);
+    uint64_t all = __atomic_add_fetch(&context->mapped_bytes, layout->mapped, __ATOMIC_RELAXED);
+    uint64_t peak = __atomic_load_n(&context->peak_mapped_bytes, __ATOMIC_RELAXED);
+    while (all > peak &&
+           !__atomic_compare_exchange_n(&context->peak_mapped_bytes, &peak, all, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
     __atomic_add_fetch(&context->fresh, 1, __ATOMIC_RELAXED);
     return block;
 }
@@ -186,7 +190,7 @@ static void join_pool(struct block *block, struct pool *pool)
     block->pool = pool;
 }
 
-cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream)
+cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream, uint8_t owner)
 {
     cufence_status status = CUFENCE_OK;
     struct heap_context *context = context_for(device, &status);
@@ -224,6 +228,7 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
         return status;
     if (block->pool != pool)
         join_pool(block, pool);
+    block->owner = owner;
 
     struct facts facts = {.id = id,
                           .address = block->slot.base + layout_offset(block->slot.mapped, size, layout.align, side),
@@ -291,7 +296,25 @@ static CUstream *take_recorded(struct block *block, uint32_t *count)
     return recorded;
 }
 
-cufence_status heap_free(void *pointer, CUstream stream)
+/* What becomes of a freed block that belongs to no pool; the events that it has to wait for are recorded in it. */
+static enum freed_state retire_or_keep(struct block *block, CUstream stream, const CUstream *recorded, uint32_t count)
+{
+    int is_strict = heap_options->uaf == UAF_STRICT;
+    if (stream == HEAP_SYNCHRONISED)
+        return is_strict ? FREED_GONE : FREED_IDLE;
+    if (stream == HEAP_UNORDERED)
+        return FREED_WAITING;
+    if (!count && !is_strict)
+        return FREED_IDLE;
+    struct scope scope = scope_enter(block->context);
+    uint32_t missing = record_events(block, stream, recorded, count);
+    if (missing)
+        block_forget_events(block); /* nothing proves that it has passed but a synchronisation of the context */
+    scope_leave(scope);
+    return is_strict && !missing ? FREED_RETIRING : FREED_WAITING;
+}
+
+cufence_status heap_free(void *pointer, CUstream stream, struct heap_freed *freed)
 {
     uint64_t address = (uint64_t)(uintptr_t)pointer;
     if (!pointer)
@@ -308,6 +331,8 @@ cufence_status heap_free(void *pointer, CUstream stream)
         index_add(block); /* it stays live, so that it can be freed when the host has memory again */
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
     }
+    if (freed)
+        *freed = (struct heap_freed){.size = block->facts.size, .mapped = block->slot.mapped, .owner = block->owner};
     CUstream *recorded = NULL;
     uint32_t recorded_count = __atomic_load_n(&block->recorded_count, __ATOMIC_RELAXED);
     if (recorded_count)
@@ -317,26 +342,23 @@ cufence_status heap_free(void *pointer, CUstream stream)
     if (block->pool != pool)
         join_pool(block, pool);
 
-    enum freed_state state = FREED_IDLE;
-    if (pool) {
-        /* Inside a capture nothing may be waited for; what other streams use stays out of reuse until the graph is gone. */
+    enum freed_state state;
+    if (pool) /* inside a capture nothing may be waited for; what other streams use stays out of reuse until the graph is gone
+               */
         state = recorded_count ? FREED_WAITING : FREED_IDLE;
-    } else if (recorded_count || heap_options->uaf == UAF_STRICT) {
-        struct scope scope = scope_enter(context);
-        uint32_t missing = record_events(block, stream, recorded, recorded_count);
-        if (missing)
-            block_forget_events(block); /* nothing proves that it has passed but a synchronisation of the context */
-        scope_leave(scope);
-        state = heap_options->uaf == UAF_STRICT && !missing ? FREED_RETIRING : FREED_WAITING;
-    }
+    else
+        state = retire_or_keep(block, stream, recorded, recorded_count);
     free(recorded);
-    if (freelist_put(list, block, state, now) && state == FREED_IDLE) {
+    int is_mark_due = freelist_put(list, block, state, now);
+    if (is_mark_due && state == FREED_IDLE) {
         struct scope scope = scope_enter(context);
         freelist_mark(list, now);
         scope_leave(scope);
     }
     if (state == FREED_RETIRING)
         worker_wake();
+    if (state == FREED_GONE)
+        block_unmap(block);
     return CUFENCE_OK;
 }
 
@@ -387,6 +409,7 @@ cufence_status heap_stats(int device, cufence_stats *stats)
     for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
         if (device >= 0 && context->device != device)
             continue;
+        int is_dead = __atomic_load_n(&context->is_dead, __ATOMIC_RELAXED);
         struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
         int64_t live = __atomic_load_n(&context->live_bytes, __ATOMIC_RELAXED);
         int64_t peak = __atomic_load_n(&context->peak_live_bytes, __ATOMIC_RELAXED);
@@ -394,10 +417,11 @@ cufence_status heap_stats(int device, cufence_stats *stats)
             list_lock(list);
             stats->idle_bytes += list->idle_pages * heap_granularity;
             live += list->live_bytes;
-            stats->frees += list->frees;
+            stats->frees += is_dead ? list->allocations : list->frees; /* all went with the context */
             stats->allocations += list->allocations;
             list_unlock(list);
         }
+        live = is_dead ? 0 : live;
         stats->live_bytes += live > 0 ? (uint64_t)live : 0;
         stats->peak_live_bytes += peak > live ? (uint64_t)peak : live > 0 ? (uint64_t)live : 0;
         stats->mapped_bytes += __atomic_load_n(&context->mapped_bytes, __ATOMIC_RELAXED);
@@ -444,12 +468,61 @@ cufence_status heap_trim(int device)
     return status;
 }
 
+unsigned heap_faulted;
+
 void heap_set_faulted(int device)
 {
     for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
-        if (device < 0 || context->device == device)
-            __atomic_store_n(&context->is_faulted, 1, __ATOMIC_RELAXED);
+        if ((device < 0 || context->device == device) && !__atomic_exchange_n(&context->is_faulted, 1, __ATOMIC_RELAXED))
+            __atomic_add_fetch(&heap_faulted, 1, __ATOMIC_RELEASE);
     }
+}
+
+static struct heap_context *current_context(void)
+{
+    CUcontext handle = NULL;
+    driver->cuCtxGetCurrent(&handle);
+    return handle ? context_known(handle) : NULL;
+}
+
+int heap_is_faulted(void)
+{
+    if (__builtin_expect(!__atomic_load_n(&heap_faulted, __ATOMIC_ACQUIRE), 1))
+        return 0;
+    struct heap_context *context = current_context();
+    return context && __atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED);
+}
+
+uint64_t heap_mapped(uint64_t *idle, uint64_t *peak)
+{
+    struct heap_context *context = current_context();
+    *idle = *peak = 0;
+    if (!context)
+        return 0;
+    for (struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE); list; list = list->next) {
+        list_lock(list);
+        *idle += list->idle_pages * heap_granularity;
+        list_unlock(list);
+    }
+    *peak = __atomic_load_n(&context->peak_mapped_bytes, __ATOMIC_RELAXED);
+    return __atomic_load_n(&context->mapped_bytes, __ATOMIC_RELAXED);
+}
+
+void heap_reset_peak(void)
+{
+    struct heap_context *context = current_context();
+    if (context)
+        __atomic_store_n(&context->peak_mapped_bytes, __atomic_load_n(&context->mapped_bytes, __ATOMIC_RELAXED),
+                         __ATOMIC_RELAXED);
+}
+
+void heap_enter_context(void)
+{
+    CUcontext handle = NULL;
+    cufence_status status = CUFENCE_OK;
+    driver->cuCtxGetCurrent(&handle);
+    if (handle)
+        context_for(-1, &status);
 }
 
 void heap_each_context(void (*visit)(CUcontext context, int device, void *user), void *user)

@@ -22,13 +22,42 @@ cufence_status heap_open(const struct options *options, void (*on_context)(CUcon
 /* Stops the background thread; the rest goes on working. Before the driver is taken down at exit. */
 void heap_close(void);
 
-cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream);
-cufence_status heap_free(void *pointer, CUstream stream);
+/* Not a stream: what is allocated on it may be used by any stream at once, and what is freed on it is in use by none any more,
+ * because the caller has synchronised the buffer's context. */
+#define HEAP_SYNCHRONISED ((CUstream) ~(uintptr_t)0)
+
+/* Not a stream, for frees only: nothing says which work still uses the buffer. It waits for a synchronisation of the context.
+ */
+#define HEAP_UNORDERED ((CUstream) ~(uintptr_t)1)
+
+/* What was freed. */
+struct heap_freed {
+    uint64_t size;   /* as requested */
+    uint64_t mapped; /* with its slack */
+    unsigned owner;  /* as its allocation named it */
+};
+
+/* owner   any number that the caller wants to have back at the free; 0 where it does not care */
+cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream, uint8_t owner);
+/* freed   may be NULL; untouched on failure */
+cufence_status heap_free(void *pointer, CUstream stream, struct heap_freed *freed);
 cufence_status heap_record_stream(void *pointer, CUstream stream);
 
 cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user, void (*destroy)(void *));
 cufence_status pool_end(int device, const uint64_t id[2]);
 cufence_status pool_release(int device, const uint64_t id[2]);
+
+/* Whether an address lies in cufence's address space: in a buffer, live or freed, or in a guard. */
+int heap_owns(uint64_t address);
+
+/* The live buffer that holds an address. */
+struct heap_range {
+    uint64_t id, address, size;
+    CUcontext context;
+    int device;
+    unsigned owner;
+};
+int heap_range_of(uint64_t address, struct heap_range *out); /* 0: no live buffer holds it */
 
 void heap_describe(uint64_t address, cufence_description *description);
 
@@ -43,8 +72,23 @@ size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total);
 cufence_status heap_stats(int device, cufence_stats *stats);
 cufence_status heap_trim(int device);
 
+/* Bytes of physical memory of the current context's buffers, live, idle and waiting; *idle of those idle, *peak the most since
+ * the last heap_reset_peak(). Zeros without a current context. */
+uint64_t heap_mapped(uint64_t *idle, uint64_t *peak);
+void heap_reset_peak(void);
+
 /* From now on, allocations in contexts of `device` (-1: all) give FAULTED. */
 void heap_set_faulted(int device);
+int heap_is_faulted(void); /* the current context is one of them; a load where nothing has faulted */
+
+/* Makes the current context known, if there is one, as its first buffer would. */
+void heap_enter_context(void);
+
+/* Before a stream is destroyed: its freed buffers are given to others once its work is done. */
+void heap_stream_gone(CUstream stream);
+
+/* After a context was destroyed or reset: its buffers are gone. */
+void heap_context_gone(CUcontext context);
 
 /* Calls visit for every context that has or had buffers. */
 void heap_each_context(void (*visit)(CUcontext context, int device, void *user), void *user);

@@ -12,6 +12,7 @@
 #define PAGE_BITS 21 /* a mapping's granularity is at least 2 MiB */
 
 static struct block **pages;
+static uint64_t reach; /* atomic: the most pages that a buffer has had */
 
 static size_t table_bytes(void)
 {
@@ -50,6 +51,10 @@ static int starts_at(struct block *block, uint64_t address)
 
 void index_add(struct block *block)
 {
+    uint64_t most = __atomic_load_n(&reach, __ATOMIC_RELAXED);
+    while (block->pages > most &&
+           !__atomic_compare_exchange_n(&reach, &most, block->pages, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
     __atomic_store_n(entry_of(block->facts.address), block, __ATOMIC_RELEASE);
 }
 
@@ -61,6 +66,21 @@ struct block *index_find(uint64_t address)
         __builtin_prefetch((char *)block + 2 * CACHE_LINE, 1);
     }
     return starts_at(block, address) ? block : NULL;
+}
+
+/* The nearest live buffer that begins at or below the address, as far below as the largest buffer of all goes. */
+struct block *index_holding(uint64_t address)
+{
+    struct block **entry = entry_of(address);
+    if (!entry)
+        return NULL;
+    uint64_t below = (uint64_t)(entry - pages), most = __atomic_load_n(&reach, __ATOMIC_RELAXED);
+    for (uint64_t i = 0; i <= below && i <= most; i++) {
+        struct block *block = __atomic_load_n(entry - i, __ATOMIC_ACQUIRE);
+        if (block)
+            return block;
+    }
+    return NULL;
 }
 
 struct block *index_remove(uint64_t address)

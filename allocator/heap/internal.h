@@ -58,7 +58,8 @@ struct block {
 
     struct block *prev, *next;
     uint64_t free_sequence; /* in its freelist */
-    uint32_t pages;         /* of the mapping, in units of the granularity */
+    uint32_t pages : 24;    /* of the mapping, in units of the granularity */
+    uint32_t owner : 8;     /* what its allocation named; written by the owner of the block */
     uint16_t recorded_count, event_count;
 
     CUstream *recorded; /* further streams that use it, under recorded_lock while live */
@@ -132,7 +133,7 @@ struct heap_context {
     int device;
     int is_primary;
     int is_faulted;
-    int is_dead; /* destroyed by the program */
+    int is_dead; /* destroyed by the program; atomic */
     pthread_mutex_t lock;
     struct freelist *freelists; /* append-only list, read without the lock */
     struct pool *pools;
@@ -141,6 +142,7 @@ struct heap_context {
     CUevent *events; /* spare ones */
     size_t event_count, event_capacity;
     uint64_t mapped_bytes, captured_bytes; /* atomic, as all below */
+    uint64_t peak_mapped_bytes;
     uint64_t fresh, retired;
     /* Away from what every allocation only reads. */
     _Alignas(CACHE_LINE) int64_t live_bytes; /* the free lists' own sums are to be added */
@@ -151,6 +153,8 @@ struct heap_context {
 void context_set_hook(void (*hook)(CUcontext context, int device));
 void *line_alloc(size_t size); /* zeroed, on a cache line of its own; free() it; NULL when the host is out of memory */
 struct heap_context *context_for(int device, cufence_status *status);   /* -1: the current one */
+struct heap_context *context_known(CUcontext handle);                   /* NULL: it has no buffers, or is gone */
+void context_forget(struct heap_context *context);                      /* it is dead: the next one may have its handle */
 struct heap_context *context_next(const struct heap_context *previous); /* all contexts, NULL first */
 struct freelist *freelist_for(struct heap_context *context, CUstream stream, struct pool *pool);
 CUevent event_take(struct heap_context *context); /* NULL if the driver has none left */
@@ -170,18 +174,19 @@ void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint6
 struct facts facts_read(const struct block *block);
 void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
 
-/* index.c: live buffers by the address of their first byte */
+/* index.c: live buffers by the address of their first byte, and by any address in them */
 cufence_status index_open(void);
 void index_close(void); /* undoes index_open(); no buffer has been in it */
 void index_add(struct block *block);
 struct block *index_find(uint64_t address);
-struct block *index_remove(uint64_t address); /* NULL: no live buffer starts there; else the caller owns the block */
+struct block *index_holding(uint64_t address); /* NULL: no live buffer's first byte lies within reach below, see there */
+struct block *index_remove(uint64_t address);  /* NULL: no live buffer starts there; else the caller owns the block */
 
 /* freelist.c; all but freelist_take() expect an entered scope */
 struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t size); /* and counts `size` bytes */
 void freelist_count(struct freelist *list, uint64_t size); /* an allocation that another list or a mapping has served */
 void block_forget_events(struct block *block);
-enum freed_state { FREED_IDLE, FREED_WAITING, FREED_RETIRING };
+enum freed_state { FREED_IDLE, FREED_WAITING, FREED_RETIRING, FREED_GONE /* only counted: the caller unmaps it */ };
 int freelist_put(struct freelist *list, struct block *block, enum freed_state state,
                  uint64_t now);                          /* and counts it; 1: a mark is due */
 void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the stream, which must exist */
@@ -193,6 +198,8 @@ void freelist_retire(struct freelist *list);  /* unmaps what has passed of `reti
 /* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes);
+/* Takes every block that waits or is idle out of the list of a context that has been destroyed, one a call; NULL: no more. */
+struct block *freelist_take_any(struct freelist *list);
 /* Around a synchronisation of the context: what was freed before the first call has passed at the second. */
 void freelist_begin_sync(struct freelist *list);
 void freelist_end_sync(struct freelist *list);
@@ -214,6 +221,7 @@ int heap_recall(uint64_t address, int exact, struct facts *out); /* the newest o
 /* heap.c */
 uint64_t now_ns(void);                 /* CLOCK_MONOTONIC_COARSE: a few ns a call, good to a few ms */
 void block_unmap(struct block *block); /* of an idle or retired block; it belongs to the past then */
+extern unsigned heap_faulted;          /* atomic: how many contexts have faulted */
 extern const struct options *heap_options;
 extern uint64_t heap_granularity; /* of mappings, bytes */
 

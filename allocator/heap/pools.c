@@ -57,6 +57,8 @@ static struct pool *claimed(struct heap_context *context, CUstream stream)
 
 struct pool *pool_of(struct heap_context *context, CUstream stream)
 {
+    if (stream == HEAP_SYNCHRONISED || stream == HEAP_UNORDERED)
+        return NULL;
     if (__atomic_load_n(&context->active_pools, __ATOMIC_ACQUIRE)) {
         struct pool *pool = claimed(context, stream);
         if (pool)
