@@ -332,6 +332,11 @@ PUBLIC size_t cufence_last_report(char *buffer, size_t size)
     return monitor_last_report(buffer, size);
 }
 
+PUBLIC size_t cufence_last_report_json(char *buffer, size_t size)
+{
+    return monitor_last_json(buffer, size);
+}
+
 PUBLIC cufence_status cufence_wait_reports(unsigned timeout_ms)
 {
     cufence_status status = check_started();

@@ -69,6 +69,9 @@ static const struct option_row table[] = {
     {.name = "log", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(log), .maximum = sizeof(((struct options *)0)->log),
      .help = "file for reports beside stderr; %p stands for the process, %r for the rank, %h for the host"},
+    {.name = "json", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
+     .offset = FIELD(json), .maximum = sizeof(((struct options *)0)->json),
+     .help = "file that gets every report as one line of JSON (docs/report.md); the same letters"},
 };
 /* clang-format on */
 

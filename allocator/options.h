@@ -35,6 +35,7 @@ struct options {
     int peers;          /* on | off (default): map buffers for every peer device too */
     int verbose;        /* on | off (default): say on stderr what was set up, and statistics at the end */
     char log[256];      /* file for reports beside stderr, "" = stderr only; %p pid, %r rank, %h host */
+    char json[256];     /* file that gets each report as a line of JSON, "" = none; the same letters */
 };
 
 enum option_type {

@@ -206,6 +206,9 @@ uint64_t cufence_fault_count(void);
  * NUL, 0 if there was no fault yet; so a call with size 0 tells how much room it takes. */
 size_t cufence_last_report(char *buffer, size_t size);
 
+/* The same for the last report as JSON: one object on one line, in the schema of docs/report.md. */
+size_t cufence_last_report_json(char *buffer, size_t size);
+
 /*
  * Waits until the faults of all work that the devices have done are reported, at most `timeout_ms`. It does not wait for work
  * that is still to be done: synchronise first. Errors: NOT_INITIALIZED, TIMEOUT (a core dump is still being written).

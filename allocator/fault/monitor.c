@@ -2,6 +2,7 @@
 
 #include "arming.h"
 #include "error.h"
+#include "json.h"
 #include "kernels.h"
 
 #include <errno.h>
@@ -29,6 +30,7 @@ static struct {
     int is_busy;     /* atomic: a dump is being read or explained; written under lock */
     uint64_t faults; /* atomic; written under lock */
     char *last_report;
+    char *last_json; /* the same fault's; NULL if the host had no memory for it */
     cufence_fault_handler handler;
     void *handler_user;
     int is_running; /* set by monitor_start(), cleared by monitor_stop() */
@@ -40,6 +42,8 @@ static struct {
     int is_armed;
     struct dump_fifo fifo;
     char log[1024];
+    char json[1024];
+    int rank; /* in a distributed job, or -1 */
     int stop; /* eventfd */
     int peek; /* a reader of the FIFO that only looks: what was written and is not read yet counts as under way */
 } monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop = -1, .peek = -1};
@@ -59,18 +63,26 @@ static void write_all(int fd, const char *text, size_t size)
     }
 }
 
-static void publish(const char *text)
+/* One write, which the system keeps whole: several processes may share the file. */
+static void append_to_file(const char *name, const char *text)
+{
+    if (!name[0])
+        return;
+    int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+    if (fd < 0) {
+        fprintf(stderr, "cufence: cannot write the report to %s: %s\n", name, strerror(errno));
+        return;
+    }
+    write_all(fd, text, strlen(text));
+    close(fd);
+}
+
+static void publish(const char *text, const char *json)
 {
     write_all(STDERR_FILENO, text, strlen(text));
-    if (monitor.log[0]) {
-        int fd = open(monitor.log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-        if (fd < 0) {
-            fprintf(stderr, "cufence: cannot write the report to %s: %s\n", monitor.log, strerror(errno));
-            return;
-        }
-        write_all(fd, text, strlen(text));
-        close(fd);
-    }
+    append_to_file(monitor.log, text);
+    if (json)
+        append_to_file(monitor.json, json);
 }
 
 static int is_ours(const struct evidence *evidence)
@@ -103,12 +115,14 @@ static void call_handler(const struct diagnosis *diagnosis, const char *text, in
     handler(&fault, user);
 }
 
-/* Counts the fault and keeps its text, which it owns from then on. */
-static void keep(char *text)
+/* Counts the fault and keeps its texts, which it owns from then on. */
+static void keep(char *text, char *json)
 {
     pthread_mutex_lock(&monitor.lock);
     free(monitor.last_report);
+    free(monitor.last_json);
     monitor.last_report = text;
+    monitor.last_json = json;
     __atomic_add_fetch(&monitor.faults, 1, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&monitor.lock);
 }
@@ -133,22 +147,24 @@ static void report(const struct evidence *evidence)
     int device = evidence_device(evidence);
     struct surroundings *around = surroundings_of(monitor.sources, evidence, device);
     struct diagnosis diagnosis;
-    char name[128] = "", *text = NULL;
+    char name[128] = "", *text = NULL, *json = NULL;
     CUdevice handle;
     if (around) {
         fault_diagnose(evidence, &around->memory, &diagnosis);
         if (driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
             driver->cuDeviceGetName(name, sizeof name, handle);
         text = fault_report_text(&diagnosis, (int)getpid(), device, name[0] ? name : NULL);
+        const struct report_origin origin = {(int)getpid(), monitor.rank, device, name[0] ? name : NULL};
+        json = fault_report_json(&diagnosis, &origin);
     }
     if (text) {
-        publish(text);
-        keep(text);
+        publish(text, json);
+        keep(text, json);
         call_handler(&diagnosis, text, device);
     } else {
         static const char sorry[] = "cufence: a kernel has faulted, and the host has no memory for the report\n";
-        publish(sorry);
-        keep(strdup(sorry));
+        publish(sorry, json);
+        keep(strdup(sorry), json);
     }
     free(around);
     act(device);
@@ -159,11 +175,13 @@ static void explain(const void *bytes, size_t size)
     struct evidence *evidence = NULL;
     cufence_status status = evidence_from_coredump(bytes, size, &evidence);
     if (status != CUFENCE_OK) {
-        char text[768];
-        snprintf(text, sizeof text, "==%d== cufence: a kernel has faulted, but its core dump (%zu bytes) cannot be read: %s\n",
-                 (int)getpid(), size, error_detail());
-        publish(text);
-        keep(strdup(text));
+        char reason[640], text[768];
+        snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, error_detail());
+        snprintf(text, sizeof text, "==%d== cufence: a kernel has faulted, but %s\n", (int)getpid(), reason);
+        const struct report_origin origin = {(int)getpid(), monitor.rank, -1, NULL};
+        char *json = fault_unexplained_json(reason, &origin);
+        publish(text, json);
+        keep(strdup(text), json);
         act(-1);
         return;
     }
@@ -288,12 +306,12 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
     pthread_once(&once, init_change);
     monitor.options = options;
     monitor.sources = sources;
-    monitor.log[0] = '\0';
-    if (options->log[0]) {
-        cufence_status status = options_expand_path(options->log, monitor.log, sizeof monitor.log);
-        if (status != CUFENCE_OK)
-            return status;
-    }
+    monitor.rank = report_rank();
+    cufence_status status = options_expand_path(options->log, monitor.log, sizeof monitor.log);
+    if (status == CUFENCE_OK)
+        status = options_expand_path(options->json, monitor.json, sizeof monitor.json);
+    if (status != CUFENCE_OK)
+        return status;
     if (!options->coredump)
         return CUFENCE_OK;
     if (dumps_arm(&monitor.fifo) != CUFENCE_OK) {
@@ -360,14 +378,25 @@ int monitor_is_armed(void)
     return monitor.is_armed;
 }
 
-size_t monitor_last_report(char *buffer, size_t size)
+/* `kept` is monitor.last_report or monitor.last_json. */
+static size_t copy_kept(char *const *kept, char *buffer, size_t size)
 {
     pthread_mutex_lock(&monitor.lock);
-    size_t length = monitor.last_report ? strlen(monitor.last_report) + 1 : 0;
+    size_t length = *kept ? strlen(*kept) + 1 : 0;
     if (length && size)
-        snprintf(buffer, size, "%s", monitor.last_report);
+        snprintf(buffer, size, "%s", *kept);
     pthread_mutex_unlock(&monitor.lock);
     return length;
+}
+
+size_t monitor_last_report(char *buffer, size_t size)
+{
+    return copy_kept(&monitor.last_report, buffer, size);
+}
+
+size_t monitor_last_json(char *buffer, size_t size)
+{
+    return copy_kept(&monitor.last_json, buffer, size);
 }
 
 static struct timespec after(struct timespec time, unsigned ms)

@@ -17,7 +17,7 @@
  * Makes the FIFO, arms the dumps and starts the thread. `options` and `sources` must stay. Before the first context exists.
  * Where dumps cannot be had (driver older than CUDA 12.1, environment that points them elsewhere, no place for a FIFO) it
  * says so once on stderr and returns OK: faults are still caught, not explained.
- * Errors: SYSTEM (the thread), OPTION (the log's name). Nothing is left of a failed start, and it may be tried again.
+ * Errors: SYSTEM (the thread), OPTION (a file's name). Nothing is left of a failed start, and it may be tried again.
  */
 cufence_status monitor_start(const struct options *options, const struct fault_sources *sources);
 
@@ -36,6 +36,9 @@ int monitor_is_armed(void);
 
 /* The last report's text into buffer (cut to fit, ends with NUL). Returns its whole length with the NUL, 0 if there is none. */
 size_t monitor_last_report(char *buffer, size_t size);
+
+/* The same of its JSON. */
+size_t monitor_last_json(char *buffer, size_t size);
 
 /* Waits until no dump is on its way or being explained. Errors: TIMEOUT. A fault whose dump the driver has not begun to write
  * is not known here: monitor_flush() finds it, if the work that has it is done. */

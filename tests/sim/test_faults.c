@@ -4,6 +4,7 @@
 #include <cuda.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <signal.h>
 #include <sim.h>
 #include <sys/resource.h>
@@ -330,6 +331,48 @@ static void writes_a_log(void)
     unlink(options);
 }
 
+static char json_name[] = "/tmp/cufence-test-XXXXXX";
+
+static const char *string_in(json_t *report, const char *object, const char *key)
+{
+    const char *text = json_string_value(json_object_get(json_object_get(report, object), key));
+    return text ? text : "";
+}
+
+static long long number_in(json_t *report, const char *object, const char *key)
+{
+    return json_integer_value(json_object_get(json_object_get(report, object), key));
+}
+
+/* Two faults, two lines. */
+static void writes_json(void)
+{
+    char options[128], address[32], text[8192];
+    setenv("RANK", "5", 1);
+    CHECK(cufence_last_report_json(text, sizeof text) == 0);
+    snprintf(options, sizeof options, "exitcode=0,on_fault=continue,json=%s", json_name);
+    start(options);
+    char *buffer = allocate(COUNT * 4, "weights");
+    for (int i = 0; i < 2; i++) {
+        CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
+        settle();
+    }
+    CHECK(cufence_fault_count() == 2);
+    size_t length = cufence_last_report_json(NULL, 0);
+    CHECK(length > 500 && length < sizeof text && cufence_last_report_json(text, sizeof text) == length);
+    CHECK(strlen(text) + 1 == length && strchr(text, '\n') == text + length - 2);
+    json_t *report = json_loads(text, 0, NULL);
+    CHECK(report && json_integer_value(json_object_get(report, "schema")) == 1);
+    CHECK(strcmp(json_string_value(json_object_get(report, "kind")), "overrun") == 0);
+    CHECK(number_in(report, "process", "pid") == getpid() && number_in(report, "process", "rank") == 5);
+    snprintf(address, sizeof address, "0x%llx", (unsigned long long)(uintptr_t)buffer + COUNT * 4);
+    CHECK(strcmp(string_in(report, "address", "value"), address) == 0);
+    CHECK(strcmp(string_in(report, "buffer", "label"), "weights") == 0 && number_in(report, "buffer", "size") == COUNT * 4);
+    CHECK(strcmp(string_in(report, "kernel", "file"), "model.cu") == 0 && number_in(report, "kernel", "line") == 12);
+    CHECK(number_in(report, "device", "ordinal") == 0 && *string_in(report, "device", "name"));
+    json_decref(report);
+}
+
 static void without_dumps(void)
 {
     start("coredump=off");
@@ -512,6 +555,29 @@ static void test_log(void **state)
     unlink(log_name);
 }
 
+/* Processes share the file, and each line is a report. */
+static void test_json(void **state)
+{
+    (void)state;
+    char line[8192];
+    int fd = mkstemp(json_name), lines = 0;
+    long long pids[4] = {0};
+    assert_true(fd >= 0);
+    expect_well(writes_json);
+    expect_well(writes_json);
+    FILE *file = fdopen(fd, "r");
+    for (; file && fgets(line, sizeof line, file) && lines < 4; lines++) {
+        json_t *report = json_loads(line, 0, NULL);
+        assert_non_null(report);
+        pids[lines] = number_in(report, "process", "pid");
+        json_decref(report);
+    }
+    fclose(file);
+    unlink(json_name);
+    assert_int_equal(lines, 4);
+    assert_true(pids[0] == pids[1] && pids[2] == pids[3] && pids[0] != pids[2]);
+}
+
 static void test_traces(void **state)
 {
     (void)state;
@@ -553,6 +619,7 @@ int main(void)
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_log),
+        cmocka_unit_test(test_json),
         cmocka_unit_test(test_traces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -45,6 +45,7 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(options.peers, 0);
     assert_int_equal(options.verbose, 0);
     assert_string_equal(options.log, "");
+    assert_string_equal(options.json, "");
 }
 
 /* What one writes, and what comes back in the shortest form. */
@@ -88,6 +89,7 @@ static void values_are_read_and_written_back(void **state)
         {"log=report-%p.txt", "log", "report-%p.txt"},
         {"log=a=b c", "log", "a=b c"},
         {"log=x,log=", "log", ""},
+        {"log=x,json=%r.json", "json", "%r.json"},
         {" \tverbose =  on ,\n", "verbose", "on"},
         {"verbose=on,", "verbose", "on"},
         {"verbose=on, ", "verbose", "on"},
@@ -225,7 +227,7 @@ static void long_texts_are_cut_in_messages_and_bounded_in_paths(void **state)
     text[sizeof text - 1] = '\0';
     assert_int_equal(options_parse(&options, text, "test"), CUFENCE_ERROR_OPTION);
     assert_non_null(strstr(error_detail(), "kkk...'"));
-    assert_non_null(strstr(error_detail(), "verbose, log"));
+    assert_non_null(strstr(error_detail(), "verbose, log, json"));
 }
 
 /* The `allowed` column is written for people; it must say the same as the limits do. */

@@ -1,0 +1,31 @@
+/*
+ * The report as JSON: the same facts as fault_report_text(), for programs. docs/report.md describes the schema.
+ * What is not known is absent. Addresses, streams and other 64-bit numbers that are no amounts are strings "0x...".
+ * Pure functions; any thread.
+ */
+#ifndef CUFENCE_FAULT_JSON_H
+#define CUFENCE_FAULT_JSON_H
+
+#include "diagnosis.h"
+
+/* Rises when a field changes its meaning or goes; new fields do not raise it. */
+#define JSON_SCHEMA 1
+
+/* Where a report comes from. */
+struct report_origin {
+    int pid;
+    int rank;                /* of a distributed job, -1 if there is none */
+    int device;              /* the driver's ordinal, -1 if unknown */
+    const char *device_name; /* as the driver names it, NULL to take the dump's */
+};
+
+/* RANK, else LOCAL_RANK, of the environment; -1 if neither is a number. */
+int report_rank(void);
+
+/* Both return malloc'ed text, one line that ends with a newline (the caller frees it), NULL when the host is out of memory. */
+char *fault_report_json(const struct diagnosis *diagnosis, const struct report_origin *origin);
+
+/* A fault of which nothing is known but why: kind "unexplained". */
+char *fault_unexplained_json(const char *reason, const struct report_origin *origin);
+
+#endif

@@ -1,0 +1,35 @@
+# Finds jansson and makes it a part of libcufence.so, so that the library needs nothing that the machine it is copied to may
+# lack: the static archive where it can go into a shared library (Debian's is made for executables, and can once its symbols
+# are hidden), else the shared library, which is then copied beside libcufence.so and found there by its RUNPATH.
+# The target is cufence_jansson.
+
+find_path(JANSSON_INCLUDE jansson.h REQUIRED)
+find_library(JANSSON_ARCHIVE libjansson.a)
+set(hide_jansson -Wl,--exclude-libs,libjansson.a)
+if(JANSSON_ARCHIVE AND NOT DEFINED CUFENCE_JANSSON_EMBEDS)
+  set(probe ${CMAKE_BINARY_DIR}/jansson-probe)
+  file(WRITE ${probe}/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)\nproject(probe C)\n"
+    "add_library(probe SHARED probe.c)\ntarget_include_directories(probe PRIVATE ${JANSSON_INCLUDE})\n"
+    "target_link_options(probe PRIVATE ${hide_jansson})\ntarget_link_libraries(probe PRIVATE ${JANSSON_ARCHIVE})\n")
+  file(WRITE ${probe}/probe.c "#include <jansson.h>\nchar *probe(void);\n"
+    "char *probe(void) { return json_dumps(json_object(), 0); }\n")
+  try_compile(CUFENCE_JANSSON_EMBEDS ${probe}/build ${probe} probe)
+endif()
+
+add_library(cufence_jansson INTERFACE)
+target_include_directories(cufence_jansson SYSTEM INTERFACE ${JANSSON_INCLUDE})
+if(CUFENCE_JANSSON_EMBEDS)
+  target_link_options(cufence_jansson INTERFACE ${hide_jansson})
+  target_link_libraries(cufence_jansson INTERFACE ${JANSSON_ARCHIVE})
+else()
+  find_library(JANSSON_SHARED jansson REQUIRED)
+  file(REAL_PATH ${JANSSON_SHARED} jansson_file)
+  execute_process(COMMAND ${CMAKE_OBJDUMP} -p ${jansson_file} OUTPUT_VARIABLE headers COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCH "SONAME +([^\n]+)" soname "${headers}")
+  file(COPY_FILE ${jansson_file} ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/${CMAKE_MATCH_1} ONLY_IF_DIFFERENT)
+  target_link_libraries(cufence_jansson INTERFACE ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/${CMAKE_MATCH_1})
+  target_link_options(cufence_jansson INTERFACE -Wl,--enable-new-dtags)
+  set(CMAKE_BUILD_RPATH $ORIGIN)
+  set(CMAKE_INSTALL_RPATH $ORIGIN)
+  install(FILES ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/${CMAKE_MATCH_1} DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()

@@ -1,0 +1,420 @@
+/* The report as JSON: parsed back, against the story and against the text. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "fault/json.h"
+#include "fault_stories.h"
+
+static const struct report_origin origin = {.pid = 4242, .rank = 3, .device = 0};
+
+struct told {
+    struct story story; /* the diagnosis points into it */
+    struct diagnosis diagnosis;
+    char *text;
+    json_t *json;
+};
+
+static struct told *tell(void (*make)(struct story *story))
+{
+    struct told *told = calloc(1, sizeof *told);
+    assert_non_null(told);
+    make(&told->story);
+    fault_diagnose(&told->story.evidence, &told->story.memory, &told->diagnosis);
+    told->text = fault_report_text(&told->diagnosis, 4242, 0, NULL);
+    char *line = fault_report_json(&told->diagnosis, &origin);
+    assert_non_null(told->text);
+    assert_non_null(line);
+    assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
+    told->json = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
+    assert_non_null(told->json);
+    free(line);
+    return told;
+}
+
+static void forget(struct told *told)
+{
+    json_decref(told->json);
+    free(told->text);
+    free(told);
+}
+
+/* The member that a path such as "buffer.distance" or "candidates.buffers.0.id" names; NULL if there is none. */
+static json_t *at(json_t *json, const char *path)
+{
+    char key[64];
+    while (json && *path) {
+        size_t length = strcspn(path, ".");
+        snprintf(key, sizeof key, "%.*s", (int)length, path);
+        json = json_is_array(json) ? json_array_get(json, strtoul(key, NULL, 10)) : json_object_get(json, key);
+        path += length + (path[length] == '.');
+    }
+    return json;
+}
+
+static void expect_member(json_t *json, const char *path, const char *expected)
+{
+    char *found = at(json, path) ? json_dumps(at(json, path), JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+    if (!expected && found)
+        fail_msg("%s is %s, and should be absent", path, found);
+    if (expected && (!found || strcmp(found, expected) != 0))
+        fail_msg("%s is %s, and should be %s", path, found ? found : "absent", expected);
+    free(found);
+}
+
+/* clang-format off */
+static const struct {
+    void (*make)(struct story *story);
+    const char *facts[16][2]; /* path, JSON; NULL: absent */
+} stories[] = {
+    {overrun, {{"kind", "\"overrun\""}, {"address", "{\"value\":\"0x7e0004200000\",\"certainty\":\"exact\",\"in_arena\":true}"},
+               {"access", "{\"kind\":\"write\",\"bytes\":4}"}, {"buffer.id", "1"}, {"buffer.size", "4000"},
+               {"buffer.distance", "{\"bytes\":0,\"from\":\"past the end\"}"}, {"buffer.certainty", "\"exact\""},
+               {"buffer.argument_word", "1"}, {"rival", NULL}, {"candidates", NULL}, {"next.id", "2"},
+               {"counts", "{\"threads\":2,\"warps\":1}"}, {"thread", "{\"block\":[7,0,0],\"thread\":[104,0,0]}"}}},
+    {without_parameters, {{"kind", "\"underrun\""}, {"buffer.id", "2"}, {"buffer.certainty", "\"derived\""},
+               {"buffer.reason", "\"nearer end, no argument decides\""}, {"buffer.argument_word", NULL},
+               {"buffer.distance", "{\"bytes\":34599008,\"from\":\"before the start\"}"}, {"rival.id", "1"},
+               {"rival.certainty", "\"candidate\""}, {"rival.distance", "{\"bytes\":34599008,\"from\":\"past the end\"}"}}},
+    {vector_overrun, {{"kind", "\"overrun\""}, {"access", "{\"kind\":\"read\",\"bytes\":16,\"bytes_past_end\":8}"},
+               {"kernel.cluster", "[1,2,1]"}, {"kernel.file", "\"oob.py\""}, {"kernel.line", NULL}, {"kernel.instruction", NULL},
+               {"counts.warps", "3"}}},
+    {approximate, {{"address.certainty", "\"derived\""}, {"access", NULL}, {"kernel.grid", NULL}, {"kernel.symbol", NULL},
+               {"kernel.offset", NULL}, {"kernel.file", NULL}, {"kernel.line", NULL}, {"kernel.name", "\"k_oob\""}}},
+    {underrun, {{"kind", "\"underrun\""}, {"access.kind", "\"atomic\""}, {"buffer.label", "\"layer 3\\nattention \xc3\xa9\""},
+               {"buffer.distance", "{\"bytes\":32,\"from\":\"before the start\"}"}, {"buffer.size", "2097152"}}},
+    {use_after_free, {{"kind", "\"use-after-free\""}, {"buffer.id", "3"}, {"buffer.is_mapped", "false"},
+               {"buffer.distance", "{\"bytes\":40,\"from\":\"the start\"}"}, {"previous.id", "2"}, {"next.id", "7"},
+               {"buffer.freed", "{\"ns\":5000000,\"ago_ns\":2300000,\"tid\":4243,\"stream\":\"0x5581c8\"}"}}},
+    {slack_behind_the_end, {{"kind", "\"overrun\""}, {"buffer.id", "7"}, {"buffer.distance.bytes", "15"}}},
+    {null_pointer, {{"kind", "\"null pointer\""}, {"address", "{\"value\":\"0x0\",\"certainty\":\"exact\",\"in_arena\":false}"},
+               {"buffer", NULL}, {"candidates", NULL}}},
+    {null_field, {{"kind", "\"null pointer\""}, {"address.value", "\"0x10\""}}},
+    {host_pointer, {{"kind", "\"host pointer\""}, {"address.value", "\"0x7fff12345678\""}, {"address.in_arena", "false"}}},
+    {wild_outside, {{"kind", "\"wild address\""}, {"address.in_arena", "false"}, {"buffer", NULL},
+               {"candidates.from", "\"arguments\""}, {"candidates.buffers.0.id", "1"}}},
+    {wild_inside, {{"kind", "\"wild address\""}, {"address.in_arena", "true"}, {"previous.id", "1"}, {"next.id", "7"}}},
+    {misaligned, {{"kind", "\"misaligned access\""}, {"exception", "{\"number\":6,\"name\":\"misaligned address\"}"},
+               {"address.misaligned", "true"}, {"buffer.distance", "{\"bytes\":10,\"from\":\"the start\"}"}}},
+    {another_devices_buffer, {{"kind", "\"illegal access\""}, {"buffer.id", "2"}, {"buffer.distance.bytes", "12"},
+               {"address.certainty", "\"exact\""}}},
+    {exited, {{"kind", "\"illegal access\""}, {"address", NULL}, {"thread", NULL}, {"warp_exited", "true"},
+               {"counts", "{\"sms\":3}"}, {"device.driver", "\"580.159\""}, {"kernel.grid", NULL},
+               {"candidates.from", "\"live buffers\""}, {"candidates.total", "12"}, {"candidates.buffers.0.id", "1"},
+               {"candidates.buffers.1.certainty", "\"candidate\""}, {"candidates.buffers.2", NULL},
+               {"candidates.buffers.0.argument_word", NULL}}},
+    {exited_with_parameters, {{"kernel.name", NULL}, {"kernel.pc", "\"0x7f0000001400\""}, {"device.driver", NULL},
+               {"candidates.from", "\"arguments\""}, {"candidates.total", "2"}, {"candidates.narrowed", NULL},
+               {"candidates.buffers.0.id", "3"}, {"candidates.buffers.0.argument_word", "0"},
+               {"candidates.buffers.0.freed.tid", "4243"}, {"candidates.buffers.1.freed", NULL}}},
+    {address_not_decoded, {{"address", NULL}, {"buffer", NULL}, {"warp_exited", "false"}, {"access", NULL},
+               {"kernel.instruction", "\"UTMALDG.2D\""}, {"candidates.buffers.0.id", "1"}}},
+    {half_known, {{"kind", "\"use-after-free\""}, {"address.completed", "true"}, {"address.certainty", "\"derived\""},
+               {"address.value", "\"0x7e000c5ff9e8\""}, {"buffer.id", "3"}}},
+    {half_known_between_arguments, {{"address.completed", "true"}, {"buffer.id", "1"}, {"buffer.certainty", "\"derived\""}}},
+    {high_half_known, {{"address", NULL}, {"candidates.narrowed", "true"}, {"candidates.total", "1"},
+               {"candidates.buffers.0.id", "2"}, {"candidates.buffers.0.address", "\"0x7e01083fe0c0\""}}},
+    {assertion, {{"kind", "\"exception\""}, {"exception", "{\"number\":12,\"name\":\"assert\"}"}, {"address", NULL},
+               {"thread.thread", "[105,0,0]"}}},
+    {no_exception, {{"kind", "\"exception\""}, {"exception", NULL}, {"kernel", NULL}, {"warp_exited", NULL}, {"counts", NULL},
+               {"device.name", "\"NVIDIA H100 80GB HBM3\""}}},
+};
+/* clang-format on */
+
+static void every_story_has_its_facts(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
+        struct told *told = tell(stories[i].make);
+        expect_member(told->json, "schema", "1");
+        expect_member(told->json, "cufence", "\"0.1.0\"");
+        expect_member(told->json, "process", "{\"pid\":4242,\"rank\":3}");
+        expect_member(told->json, "device.ordinal", "0");
+        for (size_t k = 0; k < 16 && stories[i].facts[k][0]; k++)
+            expect_member(told->json, stories[i].facts[k][0], stories[i].facts[k][1]);
+        forget(told);
+    }
+}
+
+/* Everything that struct cufence_buffer holds. */
+static void a_buffer_is_told_whole(void **state)
+{
+    (void)state;
+    struct told *told = tell(overrun);
+    expect_member(told->json, "next",
+                  "{\"id\":2,\"address\":\"0x7e00083fe0c0\",\"size\":8000,\"device\":0,"
+                  "\"mapping\":{\"start\":\"0x7e0008200000\",\"end\":\"0x7e0008400000\"},"
+                  "\"guard\":{\"start\":\"0x7e0004200000\",\"end\":\"0x7e000c400000\"},\"is_mapped\":true,"
+                  "\"allocated\":{\"ns\":1000,\"ago_ns\":7299000,\"tid\":4242,\"stream\":\"0x5581c0\"}}");
+    forget(told);
+}
+
+/* ---- the text says the same ---- */
+
+/* Fails unless `text` has what the format makes. */
+static void expect_in(const char *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void expect_in(const char *text, const char *format, ...)
+{
+    char expected[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(expected, sizeof expected, format, arguments);
+    va_end(arguments);
+    if (!strstr(text, expected))
+        fail_msg("the text lacks \"%s\":\n%s", expected, text);
+}
+
+static const char *string_at(json_t *json, const char *path)
+{
+    return json_string_value(at(json, path));
+}
+
+static long long number_at(json_t *json, const char *path)
+{
+    return json_integer_value(at(json, path));
+}
+
+static size_t count_of(const char *text, const char *what)
+{
+    size_t count = 0;
+    for (; (text = strstr(text, what)) != NULL; text++)
+        count++;
+    return count;
+}
+
+/* The line of the report that begins with the key; "" if there is none. */
+static struct line {
+    char text[512];
+} line_of(const char *text, const char *key)
+{
+    struct line line = {""};
+    char start[64];
+    snprintf(start, sizeof start, "==4242==   %s ", key);
+    const char *found = strstr(text, start);
+    if (found)
+        snprintf(line.text, sizeof line.text, "%.*s", (int)strcspn(found, "\n"), found);
+    return line;
+}
+
+static void compare_buffers(const struct told *told, json_t *candidates)
+{
+    size_t i;
+    json_t *buffer;
+    if (at(told->json, "buffer")) {
+        struct line line = line_of(told->text, "buffer");
+        expect_in(line.text, "#%lld, %lld bytes", number_at(told->json, "buffer.id"), number_at(told->json, "buffer.size"));
+        expect_in(line.text, "[%s, ", string_at(told->json, "buffer.address"));
+        expect_in(line.text, ", stream %s", string_at(told->json, "buffer.allocated.stream"));
+        expect_in(told->text, "by thread %lld", number_at(told->json, "buffer.allocated.tid"));
+        assert_int_equal(at(told->json, "buffer.freed") != NULL, strstr(told->text, "             freed ") != NULL);
+        assert_int_equal(at(told->json, "buffer.argument_word") != NULL, strstr(told->text, "points to this buffer") != NULL);
+    }
+    json_array_foreach(candidates, i, buffer)
+        expect_in(told->text, "buffer     #%lld, %lld bytes", number_at(buffer, "id"), number_at(buffer, "size"));
+    assert_int_equal(json_array_size(candidates) + (at(told->json, "rival") != NULL), count_of(told->text, " candidate\n"));
+    assert_int_equal(at(told->json, "rival") != NULL, strstr(told->text, "             or ") != NULL);
+    if (at(told->json, "rival"))
+        expect_in(told->text, "or %lld bytes %s of buffer #%lld", number_at(told->json, "rival.distance.bytes"),
+                  string_at(told->json, "rival.distance.from"), number_at(told->json, "rival.id"));
+}
+
+static void compare_address(const struct told *told)
+{
+    struct line line = line_of(told->text, "address");
+    assert_int_equal(at(told->json, "address") != NULL, line.text[0] != '\0');
+    if (!line.text[0])
+        return;
+    expect_in(line.text, "%s, ", string_at(told->json, "address.value"));
+    expect_in(line.text, "%s", string_at(told->json, "address.certainty"));
+    if (at(told->json, "access.bytes_past_end"))
+        expect_in(line.text, "%lld bytes of the access", number_at(told->json, "access.bytes_past_end"));
+    else if (at(told->json, "buffer.distance"))
+        expect_in(line.text, "%lld bytes ", number_at(told->json, "buffer.distance.bytes"));
+    assert_int_equal(at(told->json, "address.completed") != NULL, strstr(told->text, "low half of the address; ") != NULL);
+}
+
+static void compare_kernel(const struct told *told)
+{
+    struct line line = line_of(told->text, "kernel");
+    assert_int_equal(at(told->json, "kernel") != NULL, line.text[0] != '\0');
+    if (string_at(told->json, "kernel.name"))
+        expect_in(line.text, "%s", string_at(told->json, "kernel.name"));
+    if (at(told->json, "kernel.grid"))
+        expect_in(line.text, "<<<(%lld,1,1), (%lld,1,1)>>>", number_at(told->json, "kernel.grid.0"),
+                  number_at(told->json, "kernel.block.0"));
+    if (at(told->json, "kernel.line"))
+        expect_in(told->text, "%s:%lld", string_at(told->json, "kernel.file"), number_at(told->json, "kernel.line"));
+    if (at(told->json, "kernel.instruction"))
+        expect_in(told->text, "   %s", string_at(told->json, "kernel.instruction"));
+    if (at(told->json, "kernel.symbol"))
+        expect_in(told->text, "(%s+0x%llx)", string_at(told->json, "kernel.symbol"), number_at(told->json, "kernel.offset"));
+    assert_int_equal(at(told->json, "thread") != NULL, strstr(told->text, "thread        block ") != NULL);
+    if (at(told->json, "thread"))
+        expect_in(told->text, "block (%lld,0,0) thread (%lld,0,0)", number_at(told->json, "thread.block.0"),
+                  number_at(told->json, "thread.thread.0"));
+    if (number_at(told->json, "counts.threads") > 1)
+        expect_in(told->text, ", and %lld more", number_at(told->json, "counts.threads") - 1);
+    long long places = number_at(told->json, "counts.warps") + number_at(told->json, "counts.sms");
+    assert_int_equal(places > 1, strstr(told->text, "at this instruction") != NULL);
+    if (places > 1)
+        expect_in(told->text, "%lld more %s", places - 1, at(told->json, "counts.warps") ? "warp" : "SM");
+}
+
+static void the_text_says_the_same(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
+        struct told *told = tell(stories[i].make);
+        compare_address(told);
+        compare_kernel(told);
+        compare_buffers(told, at(told->json, "candidates.buffers"));
+        forget(told);
+    }
+}
+
+/* ---- what comes from outside ---- */
+
+static json_t *json_of(struct story *story, const struct report_origin *from)
+{
+    struct diagnosis diagnosis;
+    fault_diagnose(&story->evidence, &story->memory, &diagnosis);
+    char *line = fault_report_json(&diagnosis, from);
+    json_t *json = line ? json_loads(line, 0, NULL) : NULL;
+    free(line);
+    return json;
+}
+
+static void names_that_are_no_utf8_are_repaired(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *json;
+    } cases[] = {
+        {"a\xff", "\"a\xef\xbf\xbd\""},
+        {"\xc3", "\"\xef\xbf\xbd\""},
+        {"\xf0\x9f\x92\xa9\xed\xa0\x80", "\"\xf0\x9f\x92\xa9\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\""},
+        {"k\n\"\\", "\"k\\n\\\"\\\\\""},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct story story;
+        overrun(&story);
+        story.sites[0].kernel = cases[i].name;
+        json_t *json = json_of(&story, &origin);
+        expect_member(json, "kernel.name", cases[i].json);
+        json_decref(json);
+    }
+}
+
+static void what_is_not_known_of_the_origin_is_absent(void **state)
+{
+    (void)state;
+    static const struct {
+        struct report_origin origin;
+        const char *dumped, *process, *device;
+    } cases[] = {
+        {{1, -1, -1, NULL}, "", "{\"pid\":1}", "{}"},
+        {{1, 0, -1, NULL}, "T4", "{\"pid\":1,\"rank\":0}", "{\"name\":\"T4\"}"},
+        {{1, 0, 2, "Tesla T4"}, "T4", "{\"pid\":1,\"rank\":0}", "{\"ordinal\":2,\"name\":\"Tesla T4\"}"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct story story;
+        overrun(&story);
+        strcpy(story.evidence.device_name, cases[i].dumped);
+        json_t *json = json_of(&story, &cases[i].origin);
+        expect_member(json, "process", cases[i].process);
+        expect_member(json, "device", cases[i].device);
+        json_decref(json);
+    }
+}
+
+static void a_dump_that_cannot_be_read_is_told_too(void **state)
+{
+    (void)state;
+    const struct report_origin nobody = {7, -1, -1, NULL};
+    char *line = fault_unexplained_json("cut off", &nobody);
+    assert_string_equal(line, "{\"schema\":1,\"cufence\":\"0.1.0\",\"kind\":\"unexplained\",\"process\":{\"pid\":7},"
+                              "\"reason\":\"cut off\"}\n");
+    free(line);
+}
+
+static void the_rank_is_the_environments(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *rank, *local_rank;
+        int expected;
+    } cases[] = {{NULL, NULL, -1}, {"7", "1", 7}, {NULL, "1", 1}, {"", "1", 1},
+                 {"x", NULL, -1},  {"x", "2", 2}, {"-1", "0", 0}, {"99999999999", NULL, -1}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        unsetenv("RANK");
+        unsetenv("LOCAL_RANK");
+        if (cases[i].rank)
+            setenv("RANK", cases[i].rank, 1);
+        if (cases[i].local_rank)
+            setenv("LOCAL_RANK", cases[i].local_rank, 1);
+        assert_int_equal(report_rank(), cases[i].expected);
+    }
+}
+
+/* ---- a host without memory ---- */
+
+static long allowance, blocks;
+
+static void *scarce_malloc(size_t size)
+{
+    if (allowance-- <= 0)
+        return NULL;
+    blocks++;
+    return malloc(size);
+}
+
+static void counted_free(void *block)
+{
+    blocks -= block != NULL;
+    free(block);
+}
+
+static void every_failure_to_allocate_gives_no_report(void **state)
+{
+    (void)state;
+    struct story story;
+    struct diagnosis diagnosis;
+    exited(&story);
+    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
+    json_set_alloc_funcs(scarce_malloc, counted_free);
+    long limit = 0;
+    for (char *line = NULL; !line; limit++) {
+        assert_true(limit < 10000);
+        allowance = limit;
+        blocks = 0;
+        line = fault_report_json(&diagnosis, &origin);
+        assert_int_equal(blocks, line != NULL);
+        if (line) {
+            json_set_alloc_funcs(malloc, free);
+            free(line);
+            break;
+        }
+    }
+    assert_true(limit > 100);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_story_has_its_facts),
+        cmocka_unit_test(a_buffer_is_told_whole),
+        cmocka_unit_test(the_text_says_the_same),
+        cmocka_unit_test(names_that_are_no_utf8_are_repaired),
+        cmocka_unit_test(what_is_not_known_of_the_origin_is_absent),
+        cmocka_unit_test(a_dump_that_cannot_be_read_is_told_too),
+        cmocka_unit_test(the_rank_is_the_environments),
+        cmocka_unit_test(every_failure_to_allocate_gives_no_report),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
