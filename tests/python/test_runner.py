@@ -1,4 +1,4 @@
-"""tests/gpu/run.py on made-up runs: what it takes for a pass, and the results file."""
+"""tests/gpu's machinery on made-up runs: what it takes for a pass, how stories are started, and the results file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ import standin
 
 sys.path.insert(0, str(standin.ROOT / "tests" / "gpu"))
 
-import run as runner
+import cases
+import harness
+import results
+import ways
 
 SOURCE = "x = 1\nfault()  # FAULT: why\nwait()  # RAISES\n"
 REPORT = """==7== cufence: out-of-bounds READ of 4 bytes on GPU 0 (a GPU)
@@ -26,13 +29,14 @@ TRACEBACK = """Traceback (most recent call last):
   File "/tmp/stories/story.py", line 3, in <module>
 RuntimeError: CUDA error: an illegal memory access was encountered
 """
-CASE = runner.Case(
+CASE = harness.Case(
     "story", "story", report=[r"0 bytes past the end", r"story\.py:{FAULT}\b"], error=["illegal memory"], raises="RAISES"
 )
+CLEAN = harness.Case("story", "story", ["3"], 0, options={"uaf": "strict"}, allocations=5)
 
 
 def problems(status: int = 1, stdout: str = "", stderr: str = REPORT + TRACEBACK) -> list[str]:
-    return runner.problems_of(CASE, runner.Run(status, stdout, stderr, 0.5), SOURCE)[0]
+    return harness.problems_of(CASE, harness.Run(status, stdout, stderr, 0.5), SOURCE)[0]
 
 
 class Judging(unittest.TestCase):
@@ -51,56 +55,172 @@ class Judging(unittest.TestCase):
         ):
             self.assertTrue(any(expected in problem for problem in found), (expected, found))
 
-    def test_marks(self) -> None:
-        self.assertEqual(runner.marked_line(SOURCE, "FAULT"), 2)
-        with self.assertRaisesRegex(ValueError, "'RAISES here' stands on 0 lines"):
-            runner.marked_line(SOURCE, "RAISES here")
+    def test_report_of_a_rank(self) -> None:
+        self.assertEqual(problems(stderr=REPORT.replace("cufence: ", "cufence: rank 1: ", 1) + TRACEBACK), [])
 
-    def test_stories_have_their_marks(self) -> None:
-        for case in runner.CASES:
-            source = (runner.STORIES / f"{case.story}.py").read_text()
-            compile(source, case.story, "exec")
-            if any("{FAULT}" in pattern for pattern in case.report):
-                runner.marked_line(source, "FAULT")
-            if case.raises:
-                runner.marked_line(source, case.raises)
+    def test_files(self) -> None:
+        case = harness.Case("story", "story", status=0, files={"report-1.txt": [r"rank 1", r"story\.py:{FAULT}\b"]})
+        run = harness.Run(0, "", "", None)
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            self.assertIn("there is no report-1.txt", harness.problems_of(case, run, SOURCE, folder)[0][0])
+            (folder / "report-1.txt").write_text("rank 1: story.py:3\n")
+            self.assertEqual(harness.problems_of(case, run, SOURCE, folder)[0], [r"report-1.txt lacks /story\.py:2\b/"])
+            (folder / "report-1.txt").write_text("rank 1: story.py:2\n")
+            self.assertEqual(harness.problems_of(case, run, SOURCE, folder), ([], ["rank 1", "story.py:2"]))
+
+    def test_statistics(self) -> None:
+        for stderr, is_bad in (
+            ("", True),
+            ("cufence: 4 allocations, 4 of them mapped anew\n", True),
+            ("cufence: 4 allocations, 4 of them\ncufence: 1 allocations, 1 of them\n", False),
+        ):
+            found = harness.problems_of_statistics(CLEAN, harness.Run(0, "", stderr, None))
+            self.assertEqual(bool(found), is_bad, (stderr, found))
+
+    def test_marks(self) -> None:
+        self.assertEqual(harness.marked_line(SOURCE, "FAULT"), 2)
+        with self.assertRaisesRegex(ValueError, "'RAISES here' stands on 0 lines"):
+            harness.marked_line(SOURCE, "RAISES here")
 
     def test_execute(self) -> None:
         code = f"import sys, time; print('launch', time.time(), file=sys.stderr); sys.stderr.write({REPORT!r}); sys.exit(3)"
-        run = runner.execute([sys.executable, "-c", code], {}, Path("/"), 60)
+        run = harness.execute([sys.executable, "-c", code], {}, Path("/"), 60)
         self.assertEqual((run.status, run.report, run.is_timed_out), (3, REPORT, False))
         self.assertLess(run.report_seconds, 30)
 
     def test_timeout(self) -> None:
-        run = runner.execute([sys.executable, "-c", "import time; time.sleep(60)"], {}, Path("/"), 1)
+        run = harness.execute([sys.executable, "-c", "import time; time.sleep(60)"], {}, Path("/"), 1)
         self.assertTrue(run.is_timed_out)
+
+
+class Table(unittest.TestCase):
+    def test_stories_have_their_marks(self) -> None:
+        for case in cases.CASES:
+            source = (ways.STORIES / f"{case.story}.py").read_text()
+            compile(source, case.story, "exec")
+            patterns = [*case.report, *(pattern for rows in case.files.values() for pattern in rows)]
+            if any("{FAULT}" in pattern for pattern in patterns):
+                harness.marked_line(source, "FAULT")
+            if case.raises:
+                harness.marked_line(source, case.raises)
+
+    def test_names_and_ways(self) -> None:
+        names = [case.name for case in cases.CASES]
+        self.assertEqual(len(names), len(set(names)))
+        for case in cases.CASES:
+            self.assertLessEqual(set(case.ways), set(ways.WAYS), case.name)
+
+    def test_only_its_own_way_knows_cufence(self) -> None:
+        for case in cases.CASES:
+            source = (ways.STORIES / f"{case.story}.py").read_text()
+            self.assertEqual("import cufence" in source, case.ways == ("itself",), case.name)
+
+
+class Starting(unittest.TestCase):
+    def machine(self, folder: str) -> ways.Machine:
+        return ways.Machine(Path(folder), {"gpu": "a GPU"}, Path("/l.so"), Path("/bin/cufence"), Path("/venv/bin/python"))
+
+    def test_commands(self) -> None:
+        machine = self.machine("/nowhere")
+        python = sys.executable
+        for way, expected in (
+            ("enable", [python, "-u", "with_enable.py", "uaf=strict,verbose=on", "story.py", "3"]),
+            ("run", ["/bin/cufence", "run", "--set", "uaf=strict", "--set", "verbose=on", "--", python, "-u", "story.py", "3"]),
+            ("backend", ["/venv/bin/python", "-u", "story.py", "3"]),
+            ("native", [python, "-u", "story.py", "3"]),
+        ):
+            self.assertEqual(ways.command_of(CLEAN, way, machine), expected)
+        module = harness.Case("m", "m", launcher=["-X", "dev"], is_module=True)
+        self.assertEqual(ways.command_of(module, "native", machine), [python, "-u", "-X", "dev", "-m", "m"])
+
+    def test_environment(self) -> None:
+        machine = self.machine("/nowhere")
+        backend = ways.environment_of(CLEAN, "backend", machine, Path("/here"))
+        self.assertEqual(backend["PYTORCH_CUDA_ALLOC_CONF"], "backend:cufence,cufence_uaf:strict,cufence_verbose:on")
+        for way in ("run", "backend", "native"):
+            environment = ways.environment_of(CLEAN, way, machine, Path("/here"))
+            self.assertNotIn("CUFENCE_LIBRARY", environment)
+            self.assertNotIn("allocator/torch", environment.get("PYTHONPATH", ""))
+
+    def test_skips(self) -> None:
+        machine = self.machine("/nowhere")
+        self.assertIn("there is no torch", ways.reason_to_skip(CLEAN, "run", machine))
+        machine.facts["torch"] = machine.facts["triton"] = "1"
+        self.assertIsNone(ways.reason_to_skip(CLEAN, "backend", machine))
+        machine.python_with_wheel = None
+        self.assertEqual(ways.reason_to_skip(CLEAN, "backend", machine), "--wheel names no wheel to install")
+
+    def test_with_enable(self) -> None:
+        """The story sees its own arguments and file, and a traceback names its line."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "cufence.py").write_text("def enable(**options): print(options)\n")
+            (folder / "story.py").write_text("import sys\nprint(sys.argv, __name__)\nraise ValueError('here')\n")
+            driver = ways.STORIES / "with_enable.py"
+            done = subprocess.run(
+                [sys.executable, str(driver), "uaf=strict,guard=64M", "story.py", "3"],
+                cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, timeout=60, check=False,
+            )  # fmt: skip
+        self.assertEqual(done.stdout.splitlines(), ["{'uaf': 'strict', 'guard': '64M'}", "['story.py', '3'] __main__"])
+        self.assertRegex(done.stderr, r'File "[^"]*story\.py", line 3, in <module>')
+
+    def test_wheel(self) -> None:
+        """A wheel goes into an environment of its own that sees this interpreter's packages."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            wheel = make_wheel(folder)
+            try:
+                python = ways.install_wheel(wheel, folder / "venv")
+            except subprocess.CalledProcessError as error:
+                self.skipTest(f"no venv or pip here: {error}")
+            code = "import example_of_a_wheel as m; print(m.__file__)"
+            done = subprocess.run([python, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+            self.assertTrue(done.stdout.startswith(str(folder / "venv")), done.stdout + done.stderr)
+
+
+def make_wheel(folder: Path) -> Path:
+    import zipfile
+
+    wheel = folder / "example_of_a_wheel-1.0-py3-none-any.whl"
+    info = "example_of_a_wheel-1.0.dist-info"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("example_of_a_wheel.py", "")
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.1\nName: example-of-a-wheel\nVersion: 1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", f"example_of_a_wheel.py,,\n{info}/METADATA,,\n{info}/WHEEL,,\n{info}/RECORD,,\n")
+    return wheel
 
 
 class Results(unittest.TestCase):
     def test_markdown(self) -> None:
         folder = Path("/tmp/stories")
-        run = runner.Run(1, "", REPORT, 0.5)
-        results = [
-            runner.Result("triton_overrun", True, "k | /tmp/stories/x.py:2", 0.5, run),
-            runner.Result("b", None, "no GPU"),
+        run = harness.Run(1, "", REPORT.replace("/stories/", "/stories/triton_overrun.run/"), 0.5)
+        rows = [
+            harness.Result("triton_overrun", True, "k | /tmp/stories/triton_overrun.run/x.py:2", 0.5, run, "run"),
+            harness.Result("b", None, "no GPU"),
         ]
-        text = runner.markdown(results, {"gpu": "a GPU"}, folder)
+        text = results.markdown(rows, {"gpu": "a GPU"}, folder)
         self.assertIn("1 passed, 0 failed, 1 skipped", text)
-        self.assertIn("| triton_overrun | pass | 0.50 | k \\| x.py:2 |", text)
+        self.assertIn("| triton_overrun | run | pass | 0.50 | k \\| x.py:2 |", text)
         self.assertIn("0 bytes past the end of buffer #3", text)
+        self.assertIn("at            story.py:2", text)
         self.assertNotIn("/tmp/", text)
 
     def test_time(self) -> None:
-        slow = runner.Result("a", True, "", 1.7)
-        self.assertEqual([result.ok for result in runner.report_time([slow])], [False])
-        self.assertEqual(runner.report_time([runner.Result("a", True, "")]), [])
+        slow = harness.Result("a", True, "", 1.7)
+        self.assertEqual([result.ok for result in results.report_time([slow])], [False])
+        self.assertEqual(results.report_time([harness.Result("a", True, "")]), [])
 
     def test_also(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "c.json"
             path.write_text(json.dumps([{"name": "c_one", "ok": True, "detail": "fine"}, {"name": "c_two", "ok": None}]))
-            results = runner.also(path)
-        self.assertEqual(runner.summary(results), "1 passed, 0 failed, 1 skipped")
+            rows = results.also(path)
+            self.assertEqual(results.summary(rows), "1 passed, 0 failed, 1 skipped")
+            written = [harness.Result("a", False, "why", 0.25, way="run")]
+            results.write_json(written, path)
+            self.assertEqual(results.also(path), written)
 
 
 class Command(unittest.TestCase):
@@ -109,11 +229,14 @@ class Command(unittest.TestCase):
         return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     def test_list(self) -> None:
-        self.assertEqual(self.run_it("--list").stdout.split(), [case.name for case in runner.CASES])
+        names = [row.split(":")[0] for row in self.run_it("--list").stdout.splitlines()]
+        self.assertEqual(names, [case.name for case in cases.CASES])
 
     def test_unknown(self) -> None:
-        done = self.run_it("no_such_case")
-        self.assertEqual((done.returncode, "no such case: no_such_case" in done.stderr), (2, True))
+        for wrong in ("no_such_case", "oom.backend"):
+            done = self.run_it(wrong)
+            self.assertEqual((done.returncode, f"no such case: {wrong}" in done.stderr), (2, True))
+        self.assertIn("is not a file", self.run_it("--wheel", "/no/such.whl").stderr)
 
 
 if __name__ == "__main__":

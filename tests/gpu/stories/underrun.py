@@ -3,10 +3,6 @@
 import sys
 import time
 
-import cufence
-
-cufence.enable(side="start")
-
 import torch
 import triton
 import triton.language as tl

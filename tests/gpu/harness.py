@@ -1,0 +1,195 @@
+"""What the GPU tests share: running one process and judging what it printed.
+
+A case is a program with one planted bug, or none, and what must be true of its run: exit status, facts in the report, what it
+prints. run.py runs Python stories, programs.py what is not Python; both hand their Results to results.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+REPORT_LINE = re.compile(r"^==\d+==")
+REPORT_MORE = re.compile(r"^==\d+==(\s{2,}|\s*$)")  # a line of a report behind its first
+REPORT_HEAD = re.compile(
+    r"^==\d+== +cufence: (rank \d+: )?(out-of-bounds|use-after-free|wild-address|null-pointer|host-pointer|misaligned"
+    r"|illegal memory|exception)",
+    re.MULTILINE,
+)
+STATISTICS = re.compile(r"^cufence: (\d+) allocations, ", re.MULTILINE)  # printed at the end with verbose=on
+
+
+@dataclass
+class Case:
+    """One run of a program and what must be true of it."""
+
+    name: str
+    story: str  # the source file that marks are looked up in, without .py
+    arguments: list[str] = field(default_factory=list)
+    status: int = 1
+    # What the report must say, as regular expressions; {FAULT} is the number of the line so marked.
+    report: list[str] = field(default_factory=list)
+    # What stdout and stderr must hold outside the report.
+    output: list[str] = field(default_factory=list)
+    error: list[str] = field(default_factory=list)
+    # Files that the run leaves in its folder -> what they must hold; {FAULT} as above.
+    files: dict[str, list[str]] = field(default_factory=dict)
+    raises: str | None = None  # the mark of the line that the traceback must end in
+    options: dict[str, str] = field(default_factory=dict)  # cufence's
+    ways: tuple[str, ...] = ("enable", "run", "backend")  # see ways.py
+    launcher: list[str] = field(default_factory=list)  # what stands between python and the story
+    is_module: bool = False  # python -m story instead of python story.py
+    is_as_native: bool = False  # stdout must be what the same run prints without cufence
+    allocations: int = 1  # a run without a fault must have allocated so often through cufence
+    needs: tuple[str, ...] = ("torch", "triton")  # modules, and "nvcc"
+    seconds: int = 180
+
+
+@dataclass
+class Run:
+    """What one process did."""
+
+    status: int
+    stdout: str
+    stderr: str
+    report_seconds: float | None  # from "launch" to the last line of the report
+    is_timed_out: bool = False
+
+    @property
+    def report(self) -> str:
+        return "".join(line for line in self.stderr.splitlines(keepends=True) if REPORT_LINE.match(line))
+
+
+@dataclass
+class Result:
+    """What became of one run of a case; ok is None for a skipped one."""
+
+    name: str
+    ok: bool | None
+    detail: str
+    seconds: float | None = None
+    run: Run | None = None
+    way: str = ""
+
+
+def _stop(process: subprocess.Popen[str]) -> None:
+    """Ends a story and what it has started: it leads its own process group."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def execute(command: list[str], environment: dict[str, str], folder: Path, seconds: int) -> Run:
+    """Runs one process and notes when the lines of its report come."""
+    process = subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    errors: list[str] = []
+    times: dict[str, float] = {}
+
+    def read_errors() -> None:
+        assert process.stderr is not None
+        is_report = False
+        with process.stderr as stream:
+            for line in stream:
+                errors.append(line)
+                is_report = bool(REPORT_HEAD.match(line) or (is_report and REPORT_MORE.match(line)))
+                if is_report:
+                    times["report"] = time.time()
+                elif line.startswith("launch "):
+                    times["launch"] = float(line.split()[1])
+
+    output: list[str] = []
+
+    def read_output() -> None:
+        assert process.stdout is not None
+        with process.stdout as stream:
+            output.append(stream.read())
+
+    readers = [threading.Thread(target=read_errors), threading.Thread(target=read_output)]
+    for reader in readers:
+        reader.start()
+    is_timed_out = False
+    try:
+        process.wait(seconds)
+    except subprocess.TimeoutExpired:
+        is_timed_out = True
+        _stop(process)
+        process.wait()
+    for reader in readers:
+        reader.join(10)
+    taken = times["report"] - times["launch"] if len(times) == 2 else None
+    return Run(process.returncode, "".join(output), "".join(errors), taken, is_timed_out)
+
+
+def marked_line(source: str, mark: str) -> int:
+    """The number of the line that ends in `# mark` or holds `# mark:`."""
+    pattern = re.compile(rf"# {re.escape(mark)}(:|$)")
+    found = [number for number, line in enumerate(source.splitlines(), 1) if pattern.search(line.rstrip())]
+    if len(found) != 1:
+        raise ValueError(f"the mark {mark!r} stands on {len(found)} lines")
+    return found[0]
+
+
+def _missing(patterns: list[str], text: str, where: str, source: str, facts: list[str]) -> list[str]:
+    """Which patterns the text lacks; what the others have found is added to `facts`."""
+    problems = []
+    for expected in patterns:
+        pattern = expected.replace("{FAULT}", str(marked_line(source, "FAULT"))) if "{FAULT}" in expected else expected
+        match = re.search(pattern, text)
+        if match:
+            facts.append(re.sub(r"\s+", " ", match.group(0)).strip())
+        else:
+            problems.append(f"{where} lacks /{pattern}/")
+    return problems
+
+
+def _problems_of_end(case: Case, run: Run) -> list[str]:
+    if run.is_timed_out:
+        return [f"did not end within {case.seconds} s"]
+    return [] if run.status == case.status else [f"exit status {run.status}, expected {case.status}"]
+
+
+def problems_of(case: Case, run: Run, source: str, folder: Path | None = None) -> tuple[list[str], list[str]]:
+    """What is wrong with a run, and the facts that were found. `folder` is the one that the process ran in."""
+    facts: list[str] = []
+    problems = _problems_of_end(case, run)
+    problems += _missing(case.report, run.report, "the report", source, facts)
+    heads = len(REPORT_HEAD.findall(run.stderr))
+    if heads != (1 if case.report else 0):
+        problems.append(f"{heads} reports, expected {1 if case.report else 0}")
+    problems += _missing(case.output, run.stdout, "stdout", source, facts)
+    problems += _missing(case.error, run.stderr, "stderr", source, [])
+    for name, patterns in case.files.items():
+        assert folder is not None
+        path = folder / name
+        text = path.read_text(errors="replace") if path.is_file() else ""
+        problems += _missing(patterns, text, name, source, facts) if text else [f"there is no {name}, or it is empty"]
+    if "not reached" in run.stdout:
+        problems.append("nothing was raised where the kernel was waited for")
+    if case.raises:
+        line = marked_line(source, case.raises)
+        if not re.search(rf'File "[^"]*{case.story}\.py", line {line}, in <module>', run.stderr):
+            problems.append(f"the traceback does not name line {line}")
+    return problems, facts
+
+
+def problems_of_statistics(case: Case, run: Run) -> list[str]:
+    """A run without a fault that has not gone through cufence shows nothing: with verbose=on its end says how much did."""
+    allocations = sum(int(number) for number in STATISTICS.findall(run.stderr))
+    if allocations < case.allocations:
+        return [f"{allocations} allocations went through cufence, expected at least {case.allocations}"]
+    return []
