@@ -152,3 +152,51 @@ def run_python(code: str, folder: Path | None = None, **environment: str) -> sub
     variables.update(environment)
     command = [sys.executable, "-c", textwrap.dedent(code)]
     return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=120, check=False)
+
+
+_RECORDING_TORCH = '''
+"""A stand-in for PyTorch that says what its process looked like when it was imported."""
+import json, os, sys
+
+NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUFENCE_OPTIONS", "LD_PRELOAD", "CUFENCE_RESTARTED",
+         "XLA_PYTHON_CLIENT_ALLOCATOR", "TF_GPU_ALLOCATOR")
+with open("/proc/self/maps") as maps:
+    is_preloaded = "/libcufence_preload.so" in maps.read()
+print(json.dumps({"environment": {name: os.environ.get(name) for name in NAMES}, "preloaded": is_preloaded,
+                  "arguments": sys.argv, "original": sys.orig_argv, "pid": os.getpid(), "prefix": sys.prefix,
+                  "flags": {"optimize": sys.flags.optimize, "dev_mode": sys.flags.dev_mode,
+                            "ignore_environment": sys.flags.ignore_environment, "isolated": sys.flags.isolated},
+                  "warnoptions": sys.warnoptions}), flush=True)
+'''
+
+
+def write_recording_torch(folder: Path) -> None:
+    """Writes a stand-in into folder/torch whose import prints a JSON object of what it found in its process."""
+    (folder / "torch").mkdir()
+    (folder / "torch" / "__init__.py").write_text(_RECORDING_TORCH)
+
+
+def copy_library(folder: Path) -> Path:
+    """Puts libcufence.so and libcufence_preload.so into a folder of their own; returns the first.
+
+    Without a build of the preload library a library without content stands in: the loader takes that just as well.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    library = Path(shutil.copy(LIBRARY, folder))
+    preload = LIBRARY.with_name("libcufence_preload.so")
+    if preload.is_file():
+        shutil.copy(preload, folder)
+    else:
+        out = folder / preload.name
+        subprocess.run([c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", str(out)], check=True)
+    return library
+
+
+def c_compiler() -> str:
+    return next(name for name in ("cc", "gcc", "clang") if shutil.which(name))
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    """The environment without what would reach cufence or PyTorch from outside."""
+    unwanted = ("CUFENCE_", "PYTORCH_", "PYTHON", "LD_PRELOAD", "XLA_", "TF_", "PYTEST_")
+    return {name: value for name, value in os.environ.items() if not name.startswith(unwanted)} | more

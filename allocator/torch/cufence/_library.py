@@ -7,11 +7,12 @@ import os
 import threading
 from pathlib import Path
 
-from . import __version__
+from . import __version__, _preload
 
 OK = 0
 INVALID_ARGUMENT = 1
 OPTION = 2
+NOT_INITIALIZED = 3
 TIMEOUT = 18
 
 ENVIRONMENT = "CUFENCE_LIBRARY"
@@ -83,6 +84,7 @@ PROTOTYPES = {
     "cufence_version_string": (ctypes.c_char_p, []),
     "cufence_strerror": (ctypes.c_char_p, [ctypes.c_int]),
     "cufence_error_detail": (ctypes.c_char_p, []),
+    "cufence_check_options": (ctypes.c_int, [ctypes.c_char_p]),
     "cufence_init": (ctypes.c_int, [ctypes.c_char_p]),
     "cufence_label_push": (ctypes.c_int, [ctypes.c_char_p]),
     "cufence_label_pop": (ctypes.c_int, []),
@@ -101,15 +103,19 @@ _path: Path | None = None
 
 
 def candidates() -> list[Path]:
-    """Where the library is looked for when the environment does not name it: beside the package, then in a checkout."""
-    found = [PACKAGE / FILE_NAME]
+    """Where the library is looked for when nothing names it: in the package, then in a checkout."""
+    found = [PACKAGE / "lib" / FILE_NAME]
     if len(PACKAGE.parents) > 2:
         found.append(PACKAGE.parents[2] / "build" / "lib" / FILE_NAME)
     return found
 
 
 def find() -> Path:
-    """The path of the library. Raises Error where there is none."""
+    """The path of the library: the one that belongs to the preload library where that is in this process, so that there
+    is one cufence and not two. Raises Error where there is none."""
+    preloaded = _preload.path()
+    if preloaded:
+        return Path(preloaded).resolve().with_name(FILE_NAME)
     named = os.environ.get(ENVIRONMENT)
     if named:
         path = Path(named)
@@ -156,8 +162,8 @@ def load() -> ctypes.CDLL:
 
 
 def loaded() -> ctypes.CDLL | None:
-    """The library if it has been opened already."""
-    return _loaded
+    """The library if it is at work in this process: opened from Python already, or preloaded."""
+    return load() if _loaded is None and _preload.path() else _loaded
 
 
 def path() -> Path:

@@ -1,0 +1,141 @@
+"""What other libraries must be told while cufence is under them, done right after their import.
+
+Nothing is imported for it: a finder in front of sys.meta_path waits for the modules that it knows.
+"""
+
+from __future__ import annotations
+
+import sys
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+_has_warned = False
+
+
+def _warn_of_graph_trees() -> None:
+    global _has_warned
+    if _has_warned:
+        return
+    _has_warned = True
+    import warnings
+
+    warnings.warn(
+        'cufence: torch.compile runs without CUDA graphs here, also in mode="reduce-overhead": their trees need checkpoints '
+        "of the allocator that PyTorch has for its native one alone. The kernels are the same; launches cost more.",
+        RuntimeWarning,
+        stacklevel=3,
+    )
+
+
+def _has_checkpoints() -> bool:
+    return sys.modules["torch"].cuda.get_allocator_backend() == "native"
+
+
+def _missing(module: ModuleType, name: str) -> None:
+    import logging
+
+    logging.getLogger("cufence").debug("%s has no %s: nothing to do there", module.__name__, name)
+
+
+def _replace(module: ModuleType, name: str, wrap: Callable[[Any], Any]) -> None:
+    before = getattr(module, name, None)
+    if before is None:
+        _missing(module, name)
+    elif not hasattr(before, "cufence_before"):
+        after = wrap(before)
+        after.cufence_before = before
+        setattr(module, name, after)
+
+
+def _without_graph_trees(module: ModuleType) -> Callable[[Any], Any]:
+    """For the steps that put a compiled graph under CUDA graph trees: the graph runs as it does where they do not apply."""
+
+    def wrap(before: Any) -> Any:
+        def after(example_inputs: Any, compiled_graph: Any, cudagraphs: Any, *others: Any, **named: Any) -> None:
+            if _has_checkpoints() or not module.config.triton.cudagraph_trees:
+                return before(example_inputs, compiled_graph, cudagraphs, *others, **named)
+            if "cuda" in compiled_graph.device_types:
+                _warn_of_graph_trees()
+            cudagraphs.value = False  # a BoxedBool: the steps that follow, and the backward graph, look at it
+            return None
+
+        return after
+
+    return wrap
+
+
+def _patch_output_code(module: ModuleType) -> None:
+    for name in ("cudagraph_post_compile", "cudagraph_partition_post_compile"):
+        _replace(module, name, _without_graph_trees(module))
+
+
+def _patch_cudagraph_trees(module: ModuleType) -> None:
+    """For who comes by another way, as torch.compile(backend="cudagraphs") does."""
+
+    def wrap(before: Any) -> Any:
+        def after(model: Any, *others: Any, **named: Any) -> Any:
+            if _has_checkpoints():
+                return before(model, *others, **named)
+            _warn_of_graph_trees()
+            return model
+
+        return after
+
+    _replace(module, "cudagraphify_impl", wrap)
+
+
+def _patch_cupy(module: ModuleType) -> None:
+    """CuPy's pool cuts its pieces from larger ones; the stream-ordered allocator gives every array its own allocation."""
+    cuda = module.cuda
+    cuda.set_allocator(getattr(cuda, "malloc_async", None))
+
+
+PATCHES: dict[str, Callable[[ModuleType], None]] = {
+    "torch._inductor.output_code": _patch_output_code,
+    "torch._inductor.cudagraph_trees": _patch_cudagraph_trees,
+    "cupy": _patch_cupy,
+}
+
+
+class _Finder:
+    """Finds what the other finders find, and has the patch run once the module's code has run."""
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
+        patch = PATCHES.get(name)
+        if patch is None:
+            return None
+        for finder in sys.meta_path:
+            if not isinstance(finder, _Finder) and hasattr(finder, "find_spec"):
+                spec = finder.find_spec(name, path, target)
+                if spec is not None:
+                    _follow(spec.loader, patch)
+                    return spec
+        return None
+
+
+def _follow(loader: Any, patch: Callable[[ModuleType], None]) -> None:
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def exec_module(module: ModuleType) -> None:
+        del loader.exec_module
+        execute(module)
+        patch(module)
+
+    loader.exec_module = exec_module  # of this module's own loader alone
+
+
+def install() -> None:
+    """Waits for the modules of PATCHES, and patches at once those that are here already. Once is enough."""
+    if any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        return
+    sys.meta_path.insert(0, _Finder())
+    for name, patch in PATCHES.items():
+        if name in sys.modules:
+            patch(sys.modules[name])

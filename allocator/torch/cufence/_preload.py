@@ -1,0 +1,48 @@
+"""The preload library libcufence_preload.so in this process: whether it is here, and where from.
+
+Imported at the start of the interpreter: no imports of weight.
+"""
+
+from __future__ import annotations
+
+import os
+
+FILE_NAME = "libcufence_preload.so"
+VARIABLE = "LD_PRELOAD"
+
+_is_known = False
+_path: str | None = None
+
+
+def named() -> str | None:
+    """The entry of LD_PRELOAD that names the library, whether the loader has taken it or not."""
+    for entry in os.environ.get(VARIABLE, "").replace(":", " ").split():
+        if os.path.basename(entry) == FILE_NAME:
+            return entry
+    return None
+
+
+def _mapped() -> str | None:
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        for line in file:
+            if line.endswith(f"/{FILE_NAME}\n"):
+                return line[line.index("/") : -1]
+    return None
+
+
+def path() -> str | None:
+    """The file that the loader has put into this process; None where cufence is not preloaded.
+
+    What the first call finds holds for the process, whatever becomes of LD_PRELOAD.
+    """
+    global _is_known, _path
+    if not _is_known:
+        _path = _mapped() if named() else None
+        _is_known = True
+    return _path
+
+
+def prepended(library: str) -> str:
+    """LD_PRELOAD with the library in front of what the user has there."""
+    entries = os.environ.get(VARIABLE, "").replace(":", " ").split()
+    return ":".join([library, *(entry for entry in entries if os.path.basename(entry) != FILE_NAME)])

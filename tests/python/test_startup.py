@@ -1,0 +1,332 @@
+"""The start-up hook behind PYTORCH_CUDA_ALLOC_CONF=backend:cufence, with a stand-in for PyTorch that records what it finds."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+import venv
+from pathlib import Path
+from typing import Any, ClassVar
+
+import standin
+
+from cufence import _configuration as configuration
+
+CUDA = "PYTORCH_CUDA_ALLOC_CONF"
+GENERAL = "PYTORCH_ALLOC_CONF"
+
+
+class Configuration(unittest.TestCase):
+    def test_split(self) -> None:
+        for text, expected in (
+            ("", (False, [], [])),
+            ("backend:native", (False, [], ["backend:native"])),
+            ("backend:cufence", (True, [], [])),
+            (" backend : cufence , ", (True, [], [])),
+            ("backend:cufence,cufence_uaf:strict,cufence_guard:128M", (True, ["uaf=strict", "guard=128M"], [])),
+            ("backend:cufence,cufence_log:/tmp/a:b.txt", (True, ["log=/tmp/a:b.txt"], [])),
+            (
+                "roundup_power2_divisions:[256:1,512:2,>:4],backend:cufence,max_split_size_mb:128,cufence_align: auto",
+                (True, ["align=auto"], ["roundup_power2_divisions:[256:1,512:2,>:4]", "max_split_size_mb:128"]),
+            ),
+        ):
+            self.assertEqual(configuration.split(text), expected, text)
+
+    def test_mistakes(self) -> None:
+        for text, words in (
+            ("cufence_uaf:strict", "cufence_uaf:strict is an option of backend:cufence, which is not asked for"),
+            ("backend:native,cufence_uaf:strict", "which is not asked for"),
+            ("backend:cufence,cufence_uaf", "'cufence_uaf:' is not of the form cufence_KEY:value"),
+            ("backend:cufence,cufence_:strict", "'cufence_:strict' is not of the form"),
+            ("backend:cufence,cufence_log:[a,b]", "cufence_log: the value '[a,b]' holds a comma"),
+            ("backend:cufence,cufence:uaf", "'cufence:uaf': say backend:cufence"),
+            ("backend:native,backend:cufence", "the back end is named 2 times (native, cufence): name one"),
+            ("backend:cufence2", "there is no back end 'cufence2': write backend:cufence"),
+        ):
+            with self.assertRaises(configuration.Mistake) as caught:
+                configuration.split(text)
+            self.assertIn(words, str(caught.exception), text)
+
+    def test_for_torch(self) -> None:
+        self.assertEqual(configuration.for_torch([]), "backend:cudaMallocAsync")
+        self.assertEqual(configuration.for_torch(["a:1", "b:[1:2,3:4]"]), "backend:cudaMallocAsync,a:1,b:[1:2,3:4]")
+
+    def test_merged(self) -> None:
+        for options, before, expected in (
+            ([], "", ""),
+            (["uaf=strict"], "", "uaf=strict"),
+            (["uaf=strict"], "uaf=off,align=32, ", "uaf=off,align=32,uaf=strict"),
+            ([], "align=32,", "align=32"),
+        ):
+            self.assertEqual(configuration.merged(options, before), expected)
+
+    def test_in_force(self) -> None:
+        for environment, expected, in_vain in (
+            ({}, (None, ""), None),
+            ({GENERAL: "backend:cufence"}, (GENERAL, "backend:cufence"), None),
+            ({CUDA: "", GENERAL: "backend:cufence"}, (CUDA, ""), GENERAL),
+            ({CUDA: "backend:cufence", GENERAL: "backend:cufence"}, (CUDA, "backend:cufence"), GENERAL),
+            ({CUDA: "backend:cufence", GENERAL: "backend:native"}, (CUDA, "backend:cufence"), None),
+        ):
+            self.assertEqual(configuration.in_force(environment), expected)
+            self.assertEqual(configuration.passed_over(environment), in_vain)
+
+
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+class Hook(unittest.TestCase):
+    """A virtual environment that has the hook, the package and the stand-in."""
+
+    holder: ClassVar[tempfile.TemporaryDirectory[str]]
+    folder: ClassVar[Path]
+    python: ClassVar[str]
+    library: ClassVar[Path]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.folder = Path(cls.holder.name).resolve()
+        cls.library = standin.copy_library(cls.folder / "lib")
+        venv.create(cls.folder / "venv", with_pip=False, symlinks=True)
+        cls.python = str(cls.folder / "venv" / "bin" / "python")
+        packages = next((cls.folder / "venv" / "lib").glob("python*/site-packages"))
+        shutil.copy(standin.PACKAGE / "cufence-startup.pth", packages)
+        (packages / "a.pth").write_text(f"{standin.PACKAGE}\n")  # read before the hook: in order of name
+        standin.write_recording_torch(packages)
+        (cls.folder / "script.py").write_text("import torch\n")
+
+    @classmethod
+    def tearDownClass(cls) -> None:
+        cls.holder.cleanup()
+
+    def run_it(
+        self, *arguments: str, text: str | None = None, more: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        environment = standin.clean_environment(**{"CUFENCE_LIBRARY": str(self.library), **(more or {})})
+        return subprocess.run(
+            [self.python, *arguments], env=environment, input=text, capture_output=True, text=True, timeout=60, cwd=self.folder
+        )
+
+    def found(self, *arguments: str, text: str | None = None, **more: str) -> dict[str, Any]:
+        """What the stand-in has found, in a run that ends well."""
+        done = self.run_it(*arguments, text=text, more=more)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found: dict[str, Any] = json.loads(done.stdout.splitlines()[0])
+        found["stderr"] = done.stderr
+        return found
+
+    def refused(self, **more: str) -> str:
+        done = self.run_it("-c", "import torch", more=more)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertNotIn("Traceback", done.stderr)
+        return done.stderr
+
+    def test_not_asked_for(self) -> None:
+        for more in ({}, {CUDA: "expandable_segments:True"}, {GENERAL: "backend:native"}):
+            found = self.found("-c", "import torch, sys; assert 'cufence._startup' not in sys.modules", **more)
+            self.assertFalse(found["preloaded"])
+            self.assertEqual(found["environment"][CUDA], more.get(CUDA))
+
+    def test_restarts(self) -> None:
+        for variable in (CUDA, GENERAL):
+            found = self.found("-c", "import torch", **{variable: "backend:cufence"})
+            self.assertTrue(found["preloaded"])
+            environment = found["environment"]
+            self.assertEqual(environment[variable], "backend:cudaMallocAsync")
+            self.assertEqual(environment["LD_PRELOAD"], str(self.library.with_name("libcufence_preload.so")))
+            self.assertEqual(environment["XLA_PYTHON_CLIENT_ALLOCATOR"], "platform")
+            self.assertEqual(environment["TF_GPU_ALLOCATOR"], "cuda_malloc_async")
+            self.assertIsNone(environment["CUFENCE_OPTIONS"])
+            self.assertIsNone(environment["CUFENCE_RESTARTED"], "no child inherits the mark")
+            self.assertEqual((found["prefix"], found["stderr"]), (str(self.folder / "venv"), ""))
+
+    def test_settings(self) -> None:
+        found = self.found(
+            "-c",
+            "import torch",
+            PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:128,backend:cufence,cufence_uaf:strict,roundup_power2_divisions:[256:1,512:2]",
+            CUFENCE_OPTIONS="align=32,uaf=off",
+            LD_PRELOAD="libc.so.6",
+            TF_GPU_ALLOCATOR="mine",
+        )["environment"]
+        self.assertEqual(found[CUDA], "backend:cudaMallocAsync,max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2]")
+        self.assertEqual(found["CUFENCE_OPTIONS"], "align=32,uaf=off,uaf=strict")
+        self.assertEqual(found["LD_PRELOAD"].split(":")[1:], ["libc.so.6"])
+        self.assertEqual(found["TF_GPU_ALLOCATOR"], "mine")
+
+    def test_ways_to_start(self) -> None:
+        (self.folder / "module.py").write_text("import torch\n")
+        console = self.folder / "console"
+        console.write_text(f"#!{self.python}\nimport torch\n")
+        console.chmod(0o755)
+        ask = {CUDA: "backend:cufence"}
+        for arguments, text, expected in (
+            (["script.py", "a b", "--flag"], None, ["script.py", "a b", "--flag"]),
+            (["-m", "module", "x"], None, [str(self.folder / "module.py"), "x"]),
+            (["-c", "import torch", "é", ""], None, ["-c", "é", ""]),
+            (["-", "y"], "import torch\n", ["-", "y"]),
+            ([], "import torch\n", [""]),
+        ):
+            found = self.found(*arguments, text=text, **ask)
+            self.assertTrue(found["preloaded"], arguments)
+            self.assertEqual(found["arguments"], expected)
+        environment = standin.clean_environment(CUFENCE_LIBRARY=str(self.library), **ask)
+        done = subprocess.run([str(console), "z"], env=environment, capture_output=True, text=True, timeout=60)
+        found = json.loads(done.stdout)
+        self.assertEqual((found["preloaded"], found["arguments"]), (True, [str(console), "z"]))
+
+    def test_flags(self) -> None:
+        found = self.found("-X", "dev", "-W", "ignore::UserWarning", "-OO", "-E", "script.py", **{CUDA: "backend:cufence"})
+        self.assertTrue(found["preloaded"])
+        self.assertEqual(found["flags"], {"optimize": 2, "dev_mode": True, "ignore_environment": 1, "isolated": 0})
+        self.assertIn("ignore::UserWarning", found["warnoptions"])
+        found = self.found("-I", "script.py", **{CUDA: "backend:cufence"})
+        self.assertEqual((found["preloaded"], found["flags"]["isolated"]), (True, 1))
+
+    def test_same_process(self) -> None:
+        environment = standin.clean_environment(CUFENCE_LIBRARY=str(self.library), **{CUDA: "backend:cufence"})
+        process = subprocess.Popen(
+            [self.python, "script.py"], env=environment, stdout=subprocess.PIPE, text=True, cwd=self.folder
+        )
+        self.assertEqual(json.loads(process.communicate(timeout=60)[0])["pid"], process.pid)
+
+    def test_children(self) -> None:
+        code = """
+            import multiprocessing, os
+            def work():
+                import torch
+            if __name__ == "__main__":
+                os.environ.pop("CUFENCE_LIBRARY")
+                process = multiprocessing.get_context("spawn").Process(target=work)
+                process.start(); process.join()
+                assert process.exitcode == 0
+        """
+        (self.folder / "parent.py").write_text("\n".join(line[12:] for line in code.splitlines()))
+        found = self.found("parent.py", **{CUDA: "backend:cufence"})
+        self.assertTrue(found["preloaded"])
+
+    def test_child_that_a_plain_program_asks_it_for(self) -> None:
+        code = """
+            import multiprocessing, os
+            def work():
+                import torch
+            if __name__ == "__main__":
+                os.environ["PYTORCH_CUDA_ALLOC_CONF"] = "backend:cufence"
+                process = multiprocessing.get_context("spawn").Process(target=work)
+                process.start(); process.join()
+                assert process.exitcode == 0
+        """
+        (self.folder / "parent.py").write_text("\n".join(line[12:] for line in code.splitlines()))
+        self.assertTrue(self.found("parent.py")["preloaded"])
+
+    def test_preloaded_already(self) -> None:
+        preload = str(self.library.with_name("libcufence_preload.so"))
+        found = self.found("-c", "import torch", LD_PRELOAD=preload, **{CUDA: "backend:cufence,cufence_side:start"})
+        self.assertEqual(found["environment"][CUDA], "backend:cudaMallocAsync")
+        self.assertEqual(found["environment"]["CUFENCE_OPTIONS"], "side=start")
+        self.assertEqual(found["environment"]["LD_PRELOAD"], preload)
+
+    def test_same_library(self) -> None:
+        """The library beside the preload library is the one, whatever else is named."""
+        code = "import torch; from cufence import _library; print(_library.path())"
+        done = self.run_it("-c", code, more={CUDA: "backend:cufence"})
+        self.assertEqual(done.stdout.splitlines()[-1], str(self.library), done.stderr)
+        preload = str(self.library.with_name("libcufence_preload.so"))
+        done = self.run_it("-c", code, more={"LD_PRELOAD": preload, "CUFENCE_LIBRARY": str(standin.LIBRARY)})
+        self.assertEqual(done.stdout.splitlines()[-1], str(self.library), done.stderr)
+
+    def test_wrong_options(self) -> None:
+        for text, words in (
+            ("backend:cufence,cufence_uav:strict", [f"cufence: {CUDA}: ", "'uav'", "did you mean 'uaf'?", "align"]),
+            ("backend:cufence,cufence_uaf:strickt", ["uaf=strickt is not allowed; allowed is off | strict"]),
+            ("cufence_uaf:strict", ["cufence_uaf:strict is an option of backend:cufence"]),
+        ):
+            message = self.refused(**{CUDA: text})
+            self.assertEqual(message.count("\n"), 1, message)
+            for word in words:
+                self.assertIn(word, message)
+
+    def test_wrong_options_in_the_environment(self) -> None:
+        message = self.refused(PYTORCH_ALLOC_CONF="backend:cufence", CUFENCE_OPTIONS="align=3")
+        self.assertIn("cufence: CUFENCE_OPTIONS: ", message)
+        message = self.refused(PYTORCH_ALLOC_CONF="backend:cufence,cufence_guard:4G", CUFENCE_OPTIONS="guard_max=1G")
+        self.assertIn("CUFENCE_OPTIONS and PYTORCH_ALLOC_CONF together: ", message)
+
+    def test_both_variables(self) -> None:
+        found = self.found("-c", "import torch", **{CUDA: "backend:cufence", GENERAL: "expandable_segments:True"})
+        self.assertEqual((found["preloaded"], found["stderr"]), (True, ""))
+        self.assertEqual(found["environment"][GENERAL], "expandable_segments:True")
+        found = self.found("-c", "import torch", **{CUDA: "expandable_segments:True", GENERAL: "backend:cufence"})
+        self.assertFalse(found["preloaded"])
+        self.assertIn(f"warning: {GENERAL} asks for backend:cufence, but PyTorch reads {CUDA} alone", found["stderr"])
+
+    def test_loader_refuses(self) -> None:
+        bad = self.folder / "bad"
+        bad.mkdir(exist_ok=True)
+        library = shutil.copy(self.library, bad)
+        (bad / "libcufence_preload.so").write_text("not a library")
+        message = self.refused(CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
+        self.assertIn("started anew with libcufence_preload.so, but the dynamic loader has not taken it", message)
+
+    def test_preload_missing(self) -> None:
+        alone = self.folder / "alone"
+        alone.mkdir(exist_ok=True)
+        library = shutil.copy(self.library, alone)
+        message = self.refused(CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
+        self.assertIn("libcufence_preload.so is missing: the installation is incomplete", message)
+
+    def test_named_but_not_there(self) -> None:
+        found = self.found("-c", "import torch", LD_PRELOAD="/nonexistent/libcufence_preload.so")
+        self.assertIn("warning: LD_PRELOAD names /nonexistent/libcufence_preload.so, but", found["stderr"])
+
+    def test_without_site(self) -> None:
+        """-S leaves every start-up hook out."""
+        done = self.run_it("-S", "-c", "print('went on')", more={CUDA: "backend:cufence"})
+        self.assertEqual((done.returncode, done.stdout), (0, "went on\n"))
+
+
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+class Bootstrap(unittest.TestCase):
+    """The folder that `cufence run` puts into PYTHONPATH, for interpreters that do not have the package."""
+
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name).resolve()
+        self.preload = standin.copy_library(self.folder / "lib").with_name("libcufence_preload.so")
+        self.bootstrap = standin.PACKAGE / "cufence" / "_bootstrap"
+
+    def run_it(self, code: str, *more: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+        path = os.pathsep.join(map(str, [self.bootstrap, *more]))
+        variables = standin.clean_environment(PYTHONPATH=path, **environment)
+        return subprocess.run(
+            [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=60, cwd=self.folder
+        )
+
+    def test_starts_cufence(self) -> None:
+        code = "import sys, cufence, os; print(cufence.__file__, os.environ['TF_GPU_ALLOCATOR'], *sys.path, sep='\\n')"
+        done = self.run_it(code, LD_PRELOAD=str(self.preload))
+        lines = done.stdout.splitlines()
+        self.assertEqual(lines[:2], [str(standin.PACKAGE / "cufence" / "__init__.py"), "cuda_malloc_async"], done.stderr)
+        self.assertNotIn(str(standin.PACKAGE), lines[2:], "neighbours of the package must stay out of reach")
+
+    def test_runs_the_one_it_hides(self) -> None:
+        (self.folder / "sitecustomize.py").write_text("print('theirs')\n")
+        done = self.run_it("import sitecustomize; print(sitecustomize.__file__)", self.folder, LD_PRELOAD=str(self.preload))
+        self.assertEqual(done.stdout.splitlines(), ["theirs", str(self.folder / "sitecustomize.py")], done.stderr)
+
+    def test_settings(self) -> None:
+        done = self.run_it(
+            "import os; print(os.environ['PYTORCH_CUDA_ALLOC_CONF'])",
+            LD_PRELOAD=str(self.preload),
+            PYTORCH_CUDA_ALLOC_CONF="backend:cufence",
+        )
+        self.assertEqual(done.stdout, "backend:cudaMallocAsync\n", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
