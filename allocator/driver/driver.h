@@ -61,6 +61,10 @@
     X(cuLaunchKernel, 4000, REQUIRED)                                                                                          \
     X(cuDeviceCanAccessPeer, 4000, OPTIONAL)                                                                                   \
     X(cuCtxGetId, 12000, OPTIONAL)                                                                                             \
+    X(cuFuncGetName, 12030, OPTIONAL)                                                                                          \
+    X(cuFuncGetParamInfo, 12040, OPTIONAL)                                                                                     \
+    X(cuKernelGetName, 12030, OPTIONAL)                                                                                        \
+    X(cuKernelGetParamInfo, 12040, OPTIONAL)                                                                                   \
     X(cuCoredumpSetAttributeGlobal, 12010, OPTIONAL)                                                                           \
     X(cuCoredumpGetAttributeGlobal, 12010, OPTIONAL)
 

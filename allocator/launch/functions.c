@@ -1,0 +1,220 @@
+#include "functions.h"
+
+#include "driver/driver.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FIRST_SLOTS 256u
+#define MAX_PARAMETERS 8192u /* 32,764 bytes (CUDA 12.1 and later) of the smallest useful arguments */
+#define MAX_PARAMETER_BYTES 32764u
+
+/* A handle, and what it stands for. The handle is written once, what it stands for goes when functions are forgotten. */
+struct slot {
+    CUfunction handle;                      /* atomic; NULL: free */
+    const struct launch_function *function; /* atomic; NULL: to be asked for */
+};
+
+/* Open addressing. A table that has become too small stays, because somebody may be looking into it. */
+struct table {
+    struct table *smaller;
+    size_t slots; /* a power of two */
+    size_t used;  /* under the lock */
+    struct slot slot[];
+};
+
+/* Functions of one hash, under the lock. */
+struct known {
+    struct known *next;
+    struct launch_function function; /* ends in an array, and so does this */
+};
+
+#define BUCKETS 1024u
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf: not held while calling the driver */
+static struct table *newest;                             /* atomic; written under the lock */
+static struct known *known[BUCKETS];                     /* under the lock */
+
+static size_t hash_handle(CUfunction handle, const struct table *table)
+{
+    return (size_t)(((uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (table->slots - 1);
+}
+
+/* The first slot from the handle's place on that is free or holds it. *found tells which: what a free slot holds is nobody's
+ * business but the one's who fills it. */
+static struct slot *slot_of(struct table *table, CUfunction handle, CUfunction *found)
+{
+    for (size_t i = hash_handle(handle, table);; i = (i + 1) & (table->slots - 1)) {
+        *found = __atomic_load_n(&table->slot[i].handle, __ATOMIC_ACQUIRE);
+        if (*found == handle || !*found)
+            return &table->slot[i];
+    }
+}
+
+/* ---- what the driver says ---- */
+
+static const char *name_of(CUfunction handle)
+{
+    const char *name = NULL;
+    if (driver->cuFuncGetName && driver->cuFuncGetName(&name, handle) == CUDA_SUCCESS && name)
+        return name;
+    if (driver->cuKernelGetName && driver->cuKernelGetName(&name, (CUkernel)handle) == CUDA_SUCCESS && name)
+        return name;
+    return "";
+}
+
+static CUresult ask_function(void *handle, size_t index, size_t *offset, size_t *size)
+{
+    return driver->cuFuncGetParamInfo ? driver->cuFuncGetParamInfo(handle, index, offset, size) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+static CUresult ask_kernel(void *handle, size_t index, size_t *offset, size_t *size)
+{
+    return driver->cuKernelGetParamInfo ? driver->cuKernelGetParamInfo(handle, index, offset, size) : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Asks for one argument after the other until the driver has no more: it does not tell their number. */
+static int read_layout(CUresult (*ask)(void *, size_t, size_t *, size_t *), void *handle, struct launch_function *out)
+{
+    CUresult result = CUDA_SUCCESS;
+    out->argument_count = out->argument_bytes = 0;
+    while (out->argument_count < MAX_PARAMETERS) {
+        size_t offset = 0, size = 0;
+        result = ask(handle, out->argument_count, &offset, &size);
+        if (result != CUDA_SUCCESS)
+            break;
+        if (offset > MAX_PARAMETER_BYTES || size > MAX_PARAMETER_BYTES - offset)
+            return 0;
+        out->arguments[out->argument_count++] = (struct launch_argument){(uint32_t)offset, (uint32_t)size};
+        if (offset + size > out->argument_bytes)
+            out->argument_bytes = (uint32_t)(offset + size);
+    }
+    return result == CUDA_ERROR_INVALID_VALUE; /* the index was too high; anything else: the handle was not understood */
+}
+
+static size_t bytes_of(const struct launch_function *function)
+{
+    return function->argument_count * sizeof function->arguments[0];
+}
+
+/* The runtime passes a CUkernel as a CUfunction, which the functions for the latter refuse with an error. */
+static struct launch_function *ask_driver(CUfunction handle)
+{
+    struct launch_function *asked = calloc(1, sizeof *asked + MAX_PARAMETERS * sizeof asked->arguments[0]);
+    if (!asked)
+        return NULL;
+    int is_function = read_layout(ask_function, handle, asked);
+    asked->has_layout = is_function;
+    if (!is_function || !asked->argument_count)
+        asked->has_layout = read_layout(ask_kernel, handle, asked) || is_function;
+    if (!asked->has_layout)
+        asked->argument_count = asked->argument_bytes = 0;
+    asked->name = name_of(handle);
+    return asked;
+}
+
+/* ---- one for each name and layout ---- */
+
+static int is_same(const struct launch_function *a, const struct launch_function *b)
+{
+    return a->has_layout == b->has_layout && a->argument_count == b->argument_count && !strcmp(a->name, b->name) &&
+           !memcmp(a->arguments, b->arguments, bytes_of(a));
+}
+
+static size_t bucket_of(const char *name)
+{
+    size_t hash = 5381;
+    for (; *name; name++)
+        hash = hash * 33 + (unsigned char)*name;
+    return hash % BUCKETS;
+}
+
+static const struct launch_function *intern_locked(const struct launch_function *asked)
+{
+    struct known **bucket = &known[bucket_of(asked->name)];
+    for (struct known *at = *bucket; at; at = at->next)
+        if (is_same(&at->function, asked))
+            return &at->function;
+    struct known *made = calloc(1, sizeof *made + bytes_of(asked));
+    char *name = strdup(asked->name); /* the driver's own goes with the module */
+    if (!made || !name) {
+        free(made);
+        free(name);
+        return NULL;
+    }
+    made->function = *asked;
+    made->function.name = name;
+    memcpy(made->function.arguments, asked->arguments, bytes_of(asked));
+    made->next = *bucket;
+    *bucket = made;
+    return &made->function;
+}
+
+/* ---- handles ---- */
+
+/* A table with room for one more handle. Those that were forgotten are left behind. */
+static struct table *grow_locked(struct table *old)
+{
+    size_t alive = 0, slots = FIRST_SLOTS;
+    CUfunction found;
+    for (size_t i = 0; old && i < old->slots; i++)
+        alive += old->slot[i].function != NULL;
+    while (slots < 4 * (alive + 1))
+        slots *= 2;
+    struct table *table = calloc(1, sizeof *table + slots * sizeof table->slot[0]);
+    if (!table)
+        return NULL;
+    table->smaller = old;
+    table->slots = slots;
+    table->used = alive;
+    for (size_t i = 0; old && i < old->slots; i++)
+        if (old->slot[i].function)
+            *slot_of(table, old->slot[i].handle, &found) = old->slot[i];
+    __atomic_store_n(&newest, table, __ATOMIC_RELEASE);
+    return table;
+}
+
+static void add_locked(CUfunction handle, const struct launch_function *function)
+{
+    CUfunction found;
+    struct table *table = newest;
+    if (!table || 2 * (table->used + 1) > table->slots)
+        table = grow_locked(table);
+    if (!table)
+        return; /* it will be asked for again */
+    struct slot *slot = slot_of(table, handle, &found);
+    __atomic_store_n(&slot->function, function, __ATOMIC_RELEASE);
+    if (!found) {
+        table->used++;
+        __atomic_store_n(&slot->handle, handle, __ATOMIC_RELEASE);
+    }
+}
+
+const struct launch_function *functions_find(CUfunction handle)
+{
+    CUfunction found;
+    struct table *table = __atomic_load_n(&newest, __ATOMIC_ACQUIRE);
+    struct slot *slot = table ? slot_of(table, handle, &found) : NULL;
+    const struct launch_function *function = slot && found ? __atomic_load_n(&slot->function, __ATOMIC_ACQUIRE) : NULL;
+    if (function)
+        return function;
+    struct launch_function *asked = handle ? ask_driver(handle) : NULL;
+    if (!asked)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    function = intern_locked(asked);
+    if (function)
+        add_locked(handle, function);
+    pthread_mutex_unlock(&lock);
+    free(asked);
+    return function;
+}
+
+void functions_forget(void)
+{
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; newest && i < newest->slots; i++)
+        __atomic_store_n(&newest->slot[i].function, NULL, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,58 @@
+/*
+ * The ring of recent kernel launches of each CUDA context: what was launched, with which arguments, and from where.
+ *
+ * Recording makes no driver call but for a kernel that was never seen before (its name and the layout of its arguments), takes
+ * no lock, and waits for nobody: a launch that finds its place in the ring taken, by a reader or by a writer that is a whole
+ * round late, is counted and not kept. A ring's memory, about 2 KiB for a launch, is taken at its context's first launch.
+ *
+ * Thread safety: every function, from any thread, after launch_open().
+ */
+#ifndef CUFENCE_LAUNCH_H
+#define CUFENCE_LAUNCH_H
+
+#include "entry.h"
+
+#include <cuda.h>
+
+/* What a launch was called with. Everything is borrowed for the length of the call. */
+struct launch_call {
+    CUfunction function; /* or a CUkernel in its clothes, as the CUDA runtime passes them */
+    uint32_t grid[3], block[3];
+    uint32_t cluster[3]; /* zeros if unknown */
+    uint32_t shared_bytes;
+    CUstream stream;
+    void **parameters; /* kernelParams of cuLaunchKernel, may be NULL */
+    void **extra;      /* its extra, may be NULL */
+    int is_cooperative;
+};
+
+/* How many launches to keep for each context, rounded up to a power of two; 0 keeps none, and counts them all the same.
+ * Once, before anything is recorded. */
+void launch_open(uint64_t entries);
+
+/* Before or after the launch itself, while `call` is good and the context current. */
+void launch_record(CUcontext context, const struct launch_call *call);
+void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream);
+
+/* Launches recorded in the context, graphs too, kept or not. Only ever grows. */
+uint64_t launch_count(CUcontext context);
+
+/* Before a module or library is unloaded: a function's handle may come again, and mean another one. */
+void launch_forget_functions(void);
+
+/* When a context is destroyed: its launches are forgotten, its ring serves the next context. */
+void launch_forget_context(CUcontext context);
+
+/* Which launches to read. */
+struct launch_query {
+    CUcontext context;  /* NULL: all of them */
+    int device;         /* -1: all of them */
+    const char *kernel; /* the mangled name; NULL: all of them */
+    int has_graphs;     /* graphs too, whatever `kernel` says */
+};
+
+/* Copies the newest launches, newest first, at most `max`, and returns how many. Those that are being written or read by
+ * another thread are skipped. Where `max` is too small for the launches of several contexts, whole contexts are missing. */
+size_t launch_read(const struct launch_query *query, struct launch_entry *out, size_t max);
+
+#endif

@@ -1,0 +1,449 @@
+/* The ring of recent launches: what is kept of them, for how long, and what the driver is asked. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/driver.h"
+#include "launch/launch.h"
+
+/* ---- a driver that knows kernels ---- */
+
+struct kernel {
+    const char *name;
+    size_t count;
+    struct launch_argument arguments[4];
+    int is_kernel; /* the functions for a CUfunction refuse it */
+};
+
+/* A handle is the address of a place that says what it stands for today. */
+static const struct kernel saxpy = {"saxpy", 4, {{0, 8}, {8, 8}, {16, 4}, {20, 4}}, 0};
+static const struct kernel fill = {"fill", 2, {{0, 8}, {8, 8}}, 0};
+static const struct kernel runtime_fill = {"runtime_fill", 2, {{0, 8}, {8, 4}}, 1};
+static const struct kernel wide = {"wide", 3, {{0, 8}, {8, 244}, {252, 16}}, 0};
+static const struct kernel *handles[8] = {&saxpy, &fill, &runtime_fill, &wide};
+static size_t questions;
+
+#define HANDLE(index) ((CUfunction)(void *)&handles[index])
+#define CONTEXT(number) ((CUcontext)(uintptr_t)(0x1000 * (number)))
+#define STREAM ((CUstream)(uintptr_t)0x5581c0)
+
+static const struct kernel *kernel_of(void *handle, int is_kernel)
+{
+    const struct kernel *kernel = *(const struct kernel **)handle;
+    __atomic_add_fetch(&questions, 1, __ATOMIC_RELAXED);
+    return kernel->is_kernel == is_kernel ? kernel : NULL;
+}
+
+static CUresult name_of(const char **name, void *handle, int is_kernel)
+{
+    const struct kernel *kernel = kernel_of(handle, is_kernel);
+    *name = kernel ? kernel->name : NULL;
+    return kernel ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult argument_of(void *handle, size_t index, size_t *offset, size_t *size, int is_kernel)
+{
+    const struct kernel *kernel = kernel_of(handle, is_kernel);
+    if (!kernel)
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (index >= kernel->count)
+        return CUDA_ERROR_INVALID_VALUE;
+    *offset = kernel->arguments[index].offset;
+    *size = kernel->arguments[index].size;
+    return CUDA_SUCCESS;
+}
+
+static CUresult function_name(const char **name, CUfunction handle)
+{
+    return name_of(name, handle, 0);
+}
+
+static CUresult kernel_name(const char **name, CUkernel handle)
+{
+    return name_of(name, handle, 1);
+}
+
+static CUresult function_argument(CUfunction handle, size_t index, size_t *offset, size_t *size)
+{
+    return argument_of(handle, index, offset, size, 0);
+}
+
+static CUresult kernel_argument(CUkernel handle, size_t index, size_t *offset, size_t *size)
+{
+    return argument_of(handle, index, offset, size, 1);
+}
+
+static _Thread_local CUcontext current;
+
+static CUresult push(CUcontext context)
+{
+    current = context;
+    return CUDA_SUCCESS;
+}
+
+static CUresult pop(CUcontext *context)
+{
+    *context = current;
+    return CUDA_SUCCESS;
+}
+
+/* Contexts 0x1000 to 0xf000 are of device 0, the others of device 1. */
+static CUresult device_of_context(CUdevice *device)
+{
+    *device = (uintptr_t)current > 0xf000;
+    return CUDA_SUCCESS;
+}
+
+static const struct driver full = {.cuFuncGetName = function_name,
+                                   .cuKernelGetName = kernel_name,
+                                   .cuFuncGetParamInfo = function_argument,
+                                   .cuKernelGetParamInfo = kernel_argument,
+                                   .cuCtxPushCurrent = push,
+                                   .cuCtxPopCurrent = pop,
+                                   .cuCtxGetDevice = device_of_context};
+static const struct driver old = {.cuCtxPushCurrent = push, .cuCtxPopCurrent = pop, .cuCtxGetDevice = device_of_context};
+
+/* ---- launches ---- */
+
+enum { SIZE = 8 };
+
+static CUcontext fresh(void)
+{
+    static uintptr_t number;
+    driver = &full;
+    launch_open(SIZE);
+    launch_forget_context(CONTEXT(number)); /* the ring of the test before */
+    return CONTEXT(++number);
+}
+
+static void record(CUcontext context, size_t handle, void **parameters)
+{
+    const struct launch_call call = {.function = HANDLE(handle),
+                                     .grid = {8, 2, 1},
+                                     .block = {128, 1, 3},
+                                     .cluster = {2, 1, 1},
+                                     .shared_bytes = 48,
+                                     .stream = STREAM,
+                                     .parameters = parameters};
+    launch_record(context, &call);
+}
+
+static size_t read_all(CUcontext context, const char *kernel, struct launch_entry *out, size_t max)
+{
+    const struct launch_query query = {.context = context, .device = -1, .kernel = kernel};
+    return launch_read(&query, out, max);
+}
+
+static void a_launch_is_kept_as_it_was_called(void **state)
+{
+    (void)state;
+    static struct launch_entry entry[2];
+    CUcontext context = fresh();
+    uint64_t x = 0x7e0000001000, y = 0x7e0000002000;
+    float a = 2;
+    int n = 1000;
+    record(context, 0, (void *[]){&x, &y, &a, &n});
+    assert_int_equal(launch_count(context), 1);
+    assert_int_equal(read_all(context, NULL, entry, 2), 1);
+    assert_int_equal(entry->sequence, 1);
+    assert_string_equal(entry->function->name, "saxpy");
+    assert_memory_equal(entry->grid, ((uint32_t[]){8, 2, 1}), 12);
+    assert_memory_equal(entry->block, ((uint32_t[]){128, 1, 3}), 12);
+    assert_memory_equal(entry->cluster, ((uint32_t[]){2, 1, 1}), 12);
+    assert_int_equal(entry->shared_bytes, 48);
+    assert_int_equal(entry->stream, 0x5581c0);
+    assert_int_equal(entry->device, 0);
+    assert_true(entry->tid && entry->time_ns);
+    assert_int_equal(entry->argument_bytes, 24);
+    assert_int_equal(entry->kept_bytes, 24);
+    assert_memory_equal(entry->bytes, &x, 8);
+    assert_memory_equal(entry->bytes + 8, &y, 8);
+    assert_memory_equal(entry->bytes + 16, &a, 4);
+    assert_memory_equal(entry->bytes + 20, &n, 4);
+}
+
+static void the_ring_keeps_the_newest(void **state)
+{
+    (void)state;
+    static struct launch_entry entries[2 * SIZE];
+    CUcontext context = fresh();
+    for (uint64_t i = 1; i <= 3 * SIZE + 2; i++)
+        record(context, 1, (void *[]){&i, &i});
+    assert_int_equal(launch_count(context), 3 * SIZE + 2);
+    assert_int_equal(read_all(context, NULL, entries, 2 * SIZE), SIZE);
+    for (uint64_t i = 0; i < SIZE; i++) {
+        uint64_t sequence = 3 * SIZE + 2 - i;
+        assert_int_equal(entries[i].sequence, sequence);
+        assert_memory_equal(entries[i].bytes, &sequence, 8);
+    }
+    assert_int_equal(read_all(context, NULL, entries, 3), 3);
+    assert_int_equal(entries[0].sequence, 3 * SIZE + 2);
+}
+
+static void readers_choose_by_kernel_context_and_device(void **state)
+{
+    (void)state;
+    static struct launch_entry entries[2 * SIZE];
+    CUcontext context = fresh(), other = CONTEXT(0x50);
+    uint64_t word = 1;
+    record(context, 1, (void *[]){&word, &word});
+    record(context, 2, (void *[]){&word, &word});
+    record(other, 1, (void *[]){&word, &word});
+    launch_record_graph(context, (CUgraphExec)(uintptr_t)0x77, STREAM);
+    assert_int_equal(read_all(context, "fill", entries, SIZE), 1);
+    assert_int_equal(entries[0].sequence, 1);
+    assert_int_equal(read_all(NULL, "fill", entries, SIZE), 2);
+    assert_int_equal(read_all(NULL, "fil", entries, SIZE), 0);
+    assert_int_equal(launch_read(&(struct launch_query){.device = 1}, entries, SIZE), 1);
+    assert_int_equal(entries[0].device, 1);
+    assert_int_equal(launch_read(&(struct launch_query){.device = 0, .kernel = "fill", .has_graphs = 1}, entries, SIZE), 2);
+    assert_int_equal(entries[0].graph, 0x77);
+    assert_int_equal(entries[0].sequence, 3);
+    assert_null(entries[0].function);
+    assert_int_equal(entries[0].argument_bytes, 0);
+    launch_forget_context(other);
+}
+
+/* The runtime passes a CUkernel, which the functions for a CUfunction refuse. */
+static void a_kernel_in_a_functions_clothes_is_known(void **state)
+{
+    (void)state;
+    static struct launch_entry entry;
+    CUcontext context = fresh();
+    uint64_t word = 0x7e0000001000;
+    int n = 5;
+    record(context, 2, (void *[]){&word, &n});
+    assert_int_equal(read_all(context, "runtime_fill", &entry, 1), 1);
+    assert_int_equal(entry.function->argument_count, 2);
+    assert_int_equal(entry.kept_bytes, 12);
+    assert_memory_equal(entry.bytes + 8, &n, 4);
+}
+
+static void the_driver_is_asked_once_for_each_handle(void **state)
+{
+    (void)state;
+    CUcontext context = fresh();
+    uint64_t word = 1;
+    record(context, 1, (void *[]){&word, &word});
+    size_t before = questions;
+    for (int i = 0; i < 100; i++)
+        record(context, 1, (void *[]){&word, &word});
+    assert_int_equal(questions, before);
+    launch_forget_functions();
+    record(context, 1, (void *[]){&word, &word});
+    assert_true(questions > before);
+}
+
+/* A handle that comes again with a longer list of arguments must not be read with the old one, nor the other way round: the
+ * array has two pointers, and the third is not ours to read. */
+static void a_forgotten_function_may_change_its_layout(void **state)
+{
+    (void)state;
+    static struct launch_entry entries[2];
+    CUcontext context = fresh();
+    uint64_t x = 1, y = 2;
+    int n = 3;
+    void *four[] = {&x, &y, &n, &n};
+    handles[5] = &saxpy;
+    record(context, 5, four);
+    launch_forget_functions();
+    handles[5] = &fill;
+    record(context, 5, (void *[]){&x, &y});
+    assert_int_equal(read_all(context, NULL, entries, 2), 2);
+    assert_string_equal(entries[0].function->name, "fill");
+    assert_int_equal(entries[0].argument_bytes, 16);
+    assert_string_equal(entries[1].function->name, "saxpy"); /* what was recorded stays readable */
+    /* One record for each name and layout, whatever the handle. */
+    record(context, 1, (void *[]){&x, &y});
+    const struct launch_function *first = entries[0].function;
+    assert_int_equal(read_all(context, NULL, entries, 1), 1);
+    assert_ptr_equal(entries[0].function, first);
+}
+
+static void arguments_are_cut_behind_256_bytes(void **state)
+{
+    (void)state;
+    static struct launch_entry entry;
+    CUcontext context = fresh();
+    uint64_t pointer = 0x7e0000001000;
+    uint8_t big[244], last[16];
+    memset(big, 7, sizeof big);
+    memset(last, 9, sizeof last);
+    record(context, 3, (void *[]){&pointer, big, last});
+    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
+    assert_int_equal(entry.argument_bytes, 268);
+    assert_int_equal(entry.kept_bytes, LAUNCH_KEPT_BYTES);
+    assert_memory_equal(entry.bytes + 8, big, sizeof big);
+    assert_memory_equal(entry.bytes + 252, last, 4);
+}
+
+static void one_buffer_may_hold_all_arguments(void **state)
+{
+    (void)state;
+    static struct launch_entry entry;
+    CUcontext context = fresh();
+    uint64_t words[64] = {11, 22, 33};
+    size_t size = 16;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, words, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    const struct launch_call call = {.function = HANDLE(1), .extra = extra};
+    launch_record(context, &call);
+    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
+    assert_int_equal(entry.argument_bytes, 16);
+    assert_memory_equal(entry.bytes, words, 16);
+    size = sizeof words;
+    launch_record(context, &call);
+    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
+    assert_int_equal(entry.argument_bytes, 512);
+    assert_int_equal(entry.kept_bytes, LAUNCH_KEPT_BYTES);
+}
+
+static void missing_arguments_are_left_out(void **state)
+{
+    (void)state;
+    static struct launch_entry entry;
+    CUcontext context = fresh();
+    uint64_t word = 5;
+    record(context, 1, NULL);
+    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
+    assert_int_equal(entry.argument_bytes, 0);
+    record(context, 1, (void *[]){NULL, &word});
+    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
+    assert_memory_equal(entry.bytes + 8, &word, 8);
+}
+
+/* A driver before CUDA 12.3 says nothing of its functions: the array must not be touched. */
+static void an_old_driver_gives_no_arguments(void **state)
+{
+    (void)state;
+    static struct launch_entry entry;
+    CUcontext context = fresh();
+    driver = &old;
+    launch_forget_functions();
+    record(context, 0, (void *[]){(void *)1, (void *)1, (void *)1, (void *)1});
+    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
+    assert_string_equal(entry.function->name, "");
+    assert_false(entry.function->has_layout);
+    assert_int_equal(entry.argument_bytes, 0);
+    assert_int_equal(entry.grid[0], 8);
+    launch_forget_functions();
+}
+
+static void a_context_that_is_gone_leaves_no_launches(void **state)
+{
+    (void)state;
+    static struct launch_entry entries[SIZE];
+    CUcontext context = fresh(), next = CONTEXT(0xe);
+    uint64_t word = 1;
+    for (int i = 0; i < 2 * SIZE; i++)
+        record(context, 1, (void *[]){&word, &word});
+    launch_forget_context(context);
+    assert_int_equal(launch_count(context), 0);
+    assert_int_equal(read_all(context, NULL, entries, SIZE), 0);
+    record(next, 1, (void *[]){&word, &word});
+    assert_int_equal(launch_count(next), 1);
+    assert_int_equal(read_all(NULL, NULL, entries, SIZE), 1);
+    assert_int_equal(entries[0].sequence, 1);
+    launch_forget_context(next);
+}
+
+static void many_contexts_are_counted(void **state)
+{
+    (void)state;
+    fresh();
+    uint64_t word = 1;
+    for (uintptr_t i = 0; i < 80; i++)
+        record(CONTEXT(0x100 + i), 1, (void *[]){&word, &word});
+    for (uintptr_t i = 0; i < 80; i++) {
+        uint64_t before = launch_count(CONTEXT(0x100 + i));
+        record(CONTEXT(0x100 + i), 1, (void *[]){&word, &word});
+        assert_true(launch_count(CONTEXT(0x100 + i)) > before);
+    }
+    for (uintptr_t i = 0; i < 80; i++)
+        launch_forget_context(CONTEXT(0x100 + i));
+}
+
+/* ---- threads ---- */
+
+enum { WRITERS = 4, ROUNDS = 20000 };
+
+static void *write_launches(void *user)
+{
+    CUcontext context = user;
+    for (uint64_t i = 0; i < ROUNDS; i++) {
+        uint64_t a = i * 2654435761u, b = ~a;
+        if (i % 2000 == 0)
+            launch_forget_functions();
+        record(context, 1, (void *[]){&a, &b});
+    }
+    return NULL;
+}
+
+/* Readers see whole launches only, and take nothing from the writers' count. */
+static void writers_and_a_reader_do_not_disturb_each_other(void **state)
+{
+    (void)state;
+    static struct launch_entry entries[SIZE];
+    CUcontext context = fresh();
+    pthread_t threads[WRITERS];
+    size_t seen = 0;
+    for (size_t i = 0; i < WRITERS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, write_launches, context), 0);
+    while (launch_count(context) < WRITERS * ROUNDS) {
+        size_t count = read_all(context, "fill", entries, SIZE);
+        seen += count;
+        for (size_t i = 0; i < count; i++) {
+            uint64_t words[2];
+            memcpy(words, entries[i].bytes, sizeof words);
+            assert_int_equal(words[0], ~words[1]);
+            assert_true(i == 0 || entries[i].sequence < entries[i - 1].sequence);
+        }
+    }
+    for (size_t i = 0; i < WRITERS; i++)
+        pthread_join(threads[i], NULL);
+    assert_true(seen > 0);
+    assert_int_equal(launch_count(context), WRITERS * ROUNDS);
+    assert_true(read_all(context, "fill", entries, SIZE) > 0);
+}
+
+static void without_a_ring_launches_are_counted(void **state)
+{
+    (void)state;
+    static struct launch_entry entry;
+    CUcontext context = CONTEXT(0x60);
+    uint64_t word = 1;
+    for (uintptr_t i = 1; i < 0x20; i++)
+        launch_forget_context(CONTEXT(i));
+    launch_open(0);
+    size_t before = questions;
+    record(context, 1, (void *[]){&word, &word});
+    launch_record_graph(context, (CUgraphExec)(uintptr_t)0x77, STREAM);
+    assert_int_equal(launch_count(context), 2);
+    assert_int_equal(questions, before);
+    assert_int_equal(read_all(context, NULL, &entry, 1), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_launch_is_kept_as_it_was_called),
+        cmocka_unit_test(the_ring_keeps_the_newest),
+        cmocka_unit_test(readers_choose_by_kernel_context_and_device),
+        cmocka_unit_test(a_kernel_in_a_functions_clothes_is_known),
+        cmocka_unit_test(the_driver_is_asked_once_for_each_handle),
+        cmocka_unit_test(a_forgotten_function_may_change_its_layout),
+        cmocka_unit_test(arguments_are_cut_behind_256_bytes),
+        cmocka_unit_test(one_buffer_may_hold_all_arguments),
+        cmocka_unit_test(missing_arguments_are_left_out),
+        cmocka_unit_test(an_old_driver_gives_no_arguments),
+        cmocka_unit_test(a_context_that_is_gone_leaves_no_launches),
+        cmocka_unit_test(many_contexts_are_counted),
+        cmocka_unit_test(writers_and_a_reader_do_not_disturb_each_other),
+        cmocka_unit_test(without_a_ring_launches_are_counted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
