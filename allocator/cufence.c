@@ -5,6 +5,7 @@
 #include "error.h"
 #include "fault/monitor.h"
 #include "heap/heap.h"
+#include "launch/launch.h"
 #include "options.h"
 #include "stacks/labels.h"
 #include "vmm/arena.h"
@@ -159,6 +160,7 @@ static cufence_status start(const char *options)
         status = monitor_start(&process.options, &sources);
     if (status != CUFENCE_OK)
         return status;
+    launch_open(process.options.launches);
     status = heap_open(&process.options, on_context);
     if (status != CUFENCE_OK) {
         monitor_cancel();

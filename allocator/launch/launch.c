@@ -20,10 +20,10 @@ struct place {
 
 /* One context's. A ring is never freed: it serves the next context when its own is gone. */
 struct ring {
-    CUcontext context;    /* atomic; written under the lock; NULL: nobody's */
-    uint64_t count;       /* atomic: launches since it is the context's */
-    struct place *places; /* NULL: they are counted only */
-    int device;           /* atomic */
+    CUcontext context;           /* atomic; written under the lock; NULL: nobody's */
+    uint64_t count;              /* atomic: launches since it is the context's */
+    struct place *places;        /* NULL: they are counted only */
+    int device;                  /* atomic */
 } __attribute__((aligned(128))); /* two contexts' threads do not slow each other down */
 
 static struct {
