@@ -6,6 +6,8 @@ from harness import Case
 
 ILLEGAL = [r"illegal memory access"]
 TORCH = ("torch",)
+TRITON = ("torch", "triton")
+HOOKED = ("run", "backend")  # the driver's hooks, under PyTorch's own front end
 ITSELF = ("itself",)
 
 
@@ -132,4 +134,138 @@ CLEAN = [
     ),
 ]
 
-CASES = [*FAULTS, *CLEAN]
+def _clean(name: str, output: list[str], **other: object) -> Case:
+    story = str(other.pop("story", name))
+    return Case(name, story, status=0, output=output, **{"needs": TORCH, **other})  # type: ignore[arg-type]
+
+
+# PyTorch as users know it, under the driver's hooks.
+PYTORCH = [
+    _clean(
+        "memory_figures",
+        [
+            "allocated bytes are exact",
+            "the peak follows, and is reset",
+            "empty_cache gives back",
+            "mem_get_info tells the truth",
+            "the fraction holds: .*would exceed allowed memory",
+            "everything is freed",
+        ],
+        ways=HOOKED,
+    ),
+    _clean(
+        "oom_recovers",
+        [
+            "torch's own text: Allocation on device 0 would exceed allowed memory",
+            "filled up, not counting the error: True",
+            "cached before the large one: True",
+            "recovered",
+        ],
+        ways=HOOKED,
+    ),
+    _clean("cuda_graph_clean", ["100 replays are right"], ways=HOOKED),
+    _clean("compile_default", ["compiled equals eager"], needs=TRITON, ways=HOOKED, seconds=400),
+    _clean(
+        "compile_reduce_overhead",
+        ["reduce-overhead is right"],
+        # One warning: the pattern does not match where there is a second.
+        error=[r"(?s)\A(?!.*Warning: cufence: torch\.compile.*Warning: cufence: torch\.compile).*Warning: cufence: torch\.compile"],
+        needs=TRITON,
+        ways=HOOKED,
+        seconds=400,
+    ),
+    _overrun("compile_custom_op", "k_oob", "7,0,0", 4000, arguments=["custom_op"], ways=HOOKED, seconds=400),
+    Case(
+        "compile_triton_op",
+        "compile_custom_op",
+        ["triton_op"],
+        report=[
+            r"cufence: out-of-bounds READ of \d+ bytes",
+            r"\b0 bytes past the end of buffer #\d+",
+            r"buffer +#\d+, 4000 bytes\b",
+            r"kernel +k_oob",
+            r"at +\S+\.py:\d+",  # Inductor writes the kernel anew, into a file of its own
+        ],
+        error=ILLEGAL,
+        raises="RAISES",
+        ways=HOOKED,
+        seconds=400,
+    ),
+    *(
+        _clean(f"dataloader_{how}", ["two epochs are right"], story="dataloader_workers", arguments=[how], ways=HOOKED)
+        for how in ("fork", "spawn")
+    ),
+    _clean("autograd_threads", ["400 backward passes are right"], allocations=400),
+    _overrun(
+        "torchrun",
+        "k_oob",
+        "7,0,0",
+        4000,
+        launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+        options={"log": "report-%r.txt"},
+        output=["rank 0 is done"],
+        files={"report-1.txt": [r"\A==\d+== cufence: [^\n]*rank 1\b", r"torchrun\.py:{FAULT}\b"]},
+        ways=HOOKED,
+    ),
+    _overrun(
+        "as_module",
+        "k_oob",
+        "7,0,0",
+        4000,
+        is_module=True,
+        arguments=["-f", "connection.json"],
+        output=[r"__main__ as_module \['-f', 'connection.json'\]"],
+        ways=HOOKED,
+    ),
+    Case(
+        "pytest",
+        "test_overrun",
+        launcher=["-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"],
+        report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b.*exact", r"test_overrun\.py:{FAULT}\b"],
+        output=["illegal memory access", "1 failed, 1 passed"],
+        needs=("torch", "triton", "pytest"),
+        ways=HOOKED,
+    ),
+]
+
+OTHERS = [
+    Case(
+        "jax_overrun",
+        "jax_overrun",
+        arguments=["{nvcc}"],
+        faults_in="jax_kernel.cu",
+        report=[
+            r"cufence: out-of-bounds READ of 4 bytes",
+            r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
+            r"buffer +#\d+, 4000 bytes\b",
+            r"kernel +k_oob\b.*exact",
+            r"jax_kernel\.cu:{FAULT}\b",
+            r"block \(7,0,0\) thread \(104,0,0\)",
+        ],
+        output=["right without a surplus"],
+        error=[r"illegal memory access|ILLEGAL_ADDRESS"],
+        raises="RAISES",
+        needs=("jax", "nvcc"),
+        ways=("run",),
+    ),
+    _clean("jax_clean", [r"learned \d"], is_as_native=True, needs=("jax",), ways=("run",)),
+    Case(
+        "cupy_overrun",
+        "cupy_overrun",
+        report=[
+            r"cufence: out-of-bounds READ of 4 bytes",
+            r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
+            r"buffer +#\d+, 4000 bytes\b",
+            r"kernel +k_oob\b.*exact",
+            r"at +\S*\.cu:\d+",
+            r"block \(7,0,0\) thread \(104,0,0\)",
+        ],
+        error=ILLEGAL,
+        raises="RAISES",
+        needs=("cupy",),
+        ways=("run",),
+    ),
+    _clean("cupy_clean", ["30 products are right"], needs=("cupy",), ways=("run",)),
+]
+
+CASES = [*FAULTS, *CLEAN, *PYTORCH, *OTHERS]

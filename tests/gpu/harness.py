@@ -41,6 +41,7 @@ class Case:
     error: list[str] = field(default_factory=list)
     # Files that the run leaves in its folder -> what they must hold; {FAULT} as above.
     files: dict[str, list[str]] = field(default_factory=dict)
+    faults_in: str = ""  # the file with the mark FAULT, if that is not the story
     raises: str | None = None  # the mark of the line that the traceback must end in
     options: dict[str, str] = field(default_factory=dict)  # cufence's
     ways: tuple[str, ...] = ("enable", "run", "backend")  # see ways.py
@@ -136,12 +137,17 @@ def execute(command: list[str], environment: dict[str, str], folder: Path, secon
 
 
 def marked_line(source: str, mark: str) -> int:
-    """The number of the line that ends in `# mark` or holds `# mark:`."""
-    pattern = re.compile(rf"# {re.escape(mark)}(:|$)")
+    """The number of the line that ends in `# mark` or holds `# mark:`; in C++ it is `// mark`."""
+    pattern = re.compile(rf"(#|//) {re.escape(mark)}(:|$)")
     found = [number for number, line in enumerate(source.splitlines(), 1) if pattern.search(line.rstrip())]
     if len(found) != 1:
         raise ValueError(f"the mark {mark!r} stands on {len(found)} lines")
     return found[0]
+
+
+def _read(folder: Path | None, name: str) -> str:
+    path = (folder or Path()) / name
+    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 def _missing(patterns: list[str], text: str, where: str, source: str, facts: list[str]) -> list[str]:
@@ -164,20 +170,22 @@ def _problems_of_end(case: Case, run: Run) -> list[str]:
 
 
 def problems_of(case: Case, run: Run, source: str, folder: Path | None = None) -> tuple[list[str], list[str]]:
-    """What is wrong with a run, and the facts that were found. `folder` is the one that the process ran in."""
+    """What is wrong with a run, and the facts that were found.
+
+    `source` is the story's text; `folder` is the one that the process ran in, which only `files` and `faults_in` need.
+    """
     facts: list[str] = []
+    faulty = _read(folder, case.faults_in) if case.faults_in else source
     problems = _problems_of_end(case, run)
-    problems += _missing(case.report, run.report, "the report", source, facts)
+    problems += _missing(case.report, run.report, "the report", faulty, facts)
     heads = len(REPORT_HEAD.findall(run.stderr))
     if heads != (1 if case.report else 0):
         problems.append(f"{heads} reports, expected {1 if case.report else 0}")
-    problems += _missing(case.output, run.stdout, "stdout", source, facts)
-    problems += _missing(case.error, run.stderr, "stderr", source, [])
+    problems += _missing(case.output, run.stdout, "stdout", faulty, facts)
+    problems += _missing(case.error, run.stderr, "stderr", faulty, [])
     for name, patterns in case.files.items():
-        assert folder is not None
-        path = folder / name
-        text = path.read_text(errors="replace") if path.is_file() else ""
-        problems += _missing(patterns, text, name, source, facts) if text else [f"there is no {name}, or it is empty"]
+        text = _read(folder, name)
+        problems += _missing(patterns, text, name, faulty, facts) if text else [f"there is no {name}, or it is empty"]
     if "not reached" in run.stdout:
         problems.append("nothing was raised where the kernel was waited for")
     if case.raises:

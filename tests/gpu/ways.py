@@ -151,7 +151,8 @@ def options_of(case: Case) -> dict[str, str]:
 
 def command_of(case: Case, way: str, machine: Machine) -> list[str]:
     story = ["-m", case.story] if case.is_module else [f"{case.story}.py"]
-    script = [*case.launcher, *story, *case.arguments]
+    arguments = [argument.replace("{nvcc}", machine.facts.get("nvcc") or "nvcc") for argument in case.arguments]
+    script = [*case.launcher, *story, *arguments]
     if way == "enable":
         options = ",".join(f"{key}={value}" for key, value in options_of(case).items())
         return [sys.executable, "-u", "with_enable.py", options, *script]

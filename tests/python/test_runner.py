@@ -101,7 +101,7 @@ class Table(unittest.TestCase):
             compile(source, case.story, "exec")
             patterns = [*case.report, *(pattern for rows in case.files.values() for pattern in rows)]
             if any("{FAULT}" in pattern for pattern in patterns):
-                harness.marked_line(source, "FAULT")
+                harness.marked_line((ways.STORIES / case.faults_in).read_text() if case.faults_in else source, "FAULT")
             if case.raises:
                 harness.marked_line(source, case.raises)
 

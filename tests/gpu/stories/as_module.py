@@ -1,0 +1,27 @@
+"""Started as a Jupyter kernel is: `python -m MODULE -f FILE`. The arguments arrive, and the overrun is caught."""
+
+import sys
+import time
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k_oob(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i <= n  # the bug: i < n would be right
+    v = tl.load(x + i, mask=inside)  # FAULT
+    tl.store(y + i, v + 1.0, mask=inside)
+
+
+print(__name__, __spec__.name, sys.argv[1:], flush=True)
+x = torch.zeros(1000, device="cuda")
+y = torch.zeros(1000, device="cuda")
+k_oob[(8,)](x, y, 999, BLOCK=128)
+torch.cuda.synchronize()
+print("launch", time.time(), file=sys.stderr, flush=True)
+k_oob[(8,)](x, y, 1000, BLOCK=128)
+torch.cuda.synchronize()  # RAISES
+print("not reached")

@@ -1,0 +1,80 @@
+"""torch.cuda's figures, compared with what the tensors' sizes add up to.
+
+Exact: memory_allocated(), memory_stats() and what set_per_process_memory_fraction() allows. The native allocator rounds each
+tensor up to 512 bytes; here a tensor counts with the bytes it asked for. The peak may be off by 1 MiB for each stream. Reserved
+memory is what is mapped, whole pages of 2 MiB, and what is kept for reuse; empty_cache() gives the latter back.
+"""
+
+import gc
+
+import torch
+
+MIB = 1 << 20
+
+
+def settled():
+    gc.collect()
+    torch.cuda.synchronize()
+    return torch.cuda.memory_allocated()
+
+
+torch.cuda.init()
+assert settled() == 0, settled()
+assert torch.cuda.max_memory_allocated() == 0
+
+small = torch.empty(1000, device="cuda")
+odd = torch.empty(1001, device="cuda", dtype=torch.float16)
+large = torch.empty(100 * MIB + 4, device="cuda", dtype=torch.uint8)
+expected = 4000 + 2002 + 100 * MIB + 4
+assert settled() == expected, (settled(), expected)
+stats = torch.cuda.memory_stats()
+for name in ("allocated_bytes", "active_bytes"):
+    assert stats[f"{name}.all.current"] == expected, stats
+reserved = torch.cuda.memory_reserved()
+assert expected <= reserved <= expected + 32 * MIB, (reserved, expected)
+print("allocated bytes are exact")
+
+temporary = torch.empty(50 * MIB, device="cuda", dtype=torch.uint8)
+del temporary
+assert settled() == expected
+peak = torch.cuda.max_memory_allocated()
+assert abs(peak - expected - 50 * MIB) <= MIB, (peak, expected)
+torch.cuda.reset_peak_memory_stats()
+peak = torch.cuda.max_memory_allocated()
+assert abs(peak - expected) <= MIB, (peak, expected)
+print("the peak follows, and is reset")
+
+cached = torch.cuda.memory_reserved()
+assert cached >= expected + 50 * MIB, (cached, expected)  # the freed 50 MiB are kept for reuse
+torch.cuda.empty_cache()
+assert torch.cuda.memory_reserved() <= cached - 50 * MIB, (torch.cuda.memory_reserved(), cached)
+assert settled() == expected
+print("empty_cache gives back")
+
+free, total = torch.cuda.mem_get_info()
+gigabyte = torch.empty(1 << 30, device="cuda", dtype=torch.uint8)
+after, again = torch.cuda.mem_get_info()
+assert again == total
+assert abs(free - after - (1 << 30)) <= 64 * MIB, (free, after)
+assert settled() == expected + (1 << 30)
+del gigabyte
+settled()
+torch.cuda.empty_cache()
+back, _ = torch.cuda.mem_get_info()
+assert abs(back - free) <= 64 * MIB, (back, free)
+print("mem_get_info tells the truth")
+
+limit = 256 * MIB
+torch.cuda.set_per_process_memory_fraction(limit / total)
+within = torch.empty(limit - expected - MIB, device="cuda", dtype=torch.uint8)
+try:
+    torch.empty(2 * MIB, device="cuda", dtype=torch.uint8)
+    raise SystemExit("more than the fraction was handed out")
+except torch.OutOfMemoryError as error:
+    print("the fraction holds:", str(error).splitlines()[0])
+torch.cuda.set_per_process_memory_fraction(1.0)
+beyond = torch.empty(2 * MIB, device="cuda", dtype=torch.uint8)
+assert settled() == expected + within.numel() + beyond.numel()
+del small, odd, large, within, beyond
+assert settled() == 0, settled()
+print("everything is freed")

@@ -1,0 +1,32 @@
+"""Two ranks on one GPU, started by torchrun. Rank 1 has the bug: the report and its file have to say so."""
+
+import os
+import sys
+import time
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k_oob(x, y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    inside = i <= n  # the bug: i < n would be right
+    v = tl.load(x + i, mask=inside)  # FAULT
+    tl.store(y + i, v + 1.0, mask=inside)
+
+
+rank = int(os.environ["RANK"])
+x = torch.zeros(1000, device="cuda:0")
+y = torch.zeros(1000, device="cuda:0")
+k_oob[(8,)](x, y, 999, BLOCK=128)
+torch.cuda.synchronize()
+if rank == 0:
+    print("rank 0 is done", flush=True)
+    sys.exit(0)
+time.sleep(2)  # so that rank 0 ends by itself
+print("launch", time.time(), file=sys.stderr, flush=True)
+k_oob[(8,)](x, y, 1000, BLOCK=128)
+torch.cuda.synchronize()  # RAISES
+print("not reached")
