@@ -1,0 +1,216 @@
+/* The native half of captured stacks: unwound with libdw and without. Built with frame pointers. */
+#include "stacks/native.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <ucontext.h>
+
+#include <cmocka.h>
+
+#define MOST 64
+#define NOINLINE __attribute__((noinline))
+
+void chain_inner(struct stack *out);
+void chain_middle(struct stack *out);
+void chain_outer(struct stack *out);
+
+static int line_of_capture;
+static volatile int sink; /* keeps the calls from being jumps */
+
+NOINLINE void chain_inner(struct stack *out)
+{
+    line_of_capture = __LINE__ + 1;
+    stack_capture(out);
+    sink++;
+}
+
+NOINLINE void chain_middle(struct stack *out)
+{
+    chain_inner(out);
+    sink++;
+}
+
+NOINLINE void chain_outer(struct stack *out)
+{
+    chain_middle(out);
+    sink++;
+}
+
+static const struct libdw *with_libdw(void)
+{
+    const struct libdw *libdw = libdw_open();
+    if (!libdw)
+        skip();
+    return libdw;
+}
+
+static void libdw_finds_functions_and_lines(void **state)
+{
+    (void)state;
+    struct stack stack;
+    struct stack_frame frames[MOST];
+    chain_outer(&stack);
+    size_t count = native_frames(&stack, with_libdw(), frames, MOST);
+    assert_true(count >= 4);
+    assert_string_equal(frames[0].function, "chain_inner");
+    assert_string_equal(frames[1].function, "chain_middle");
+    assert_string_equal(frames[2].function, "chain_outer");
+    assert_string_equal(frames[3].function, "libdw_finds_functions_and_lines");
+    assert_non_null(strstr(frames[0].file, "test_stack_native.c"));
+    assert_int_equal(frames[0].line, line_of_capture);
+    assert_string_equal(frames[0].module, "unit_stack_native");
+    assert_true(frames[0].offset > frames[1].offset - 4096 && frames[0].offset < frames[1].offset + 4096);
+    assert_int_equal(frames[0].is_python, 0);
+}
+
+/* The symbols of a program are not in its dynamic table, so that module and offset are what is left. */
+static void frame_pointers_find_the_same_places(void **state)
+{
+    (void)state;
+    struct stack stack;
+    struct stack_frame plain[MOST], full[MOST];
+    chain_outer(&stack);
+    assert_true(native_frames(&stack, NULL, plain, MOST) >= 4);
+    assert_true(native_frames(&stack, with_libdw(), full, MOST) >= 4);
+    for (int i = 0; i < 4; i++) {
+        assert_string_equal(plain[i].module, "unit_stack_native");
+        assert_int_equal(plain[i].offset, full[i].offset);
+        assert_string_equal(plain[i].file, "");
+    }
+}
+
+static void wild_frame_pointers_end_the_chain(void **state)
+{
+    (void)state;
+    struct stack stack;
+    struct stack_frame frames[MOST];
+    chain_outer(&stack);
+    const uint64_t wild[] = {0,
+                             1,
+                             stack.sp - 8,
+                             stack.sp + 1,
+                             stack.sp + 8ull * stack.word_count - 8,
+                             stack.sp + 8ull * stack.word_count,
+                             UINT64_MAX,
+                             UINT64_MAX - 7};
+    for (size_t i = 0; i < sizeof wild / sizeof wild[0]; i++) {
+        stack.fp = wild[i];
+        assert_int_equal(native_frames(&stack, NULL, frames, MOST), 1);
+    }
+    /* A chain that leads back to where it came from, with a return address that is one. */
+    struct stack loop;
+    chain_outer(&loop);
+    uint64_t index = (loop.fp - loop.sp) / 8;
+    loop.words[index] = loop.fp;
+    assert_int_equal(native_frames(&loop, NULL, frames, MOST), 2);
+}
+
+static void words_and_counters_of_no_stack_are_survived(void **state)
+{
+    (void)state;
+    struct stack stack;
+    struct stack_frame frames[MOST];
+    srand(1);
+    for (int round = 0; round < 20; round++) {
+        chain_outer(&stack);
+        for (int i = 0; i < 40; i++)
+            stack.words[(unsigned)rand() % stack.word_count] = (uint64_t)rand() << 17 | (uint64_t)rand();
+        native_frames(&stack, libdw_open(), frames, MOST);
+        native_frames(&stack, NULL, frames, MOST);
+    }
+    stack.pc = 0x1234;
+    assert_true(native_frames(&stack, libdw_open(), frames, MOST) >= 1);
+    assert_string_equal(frames[0].module, "");
+    stack = (struct stack){0};
+    assert_int_equal(native_frames(&stack, libdw_open(), frames, MOST), 0);
+}
+
+static void room_for_fewer_frames_is_respected(void **state)
+{
+    (void)state;
+    struct stack stack;
+    struct stack_frame frames[2] = {0};
+    chain_outer(&stack);
+    assert_int_equal(native_frames(&stack, libdw_open(), frames, 1), 1);
+    assert_int_equal(frames[1].offset, 0);
+}
+
+static void *capture_near_the_end(void *argument)
+{
+    chain_outer(argument);
+    return NULL;
+}
+
+/* A new thread's stack is shallow: the copy must stop where it ends. */
+static void nothing_beyond_a_threads_stack_is_read(void **state)
+{
+    (void)state;
+    size_t size = 256 * 1024, page = 4096;
+    char *area = mmap(NULL, size + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(area, MAP_FAILED);
+    assert_int_equal(mprotect(area, size, PROT_READ | PROT_WRITE), 0);
+    pthread_attr_t attributes;
+    pthread_t thread;
+    struct stack stack;
+    pthread_attr_init(&attributes);
+    assert_int_equal(pthread_attr_setstack(&attributes, area, size), 0);
+    assert_int_equal(pthread_create(&thread, &attributes, capture_near_the_end, &stack), 0);
+    pthread_join(thread, NULL);
+    pthread_attr_destroy(&attributes);
+    assert_true(stack.word_count > 0);
+    assert_true(stack.sp + 8ull * stack.word_count <= (uint64_t)(uintptr_t)area + size);
+    struct stack_frame frames[MOST];
+    assert_true(native_frames(&stack, libdw_open(), frames, MOST) >= 3);
+    munmap(area, size + page);
+}
+
+static ucontext_t here, fibre;
+static struct stack from_fibre;
+
+static void fibre_main(void)
+{
+    chain_outer(&from_fibre);
+    swapcontext(&fibre, &here);
+}
+
+/* A stack that the thread library knows nothing of, with unreadable memory behind it. */
+static void a_coroutines_stack_is_copied_to_the_end_of_its_page(void **state)
+{
+    (void)state;
+    size_t size = 64 * 1024, page = 4096;
+    char *area = mmap(NULL, size + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(area, MAP_FAILED);
+    assert_int_equal(mprotect(area, size, PROT_READ | PROT_WRITE), 0);
+    getcontext(&fibre);
+    fibre.uc_stack.ss_sp = area;
+    fibre.uc_stack.ss_size = size;
+    fibre.uc_link = &here;
+    makecontext(&fibre, fibre_main, 0);
+    swapcontext(&here, &fibre);
+    assert_true(from_fibre.sp >= (uint64_t)(uintptr_t)area && from_fibre.sp < (uint64_t)(uintptr_t)area + size);
+    assert_true(from_fibre.word_count > 0);
+    uint64_t last = from_fibre.sp + 8ull * from_fibre.word_count - 1;
+    assert_int_equal(last / page, from_fibre.sp / page);
+    struct stack_frame frames[MOST];
+    assert_true(native_frames(&from_fibre, with_libdw(), frames, MOST) >= 3);
+    assert_string_equal(frames[2].function, "chain_outer");
+    munmap(area, size + page);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(libdw_finds_functions_and_lines),
+        cmocka_unit_test(frame_pointers_find_the_same_places),
+        cmocka_unit_test(wild_frame_pointers_end_the_chain),
+        cmocka_unit_test(words_and_counters_of_no_stack_are_survived),
+        cmocka_unit_test(room_for_fewer_frames_is_respected),
+        cmocka_unit_test(nothing_beyond_a_threads_stack_is_read),
+        cmocka_unit_test(a_coroutines_stack_is_copied_to_the_end_of_its_page),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
