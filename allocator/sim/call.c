@@ -19,6 +19,7 @@ static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct call *calls;
 static unsigned vmm_latency; /* for members that do not exist yet */
 static atomic_int is_initialized;
+static atomic_int is_forked; /* from a process that was initialized: CUDA does not survive that */
 
 static const char *const vmm_calls[] = {"cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap",
                                         "cuMemUnmap",          "cuMemSetAccess"};
@@ -95,9 +96,21 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
     return needs_init && !atomic_load(&is_initialized) ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
 
+static void forbid_child(void)
+{
+    atomic_store(&is_initialized, 0);
+    atomic_store(&is_forked, 1);
+}
+
 void call_set_initialized(void)
 {
+    pthread_atfork(NULL, NULL, forbid_child);
     atomic_store(&is_initialized, 1);
+}
+
+int call_is_forked(void)
+{
+    return atomic_load(&is_forked);
 }
 
 SIM_API void cusim_fail_call(const char *function, unsigned nth, CUresult result)

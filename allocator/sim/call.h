@@ -39,5 +39,7 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
 
 /* Called by cuInit() once it has succeeded: opens the gate for the calls that need it. */
 void call_set_initialized(void);
+/* Whether the process is the forked child of one that was initialized: nothing works there, cuInit() neither. */
+int call_is_forked(void);
 
 #endif

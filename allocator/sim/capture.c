@@ -1,5 +1,6 @@
 #include "capture.h"
 #include "call.h"
+#include "handle.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -132,7 +133,8 @@ CUresult capture_join_locked(CUstream stream, struct capture *capture, const str
     return CUDA_SUCCESS;
 }
 
-static CUresult begin_locked(CUcontext context, CUstream handle, CUstreamCaptureMode mode)
+/* `into` is the graph to add to; NULL: a new one. */
+static CUresult begin_locked(CUcontext context, CUstream handle, CUstreamCaptureMode mode, CUgraph into)
 {
     CUstream stream;
     CALL_TRY(stream_find_locked(context, handle, &stream));
@@ -141,30 +143,52 @@ static CUresult begin_locked(CUcontext context, CUstream handle, CUstreamCapture
     if (stream->capture != NULL)
         return CUDA_ERROR_ILLEGAL_STATE;
     struct capture *capture = calloc(1, sizeof *capture);
-    CUgraph graph = graph_create();
+    CUgraph graph = into != NULL ? into : graph_create();
     if (capture == NULL || graph == NULL) {
         free(capture);
-        if (graph != NULL)
+        if (graph != NULL && into == NULL)
             graph_free(graph); /* it is empty, so the queue lock does not matter */
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    *capture = (struct capture){
-        .next = active, .references = 1, .id = next_id++, .mode = mode, .owner = thread_number(), .graph = graph};
+    *capture = (struct capture){.next = active,
+                                .references = 1,
+                                .id = next_id++,
+                                .mode = mode,
+                                .owner = thread_number(),
+                                .graph = graph,
+                                .is_into_graph = into != NULL};
     active = capture;
     return add_stream(capture, stream);
 }
 
-SIM_API CUresult cuStreamBeginCapture(CUstream hStream, CUstreamCaptureMode mode)
+static CUresult begin(CUstream stream, CUstreamCaptureMode mode, CUgraph into)
 {
-    CALL_ENTER("cuStreamBeginCapture");
     CUcontext context;
     CALL_TRY(context_current(&context));
     if ((unsigned)mode > CU_STREAM_CAPTURE_MODE_RELAXED)
         return CUDA_ERROR_INVALID_VALUE;
     queue_lock();
-    CUresult result = begin_locked(context, hStream, mode);
+    CUresult result = begin_locked(context, stream, mode, into);
     queue_unlock();
     return result;
+}
+
+SIM_API CUresult cuStreamBeginCapture(CUstream hStream, CUstreamCaptureMode mode)
+{
+    CALL_ENTER("cuStreamBeginCapture");
+    return begin(hStream, mode, NULL);
+}
+
+/* What is captured runs behind all that the graph holds, whatever the dependencies say. */
+SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
+                                             const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                                             CUstreamCaptureMode mode)
+{
+    CALL_ENTER("cuStreamBeginCaptureToGraph");
+    (void)dependencyData;
+    if (!handle_is_valid(HANDLE_GRAPH, hGraph) || (numDependencies != 0 && dependencies == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return begin(hStream, mode, hGraph);
 }
 
 static int is_joined(const struct capture *capture)
@@ -208,7 +232,7 @@ static CUresult finish_locked(CUcontext context, CUstream handle, CUgraph *out)
         result = CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     else if (!is_joined(capture))
         result = CUDA_ERROR_STREAM_CAPTURE_UNJOINED;
-    *out = capture->graph;
+    *out = result != CUDA_SUCCESS && capture->is_into_graph ? NULL : capture->graph;
     end_locked(capture);
     return result;
 }

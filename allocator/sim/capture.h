@@ -25,6 +25,7 @@ struct capture {
     int is_invalid;
     int is_ended;
     CUgraph graph;
+    int is_into_graph;                 /* the graph is the program's own, and stays its own if the capture fails */
     CUstream streams[CAPTURE_STREAMS]; /* [0] is the origin; references held */
     struct capture_clock clocks[CAPTURE_STREAMS];
     unsigned stream_count;
@@ -54,11 +55,16 @@ struct capture *capture_retain_locked(struct capture *capture);
 void capture_release_locked(struct capture *capture);
 
 /* graph.c: what a graph holds. Counted references, because a graph, its executables and pending launches share it. */
+struct graph_memory {
+    CUdeviceptr address;
+    CUcontext context;
+};
+
 struct recording {
     atomic_uint references;
     struct operation **operations; /* references held */
     size_t count, capacity;
-    CUdeviceptr *allocations; /* freed with the recording */
+    struct graph_memory *allocations; /* freed with the recording */
     size_t allocation_count, allocation_capacity;
 };
 
@@ -69,7 +75,7 @@ struct CUgraph_st {
 CUgraph graph_create(void);
 void graph_free(CUgraph graph);
 int recording_append(struct recording *recording, struct operation *operation);
-int recording_add_allocation(struct recording *recording, CUdeviceptr address);
+int recording_add_allocation(struct recording *recording, CUdeviceptr address, CUcontext context);
 void recording_release(struct recording *recording);
 
 #endif

@@ -1,6 +1,9 @@
 #include "context.h"
 #include "call.h"
 #include "config.h"
+#include "event.h"
+#include "host.h"
+#include "kernel.h"
 #include "space.h"
 #include "stream.h"
 
@@ -94,7 +97,10 @@ static void destroy(CUcontext context)
 {
     atomic_store(&context->is_alive, 0);
     stream_destroy_all(context);
+    event_destroy_all(context);
+    kernel_unload_all(context);
     space_release_context(context);
+    host_release_context(context);
 }
 
 static int is_device(CUdevice device)
@@ -275,6 +281,18 @@ SIM_API CUresult cuCtxGetDevice(CUdevice *device)
     if (device == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     *device = context->device;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
+{
+    CALL_ENTER("cuCtxGetDevice");
+    CUresult result = ctx == NULL ? context_current(&ctx) : context_validate(ctx);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (device == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *device = ctx->device;
     return CUDA_SUCCESS;
 }
 

@@ -17,6 +17,8 @@ SIM_API CUresult cuInit(unsigned int Flags)
     static int is_done; /* under init_lock */
     if (Flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    if (call_is_forked())
+        return CUDA_ERROR_NOT_INITIALIZED;
     CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&init_lock);
     if (!is_done) {
@@ -31,6 +33,16 @@ SIM_API CUresult cuInit(unsigned int Flags)
     }
     pthread_mutex_unlock(&init_lock);
     return result;
+}
+
+/* The tables of functions that NVIDIA's own libraries ask for are not public; there are none here. */
+SIM_API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
+{
+    CALL_ENTER_UNINITIALIZED("cuGetExportTable");
+    if (ppExportTable == NULL || pExportTableId == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    *ppExportTable = NULL;
+    return CUDA_ERROR_NOT_FOUND;
 }
 
 SIM_API CUresult cuDriverGetVersion(int *driverVersion)

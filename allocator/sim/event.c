@@ -44,7 +44,7 @@ SIM_API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     if (phEvent == NULL || (Flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUevent event = calloc(1, sizeof *event);
-    if (event == NULL || handle_add(HANDLE_EVENT, event) != 0) {
+    if (event == NULL || handle_add(HANDLE_EVENT, event, context) != 0) {
         free(event);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -53,6 +53,12 @@ SIM_API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     event->flags = Flags;
     *phEvent = event;
     return CUDA_SUCCESS;
+}
+
+void event_destroy_all(CUcontext context)
+{
+    for (CUevent event; (event = handle_remove_owned(HANDLE_EVENT, context)) != NULL;)
+        event_release(event);
 }
 
 SIM_API CUresult cuEventDestroy(CUevent hEvent)

@@ -20,5 +20,7 @@ struct CUevent_st {
 /* The record's place in the stream has been reached. */
 void event_complete(struct CUevent_st *event, uint64_t generation);
 void event_release(struct CUevent_st *event);
+/* Destroys all events of the context. */
+void event_destroy_all(CUcontext context);
 
 #endif

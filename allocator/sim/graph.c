@@ -32,13 +32,14 @@ int recording_append(struct recording *recording, struct operation *operation)
     return 0;
 }
 
-int recording_add_allocation(struct recording *recording, CUdeviceptr address)
+int recording_add_allocation(struct recording *recording, CUdeviceptr address, CUcontext context)
 {
     void *array = recording->allocations;
-    if (grow(&array, &recording->allocation_capacity, recording->allocation_count, sizeof(CUdeviceptr)) != 0)
+    if (grow(&array, &recording->allocation_capacity, recording->allocation_count, sizeof *recording->allocations) != 0)
         return -1;
     recording->allocations = array;
-    recording->allocations[recording->allocation_count++] = address;
+    recording->allocations[recording->allocation_count++] = (struct graph_memory){address, context};
+    space_give_to_graph(address);
     return 0;
 }
 
@@ -55,7 +56,7 @@ void recording_release(struct recording *recording)
     for (size_t i = 0; i < recording->count; i++)
         operation_release(recording->operations[i]);
     for (size_t i = 0; i < recording->allocation_count; i++)
-        space_free(recording->allocations[i]);
+        space_free_of_graph(recording->allocations[i].address, recording->allocations[i].context);
     free(recording->operations);
     free(recording->allocations);
     free(recording);
@@ -65,7 +66,7 @@ CUgraph graph_create(void)
 {
     CUgraph graph = calloc(1, sizeof *graph);
     struct recording *recording = calloc(1, sizeof *recording);
-    if (graph == NULL || recording == NULL || handle_add(HANDLE_GRAPH, graph) != 0) {
+    if (graph == NULL || recording == NULL || handle_add(HANDLE_GRAPH, graph, NULL) != 0) {
         free(graph);
         free(recording);
         return NULL;
@@ -112,7 +113,7 @@ SIM_API CUresult cuGraphInstantiate(CUgraphExec *phGraphExec, CUgraph hGraph, un
     if (phGraphExec == NULL || !handle_is_valid(HANDLE_GRAPH, hGraph) || (flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUgraphExec executable = calloc(1, sizeof *executable);
-    if (executable == NULL || handle_add(HANDLE_GRAPH_EXEC, executable) != 0) {
+    if (executable == NULL || handle_add(HANDLE_GRAPH_EXEC, executable, NULL) != 0) {
         free(executable);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

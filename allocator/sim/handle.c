@@ -8,6 +8,7 @@
 struct handle {
     uintptr_t object;
     enum handle_kind kind;
+    const void *owner;
 };
 
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -21,12 +22,12 @@ static int compare(const void *a, const void *b)
     return (int)left->kind - (int)right->kind;
 }
 
-int handle_add(enum handle_kind kind, const void *object)
+int handle_add(enum handle_kind kind, const void *object, const void *owner)
 {
     struct handle *handle = malloc(sizeof *handle);
     if (handle == NULL)
         return -1;
-    *handle = (struct handle){(uintptr_t)object, kind};
+    *handle = (struct handle){(uintptr_t)object, kind, owner};
     pthread_mutex_lock(&handles_lock);
     void *node = tsearch(handle, &handles, compare);
     pthread_mutex_unlock(&handles_lock);
@@ -37,7 +38,7 @@ int handle_add(enum handle_kind kind, const void *object)
 
 int handle_is_valid(enum handle_kind kind, const void *object)
 {
-    struct handle key = {(uintptr_t)object, kind};
+    struct handle key = {.object = (uintptr_t)object, .kind = kind};
     pthread_mutex_lock(&handles_lock);
     int is_valid = tfind(&key, &handles, compare) != NULL;
     pthread_mutex_unlock(&handles_lock);
@@ -46,7 +47,7 @@ int handle_is_valid(enum handle_kind kind, const void *object)
 
 int handle_remove(enum handle_kind kind, const void *object)
 {
-    struct handle key = {(uintptr_t)object, kind};
+    struct handle key = {.object = (uintptr_t)object, .kind = kind};
     pthread_mutex_lock(&handles_lock);
     struct handle **node = tfind(&key, &handles, compare);
     struct handle *handle = node == NULL ? NULL : *node;
@@ -55,4 +56,31 @@ int handle_remove(enum handle_kind kind, const void *object)
     pthread_mutex_unlock(&handles_lock);
     free(handle);
     return handle != NULL;
+}
+
+struct search {
+    enum handle_kind kind;
+    const void *owner;
+    struct handle *found;
+};
+
+static void visit(const void *node, VISIT order, void *argument)
+{
+    struct search *search = argument;
+    struct handle *handle = *(struct handle *const *)node;
+    if ((order == postorder || order == leaf) && handle->kind == search->kind && handle->owner == search->owner)
+        search->found = handle;
+}
+
+void *handle_remove_owned(enum handle_kind kind, const void *owner)
+{
+    struct search search = {.kind = kind, .owner = owner};
+    pthread_mutex_lock(&handles_lock);
+    twalk_r(handles, visit, &search);
+    if (search.found != NULL)
+        tdelete(search.found, &handles, compare);
+    pthread_mutex_unlock(&handles_lock);
+    void *object = search.found == NULL ? NULL : (void *)search.found->object;
+    free(search.found);
+    return object;
 }

@@ -1,7 +1,9 @@
 #include "kernel.h"
 #include "call.h"
 #include "capture.h"
+#include "config.h"
 #include "context.h"
+#include "cubin.h"
 #include "handle.h"
 
 #include <pthread.h>
@@ -120,7 +122,7 @@ static CUresult load(CUmodule *module, const void *image)
         return CUDA_ERROR_INVALID_VALUE;
     CALL_TRY(capture_check_unsafe());
     CUmodule loaded = calloc(1, sizeof *loaded);
-    if (loaded == NULL || handle_add(HANDLE_MODULE, loaded) != 0) {
+    if (loaded == NULL || handle_add(HANDLE_MODULE, loaded, context) != 0) {
         free(loaded);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -148,6 +150,12 @@ SIM_API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 {
     CALL_ENTER("cuModuleLoadFatBinary");
     return load(module, fatCubin);
+}
+
+void kernel_unload_all(CUcontext context)
+{
+    for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;)
+        free(module);
 }
 
 SIM_API CUresult cuModuleUnload(CUmodule hmod)
@@ -184,7 +192,7 @@ SIM_API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
         (numLibraryOptions != 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
         return CUDA_ERROR_INVALID_VALUE;
     CUlibrary loaded = calloc(1, sizeof *loaded);
-    if (loaded == NULL || handle_add(HANDLE_LIBRARY, loaded) != 0) {
+    if (loaded == NULL || handle_add(HANDLE_LIBRARY, loaded, NULL) != 0) {
         free(loaded);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -239,6 +247,47 @@ SIM_API CUresult cuKernelGetName(const char **name, CUkernel hfunc)
 {
     CALL_ENTER("cuKernelGetName");
     return get_name(name, hfunc);
+}
+
+/* What a small kernel compiled for sm_90 answers. */
+static CUresult get_attribute(int *value, CUfunction_attribute attribute, const void *function)
+{
+    if (value == NULL || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!kernel_is_valid(function))
+        return CUDA_ERROR_INVALID_HANDLE;
+    switch (attribute) {
+    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
+        *value = 1024;
+        break;
+    case CU_FUNC_ATTRIBUTE_NUM_REGS:
+        *value = CUBIN_REGISTERS;
+        break;
+    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
+    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
+        *value = 90;
+        break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
+        *value = 49152;
+        break;
+    default:
+        *value = 0;
+    }
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunction hfunc)
+{
+    CALL_ENTER("cuFuncGetAttribute");
+    return get_attribute(pi, attrib, hfunc);
+}
+
+SIM_API CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
+{
+    CALL_ENTER("cuKernelGetAttribute");
+    if (dev < 0 || (unsigned)dev >= config_get()->devices)
+        return CUDA_ERROR_INVALID_DEVICE;
+    return get_attribute(pi, attrib, kernel);
 }
 
 static CUresult get_parameter(const void *handle, size_t index, size_t *offset, size_t *size)

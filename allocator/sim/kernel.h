@@ -22,6 +22,9 @@ CUfunction kernel_find(const char *name);
 /* Whether a CUfunction or CUkernel is one of ours. */
 int kernel_is_valid(const void *function);
 
+/* Unloads the context's modules. */
+void kernel_unload_all(CUcontext context);
+
 /* builtin.c */
 extern const cusim_kernel builtin_kernels[];
 extern const size_t builtin_kernel_count;

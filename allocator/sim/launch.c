@@ -43,11 +43,9 @@ static CUresult copy_parameters(struct launch *launch, void **parameters, void *
     return CUDA_SUCCESS;
 }
 
-static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const uint32_t block[3], CUstream stream,
-                              void **parameters, void **extra)
+CUresult launch_create(struct operation **out, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
+                       void **parameters, void **extra)
 {
-    CUcontext context;
-    CALL_TRY(context_current(&context));
     if (!kernel_is_valid(function))
         return CUDA_ERROR_INVALID_HANDLE;
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || block[0] == 0 || block[1] == 0 || block[2] == 0 ||
@@ -66,6 +64,17 @@ static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const
         operation_release(operation);
         return result;
     }
+    *out = operation;
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const uint32_t block[3], CUstream stream,
+                              void **parameters, void **extra)
+{
+    CUcontext context;
+    struct operation *operation;
+    CALL_TRY(context_current(&context));
+    CALL_TRY(launch_create(&operation, function, grid, block, parameters, extra));
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 

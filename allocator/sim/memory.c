@@ -1,9 +1,7 @@
 #include "call.h"
 #include "capture.h"
+#include "host.h"
 #include "space.h"
-
-#include <stdlib.h>
-#include <unistd.h>
 
 SIM_API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
                                      unsigned long long flags)
@@ -114,7 +112,7 @@ SIM_API CUresult cuMemAlloc(CUdeviceptr *dptr, size_t bytesize)
     CUcontext context;
     CALL_TRY(context_current(&context));
     CALL_TRY(capture_check_unsafe());
-    return space_allocate(dptr, bytesize, context, context->device);
+    return space_allocate(dptr, bytesize, context, context->device, NULL);
 }
 
 SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
@@ -129,7 +127,7 @@ SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t Width
         __builtin_add_overflow(WidthInBytes, 511, &pitch) || __builtin_mul_overflow(pitch / 512 * 512, Height, &size))
         return CUDA_ERROR_INVALID_VALUE;
     *pPitch = pitch / 512 * 512; /* measured on current devices: rows start at multiples of 512 bytes */
-    return space_allocate(dptr, size, context, context->device);
+    return space_allocate(dptr, size, context, context->device, NULL);
 }
 
 SIM_API CUresult cuMemFree(CUdeviceptr dptr)
@@ -144,106 +142,5 @@ SIM_API CUresult cuMemFree(CUdeviceptr dptr)
     context_wait_locked(context);
     queue_unlock();
     CALL_TRY((CUresult)atomic_load(&context->error));
-    return space_free(dptr);
-}
-
-SIM_API CUresult cuMemGetAddressRange(CUdeviceptr *pbase, size_t *psize, CUdeviceptr dptr)
-{
-    CALL_ENTER("cuMemGetAddressRange");
-    struct space_range range;
-    CALL_TRY(space_find(dptr, &range));
-    if (pbase != NULL)
-        *pbase = range.start;
-    if (psize != NULL)
-        *psize = range.size;
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
-{
-    CALL_ENTER("cuPointerGetAttribute");
-    struct space_range range;
-    if (data == NULL || space_find(ptr, &range) != CUDA_SUCCESS)
-        return CUDA_ERROR_INVALID_VALUE;
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = range.context;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        *(unsigned *)data = CU_MEMORYTYPE_DEVICE;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        *(CUdeviceptr *)data = ptr;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        *(unsigned *)data = 0;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        *(int *)data = range.device;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        *(CUdeviceptr *)data = range.start;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        *(size_t *)data = range.size;
-        return CUDA_SUCCESS;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        *(unsigned *)data = 1;
-        return CUDA_SUCCESS;
-    default:
-        return CUDA_ERROR_NOT_SUPPORTED;
-    }
-}
-
-SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
-{
-    CALL_ENTER("cuIpcGetMemHandle");
-    struct space_range range;
-    if (pHandle == NULL || space_find(dptr, &range) != CUDA_SUCCESS || range.context == NULL)
-        return CUDA_ERROR_INVALID_VALUE; /* measured for mapped memory */
-    return CUDA_ERROR_NOT_SUPPORTED;
-}
-
-static CUresult allocate_host(void **pointer, size_t size)
-{
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    CALL_TRY(capture_check_unsafe());
-    if (pointer == NULL || size == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    return posix_memalign(pointer, (size_t)sysconf(_SC_PAGESIZE), size) == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
-}
-
-SIM_API CUresult cuMemAllocHost(void **pp, size_t bytesize)
-{
-    CALL_ENTER("cuMemAllocHost");
-    return allocate_host(pp, bytesize);
-}
-
-SIM_API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
-{
-    CALL_ENTER("cuMemHostAlloc");
-    const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
-    return (Flags & ~known) != 0 ? CUDA_ERROR_INVALID_VALUE : allocate_host(pp, bytesize);
-}
-
-SIM_API CUresult cuMemHostGetDevicePointer(CUdeviceptr *pdptr, void *p, unsigned int Flags)
-{
-    CALL_ENTER("cuMemHostGetDevicePointer");
-    if (pdptr == NULL || p == NULL || Flags != 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    *pdptr = (CUdeviceptr)(uintptr_t)p;
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuMemFreeHost(void *p)
-{
-    CALL_ENTER("cuMemFreeHost");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    queue_lock();
-    context_wait_locked(context);
-    queue_unlock();
-    free(p);
-    return CUDA_SUCCESS;
+    return space_is_device(dptr) ? space_free(dptr) : host_free_managed(dptr);
 }

@@ -43,22 +43,33 @@ void operation_release(struct operation *operation)
 static void copy(void *argument)
 {
     const struct operation *operation = argument;
-    const void *source = operation->copy.staging;
+    const unsigned char *source = operation->copy.staging;
     if (source == NULL)
-        source = (const void *)(uintptr_t)operation->copy.source;
-    memmove((void *)(uintptr_t)operation->copy.destination, source, operation->copy.bytes);
+        source = (const unsigned char *)(uintptr_t)operation->copy.source;
+    unsigned char *destination = (unsigned char *)(uintptr_t)operation->copy.destination;
+    for (size_t slice = 0; slice < operation->copy.slices; slice++) {
+        for (size_t row = 0; row < operation->copy.rows; row++)
+            memmove(destination + slice * operation->copy.destination_slice + row * operation->copy.destination_pitch,
+                    source + slice * operation->copy.source_slice + row * operation->copy.source_pitch, operation->copy.bytes);
+    }
 }
 
-static void set(void *argument)
+static void set_row(const struct operation *operation, unsigned char *destination)
 {
-    const struct operation *operation = argument;
-    unsigned char *destination = (unsigned char *)(uintptr_t)operation->set.destination;
     if (operation->set.width == 1) {
         memset(destination, (int)operation->set.value, operation->set.count);
         return;
     }
     for (size_t i = 0; i < operation->set.count; i++)
         memcpy(destination + i * operation->set.width, &operation->set.value, operation->set.width);
+}
+
+static void set(void *argument)
+{
+    const struct operation *operation = argument;
+    unsigned char *destination = (unsigned char *)(uintptr_t)operation->set.destination;
+    for (size_t row = 0; row < operation->set.rows; row++)
+        set_row(operation, destination + row * operation->set.pitch);
 }
 
 /* Memory that was there when a copy was made may be gone when it runs. The copy engine's faults leave no core dump. */
@@ -101,7 +112,7 @@ void operation_run(struct operation *operation, CUcontext context)
     if (operation->kind == OPERATION_EVENT)
         event_complete(operation->event.event, operation->event.generation);
     else if (operation->kind == OPERATION_FREE)
-        space_free(operation->address);
+        space_collect(operation->address);
     else if (operation->kind == OPERATION_CALLBACK)
         operation->host.callback(operation->host.stream, (CUresult)atomic_load(&context->error), operation->host.user);
 }

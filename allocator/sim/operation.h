@@ -39,14 +39,17 @@ struct operation {
         struct launch launch;
         struct {
             uint64_t destination, source;
-            size_t bytes;
-            void *staging; /* owned copy of a host source, or NULL */
+            size_t bytes; /* of a row */
+            size_t rows, slices;
+            size_t destination_pitch, destination_slice, source_pitch, source_slice;
+            void *staging; /* owned copy of a host source, or NULL; of one row */
         } copy;
         struct {
             uint64_t destination;
             uint32_t value;
             unsigned width; /* bytes of value */
-            size_t count;
+            size_t count;   /* in a row */
+            size_t rows, pitch;
         } set;
         struct {
             CUhostFn function;
@@ -70,6 +73,10 @@ void operation_release(struct operation *operation);
 
 /* Runs it on the calling thread, a stream's worker, without locks. */
 void operation_run(struct operation *operation, CUcontext context);
+
+/* launch.c: the operation of a launch, without a stream. Errors: INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY. */
+CUresult launch_create(struct operation **out, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
+                       void **parameters, void **extra);
 
 /* execute.c */
 void kernel_run(const struct launch *launch, CUcontext context);

@@ -2,81 +2,174 @@
 #include "capture.h"
 #include "space.h"
 
-/* One pool a device. Its memory goes back to the device at once, so what it reserves is what is in use. */
+#include <stdlib.h>
+
+/* A pool is never freed, so that a stale handle is answered with an error, and memory that outlives it knows its pool. */
 struct CUmemPoolHandle_st {
-    cuuint64_t release_threshold;
-    cuuint64_t used, used_high;
+    struct space_pool memory; /* first: space_range.pool is the handle */
+    struct CUmemPoolHandle_st *next;
+    int device;
+    int is_destroyed;
+    uint64_t max_bytes; /* 0: no limit */
+    int reuse[3];       /* CU_MEMPOOL_ATTR_REUSE_..., which the simulation has no use for */
+    CUmemAccess_flags access[SIM_MAX_DEVICES];
 };
 
-static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
-static struct CUmemPoolHandle_st pools[SIM_MAX_DEVICES];       /* under pools_lock */
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* over space.c's */
+static struct CUmemPoolHandle_st defaults[SIM_MAX_DEVICES];    /* under pools_lock, as all below */
+static CUmemoryPool current[SIM_MAX_DEVICES];                  /* NULL: the default */
+static CUmemoryPool pools;                                     /* of the user */
 
-static CUresult get_pool(CUmemoryPool *pool, CUdevice device)
+static int is_device(int device)
+{
+    return device >= 0 && (unsigned)device < config_get()->devices;
+}
+
+static void set_up(CUmemoryPool pool, int device)
+{
+    pool->device = device;
+    for (int i = 0; i < 3; i++)
+        pool->reuse[i] = 1;
+    pool->access[device] = CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
+}
+
+static CUmemoryPool default_pool_locked(int device)
+{
+    CUmemoryPool pool = &defaults[device];
+    if (pool->access[device] == CU_MEM_ACCESS_FLAGS_PROT_NONE)
+        set_up(pool, device);
+    return pool;
+}
+
+static CUmemoryPool current_pool_locked(int device)
+{
+    return current[device] == NULL ? default_pool_locked(device) : current[device];
+}
+
+static int is_pool_locked(CUmemoryPool pool)
+{
+    for (unsigned i = 0; i < config_get()->devices; i++) {
+        if (pool == &defaults[i])
+            return 1;
+    }
+    CUmemoryPool known = pools;
+    while (known != NULL && known != pool)
+        known = known->next;
+    return known != NULL && !known->is_destroyed;
+}
+
+static int is_pool(CUmemoryPool pool)
+{
+    pthread_mutex_lock(&pools_lock);
+    int is_known = is_pool_locked(pool);
+    pthread_mutex_unlock(&pools_lock);
+    return is_known;
+}
+
+static CUresult get_pool(CUmemoryPool *pool, int device, CUmemoryPool (*find_locked)(int device))
 {
     if (pool == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (device < 0 || (unsigned)device >= config_get()->devices)
+    if (!is_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    *pool = &pools[device];
+    pthread_mutex_lock(&pools_lock);
+    *pool = find_locked(device);
+    pthread_mutex_unlock(&pools_lock);
     return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool_out, CUdevice dev)
 {
     CALL_ENTER("cuDeviceGetDefaultMemPool");
-    return get_pool(pool_out, dev);
+    return get_pool(pool_out, dev, default_pool_locked);
 }
 
 SIM_API CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice dev)
 {
     CALL_ENTER("cuDeviceGetMemPool");
-    return get_pool(pool, dev);
+    return get_pool(pool, dev, current_pool_locked);
 }
 
-static int is_pool(CUmemoryPool pool)
+SIM_API CUresult cuDeviceSetMemPool(CUdevice dev, CUmemoryPool pool)
 {
-    for (unsigned i = 0; i < config_get()->devices; i++) {
-        if (pool == &pools[i])
-            return 1;
-    }
-    return 0;
-}
-
-static void count(int device, cuuint64_t added, cuuint64_t removed)
-{
-    struct CUmemPoolHandle_st *pool = &pools[device];
+    CALL_ENTER("cuDeviceSetMemPool");
+    if (!is_device(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
     pthread_mutex_lock(&pools_lock);
-    pool->used = pool->used + added - removed;
-    if (pool->used > pool->used_high)
-        pool->used_high = pool->used;
+    int is_fine = is_pool_locked(pool) && pool->device == dev;
+    if (is_fine)
+        current[dev] = pool;
     pthread_mutex_unlock(&pools_lock);
+    return is_fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Memory that is allocated while its stream is captured belongs to the graph, and goes with it. */
-static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, int device, CUstream handle)
+SIM_API CUresult cuMemPoolCreate(CUmemoryPool *pool, const CUmemPoolProps *poolProps)
+{
+    CALL_ENTER("cuMemPoolCreate");
+    if (pool == NULL || poolProps == NULL || poolProps->allocType != CU_MEM_ALLOCATION_TYPE_PINNED)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (poolProps->location.type != CU_MEM_LOCATION_TYPE_DEVICE || poolProps->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!is_device(poolProps->location.id))
+        return CUDA_ERROR_INVALID_DEVICE;
+    CUmemoryPool created = calloc(1, sizeof *created);
+    if (created == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    set_up(created, poolProps->location.id);
+    created->max_bytes = poolProps->maxSize;
+    pthread_mutex_lock(&pools_lock);
+    created->next = pools;
+    pools = created;
+    pthread_mutex_unlock(&pools_lock);
+    *pool = created;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool)
+{
+    CALL_ENTER("cuMemPoolDestroy");
+    pthread_mutex_lock(&pools_lock);
+    int is_fine = is_pool_locked(pool) && pool != &defaults[pool->device];
+    if (is_fine) {
+        pool->is_destroyed = 1;
+        if (current[pool->device] == pool)
+            current[pool->device] = NULL;
+        space_set_threshold(&pool->memory, 0);
+        space_trim(&pool->memory, 0);
+    }
+    pthread_mutex_unlock(&pools_lock);
+    return is_fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Memory that is allocated while its stream is captured belongs to the graph and to no pool, and goes with the graph. */
+static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, CUmemoryPool pool, CUstream handle)
 {
     CUstream stream;
     CALL_TRY(stream_find_locked(context, handle, &stream));
     if (stream->capture != NULL && stream->capture->is_invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     CALL_TRY(capture_check_implicit_locked(stream));
-    CALL_TRY(space_allocate(address, size, context, device));
-    if (stream->capture != NULL && recording_add_allocation(stream->capture->graph->recording, *address) != 0) {
+    if (stream->capture == NULL)
+        return space_allocate(address, size, context, pool->device, &pool->memory);
+    CALL_TRY(space_allocate(address, size, context, pool->device, NULL));
+    if (recording_add_allocation(stream->capture->graph->recording, *address, context) != 0) {
         space_free(*address);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
 }
 
-static CUresult allocate(CUdeviceptr *address, size_t size, int device, CUcontext context, CUstream stream)
+static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUcontext context, CUstream stream)
 {
-    if (address == NULL)
+    if (address == NULL || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
+    struct space_pool figures;
+    space_read_pool(&pool->memory, &figures);
+    if (pool->max_bytes != 0 && (size > pool->max_bytes || figures.used > pool->max_bytes - size))
+        return CUDA_ERROR_OUT_OF_MEMORY;
     queue_lock();
-    CUresult result = allocate_locked(address, size, context, device, stream);
+    CUresult result = allocate_locked(address, size, context, pool, stream);
     queue_unlock();
-    if (result == CUDA_SUCCESS)
-        count(device, size, 0);
     return result;
 }
 
@@ -84,8 +177,10 @@ SIM_API CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hS
 {
     CALL_ENTER("cuMemAllocAsync");
     CUcontext context;
+    CUmemoryPool pool;
     CALL_TRY(context_current(&context));
-    return allocate(dptr, bytesize, context->device, context, hStream);
+    CALL_TRY(get_pool(&pool, context->device, current_pool_locked));
+    return allocate(dptr, bytesize, pool, context, hStream);
 }
 
 SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
@@ -93,86 +188,159 @@ SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUm
     CALL_ENTER("cuMemAllocFromPoolAsync");
     CUcontext context;
     CALL_TRY(context_current(&context));
-    if (!is_pool(pool))
-        return CUDA_ERROR_INVALID_VALUE;
-    return allocate(dptr, bytesize, (int)(pool - pools), context, hStream);
+    return is_pool(pool) ? allocate(dptr, bytesize, pool, context, hStream) : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Whether the address is memory of the graph that the stream is being captured into. */
-static int is_of_capture(CUcontext context, CUstream handle, CUdeviceptr address)
+static CUresult find_capture(CUcontext context, CUstream handle, int *is_captured)
 {
     CUstream stream;
-    int is_found = 0;
     queue_lock();
-    if (stream_find_locked(context, handle, &stream) == CUDA_SUCCESS && stream->capture != NULL) {
-        const struct recording *recording = stream->capture->graph->recording;
-        for (size_t i = 0; i < recording->allocation_count && !is_found; i++)
-            is_found = recording->allocations[i] == address;
-    }
+    CUresult result = stream_find_locked(context, handle, &stream);
+    *is_captured = result == CUDA_SUCCESS && stream->capture != NULL;
     queue_unlock();
-    return is_found;
+    return result;
 }
 
+/* A captured free is a node of the graph, and takes memory of a graph alone. */
 SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     CALL_ENTER("cuMemFreeAsync");
     CUcontext context;
     CALL_TRY(context_current(&context));
     struct space_range range;
+    int is_captured;
     if (dptr == 0)
         return CUDA_SUCCESS;
+    CALL_TRY(find_capture(context, hStream, &is_captured));
     if (space_find(dptr, &range) != CUDA_SUCCESS || range.context == NULL || range.start != dptr)
         return CUDA_ERROR_INVALID_VALUE;
-    int keeps = is_of_capture(context, hStream, dptr);
-    struct operation *operation = operation_create(keeps ? OPERATION_NOTHING : OPERATION_FREE);
-    if (operation != NULL && !keeps)
+    if (is_captured && !range.is_of_graph)
+        return CUDA_ERROR_INVALID_VALUE;
+    struct operation *operation = operation_create(range.is_of_graph ? OPERATION_NOTHING : OPERATION_FREE);
+    if (operation == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    if (!range.is_of_graph)
         operation->address = dptr;
-    CALL_TRY(stream_submit(hStream, operation, SUBMIT_ASYNC));
-    count(range.device, 0, range.size);
-    return CUDA_SUCCESS;
+    CUresult result = space_retire(dptr);
+    if (result != CUDA_SUCCESS) {
+        operation_release(operation);
+        return result;
+    }
+    return stream_submit(hStream, operation, SUBMIT_ASYNC);
 }
 
 SIM_API CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t minBytesToKeep)
 {
     CALL_ENTER("cuMemPoolTrimTo");
-    (void)minBytesToKeep;
-    return is_pool(pool) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    if (!is_pool(pool))
+        return CUDA_ERROR_INVALID_VALUE;
+    space_trim(&pool->memory, minBytesToKeep);
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, const void *value)
+{
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES] = *(const int *)value != 0;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        space_set_threshold(&pool->memory, *(const cuuint64_t *)value);
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        if (*(const cuuint64_t *)value != 0)
+            return CUDA_ERROR_INVALID_VALUE;
+        space_reset_high_marks(&pool->memory, attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH,
+                               attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH);
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
 }
 
 SIM_API CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     CALL_ENTER("cuMemPoolSetAttribute");
-    if (!is_pool(pool) || value == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&pools_lock);
-    if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-        pool->release_threshold = *(cuuint64_t *)value;
-    else if ((attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) && *(cuuint64_t *)value == 0)
-        pool->used_high = pool->used;
-    else if (attr > CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
-        result = CUDA_ERROR_INVALID_VALUE;
+    CUresult result = value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : set_attribute(pool, attr, value);
     pthread_mutex_unlock(&pools_lock);
     return result;
+}
+
+static CUresult get_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    struct space_pool figures;
+    space_read_pool(&pool->memory, &figures);
+    switch (attribute) {
+    case CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC:
+    case CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES:
+        *(int *)value = pool->reuse[attribute - CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES];
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RELEASE_THRESHOLD:
+        *(cuuint64_t *)value = figures.threshold;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        *(cuuint64_t *)value = figures.reserved;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        *(cuuint64_t *)value = figures.reserved_high;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        *(cuuint64_t *)value = figures.used;
+        return CUDA_SUCCESS;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        *(cuuint64_t *)value = figures.used_high;
+        return CUDA_SUCCESS;
+    default:
+        return CUDA_ERROR_INVALID_VALUE;
+    }
 }
 
 SIM_API CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attr, void *value)
 {
     CALL_ENTER("cuMemPoolGetAttribute");
-    if (!is_pool(pool) || value == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&pools_lock);
-    if (attr == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD)
-        *(cuuint64_t *)value = pool->release_threshold;
-    else if (attr == CU_MEMPOOL_ATTR_USED_MEM_CURRENT || attr == CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT)
-        *(cuuint64_t *)value = pool->used;
-    else if (attr == CU_MEMPOOL_ATTR_USED_MEM_HIGH || attr == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH)
-        *(cuuint64_t *)value = pool->used_high;
-    else if (attr <= CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES)
-        *(int *)value = 1;
-    else
-        result = CUDA_ERROR_INVALID_VALUE;
+    CUresult result = value == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : get_attribute(pool, attr, value);
     pthread_mutex_unlock(&pools_lock);
     return result;
+}
+
+static CUresult set_access_locked(CUmemoryPool pool, const CUmemAccessDesc *description)
+{
+    int device = description->location.id;
+    if (description->location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        (device == pool->device && description->flags != CU_MEM_ACCESS_FLAGS_PROT_READWRITE))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    pool->access[device] = description->flags;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemPoolSetAccess(CUmemoryPool pool, const CUmemAccessDesc *map, size_t count)
+{
+    CALL_ENTER("cuMemPoolSetAccess");
+    pthread_mutex_lock(&pools_lock);
+    CUresult result = map == NULL || !is_pool_locked(pool) ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++)
+        result = set_access_locked(pool, &map[i]);
+    pthread_mutex_unlock(&pools_lock);
+    return result;
+}
+
+SIM_API CUresult cuMemPoolGetAccess(CUmemAccess_flags *flags, CUmemoryPool memPool, CUmemLocation *location)
+{
+    CALL_ENTER("cuMemPoolGetAccess");
+    if (flags == NULL || location == NULL || location->type != CU_MEM_LOCATION_TYPE_DEVICE || !is_device(location->id))
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&pools_lock);
+    int is_fine = is_pool_locked(memPool);
+    if (is_fine)
+        *flags = memPool->access[location->id];
+    pthread_mutex_unlock(&pools_lock);
+    return is_fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

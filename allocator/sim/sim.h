@@ -17,7 +17,8 @@
  *
  * Limits: a process holds at most about 30,000 mappings (the kernel's vm.max_map_count); access rights are kept for each
  * device, but enforced as their union; what the host itself has mapped does not fault when a kernel touches it;
- * the branches of a graph run one after the other; cuCtxDestroy waits for the context's work.
+ * the branches of a graph run one after the other; cuCtxDestroy waits for the context's work; memory of a pool goes with the
+ * context that allocated it; memory that another process exported cannot be opened; there are no arrays and no textures.
  *
  * Thread safety: every function may be called from any thread. Function names are those without version or _ptsz suffix
  * ("cuMemAlloc"), and the suffixed forms are understood as the same function.

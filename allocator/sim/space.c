@@ -30,11 +30,17 @@ struct reservation {
     int is_counted; /* against the limit: it was made by cuMemAddressReserve */
 };
 
+enum block_state { BLOCK_LIVE, BLOCK_RETIRED, BLOCK_PARKED };
+
 struct block {
     struct block *previous, *next;
     CUcontext context;
     uint64_t reserved_start;
     size_t requested;
+    enum block_state state;
+    int is_of_graph;
+    struct space_pool *pool; /* or NULL */
+    uint64_t id;
 };
 
 struct mapping {
@@ -42,6 +48,7 @@ struct mapping {
     struct physical *physical;
     unsigned char access[SIM_MAX_DEVICES]; /* enum pages_access, as granted to each device */
     struct block *block;                   /* of cuMemAlloc, or NULL */
+    uint64_t id;
 };
 
 /* Guards all below. */
@@ -53,6 +60,7 @@ static size_t reserved;
 static CUmemGenericAllocationHandle next_handle = 0x5100000001;
 static void *physicals, *reservations, *mappings;
 static struct block *blocks;
+static uint64_t next_id = 1;
 
 static int compare_handles(const void *a, const void *b)
 {
@@ -256,6 +264,7 @@ static CUresult map_locked(struct mapping **out, uint64_t address, struct physic
         return CUDA_ERROR_OUT_OF_MEMORY;
     mapping->range = (struct range){address, address + physical->size};
     mapping->physical = physical;
+    mapping->id = next_id++;
     if (pages_map(address, physical->size, files[physical->file], physical->offset) != 0)
         goto fail_mapping;
     if (tsearch(mapping, &mappings, compare_ranges) == NULL)
@@ -386,10 +395,23 @@ CUresult space_get_access(CUdeviceptr address, int device, unsigned long long *a
     return mapping == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* One granule of address space stays unmapped behind each allocation, so that an overrun does not reach the host's memory. */
-static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, int device)
+static void raise(uint64_t *high, uint64_t value)
 {
-    size_t bytes = (size + SIM_GRANULARITY - 1) / SIM_GRANULARITY * SIM_GRANULARITY;
+    if (value > *high)
+        *high = value;
+}
+
+static void count_used_locked(struct space_pool *pool, size_t requested)
+{
+    if (pool == NULL)
+        return;
+    pool->used += requested;
+    raise(&pool->used_high, pool->used);
+}
+
+/* One granule of address space stays unmapped behind each allocation, so that an overrun does not reach the host's memory. */
+static CUresult create_block_locked(struct block **out, size_t bytes, int device)
+{
     uint64_t start;
     struct physical *physical;
     struct mapping *mapping;
@@ -411,11 +433,11 @@ static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext con
     mapping->block = block;
     for (unsigned i = 0; i < config_get()->devices; i++)
         protect_locked(mapping, (int)i, PAGES_READ_WRITE);
-    *block = (struct block){.next = blocks, .context = context, .reserved_start = start, .requested = size};
+    *block = (struct block){.next = blocks, .reserved_start = start};
     if (blocks != NULL)
         blocks->previous = block;
     blocks = block;
-    *address = start;
+    *out = block;
     return CUDA_SUCCESS;
 
 fail_physical:
@@ -427,11 +449,26 @@ fail_block:
     return result;
 }
 
-static void free_block_locked(struct mapping *mapping)
+static struct mapping *mapping_of(const struct block *block)
 {
-    struct block *block = mapping->block;
-    size_t bytes = mapping->range.end - mapping->range.start;
-    unmap_locked(mapping);
+    return find_range(mappings, block->reserved_start, block->reserved_start + 1);
+}
+
+static size_t block_bytes(const struct block *block)
+{
+    const struct mapping *mapping = mapping_of(block);
+    return mapping->range.end - mapping->range.start;
+}
+
+static void free_block_locked(struct block *block)
+{
+    size_t bytes = block_bytes(block);
+    if (block->pool != NULL) {
+        block->pool->reserved -= bytes;
+        if (block->state == BLOCK_LIVE)
+            block->pool->used -= block->requested;
+    }
+    unmap_locked(mapping_of(block));
     unreserve_locked(block->reserved_start, bytes + SIM_GRANULARITY);
     if (block->next != NULL)
         block->next->previous = block->previous;
@@ -442,29 +479,171 @@ static void free_block_locked(struct mapping *mapping)
     free(block);
 }
 
-CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device)
+static void trim_locked(struct space_pool *pool, uint64_t reserved_bytes)
+{
+    for (struct block *block = blocks, *next; block != NULL && pool->reserved > reserved_bytes; block = next) {
+        next = block->next;
+        if (block->pool == pool && block->state == BLOCK_PARKED)
+            free_block_locked(block);
+    }
+}
+
+static struct block *find_parked_locked(const struct space_pool *pool, size_t bytes, CUcontext context)
+{
+    struct block *block = pool == NULL ? NULL : blocks;
+    while (block != NULL &&
+           (block->pool != pool || block->state != BLOCK_PARKED || block->context != context || block_bytes(block) != bytes))
+        block = block->next;
+    return block;
+}
+
+static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool)
+{
+    size_t bytes = (size + SIM_GRANULARITY - 1) / SIM_GRANULARITY * SIM_GRANULARITY;
+    struct block *block = find_parked_locked(pool, bytes, context);
+    if (block == NULL) {
+        CUresult result = create_block_locked(&block, bytes, device);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && pool != NULL) {
+            trim_locked(pool, 0);
+            result = create_block_locked(&block, bytes, device);
+        }
+        if (result != CUDA_SUCCESS)
+            return result;
+        if (pool != NULL) {
+            pool->reserved += bytes;
+            raise(&pool->reserved_high, pool->reserved);
+        }
+    }
+    block->context = context;
+    block->pool = pool;
+    block->requested = size;
+    block->state = BLOCK_LIVE;
+    block->id = next_id++;
+    count_used_locked(pool, size);
+    *address = block->reserved_start;
+    return CUDA_SUCCESS;
+}
+
+CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool)
 {
     if (address == NULL || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
     if (size > config_get()->memory)
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&memory_lock);
-    CUresult result = allocate_locked(address, size, context, device);
+    CUresult result = allocate_locked(address, size, context, device, pool);
     pthread_mutex_unlock(&memory_lock);
     return result;
 }
 
+/* The block that starts at an address, or NULL. */
+static struct block *find_block_locked(CUdeviceptr address)
+{
+    struct mapping *mapping = address == UINT64_MAX ? NULL : find_range(mappings, address, address + 1);
+    return mapping != NULL && mapping->range.start == address ? mapping->block : NULL;
+}
+
+/* Freed memory of a pool is kept for its next allocation, as far as the pool's threshold goes. */
+static void release_block_locked(struct block *block)
+{
+    if (block->pool == NULL || block->pool->reserved > block->pool->threshold)
+        free_block_locked(block);
+    else
+        block->state = BLOCK_PARKED;
+}
+
+static CUresult retire_locked(struct block *block)
+{
+    if (block == NULL || block->state != BLOCK_LIVE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block->is_of_graph)
+        return CUDA_SUCCESS;
+    block->state = BLOCK_RETIRED;
+    if (block->pool != NULL)
+        block->pool->used -= block->requested;
+    return CUDA_SUCCESS;
+}
+
+static void collect_locked(struct block *block)
+{
+    if (block != NULL && block->state == BLOCK_RETIRED)
+        release_block_locked(block);
+}
+
 CUresult space_free(CUdeviceptr address)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&memory_lock);
-    struct mapping *mapping = find_range(mappings, address, address + 1);
-    if (mapping != NULL && mapping->block != NULL && mapping->range.start == address) {
-        free_block_locked(mapping);
-        result = CUDA_SUCCESS;
-    }
+    struct block *block = find_block_locked(address);
+    CUresult result = retire_locked(block);
+    if (result == CUDA_SUCCESS)
+        collect_locked(block);
     pthread_mutex_unlock(&memory_lock);
     return result;
+}
+
+CUresult space_retire(CUdeviceptr address)
+{
+    pthread_mutex_lock(&memory_lock);
+    CUresult result = retire_locked(find_block_locked(address));
+    pthread_mutex_unlock(&memory_lock);
+    return result;
+}
+
+void space_collect(CUdeviceptr address)
+{
+    pthread_mutex_lock(&memory_lock);
+    collect_locked(find_block_locked(address));
+    pthread_mutex_unlock(&memory_lock);
+}
+
+void space_give_to_graph(CUdeviceptr address)
+{
+    pthread_mutex_lock(&memory_lock);
+    struct block *block = find_block_locked(address);
+    if (block != NULL)
+        block->is_of_graph = 1;
+    pthread_mutex_unlock(&memory_lock);
+}
+
+void space_free_of_graph(CUdeviceptr address, CUcontext context)
+{
+    pthread_mutex_lock(&memory_lock);
+    struct block *block = find_block_locked(address);
+    /* A context's end has freed its memory, and the address may be another's by now. */
+    if (block != NULL && block->is_of_graph && block->context == context)
+        free_block_locked(block);
+    pthread_mutex_unlock(&memory_lock);
+}
+
+void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
+{
+    pthread_mutex_lock(&memory_lock);
+    trim_locked(pool, reserved_bytes);
+    pthread_mutex_unlock(&memory_lock);
+}
+
+void space_read_pool(const struct space_pool *pool, struct space_pool *figures)
+{
+    pthread_mutex_lock(&memory_lock);
+    *figures = *pool;
+    pthread_mutex_unlock(&memory_lock);
+}
+
+void space_reset_high_marks(struct space_pool *pool, int of_used, int of_reserved)
+{
+    pthread_mutex_lock(&memory_lock);
+    if (of_used)
+        pool->used_high = pool->used;
+    if (of_reserved)
+        pool->reserved_high = pool->reserved;
+    pthread_mutex_unlock(&memory_lock);
+}
+
+void space_set_threshold(struct space_pool *pool, uint64_t threshold)
+{
+    pthread_mutex_lock(&memory_lock);
+    pool->threshold = threshold;
+    pthread_mutex_unlock(&memory_lock);
 }
 
 void space_release_context(CUcontext context)
@@ -473,25 +652,48 @@ void space_release_context(CUcontext context)
     for (struct block *block = blocks, *next; block != NULL; block = next) {
         next = block->next;
         if (block->context == context)
-            free_block_locked(find_range(mappings, block->reserved_start, block->reserved_start + 1));
+            free_block_locked(block);
     }
     pthread_mutex_unlock(&memory_lock);
+}
+
+static struct space_range describe(const struct mapping *mapping)
+{
+    const struct block *block = mapping->block;
+    struct space_range range = {.start = mapping->range.start,
+                                .size = mapping->range.end - mapping->range.start,
+                                .device = mapping->physical->file == HOST_FILE ? 0 : mapping->physical->file,
+                                .mapping_start = mapping->range.start,
+                                .mapping_size = mapping->range.end - mapping->range.start,
+                                .id = mapping->id};
+    if (block != NULL) {
+        range.size = block->requested;
+        range.context = block->context;
+        range.pool = block->pool;
+        range.is_of_graph = block->is_of_graph;
+        range.id = block->id;
+    }
+    return range;
 }
 
 CUresult space_find(CUdeviceptr address, struct space_range *range)
 {
     pthread_mutex_lock(&memory_lock);
     struct mapping *mapping = address == UINT64_MAX ? NULL : find_range(mappings, address, address + 1);
-    if (mapping != NULL) {
-        const struct block *block = mapping->block;
-        size_t size = block == NULL ? mapping->range.end - mapping->range.start : block->requested;
-        *range =
-            (struct space_range){mapping->range.start, size, mapping->physical->file, block == NULL ? NULL : block->context};
-        if (range->device == HOST_FILE)
-            range->device = 0;
-    }
+    if (mapping != NULL && mapping->block != NULL && mapping->block->state != BLOCK_LIVE)
+        mapping = NULL;
+    if (mapping != NULL)
+        *range = describe(mapping);
     pthread_mutex_unlock(&memory_lock);
     return mapping == NULL ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+}
+
+uint64_t space_new_id(void)
+{
+    pthread_mutex_lock(&memory_lock);
+    uint64_t id = next_id++;
+    pthread_mutex_unlock(&memory_lock);
+    return id;
 }
 
 int space_is_device(CUdeviceptr address)
@@ -518,7 +720,8 @@ int space_is_accessible(CUdeviceptr address, size_t size, int is_write)
         }
         is_accessible = mapping != NULL && access >= (is_write ? PAGES_READ_WRITE : PAGES_READ);
         /* An allocation ends where it was asked to, though its last page goes on. */
-        if (is_accessible && mapping->block != NULL && end > mapping->range.start + mapping->block->requested)
+        if (is_accessible && mapping->block != NULL &&
+            (end > mapping->range.start + mapping->block->requested || mapping->block->state == BLOCK_PARKED))
             is_accessible = 0;
         if (mapping != NULL)
             start = mapping->range.end;

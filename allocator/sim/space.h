@@ -32,10 +32,32 @@ CUresult space_unmap(CUdeviceptr address, size_t size);
 CUresult space_set_access(CUdeviceptr address, size_t size, int device, CUmemAccess_flags access);
 CUresult space_get_access(CUdeviceptr address, int device, unsigned long long *access);
 
-/* What cuMemAlloc gives: a reservation, a handle and a mapping in one, of `size` rounded up. It belongs to the context. */
-CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device);
-/* Errors: INVALID_VALUE (not the start of an allocation). */
+/* Where allocations come from: the driver's own pool of a device or one of the user's. Its figures are kept by space.c. */
+struct space_pool {
+    uint64_t used, used_high;         /* bytes as they were asked for */
+    uint64_t reserved, reserved_high; /* bytes of physical memory, parked ones too */
+    uint64_t threshold;               /* reserved bytes up to which freed memory is parked */
+};
+
+/* What cuMemAlloc gives: a reservation, a handle and a mapping in one, of `size` rounded up. It belongs to the context. With
+ * a pool (may be NULL) its parked memory is taken first, and given up when the device is full. */
+CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool);
+/* Errors: INVALID_VALUE (not the start of an allocation, or freed already). Memory of a graph stays. */
 CUresult space_free(CUdeviceptr address);
+/* A stream-ordered free in its two halves: what the call does, and what happens once the stream has got there. Memory of a
+ * graph stays. Errors: INVALID_VALUE, as space_free(). */
+CUresult space_retire(CUdeviceptr address);
+void space_collect(CUdeviceptr address);
+
+/* The allocation belongs to a graph: it goes with space_free_of_graph() alone, and with its context. */
+void space_give_to_graph(CUdeviceptr address);
+void space_free_of_graph(CUdeviceptr address, CUcontext context);
+
+/* Gives parked memory back until no more than that is reserved. */
+void space_trim(struct space_pool *pool, uint64_t reserved);
+void space_read_pool(const struct space_pool *pool, struct space_pool *figures);
+void space_reset_high_marks(struct space_pool *pool, int of_used, int of_reserved);
+void space_set_threshold(struct space_pool *pool, uint64_t threshold);
 /* Frees all that the context has allocated. */
 void space_release_context(CUcontext context);
 
@@ -44,10 +66,18 @@ struct space_range {
     size_t size; /* of an allocation as requested; else of the mapping */
     int device;
     CUcontext context; /* NULL for a mapping of the virtual memory API */
+    struct space_pool *pool;
+    int is_of_graph;
+    CUdeviceptr mapping_start;
+    size_t mapping_size;
+    uint64_t id; /* never given out twice */
 };
 
 /* What is mapped at an address. Errors: NOT_FOUND. */
 CUresult space_find(CUdeviceptr address, struct space_range *range);
+
+/* A number for a piece of memory, from 1. */
+uint64_t space_new_id(void);
 
 /* Whether the address lies in a reservation, mapped or not. */
 int space_is_device(CUdeviceptr address);

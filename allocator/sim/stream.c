@@ -48,7 +48,7 @@ static CUstream create_locked(CUcontext context, unsigned flags, int priority)
     *stream = (struct CUstream_st){.context = context, .flags = flags, .priority = priority, .references = 1};
     stream->id = atomic_fetch_add(&next_stream_id, 1);
     pthread_cond_init(&stream->wake, NULL);
-    if (handle_add(HANDLE_STREAM, stream) != 0) {
+    if (handle_add(HANDLE_STREAM, stream, context) != 0) {
         pthread_cond_destroy(&stream->wake);
         free(stream);
         return NULL;
@@ -407,15 +407,27 @@ SIM_API CUresult cuStreamDestroy(CUstream hStream)
     return result;
 }
 
-SIM_API CUresult cuCtxSynchronize(void)
+static CUresult synchronize(CUcontext context)
 {
-    CALL_ENTER("cuCtxSynchronize");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
     queue_lock();
     CUresult result = capture_check_unsafe_locked();
     if (result == CUDA_SUCCESS)
         context_wait_locked(context);
     queue_unlock();
     return result == CUDA_SUCCESS ? (CUresult)atomic_load(&context->error) : result;
+}
+
+SIM_API CUresult cuCtxSynchronize(void)
+{
+    CALL_ENTER("cuCtxSynchronize");
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    return synchronize(context);
+}
+
+SIM_API CUresult cuCtxSynchronize_v2(CUcontext ctx)
+{
+    CALL_ENTER("cuCtxSynchronize");
+    CUresult result = ctx == NULL ? context_current(&ctx) : context_validate(ctx);
+    return result == CUDA_SUCCESS ? synchronize(ctx) : result;
 }

@@ -31,6 +31,26 @@ TWIN(cuMemcpyDtoDAsync, _v2_ptsz, (CUdeviceptr a, CUdeviceptr b, size_t n, CUstr
 TWIN(cuMemsetD8Async, _ptsz, (CUdeviceptr a, unsigned char v, size_t n, CUstream s), (a, v, n, s))
 TWIN(cuMemsetD16Async, _ptsz, (CUdeviceptr a, unsigned short v, size_t n, CUstream s), (a, v, n, s))
 TWIN(cuMemsetD32Async, _ptsz, (CUdeviceptr a, unsigned int v, size_t n, CUstream s), (a, v, n, s))
+TWIN(cuMemcpyPeer, _ptds, (CUdeviceptr a, CUcontext x, CUdeviceptr b, CUcontext y, size_t n), (a, x, b, y, n))
+TWIN(cuMemcpyPeerAsync, _ptsz, (CUdeviceptr a, CUcontext x, CUdeviceptr b, CUcontext y, size_t n, CUstream s),
+     (a, x, b, y, n, s))
+TWIN(cuMemcpy2D, _v2_ptds, (const CUDA_MEMCPY2D *c), (c))
+TWIN(cuMemcpy2DUnaligned, _v2_ptds, (const CUDA_MEMCPY2D *c), (c))
+TWIN(cuMemcpy2DAsync, _v2_ptsz, (const CUDA_MEMCPY2D *c, CUstream s), (c, s))
+TWIN(cuMemcpy3D, _v2_ptds, (const CUDA_MEMCPY3D *c), (c))
+TWIN(cuMemcpy3DAsync, _v2_ptsz, (const CUDA_MEMCPY3D *c, CUstream s), (c, s))
+TWIN(cuMemcpyBatchAsync, _v2_ptsz,
+     (CUdeviceptr * a, CUdeviceptr *b, size_t *n, size_t count, CUmemcpyAttributes *t, size_t *i, size_t m, CUstream s),
+     (a, b, n, count, t, i, m, s))
+TWIN(cuMemsetD2D8, _v2_ptds, (CUdeviceptr a, size_t p, unsigned char v, size_t w, size_t h), (a, p, v, w, h))
+TWIN(cuMemsetD2D16, _v2_ptds, (CUdeviceptr a, size_t p, unsigned short v, size_t w, size_t h), (a, p, v, w, h))
+TWIN(cuMemsetD2D32, _v2_ptds, (CUdeviceptr a, size_t p, unsigned v, size_t w, size_t h), (a, p, v, w, h))
+TWIN(cuMemsetD2D8Async, _ptsz, (CUdeviceptr a, size_t p, unsigned char v, size_t w, size_t h, CUstream s), (a, p, v, w, h, s))
+TWIN(cuMemsetD2D16Async, _ptsz, (CUdeviceptr a, size_t p, unsigned short v, size_t w, size_t h, CUstream s), (a, p, v, w, h, s))
+TWIN(cuMemsetD2D32Async, _ptsz, (CUdeviceptr a, size_t p, unsigned v, size_t w, size_t h, CUstream s), (a, p, v, w, h, s))
+TWIN(cuStreamBeginCaptureToGraph, _ptsz,
+     (CUstream s, CUgraph g, const CUgraphNode *d, const CUgraphEdgeData *e, size_t n, CUstreamCaptureMode m),
+     (s, g, d, e, n, m))
 TWIN(cuMemAllocAsync, _ptsz, (CUdeviceptr * a, size_t n, CUstream s), (a, n, s))
 TWIN(cuMemAllocFromPoolAsync, _ptsz, (CUdeviceptr * a, size_t n, CUmemoryPool p, CUstream s), (a, n, p, s))
 TWIN(cuMemFreeAsync, _ptsz, (CUdeviceptr a, CUstream s), (a, s))
@@ -105,12 +125,18 @@ SIM_API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersio
                                   CUdriverProcAddressQueryResult *symbolStatus);
 static CUresult get_proc_address_v1(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags);
 
+/* The first forms of functions whose names are macros in cuda.h. */
+CUresult begin_capture_v1(CUstream hStream) __asm__("cuStreamBeginCapture");
+CUresult begin_capture_v1_ptsz(CUstream hStream) __asm__("cuStreamBeginCapture_ptsz");
+CUresult elapsed_time_v1(float *pMilliseconds, CUevent hStart, CUevent hEnd) __asm__("cuEventElapsedTime");
+
 /* Of several forms of one name, the newest comes first. Versions are those of cudaTypedefs.h. */
 static const struct symbol symbols[] = {
     PLAIN(cuInit, 2000),
     PLAIN(cuDriverGetVersion, 2020),
     PLAIN(cuGetProcAddress, 12000),
     {"cuGetProcAddress", "cuGetProcAddress", 11030, (symbol_function)get_proc_address_v1, NULL},
+    PLAIN(cuGetExportTable, 3000),
     PLAIN(cuGetErrorName, 6000),
     PLAIN(cuGetErrorString, 6000),
     PLAIN(cuDeviceGet, 2000),
@@ -123,6 +149,7 @@ static const struct symbol symbols[] = {
     PLAIN(cuDeviceCanAccessPeer, 4000),
     PLAIN(cuDeviceGetDefaultMemPool, 11020),
     PLAIN(cuDeviceGetMemPool, 11020),
+    PLAIN(cuDeviceSetMemPool, 11020),
     PLAIN(cuDevicePrimaryCtxRetain, 7000),
     PLAIN(cuDevicePrimaryCtxRelease, 11000),
     PLAIN(cuDevicePrimaryCtxReset, 11000),
@@ -135,9 +162,11 @@ static const struct symbol symbols[] = {
     PLAIN(cuCtxSetCurrent, 4000),
     PLAIN(cuCtxPushCurrent, 4000),
     PLAIN(cuCtxPopCurrent, 4000),
+    {"cuCtxGetDevice", "cuCtxGetDevice_v2", 13000, (symbol_function)cuCtxGetDevice_v2, NULL},
     PLAIN(cuCtxGetDevice, 2000),
     PLAIN(cuCtxGetFlags, 7000),
     PLAIN(cuCtxGetId, 12000),
+    {"cuCtxSynchronize", "cuCtxSynchronize_v2", 13000, (symbol_function)cuCtxSynchronize_v2, NULL},
     PLAIN(cuCtxSynchronize, 2000),
     PLAIN(cuCtxGetStreamPriorityRange, 5050),
     PLAIN(cuCtxEnablePeerAccess, 4000),
@@ -154,6 +183,9 @@ static const struct symbol symbols[] = {
     WITH_TWIN(cuStreamGetCtx, _ptsz, 9020),
     WITH_TWIN(cuStreamGetDevice, _ptsz, 12080),
     WITH_TWIN(cuStreamBeginCapture, _v2_ptsz, 10010),
+    {"cuStreamBeginCapture", "cuStreamBeginCapture", 10000, (symbol_function)begin_capture_v1,
+     (symbol_function)begin_capture_v1_ptsz},
+    WITH_TWIN(cuStreamBeginCaptureToGraph, _ptsz, 12030),
     WITH_TWIN(cuStreamEndCapture, _ptsz, 10000),
     WITH_TWIN(cuStreamIsCapturing, _ptsz, 10000),
     WITH_TWIN(cuStreamGetCaptureInfo, _v3_ptsz, 12030),
@@ -163,6 +195,11 @@ static const struct symbol symbols[] = {
     {"cuGraphInstantiate", "cuGraphInstantiateWithFlags", 12000, (symbol_function)cuGraphInstantiate, NULL},
     {"cuGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags", 11040, (symbol_function)cuGraphInstantiate, NULL},
     WITH_TWIN(cuGraphInstantiateWithParams, _ptsz, 12000),
+    PLAIN(cuGraphCreate, 10000),
+    PLAIN(cuGraphAddKernelNode, 12000),
+    PLAIN(cuGraphAddMemsetNode, 10000),
+    PLAIN(cuGraphAddMemAllocNode, 11040),
+    PLAIN(cuGraphAddMemFreeNode, 11040),
     PLAIN(cuGraphGetNodes, 10000),
     WITH_TWIN(cuGraphUpload, _ptsz, 11010),
     WITH_TWIN(cuGraphLaunch, _ptsz, 10000),
@@ -174,7 +211,8 @@ static const struct symbol symbols[] = {
     PLAIN(cuEventQuery, 2000),
     PLAIN(cuEventSynchronize, 2000),
     PLAIN(cuEventDestroy, 4000),
-    PLAIN(cuEventElapsedTime, 2000),
+    PLAIN(cuEventElapsedTime, 12080),
+    {"cuEventElapsedTime", "cuEventElapsedTime", 2000, (symbol_function)elapsed_time_v1, NULL},
     PLAIN(cuMemAddressReserve, 10020),
     PLAIN(cuMemAddressFree, 10020),
     PLAIN(cuMemCreate, 10020),
@@ -194,17 +232,41 @@ static const struct symbol symbols[] = {
     PLAIN(cuMemHostAlloc, 2020),
     PLAIN(cuMemHostGetDevicePointer, 3020),
     PLAIN(cuMemFreeHost, 2000),
+    PLAIN(cuMemAllocManaged, 6000),
+    PLAIN(cuMemHostRegister, 6050),
+    PLAIN(cuMemHostUnregister, 4000),
     PLAIN(cuMemGetAddressRange, 3020),
     PLAIN(cuIpcGetMemHandle, 4010),
+    PLAIN(cuIpcOpenMemHandle, 11000),
+    PLAIN(cuIpcCloseMemHandle, 4010),
     PLAIN(cuPointerGetAttribute, 4000),
+    PLAIN(cuPointerGetAttributes, 7000),
     WITH_TWIN(cuMemAllocAsync, _ptsz, 11020),
     WITH_TWIN(cuMemAllocFromPoolAsync, _ptsz, 11020),
     WITH_TWIN(cuMemFreeAsync, _ptsz, 11020),
+    PLAIN(cuMemPoolCreate, 11020),
+    PLAIN(cuMemPoolDestroy, 11020),
+    PLAIN(cuMemPoolSetAccess, 11020),
+    PLAIN(cuMemPoolGetAccess, 11020),
     PLAIN(cuMemPoolTrimTo, 11020),
     PLAIN(cuMemPoolSetAttribute, 11020),
     PLAIN(cuMemPoolGetAttribute, 11020),
     WITH_TWIN(cuMemcpy, _ptds, 4000),
     WITH_TWIN(cuMemcpyAsync, _ptsz, 4000),
+    WITH_TWIN(cuMemcpyPeer, _ptds, 4000),
+    WITH_TWIN(cuMemcpyPeerAsync, _ptsz, 4000),
+    WITH_TWIN(cuMemcpy2D, _v2_ptds, 3020),
+    WITH_TWIN(cuMemcpy2DUnaligned, _v2_ptds, 3020),
+    WITH_TWIN(cuMemcpy2DAsync, _v2_ptsz, 3020),
+    WITH_TWIN(cuMemcpy3D, _v2_ptds, 3020),
+    WITH_TWIN(cuMemcpy3DAsync, _v2_ptsz, 3020),
+    WITH_TWIN(cuMemcpyBatchAsync, _v2_ptsz, 13000),
+    WITH_TWIN(cuMemsetD2D8, _v2_ptds, 3020),
+    WITH_TWIN(cuMemsetD2D16, _v2_ptds, 3020),
+    WITH_TWIN(cuMemsetD2D32, _v2_ptds, 3020),
+    WITH_TWIN(cuMemsetD2D8Async, _ptsz, 3020),
+    WITH_TWIN(cuMemsetD2D16Async, _ptsz, 3020),
+    WITH_TWIN(cuMemsetD2D32Async, _ptsz, 3020),
     WITH_TWIN(cuMemcpyHtoD, _v2_ptds, 3020),
     WITH_TWIN(cuMemcpyDtoH, _v2_ptds, 3020),
     WITH_TWIN(cuMemcpyDtoD, _v2_ptds, 3020),
@@ -228,6 +290,8 @@ static const struct symbol symbols[] = {
     PLAIN(cuKernelGetFunction, 12000),
     PLAIN(cuKernelGetName, 12030),
     PLAIN(cuKernelGetParamInfo, 12040),
+    PLAIN(cuKernelGetAttribute, 12000),
+    PLAIN(cuFuncGetAttribute, 2020),
     PLAIN(cuFuncGetName, 12030),
     PLAIN(cuFuncGetParamInfo, 12040),
     WITH_TWIN(cuLaunchKernel, _ptsz, 4000),
@@ -295,4 +359,22 @@ SIM_API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersio
 {
     CALL_ENTER_UNINITIALIZED("cuGetProcAddress");
     return get_proc_address_v1(symbol, pfn, cudaVersion, flags);
+}
+
+SIM_API CUresult begin_capture_v1(CUstream hStream)
+{
+    return cuStreamBeginCapture(hStream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+}
+
+SIM_API CUresult begin_capture_v1_ptsz(CUstream hStream)
+{
+    stream_use_own_default(1);
+    CUresult result = begin_capture_v1(hStream);
+    stream_use_own_default(0);
+    return result;
+}
+
+SIM_API CUresult elapsed_time_v1(float *pMilliseconds, CUevent hStart, CUevent hEnd)
+{
+    return cuEventElapsedTime(pMilliseconds, hStart, hEnd);
 }

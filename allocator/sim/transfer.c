@@ -1,4 +1,6 @@
+#include "transfer.h"
 #include "call.h"
+#include "host.h"
 #include "space.h"
 #include "stream.h"
 
@@ -7,33 +9,66 @@
 
 #define STAGED_BYTES ((size_t)64 << 10) /* up to here the driver takes a copy of pageable memory before it returns */
 
-enum side { SIDE_HOST, SIDE_DEVICE, SIDE_EITHER };
-
-static CUresult check_side(enum side side, uint64_t address, size_t bytes, int is_write)
+static CUresult check_side(enum transfer_side side, uint64_t address, size_t bytes, int is_write)
 {
-    if (side == SIDE_EITHER)
-        side = space_is_device(address) ? SIDE_DEVICE : SIDE_HOST;
-    if (side == SIDE_DEVICE)
+    struct host_range range;
+    int is_device = space_is_device(address);
+    if (side == SIDE_DEVICE && !is_device && host_find(address, &range))
+        return bytes > range.start + range.size - address ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
+    if (side == SIDE_DEVICE || (side == SIDE_EITHER && is_device))
         return space_is_accessible(address, bytes, is_write) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     return address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult copy(uint64_t destination, enum side to, uint64_t source, enum side from, size_t bytes, CUstream stream,
-                     enum submit_mode mode)
+/* The bytes from the first row of the first slice to the end of the last row of the last one; 0 where that overflows. */
+static size_t span(const struct transfer *transfer, const struct transfer_end *end)
+{
+    size_t slices, rows, sum;
+    if (__builtin_mul_overflow(transfer->slices - 1, end->slice, &slices) ||
+        __builtin_mul_overflow(transfer->rows - 1, end->pitch, &rows) || __builtin_add_overflow(slices, rows, &sum) ||
+        __builtin_add_overflow(sum, transfer->bytes, &sum))
+        return 0;
+    return sum;
+}
+
+static CUresult check_end(const struct transfer *transfer, const struct transfer_end *end, int is_write)
+{
+    size_t bytes = span(transfer, end);
+    return bytes == 0 ? CUDA_ERROR_INVALID_VALUE : check_side(end->side, end->address, bytes, is_write);
+}
+
+CUresult transfer_copy(const struct transfer *transfer, CUstream stream, enum submit_mode mode)
 {
     CUcontext context;
     CALL_TRY(context_current(&context));
-    if (bytes == 0)
+    if (transfer->bytes == 0 || transfer->rows == 0 || transfer->slices == 0)
         return CUDA_SUCCESS;
-    CALL_TRY(check_side(to, destination, bytes, 1));
-    CALL_TRY(check_side(from, source, bytes, 0));
+    CALL_TRY(check_end(transfer, &transfer->to, 1));
+    CALL_TRY(check_end(transfer, &transfer->from, 0));
     struct operation *operation = operation_create(OPERATION_COPY);
     if (operation == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    operation->copy.destination = destination;
-    operation->copy.source = source;
-    operation->copy.bytes = bytes;
+    operation->copy.destination = transfer->to.address;
+    operation->copy.destination_pitch = transfer->to.pitch;
+    operation->copy.destination_slice = transfer->to.slice;
+    operation->copy.source = transfer->from.address;
+    operation->copy.source_pitch = transfer->from.pitch;
+    operation->copy.source_slice = transfer->from.slice;
+    operation->copy.bytes = transfer->bytes;
+    operation->copy.rows = transfer->rows;
+    operation->copy.slices = transfer->slices;
     return stream_submit(stream, operation, mode);
+}
+
+static CUresult copy(uint64_t destination, enum transfer_side to, uint64_t source, enum transfer_side from, size_t bytes,
+                     CUstream stream, enum submit_mode mode)
+{
+    const struct transfer transfer = {.to = {.side = to, .address = destination},
+                                      .from = {.side = from, .address = source},
+                                      .bytes = bytes,
+                                      .rows = 1,
+                                      .slices = 1};
+    return transfer_copy(&transfer, stream, mode);
 }
 
 static uint64_t host(const void *pointer)
@@ -64,28 +99,47 @@ static CUresult copy_from_host(CUdeviceptr destination, const void *source, size
     memcpy(operation->copy.staging, source, bytes);
     operation->copy.destination = destination;
     operation->copy.bytes = bytes;
+    operation->copy.rows = operation->copy.slices = 1;
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
-static CUresult set(CUdeviceptr destination, uint32_t value, unsigned width, size_t count, CUstream stream,
-                    enum submit_mode mode)
+CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width,
+                             size_t count, size_t rows)
 {
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    size_t bytes;
-    if (__builtin_mul_overflow(count, width, &bytes) || destination % width != 0)
+    struct transfer transfer = {.rows = rows, .slices = 1};
+    const struct transfer_end end = {.side = SIDE_DEVICE, .address = destination, .pitch = pitch};
+    if (__builtin_mul_overflow(count, width, &transfer.bytes) || destination % width != 0 || pitch % width != 0 ||
+        (rows > 1 && pitch < transfer.bytes))
         return CUDA_ERROR_INVALID_VALUE;
-    if (count == 0)
-        return CUDA_SUCCESS;
-    CALL_TRY(check_side(SIDE_DEVICE, destination, bytes, 1));
+    CALL_TRY(check_end(&transfer, &end, 1));
     struct operation *operation = operation_create(OPERATION_SET);
     if (operation == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     operation->set.destination = destination;
+    operation->set.pitch = pitch;
+    operation->set.rows = rows;
     operation->set.value = value;
     operation->set.width = width;
     operation->set.count = count;
-    return stream_submit(stream, operation, mode);
+    *out = operation;
+    return CUDA_SUCCESS;
+}
+
+CUresult transfer_set(CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width, size_t count, size_t rows,
+                      CUstream stream)
+{
+    CUcontext context;
+    struct operation *operation;
+    CALL_TRY(context_current(&context));
+    if (count == 0 || rows == 0)
+        return CUDA_SUCCESS;
+    CALL_TRY(transfer_create_set(&operation, destination, pitch, value, width, count, rows));
+    return stream_submit(stream, operation, SUBMIT_ASYNC);
+}
+
+static CUresult set(CUdeviceptr destination, uint32_t value, unsigned width, size_t count, CUstream stream)
+{
+    return transfer_set(destination, 0, value, width, count, 1, stream);
 }
 
 SIM_API CUresult cuMemcpy(CUdeviceptr dst, CUdeviceptr src, size_t ByteCount)
@@ -139,35 +193,35 @@ SIM_API CUresult cuMemcpyDtoDAsync(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
 SIM_API CUresult cuMemsetD8(CUdeviceptr dstDevice, unsigned char uc, size_t N)
 {
     CALL_ENTER("cuMemsetD8");
-    return set(dstDevice, uc, 1, N, NULL, SUBMIT_ASYNC);
+    return set(dstDevice, uc, 1, N, NULL);
 }
 
 SIM_API CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
 {
     CALL_ENTER("cuMemsetD8Async");
-    return set(dstDevice, uc, 1, N, hStream, SUBMIT_ASYNC);
+    return set(dstDevice, uc, 1, N, hStream);
 }
 
 SIM_API CUresult cuMemsetD16(CUdeviceptr dstDevice, unsigned short us, size_t N)
 {
     CALL_ENTER("cuMemsetD16");
-    return set(dstDevice, us, 2, N, NULL, SUBMIT_ASYNC);
+    return set(dstDevice, us, 2, N, NULL);
 }
 
 SIM_API CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
 {
     CALL_ENTER("cuMemsetD16Async");
-    return set(dstDevice, us, 2, N, hStream, SUBMIT_ASYNC);
+    return set(dstDevice, us, 2, N, hStream);
 }
 
 SIM_API CUresult cuMemsetD32(CUdeviceptr dstDevice, unsigned int ui, size_t N)
 {
     CALL_ENTER("cuMemsetD32");
-    return set(dstDevice, ui, 4, N, NULL, SUBMIT_ASYNC);
+    return set(dstDevice, ui, 4, N, NULL);
 }
 
 SIM_API CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
 {
     CALL_ENTER("cuMemsetD32Async");
-    return set(dstDevice, ui, 4, N, hStream, SUBMIT_ASYNC);
+    return set(dstDevice, ui, 4, N, hStream);
 }

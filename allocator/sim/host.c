@@ -1,0 +1,174 @@
+#include "host.h"
+#include "call.h"
+#include "capture.h"
+#include "space.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+struct host_block {
+    struct host_block *next;
+    struct host_range range;
+};
+
+static pthread_mutex_t host_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct host_block *blocks; /* under host_lock */
+
+static struct host_block **find_locked(CUdeviceptr address)
+{
+    struct host_block **link = &blocks;
+    while (*link != NULL && address - (*link)->range.start >= (*link)->range.size)
+        link = &(*link)->next;
+    return link;
+}
+
+int host_find(CUdeviceptr address, struct host_range *range)
+{
+    pthread_mutex_lock(&host_lock);
+    const struct host_block *block = *find_locked(address);
+    if (block != NULL)
+        *range = block->range;
+    pthread_mutex_unlock(&host_lock);
+    return block != NULL;
+}
+
+static void release(struct host_block *block)
+{
+    if (block->range.kind != HOST_REGISTERED)
+        free((void *)(uintptr_t)block->range.start);
+    free(block);
+}
+
+/* Takes out what starts at the address and is of that kind. Errors: INVALID_VALUE. */
+static CUresult drop(CUdeviceptr address, enum host_kind kind)
+{
+    pthread_mutex_lock(&host_lock);
+    struct host_block **link = find_locked(address), *block = *link;
+    if (block != NULL && (block->range.start != address || block->range.kind != kind))
+        block = NULL;
+    if (block != NULL)
+        *link = block->next;
+    pthread_mutex_unlock(&host_lock);
+    if (block == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    release(block);
+    return CUDA_SUCCESS;
+}
+
+CUresult host_free_managed(CUdeviceptr address)
+{
+    return drop(address, HOST_MANAGED);
+}
+
+void host_release_context(CUcontext context)
+{
+    pthread_mutex_lock(&host_lock);
+    for (struct host_block **link = &blocks; *link != NULL;) {
+        struct host_block *block = *link;
+        if (block->range.context != context) {
+            link = &block->next;
+            continue;
+        }
+        *link = block->next;
+        release(block);
+    }
+    pthread_mutex_unlock(&host_lock);
+}
+
+static CUresult add(void *memory, size_t size, enum host_kind kind, CUcontext context)
+{
+    struct host_block *block = calloc(1, sizeof *block);
+    if (block == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    block->range = (struct host_range){(CUdeviceptr)(uintptr_t)memory, size, kind, context, space_new_id()};
+    pthread_mutex_lock(&host_lock);
+    block->next = blocks;
+    blocks = block;
+    pthread_mutex_unlock(&host_lock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
+{
+    CUcontext context;
+    void *memory;
+    CALL_TRY(context_current(&context));
+    CALL_TRY(capture_check_unsafe());
+    if (pointer == NULL || size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), size) != 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = add(memory, size, kind, context);
+    if (result == CUDA_SUCCESS)
+        *pointer = memory;
+    else
+        free(memory);
+    return result;
+}
+
+SIM_API CUresult cuMemAllocHost(void **pp, size_t bytesize)
+{
+    CALL_ENTER("cuMemAllocHost");
+    return allocate(pp, bytesize, HOST_PINNED);
+}
+
+SIM_API CUresult cuMemHostAlloc(void **pp, size_t bytesize, unsigned int Flags)
+{
+    CALL_ENTER("cuMemHostAlloc");
+    const unsigned known = CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP | CU_MEMHOSTALLOC_WRITECOMBINED;
+    return (Flags & ~known) != 0 ? CUDA_ERROR_INVALID_VALUE : allocate(pp, bytesize, HOST_PINNED);
+}
+
+SIM_API CUresult cuMemAllocManaged(CUdeviceptr *dptr, size_t bytesize, unsigned int flags)
+{
+    CALL_ENTER("cuMemAllocManaged");
+    if (dptr == NULL || (flags != CU_MEM_ATTACH_GLOBAL && flags != CU_MEM_ATTACH_HOST))
+        return CUDA_ERROR_INVALID_VALUE;
+    void *memory;
+    CALL_TRY(allocate(&memory, bytesize, HOST_MANAGED));
+    *dptr = (CUdeviceptr)(uintptr_t)memory;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
+{
+    CALL_ENTER("cuMemHostRegister");
+    const unsigned known = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP | CU_MEMHOSTREGISTER_READ_ONLY;
+    CUcontext context;
+    struct host_range range;
+    CALL_TRY(context_current(&context));
+    CUdeviceptr address = (CUdeviceptr)(uintptr_t)p;
+    if (p == NULL || bytesize == 0 || (Flags & ~known) != 0 || space_is_device(address))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (host_find(address, &range) || host_find(address + bytesize - 1, &range))
+        return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
+    return add(p, bytesize, HOST_REGISTERED, context);
+}
+
+SIM_API CUresult cuMemHostUnregister(void *p)
+{
+    CALL_ENTER("cuMemHostUnregister");
+    CUresult result = drop((CUdeviceptr)(uintptr_t)p, HOST_REGISTERED);
+    return result == CUDA_ERROR_INVALID_VALUE && p != NULL ? CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED : result;
+}
+
+SIM_API CUresult cuMemHostGetDevicePointer(CUdeviceptr *pdptr, void *p, unsigned int Flags)
+{
+    CALL_ENTER("cuMemHostGetDevicePointer");
+    struct host_range range;
+    if (pdptr == NULL || Flags != 0 || !host_find((CUdeviceptr)(uintptr_t)p, &range) || range.kind == HOST_MANAGED)
+        return CUDA_ERROR_INVALID_VALUE;
+    *pdptr = (CUdeviceptr)(uintptr_t)p;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemFreeHost(void *p)
+{
+    CALL_ENTER("cuMemFreeHost");
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    queue_lock();
+    context_wait_locked(context);
+    queue_unlock();
+    return drop((CUdeviceptr)(uintptr_t)p, HOST_PINNED);
+}

@@ -1,0 +1,98 @@
+/* Graphs that a program builds by hand. Nodes run in the order in which they were added, which their dependencies agree with.
+ */
+#include "call.h"
+#include "capture.h"
+#include "handle.h"
+#include "space.h"
+#include "transfer.h"
+
+static CUresult check(const CUgraphNode *node, CUgraph graph, const CUgraphNode *dependencies, size_t count)
+{
+    if (node == NULL || !handle_is_valid(HANDLE_GRAPH, graph) || (count != 0 && dependencies == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+/* A node's handle is its operation. Consumes the caller's reference; NULL is CUDA_ERROR_OUT_OF_MEMORY. */
+static CUresult add(CUgraphNode *node, CUgraph graph, struct operation *operation)
+{
+    if (operation == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    int error = recording_append(graph->recording, operation);
+    *node = error == 0 ? (CUgraphNode)operation : NULL;
+    operation_release(operation);
+    return error == 0 ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+SIM_API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
+{
+    CALL_ENTER("cuGraphCreate");
+    if (phGraph == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    *phGraph = graph_create();
+    return *phGraph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                      size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CALL_ENTER("cuGraphAddKernelNode");
+    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
+    if (nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUfunction function = nodeParams->func != NULL ? nodeParams->func : (CUfunction)nodeParams->kern;
+    struct operation *operation;
+    CALL_TRY(launch_create(&operation, function,
+                           (const uint32_t[3]){nodeParams->gridDimX, nodeParams->gridDimY, nodeParams->gridDimZ},
+                           (const uint32_t[3]){nodeParams->blockDimX, nodeParams->blockDimY, nodeParams->blockDimZ},
+                           nodeParams->kernelParams, nodeParams->extra));
+    return add(phGraphNode, hGraph, operation);
+}
+
+SIM_API CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                      size_t numDependencies, const CUDA_MEMSET_NODE_PARAMS *memsetParams, CUcontext ctx)
+{
+    CALL_ENTER("cuGraphAddMemsetNode");
+    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
+    CALL_TRY(context_validate(ctx));
+    if (memsetParams == NULL || memsetParams->width == 0 || memsetParams->height == 0 ||
+        (memsetParams->elementSize != 1 && memsetParams->elementSize != 2 && memsetParams->elementSize != 4))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct operation *operation;
+    CALL_TRY(transfer_create_set(&operation, memsetParams->dst, memsetParams->height == 1 ? 0 : memsetParams->pitch,
+                                 memsetParams->value, memsetParams->elementSize, memsetParams->width, memsetParams->height));
+    return add(phGraphNode, hGraph, operation);
+}
+
+/* The memory is there from now on, at an address that all replays use, and goes with the graph and its executables. */
+SIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                        size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
+{
+    CALL_ENTER("cuGraphAddMemAllocNode");
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
+    if (nodeParams == NULL || nodeParams->poolProps.location.type != CU_MEM_LOCATION_TYPE_DEVICE ||
+        nodeParams->poolProps.handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return CUDA_ERROR_INVALID_VALUE;
+    int device = nodeParams->poolProps.location.id;
+    if (device < 0 || (unsigned)device >= config_get()->devices)
+        return CUDA_ERROR_INVALID_DEVICE;
+    CALL_TRY(space_allocate(&nodeParams->dptr, nodeParams->bytesize, context, device, NULL));
+    if (recording_add_allocation(hGraph->recording, nodeParams->dptr, context) != 0) {
+        space_free(nodeParams->dptr);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    return add(phGraphNode, hGraph, operation_create(OPERATION_NOTHING));
+}
+
+SIM_API CUresult cuGraphAddMemFreeNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
+                                       size_t numDependencies, CUdeviceptr dptr)
+{
+    CALL_ENTER("cuGraphAddMemFreeNode");
+    struct space_range range;
+    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
+    if (space_find(dptr, &range) != CUDA_SUCCESS || !range.is_of_graph || range.start != dptr)
+        return CUDA_ERROR_INVALID_VALUE;
+    return add(phGraphNode, hGraph, operation_create(OPERATION_NOTHING));
+}

@@ -1,0 +1,36 @@
+/*
+ * Copies and sets: the checks of their ends, and the operations that they become.
+ *
+ * Units: bytes. Thread safety: any thread.
+ */
+#ifndef CUFENCE_SIM_TRANSFER_H
+#define CUFENCE_SIM_TRANSFER_H
+
+#include "stream.h"
+
+enum transfer_side { SIDE_HOST, SIDE_DEVICE, SIDE_EITHER };
+
+struct transfer_end {
+    enum transfer_side side;
+    uint64_t address;
+    size_t pitch; /* from one row to the next */
+    size_t slice; /* from one slice to the next */
+};
+
+struct transfer {
+    struct transfer_end to, from;
+    size_t bytes; /* of a row */
+    size_t rows, slices;
+};
+
+/* Errors: INVALID_VALUE (an end that is not mapped, or not all of it), and those of stream_submit(). */
+CUresult transfer_copy(const struct transfer *transfer, CUstream stream, enum submit_mode mode);
+
+/* `rows` rows of `count` values of `width` bytes. Errors: as transfer_copy(). */
+CUresult transfer_set(CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width, size_t count, size_t rows,
+                      CUstream stream);
+/* The operation alone, for a graph; count and rows are not 0. */
+CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width,
+                             size_t count, size_t rows);
+
+#endif

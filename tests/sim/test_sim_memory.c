@@ -1,0 +1,484 @@
+/* The simulated device's other memory: pools, host and managed memory, pitched copies, graph nodes, the end of a context. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sim/sim.h>
+
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define GRANULE ((size_t)2 << 20)
+
+static CUcontext context;
+
+static void assert_result(CUresult result, CUresult wanted)
+{
+    const char *name = "?", *wanted_name = "?";
+    cuGetErrorName(result, &name);
+    cuGetErrorName(wanted, &wanted_name);
+    assert_string_equal(name, wanted_name);
+}
+
+#define OK(call) assert_result(call, CUDA_SUCCESS)
+
+static int set_up(void **state)
+{
+    (void)state;
+    cusim_configure(2, (size_t)64 << 20, 0);
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+    return 0;
+}
+
+static cuuint64_t figure(CUmemoryPool pool, CUmemPool_attribute attribute)
+{
+    cuuint64_t value = 99;
+    OK(cuMemPoolGetAttribute(pool, attribute, &value));
+    return value;
+}
+
+static CUmemoryPool create_pool(size_t max_bytes)
+{
+    const CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                       .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                       .maxSize = max_bytes};
+    CUmemoryPool pool = NULL;
+    OK(cuMemPoolCreate(&pool, &properties));
+    return pool;
+}
+
+static void pools_count_what_is_used_and_reserved(void **state)
+{
+    (void)state;
+    CUmemoryPool pool = create_pool(0);
+    CUdeviceptr small, large;
+    OK(cuMemAllocFromPoolAsync(&small, 1000, pool, NULL));
+    OK(cuMemAllocFromPoolAsync(&large, 3 * GRANULE - 5, pool, NULL));
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 1000 + 3 * GRANULE - 5);
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 4 * GRANULE);
+    OK(cuMemFreeAsync(large, NULL));
+    OK(cuCtxSynchronize());
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 1000);
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), GRANULE);
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 1000 + 3 * GRANULE - 5);
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 4 * GRANULE);
+    cuuint64_t zero = 0, one = 1;
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &zero));
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH), 1000);
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH), 4 * GRANULE);
+    assert_result(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_HIGH, &one), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &zero), CUDA_ERROR_INVALID_VALUE);
+    int reuse = 0;
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &reuse));
+    reuse = 7;
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, &reuse));
+    assert_int_equal(reuse, 0);
+    OK(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, &reuse));
+    assert_int_equal(reuse, 1);
+    OK(cuMemFree(small));
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+    OK(cuMemPoolDestroy(pool));
+    assert_result(cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &zero), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemAllocFromPoolAsync(&small, 1, pool, NULL), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void a_pool_keeps_freed_memory_up_to_its_threshold(void **state)
+{
+    (void)state;
+    CUmemoryPool pool = create_pool(0);
+    cuuint64_t threshold = 2 * GRANULE;
+    size_t free_before, free_now, total;
+    OK(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &threshold));
+    OK(cuMemGetInfo(&free_before, &total));
+    CUdeviceptr first, second;
+    OK(cuMemAllocFromPoolAsync(&first, GRANULE, pool, NULL));
+    OK(cuMemFreeAsync(first, NULL));
+    assert_result(cuMemFreeAsync(first, NULL), CUDA_ERROR_INVALID_VALUE);
+    OK(cuCtxSynchronize());
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), GRANULE);
+    assert_result(cuMemsetD8(first, 0, 1), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemAllocFromPoolAsync(&second, GRANULE - 1, pool, NULL));
+    assert_int_equal(second, first);
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), GRANULE - 1);
+    OK(cuMemFreeAsync(second, NULL));
+    OK(cuCtxSynchronize());
+    OK(cuMemPoolTrimTo(pool, GRANULE));
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), GRANULE);
+    OK(cuMemPoolTrimTo(pool, 0));
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT), 0);
+    OK(cuMemGetInfo(&free_now, &total));
+    assert_int_equal(free_now, free_before);
+    OK(cuMemPoolDestroy(pool));
+}
+
+static void the_devices_pool_can_be_changed_but_not_destroyed(void **state)
+{
+    (void)state;
+    CUmemoryPool own = NULL, now = NULL, other_device = NULL, pool = create_pool(2 * GRANULE);
+    OK(cuDeviceGetDefaultMemPool(&own, 0));
+    OK(cuDeviceGetMemPool(&now, 0));
+    assert_ptr_equal(now, own);
+    assert_result(cuMemPoolDestroy(own), CUDA_ERROR_INVALID_VALUE);
+    OK(cuDeviceSetMemPool(0, pool));
+    OK(cuDeviceGetMemPool(&now, 0));
+    assert_ptr_equal(now, pool);
+    OK(cuDeviceGetDefaultMemPool(&other_device, 1));
+    assert_result(cuDeviceSetMemPool(0, other_device), CUDA_ERROR_INVALID_VALUE);
+    CUdeviceptr address, more;
+    OK(cuMemAllocAsync(&address, 100, NULL));
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 100);
+    assert_int_equal(figure(own, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+    assert_result(cuMemAllocAsync(&more, 2 * GRANULE, NULL), CUDA_ERROR_OUT_OF_MEMORY);
+    CUmemoryPool answer = NULL;
+    OK(cuPointerGetAttribute(&answer, CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE, address));
+    assert_ptr_equal(answer, pool);
+    CUipcMemHandle handle;
+    assert_result(cuIpcGetMemHandle(&handle, address), CUDA_ERROR_INVALID_VALUE);
+    CUmemAccess_flags flags;
+    CUmemLocation peer = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    const CUmemAccessDesc access = {.location = peer, .flags = CU_MEM_ACCESS_FLAGS_PROT_READ};
+    OK(cuMemPoolGetAccess(&flags, pool, &peer));
+    assert_int_equal(flags, CU_MEM_ACCESS_FLAGS_PROT_NONE);
+    OK(cuMemPoolSetAccess(pool, &access, 1));
+    OK(cuMemPoolGetAccess(&flags, pool, &peer));
+    assert_int_equal(flags, CU_MEM_ACCESS_FLAGS_PROT_READ);
+    OK(cuMemPoolDestroy(pool)); /* what is in use lives on */
+    OK(cuMemsetD8(address, 1, 100));
+    OK(cuDeviceGetMemPool(&now, 0));
+    assert_ptr_equal(now, own);
+    OK(cuMemFreeAsync(address, NULL));
+    OK(cuCtxSynchronize());
+}
+
+static void attributes_tell_what_memory_it_is(void **state)
+{
+    (void)state;
+    CUdeviceptr device, managed;
+    void *pinned;
+    OK(cuMemAlloc(&device, 1000));
+    OK(cuMemAllocManaged(&managed, 500, CU_MEM_ATTACH_GLOBAL));
+    OK(cuMemHostAlloc(&pinned, 300, CU_MEMHOSTALLOC_DEVICEMAP));
+    CUpointer_attribute asked[] = {CU_POINTER_ATTRIBUTE_CONTEXT,          CU_POINTER_ATTRIBUTE_MEMORY_TYPE,
+                                   CU_POINTER_ATTRIBUTE_DEVICE_POINTER,   CU_POINTER_ATTRIBUTE_HOST_POINTER,
+                                   CU_POINTER_ATTRIBUTE_IS_MANAGED,       CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL,
+                                   CU_POINTER_ATTRIBUTE_RANGE_START_ADDR, CU_POINTER_ATTRIBUTE_RANGE_SIZE,
+                                   CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE,   CU_POINTER_ATTRIBUTE_BUFFER_ID};
+    CUcontext owner;
+    unsigned type, is_managed;
+    CUdeviceptr on_device, start;
+    void *on_host;
+    int ordinal;
+    size_t size;
+    CUmemoryPool pool;
+    unsigned long long id, device_id;
+    void *answers[] = {&owner, &type, &on_device, &on_host, &is_managed, &ordinal, &start, &size, &pool, &id};
+    OK(cuPointerGetAttributes(10, asked, answers, device + 10));
+    assert_ptr_equal(owner, context);
+    assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
+    assert_int_equal(on_device, device + 10);
+    assert_null(on_host);
+    assert_int_equal(is_managed, 0);
+    assert_int_equal(ordinal, 0);
+    assert_int_equal(start, device);
+    assert_int_equal(size, 1000);
+    assert_null(pool);
+    device_id = id;
+    OK(cuPointerGetAttributes(10, asked, answers, managed + 10));
+    assert_int_equal(type, CU_MEMORYTYPE_DEVICE);
+    assert_int_equal(is_managed, 1);
+    assert_int_equal((uintptr_t)on_host, managed + 10);
+    assert_int_equal(size, 500);
+    assert_true(id != device_id);
+    OK(cuPointerGetAttributes(10, asked, answers, (CUdeviceptr)(uintptr_t)pinned + 10));
+    assert_int_equal(type, CU_MEMORYTYPE_HOST);
+    assert_int_equal(size, 300);
+    OK(cuPointerGetAttributes(10, asked, answers, (CUdeviceptr)(uintptr_t)&owner));
+    assert_null(owner);
+    assert_int_equal(type, 0);
+    assert_int_equal(ordinal, CU_DEVICE_INVALID);
+    assert_int_equal(size, 0);
+    assert_result(cuPointerGetAttribute(&on_host, CU_POINTER_ATTRIBUTE_HOST_POINTER, device), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)&owner),
+                  CUDA_ERROR_INVALID_VALUE);
+
+    assert_result(cuMemFree((CUdeviceptr)(uintptr_t)pinned), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemFreeHost((void *)(uintptr_t)managed), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFreeHost(pinned));
+    assert_result(cuMemFreeHost(pinned), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFree(managed));
+    assert_result(cuMemFree(managed), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemFree(device));
+}
+
+static void managed_memory_is_copied_as_the_devices(void **state)
+{
+    (void)state;
+    CUdeviceptr managed, device, mapped;
+    static char registered[8192];
+    OK(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
+    OK(cuMemAlloc(&device, 64));
+    OK(cuMemsetD32(managed, 0x01020304, 16));
+    OK(cuMemcpyDtoD(device, managed, 64));
+    uint32_t words[16] = {0};
+    OK(cuMemcpyDtoH(words, device, 64));
+    assert_int_equal(words[15], 0x01020304);
+    assert_result(cuMemcpyDtoD(device, managed + 1, 64), CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemHostRegister(registered, sizeof registered, CU_MEMHOSTREGISTER_DEVICEMAP));
+    assert_result(cuMemHostRegister(registered, 1, 0), CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED);
+    OK(cuMemHostGetDevicePointer(&mapped, registered, 0));
+    OK(cuMemsetD8(mapped, 7, sizeof registered));
+    OK(cuCtxSynchronize());
+    assert_int_equal(registered[8191], 7);
+    OK(cuMemHostUnregister(registered));
+    assert_result(cuMemHostUnregister(registered), CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED);
+    OK(cuMemFree(managed));
+    OK(cuMemFree(device));
+}
+
+static void pitched_copies_and_sets_touch_their_rows_alone(void **state)
+{
+    (void)state;
+    CUdeviceptr rows;
+    size_t pitch;
+    OK(cuMemAllocPitch(&rows, &pitch, 100, 4, 4));
+    assert_int_equal(pitch, 512);
+    OK(cuMemsetD8(rows, 0xee, 4 * pitch));
+    OK(cuMemsetD2D16(rows, pitch, 0x0102, 50, 3));
+    unsigned char host[4][128];
+    CUDA_MEMCPY2D copy = {.srcMemoryType = CU_MEMORYTYPE_DEVICE,
+                          .srcDevice = rows,
+                          .srcPitch = pitch,
+                          .dstMemoryType = CU_MEMORYTYPE_HOST,
+                          .dstHost = host,
+                          .dstPitch = sizeof host[0],
+                          .WidthInBytes = 101,
+                          .Height = 4};
+    OK(cuMemcpy2D(&copy));
+    assert_int_equal(host[0][0], 2);
+    assert_int_equal(host[2][99], 1);
+    assert_int_equal(host[2][100], 0xee);
+    assert_int_equal(host[3][0], 0xee);
+    copy.srcY = 1;
+    assert_result(cuMemcpy2D(&copy), CUDA_ERROR_INVALID_VALUE); /* one row past the end */
+    copy.srcY = 0;
+    copy.dstPitch = 64;
+    assert_result(cuMemcpy2DAsync(&copy, NULL), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuMemsetD2D32(rows, pitch, 1, 25, 5), CUDA_ERROR_INVALID_VALUE);
+
+    const CUDA_MEMCPY3D volume = {.srcMemoryType = CU_MEMORYTYPE_HOST,
+                                  .srcHost = host,
+                                  .srcPitch = 128,
+                                  .srcHeight = 2,
+                                  .dstMemoryType = CU_MEMORYTYPE_DEVICE,
+                                  .dstDevice = rows,
+                                  .dstPitch = 512,
+                                  .dstHeight = 2,
+                                  .WidthInBytes = 4,
+                                  .Height = 1,
+                                  .Depth = 2};
+    host[2][0] = 0x77;
+    OK(cuMemcpy3D(&volume));
+    unsigned char byte = 0;
+    OK(cuMemcpyDtoH(&byte, rows + 1024, 1));
+    assert_int_equal(byte, 0x77);
+    OK(cuMemFree(rows));
+}
+
+static void ipc_is_for_plain_allocations_of_another_process(void **state)
+{
+    (void)state;
+    CUdeviceptr address, opened;
+    CUipcMemHandle handle;
+    OK(cuMemAlloc(&address, 100));
+    OK(cuIpcGetMemHandle(&handle, address));
+    assert_result(cuIpcOpenMemHandle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_INVALID_CONTEXT);
+    memset(&handle, 0, sizeof handle);
+    assert_result(cuIpcOpenMemHandle(&opened, handle, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuMemFree(address));
+    assert_result(cuIpcGetMemHandle(&handle, address), CUDA_ERROR_INVALID_VALUE);
+}
+
+static void graph_nodes_share_memory_of_the_graph(void **state)
+{
+    (void)state;
+    CUgraph graph;
+    CUgraphNode allocation, set, release;
+    CUgraphExec executable;
+    CUDA_MEM_ALLOC_NODE_PARAMS memory = {
+        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
+        .bytesize = 64};
+    OK(cuGraphCreate(&graph, 0));
+    OK(cuGraphAddMemAllocNode(&allocation, graph, NULL, 0, &memory));
+    const CUDA_MEMSET_NODE_PARAMS ones = {.dst = memory.dptr, .value = 1, .elementSize = 4, .width = 16, .height = 1};
+    OK(cuGraphAddMemsetNode(&set, graph, &allocation, 1, &ones, context));
+    OK(cuGraphInstantiate(&executable, graph, 0));
+    OK(cuGraphLaunch(executable, NULL));
+    uint32_t word = 0;
+    OK(cuMemcpyDtoH(&word, memory.dptr + 60, sizeof word));
+    assert_int_equal(word, 1);
+    OK(cuMemFree(memory.dptr)); /* allowed, and the address stays the graph's */
+    OK(cuGraphLaunch(executable, NULL));
+    OK(cuCtxSynchronize());
+    CUdeviceptr plain;
+    OK(cuMemAlloc(&plain, 4));
+    assert_result(cuGraphAddMemFreeNode(&release, graph, NULL, 0, plain), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphAddMemFreeNode(&release, graph, &set, 1, memory.dptr));
+    OK(cuGraphDestroy(graph));
+    OK(cuGraphExecDestroy(executable));
+    assert_result(cuMemGetAddressRange(NULL, NULL, memory.dptr), CUDA_ERROR_NOT_FOUND);
+    OK(cuMemFree(plain));
+}
+
+static void a_capture_can_go_into_a_graph_of_the_program(void **state)
+{
+    (void)state;
+    CUgraph graph, captured;
+    CUstream stream;
+    CUgraphNode node;
+    CUdeviceptr words, plain;
+    size_t count = 0;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuMemAlloc(&words, 8));
+    OK(cuMemAllocAsync(&plain, 8, stream));
+    OK(cuGraphCreate(&graph, 0));
+    const CUDA_MEMSET_NODE_PARAMS set = {.dst = words, .value = 5, .elementSize = 4, .width = 1, .height = 1};
+    OK(cuGraphAddMemsetNode(&node, graph, NULL, 0, &set, context));
+    OK(cuStreamBeginCaptureToGraph(stream, graph, &node, NULL, 1, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemsetD32Async(words + 4, 6, 1, stream));
+    assert_result(cuMemFreeAsync(plain, stream), CUDA_ERROR_INVALID_VALUE); /* no memory of a graph */
+    OK(cuStreamEndCapture(stream, &captured));
+    assert_ptr_equal(captured, graph);
+    OK(cuGraphGetNodes(graph, NULL, &count));
+    assert_int_equal(count, 2);
+    CUgraphExec executable;
+    OK(cuGraphInstantiate(&executable, graph, 0));
+    OK(cuGraphLaunch(executable, stream));
+    OK(cuStreamSynchronize(stream));
+    uint32_t values[2];
+    OK(cuMemcpyDtoH(values, words, 8));
+    assert_int_equal(values[0], 5);
+    assert_int_equal(values[1], 6);
+    OK(cuGraphExecDestroy(executable));
+    OK(cuGraphDestroy(graph));
+    OK(cuMemFreeAsync(plain, stream));
+    OK(cuMemFree(words));
+    OK(cuStreamDestroy(stream));
+}
+
+static void a_reset_ends_the_context_but_not_mappings(void **state)
+{
+    (void)state;
+    CUcontext second, again;
+    CUstream stream;
+    CUevent event;
+    CUmodule module;
+    CUfunction function;
+    CUdeviceptr block, pooled, reserved;
+    CUmemGenericAllocationHandle handle;
+    void *pinned;
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1}};
+    OK(cuDevicePrimaryCtxRetain(&second, 1));
+    OK(cuCtxPushCurrent(second));
+    OK(cuStreamCreate(&stream, 0));
+    OK(cuEventCreate(&event, 0));
+    OK(cuEventRecord(event, stream));
+    OK(cuModuleLoadData(&module, "image"));
+    OK(cuMemAlloc(&block, 10));
+    OK(cuMemAllocAsync(&pooled, 10, stream));
+    OK(cuMemAllocHost(&pinned, 10));
+    OK(cuMemAddressReserve(&reserved, GRANULE, 0, 0, 0));
+    OK(cuMemCreate(&handle, GRANULE, &properties, 0));
+    OK(cuMemMap(reserved, GRANULE, 0, handle, 0));
+
+    OK(cuDevicePrimaryCtxReset(1));
+    assert_result(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuCtxPopCurrent(NULL));
+    OK(cuDevicePrimaryCtxRetain(&again, 1));
+    OK(cuCtxPushCurrent(again));
+    assert_result(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
+    assert_result(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
+    assert_result(cuModuleGetFunction(&function, module, "cufence_fence"), CUDA_ERROR_INVALID_HANDLE);
+    assert_result(cuMemGetAddressRange(NULL, NULL, block), CUDA_ERROR_NOT_FOUND);
+    assert_result(cuMemGetAddressRange(NULL, NULL, (CUdeviceptr)(uintptr_t)pinned), CUDA_ERROR_NOT_FOUND);
+    CUmemoryPool pool;
+    OK(cuDeviceGetDefaultMemPool(&pool, 1));
+    assert_int_equal(figure(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT), 0);
+    OK(cuMemGetAddressRange(NULL, NULL, reserved));
+    OK(cuMemUnmap(reserved, GRANULE));
+    OK(cuMemRelease(handle));
+    OK(cuMemAddressFree(reserved, GRANULE));
+    OK(cuMemAlloc(&block, 10));
+    OK(cuCtxSynchronize_v2(again));
+    OK(cuDevicePrimaryCtxRelease(1));
+    OK(cuCtxPopCurrent(NULL));
+    OK(cuCtxSynchronize());
+}
+
+static void first_forms_of_functions_are_found(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name, *abi_name;
+        int version;
+    } forms[] = {
+        {"cuCtxSynchronize", "cuCtxSynchronize", 12000},         {"cuCtxSynchronize", "cuCtxSynchronize_v2", 13000},
+        {"cuStreamBeginCapture", "cuStreamBeginCapture", 10000}, {"cuStreamBeginCapture", "cuStreamBeginCapture_v2", 10010},
+        {"cuEventElapsedTime", "cuEventElapsedTime", 12000},     {"cuEventElapsedTime", "cuEventElapsedTime_v2", 12080},
+        {"cuGetProcAddress", "cuGetProcAddress_v2", 12000},      {"cuMemcpy2D", "cuMemcpy2D_v2", 13000},
+    };
+    void *library = dlopen(CUFENCE_SIM_LIBRARY, RTLD_NOW);
+    for (size_t i = 0; i < sizeof forms / sizeof forms[0]; i++) {
+        void *function = NULL;
+        OK(cuGetProcAddress(forms[i].name, &function, forms[i].version, 0, NULL));
+        assert_ptr_equal(function, dlsym(library, forms[i].abi_name));
+    }
+    CUresult (*begin)(CUstream);
+    *(void **)&begin = dlsym(library, "cuStreamBeginCapture");
+    assert_result(begin(NULL), CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+    const void *table = &forms;
+    const CUuuid id = {{0}};
+    assert_result(cuGetExportTable(&table, &id), CUDA_ERROR_NOT_FOUND);
+    dlclose(library);
+}
+
+static void a_forked_child_cannot_use_the_device(void **state)
+{
+    (void)state;
+    pid_t child = fork();
+    if (child == 0) {
+        CUdeviceptr address;
+        int is_refused = cuMemAlloc(&address, 1) == CUDA_ERROR_NOT_INITIALIZED && cuInit(0) == CUDA_ERROR_NOT_INITIALIZED;
+        _exit(is_refused ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    assert_int_equal(status, 0);
+    OK(cuCtxSynchronize());
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(pools_count_what_is_used_and_reserved),
+        cmocka_unit_test(a_pool_keeps_freed_memory_up_to_its_threshold),
+        cmocka_unit_test(the_devices_pool_can_be_changed_but_not_destroyed),
+        cmocka_unit_test(attributes_tell_what_memory_it_is),
+        cmocka_unit_test(managed_memory_is_copied_as_the_devices),
+        cmocka_unit_test(pitched_copies_and_sets_touch_their_rows_alone),
+        cmocka_unit_test(ipc_is_for_plain_allocations_of_another_process),
+        cmocka_unit_test(graph_nodes_share_memory_of_the_graph),
+        cmocka_unit_test(a_capture_can_go_into_a_graph_of_the_program),
+        cmocka_unit_test(a_reset_ends_the_context_but_not_mappings),
+        cmocka_unit_test(first_forms_of_functions_are_found),
+        cmocka_unit_test(a_forked_child_cannot_use_the_device),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
