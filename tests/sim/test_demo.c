@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -137,6 +138,7 @@ static void test_wrong_command_lines(void **state)
         {ARGUMENTS("demo", "--set", "no_such_key=1"), "no_such_key"},
         {ARGUMENTS("demo", "--set", "align=3"), "align"},
         {ARGUMENTS("doctor", "now"), "now"},
+        {ARGUMENTS("doctor", "--json", "now"), "now"},
     };
     struct run run;
     (void)state;
@@ -172,6 +174,33 @@ static void test_doctor(void **state)
     expect_text(&run, "cufence can work here");
 }
 
+static void test_doctor_as_json(void **state)
+{
+    struct run run;
+    (void)state;
+    run_cufence(&run, "CUDA_COREDUMP_FILE", "elsewhere", ARGUMENTS("doctor", "--json"));
+    expect_status(&run, 0);
+    json_t *document = json_loads(run.output, 0, NULL), *check;
+    size_t i;
+    int warns = 0, has_device = 0;
+    assert_non_null(document);
+    assert_int_equal(json_integer_value(json_object_get(document, "schema")), 1);
+    assert_true(json_is_true(json_object_get(document, "can_work")));
+    json_array_foreach(json_object_get(document, "checks"), i, check)
+    {
+        const char *name = json_string_value(json_object_get(check, "check"));
+        const char *found = json_string_value(json_object_get(check, "found"));
+        assert_true(name && found && json_object_get(check, "section") && json_object_get(check, "detail"));
+        has_device |= strcmp(name, "device 0") == 0 && strcmp(found, "yes") == 0;
+        warns |= strcmp(name, "environment") == 0 && strcmp(found, "no") == 0 && json_object_get(check, "remedy");
+    }
+    assert_true(has_device && warns);
+    json_decref(document);
+    run_cufence(&run, "CUFENCE_DRIVER", "/nonexistent/libcuda.so", ARGUMENTS("doctor", "--json"));
+    expect_status(&run, 1);
+    expect_text(&run, "\"can_work\": false");
+}
+
 static void test_doctor_names_a_variable_that_wins(void **state)
 {
     struct run run;
@@ -193,6 +222,7 @@ int main(void)
         cmocka_unit_test(test_wrong_command_lines),
         cmocka_unit_test(test_driver_that_is_not_there),
         cmocka_unit_test(test_doctor),
+        cmocka_unit_test(test_doctor_as_json),
         cmocka_unit_test(test_doctor_names_a_variable_that_wins),
     };
     return cmocka_run_group_tests_name("demo", tests, NULL, NULL);

@@ -1,0 +1,51 @@
+/*
+ * The sections of `cufence doctor`. Functions named judge_ are pure: what they look at has been gathered before, and they add
+ * findings. Those named check_ look for themselves.
+ * `environment` looks a variable up, as getenv() does.
+ */
+#ifndef CUFENCE_CLI_DOCTOR_H
+#define CUFENCE_CLI_DOCTOR_H
+
+#include "child.h"
+#include "findings.h"
+
+#include <jansson.h>
+
+typedef const char *(*environment_lookup)(const char *name);
+
+/* doctor_driver.c: makes each device's primary context. */
+void check_driver(struct findings *findings);
+
+/* doctor_system.c */
+void check_system(struct findings *findings);
+void judge_environment(struct findings *findings, environment_lookup environment);
+
+/* doctor_preload.c */
+struct preload_trial {
+    char file[4096];    /* of the preload library; "" where there is none */
+    struct child child; /* `cufence doctor --probe` under it; not started where there is no file */
+};
+
+/* Before check_driver(): a device in exclusive mode has room for one process. */
+void try_preload(struct preload_trial *trial);
+void judge_preload(struct findings *findings, const struct preload_trial *trial);
+
+/* doctor_probe.c: what the child does. Prints one JSON object; the exit status is 0 if it came to its end. */
+int cli_doctor_probe(void);
+
+/* doctor_python.c */
+struct python_trial {
+    json_t *facts; /* NULL if there is no usable answer */
+    char problem[512];
+};
+
+void ask_python(struct python_trial *trial);
+void judge_python(struct findings *findings, const struct python_trial *trial, environment_lookup environment);
+
+/* doctor_hidden.c: what keeps overruns inside of one allocation. `facts` may be NULL. */
+void judge_hidden(struct findings *findings, json_t *facts, environment_lookup environment);
+
+/* The version of a package of Python's, NULL if it is not there. Of several names the first that is there. */
+const char *package_version(json_t *facts, const char *const *names);
+
+#endif

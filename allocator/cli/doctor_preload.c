@@ -1,0 +1,135 @@
+/* The preload library, behind `cufence run` and backend:cufence: whether it is here, is loaded, and sees what programs do. */
+#include "doctor.h"
+
+#include <cufence.h>
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define PRELOAD "libcufence_preload.so"
+#define PATIENCE 60 /* seconds: the first start of a driver on a large machine takes several */
+
+static const char elsewhere[] = "without it there is the C API, and cufence.enable() in Python";
+
+/* The folders that an installation, a build and a wheel have it in, as seen from this program. */
+static void find_preload(char *file, size_t size)
+{
+    static const char *const places[] = {"../lib", ".", "../cufence/lib"};
+    char own[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
+    file[0] = '\0';
+    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
+    if (length <= 0)
+        return;
+    own[length] = '\0';
+    char *slash = strrchr(own, '/');
+    if (!slash)
+        return;
+    *slash = '\0';
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        int is_whole = snprintf(path, sizeof path, "%s/%s/" PRELOAD, own, places[i]) < (int)sizeof path;
+        if (is_whole && access(path, R_OK) == 0 && realpath(path, real)) {
+            snprintf(file, size, "%s", real);
+            return;
+        }
+    }
+}
+
+void try_preload(struct preload_trial *trial)
+{
+    static const char *const argv[] = {"/proc/self/exe", "doctor", "--probe", NULL};
+    char preload[sizeof trial->file * 2 + 32];
+    const char *before = getenv("LD_PRELOAD");
+    memset(trial, 0, sizeof *trial);
+    find_preload(trial->file, sizeof trial->file);
+    if (!trial->file[0])
+        return;
+    snprintf(preload, sizeof preload, "LD_PRELOAD=%s%s%s", trial->file, before && *before ? ":" : "", before ? before : "");
+    child_run(argv, (const char *const[]){preload, "CUFENCE_OPTIONS", NULL}, PATIENCE, &trial->child);
+}
+
+/* The part of the loader's complaint that says why; "" if it has none about the library. */
+static void find_complaint(const char *text, char *complaint, size_t size)
+{
+    const char *at = strstr(text, "ld.so: object");
+    complaint[0] = '\0';
+    if (at && strstr(at, PRELOAD))
+        snprintf(complaint, size, "%.*s", (int)strcspn(at, "\n"), at);
+}
+
+static void judge_loading(struct findings *findings, const struct child *child, json_t *facts)
+{
+    char complaint[512];
+    find_complaint(child->error, complaint, sizeof complaint);
+    if (json_object_get(facts, "preload"))
+        found(findings, FOUND_YES, "loading", NULL, "the loader puts it into programs (LD_PRELOAD is obeyed)");
+    else if (complaint[0])
+        found(findings, FOUND_NO, "loading", "install cufence anew, built for this machine's C library and architecture", "%s",
+              complaint);
+    else if (child->is_timed_out)
+        found(findings, FOUND_NO, "loading", "see whether nvidia-smi answers; else restart the machine's driver",
+              "a program under it did not come to its end within %d s", PATIENCE);
+    else if (!child->is_started || !facts)
+        found(findings, FOUND_NO, "loading",
+              "run `cufence doctor --probe` with LD_PRELOAD set to the library, and report what it says",
+              "a program under it has failed (status 0x%x): %.400s", (unsigned)child->status, child->error);
+    else
+        found(findings, FOUND_NO, "loading",
+              "the loader passes LD_PRELOAD over in programs with set-uid or capabilities, in static ones and in those of "
+              "another C "
+              "library (musl): run without these rights, link dynamically, or use the C API",
+              "LD_PRELOAD was not obeyed%s", getauxval(AT_SECURE) ? ": this process has rights of its own (AT_SECURE)" : "");
+}
+
+static void judge_hook(struct findings *findings, const char *what, json_t *facts, const char *way)
+{
+    const char *whose = json_string_value(json_object_get(facts, way));
+    if (!whose)
+        found(findings, FOUND_NEITHER, what, NULL, "not tried: the driver has no %s of CUDA 12", way);
+    else if (strcmp(whose, "ours") == 0)
+        found(findings, FOUND_YES, what, NULL, "an allocation of a program that finds its symbols with %s is cufence's", way);
+    else
+        found(findings, FOUND_MISSING, what, "install cufence anew: library and preload library have to be of one build",
+              "an allocation of a program that finds its symbols with %s: %s", way, whose);
+}
+
+static void judge_hooks(struct findings *findings, const struct child *child, json_t *facts)
+{
+    const char *problem = json_string_value(json_object_get(facts, "problem"));
+    const char *version = json_string_value(json_object_get(facts, "version"));
+    if (!json_object_get(facts, "preload"))
+        return;
+    if (problem) {
+        found(findings, FOUND_NEITHER, "hooks", NULL, "not tried: %s", problem);
+        return;
+    }
+    if (!version)
+        found(findings, FOUND_MISSING, "library", "install cufence anew: libcufence.so has to lie beside " PRELOAD,
+              "the preload library did not open libcufence.so: %.400s", child->error[0] ? child->error : "it does not say why");
+    else if (strcmp(version, cufence_version_string()) != 0)
+        found(findings, FOUND_NO, "library", "install cufence anew: these are two installations in one place",
+              "libcufence.so is version %s, this program %s", version, cufence_version_string());
+    else
+        found(findings, FOUND_YES, "library", NULL, "libcufence.so %s", version);
+    judge_hook(findings, "hooks (dlsym)", facts, "dlsym");
+    judge_hook(findings, "hooks (address)", facts, "cuGetProcAddress");
+}
+
+void judge_preload(struct findings *findings, const struct preload_trial *trial)
+{
+    findings_section(findings, "preload: cufence run, backend:cufence");
+    if (!trial->file[0]) {
+        found(findings, FOUND_NO, "preload library", elsewhere,
+              PRELOAD " lies neither beside this program nor in ../lib or ../cufence/lib as seen from it");
+        return;
+    }
+    found(findings, FOUND_YES, "preload library", NULL, "%s", trial->file);
+    json_t *facts = json_loads(trial->child.out, 0, NULL);
+    judge_loading(findings, &trial->child, facts);
+    judge_hooks(findings, &trial->child, facts);
+    json_decref(facts);
+}

@@ -1,0 +1,231 @@
+/* Python's packages, and what the environment tells them, for the preload to work. */
+#include "doctor.h"
+
+#include <cufence.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PATIENCE 20 /* seconds; network file systems are slow */
+#define TESTED "2.11"
+
+enum { OLDEST_TORCH = 2, OLDEST_CUDA = 1104 }; /* major; major * 100 + minor: what backend:cudaMallocAsync needs */
+
+/* Imports nothing but cufence, which is light: PyTorch alone would take seconds. */
+static const char script[] =
+    "import sys\n"
+    "sys.path[:] = [folder for folder in sys.path if folder]\n"
+    "import importlib.metadata, importlib.util, json, os, re\n"
+    "facts = {'version': '.'.join(map(str, sys.version_info[:3])), 'executable': sys.executable, 'packages': {}}\n"
+    "for name in ('torch triton jax jaxlib jax-cuda12-plugin jax-cuda13-plugin cupy cupy-cuda11x cupy-cuda12x cupy-cuda13x '\n"
+    "             'tensorflow rmm rmm-cu11 rmm-cu12 rmm-cu13 cufence').split():\n"
+    "    try:\n"
+    "        facts['packages'][name] = importlib.metadata.version(name)\n"
+    "    except importlib.metadata.PackageNotFoundError:\n"
+    "        pass\n"
+    "spec = importlib.util.find_spec('torch') if 'torch' in facts['packages'] else None\n"
+    "if spec and spec.origin:\n"
+    "    with open(os.path.join(os.path.dirname(spec.origin), 'version.py')) as file:\n"
+    "        found = re.search(r\"^cuda\\b.*=\\s*'([0-9.]+)'\", file.read(), re.M)\n"
+    "    facts['torch_cuda'] = found[1] if found else ''\n"
+    "facts['hook'] = any(os.path.exists(os.path.join(folder, 'cufence-startup.pth')) for folder in sys.path)\n"
+    "try:\n"
+    "    import cufence\n"
+    "    facts['cufence'] = {'version': cufence.__version__, 'path': os.path.dirname(cufence.__file__)}\n"
+    "except Exception as error:\n"
+    "    facts['no_cufence'] = f'{type(error).__name__}: {error}'\n"
+    "print(json.dumps(facts))\n";
+
+void ask_python(struct python_trial *trial)
+{
+    static const char *const argv[] = {"python3", "-c", script, NULL};
+    /* Under these the interpreter would start anew, and under the preload be another one than the user's. */
+    static const char *const changes[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "LD_PRELOAD", "CUFENCE_OPTIONS",
+                                          NULL};
+    static struct child child;
+    memset(trial, 0, sizeof *trial);
+    child_run(argv, changes, PATIENCE, &child);
+    const char *last = strrchr(child.out, '{');
+    const char *first = strchr(child.out, '{');
+    if (child.is_timed_out)
+        snprintf(trial->problem, sizeof trial->problem, "python3 did not answer within %d s", PATIENCE);
+    else if (first && last)
+        trial->facts = json_loads(first, JSON_DISABLE_EOF_CHECK, NULL);
+    if (!trial->facts && !trial->problem[0])
+        snprintf(trial->problem, sizeof trial->problem, "python3: %.400s", child.error[0] ? child.error : "it said nothing");
+}
+
+static const char *text_at(json_t *facts, const char *key)
+{
+    return json_string_value(json_object_get(facts, key));
+}
+
+const char *package_version(json_t *facts, const char *const *names)
+{
+    json_t *packages = json_object_get(facts, "packages");
+    for (size_t i = 0; names[i]; i++)
+        if (text_at(packages, names[i]))
+            return text_at(packages, names[i]);
+    return NULL;
+}
+
+static const char *one_package(json_t *facts, const char *name)
+{
+    return package_version(facts, (const char *const[]){name, NULL});
+}
+
+/* ---- cufence's own package ---- */
+
+/* Missing is a limit only where there is PyTorch to use it with. */
+static void judge_package(struct findings *findings, json_t *facts, int is_of_use)
+{
+    json_t *package = json_object_get(facts, "cufence");
+    const char *version = text_at(package, "version"), *problem = text_at(facts, "no_cufence");
+    enum verdict_mark missing = is_of_use ? FOUND_NO : FOUND_NEITHER;
+    if (!version)
+        found(findings, missing, "cufence package",
+              is_of_use ? "pip install it there for backend:cufence; `cufence run` works without it" : NULL,
+              "cannot be imported: %s", problem ? problem : "python3 does not say why");
+    else if (strcmp(version, cufence_version_string()) != 0)
+        found(findings, FOUND_NO, "cufence package", "install both from one source", "%s is version %s, this program is %s",
+              text_at(package, "path"), version, cufence_version_string());
+    else
+        found(findings, FOUND_YES, "cufence package", NULL, "%s, %s", version, text_at(package, "path"));
+    if (json_is_true(json_object_get(facts, "hook")))
+        found(findings, FOUND_YES, "start-up hook", NULL, "cufence-startup.pth is in place: backend:cufence is enough");
+    else
+        found(findings, missing, "start-up hook",
+              is_of_use ? "pip install cufence into this environment; `cufence run -- python3 ...` works without it" : NULL,
+              "no cufence-startup.pth: PYTORCH_CUDA_ALLOC_CONF=backend:cufence would not be understood");
+}
+
+/* ---- PyTorch ---- */
+
+/* "13.0" -> 1300; 0 if it is no version. */
+static int version_number(const char *text)
+{
+    int major = 0, minor = 0;
+    return sscanf(text, "%d.%d", &major, &minor) == 2 ? major * 100 + minor : 0;
+}
+
+static int has_prefix(const char *text, const char *prefix)
+{
+    size_t length = strlen(prefix);
+    return strncmp(text, prefix, length) == 0 && (text[length] < '0' || text[length] > '9');
+}
+
+static void judge_torch(struct findings *findings, const char *torch, const char *cuda)
+{
+    if (!cuda || !*cuda)
+        found(findings, FOUND_NO, "PyTorch", "install a CUDA build: https://pytorch.org/get-started", "%s, built without CUDA",
+              torch);
+    else if (atoi(torch) < OLDEST_TORCH || version_number(cuda) < OLDEST_CUDA)
+        found(findings, FOUND_NO, "PyTorch", "use PyTorch 2.0 or later, built with CUDA 11.4 or later",
+              "%s with CUDA %s has no back end cudaMallocAsync, behind which cufence works", torch, cuda);
+    else if (!has_prefix(torch, TESTED))
+        found(findings, FOUND_NO, "PyTorch", "if something goes wrong, compare with " TESTED,
+              "%s with CUDA %s; tested is " TESTED, torch, cuda);
+    else
+        found(findings, FOUND_YES, "PyTorch", NULL, "%s with CUDA %s, which cufence is tested with", torch, cuda);
+}
+
+/* PyTorch 2.11 reads the first of the two that is set, also where that is empty. */
+static void judge_allocator_settings(struct findings *findings, environment_lookup environment)
+{
+    const char *cuda = environment("PYTORCH_CUDA_ALLOC_CONF"), *plain = environment("PYTORCH_ALLOC_CONF");
+    const char *name = cuda ? "PYTORCH_CUDA_ALLOC_CONF" : "PYTORCH_ALLOC_CONF", *text = cuda ? cuda : plain;
+    if (cuda && plain && strstr(plain, "backend:cufence") && !strstr(cuda, "backend:cufence"))
+        found(findings, FOUND_NO, "  settings", "set one of them",
+              "PYTORCH_ALLOC_CONF=%s is not read: PYTORCH_CUDA_ALLOC_CONF is set too", plain);
+    else if (!text || !*text)
+        found(findings, FOUND_YES, "  settings", NULL,
+              "no PYTORCH_*ALLOC_CONF is set; PYTORCH_CUDA_ALLOC_CONF=backend:cufence turns cufence on");
+    else if (strstr(text, "backend:cufence"))
+        found(findings, FOUND_YES, "  settings", NULL, "%s=%s asks for cufence", name, text);
+    else
+        found(findings, FOUND_NEITHER, "  settings", NULL, "%s=%s; cufence takes the place of the back end and keeps the rest",
+              name, text);
+}
+
+static void judge_uncached(struct findings *findings, environment_lookup environment)
+{
+    const char *value = environment("PYTORCH_NO_CUDA_MEMORY_CACHING");
+    if (value)
+        found(findings, FOUND_NO, "  caching",
+              "unset it: cufence guards every tensor without it, and with it each one costs a cudaMalloc",
+              "PYTORCH_NO_CUDA_MEMORY_CACHING=%s is set", value);
+    else
+        found(findings, FOUND_YES, "  caching", NULL, "PYTORCH_NO_CUDA_MEMORY_CACHING is not set");
+}
+
+/* ---- the others ---- */
+
+static void judge_jax(struct findings *findings, json_t *facts, environment_lookup environment)
+{
+    const char *version = one_package(facts, "jax");
+    const char *plugin = package_version(facts, (const char *const[]){"jax-cuda13-plugin", "jax-cuda12-plugin", NULL});
+    const char *allocator = environment("XLA_PYTHON_CLIENT_ALLOCATOR");
+    const char *preallocate = environment("XLA_PYTHON_CLIENT_PREALLOCATE");
+    if (!version) {
+        found(findings, FOUND_NEITHER, "JAX", NULL, "not installed");
+        return;
+    }
+    if (allocator && *allocator && strcmp(allocator, "platform") != 0)
+        found(findings, FOUND_NO, "JAX", "unset it, or set it to platform: `cufence run` keeps what you have set",
+              "%s: XLA_PYTHON_CLIENT_ALLOCATOR=%s keeps a pool that hides overruns", version, allocator);
+    else
+        found(findings, FOUND_YES, "JAX", NULL, "%s, %s; `cufence run` sets XLA_PYTHON_CLIENT_ALLOCATOR=platform", version,
+              plugin ? "with a CUDA plug-in" : "without a CUDA plug-in (jax[cuda12], jax[cuda13])");
+    if (preallocate && strcmp(preallocate, "false") != 0 && strcmp(preallocate, "0") != 0)
+        found(findings, FOUND_NEITHER, "  preallocation", NULL,
+              "XLA_PYTHON_CLIENT_PREALLOCATE=%s, which the allocator platform does not heed", preallocate);
+}
+
+static void judge_tensorflow(struct findings *findings, json_t *facts, environment_lookup environment)
+{
+    const char *version = one_package(facts, "tensorflow");
+    const char *allocator = environment("TF_GPU_ALLOCATOR");
+    if (!version)
+        found(findings, FOUND_NEITHER, "TensorFlow", NULL, "not installed");
+    else if (allocator && *allocator && strcmp(allocator, "cuda_malloc_async") != 0)
+        found(findings, FOUND_NO, "TensorFlow", "unset it: `cufence run` then sets cuda_malloc_async",
+              "%s: TF_GPU_ALLOCATOR=%s keeps a pool that hides overruns", version, allocator);
+    else
+        found(findings, FOUND_YES, "TensorFlow", NULL, "%s; `cufence run` sets TF_GPU_ALLOCATOR=cuda_malloc_async", version);
+}
+
+static void judge_cupy(struct findings *findings, json_t *facts)
+{
+    const char *version =
+        package_version(facts, (const char *const[]){"cupy", "cupy-cuda13x", "cupy-cuda12x", "cupy-cuda11x", NULL});
+    if (version)
+        found(findings, FOUND_YES, "CuPy", NULL,
+              "%s; its pool is switched off in programs that run under cufence, and only there", version);
+    else
+        found(findings, FOUND_NEITHER, "CuPy", NULL, "not installed");
+}
+
+void judge_python(struct findings *findings, const struct python_trial *trial, environment_lookup environment)
+{
+    findings_section(findings, "Python");
+    json_t *facts = trial->facts;
+    if (!facts) {
+        found(findings, FOUND_NEITHER, "python3", NULL, "%s", trial->problem);
+        return;
+    }
+    found(findings, FOUND_YES, "python3", NULL, "%s, %s", text_at(facts, "version"), text_at(facts, "executable"));
+    const char *torch = one_package(facts, "torch");
+    judge_package(findings, facts, torch != NULL);
+    if (torch)
+        judge_torch(findings, torch, text_at(facts, "torch_cuda"));
+    else
+        found(findings, FOUND_NEITHER, "PyTorch", NULL, "not installed");
+    if (torch) {
+        judge_allocator_settings(findings, environment);
+        judge_uncached(findings, environment);
+    }
+    judge_jax(findings, facts, environment);
+    judge_cupy(findings, facts);
+    judge_tensorflow(findings, facts, environment);
+}

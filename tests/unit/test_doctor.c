@@ -1,0 +1,374 @@
+/* What `cufence doctor` makes of what it finds, and the programs that it starts for it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <cufence.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "cli/doctor.h"
+
+/* "NAME=value" entries up to a NULL, read by the lookup below. */
+static const char *const *variables;
+
+static const char *environment(const char *name)
+{
+    size_t length = strlen(name);
+    for (size_t i = 0; variables && variables[i]; i++)
+        if (strncmp(variables[i], name, length) == 0 && variables[i][length] == '=')
+            return variables[i] + length + 1;
+    return NULL;
+}
+
+static const struct finding *finding_of(const struct findings *findings, const char *what)
+{
+    for (size_t i = 0; i < findings->count; i++)
+        if (strcmp(findings->all[i].what + strspn(findings->all[i].what, " "), what) == 0)
+            return &findings->all[i];
+    return NULL;
+}
+
+static void expect_finding(const struct findings *findings, const char *what, enum verdict_mark mark, const char *detail,
+                           const char *remedy)
+{
+    const struct finding *finding = finding_of(findings, what);
+    if (!finding)
+        fail_msg("nothing was found of \"%s\"", what);
+    if (finding->mark != mark || !strstr(finding->detail, detail))
+        fail_msg("\"%s\" is %d, \"%s\" instead of %d, \"%s\"", what, finding->mark, finding->detail, mark, detail);
+    if (remedy ? !strstr(finding->remedy, remedy) : finding->remedy[0] != '\0')
+        fail_msg("the remedy for \"%s\" is \"%s\"", what, finding->remedy);
+}
+
+/* ---- the environment ---- */
+
+static void variables_in_the_way_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *variable, *what;
+        enum verdict_mark mark;
+        const char *detail, *remedy;
+    } cases[] = {
+        {NULL, "environment", FOUND_YES, "no CUDA_*COREDUMP* variable", NULL},
+        {"CUDA_COREDUMP_FILE=x", "environment", FOUND_NO, "CUDA_COREDUMP_FILE=x is set", "unset it"},
+        {"CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=0", "environment", FOUND_NO, "LIGHTWEIGHT_COREDUMP=0", "unset it"},
+        {NULL, "options", FOUND_YES, "not set", NULL},
+        {"CUFENCE_OPTIONS=uaf=strict", "options", FOUND_YES, "uaf=strict", NULL},
+        {"CUFENCE_OPTIONS=uaf=lenient", "options", FOUND_MISSING, "uaf=lenient is not allowed", "cufence options"},
+        {NULL, "LD_PRELOAD", FOUND_YES, "not set", NULL},
+        {"LD_PRELOAD=", "LD_PRELOAD", FOUND_YES, "not set", NULL},
+        {"LD_PRELOAD=/x/libcufence_preload.so:/y.so", "LD_PRELOAD", FOUND_YES, "runs under cufence", NULL},
+        {"LD_PRELOAD=/usr/lib/libasan.so.8", "LD_PRELOAD", FOUND_NO, "libasan", "protect_shadow_gap=0"},
+        {"LD_PRELOAD=libjemalloc.so.2", "LD_PRELOAD", FOUND_NEITHER, "libjemalloc.so.2", NULL},
+        {NULL, "launches", FOUND_YES, "asynchronous", NULL},
+        {"CUDA_LAUNCH_BLOCKING=0", "launches", FOUND_YES, "asynchronous", NULL},
+        {"CUDA_LAUNCH_BLOCKING=1", "launches", FOUND_NO, "CUDA_LAUNCH_BLOCKING=1", "unset it"},
+        {"CUDA_INJECTION64_PATH=/x/libsanitizer.so", "other tools", FOUND_NO, "/x/libsanitizer.so", "unset it"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct findings findings = {.is_json = 1};
+        variables = (const char *const[]){cases[i].variable, NULL};
+        judge_environment(&findings, environment);
+        expect_finding(&findings, cases[i].what, cases[i].mark, cases[i].detail, cases[i].remedy);
+        findings_free(&findings);
+    }
+}
+
+/* ---- Python ---- */
+
+#define PYTHON "\"version\":\"3.12.1\",\"executable\":\"/usr/bin/python3\""
+#define TORCH(version, cuda) "{" PYTHON ",\"packages\":{\"torch\":\"" version "\"},\"torch_cuda\":\"" cuda "\"}"
+#define PACKAGE(name, version) "{" PYTHON ",\"packages\":{\"" name "\":\"" version "\"}}"
+
+static void packages_and_their_settings_are_judged(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *facts, *variable, *what;
+        enum verdict_mark mark;
+        const char *detail, *remedy;
+    } cases[] = {
+        {TORCH("2.11.0+cu130", "13.0"), NULL, "PyTorch", FOUND_YES, "2.11.0+cu130 with CUDA 13.0", NULL},
+        {TORCH("2.12.0", "13.0"), NULL, "PyTorch", FOUND_NO, "2.12.0 with CUDA 13.0; tested is 2.11", "2.11"},
+        {TORCH("2.1.0", "12.1"), NULL, "PyTorch", FOUND_NO, "tested is 2.11", "2.11"},
+        {TORCH("2.110.0", "13.0"), NULL, "PyTorch", FOUND_NO, "tested is 2.11", "2.11"},
+        {TORCH("1.13.1", "11.7"), NULL, "PyTorch", FOUND_NO, "no back end cudaMallocAsync", "2.0 or later"},
+        {TORCH("2.0.0", "11.3"), NULL, "PyTorch", FOUND_NO, "no back end cudaMallocAsync", "11.4 or later"},
+        {TORCH("2.11.0+cpu", ""), NULL, "PyTorch", FOUND_NO, "built without CUDA", "CUDA build"},
+        {PACKAGE("jax", "0.5"), NULL, "PyTorch", FOUND_NEITHER, "not installed", NULL},
+        {TORCH("2.11.0", "13.0"), NULL, "settings", FOUND_YES, "no PYTORCH_*ALLOC_CONF", NULL},
+        {TORCH("2.11.0", "13.0"), "PYTORCH_CUDA_ALLOC_CONF=backend:cufence", "settings", FOUND_YES, "asks for cufence", NULL},
+        {TORCH("2.11.0", "13.0"), "PYTORCH_ALLOC_CONF=backend:cufence", "settings", FOUND_YES, "PYTORCH_ALLOC_CONF=", NULL},
+        {TORCH("2.11.0", "13.0"), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "settings", FOUND_NEITHER,
+         "expandable_segments:True", NULL},
+        {TORCH("2.11.0", "13.0"), "PYTORCH_NO_CUDA_MEMORY_CACHING=1", "caching", FOUND_NO, "CACHING=1", "unset it"},
+        {TORCH("2.11.0", "13.0"), NULL, "start-up hook", FOUND_NO, "no cufence-startup.pth", "pip install"},
+        {TORCH("2.11.0", "13.0"), NULL, "cufence package", FOUND_NO, "cannot be imported", "pip install"},
+        {"{" PYTHON ",\"packages\":{},\"no_cufence\":\"ModuleNotFoundError: x\"}", NULL, "cufence package", FOUND_NEITHER,
+         "ModuleNotFoundError: x", NULL},
+        {"{" PYTHON ",\"cufence\":{\"version\":\"9.9\",\"path\":\"/p\"},\"hook\":true}", NULL, "cufence package", FOUND_NO,
+         "/p is version 9.9", "one source"},
+        {"{" PYTHON ",\"hook\":true}", NULL, "start-up hook", FOUND_YES, "in place", NULL},
+        {PACKAGE("jax", "0.5"), NULL, "JAX", FOUND_YES, "0.5, without a CUDA plug-in", NULL},
+        {PACKAGE("jax", "0.5"), "XLA_PYTHON_CLIENT_ALLOCATOR=bfc", "JAX", FOUND_NO, "ALLOCATOR=bfc", "platform"},
+        {PACKAGE("jax", "0.5"), "XLA_PYTHON_CLIENT_PREALLOCATE=true", "preallocation", FOUND_NEITHER, "=true", NULL},
+        {PACKAGE("cupy-cuda13x", "14.0"), NULL, "CuPy", FOUND_YES, "14.0; its pool", NULL},
+        {PACKAGE("tensorflow", "2.20"), "TF_GPU_ALLOCATOR=bfc", "TensorFlow", FOUND_NO, "TF_GPU_ALLOCATOR=bfc", "unset it"},
+        {PACKAGE("tensorflow", "2.20"), NULL, "TensorFlow", FOUND_YES, "2.20", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct findings findings = {.is_json = 1};
+        struct python_trial trial = {.facts = json_loads(cases[i].facts, 0, NULL)};
+        assert_non_null(trial.facts);
+        variables = (const char *const[]){cases[i].variable, NULL};
+        judge_python(&findings, &trial, environment);
+        expect_finding(&findings, cases[i].what, cases[i].mark, cases[i].detail, cases[i].remedy);
+        json_decref(trial.facts);
+        findings_free(&findings);
+    }
+}
+
+static void of_two_settings_the_one_that_is_not_read_is_named(void **state)
+{
+    (void)state;
+    struct findings findings = {.is_json = 1};
+    struct python_trial trial = {.facts = json_loads(TORCH("2.11.0", "13.0"), 0, NULL)};
+    variables = (const char *const[]){"PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_ALLOC_CONF=backend:cufence", NULL};
+    judge_python(&findings, &trial, environment);
+    expect_finding(&findings, "settings", FOUND_NO, "PYTORCH_ALLOC_CONF=backend:cufence is not read", "set one");
+    json_decref(trial.facts);
+    findings_free(&findings);
+}
+
+static void no_python_is_no_fault(void **state)
+{
+    (void)state;
+    struct findings findings = {.is_json = 1};
+    const struct python_trial trial = {.problem = "python3: No such file or directory"};
+    judge_python(&findings, &trial, environment);
+    expect_finding(&findings, "python3", FOUND_NEITHER, "No such file", NULL);
+    assert_int_equal(findings.count, 1);
+    findings_free(&findings);
+}
+
+static void the_python_of_the_path_answers(void **state)
+{
+    (void)state;
+    struct python_trial trial;
+    if (system("command -v python3 >/dev/null") != 0)
+        skip();
+    setenv("PYTORCH_CUDA_ALLOC_CONF", "backend:cufence", 1); /* must not have the interpreter start anew */
+    ask_python(&trial);
+    unsetenv("PYTORCH_CUDA_ALLOC_CONF");
+    assert_non_null(trial.facts);
+    assert_non_null(json_string_value(json_object_get(trial.facts, "executable")));
+    assert_true(json_is_object(json_object_get(trial.facts, "packages")));
+    json_decref(trial.facts);
+    char *path = strdup(getenv("PATH"));
+    setenv("PATH", "/nonexistent", 1);
+    ask_python(&trial);
+    setenv("PATH", path, 1);
+    free(path);
+    assert_null(trial.facts);
+    assert_string_equal(trial.problem, "python3: No such file or directory");
+}
+
+/* ---- what hides overruns ---- */
+
+static void what_hides_overruns_is_judged_by_its_setting(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *variable, *what;
+        enum verdict_mark mark;
+        const char *remedy;
+    } cases[] = {
+        {NULL, "memory planning", FOUND_YES, NULL},
+        {"TORCHINDUCTOR_MEMORY_PLANNING=1", "memory planning", FOUND_NO, "TORCHINDUCTOR_MEMORY_PLANNING=0"},
+        {NULL, "stride padding", FOUND_NO, "TORCHINDUCTOR_COMPREHENSIVE_PADDING=0"},
+        {"TORCHINDUCTOR_COMPREHENSIVE_PADDING=0", "stride padding", FOUND_YES, NULL},
+        {"TORCHINDUCTOR_SHAPE_PADDING=true", "shape padding", FOUND_YES, NULL}, /* Inductor takes "1" alone for on */
+        {NULL, "in-place padding", FOUND_NO, "TORCHINDUCTOR_INPLACE_PADDING=0"},
+        {NULL, "buffer reuse", FOUND_NO, "allow_buffer_reuse = False"},
+        {NULL, "AOTI constants", FOUND_NEITHER, "user_managed"},
+        {NULL, "RMM", FOUND_NO, "pool_allocator=False"},
+    };
+    json_t *facts = json_loads("{\"packages\":{\"torch\":\"2.11.0\",\"rmm-cu13\":\"26.4\"}}", 0, NULL);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct findings findings = {.is_json = 1};
+        variables = (const char *const[]){cases[i].variable, NULL};
+        judge_hidden(&findings, facts, environment);
+        expect_finding(&findings, cases[i].what, cases[i].mark, "", cases[i].remedy);
+        findings_free(&findings);
+    }
+    json_decref(facts);
+    struct findings findings = {.is_json = 1};
+    judge_hidden(&findings, NULL, environment);
+    assert_null(finding_of(&findings, "shape padding"));
+    assert_int_equal(findings_count(&findings, FOUND_NO), 0);
+    findings_free(&findings);
+}
+
+/* ---- the preload ---- */
+
+static void what_a_program_under_the_preload_said_is_judged(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file;
+        struct child child;
+        const char *what;
+        enum verdict_mark mark;
+        const char *detail, *remedy;
+    } cases[] = {
+        {"", {0}, "preload library", FOUND_NO, "lies neither beside", "C API"},
+        {"/l/p.so", {0}, "preload library", FOUND_YES, "/l/p.so", NULL},
+        {"/l/p.so", {.error = "no processes left"}, "loading", FOUND_NO, "no processes left", "--probe"},
+        {"/l/p.so", {.is_started = 1, .is_timed_out = 1}, "loading", FOUND_NO, "did not come to its end", "nvidia-smi"},
+        {"/l/p.so",
+         {.is_started = 1,
+          .out = "{}\n",
+          .error = "ERROR: ld.so: object '/l/libcufence_preload.so' from LD_PRELOAD cannot be preloaded (wrong ELF class: "
+                   "ELFCLASS64): ignored.\nmore"},
+         "loading",
+         FOUND_NO,
+         "wrong ELF class: ELFCLASS64): ignored.",
+         "install cufence anew"},
+        {"/l/p.so", {.is_started = 1, .out = "{}\n"}, "loading", FOUND_NO, "LD_PRELOAD was not obeyed", "set-uid"},
+        {"/l/p.so",
+         {.is_started = 1, .out = "{\"preload\":\"/l/p.so\",\"problem\":\"no GPU\"}"},
+         "loading",
+         FOUND_YES,
+         "obeyed",
+         NULL},
+        {"/l/p.so",
+         {.is_started = 1, .out = "{\"preload\":\"/l/p.so\",\"problem\":\"no GPU\"}"},
+         "hooks",
+         FOUND_NEITHER,
+         "not tried: no GPU",
+         NULL},
+        {"/l/p.so",
+         {.is_started = 1, .out = "{\"preload\":\"p\",\"version\":\"0.1.0\",\"dlsym\":\"ours\"}"},
+         "library",
+         FOUND_YES,
+         "0.1.0",
+         NULL},
+        {"/l/p.so",
+         {.is_started = 1, .out = "{\"preload\":\"p\",\"version\":\"0.0.9\",\"dlsym\":\"ours\"}"},
+         "library",
+         FOUND_NO,
+         "version 0.0.9, this program 0.1.0",
+         "anew"},
+        {"/l/p.so",
+         {.is_started = 1, .out = "{\"preload\":\"p\",\"dlsym\":\"the driver's\"}", .error = "cannot open it"},
+         "library",
+         FOUND_MISSING,
+         "cannot open it",
+         "anew"},
+        {"/l/p.so",
+         {.is_started = 1, .out = "{\"preload\":\"p\",\"dlsym\":\"ours\"}"},
+         "hooks (dlsym)",
+         FOUND_YES,
+         "is cufence's",
+         NULL},
+        {"/l/p.so",
+         {.is_started = 1, .out = "{\"preload\":\"p\",\"dlsym\":\"ours\"}"},
+         "hooks (address)",
+         FOUND_NEITHER,
+         "not tried",
+         NULL},
+        {"/l/p.so",
+         {.is_started = 1, .out = "{\"preload\":\"p\",\"cuGetProcAddress\":\"the driver's\"}"},
+         "hooks (address)",
+         FOUND_MISSING,
+         "the driver's",
+         "one build"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct findings findings = {.is_json = 1};
+        struct preload_trial trial = {.child = cases[i].child};
+        snprintf(trial.file, sizeof trial.file, "%s", cases[i].file);
+        judge_preload(&findings, &trial);
+        expect_finding(&findings, cases[i].what, cases[i].mark, cases[i].detail, cases[i].remedy);
+        findings_free(&findings);
+    }
+}
+
+/* ---- programs ---- */
+
+static void shell(const char *command, const char *const changes[], unsigned seconds, struct child *child)
+{
+    child_run((const char *const[]){"sh", "-c", command, NULL}, changes, seconds, child);
+}
+
+static void what_a_program_says_is_taken(void **state)
+{
+    (void)state;
+    static struct child child;
+    const char *const none[] = {NULL};
+    shell("echo out; echo error >&2; exit 3", none, 20, &child);
+    assert_true(child.is_started && !child.is_timed_out && WIFEXITED(child.status));
+    assert_int_equal(WEXITSTATUS(child.status), 3);
+    assert_string_equal(child.out, "out\n");
+    assert_string_equal(child.error, "error\n");
+
+    setenv("CUFENCE_TEST_KEPT", "kept", 1);
+    setenv("CUFENCE_TEST_GONE", "there", 1);
+    shell("echo $CUFENCE_TEST_KEPT ${CUFENCE_TEST_GONE-gone} $CUFENCE_TEST_NEW; cat",
+          (const char *const[]){"CUFENCE_TEST_GONE", "CUFENCE_TEST_NEW=new", NULL}, 20, &child);
+    assert_string_equal(child.out, "kept gone new\n");
+    assert_string_equal(getenv("CUFENCE_TEST_GONE"), "there");
+
+    shell("yes | head -c 100000", none, 20, &child);
+    assert_int_equal(strlen(child.out), sizeof child.out - 1);
+    assert_int_equal(child.status, 0);
+}
+
+static void a_program_that_does_not_end_is_killed_with_its_children(void **state)
+{
+    (void)state;
+    static struct child child;
+    const char *const none[] = {NULL};
+    struct timespec before, after;
+    clock_gettime(CLOCK_MONOTONIC, &before);
+    shell("echo begun; sleep 600 & sleep 600", none, 1, &child);
+    clock_gettime(CLOCK_MONOTONIC, &after);
+    assert_true(child.is_timed_out && WIFSIGNALED(child.status));
+    assert_string_equal(child.out, "begun\n");
+    assert_true(after.tv_sec - before.tv_sec < 20);
+    shell("exec >&- 2>&-; sleep 600", none, 1, &child);
+    assert_true(child.is_timed_out && WIFSIGNALED(child.status));
+}
+
+static void a_program_that_is_not_there_says_so(void **state)
+{
+    (void)state;
+    static struct child child;
+    child_run((const char *const[]){"/nonexistent/program", NULL}, (const char *const[]){NULL}, 20, &child);
+    assert_int_equal(WEXITSTATUS(child.status), 127);
+    assert_string_equal(child.error, "No such file or directory");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(variables_in_the_way_are_named),
+        cmocka_unit_test(packages_and_their_settings_are_judged),
+        cmocka_unit_test(of_two_settings_the_one_that_is_not_read_is_named),
+        cmocka_unit_test(no_python_is_no_fault),
+        cmocka_unit_test(the_python_of_the_path_answers),
+        cmocka_unit_test(what_hides_overruns_is_judged_by_its_setting),
+        cmocka_unit_test(what_a_program_under_the_preload_said_is_judged),
+        cmocka_unit_test(what_a_program_says_is_taken),
+        cmocka_unit_test(a_program_that_does_not_end_is_killed_with_its_children),
+        cmocka_unit_test(a_program_that_is_not_there_says_so),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
