@@ -100,9 +100,9 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
     return python
 
 
-def prepare(wheel: Path | None) -> Machine:
+def prepare(wheel: Path | None, name: str = "cufence-stories") -> Machine:
     # A neutral place: Triton records the path of a script, and reports show it.
-    folder = Path(tempfile.gettempdir()) / "cufence-stories"
+    folder = Path(tempfile.gettempdir()) / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     library = Path(os.environ.get("CUFENCE_LIBRARY") or BUILD / "lib" / "libcufence.so")
@@ -128,12 +128,18 @@ def reason_to_skip(case: Case, way: str, machine: Machine) -> str | None:
     return None
 
 
-def environment_of(case: Case, way: str, machine: Machine, place: Path) -> dict[str, str]:
+def own_environment(place: Path) -> dict[str, str]:
+    """This process's, without foreign settings, and with caches of compiled kernels in `place`."""
     environment = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
     # Caches know kernels by their source: another story's copy would bring that story's file name with it.
     environment["TRITON_CACHE_DIR"] = str(place / "triton")
     environment["TORCHINDUCTOR_CACHE_DIR"] = str(place / "inductor")
+    return environment
+
+
+def environment_of(case: Case, way: str, machine: Machine, place: Path) -> dict[str, str]:
+    environment = own_environment(place)
     if way in ("enable", "itself"):
         package = str(ROOT / "allocator" / "torch")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
