@@ -15,6 +15,7 @@ struct command {
 static int run_options(int argc, char **argv);
 
 static const struct command commands[] = {
+    {"run", "any program that uses CUDA, unmodified, with its GPU buffers under cufence", cli_run},
     {"demo", "a planted bug and its report, on a simulated device where there is no GPU", cli_demo},
     {"options", "every option with its allowed values and its default, or check a list of them", run_options},
     {"doctor", "what this machine's driver and permissions allow, and what to do about each 'no'", cli_doctor},

@@ -14,7 +14,7 @@
 #include <cufence.h>
 
 #define USAGE 2
-#define COMMANDS "allowed are demo, options, doctor, help, --help and --version\n"
+#define COMMANDS "allowed are run, demo, options, doctor, help, --help and --version\n"
 
 struct outcome {
     int status; /* exit status, -1 if it was killed */
@@ -105,6 +105,7 @@ static void help_is_given_on_standard_output(void **state)
         {{"demo", "--help"}, "usage: cufence demo "},
         {{"help", "doctor"}, "usage: cufence doctor"},
         {{"doctor", "--help"}, "usage: cufence doctor"},
+        {{"run", "--help"}, "usage: cufence run "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct outcome outcome = run(cases[i].arguments, NULL);
@@ -113,6 +114,7 @@ static void help_is_given_on_standard_output(void **state)
         assert_int_equal(strncmp(outcome.out, cases[i].start, strlen(cases[i].start)), 0);
     }
     struct outcome outcome = run((const char *[]){"--help", NULL}, NULL);
+    assert_non_null(strstr(outcome.out, "\n  run "));
     assert_non_null(strstr(outcome.out, "\n  demo "));
     assert_non_null(strstr(outcome.out, "\n  options "));
     assert_non_null(strstr(outcome.out, "\n  doctor "));

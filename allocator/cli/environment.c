@@ -1,0 +1,247 @@
+#include "cli/environment.h"
+#include "cli/alloc_conf.h"
+#include "error.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static cufence_status no_memory(void)
+{
+    return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the program's environment");
+}
+
+static void say(const struct environment *environment, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void say(const struct environment *environment, const char *format, ...)
+{
+    if (!environment->words)
+        return;
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("cufence run: ", environment->words);
+    vfprintf(environment->words, format, arguments);
+    fputc('\n', environment->words);
+    va_end(arguments);
+}
+
+/* ---- variables ---- */
+
+cufence_status environment_copy(struct environment *environment, char *const *entries, FILE *words)
+{
+    size_t count = 0;
+    while (entries[count])
+        count++;
+    *environment = (struct environment){calloc(count + 1, sizeof(char *)), 0, words};
+    if (!environment->entries)
+        return no_memory();
+    for (size_t i = 0; i < count; i++) {
+        environment->entries[i] = strdup(entries[i]);
+        if (!environment->entries[i])
+            return no_memory();
+        environment->count++;
+    }
+    return CUFENCE_OK;
+}
+
+void environment_free(struct environment *environment)
+{
+    for (size_t i = 0; i < environment->count; i++)
+        free(environment->entries[i]);
+    free(environment->entries);
+    *environment = (struct environment){0};
+}
+
+/* The value if the entry is of that name, else NULL. */
+static const char *value_of(const char *entry, const char *name)
+{
+    size_t length = strlen(name);
+    return !strncmp(entry, name, length) && entry[length] == '=' ? entry + length + 1 : NULL;
+}
+
+const char *environment_get(const struct environment *environment, const char *name)
+{
+    const char *value = NULL;
+    for (size_t i = 0; i < environment->count && !value; i++)
+        value = value_of(environment->entries[i], name);
+    return value;
+}
+
+int environment_unset(struct environment *environment, const char *name)
+{
+    size_t kept = 0, count = environment->count;
+    for (size_t i = 0; i < count; i++) {
+        if (value_of(environment->entries[i], name))
+            free(environment->entries[i]);
+        else
+            environment->entries[kept++] = environment->entries[i];
+    }
+    environment->entries[kept] = NULL;
+    environment->count = kept;
+    return kept < count;
+}
+
+cufence_status environment_set(struct environment *environment, const char *name, const char *value)
+{
+    char *entry = NULL;
+    if (asprintf(&entry, "%s=%s", name, value) < 0)
+        return no_memory();
+    environment_unset(environment, name);
+    char **entries = realloc(environment->entries, (environment->count + 2) * sizeof *entries);
+    if (!entries) {
+        free(entry);
+        return no_memory();
+    }
+    environment->entries = entries;
+    entries[environment->count++] = entry;
+    entries[environment->count] = NULL;
+    return CUFENCE_OK;
+}
+
+/* ---- lists ---- */
+
+static const char *file_name(const char *path, size_t length)
+{
+    const char *slash = memrchr(path, '/', length);
+    return slash ? slash + 1 : path;
+}
+
+static int is_same_file_name(const char *path, size_t length, const char *other)
+{
+    const char *name = file_name(path, length), *wanted = file_name(other, strlen(other));
+    size_t size = (size_t)(path + length - name);
+    return size == strlen(wanted) && !memcmp(name, wanted, size);
+}
+
+cufence_status environment_preload(struct environment *environment, const char *path)
+{
+    const char *at = environment_get(environment, "LD_PRELOAD");
+    char *list = NULL;
+    size_t size;
+    int others = 0;
+
+    if (strpbrk(path, ": "))
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
+                         "%s cannot be preloaded: LD_PRELOAD takes no path with a blank or a colon; move cufence to another "
+                         "folder, or run it through a symbolic link's target without them",
+                         path);
+    FILE *out = open_memstream(&list, &size);
+    if (!out)
+        return no_memory();
+    fputs(path, out);
+    while (at && *(at += strspn(at, ": "))) {
+        size_t length = strcspn(at, ": ");
+        if (!is_same_file_name(at, length, path)) {
+            fprintf(out, ":%.*s", (int)length, at);
+            others++;
+        }
+        at += length;
+    }
+    if (fclose(out)) {
+        free(list);
+        return no_memory();
+    }
+    say(environment, "LD_PRELOAD: put %s in front%s", path, others ? " of what was there" : "");
+    cufence_status status = environment_set(environment, "LD_PRELOAD", list);
+    free(list);
+    return status;
+}
+
+cufence_status environment_python(struct environment *environment, const char *folder)
+{
+    const char *old = environment_get(environment, "PYTHONPATH");
+    char *list = NULL;
+    size_t length = strlen(folder);
+
+    if (old && !strncmp(old, folder, length) && (old[length] == ':' || !old[length]))
+        return CUFENCE_OK;
+    if (asprintf(&list, "%s%s%s", folder, old && *old ? ":" : "", old ? old : "") < 0)
+        return no_memory();
+    say(environment, "PYTHONPATH: put %s in front%s", folder, old && *old ? " of what was there" : "");
+    cufence_status status = environment_set(environment, "PYTHONPATH", list);
+    free(list);
+    return status;
+}
+
+/* ---- frameworks ---- */
+
+static const char *const conf_names[2] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
+
+static cufence_status set_alloc_conf(struct environment *environment, const char *name, const struct alloc_conf *conf)
+{
+    if (conf->backend && strcmp(conf->backend, "cudaMallocAsync"))
+        say(environment, "%s: backend:%s gave way to backend:cudaMallocAsync", name, conf->backend);
+    if (conf->options[0])
+        say(environment, "%s: took the options %s", name, conf->options);
+    say(environment, "%s=%s, so that PyTorch asks the driver for every tensor", name, conf->text);
+    return environment_set(environment, name, conf->text);
+}
+
+cufence_status environment_pytorch(struct environment *environment, char *options[2])
+{
+    struct alloc_conf confs[2] = {{0}, {0}};
+    const char *texts[2];
+    cufence_status status = CUFENCE_OK;
+
+    for (int i = 0; i < 2; i++) {
+        options[i] = NULL;
+        texts[i] = environment_get(environment, conf_names[i]);
+    }
+    for (int i = 0; i < 2 && status == CUFENCE_OK; i++)
+        status = alloc_conf_rewrite(texts[i] ? texts[i] : texts[!i], &confs[i]);
+    for (int i = 0; i < 2 && status == CUFENCE_OK; i++) {
+        int is_users = texts[i] != NULL;
+        status = set_alloc_conf(environment, conf_names[i], &confs[i]);
+        texts[i] = NULL; /* no longer valid */
+        if (is_users) {
+            options[i] = confs[i].options;
+            confs[i].options = NULL;
+        }
+    }
+    for (int i = 0; i < 2; i++)
+        alloc_conf_free(&confs[i]);
+    if (status == CUFENCE_OK && environment_unset(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING"))
+        say(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING: unset, because it goes round the back end cudaMallocAsync");
+    return status;
+}
+
+struct framework {
+    const char *name, *variable, *value;
+    const char *exact; /* another value under which every buffer comes from the driver, NULL for none */
+};
+
+static const struct framework frameworks[] = {
+    {"JAX", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform", "cuda_async"},
+    {"TensorFlow", "TF_GPU_ALLOCATOR", "cuda_malloc_async", NULL},
+};
+
+cufence_status environment_frameworks(struct environment *environment)
+{
+    for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks; i++) {
+        const struct framework *framework = &frameworks[i];
+        const char *chosen = environment_get(environment, framework->variable);
+        if (!chosen || !*chosen) {
+            cufence_status status = environment_set(environment, framework->variable, framework->value);
+            if (status != CUFENCE_OK)
+                return status;
+            say(environment, "%s=%s, so that %s asks the driver for every buffer", framework->variable, framework->value,
+                framework->name);
+        } else if (!strcmp(chosen, framework->value) || (framework->exact && !strcmp(chosen, framework->exact))) {
+            say(environment, "%s=%s: left as it was", framework->variable, chosen);
+        } else {
+            say(environment,
+                "%s=%s: left as it was, but %s then keeps a pool of its own, in which overruns are hidden; unset it",
+                framework->variable, chosen, framework->name);
+        }
+    }
+    return CUFENCE_OK;
+}
+
+void environment_coredumps(struct environment *environment)
+{
+    static const char *const names[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
+                                        "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (environment_unset(environment, names[i]))
+            say(environment, "%s: unset, because the driver prefers it to what cufence asks for; coredump=off leaves it",
+                names[i]);
+}

@@ -1,0 +1,289 @@
+#include "cli/program.h"
+#include "error.h"
+
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#if defined(__x86_64__)
+enum { MACHINE = EM_X86_64 };
+#define MACHINE_NAME "x86-64"
+#elif defined(__aarch64__)
+enum { MACHINE = EM_AARCH64 };
+#define MACHINE_NAME "AArch64"
+#else
+#error "name this machine's ELF number"
+#endif
+
+/* fs/exec.c and include/uapi/linux/binfmts.h: so much of a file is looked at for #!, and so many interpreters may follow. */
+enum { HEAD_SIZE = 256, CHAIN_LONGEST = 5 };
+/* fs/binfmt_elf.c: more than 64 KiB of program headers are refused. */
+enum { PROGRAM_HEADERS_SIZE = 65536 };
+
+#define UNFIT(...) (error_set(CUFENCE_ERROR_UNSUPPORTED, __VA_ARGS__), PROGRAM_UNFIT)
+#define MISSING(...) (error_set(CUFENCE_ERROR_NOT_FOUND, __VA_ARGS__), PROGRAM_MISSING)
+
+/* ---- where it is ---- */
+
+static int is_executable_file(const char *path)
+{
+    struct stat file;
+    if (stat(path, &file) != 0)
+        return 0;
+    if (S_ISDIR(file.st_mode))
+        errno = EISDIR;
+    else if (!S_ISREG(file.st_mode))
+        errno = EACCES;
+    return S_ISREG(file.st_mode) && access(path, X_OK) == 0;
+}
+
+static int refuse_file(const char *path, int error)
+{
+    if (error == EISDIR)
+        return UNFIT("%s is a directory", path);
+    if (error == EACCES)
+        return UNFIT("%s is not executable: chmod +x it, or name the program that runs it, as in `cufence run -- python %s`",
+                     path, path);
+    if (error == ENOENT || error == ENOTDIR)
+        return MISSING("there is no %s", path);
+    return UNFIT("%s cannot be run: %s", path, strerror(error));
+}
+
+/* Takes the first of the folders in which the command can be run. One that only resembles it is what is told of, if none. */
+static int search(const char *command, const char *path, char found[PATH_MAX])
+{
+    char refused[PATH_MAX] = "", candidate[PATH_MAX];
+    int refusal = 0;
+
+    for (const char *at = path;; at++) {
+        size_t length = strcspn(at, ":");
+        int size = snprintf(candidate, sizeof candidate, "%.*s%s%s", (int)length, length ? at : ".", "/", command);
+        if (length == 0) /* an empty entry is the working folder */
+            size = snprintf(candidate, sizeof candidate, "./%s", command);
+        if (size < (int)sizeof candidate) {
+            if (is_executable_file(candidate)) {
+                memcpy(found, candidate, sizeof candidate);
+                return PROGRAM_FITS;
+            }
+            if (errno == EACCES && access(candidate, F_OK) == 0 && !refusal) {
+                refusal = EACCES;
+                memcpy(refused, candidate, sizeof refused);
+            }
+        }
+        at += length;
+        if (!*at)
+            break;
+    }
+    if (refusal)
+        return refuse_file(refused, refusal);
+    return MISSING("there is no program %.200s in the folders of PATH (%.1000s)", command, path);
+}
+
+int program_find(const char *command, const char *path, char found[PATH_MAX])
+{
+    char system_path[256];
+    if (!*command)
+        return MISSING("the name of the program is empty");
+    if (!strchr(command, '/')) {
+        if (!path) {
+            if (confstr(_CS_PATH, system_path, sizeof system_path) == 0)
+                system_path[0] = '\0';
+            path = system_path;
+        }
+        return search(command, path, found);
+    }
+    if (strlen(command) >= PATH_MAX)
+        return MISSING("the name of the program has %zu bytes; at most %d are possible", strlen(command), PATH_MAX - 1);
+    if (!is_executable_file(command))
+        return refuse_file(command, errno);
+    snprintf(found, PATH_MAX, "%s", command);
+    return PROGRAM_FITS;
+}
+
+/* ---- whether LD_PRELOAD acts in it ---- */
+
+const char *program_gains_rights(const struct program_rights *rights, uid_t user, gid_t group)
+{
+    if (rights->is_nosuid)
+        return NULL;
+    if (rights->mode & S_ISUID && rights->owner != user)
+        return "set-uid";
+    if (rights->mode & S_ISGID && rights->mode & S_IXGRP && rights->group != group)
+        return "set-gid";
+    if (rights->has_capabilities && user != 0)
+        return "given file capabilities";
+    return NULL;
+}
+
+static int judge_rights(int file, const char *path)
+{
+    struct stat status;
+    struct statvfs mount;
+    if (fstat(file, &status) != 0)
+        return PROGRAM_FITS;
+    struct program_rights rights = {.mode = status.st_mode, .owner = status.st_uid, .group = status.st_gid};
+    rights.has_capabilities = fgetxattr(file, "security.capability", NULL, 0) > 0;
+    rights.is_nosuid = (fstatvfs(file, &mount) == 0 && mount.f_flag & ST_NOSUID) || prctl(PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) == 1;
+    const char *how = program_gains_rights(&rights, getuid(), getgid());
+    if (!how)
+        return PROGRAM_FITS;
+    return UNFIT("%s is %s, and the loader ignores LD_PRELOAD for such programs: run a copy of it without that", path, how);
+}
+
+/* Reads `size` bytes at `offset`, which come from the file and may be anything. */
+static int read_at(int file, uint64_t offset, void *out, size_t size)
+{
+    uint64_t end;
+    if (__builtin_add_overflow(offset, size, &end) || end > INT64_MAX)
+        return 0;
+    for (size_t done = 0; done < size;) {
+        ssize_t got = pread(file, (char *)out + done, size - done, (off_t)(offset + done));
+        if (got < 0 && errno == EINTR)
+            continue;
+        if (got <= 0)
+            return 0;
+        done += (size_t)got;
+    }
+    return 1;
+}
+
+static int damaged(const char *path)
+{
+    return UNFIT("%s is a damaged ELF file", path);
+}
+
+static int judge_loader(int file, const Elf64_Phdr *header, const char *path)
+{
+    char loader[PATH_MAX];
+    if (header->p_filesz < 2 || header->p_filesz > sizeof loader ||
+        !read_at(file, header->p_offset, loader, (size_t)header->p_filesz) || loader[header->p_filesz - 1])
+        return damaged(path);
+    const char *name = strrchr(loader, '/');
+    if (!strncmp(name ? name + 1 : loader, "ld-musl", strlen("ld-musl")))
+        return UNFIT("%s is linked with musl (its loader is %.200s), but cufence's library and NVIDIA's driver need glibc: use "
+                     "a build of it for glibc",
+                     path, loader);
+    if (access(loader, F_OK) != 0)
+        return UNFIT("%s cannot be run: its loader %.200s cannot be found: %s", path, loader, strerror(errno));
+    return PROGRAM_FITS;
+}
+
+static int judge_elf(int file, const char *path)
+{
+    Elf64_Ehdr elf;
+    unsigned char identity[EI_NIDENT];
+    if (!read_at(file, 0, identity, sizeof identity))
+        return damaged(path);
+    if (identity[EI_CLASS] == ELFCLASS32)
+        return UNFIT("%s is a 32-bit program, but cufence's library is 64-bit, as CUDA is", path);
+    if (identity[EI_CLASS] != ELFCLASS64)
+        return damaged(path);
+    if (identity[EI_DATA] != ELFDATA2LSB || !read_at(file, 0, &elf, sizeof elf) || elf.e_machine != MACHINE)
+        return UNFIT("%s is for another kind of processor; cufence's library is for " MACHINE_NAME, path);
+    if (elf.e_type != ET_EXEC && elf.e_type != ET_DYN)
+        return UNFIT("%s is an ELF file, but not a program", path);
+    if (elf.e_phentsize != sizeof(Elf64_Phdr) || elf.e_phnum == 0 || elf.e_phnum > PROGRAM_HEADERS_SIZE / sizeof(Elf64_Phdr))
+        return damaged(path);
+    for (unsigned i = 0; i < elf.e_phnum; i++) {
+        Elf64_Phdr header;
+        uint64_t offset;
+        if (__builtin_add_overflow(elf.e_phoff, (uint64_t)i * sizeof header, &offset) ||
+            !read_at(file, offset, &header, sizeof header))
+            return damaged(path);
+        if (header.p_type == PT_INTERP)
+            return judge_loader(file, &header, path);
+    }
+    return UNFIT(
+        "%s is statically linked, so no library can be put in front of it. Link it dynamically (the CUDA runtime alone "
+        "may stay static); if it only starts another program, put `cufence run --` in front of that one",
+        path);
+}
+
+/* Cuts the interpreter out of a first line "#! name argument"; the kernel takes nothing behind HEAD_SIZE. 0 if there is none.
+ */
+static int cut_interpreter(char *head, size_t size, char **interpreter)
+{
+    head[size] = '\0';
+    char *at = head + strlen("#!");
+    size_t line = strcspn(at, "\n");
+    int is_whole = at[line] == '\n' || size < HEAD_SIZE;
+    at[line] = '\0';
+    at += strspn(at, " \t");
+    size_t length = strcspn(at, " \t");
+    is_whole |= at[length] != '\0';
+    at[length] = '\0';
+    *interpreter = at;
+    return length > 0 && is_whole;
+}
+
+static void hide_controls(char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 0x7f)
+            *text = '?';
+}
+
+/* Judges what a script's first line names; `next` gets it. */
+static int judge_script(char *head, size_t size, const char *path, char next[PATH_MAX])
+{
+    char *interpreter;
+    if (!cut_interpreter(head, size, &interpreter))
+        return UNFIT("%s begins with #!, but its first line names no interpreter", path);
+    if (is_executable_file(interpreter)) {
+        snprintf(next, PATH_MAX, "%s", interpreter);
+        return PROGRAM_FITS;
+    }
+    int error = errno;
+    size_t length = strlen(interpreter);
+    int is_dos = length && interpreter[length - 1] == '\r';
+    hide_controls(interpreter);
+    return UNFIT("%s cannot be run: its first line names the interpreter %s, which %s%s", path, interpreter,
+                 error == ENOENT || error == ENOTDIR ? "does not exist" : "cannot be run",
+                 is_dos ? " (its lines end as on Windows; dos2unix mends that)" : "");
+}
+
+/* One link of the chain: PROGRAM_FITS with an empty `next` at the end of it. */
+static int judge_link(int file, const char *path, char next[PATH_MAX])
+{
+    char head[HEAD_SIZE + 1] = "";
+    ssize_t size = pread(file, head, HEAD_SIZE, 0);
+    next[0] = '\0';
+    if (size < 0)
+        return UNFIT("%s cannot be read: %s", path, strerror(errno));
+    if (size >= SELFMAG && !memcmp(head, ELFMAG, SELFMAG)) {
+        int verdict = judge_rights(file, path);
+        return verdict == PROGRAM_FITS ? judge_elf(file, path) : verdict;
+    }
+    if (size >= 2 && !memcmp(head, "#!", 2))
+        return judge_script(head, (size_t)size, path, next);
+    if (size == 0)
+        return UNFIT("%s is empty", path);
+    return UNFIT("%s is neither an ELF program nor a script with a #! line: name the program that runs it, as in "
+                 "`cufence run -- sh %s`",
+                 path, path);
+}
+
+int program_judge(const char *path)
+{
+    char at[PATH_MAX], next[PATH_MAX];
+    snprintf(at, sizeof at, "%s", path);
+    for (int links = 0; links <= CHAIN_LONGEST; links++) {
+        int file = open(at, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        if (file < 0)
+            return errno == EACCES ? PROGRAM_FITS : refuse_file(at, errno);
+        int verdict = judge_link(file, at, next);
+        close(file);
+        if (verdict != PROGRAM_FITS || !next[0])
+            return verdict;
+        memcpy(at, next, sizeof at);
+    }
+    return UNFIT("%s cannot be run: more than %d scripts run each other", path, CHAIN_LONGEST);
+}

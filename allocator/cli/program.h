@@ -1,0 +1,40 @@
+/*
+ * Which file a command names, and whether a library given in LD_PRELOAD can act in it. Reads files, starts nothing.
+ */
+#ifndef CUFENCE_CLI_PROGRAM_H
+#define CUFENCE_CLI_PROGRAM_H
+
+#include <limits.h>
+#include <sys/types.h>
+
+/* The exit status that a shell gives too. */
+enum { PROGRAM_FITS = 0, PROGRAM_UNFIT = 126, PROGRAM_MISSING = 127 };
+
+/* What execve() would give a program's process beyond the caller's rights. */
+struct program_rights {
+    mode_t mode;
+    uid_t owner;
+    gid_t group;
+    int has_capabilities; /* security.capability is set on the file */
+    int is_nosuid;        /* a file system mounted nosuid, or a process with no_new_privs: the bits mean nothing */
+};
+
+/*
+ * Finds the file that `command` names, as a shell does: as it is if it holds a slash, else in the folders of `path`
+ * (NULL: the system's default). `found` gets it.
+ * Returns PROGRAM_FITS, or PROGRAM_MISSING / PROGRAM_UNFIT with a sentence in error_detail().
+ */
+int program_find(const char *command, const char *path, char found[PATH_MAX]);
+
+/*
+ * Judges a file that is to be run with LD_PRELOAD: follows #! lines as the kernel does, and looks at the ELF header of what
+ * would run in the end. A file that may be run but not read fits, since nothing is known against it.
+ * Returns as program_find() does; the sentence says what is in the way and what to do.
+ */
+int program_judge(const char *path);
+
+/* Whether the loader would ignore LD_PRELOAD for a process with these ids: it gains rights. Returns the words for what
+ * gives them ("set-uid"), or NULL. Pure. */
+const char *program_gains_rights(const struct program_rights *rights, uid_t user, gid_t group);
+
+#endif

@@ -1,0 +1,357 @@
+/* `cufence run`: sets up the environment and becomes the program. Nothing of cufence's stays in between. */
+#include "cli.h"
+#include "cli/environment.h"
+#include "cli/program.h"
+#include "error.h"
+#include "options.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { CANNOT_RUN = PROGRAM_UNFIT };
+
+#define PRELOAD "libcufence_preload.so"
+#define BOOTSTRAP "_bootstrap"
+
+/* Where the preload library may lie, seen from the folder of this program. */
+static const char *const library_folders[] = {"../lib/", "", "../lib64/", "../cufence/lib/"};
+/* Where the Python package's start-up folder may lie: beside the program in the package, beside the package's library, in a
+ * checkout. */
+static const char *const bootstrap_folders[] = {
+    "../", "", "cufence/", "../cufence/", "../lib/cufence/", "../../allocator/torch/cufence/"};
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+/* Options as they were given, in the order in which they count. */
+struct setting {
+    const char *source;
+    char *text; /* "key=value,..." */
+};
+
+struct request {
+    struct setting *settings;
+    size_t count;
+    int is_help, is_verbose;
+    char **command; /* up to a NULL; NULL with is_help */
+};
+
+static int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static int complain(int status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("cufence run: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    return status;
+}
+
+static int no_memory(void)
+{
+    return complain(CANNOT_RUN, "no host memory");
+}
+
+static void usage(void)
+{
+    printf("usage: cufence run [--set key=value[,key=value]]... [--json FILE] [--error-exitcode N] [--verbose] [--] PROGRAM "
+           "[ARGUMENT]...\n\n"
+           "Runs a program with its GPU buffers under cufence: any program that uses CUDA, unmodified. The environment is set "
+           "up,\n"
+           "and the program then takes this process's place, with its input and output, signals and exit status.\n\n"
+           "  --set key=value      an option (`cufence options` lists them); wins over CUFENCE_OPTIONS\n"
+           "  --json FILE          the same as --set json=FILE, with FILE seen from the folder that you are in\n"
+           "  --error-exitcode N   the same as --set exitcode=N\n"
+           "  --verbose            say on stderr what is set up. (--set verbose=on lets cufence speak in the program)\n"
+           "  --                   ends the options; a PROGRAM that begins with a dash needs it\n\n"
+           "Exit status: the program's; 2 for a wrong command line or option, 126 if the program cannot be run under cufence,\n"
+           "127 if there is no such program. A program that would have ended well after a fault ends with exitcode (86).\n");
+}
+
+/* ---- the command line ---- */
+
+static int add_setting(struct request *request, const char *source, char *text)
+{
+    struct setting *settings = realloc(request->settings, (request->count + 1) * sizeof *settings);
+    if (!settings || !text)
+        return 0;
+    request->settings = settings;
+    settings[request->count++] = (struct setting){source, text};
+    return 1;
+}
+
+/* The option for a file named on the command line: whole, because the program may change its folder; as it was given where
+ * the whole name is too long for an option or holds what means something there. NULL without memory. */
+static char *json_option(const char *file)
+{
+    char folder[PATH_MAX] = "", *text = NULL;
+    size_t size, longest = sizeof((struct options *)0)->log;
+    if (file[0] != '/' &&
+        (!getcwd(folder, sizeof folder) || strlen(folder) + strlen(file) + 2 > longest || strpbrk(folder, ",%")))
+        folder[0] = '\0';
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    fprintf(out, "json=%s%s%s", folder, folder[0] ? "/" : "", file);
+    if (fclose(out)) {
+        free(text);
+        return NULL;
+    }
+    return text;
+}
+
+static char *joined(const char *key, const char *value)
+{
+    char *text = NULL;
+    return asprintf(&text, "%s%s", key, value) < 0 ? NULL : text;
+}
+
+/* The options that take a value: --NAME VALUE or --NAME=VALUE. */
+enum valued { NOT_VALUED = -1, SET, JSON, EXITCODE };
+static const char *const valued_names[] = {"--set", "--json", "--error-exitcode"};
+static const char *const valued_examples[] = {"uaf=strict", "report.json", "86"};
+
+static enum valued find_valued(const char *argument)
+{
+    size_t length = strcspn(argument, "=");
+    for (size_t i = 0; i < COUNT(valued_names); i++)
+        if (strlen(valued_names[i]) == length && !strncmp(argument, valued_names[i], length))
+            return (enum valued)i;
+    return NOT_VALUED;
+}
+
+static int take_value(struct request *request, enum valued which, const char *value)
+{
+    char *text = NULL;
+    if (which == JSON && (!*value || strchr(value, ',')))
+        return complain(CLI_USAGE, "--json: the file name \"%s\" is %s", value,
+                        *value ? "not possible: it holds a comma" : "empty");
+    if (which == SET)
+        text = strdup(value);
+    else if (which == JSON)
+        text = json_option(value);
+    else
+        text = joined("exitcode=", value);
+    return add_setting(request, valued_names[which], text) ? 0 : no_memory();
+}
+
+/* Reads the options. Returns 0 with the command or is_help, or the exit status after a message. */
+static int read_arguments(char **argument, struct request *request)
+{
+    for (; *argument && (*argument)[0] == '-'; argument++) {
+        enum valued which = find_valued(*argument);
+        if (!strcmp(*argument, "--")) {
+            argument++;
+            break;
+        }
+        if (!strcmp(*argument, "--verbose")) {
+            request->is_verbose = 1;
+            continue;
+        }
+        if (!strcmp(*argument, "--help") || !strcmp(*argument, "-h")) {
+            request->is_help = 1;
+            return 0;
+        }
+        if (which == NOT_VALUED)
+            return complain(CLI_USAGE,
+                            "unknown option \"%s\"; allowed are --set, --json, --error-exitcode, --verbose, --help and -- in "
+                            "front of the program",
+                            *argument);
+        const char *equals = strchr(*argument, '=');
+        if (!equals && !argument[1])
+            return complain(CLI_USAGE, "%s needs a value, such as %s %s", *argument, *argument, valued_examples[which]);
+        int status = take_value(request, which, equals ? equals + 1 : *++argument);
+        if (status != 0)
+            return status;
+    }
+    if (!*argument)
+        return complain(CLI_USAGE, "no program given: cufence run [options] -- PROGRAM [ARGUMENT]...; see cufence run --help");
+    request->command = argument;
+    return 0;
+}
+
+/* ---- options ---- */
+
+/* All settings as one text, NULL without memory. */
+static char *merge_settings(const struct request *request)
+{
+    char *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < request->count; i++)
+        if (request->settings[i].text[0])
+            fprintf(out, "%s%s", ftell(out) > 0 ? "," : "", request->settings[i].text);
+    if (fclose(out) == 0)
+        return text;
+    free(text);
+    return NULL;
+}
+
+/* Checks the options as the program will read them. A message names the source of what is wrong; where only the whole is (a
+ * guard_max below guard), it names none. */
+static int check_options(const struct request *request, const char *merged, struct options *options)
+{
+    struct options scratch;
+    options_default(options);
+    if (options_parse(options, merged, "the options together") == CUFENCE_OK)
+        return 0;
+    for (size_t i = 0; i < request->count; i++) {
+        options_default(&scratch);
+        if (options_parse(&scratch, request->settings[i].text, request->settings[i].source) != CUFENCE_OK)
+            return complain(CLI_USAGE, "%s", error_detail());
+    }
+    options_parse(options, merged, "the options together");
+    return complain(CLI_USAGE, "%s", error_detail());
+}
+
+/* ---- where cufence's own files lie ---- */
+
+/* The folder of the running program, with a slash behind it. */
+static int own_folder(char folder[PATH_MAX])
+{
+    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
+    if (length <= 0)
+        return complain(CANNOT_RUN, "cannot tell where cufence is installed: /proc/self/exe: %s", strerror(errno));
+    folder[length] = '\0';
+    *(strrchr(folder, '/') + 1) = '\0';
+    return 0;
+}
+
+/* Looks for `name` in places that are seen from `own`; `path` gets its real path. */
+static int find_own(const char *own, const char *const *places, size_t count, const char *name, char path[PATH_MAX])
+{
+    char candidate[PATH_MAX];
+    for (size_t i = 0; i < count; i++)
+        if (snprintf(candidate, sizeof candidate, "%s%s%s", own, places[i], name) < (int)sizeof candidate &&
+            realpath(candidate, path))
+            return 1;
+    return 0;
+}
+
+static int find_preload(const char *own, char path[PATH_MAX])
+{
+    if (find_own(own, library_folders, COUNT(library_folders), PRELOAD, path))
+        return 0;
+    complain(CANNOT_RUN, "cannot find " PRELOAD ", which must lie beside cufence; looked for");
+    for (size_t i = 0; i < COUNT(library_folders); i++)
+        fprintf(stderr, "  %s%s" PRELOAD "\n", own, library_folders[i]);
+    return CANNOT_RUN;
+}
+
+/* The folder that holds sitecustomize.py of the Python package, if there is one here. */
+static int find_bootstrap(const char *own, char path[PATH_MAX])
+{
+    if (!find_own(own, bootstrap_folders, COUNT(bootstrap_folders), BOOTSTRAP "/sitecustomize.py", path))
+        return 0;
+    *strrchr(path, '/') = '\0';
+    return 1;
+}
+
+/* ---- the environment ---- */
+
+/* The settings in the order in which they count: the environment's in front of the command line's. */
+static int collect_settings(struct request *request, struct environment *environment)
+{
+    struct request all = {0};
+    const char *inherited = environment_get(environment, "CUFENCE_OPTIONS");
+    char *options[2];
+    int is_complete = !inherited || add_setting(&all, "CUFENCE_OPTIONS", strdup(inherited));
+
+    if (environment_pytorch(environment, options) != CUFENCE_OK)
+        return complain(CANNOT_RUN, "%s", error_detail());
+    if (options[0])
+        is_complete &= add_setting(&all, "PYTORCH_ALLOC_CONF", options[0]);
+    if (options[1])
+        is_complete &= add_setting(&all, "PYTORCH_CUDA_ALLOC_CONF", options[1]);
+    for (size_t i = 0; i < request->count; i++)
+        is_complete &= add_setting(&all, request->settings[i].source, request->settings[i].text);
+    if (!is_complete)
+        return no_memory();
+    free(request->settings);
+    request->settings = all.settings;
+    request->count = all.count;
+    return 0;
+}
+
+static int set_options(const struct request *request, struct environment *environment, struct options *options)
+{
+    char *merged = merge_settings(request);
+    if (!merged)
+        return no_memory();
+    int status = check_options(request, merged, options);
+    if (status == 0 && merged[0]) {
+        if (environment_set(environment, "CUFENCE_OPTIONS", merged) != CUFENCE_OK)
+            status = complain(CANNOT_RUN, "%s", error_detail());
+        else if (request->is_verbose)
+            complain(0, "CUFENCE_OPTIONS=%s", merged);
+    }
+    free(merged);
+    return status;
+}
+
+static int set_up(struct request *request, struct environment *environment)
+{
+    char own[PATH_MAX], preload[PATH_MAX], bootstrap[PATH_MAX];
+    struct options options;
+
+    if (environment_copy(environment, environ, request->is_verbose ? stderr : NULL) != CUFENCE_OK)
+        return complain(CANNOT_RUN, "%s", error_detail());
+    int status = collect_settings(request, environment);
+    if (status == 0)
+        status = set_options(request, environment, &options);
+    if (status == 0)
+        status = own_folder(own);
+    if (status == 0)
+        status = find_preload(own, preload);
+    if (status != 0)
+        return status;
+    if (environment_preload(environment, preload) != CUFENCE_OK || environment_frameworks(environment) != CUFENCE_OK ||
+        (find_bootstrap(own, bootstrap) && environment_python(environment, bootstrap) != CUFENCE_OK))
+        return complain(CANNOT_RUN, "%s", error_detail());
+    if (options.coredump)
+        environment_coredumps(environment);
+    return 0;
+}
+
+/* ---- the program ---- */
+
+static int become(char **command, const struct environment *environment, int is_verbose)
+{
+    char path[PATH_MAX];
+    int status = program_find(command[0], environment_get(environment, "PATH"), path);
+    if (status == PROGRAM_FITS)
+        status = program_judge(path);
+    if (status != PROGRAM_FITS)
+        return complain(status, "%s", error_detail());
+    if (is_verbose)
+        complain(0, "starts %s", path);
+    execve(path, command, environment->entries);
+    return complain(CANNOT_RUN, "%s cannot be run: %s", path, strerror(errno));
+}
+
+int cli_run(int argc, char **argv)
+{
+    struct request request = {0};
+    struct environment environment = {0};
+
+    (void)argc;
+    int status = read_arguments(argv + 1, &request);
+    if (request.is_help)
+        usage();
+    else if (status == 0)
+        status = set_up(&request, &environment);
+    if (request.command && status == 0)
+        status = become(request.command, &environment, request.is_verbose);
+    environment_free(&environment);
+    for (size_t i = 0; i < request.count; i++)
+        free(request.settings[i].text);
+    free(request.settings);
+    return status;
+}
