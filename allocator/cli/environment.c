@@ -166,12 +166,16 @@ cufence_status environment_python(struct environment *environment, const char *f
 
 static const char *const conf_names[2] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
 
-static cufence_status set_alloc_conf(struct environment *environment, const char *name, const struct alloc_conf *conf)
+static void say_what_was_taken(const struct environment *environment, const char *name, const struct alloc_conf *conf)
 {
     if (conf->backend && strcmp(conf->backend, "cudaMallocAsync"))
         say(environment, "%s: backend:%s gave way to backend:cudaMallocAsync", name, conf->backend);
     if (conf->options[0])
         say(environment, "%s: took the options %s", name, conf->options);
+}
+
+static cufence_status set_alloc_conf(struct environment *environment, const char *name, const struct alloc_conf *conf)
+{
     say(environment, "%s=%s, so that PyTorch asks the driver for every tensor", name, conf->text);
     return environment_set(environment, name, conf->text);
 }
@@ -189,9 +193,10 @@ cufence_status environment_pytorch(struct environment *environment, char *option
     for (int i = 0; i < 2 && status == CUFENCE_OK; i++)
         status = alloc_conf_rewrite(texts[i] ? texts[i] : texts[!i], &confs[i]);
     for (int i = 0; i < 2 && status == CUFENCE_OK; i++) {
-        int is_users = texts[i] != NULL;
+        int is_users = environment_get(environment, conf_names[i]) != NULL;
+        if (is_users)
+            say_what_was_taken(environment, conf_names[i], &confs[i]);
         status = set_alloc_conf(environment, conf_names[i], &confs[i]);
-        texts[i] = NULL; /* no longer valid */
         if (is_users) {
             options[i] = confs[i].options;
             confs[i].options = NULL;

@@ -1,0 +1,378 @@
+/* `cufence run` from outside: what the program sees, how it ends, and what is said if it cannot be run. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "options.h"
+
+#define CUFENCE CUFENCE_RUN_TREE "/bin/cufence"
+#define PRELOAD CUFENCE_RUN_TREE "/lib/libcufence_preload.so"
+#define ASYNC "backend:cudaMallocAsync"
+
+struct outcome {
+    int status; /* of waitpid */
+    size_t size;
+    char out[16384], err[8192];
+};
+
+/* Of the program to be: variables set in front of `cufence run`, and its standard input. */
+static const char *const *variables;
+static FILE *input;
+
+static size_t read_back(FILE *file, char *text, size_t size)
+{
+    rewind(file);
+    size_t got = fread(text, 1, size - 1, file);
+    text[got] = '\0';
+    fclose(file);
+    return got;
+}
+
+static pid_t start(const char *program, const char *const *arguments, FILE *out, FILE *err)
+{
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child)
+        return child;
+    char *argv[16] = {(char[]){"cufence"}};
+    for (size_t i = 0; arguments[i] && i < 14; i++)
+        argv[i + 1] = strdup(arguments[i]);
+    static const char *const names[] = {"LD_PRELOAD", "PYTHONPATH", "CUFENCE_OPTIONS", "PYTORCH_ALLOC_CONF",
+                                        "PYTORCH_CUDA_ALLOC_CONF"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        unsetenv(names[i]);
+    for (size_t i = 0; variables && variables[i]; i++)
+        putenv(strdup(variables[i]));
+    if (input)
+        dup2(fileno(input), STDIN_FILENO);
+    dup2(fileno(out), STDOUT_FILENO);
+    dup2(fileno(err), STDERR_FILENO);
+    alarm(60);
+    execv(program, argv);
+    _exit(99);
+}
+
+static struct outcome run_with(const char *program, const char *const *arguments)
+{
+    struct outcome outcome;
+    FILE *out = tmpfile(), *err = tmpfile();
+    assert_non_null(out);
+    assert_non_null(err);
+    pid_t child = start(program, arguments, out, err);
+    assert_int_equal(waitpid(child, &outcome.status, 0), child);
+    outcome.size = read_back(out, outcome.out, sizeof outcome.out);
+    read_back(err, outcome.err, sizeof outcome.err);
+    return outcome;
+}
+
+#define RUN(...) run_with(CUFENCE, (const char *const[]){"run", __VA_ARGS__, NULL})
+
+static void expect_exit(const struct outcome *outcome, int status)
+{
+    if (!WIFEXITED(outcome->status) || WEXITSTATUS(outcome->status) != status)
+        print_error("status 0x%x, stderr: %s", (unsigned)outcome->status, outcome->err);
+    assert_true(WIFEXITED(outcome->status));
+    assert_int_equal(WEXITSTATUS(outcome->status), status);
+}
+
+/* The line that `env` has printed. */
+static int has_line(const struct outcome *outcome, const char *line)
+{
+    size_t length = strlen(line);
+    for (const char *at = outcome->out; (at = strstr(at, line)); at += length)
+        if ((at == outcome->out || at[-1] == '\n') && at[length] == '\n')
+            return 1;
+    print_error("there is no line %s in:\n%s", line, outcome->out);
+    return 0;
+}
+
+static int forget(void **state)
+{
+    (void)state;
+    variables = NULL;
+    if (input)
+        fclose(input);
+    input = NULL;
+    return 0;
+}
+
+static void the_program_sees_the_settings(void **state)
+{
+    (void)state;
+    variables = (const char *const[]){"CUDA_COREDUMP_FILE=core", "PYTORCH_NO_CUDA_MEMORY_CACHING=1", "KEPT=yes", NULL};
+    struct outcome outcome = RUN("--", "env");
+    expect_exit(&outcome, 0);
+    assert_string_equal(outcome.err, "");
+    assert_true(has_line(&outcome, "LD_PRELOAD=" PRELOAD));
+    assert_true(has_line(&outcome, "PYTORCH_CUDA_ALLOC_CONF=" ASYNC));
+    assert_true(has_line(&outcome, "PYTORCH_ALLOC_CONF=" ASYNC));
+    assert_true(has_line(&outcome, "XLA_PYTHON_CLIENT_ALLOCATOR=platform"));
+    assert_true(has_line(&outcome, "TF_GPU_ALLOCATOR=cuda_malloc_async"));
+    assert_true(has_line(&outcome, "KEPT=yes"));
+    assert_null(strstr(outcome.out, "CUDA_COREDUMP_FILE"));
+    assert_null(strstr(outcome.out, "PYTORCH_NO_CUDA_MEMORY_CACHING"));
+    assert_null(strstr(outcome.out, "CUFENCE_OPTIONS"));
+}
+
+static void options_come_in_their_order(void **state)
+{
+    (void)state;
+    variables = (const char *const[]){"CUFENCE_OPTIONS=uaf=strict,align=auto",
+                                      "PYTORCH_CUDA_ALLOC_CONF=backend:cufence,cufence_align:64,max_split_size_mb:1", NULL};
+    struct outcome outcome = RUN("--set", "side=start,peers=on", "--error-exitcode", "3", "--set=uaf=off", "env");
+    expect_exit(&outcome, 0);
+    assert_true(has_line(&outcome, "CUFENCE_OPTIONS=uaf=strict,align=auto,align=64,side=start,peers=on,exitcode=3,uaf=off"));
+    assert_true(has_line(&outcome, "PYTORCH_CUDA_ALLOC_CONF=" ASYNC ",max_split_size_mb:1"));
+}
+
+static void coredump_off_leaves_the_users_dumps(void **state)
+{
+    (void)state;
+    variables = (const char *const[]){"CUDA_COREDUMP_FILE=core", NULL};
+    struct outcome outcome = RUN("--set", "coredump=off", "env");
+    expect_exit(&outcome, 0);
+    assert_true(has_line(&outcome, "CUDA_COREDUMP_FILE=core"));
+}
+
+static int has_option(const char *name)
+{
+    size_t count;
+    const struct option_row *rows = options_table(&count);
+    for (size_t i = 0; i < count; i++)
+        if (!strcmp(rows[i].name, name))
+            return 1;
+    return 0;
+}
+
+static void a_json_file_is_named_whole(void **state)
+{
+    (void)state;
+    if (!has_option("json"))
+        skip();
+    char folder[4096], line[4200];
+    assert_non_null(getcwd(folder, sizeof folder));
+    snprintf(line, sizeof line, "CUFENCE_OPTIONS=json=%s/report.%%r.json", folder);
+    struct outcome outcome = RUN("--json", "report.%r.json", "env");
+    expect_exit(&outcome, 0);
+    assert_true(has_line(&outcome, line));
+    outcome = RUN("--json=/tmp/report.json", "env");
+    expect_exit(&outcome, 0);
+    assert_true(has_line(&outcome, "CUFENCE_OPTIONS=json=/tmp/report.json"));
+}
+
+static void verbose_tells_what_was_done(void **state)
+{
+    (void)state;
+    variables = (const char *const[]){"LD_PRELOAD=", "PYTORCH_ALLOC_CONF=backend:native", NULL};
+    struct outcome outcome = RUN("--verbose", "--set", "uaf=strict", "true");
+    static const char *const said[] = {
+        "LD_PRELOAD: put " PRELOAD " in front\n", "PYTORCH_ALLOC_CONF: backend:native gave way to " ASYNC "\n",
+        "CUFENCE_OPTIONS=uaf=strict\n",           "XLA_PYTHON_CLIENT_ALLOCATOR=platform",
+        "TF_GPU_ALLOCATOR=cuda_malloc_async",     "starts /",
+    };
+    expect_exit(&outcome, 0);
+    for (size_t i = 0; i < sizeof said / sizeof *said; i++)
+        assert_non_null(strstr(outcome.err, said[i]));
+    assert_string_equal(outcome.out, "");
+}
+
+static void the_programs_end_is_its_own(void **state)
+{
+    (void)state;
+    static const int statuses[] = {0, 1, 2, 86, 126, 127, 255};
+    for (size_t i = 0; i < sizeof statuses / sizeof *statuses; i++) {
+        char command[32];
+        snprintf(command, sizeof command, "exit %d", statuses[i]);
+        struct outcome outcome = RUN("sh", "-c", command);
+        expect_exit(&outcome, statuses[i]);
+        assert_string_equal(outcome.err, "");
+    }
+    struct outcome outcome = RUN("sh", "-c", "kill -SEGV $$");
+    assert_true(WIFSIGNALED(outcome.status));
+    assert_int_equal(WTERMSIG(outcome.status), SIGSEGV);
+}
+
+static void input_and_output_are_the_programs_own(void **state)
+{
+    (void)state;
+    char bytes[5000];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (char)(i * 7 + i / 256);
+    input = tmpfile();
+    assert_non_null(input);
+    assert_int_equal(fwrite(bytes, 1, sizeof bytes, input), sizeof bytes);
+    rewind(input);
+    struct outcome outcome = RUN("--", "cat");
+    expect_exit(&outcome, 0);
+    assert_int_equal(outcome.size, sizeof bytes);
+    assert_memory_equal(outcome.out, bytes, sizeof bytes);
+    assert_string_equal(outcome.err, "");
+}
+
+/* The program is the same process: its number, and so whatever is sent to it. */
+static void signals_reach_the_program(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < sizeof signals / sizeof *signals; i++) {
+        struct outcome outcome = {0};
+        int ends[2];
+        char line[32] = "";
+        assert_int_equal(pipe(ends), 0);
+        FILE *out = fdopen(ends[1], "w"), *err = tmpfile();
+        const char *const arguments[] = {"run", "sh", "-c",
+                                         "trap 'echo got it; exit 40' INT TERM; echo $$; while :; do sleep 0.05; done", NULL};
+        pid_t child = start(CUFENCE, arguments, out, err);
+        fclose(out);
+        FILE *in = fdopen(ends[0], "r");
+        assert_non_null(fgets(line, sizeof line, in));
+        assert_int_equal(atoi(line), child);
+        kill(child, signals[i]);
+        assert_int_equal(waitpid(child, &outcome.status, 0), child);
+        read_back(err, outcome.err, sizeof outcome.err);
+        expect_exit(&outcome, 40);
+        assert_non_null(fgets(line, sizeof line, in));
+        assert_string_equal(line, "got it\n");
+        fclose(in);
+    }
+}
+
+static void children_keep_the_environment(void **state)
+{
+    (void)state;
+    struct outcome outcome = RUN("--set", "uaf=strict", "sh", "-c", "sh -c env");
+    expect_exit(&outcome, 0);
+    assert_true(has_line(&outcome, "LD_PRELOAD=" PRELOAD));
+    assert_true(has_line(&outcome, "CUFENCE_OPTIONS=uaf=strict"));
+    outcome = RUN("--set", "uaf=strict", CUFENCE, "run", "--set", "align=auto", "env");
+    expect_exit(&outcome, 0);
+    assert_true(has_line(&outcome, "LD_PRELOAD=" PRELOAD));
+    assert_true(has_line(&outcome, "CUFENCE_OPTIONS=uaf=strict,align=auto"));
+}
+
+static void arguments_are_the_programs_own(void **state)
+{
+    (void)state;
+    struct outcome outcome = RUN("printf", "%s|", "--set", "", "a b", "--", "-x");
+    expect_exit(&outcome, 0);
+    assert_string_equal(outcome.out, "--set||a b|--|-x|");
+}
+
+static void a_wrong_command_line_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments[6], *message;
+    } cases[] = {
+        {{"run"}, "no program given"},
+        {{"run", "--"}, "no program given"},
+        {{"run", "--set", "uaf=strict"}, "no program given"},
+        {{"run", "--set"}, "--set needs a value, such as --set uaf=strict"},
+        {{"run", "--error-exitcode"}, "--error-exitcode needs a value"},
+        {{"run", "--sett", "uaf=strict", "true"}, "unknown option \"--sett\"; allowed are --set, --json"},
+        {{"run", "-x", "true"}, "unknown option \"-x\""},
+        {{"run", "-", "true"}, "unknown option \"-\""},
+        {{"run", "--set", "uav=strict", "true"}, "--set: unknown option 'uav', did you mean 'uaf'?"},
+        {{"run", "--set", "uaf=maybe", "true"}, "--set: uaf=maybe is not allowed; allowed is off | strict"},
+        {{"run", "--error-exitcode", "256", "true"}, "--error-exitcode: exitcode=256 is not allowed; allowed is 0..255"},
+        {{"run", "--json", "a,b", "true"}, "--json: the file name \"a,b\" is not possible: it holds a comma"},
+        {{"run", "--json", "", "true"}, "--json: the file name \"\" is empty"},
+        {{"run", "--set", "guard=8G", "true"}, "guard_max=4G is smaller than guard=8G"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct outcome outcome = run_with(CUFENCE, cases[i].arguments);
+        expect_exit(&outcome, 2);
+        if (!strstr(outcome.err, cases[i].message))
+            print_error("%s\n", outcome.err);
+        assert_non_null(strstr(outcome.err, cases[i].message));
+        assert_string_equal(outcome.out, "");
+    }
+    /* Together they are fine, whatever their order. */
+    struct outcome outcome = RUN("--set", "guard=8G", "--set", "guard_max=8G", "true");
+    expect_exit(&outcome, 0);
+}
+
+static void wrong_options_of_the_environment_are_told(void **state)
+{
+    (void)state;
+    variables = (const char *const[]){"CUFENCE_OPTIONS=uav=strict", NULL};
+    struct outcome outcome = RUN("true");
+    expect_exit(&outcome, 2);
+    assert_non_null(strstr(outcome.err, "cufence run: CUFENCE_OPTIONS: unknown option 'uav'"));
+    variables = (const char *const[]){"PYTORCH_ALLOC_CONF=cufence_side:left", NULL};
+    outcome = RUN("true");
+    expect_exit(&outcome, 2);
+    assert_non_null(strstr(outcome.err, "cufence run: PYTORCH_ALLOC_CONF: side=left is not allowed"));
+}
+
+static void a_program_that_cannot_be_run_is_told(void **state)
+{
+    (void)state;
+    struct outcome outcome = RUN("--", "no-such-program");
+    expect_exit(&outcome, 127);
+    assert_non_null(strstr(outcome.err, "cufence run: there is no program no-such-program in the folders of PATH"));
+    outcome = RUN("/no/such/program");
+    expect_exit(&outcome, 127);
+    outcome = RUN("/");
+    expect_exit(&outcome, 126);
+    assert_string_equal(outcome.err, "cufence run: / is a directory\n");
+}
+
+/* A command far from its library: what was looked for is told. */
+static void a_missing_library_is_told(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/cufence-run-XXXXXX", command[8192], expected[4096];
+    assert_non_null(mkdtemp(folder));
+    snprintf(command, sizeof command, "mkdir %s/bin && cp %s %s/bin/cufence", folder, CUFENCE, folder);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s/bin/cufence", folder);
+    struct outcome outcome = run_with(command, (const char *const[]){"run", "true", NULL});
+    expect_exit(&outcome, 126);
+    assert_non_null(strstr(outcome.err, "cannot find libcufence_preload.so"));
+    snprintf(expected, sizeof expected, "  %s/bin/../lib/libcufence_preload.so\n", folder);
+    assert_non_null(strstr(outcome.err, expected));
+
+    snprintf(command, sizeof command, "mkdir %s/lib64 %s/_bootstrap && cp %s %s/lib64 && : > %s/_bootstrap/sitecustomize.py",
+             folder, folder, PRELOAD, folder, folder);
+    assert_int_equal(system(command), 0);
+    snprintf(command, sizeof command, "%s/bin/cufence", folder);
+    outcome = run_with(command, (const char *const[]){"run", "env", NULL});
+    expect_exit(&outcome, 0);
+    snprintf(expected, sizeof expected, "LD_PRELOAD=%s/lib64/libcufence_preload.so", folder);
+    assert_true(has_line(&outcome, expected));
+    snprintf(expected, sizeof expected, "PYTHONPATH=%s/_bootstrap", folder);
+    assert_true(has_line(&outcome, expected));
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(the_program_sees_the_settings, forget),
+        cmocka_unit_test_teardown(options_come_in_their_order, forget),
+        cmocka_unit_test_teardown(coredump_off_leaves_the_users_dumps, forget),
+        cmocka_unit_test_teardown(a_json_file_is_named_whole, forget),
+        cmocka_unit_test_teardown(verbose_tells_what_was_done, forget),
+        cmocka_unit_test_teardown(the_programs_end_is_its_own, forget),
+        cmocka_unit_test_teardown(input_and_output_are_the_programs_own, forget),
+        cmocka_unit_test_teardown(signals_reach_the_program, forget),
+        cmocka_unit_test_teardown(children_keep_the_environment, forget),
+        cmocka_unit_test_teardown(arguments_are_the_programs_own, forget),
+        cmocka_unit_test_teardown(a_wrong_command_line_is_told, forget),
+        cmocka_unit_test_teardown(wrong_options_of_the_environment_are_told, forget),
+        cmocka_unit_test_teardown(a_program_that_cannot_be_run_is_told, forget),
+        cmocka_unit_test_teardown(a_missing_library_is_told, forget),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

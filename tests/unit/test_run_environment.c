@@ -1,0 +1,227 @@
+/* The environment that `cufence run` gives a program. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/environment.h"
+#include "error.h"
+
+#define ASYNC "backend:cudaMallocAsync"
+#define OURS "/opt/cufence/lib/libcufence_preload.so"
+
+/* One environment under test, and the words that were said about it. */
+static struct environment environment;
+static char *words;
+static size_t words_size;
+
+#define START(...) start((char *const[]){__VA_ARGS__ __VA_OPT__(, ) NULL})
+
+static void start(char *const *entries)
+{
+    FILE *out = open_memstream(&words, &words_size);
+    assert_non_null(out);
+    assert_int_equal(environment_copy(&environment, entries, out), CUFENCE_OK);
+}
+
+static int end(void **state)
+{
+    (void)state;
+    if (environment.words)
+        fclose(environment.words);
+    environment_free(&environment);
+    free(words);
+    words = NULL;
+    return 0;
+}
+
+static void expect(const char *name, const char *value)
+{
+    const char *found = environment_get(&environment, name);
+    if (!value) {
+        assert_null(found);
+        return;
+    }
+    assert_non_null(found);
+    assert_string_equal(found, value);
+}
+
+static int is_said(const char *text)
+{
+    fflush(environment.words);
+    return strstr(words, text) != NULL;
+}
+
+static void variables_are_set_and_removed(void **state)
+{
+    (void)state;
+    START("A=1", "AB=2", "A=3", "no equals sign", "B=");
+    expect("A", "1");
+    expect("AB", "2");
+    expect("B", "");
+    expect("C", NULL);
+    assert_int_equal(environment_set(&environment, "A", "x=y"), CUFENCE_OK);
+    expect("A", "x=y");
+    assert_int_equal(environment.count, 4); /* the second A has gone too */
+    assert_string_equal(environment.entries[0], "AB=2");
+    assert_string_equal(environment.entries[1], "no equals sign");
+    assert_null(environment.entries[4]);
+    assert_true(environment_unset(&environment, "B"));
+    assert_false(environment_unset(&environment, "B"));
+    assert_int_equal(environment.count, 3);
+    fflush(environment.words);
+    assert_string_equal(words, "");
+}
+
+static void the_preload_comes_first_and_once(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *before, *after;
+    } cases[] = {
+        {"", OURS},
+        {"libother.so", OURS ":libother.so"},
+        {"/a/liba.so:/b/libb.so", OURS ":/a/liba.so:/b/libb.so"},
+        {" /a/liba.so  libb.so ", OURS ":/a/liba.so:libb.so"},
+        {"/elsewhere/libcufence_preload.so:liba.so", OURS ":liba.so"},
+        {"liba.so:libcufence_preload.so", OURS ":liba.so"},
+        {OURS, OURS},
+        {"/a/notlibcufence_preload.so", OURS ":/a/notlibcufence_preload.so"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        START("A=1");
+        assert_int_equal(environment_set(&environment, "LD_PRELOAD", cases[i].before), CUFENCE_OK);
+        assert_int_equal(environment_preload(&environment, OURS), CUFENCE_OK);
+        expect("LD_PRELOAD", cases[i].after);
+        expect("A", "1");
+        end(NULL);
+    }
+    START(NULL);
+    assert_int_equal(environment_preload(&environment, OURS), CUFENCE_OK);
+    expect("LD_PRELOAD", OURS);
+}
+
+static void a_path_that_cannot_be_preloaded_is_refused(void **state)
+{
+    (void)state;
+    START("LD_PRELOAD=liba.so");
+    assert_int_equal(environment_preload(&environment, "/my tools/libcufence_preload.so"), CUFENCE_ERROR_INVALID_ARGUMENT);
+    assert_non_null(strstr(error_detail(), "/my tools/libcufence_preload.so"));
+    assert_int_equal(environment_preload(&environment, "/a:b/libcufence_preload.so"), CUFENCE_ERROR_INVALID_ARGUMENT);
+    expect("LD_PRELOAD", "liba.so");
+}
+
+static void the_python_folder_comes_first_and_once(void **state)
+{
+    (void)state;
+    START("PYTHONPATH=/home/a:/home/b");
+    assert_int_equal(environment_python(&environment, "/opt/_bootstrap"), CUFENCE_OK);
+    expect("PYTHONPATH", "/opt/_bootstrap:/home/a:/home/b");
+    assert_int_equal(environment_python(&environment, "/opt/_bootstrap"), CUFENCE_OK);
+    expect("PYTHONPATH", "/opt/_bootstrap:/home/a:/home/b");
+    end(NULL);
+    START("PYTHONPATH="); /* an empty entry would put the working folder on Python's path */
+    assert_int_equal(environment_python(&environment, "/opt/_bootstrap"), CUFENCE_OK);
+    expect("PYTHONPATH", "/opt/_bootstrap");
+    end(NULL);
+    START("PYTHONPATH=/opt/_bootstrap2");
+    assert_int_equal(environment_python(&environment, "/opt/_bootstrap"), CUFENCE_OK);
+    expect("PYTHONPATH", "/opt/_bootstrap:/opt/_bootstrap2");
+}
+
+static void both_of_pytorchs_variables_say_the_same(void **state)
+{
+    (void)state;
+    char *options[2];
+    START("A=1");
+    assert_int_equal(environment_pytorch(&environment, options), CUFENCE_OK);
+    expect("PYTORCH_CUDA_ALLOC_CONF", ASYNC);
+    expect("PYTORCH_ALLOC_CONF", ASYNC);
+    assert_null(options[0]);
+    assert_null(options[1]);
+    end(NULL);
+
+    START("PYTORCH_ALLOC_CONF=expandable_segments:True,cufence_uaf:strict,backend:cufence");
+    assert_int_equal(environment_pytorch(&environment, options), CUFENCE_OK);
+    expect("PYTORCH_ALLOC_CONF", ASYNC ",expandable_segments:True");
+    expect("PYTORCH_CUDA_ALLOC_CONF", ASYNC ",expandable_segments:True");
+    assert_string_equal(options[0], "uaf=strict");
+    assert_null(options[1]);
+    assert_true(is_said("PYTORCH_ALLOC_CONF: backend:cufence gave way to " ASYNC));
+    assert_false(is_said("PYTORCH_CUDA_ALLOC_CONF: backend"));
+    assert_true(is_said("PYTORCH_ALLOC_CONF: took the options uaf=strict"));
+    free(options[0]);
+    end(NULL);
+
+    START("PYTORCH_CUDA_ALLOC_CONF=" ASYNC, "PYTORCH_ALLOC_CONF=max_split_size_mb:64,cufence_align:auto");
+    assert_int_equal(environment_pytorch(&environment, options), CUFENCE_OK);
+    expect("PYTORCH_CUDA_ALLOC_CONF", ASYNC);
+    expect("PYTORCH_ALLOC_CONF", ASYNC ",max_split_size_mb:64");
+    assert_string_equal(options[0], "align=auto");
+    assert_string_equal(options[1], "");
+    assert_false(is_said("gave way"));
+    free(options[0]);
+    free(options[1]);
+}
+
+static void what_goes_round_the_back_end_is_unset(void **state)
+{
+    (void)state;
+    char *options[2];
+    START("PYTORCH_NO_CUDA_MEMORY_CACHING=1");
+    assert_int_equal(environment_pytorch(&environment, options), CUFENCE_OK);
+    expect("PYTORCH_NO_CUDA_MEMORY_CACHING", NULL);
+    assert_true(is_said("PYTORCH_NO_CUDA_MEMORY_CACHING: unset"));
+}
+
+static void a_chosen_allocator_stays_and_is_told(void **state)
+{
+    (void)state;
+    START("XLA_PYTHON_CLIENT_ALLOCATOR=");
+    assert_int_equal(environment_frameworks(&environment), CUFENCE_OK);
+    expect("XLA_PYTHON_CLIENT_ALLOCATOR", "platform");
+    expect("TF_GPU_ALLOCATOR", "cuda_malloc_async");
+    end(NULL);
+    START("XLA_PYTHON_CLIENT_ALLOCATOR=bfc", "TF_GPU_ALLOCATOR=bfc");
+    assert_int_equal(environment_frameworks(&environment), CUFENCE_OK);
+    expect("XLA_PYTHON_CLIENT_ALLOCATOR", "bfc");
+    expect("TF_GPU_ALLOCATOR", "bfc");
+    assert_true(is_said("XLA_PYTHON_CLIENT_ALLOCATOR=bfc: left as it was, but JAX"));
+    assert_true(is_said("TF_GPU_ALLOCATOR=bfc: left as it was, but TensorFlow"));
+    end(NULL);
+    START("XLA_PYTHON_CLIENT_ALLOCATOR=platform", "TF_GPU_ALLOCATOR=cuda_malloc_async");
+    assert_int_equal(environment_frameworks(&environment), CUFENCE_OK);
+    assert_false(is_said("hidden"));
+}
+
+static void core_dump_variables_are_unset(void **state)
+{
+    (void)state;
+    START("CUDA_ENABLE_COREDUMP_ON_EXCEPTION=0", "CUDA_COREDUMP_FILE=core.%p", "CUDA_COREDUMP_GENERATION_FLAGS=skip_abort",
+          "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1", "CUDA_VISIBLE_DEVICES=1");
+    environment_coredumps(&environment);
+    assert_int_equal(environment.count, 1);
+    expect("CUDA_VISIBLE_DEVICES", "1");
+    assert_true(is_said("CUDA_ENABLE_COREDUMP_ON_EXCEPTION: unset"));
+    assert_true(is_said("CUDA_COREDUMP_FILE: unset"));
+    assert_true(is_said("CUDA_COREDUMP_GENERATION_FLAGS: unset"));
+    assert_true(is_said("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP: unset"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(variables_are_set_and_removed, end),
+        cmocka_unit_test_teardown(the_preload_comes_first_and_once, end),
+        cmocka_unit_test_teardown(a_path_that_cannot_be_preloaded_is_refused, end),
+        cmocka_unit_test_teardown(the_python_folder_comes_first_and_once, end),
+        cmocka_unit_test_teardown(both_of_pytorchs_variables_say_the_same, end),
+        cmocka_unit_test_teardown(what_goes_round_the_back_end_is_unset, end),
+        cmocka_unit_test_teardown(a_chosen_allocator_stays_and_is_told, end),
+        cmocka_unit_test_teardown(core_dump_variables_are_unset, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

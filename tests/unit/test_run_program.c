@@ -1,0 +1,351 @@
+/* Whether a program can run under `cufence run`: found files, crafted ELF files and scripts. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <elf.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/program.h"
+#include "error.h"
+
+static char folder[] = "/tmp/cufence-program-XXXXXX";
+
+static const char *in_folder(const char *name)
+{
+    static char path[PATH_MAX];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return path;
+}
+
+static const char *make_file(const char *name, mode_t mode, const void *content, size_t size)
+{
+    const char *path = in_folder(name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    assert_int_equal(fwrite(content, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    assert_int_equal(chmod(path, mode), 0);
+    return path;
+}
+
+static const char *make_script(const char *name, const char *text)
+{
+    return make_file(name, 0755, text, strlen(text));
+}
+
+static void expect_judgement(const char *path, int status, const char *word)
+{
+    int verdict = program_judge(path);
+    if (verdict != status || (word && !strstr(error_detail(), word)))
+        print_error("%s: %d, %s\n", path, verdict, error_detail());
+    assert_int_equal(verdict, status);
+    if (word)
+        assert_non_null(strstr(error_detail(), word));
+}
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[PATH_MAX];
+    snprintf(command, sizeof command, "rm -rf %s", folder);
+    return system(command);
+}
+
+/* ---- finding ---- */
+
+static void a_program_is_found_as_a_shell_does(void **state)
+{
+    (void)state;
+    char found[PATH_MAX], path[2 * PATH_MAX], expected[PATH_MAX];
+    make_script("there", "#!/bin/sh\n");
+    snprintf(path, sizeof path, "/nonexistent:%s:/bin", folder);
+    assert_int_equal(program_find("there", path, found), PROGRAM_FITS);
+    assert_string_equal(found, in_folder("there"));
+    assert_int_equal(program_find("sh", path, found), PROGRAM_FITS);
+    assert_string_equal(found, "/bin/sh");
+    assert_int_equal(program_find("sh", NULL, found), PROGRAM_FITS);
+    assert_int_equal(program_find("/bin/sh", "", found), PROGRAM_FITS);
+    assert_string_equal(found, "/bin/sh");
+
+    char before[PATH_MAX];
+    assert_non_null(getcwd(before, sizeof before));
+    assert_int_equal(chdir(folder), 0);
+    snprintf(expected, sizeof expected, "./there");
+    assert_int_equal(program_find("there", "/bin:", found), PROGRAM_FITS); /* an empty entry is the working folder */
+    assert_string_equal(found, expected);
+    assert_int_equal(program_find("./there", "/bin", found), PROGRAM_FITS);
+    assert_int_equal(program_find("there", "/bin", found), PROGRAM_MISSING);
+    assert_int_equal(chdir(before), 0);
+}
+
+static void a_program_that_is_missing_is_named(void **state)
+{
+    (void)state;
+    char found[PATH_MAX], lengthy[PATH_MAX + 8];
+    assert_int_equal(program_find("no-such-program", "/bin:/usr/bin", found), PROGRAM_MISSING);
+    assert_string_equal(error_detail(), "there is no program no-such-program in the folders of PATH (/bin:/usr/bin)");
+    assert_int_equal(program_find("/no/such/program", "/bin", found), PROGRAM_MISSING);
+    assert_string_equal(error_detail(), "there is no /no/such/program");
+    assert_int_equal(program_find("/bin/sh/program", "/bin", found), PROGRAM_MISSING);
+    assert_int_equal(program_find("", "/bin", found), PROGRAM_MISSING);
+    memset(lengthy, '/', sizeof lengthy - 1);
+    lengthy[sizeof lengthy - 1] = '\0';
+    assert_int_equal(program_find(lengthy, "/bin", found), PROGRAM_MISSING);
+    assert_non_null(strstr(error_detail(), "bytes; at most 4095"));
+}
+
+static void what_cannot_be_run_is_named(void **state)
+{
+    (void)state;
+    char found[PATH_MAX], message[2 * PATH_MAX];
+    assert_int_equal(program_find(folder, "/bin", found), PROGRAM_UNFIT);
+    snprintf(message, sizeof message, "%s is a directory", folder);
+    assert_string_equal(error_detail(), message);
+    assert_int_equal(program_find("/dev/null", "/bin", found), PROGRAM_UNFIT);
+    make_file("data.py", 0644, "x", 1);
+    assert_int_equal(program_find(in_folder("data.py"), "/bin", found), PROGRAM_UNFIT);
+    assert_non_null(strstr(error_detail(), "data.py is not executable"));
+    assert_int_equal(program_find("data.py", folder, found), PROGRAM_UNFIT);
+    assert_non_null(strstr(error_detail(), "data.py is not executable"));
+}
+
+/* ---- scripts ---- */
+
+static void scripts_are_judged_by_their_interpreter(void **state)
+{
+    (void)state;
+    char line[2 * PATH_MAX];
+    expect_judgement(make_script("good", "#!/bin/sh\n"), PROGRAM_FITS, NULL);
+    expect_judgement(make_script("blanks", "#! \t /bin/sh -e\nx"), PROGRAM_FITS, NULL);
+    expect_judgement(make_script("short", "#!/bin/sh"), PROGRAM_FITS, NULL);
+    expect_judgement(make_script("env", "#!/usr/bin/env python3\n"), PROGRAM_FITS, NULL);
+    expect_judgement(make_script("missing", "#!/no/such/python\n"), PROGRAM_UNFIT, "/no/such/python, which does not exist");
+    expect_judgement(make_script("dos", "#!/bin/sh\r\n"), PROGRAM_UNFIT, "/bin/sh?, which does not exist (its lines end");
+    expect_judgement(make_script("nothing", "#!\n"), PROGRAM_UNFIT, "names no interpreter");
+    expect_judgement(make_script("blank", "#!   \n"), PROGRAM_UNFIT, "names no interpreter");
+    expect_judgement(make_script("folder", "#!/tmp\n"), PROGRAM_UNFIT, "/tmp, which cannot be run");
+    expect_judgement(make_script("plain", "echo hello\n"), PROGRAM_UNFIT, "neither an ELF program nor a script with a #! line");
+    expect_judgement(make_script("one", "#"), PROGRAM_UNFIT, "neither");
+    expect_judgement(make_script("empty", ""), PROGRAM_UNFIT, "is empty");
+    snprintf(line, sizeof line, "#!%s/good\n", folder);
+    expect_judgement(make_script("chain", line), PROGRAM_FITS, NULL);
+    snprintf(line, sizeof line, "#!%s/missing\n", folder);
+    expect_judgement(make_script("bad chain", line), PROGRAM_UNFIT, "/no/such/python");
+}
+
+static void a_first_line_is_as_long_as_the_kernel_reads(void **state)
+{
+    (void)state;
+    char line[512];
+    memset(line, 'x', sizeof line);
+    memcpy(line, "#!/", 3);
+    expect_judgement(make_file("endless", 0755, line, sizeof line), PROGRAM_UNFIT, "names no interpreter");
+    memset(line, 'x', sizeof line);
+    memcpy(line, "#!/bin/sh ", 10);
+    expect_judgement(make_file("long argument", 0755, line, sizeof line), PROGRAM_FITS, NULL);
+}
+
+static void a_circle_of_scripts_ends(void **state)
+{
+    (void)state;
+    char line[2 * PATH_MAX];
+    snprintf(line, sizeof line, "#!%s/circle\n", folder);
+    expect_judgement(make_script("circle", line), PROGRAM_UNFIT, "run each other");
+}
+
+/* ---- ELF ---- */
+
+struct program_file {
+    Elf64_Ehdr header;
+    Elf64_Phdr program[2];
+    char loader[64];
+};
+
+/* A dynamically linked program with this machine's usual loader. */
+static struct program_file good_program(void)
+{
+    struct program_file file = {0};
+    Elf64_Ehdr own;
+    FILE *self = fopen("/proc/self/exe", "r");
+    assert_non_null(self);
+    assert_int_equal(fread(&own, sizeof own, 1, self), 1);
+    fclose(self);
+    memcpy(file.header.e_ident, own.e_ident, EI_NIDENT);
+    file.header.e_type = ET_DYN;
+    file.header.e_machine = own.e_machine;
+    file.header.e_phoff = offsetof(struct program_file, program);
+    file.header.e_phentsize = sizeof(Elf64_Phdr);
+    file.header.e_phnum = 2;
+    file.program[0].p_type = PT_LOAD;
+    file.program[1].p_type = PT_INTERP;
+    file.program[1].p_offset = offsetof(struct program_file, loader);
+    snprintf(file.loader, sizeof file.loader, "/bin/sh"); /* any file: only its name and that it is there count */
+    file.program[1].p_filesz = strlen(file.loader) + 1;
+    return file;
+}
+
+static void expect_elf(const struct program_file *file, size_t size, int status, const char *word)
+{
+    expect_judgement(make_file("elf", 0755, file, size), status, word);
+}
+
+static void real_programs_fit(void **state)
+{
+    (void)state;
+    expect_judgement("/proc/self/exe", PROGRAM_FITS, NULL);
+    expect_judgement("/bin/sh", PROGRAM_FITS, NULL);
+    struct program_file file = good_program();
+    expect_elf(&file, sizeof file, PROGRAM_FITS, NULL);
+    file.header.e_type = ET_EXEC;
+    expect_elf(&file, sizeof file, PROGRAM_FITS, NULL);
+}
+
+static void programs_without_the_loader_are_refused(void **state)
+{
+    (void)state;
+    struct program_file file = good_program();
+    file.program[1].p_type = PT_NOTE;
+    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "is statically linked");
+    file = good_program();
+    file.program[1].p_filesz = 1 + (size_t)snprintf(file.loader, sizeof file.loader, "/lib/ld-musl-x86_64.so.1");
+    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "is linked with musl (its loader is /lib/ld-musl-x86_64.so.1)");
+    file.program[1].p_filesz = 1 + (size_t)snprintf(file.loader, sizeof file.loader, "/nix/no-such-loader");
+    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "its loader /nix/no-such-loader cannot be found");
+}
+
+static void programs_for_other_machines_are_refused(void **state)
+{
+    (void)state;
+    struct program_file file = good_program();
+    file.header.e_machine = EM_S390;
+    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "another kind of processor");
+    file = good_program();
+    file.header.e_ident[EI_DATA] = ELFDATA2MSB;
+    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "another kind of processor");
+    file = good_program();
+    file.header.e_ident[EI_CLASS] = ELFCLASS32;
+    file.header.e_machine = EM_386;
+    expect_elf(&file, sizeof(Elf32_Ehdr), PROGRAM_UNFIT, "is a 32-bit program");
+    file = good_program();
+    file.header.e_type = ET_REL;
+    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "is an ELF file, but not a program");
+}
+
+static void damaged_files_are_refused(void **state)
+{
+    (void)state;
+    struct program_file file = good_program();
+    for (size_t size = SELFMAG; size < offsetof(struct program_file, loader) + file.program[1].p_filesz; size++)
+        expect_elf(&file, size, PROGRAM_UNFIT, NULL); /* cut at every byte */
+    static const struct {
+        Elf64_Off phoff;
+        Elf64_Half phentsize, phnum;
+        Elf64_Off offset;
+        Elf64_Xword size;
+    } cases[] = {
+        {64, 56, 0, 0, 8},
+        {64, 55, 2, 176, 8},
+        {64, 0, 2, 176, 8},
+        {64, 56, 0xffff, 176, 8},
+        {UINT64_MAX, 56, 2, 176, 8},
+        {UINT64_MAX - 56, 56, 2, 176, 8},
+        {INT64_MAX, 56, 2, 176, 8},
+        {64, 56, 2, UINT64_MAX, 8},
+        {64, 56, 2, INT64_MAX, 8},
+        {64, 56, 2, 176, 0},
+        {64, 56, 2, 176, 1},
+        {64, 56, 2, 176, 4}, /* without its NUL */
+        {64, 56, 2, 176, PATH_MAX + 1},
+        {64, 56, 2, 176, UINT64_MAX},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        file = good_program();
+        file.header.e_phoff = cases[i].phoff;
+        file.header.e_phentsize = cases[i].phentsize;
+        file.header.e_phnum = cases[i].phnum;
+        file.program[1].p_offset = cases[i].offset;
+        file.program[1].p_filesz = cases[i].size;
+        expect_elf(&file, sizeof file, PROGRAM_UNFIT, "is a damaged ELF file");
+    }
+    file = good_program();
+    file.header.e_ident[EI_CLASS] = 7;
+    expect_elf(&file, sizeof file, PROGRAM_UNFIT, "is a damaged ELF file");
+}
+
+/* Every byte of the headers turned: whatever is said, it has to come to an end. */
+static void no_byte_of_a_header_leads_astray(void **state)
+{
+    (void)state;
+    for (size_t i = SELFMAG; i < offsetof(struct program_file, loader); i++) {
+        struct program_file file = good_program();
+        ((unsigned char *)&file)[i] ^= 0xff;
+        int verdict = program_judge(make_file("elf", 0755, &file, sizeof file));
+        assert_true(verdict == PROGRAM_FITS || verdict == PROGRAM_UNFIT);
+    }
+}
+
+/* ---- rights ---- */
+
+static void programs_that_gain_rights_are_told(void **state)
+{
+    (void)state;
+    static const struct {
+        struct program_rights rights;
+        uid_t user;
+        gid_t group;
+        const char *words;
+    } cases[] = {
+        {{.mode = 0755}, 1000, 1000, NULL},
+        {{.mode = 04755}, 1000, 1000, "set-uid"},
+        {{.mode = 04755, .owner = 1000}, 1000, 1000, NULL},
+        {{.mode = 04755}, 0, 0, NULL},
+        {{.mode = 04755, .owner = 1000}, 0, 0, "set-uid"},
+        {{.mode = 02755, .group = 5}, 1000, 1000, "set-gid"},
+        {{.mode = 02755, .group = 5}, 1000, 5, NULL},
+        {{.mode = 02745, .group = 5}, 1000, 1000, NULL}, /* without the group's x it means mandatory locking */
+        {{.mode = 0755, .has_capabilities = 1}, 1000, 1000, "given file capabilities"},
+        {{.mode = 0755, .has_capabilities = 1}, 0, 0, NULL},
+        {{.mode = 06755, .has_capabilities = 1, .is_nosuid = 1}, 1000, 1000, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const char *words = program_gains_rights(&cases[i].rights, cases[i].user, cases[i].group);
+        if (cases[i].words) {
+            assert_non_null(words);
+            assert_string_equal(words, cases[i].words);
+        } else {
+            assert_null(words);
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_program_is_found_as_a_shell_does),
+        cmocka_unit_test(a_program_that_is_missing_is_named),
+        cmocka_unit_test(what_cannot_be_run_is_named),
+        cmocka_unit_test(scripts_are_judged_by_their_interpreter),
+        cmocka_unit_test(a_first_line_is_as_long_as_the_kernel_reads),
+        cmocka_unit_test(a_circle_of_scripts_ends),
+        cmocka_unit_test(real_programs_fit),
+        cmocka_unit_test(programs_without_the_loader_are_refused),
+        cmocka_unit_test(programs_for_other_machines_are_refused),
+        cmocka_unit_test(damaged_files_are_refused),
+        cmocka_unit_test(no_byte_of_a_header_leads_astray),
+        cmocka_unit_test(programs_that_gain_rights_are_told),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
