@@ -11,8 +11,6 @@
 #include <time.h>
 #include <unistd.h>
 
-extern char **environ;
-
 static int is_changed(const char *entry, const char *const changes[])
 {
     size_t length = strcspn(entry, "=");

@@ -39,7 +39,10 @@ void found(struct findings *findings, enum verdict_mark mark, const char *what, 
 
 size_t findings_count(const struct findings *findings, enum verdict_mark mark);
 
-/* The last lines, or the JSON document of docs/doctor.md. */
+/* The JSON document of docs/doctor.md. */
+void findings_print_json(const struct findings *findings);
+
+/* The last lines, or that document. */
 void findings_conclude(const struct findings *findings);
 void findings_free(struct findings *findings);
 

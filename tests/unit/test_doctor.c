@@ -38,8 +38,10 @@ static void expect_finding(const struct findings *findings, const char *what, en
                            const char *remedy)
 {
     const struct finding *finding = finding_of(findings, what);
-    if (!finding)
+    if (!finding) {
         fail_msg("nothing was found of \"%s\"", what);
+        return;
+    }
     if (finding->mark != mark || !strstr(finding->detail, detail))
         fail_msg("\"%s\" is %d, \"%s\" instead of %d, \"%s\"", what, finding->mark, finding->detail, mark, detail);
     if (remedy ? !strstr(finding->remedy, remedy) : finding->remedy[0] != '\0')
@@ -171,11 +173,11 @@ static void the_python_of_the_path_answers(void **state)
     assert_non_null(json_string_value(json_object_get(trial.facts, "executable")));
     assert_true(json_is_object(json_object_get(trial.facts, "packages")));
     json_decref(trial.facts);
-    char *path = strdup(getenv("PATH"));
+    char path[4096];
+    snprintf(path, sizeof path, "%s", getenv("PATH"));
     setenv("PATH", "/nonexistent", 1);
     ask_python(&trial);
     setenv("PATH", path, 1);
-    free(path);
     assert_null(trial.facts);
     assert_string_equal(trial.problem, "python3: No such file or directory");
 }
