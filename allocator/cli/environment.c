@@ -2,7 +2,6 @@
 #include "cli/alloc_conf.h"
 #include "error.h"
 
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,18 +10,12 @@ static cufence_status no_memory(void)
     return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the program's environment");
 }
 
-static void say(const struct environment *environment, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static void say(const struct environment *environment, const char *format, ...)
-{
-    if (!environment->words)
-        return;
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("cufence run: ", environment->words);
-    vfprintf(environment->words, format, arguments);
-    fputc('\n', environment->words);
-    va_end(arguments);
-}
+/* Says a line, if somebody listens. */
+#define SAY(environment, ...)                                                                                                  \
+    do {                                                                                                                       \
+        if ((environment)->words)                                                                                              \
+            fprintf((environment)->words, "cufence run: " __VA_ARGS__);                                                        \
+    } while (0)
 
 /* ---- variables ---- */
 
@@ -140,7 +133,7 @@ cufence_status environment_preload(struct environment *environment, const char *
         free(list);
         return no_memory();
     }
-    say(environment, "LD_PRELOAD: put %s in front%s", path, others ? " of what was there" : "");
+    SAY(environment, "LD_PRELOAD: put %s in front%s\n", path, others ? " of what was there" : "");
     cufence_status status = environment_set(environment, "LD_PRELOAD", list);
     free(list);
     return status;
@@ -156,7 +149,7 @@ cufence_status environment_python(struct environment *environment, const char *f
         return CUFENCE_OK;
     if (asprintf(&list, "%s%s%s", folder, old && *old ? ":" : "", old ? old : "") < 0)
         return no_memory();
-    say(environment, "PYTHONPATH: put %s in front%s", folder, old && *old ? " of what was there" : "");
+    SAY(environment, "PYTHONPATH: put %s in front%s\n", folder, old && *old ? " of what was there" : "");
     cufence_status status = environment_set(environment, "PYTHONPATH", list);
     free(list);
     return status;
@@ -168,15 +161,15 @@ static const char *const conf_names[2] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_AL
 
 static void say_what_was_taken(const struct environment *environment, const char *name, const struct alloc_conf *conf)
 {
-    if (conf->backend && strcmp(conf->backend, "cudaMallocAsync"))
-        say(environment, "%s: backend:%s gave way to backend:cudaMallocAsync", name, conf->backend);
+    if (conf->backend && strcmp(conf->backend, "cudaMallocAsync") != 0)
+        SAY(environment, "%s: backend:%s gave way to backend:cudaMallocAsync\n", name, conf->backend);
     if (conf->options[0])
-        say(environment, "%s: took the options %s", name, conf->options);
+        SAY(environment, "%s: took the options %s\n", name, conf->options);
 }
 
 static cufence_status set_alloc_conf(struct environment *environment, const char *name, const struct alloc_conf *conf)
 {
-    say(environment, "%s=%s, so that PyTorch asks the driver for every tensor", name, conf->text);
+    SAY(environment, "%s=%s, so that PyTorch asks the driver for every tensor\n", name, conf->text);
     return environment_set(environment, name, conf->text);
 }
 
@@ -205,7 +198,7 @@ cufence_status environment_pytorch(struct environment *environment, char *option
     for (int i = 0; i < 2; i++)
         alloc_conf_free(&confs[i]);
     if (status == CUFENCE_OK && environment_unset(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING"))
-        say(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING: unset, because it goes round the back end cudaMallocAsync");
+        SAY(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING: unset, because it goes round the back end cudaMallocAsync\n");
     return status;
 }
 
@@ -228,13 +221,13 @@ cufence_status environment_frameworks(struct environment *environment)
             cufence_status status = environment_set(environment, framework->variable, framework->value);
             if (status != CUFENCE_OK)
                 return status;
-            say(environment, "%s=%s, so that %s asks the driver for every buffer", framework->variable, framework->value,
+            SAY(environment, "%s=%s, so that %s asks the driver for every buffer\n", framework->variable, framework->value,
                 framework->name);
         } else if (!strcmp(chosen, framework->value) || (framework->exact && !strcmp(chosen, framework->exact))) {
-            say(environment, "%s=%s: left as it was", framework->variable, chosen);
+            SAY(environment, "%s=%s: left as it was\n", framework->variable, chosen);
         } else {
-            say(environment,
-                "%s=%s: left as it was, but %s then keeps a pool of its own, in which overruns are hidden; unset it",
+            SAY(environment,
+                "%s=%s: left as it was, but %s then keeps a pool of its own, in which overruns are hidden; unset it\n",
                 framework->variable, chosen, framework->name);
         }
     }
@@ -247,6 +240,6 @@ void environment_coredumps(struct environment *environment)
                                         "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (environment_unset(environment, names[i]))
-            say(environment, "%s: unset, because the driver prefers it to what cufence asks for; coredump=off leaves it",
+            SAY(environment, "%s: unset, because the driver prefers it to what cufence asks for; coredump=off leaves it\n",
                 names[i]);
 }

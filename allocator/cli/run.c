@@ -27,14 +27,17 @@ static const char *const bootstrap_folders[] = {
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
-/* Options as they were given, in the order in which they count. */
+/* Options as they were given. */
 struct setting {
     const char *source;
-    char *text; /* "key=value,..." */
+    char *text; /* "key=value,...", owned; NULL where the source gives none */
 };
 
+/* The settings' first places belong to the environment; those of the command line come behind and so win. */
+enum inherited { FROM_OPTIONS, FROM_ALLOC_CONF, FROM_CUDA_ALLOC_CONF, INHERITED };
+
 struct request {
-    struct setting *settings;
+    struct setting *settings; /* as many places as the command line can need; the last that counts comes last */
     size_t count;
     int is_help, is_verbose;
     char **command; /* up to a NULL; NULL with is_help */
@@ -74,16 +77,6 @@ static void usage(void)
 }
 
 /* ---- the command line ---- */
-
-static int add_setting(struct request *request, const char *source, char *text)
-{
-    struct setting *settings = realloc(request->settings, (request->count + 1) * sizeof *settings);
-    if (!settings || !text)
-        return 0;
-    request->settings = settings;
-    settings[request->count++] = (struct setting){source, text};
-    return 1;
-}
 
 /* The option for a file named on the command line: whole, because the program may change its folder; as it was given where
  * the whole name is too long for an option or holds what means something there. NULL without memory. */
@@ -137,7 +130,8 @@ static int take_value(struct request *request, enum valued which, const char *va
         text = json_option(value);
     else
         text = joined("exitcode=", value);
-    return add_setting(request, valued_names[which], text) ? 0 : no_memory();
+    request->settings[request->count++] = (struct setting){valued_names[which], text};
+    return text ? 0 : no_memory();
 }
 
 /* Reads the options. Returns 0 with the command or is_help, or the exit status after a message. */
@@ -177,6 +171,15 @@ static int read_arguments(char **argument, struct request *request)
 
 /* ---- options ---- */
 
+/* The length of an option text without the trailing comma that options_parse() allows. */
+static size_t length_of(const char *text)
+{
+    size_t length = text ? strlen(text) : 0;
+    while (length && strchr(", \t", text[length - 1]))
+        length--;
+    return length;
+}
+
 /* All settings as one text, NULL without memory. */
 static char *merge_settings(const struct request *request)
 {
@@ -185,9 +188,12 @@ static char *merge_settings(const struct request *request)
     FILE *out = open_memstream(&text, &size);
     if (!out)
         return NULL;
-    for (size_t i = 0; i < request->count; i++)
-        if (request->settings[i].text[0])
-            fprintf(out, "%s%s", ftell(out) > 0 ? "," : "", request->settings[i].text);
+    for (size_t i = 0; i < request->count; i++) {
+        const char *text = request->settings[i].text;
+        int length = (int)length_of(text);
+        if (length > 0)
+            fprintf(out, "%s%.*s", ftell(out) > 0 ? "," : "", length, text);
+    }
     if (fclose(out) == 0)
         return text;
     free(text);
@@ -199,7 +205,6 @@ static char *merge_settings(const struct request *request)
 static int check_options(const struct request *request, const char *merged, struct options *options)
 {
     struct options scratch;
-    options_default(options);
     if (options_parse(options, merged, "the options together") == CUFENCE_OK)
         return 0;
     for (size_t i = 0; i < request->count; i++) {
@@ -256,28 +261,19 @@ static int find_bootstrap(const char *own, char path[PATH_MAX])
 
 /* ---- the environment ---- */
 
-/* The settings in the order in which they count: the environment's in front of the command line's. */
-static int collect_settings(struct request *request, struct environment *environment)
+/* Fills in the settings that the environment gives. */
+static int inherit_settings(struct request *request, struct environment *environment)
 {
-    struct request all = {0};
     const char *inherited = environment_get(environment, "CUFENCE_OPTIONS");
-    char *options[2];
-    int is_complete = !inherited || add_setting(&all, "CUFENCE_OPTIONS", strdup(inherited));
+    char *options[2] = {NULL, NULL};
+    cufence_status status = environment_pytorch(environment, options);
 
-    if (environment_pytorch(environment, options) != CUFENCE_OK)
+    request->settings[FROM_OPTIONS] = (struct setting){"CUFENCE_OPTIONS", inherited ? strdup(inherited) : NULL};
+    request->settings[FROM_ALLOC_CONF] = (struct setting){"PYTORCH_ALLOC_CONF", options[0]};
+    request->settings[FROM_CUDA_ALLOC_CONF] = (struct setting){"PYTORCH_CUDA_ALLOC_CONF", options[1]};
+    if (status != CUFENCE_OK)
         return complain(CANNOT_RUN, "%s", error_detail());
-    if (options[0])
-        is_complete &= add_setting(&all, "PYTORCH_ALLOC_CONF", options[0]);
-    if (options[1])
-        is_complete &= add_setting(&all, "PYTORCH_CUDA_ALLOC_CONF", options[1]);
-    for (size_t i = 0; i < request->count; i++)
-        is_complete &= add_setting(&all, request->settings[i].source, request->settings[i].text);
-    if (!is_complete)
-        return no_memory();
-    free(request->settings);
-    request->settings = all.settings;
-    request->count = all.count;
-    return 0;
+    return inherited && !request->settings[FROM_OPTIONS].text ? no_memory() : 0;
 }
 
 static int set_options(const struct request *request, struct environment *environment, struct options *options)
@@ -301,9 +297,10 @@ static int set_up(struct request *request, struct environment *environment)
     char own[PATH_MAX], preload[PATH_MAX], bootstrap[PATH_MAX];
     struct options options;
 
+    options_default(&options);
     if (environment_copy(environment, environ, request->is_verbose ? stderr : NULL) != CUFENCE_OK)
         return complain(CANNOT_RUN, "%s", error_detail());
-    int status = collect_settings(request, environment);
+    int status = inherit_settings(request, environment);
     if (status == 0)
         status = set_options(request, environment, &options);
     if (status == 0)
@@ -322,15 +319,17 @@ static int set_up(struct request *request, struct environment *environment)
 
 /* ---- the program ---- */
 
-static int become(char **command, const struct environment *environment, int is_verbose)
+static int choose(const char *command, char path[PATH_MAX])
 {
-    char path[PATH_MAX];
-    int status = program_find(command[0], environment_get(environment, "PATH"), path);
+    int status = program_find(command, getenv("PATH"), path);
     if (status == PROGRAM_FITS)
         status = program_judge(path);
-    if (status != PROGRAM_FITS)
-        return complain(status, "%s", error_detail());
-    if (is_verbose)
+    return status == PROGRAM_FITS ? 0 : complain(status, "%s", error_detail());
+}
+
+static int become(const char *path, char **command, const struct environment *environment)
+{
+    if (environment->words)
         complain(0, "starts %s", path);
     execve(path, command, environment->entries);
     return complain(CANNOT_RUN, "%s cannot be run: %s", path, strerror(errno));
@@ -338,17 +337,21 @@ static int become(char **command, const struct environment *environment, int is_
 
 int cli_run(int argc, char **argv)
 {
-    struct request request = {0};
+    struct request request = {calloc((size_t)argc + INHERITED, sizeof(struct setting)), INHERITED, 0, 0, NULL};
     struct environment environment = {0};
+    char path[PATH_MAX];
 
-    (void)argc;
+    if (!request.settings)
+        return no_memory();
     int status = read_arguments(argv + 1, &request);
     if (request.is_help)
         usage();
-    else if (status == 0)
+    if (request.command && status == 0)
+        status = choose(request.command[0], path);
+    if (request.command && status == 0)
         status = set_up(&request, &environment);
     if (request.command && status == 0)
-        status = become(request.command, &environment, request.is_verbose);
+        status = become(path, request.command, &environment);
     environment_free(&environment);
     for (size_t i = 0; i < request.count; i++)
         free(request.settings[i].text);

@@ -126,7 +126,7 @@ static void the_program_sees_the_settings(void **state)
 static void options_come_in_their_order(void **state)
 {
     (void)state;
-    variables = (const char *const[]){"CUFENCE_OPTIONS=uaf=strict,align=auto",
+    variables = (const char *const[]){"CUFENCE_OPTIONS=uaf=strict,align=auto, ",
                                       "PYTORCH_CUDA_ALLOC_CONF=backend:cufence,cufence_align:64,max_split_size_mb:1", NULL};
     struct outcome outcome = RUN("--set", "side=start,peers=on", "--error-exitcode", "3", "--set=uaf=off", "env");
     expect_exit(&outcome, 0);
@@ -253,7 +253,8 @@ static void children_keep_the_environment(void **state)
     expect_exit(&outcome, 0);
     assert_true(has_line(&outcome, "LD_PRELOAD=" PRELOAD));
     assert_true(has_line(&outcome, "CUFENCE_OPTIONS=uaf=strict"));
-    outcome = RUN("--set", "uaf=strict", CUFENCE, "run", "--set", "align=auto", "env");
+    static const char cufence[] = CUFENCE;
+    outcome = RUN("--set", "uaf=strict", cufence, "run", "--set", "align=auto", "env");
     expect_exit(&outcome, 0);
     assert_true(has_line(&outcome, "LD_PRELOAD=" PRELOAD));
     assert_true(has_line(&outcome, "CUFENCE_OPTIONS=uaf=strict,align=auto"));

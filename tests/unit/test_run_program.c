@@ -151,10 +151,12 @@ static void a_first_line_is_as_long_as_the_kernel_reads(void **state)
     (void)state;
     char line[512];
     memset(line, 'x', sizeof line);
-    memcpy(line, "#!/", 3);
+    line[0] = '#';
+    line[1] = '!';
+    line[2] = '/';
     expect_judgement(make_file("endless", 0755, line, sizeof line), PROGRAM_UNFIT, "names no interpreter");
-    memset(line, 'x', sizeof line);
-    memcpy(line, "#!/bin/sh ", 10);
+    int length = snprintf(line, sizeof line, "#!/bin/sh ");
+    memset(line + length, 'x', sizeof line - (size_t)length);
     expect_judgement(make_file("long argument", 0755, line, sizeof line), PROGRAM_FITS, NULL);
 }
 
