@@ -183,9 +183,9 @@ static size_t length_of(const char *text)
 /* All settings as one text, NULL without memory. */
 static char *merge_settings(const struct request *request)
 {
-    char *text = NULL;
+    char *merged = NULL;
     size_t size;
-    FILE *out = open_memstream(&text, &size);
+    FILE *out = open_memstream(&merged, &size);
     if (!out)
         return NULL;
     for (size_t i = 0; i < request->count; i++) {
@@ -195,8 +195,8 @@ static char *merge_settings(const struct request *request)
             fprintf(out, "%s%.*s", ftell(out) > 0 ? "," : "", length, text);
     }
     if (fclose(out) == 0)
-        return text;
-    free(text);
+        return merged;
+    free(merged);
     return NULL;
 }
 
@@ -346,7 +346,7 @@ int cli_run(int argc, char **argv)
     int status = read_arguments(argv + 1, &request);
     if (request.is_help)
         usage();
-    if (request.command && status == 0)
+    if (request.command)
         status = choose(request.command[0], path);
     if (request.command && status == 0)
         status = set_up(&request, &environment);
