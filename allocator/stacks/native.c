@@ -192,7 +192,7 @@ static void describe(struct libdw_session *session, uint64_t pc, struct stack_fr
     *frame = (struct stack_frame){0};
     struct module module = module_of(pc - 1);
     if (module.is_found) {
-        snprintf(frame->module, sizeof frame->module, "%s", base_name(module.path));
+        snprintf(frame->module, sizeof frame->module, "%.127s", base_name(module.path));
         frame->offset = module.offset + 1;
     }
     if (session)

@@ -1,6 +1,8 @@
 #include "stack.h"
 
+#include "interned.h"
 #include "native.h"
+#include "python.h"
 
 /* The frame pointer that the compiler is made to keep here leads to the caller's registers: the System V ABI for x86-64,
  * section 3.2.2. */
@@ -19,7 +21,8 @@ __attribute__((noinline)) void stack_capture(struct stack *out)
 
 uint32_t stack_capture_python(void)
 {
-    return 0;
+    struct interned_frame frames[INTERNED_DEPTH];
+    return interned_add(frames, python_frames(frames), python_describe);
 }
 
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max)
@@ -30,6 +33,5 @@ size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t m
 
 size_t stack_python_frames(uint32_t python, struct stack_frame *out, size_t max)
 {
-    (void)python, (void)out, (void)max;
-    return 0;
+    return interned_read(python, out, max);
 }

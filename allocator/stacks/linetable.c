@@ -1,0 +1,92 @@
+#include "linetable.h"
+
+static int line_of_lnotab(const unsigned char *table, size_t size, int line, int position)
+{
+    int address = 0;
+    for (size_t i = 0; i + 1 < size; i += 2) {
+        address += table[i];
+        if (address > position)
+            break;
+        line += (signed char)table[i + 1];
+    }
+    return line;
+}
+
+static int line_of_ranges(const unsigned char *table, size_t size, int line, int position)
+{
+    enum { NO_LINE = -128 };
+    int end = 0;
+    for (size_t i = 0; i + 1 < size; i += 2) {
+        int delta = (signed char)table[i + 1];
+        end += table[i];
+        if (delta != NO_LINE)
+            line += delta;
+        if (position < end)
+            return delta == NO_LINE ? 0 : line;
+    }
+    return 0;
+}
+
+struct reader {
+    const unsigned char *at, *end;
+};
+
+static unsigned read_byte(struct reader *reader)
+{
+    return reader->at < reader->end ? *reader->at++ : 0;
+}
+
+/* Six bits a byte, the lowest first; bit 6 says that more follow. */
+static unsigned read_varint(struct reader *reader)
+{
+    unsigned value = 0, byte, shift = 0;
+    do {
+        byte = read_byte(reader);
+        if (shift < 32)
+            value |= (byte & 63) << shift;
+        shift += 6;
+    } while (byte & 64);
+    return value;
+}
+
+/* The sign is in the lowest bit. */
+static int read_signed(struct reader *reader)
+{
+    unsigned value = read_varint(reader);
+    return value & 1 ? -(int)(value >> 1) : (int)(value >> 1);
+}
+
+static int line_of_locations(const unsigned char *table, size_t size, int first_line, int position)
+{
+    enum { ONE_LINE_0 = 10, ONE_LINE_2 = 12, NO_COLUMNS = 13, LONG = 14, NO_LOCATION = 15, UNIT_BYTES = 2 };
+    struct reader reader = {table, table + size};
+    long long line = first_line, end = 0;
+    while (reader.at < reader.end) {
+        unsigned first = read_byte(&reader), kind = first >> 3 & 15;
+        end += UNIT_BYTES * ((first & 7) + 1);
+        if (kind >= ONE_LINE_0 && kind <= ONE_LINE_2)
+            line += kind - ONE_LINE_0;
+        else if (kind == NO_COLUMNS || kind == LONG)
+            line += read_signed(&reader);
+        if (position < end)
+            return kind == NO_LOCATION || line < 0 || line > INT32_MAX ? 0 : (int)line;
+        while (reader.at < reader.end && !(*reader.at & 0x80)) /* columns: the next entry's first byte has the top bit set */
+            reader.at++;
+    }
+    return 0;
+}
+
+int linetable_line(enum linetable_format format, const unsigned char *table, size_t size, int first_line, int position)
+{
+    if (position < 0)
+        return first_line;
+    switch (format) {
+    case LINETABLE_LNOTAB:
+        return line_of_lnotab(table, size, first_line, position);
+    case LINETABLE_RANGES:
+        return line_of_ranges(table, size, first_line, position);
+    case LINETABLE_LOCATIONS:
+        return line_of_locations(table, size, first_line, position);
+    }
+    return 0;
+}

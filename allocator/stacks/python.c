@@ -1,0 +1,195 @@
+#include "python.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TYPE_OFFSET 8   /* in every object: of its type */
+#define SIZE_OFFSET 16  /* in str and bytes: of the length */
+#define STATE_OFFSET 32 /* in str: of kind and form */
+#define BYTES_DATA 32
+#define TABLE_MOST (1u << 22) /* bytes of a line table; longer ones are not believed */
+#define VISITED_MOST 256      /* frames */
+
+/* Written once, under the lock, before is_known. */
+static struct interpreter {
+    struct python_layout layout;
+    const void *code_type, *str_type, *bytes_type;
+    void *(*thread_state)(void); /* the calling thread's, whoever has the GIL; NULL if it has none */
+} interpreter;
+static int is_known; /* atomic; -1: it is one that cannot be read */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* "3.10.13 (main, ...)" as in PY_VERSION_HEX, without the release level. */
+static unsigned long parse_version(const char *text)
+{
+    unsigned major = 0, minor = 0, micro = 0;
+    if (sscanf(text, "%u.%u.%u", &major, &minor, &micro) != 3)
+        return 0;
+    return (unsigned long)major << 24 | (unsigned long)(minor & 255) << 16 | (unsigned long)(micro & 255) << 8;
+}
+
+static int find_interpreter(struct interpreter *out)
+{
+    const void *type_type = dlsym(RTLD_DEFAULT, "PyType_Type");
+    const unsigned long *version = dlsym(RTLD_DEFAULT, "Py_Version"); /* from 3.11 on */
+    const char *(*get_version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "Py_GetVersion");
+    out->thread_state = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
+    out->code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
+    out->str_type = dlsym(RTLD_DEFAULT, "PyUnicode_Type");
+    out->bytes_type = dlsym(RTLD_DEFAULT, "PyBytes_Type");
+    if (!out->thread_state || !out->code_type || !out->str_type || !out->bytes_type || !type_type || !get_version)
+        return 0;
+    const void *const *type = (const void *const *)((const char *)out->code_type + TYPE_OFFSET);
+    if (*type != type_type)
+        return *type ? -1 : 0; /* a build whose objects begin otherwise (Py_TRACE_REFS); or one that has not started yet */
+    return python_layout_for(version ? *version : parse_version(get_version()), dlsym(RTLD_DEFAULT, "_PyRuntime"), &out->layout)
+               ? 1
+               : -1;
+}
+
+/* Programs may open an interpreter late, so it is looked for again, more and more seldom: at a thread's 1st, 2nd, 4th ... call.
+ */
+static __attribute__((noinline)) int look_again(void)
+{
+    static __attribute__((tls_model("initial-exec"))) _Thread_local unsigned calls;
+    unsigned call = ++calls;
+    if ((call & (call - 1)) != 0)
+        return 0;
+    pthread_mutex_lock(&lock);
+    if (!is_known) {
+        int found = find_interpreter(&interpreter);
+        __atomic_store_n(&is_known, found, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&lock);
+    return is_known == 1;
+}
+
+static inline uint64_t load_word(uint64_t object, unsigned offset)
+{
+    return *(const uint64_t *)(uintptr_t)(object + offset);
+}
+
+static inline int load_int(uint64_t object, unsigned offset)
+{
+    return *(const int *)(uintptr_t)(object + offset);
+}
+
+static inline int is_pointer(uint64_t value)
+{
+    return value != 0 && value % sizeof(uint64_t) == 0;
+}
+
+static inline int64_t position_of(const struct python_layout *layout, uint64_t frame, uint64_t code)
+{
+    if (layout->code_bytecode == NO_FIELD)
+        return (int64_t)load_int(frame, layout->frame_position) * layout->position_scale;
+    return (int64_t)(load_word(frame, layout->frame_position) - code - layout->code_bytecode);
+}
+
+/* From 3.12 on, some frames are the interpreter's own, to call and to be called; they own no code of a program's. */
+static inline int is_shim(const struct python_layout *layout, uint64_t frame)
+{
+    enum { OWNED_BY_INTERPRETER = 3 };
+    return layout->frame_owner != NO_FIELD &&
+           *(const unsigned char *)(uintptr_t)(frame + layout->frame_owner) >= OWNED_BY_INTERPRETER;
+}
+
+size_t python_frames_of(const struct python_layout *layout, const void *thread_state, const void *code_type,
+                        struct interned_frame *out)
+{
+    enum { TAGS = 7 }; /* of a reference to an object, from 3.14 on */
+    size_t count = 0;
+    uint64_t frame = load_word((uint64_t)(uintptr_t)thread_state, layout->thread_frame);
+    if (layout->holder_frame != NO_FIELD)
+        frame = is_pointer(frame) ? load_word(frame, layout->holder_frame) : 0;
+    for (unsigned i = 0; i < VISITED_MOST && count < INTERNED_DEPTH && is_pointer(frame); i++) {
+        uint64_t next = load_word(frame, layout->frame_previous);
+        uint64_t code = load_word(frame, layout->frame_code) & ~(uint64_t)TAGS;
+        if (!is_shim(layout, frame) && code && load_word(code, TYPE_OFFSET) == (uint64_t)(uintptr_t)code_type) {
+            struct interned_frame *kept = &out[count++];
+            kept->identity.code = code;
+            kept->identity.filename = load_word(code, layout->code_filename);
+            kept->identity.name = load_word(code, layout->code_name);
+            kept->identity.linetable = load_word(code, layout->code_linetable);
+            kept->identity.first_line = (uint64_t)load_int(code, layout->code_first_line);
+            kept->position = position_of(layout, frame, code);
+        }
+        frame = next;
+    }
+    return count;
+}
+
+size_t python_frames(struct interned_frame *out)
+{
+    int known = __atomic_load_n(&is_known, __ATOMIC_ACQUIRE);
+    if (known != 1 && (known != 0 || !look_again()))
+        return 0;
+    const void *thread_state = interpreter.thread_state();
+    return thread_state ? python_frames_of(&interpreter.layout, thread_state, interpreter.code_type, out) : 0;
+}
+
+/* ---- texts ---- */
+
+static size_t put_utf8(char *out, uint32_t character)
+{
+    if (character < 0x80) {
+        out[0] = (char)character;
+        return 1;
+    }
+    size_t size = character < 0x800 ? 2 : character < 0x10000 ? 3 : 4;
+    for (size_t i = size - 1; i > 0; i--, character >>= 6)
+        out[i] = (char)(0x80 | (character & 0x3f));
+    out[0] = (char)((0xf00 >> size & 0xff) | character);
+    return size;
+}
+
+/* The kind (bytes of a character) of a compact str and whether it is ASCII; 0 for other forms. Up to 3.13 the low two bits
+ * say how it is interned, in 3.14 the low sixteen. */
+static unsigned form_of(uint64_t str, int *is_ascii)
+{
+    unsigned state = (unsigned)load_int(str, STATE_OFFSET);
+    unsigned form = state & 0x7c ? state >> 2 : state >> 16;
+    unsigned kind = form & 7, is_compact = form >> 3 & 1;
+    *is_ascii = form >> 4 & 1;
+    return is_compact && (kind == 1 || kind == 2 || kind == 4) ? kind : 0;
+}
+
+static void copy_text(uint64_t str, char *out, size_t size)
+{
+    enum { UTF8_LONGEST = 4 };
+    int is_ascii = 0;
+    unsigned kind = is_pointer(str) && load_word(str, TYPE_OFFSET) == (uint64_t)(uintptr_t)interpreter.str_type
+                        ? form_of(str, &is_ascii)
+                        : 0;
+    size_t at = 0;
+    if (kind) {
+        uint64_t length = load_word(str, SIZE_OFFSET);
+        const struct python_layout *layout = &interpreter.layout;
+        const char *data = (const char *)(uintptr_t)str + (is_ascii ? layout->text_ascii_data : layout->text_unicode_data);
+        for (uint64_t i = 0; i < length && at + UTF8_LONGEST < size; i++) {
+            uint32_t character = 0;
+            memcpy(&character, data + i * kind, kind);
+            if (character >= 0xd800 && character < 0xe000) /* half of a pair: not a character, and not UTF-8 */
+                character = '?';
+            at += put_utf8(out + at, character);
+        }
+    }
+    out[at] = 0;
+}
+
+void python_describe(const struct interned_frame *frame, struct interned_text *out)
+{
+    uint64_t table = frame->identity.linetable;
+    copy_text(frame->identity.name, out->function, sizeof out->function);
+    copy_text(frame->identity.filename, out->file, sizeof out->file);
+    out->line = 0;
+    if (!is_pointer(table) || load_word(table, TYPE_OFFSET) != (uint64_t)(uintptr_t)interpreter.bytes_type ||
+        load_word(table, SIZE_OFFSET) > TABLE_MOST || frame->position > INT32_MAX)
+        return;
+    out->line = linetable_line(interpreter.layout.format, (const unsigned char *)(uintptr_t)table + BYTES_DATA,
+                               load_word(table, SIZE_OFFSET), (int)frame->identity.first_line,
+                               frame->position < 0 ? -1 : (int)frame->position);
+}

@@ -1,0 +1,120 @@
+#include "python_layout.h"
+
+#include <stddef.h>
+#include <string.h>
+
+static const struct {
+    unsigned long version; /* major << 8 | minor */
+    struct python_layout layout;
+} known[] = {
+    {0x309,
+     {.thread_frame = 24,
+      .holder_frame = NO_FIELD,
+      .frame_previous = 24,
+      .frame_code = 32,
+      .frame_position = 104,
+      .frame_owner = NO_FIELD,
+      .code_filename = 104,
+      .code_name = 112,
+      .code_first_line = 40,
+      .code_linetable = 120,
+      .code_bytecode = NO_FIELD,
+      .position_scale = 1,
+      .text_ascii_data = 48,
+      .text_unicode_data = 72,
+      .format = LINETABLE_LNOTAB}},
+    {0x30a,
+     {.thread_frame = 24,
+      .holder_frame = NO_FIELD,
+      .frame_previous = 24,
+      .frame_code = 32,
+      .frame_position = 96,
+      .frame_owner = NO_FIELD,
+      .code_filename = 104,
+      .code_name = 112,
+      .code_first_line = 40,
+      .code_linetable = 120,
+      .code_bytecode = NO_FIELD,
+      .position_scale = 2,
+      .text_ascii_data = 48,
+      .text_unicode_data = 72,
+      .format = LINETABLE_RANGES}},
+    {0x30b,
+     {.thread_frame = 56,
+      .holder_frame = 8,
+      .frame_previous = 48,
+      .frame_code = 32,
+      .frame_position = 56,
+      .frame_owner = NO_FIELD,
+      .code_filename = 112,
+      .code_name = 128,
+      .code_first_line = 72,
+      .code_linetable = 136,
+      .code_bytecode = 184,
+      .text_ascii_data = 48,
+      .text_unicode_data = 72,
+      .format = LINETABLE_LOCATIONS}},
+    {0x30c,
+     {.thread_frame = 56,
+      .holder_frame = 0,
+      .frame_previous = 8,
+      .frame_code = 0,
+      .frame_position = 56,
+      .frame_owner = 70,
+      .code_filename = 112,
+      .code_name = 128,
+      .code_first_line = 68,
+      .code_linetable = 136,
+      .code_bytecode = 192,
+      .text_ascii_data = 40,
+      .text_unicode_data = 56,
+      .format = LINETABLE_LOCATIONS}},
+};
+
+/* The part of _Py_DebugOffsets that is the same in 3.13 and 3.14 lies in groups, each led by the size of what it describes;
+ * these are the words in front of each group. */
+static const struct groups {
+    unsigned long version;
+    uint16_t thread, frame, code, object; /* in words */
+} groups[] = {
+    {0x30d, 19, 28, 34, 44},
+    {0x30e, 22, 31, 39, 50},
+};
+
+static int read_offset(const uint64_t *words, unsigned at, uint16_t *out)
+{
+    *out = (uint16_t)words[at];
+    return words[at] < 4096;
+}
+
+static int describe_itself(const struct groups *group, unsigned long version, const uint64_t *words, struct python_layout *out)
+{
+    const uint64_t *thread = words + group->thread, *frame = words + group->frame, *code = words + group->code;
+    const uint64_t *object = words + group->object;
+    enum { HEADER_VERSION = 1, HEADER_FREE_THREADED = 2 };
+    *out = (struct python_layout){
+        .holder_frame = NO_FIELD, .text_ascii_data = 40, .text_unicode_data = 56, .format = LINETABLE_LOCATIONS};
+    return memcmp(words, "xdebugpy", 8) == 0 && words[HEADER_VERSION] == version && words[HEADER_FREE_THREADED] == 0 &&
+           object[0] == 16 && object[1] == 8 && /* PyObject: its size, and where its type is */
+           read_offset(thread, 4, &out->thread_frame) && read_offset(frame, 1, &out->frame_previous) &&
+           read_offset(frame, 2, &out->frame_code) && read_offset(frame, 3, &out->frame_position) &&
+           read_offset(frame, 5, &out->frame_owner) && read_offset(code, 1, &out->code_filename) &&
+           read_offset(code, 3, &out->code_name) && read_offset(code, 4, &out->code_linetable) &&
+           read_offset(code, 5, &out->code_first_line) && read_offset(code, 9, &out->code_bytecode);
+}
+
+int python_layout_for(unsigned long version, const void *runtime, struct python_layout *out)
+{
+    unsigned long minor = version >> 16;
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++) {
+        if (known[i].version == minor) {
+            *out = known[i].layout;
+            return 1;
+        }
+    }
+    for (size_t i = 0; i < sizeof groups / sizeof groups[0]; i++) {
+        if (groups[i].version == minor)
+            return runtime && describe_itself(&groups[i], version, runtime, out);
+    }
+    return 0;
+}

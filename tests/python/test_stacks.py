@@ -1,0 +1,263 @@
+"""Captured stacks of Python code: what cufence reads from the interpreter's memory is what the interpreter says itself.
+
+Runs with every CPython that is found: this one, python3.9 to python3.14 on the PATH, those of pyenv, and those that
+CUFENCE_PYTHONS names, separated by colons.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+import standin
+
+HOOK = standin.LIBRARY.parent / "libstack_hook.so"
+
+PRELUDE = """
+import ctypes, sys
+hook = ctypes.CDLL(sys.argv[1])
+hook.hook_number.restype = ctypes.c_uint32
+hook.hook_text.argtypes = [ctypes.c_uint32, ctypes.c_char_p, ctypes.c_size_t]
+hook.hook_all.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+number = hook.hook_number  # a C function that ctypes calls with the GIL released
+
+def text(number):
+    out = ctypes.create_string_buffer(1 << 16)
+    hook.hook_text(number, out, len(out))
+    return out.value.decode()
+
+def expected(frame):
+    lines = []
+    for _ in range(16):
+        if frame is None:
+            break
+        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
+        if not frame.f_code.co_filename.startswith("<frozen importlib"):
+            lines.append("%s:%d:%s:python\\n" % (frame.f_code.co_filename, frame.f_lineno, name))
+        frame = frame.f_back
+    return "".join(lines)
+
+def check(number, frame_text, what):
+    found = text(number)
+    assert number and found == frame_text, "%s\\nfound\\n%sexpected\\n%s" % (what, found, frame_text)
+"""
+
+
+def interpreters() -> dict[str, str]:
+    """By "major.minor", one of each."""
+    candidates = [sys.executable, *os.environ.get("CUFENCE_PYTHONS", "").split(":")]
+    candidates += [shutil.which(f"python3.{minor}") or "" for minor in range(9, 15)]
+    pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
+    candidates += [str(path) for path in sorted(pyenv.glob("3.*/bin/python3"))]
+    found: dict[str, str] = {}
+    for path in filter(None, candidates):
+        code = "import sys; print('%d.%d' % sys.version_info[:2], sys.implementation.name)"
+        done = subprocess.run([path, "-c", code], capture_output=True, text=True, check=False)
+        version, _, name = done.stdout.strip().partition(" ")
+        if done.returncode == 0 and name == "cpython" and version not in found:
+            found[version] = path
+    return found
+
+
+KNOWN = ("3.9", "3.10", "3.11", "3.12", "3.13", "3.14")
+FOUND = interpreters()
+
+
+@unittest.skipUnless(HOOK.is_file(), f"no {HOOK.name}: build first")
+class Stacks(unittest.TestCase):
+    def run_code(self, code: str, versions: tuple[str, ...] = KNOWN) -> None:
+        """Runs the code with every interpreter found."""
+        for version, path in FOUND.items():
+            if version not in versions:
+                continue
+            with self.subTest(python=version), tempfile.TemporaryDirectory() as folder:
+                script = Path(folder) / "program.py"
+                script.write_text(PRELUDE + textwrap.dedent(code), encoding="utf-8")
+                done = subprocess.run(
+                    [path, str(script), str(HOOK)], capture_output=True, text=True, check=False, timeout=120
+                )
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_the_main_thread(self) -> None:
+        self.run_code(
+            """
+            class Model:
+                def forward(self):
+                    check(number(), expected(sys._getframe()), "method")
+            def step(model):
+                return [model.forward() for _ in range(2)]
+            step(Model())
+            check(number(), expected(sys._getframe()), "module")
+            """
+        )
+
+    def test_calls_over_several_lines(self) -> None:
+        self.run_code(
+            """
+            def two(a, b):
+                return a, b
+            def outer():
+                def inner(
+                    x,
+                ):
+
+                    found = [
+                        number(),
+                        expected(sys._getframe()),
+                    ]
+                    return found
+                found = (
+                    inner(
+                        1,
+                    )
+                )
+                return found
+            found = outer()
+            lines = text(found[0]).splitlines()
+            want = found[1].splitlines()
+            assert lines[1:] == want[1:], (lines, want)
+            assert int(lines[0].split(":")[1]) == int(want[0].split(":")[1]) - 1, (lines, want)
+            """
+        )
+
+    def test_a_thread(self) -> None:
+        self.run_code(
+            """
+            import threading
+            failed = []
+            def work():
+                try:
+                    for _ in range(100):
+                        check(number(), expected(sys._getframe()), "thread")
+                except BaseException as error:
+                    failed.append(error)
+            threads = [threading.Thread(target=work) for _ in range(8)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+            assert not failed, failed
+            """
+        )
+
+    def test_generators_and_coroutines(self) -> None:
+        self.run_code(
+            """
+            import asyncio
+            def generator():
+                for _ in range(3):
+                    check(number(), expected(sys._getframe()), "generator")
+                    yield
+            def delegating():
+                yield from generator()
+            for _ in delegating(): pass
+            async def inner():
+                check(number(), expected(sys._getframe()), "async")
+                await asyncio.sleep(0)
+                check(number(), expected(sys._getframe()), "async, resumed")
+            async def outer():
+                await asyncio.gather(inner(), inner())
+            asyncio.run(outer())
+            """
+        )
+
+    def test_calls_through_c_code(self) -> None:
+        self.run_code(
+            """
+            import functools
+            def leaf(*_):
+                check(number(), expected(sys._getframe()), "through C")
+                return 0
+            sorted([2, 1], key=leaf)
+            functools.reduce(leaf, [1, 2, 3])
+            class Callable:
+                def __init__(self): leaf()
+                def __call__(self): leaf()
+                def __del__(self): leaf()
+            Callable()()
+            exec("leaf()")
+            """
+        )
+
+    def test_a_module_being_imported(self) -> None:
+        self.run_code(
+            """
+            import pathlib, builtins
+            builtins.hook_test = (number, check, expected)
+            folder = pathlib.Path(__file__).parent
+            sys.path.insert(0, str(folder))
+            (folder / "imported.py").write_text(
+                "import sys\\nnumber, check, expected = hook_test\\ncheck(number(), expected(sys._getframe()), 'import')\\n")
+            import imported
+            """
+        )
+
+    def test_a_deep_stack(self) -> None:
+        self.run_code(
+            """
+            def deep(depth):
+                if depth == 0:
+                    assert text(number()).count("\\n") == 16
+                    return check(number(), expected(sys._getframe()), "deep")
+                return deep(depth - 1)
+            deep(100)
+            """
+        )
+
+    def test_names_that_are_not_ascii(self) -> None:
+        self.run_code(
+            """
+            code = "def größe(): check(number(), expected(sys._getframe()), 'latin')\\ndef 数(): größe()\\n数()"
+            exec(compile(code, "/tmp/日本/ä.py", "exec"))
+            exec(compile(code, "/tmp/\\U0001f600/ä.py", "exec"))
+            """
+        )
+
+    def test_one_number_a_stack(self) -> None:
+        self.run_code(
+            """
+            def a(): return number()
+            first = {a() for _ in range(50)}
+            second = {a() for _ in range(50)}
+            assert len(first) == 1 and len(second) == 1 and first != second, (first, second)
+            """
+        )
+
+    def test_code_that_goes_away(self) -> None:
+        """New code objects where old ones were: the texts are those of the code that called."""
+        self.run_code(
+            """
+            import gc
+            kept = []
+            for i in range(2000):
+                space = {"number": number, "expected": expected, "sys": sys}
+                exec(compile("def f%d(): return number(), expected(sys._getframe())" % i, "file%d.py" % i, "exec"), space)
+                kept.append(space["f%d" % i]())
+                del space
+            gc.collect()
+            for found, want in kept:
+                check(found, want, "code that is gone")
+            """
+        )
+
+    def test_native_frames_follow(self) -> None:
+        self.run_code(
+            """
+            def caller():
+                out = ctypes.create_string_buffer(1 << 16)
+                hook.hook_all(out, len(out))
+                return out.value.decode().splitlines()
+            lines = caller()
+            assert ":caller:python" in lines[0], lines
+            natives = [line for line in lines if not line.endswith(":python")]
+            assert natives and natives[0].endswith(":libstack_hook.so"), lines
+            """
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,159 @@
+/* Which interpreters are read, and frames in memory that no interpreter made. */
+#include "stacks/python.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void known_versions_only(void **state)
+{
+    (void)state;
+    struct python_layout layout;
+    assert_true(python_layout_for(0x030912f0, NULL, &layout));
+    assert_int_equal(layout.format, LINETABLE_LNOTAB);
+    assert_true(python_layout_for(0x030a0df0, NULL, &layout));
+    assert_int_equal(layout.format, LINETABLE_RANGES);
+    assert_true(python_layout_for(0x030b07f0, NULL, &layout));
+    assert_true(python_layout_for(0x030c01f0, NULL, &layout));
+    assert_int_equal(layout.format, LINETABLE_LOCATIONS);
+    static const unsigned long unknown[] = {0, 0x030812f0, 0x03060ff0, 0x020712f0, 0x030d00f0, 0x030f00f0, 0x040000f0};
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++)
+        assert_false(python_layout_for(unknown[i], NULL, &layout));
+}
+
+/* _Py_DebugOffsets of CPython 3.13.0 on x86-64, as far as it is read. */
+static void fill_3_13(uint64_t *words)
+{
+    memcpy(words, "xdebugpy", 8);
+    words[1] = 0x030d00f0;
+    words[19 + 4] = 72;
+    const uint64_t frame[] = {88, 8, 0, 56, 72, 70}, code[] = {208, 112, 120, 128, 136, 68, 52, 96, 104, 200},
+                   object[] = {16, 8};
+    memcpy(words + 28, frame, sizeof frame);
+    memcpy(words + 34, code, sizeof code);
+    memcpy(words + 44, object, sizeof object);
+}
+
+static void a_runtime_describes_itself(void **state)
+{
+    (void)state;
+    uint64_t words[128] = {0};
+    struct python_layout layout;
+    fill_3_13(words);
+    assert_true(python_layout_for(0x030d00f0, words, &layout));
+    assert_int_equal(layout.thread_frame, 72);
+    assert_int_equal(layout.frame_owner, 70);
+    assert_int_equal(layout.code_name, 128);
+    assert_int_equal(layout.code_bytecode, 200);
+}
+
+static void a_runtime_that_is_not_what_it_should_be_is_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned word;
+        uint64_t value;
+    } wrong[] = {{0, 0}, {1, 0x030d01f0}, {2, 1 /* free-threaded */}, {44, 32}, {45, 16}, {23, 1 << 20}, {36, UINT64_MAX}};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        uint64_t words[128] = {0};
+        struct python_layout layout;
+        fill_3_13(words);
+        words[wrong[i].word] = wrong[i].value;
+        assert_int_equal(python_layout_for(0x030d00f0, words, &layout), wrong[i].word == 36);
+    }
+}
+
+/* A thread state, frames and a code object as 3.12 has them. */
+static struct {
+    uint64_t thread[16], holder[2], frames[40][16], code[32], not_code[32], code_type;
+} world;
+
+static struct python_layout set_up(void)
+{
+    struct python_layout layout;
+    assert_true(python_layout_for(0x030c01f0, NULL, &layout));
+    memset(&world, 0, sizeof world);
+    world.thread[7] = (uintptr_t)world.holder;
+    world.holder[0] = (uintptr_t)world.frames[0];
+    world.code[1] = (uintptr_t)&world.code_type;
+    for (int i = 0; i < 40; i++) {
+        world.frames[i][0] = (uintptr_t)world.code;
+        world.frames[i][1] = i < 39 ? (uintptr_t)world.frames[i + 1] : 0;
+        world.frames[i][7] = (uintptr_t)world.code + 192 + 2 * (unsigned)i;
+    }
+    return layout;
+}
+
+static void frames_are_read_up_to_the_limit(void **state)
+{
+    (void)state;
+    struct python_layout layout = set_up();
+    struct interned_frame out[INTERNED_DEPTH + 1];
+    memset(out, 0, sizeof out);
+    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), INTERNED_DEPTH);
+    assert_int_equal(out[3].position, 6);
+    assert_true(out[3].identity.code == (uintptr_t)world.code);
+    assert_int_equal(out[INTERNED_DEPTH].identity.code, 0);
+}
+
+static void shims_and_what_is_no_code_are_left_out(void **state)
+{
+    (void)state;
+    struct python_layout layout = set_up();
+    struct interned_frame out[INTERNED_DEPTH];
+    ((unsigned char *)world.frames[0])[70] = 3;
+    world.frames[1][0] = (uintptr_t)world.not_code;
+    world.frames[2][0] = 0;
+    world.frames[4][1] = 0;
+    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 2);
+    assert_int_equal(out[0].position, 6);
+}
+
+static void pointers_that_are_none_end_the_walk(void **state)
+{
+    (void)state;
+    struct python_layout layout = set_up();
+    struct interned_frame out[INTERNED_DEPTH];
+    world.frames[2][1] = (uintptr_t)world.frames[3] + 1;
+    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 3);
+    world.holder[0] = 0;
+    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 0);
+    world.thread[7] = 3;
+    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 0);
+}
+
+/* Nothing to keep in it: the walk ends all the same. */
+static void a_ring_of_frames_ends(void **state)
+{
+    (void)state;
+    struct python_layout layout = set_up();
+    struct interned_frame out[INTERNED_DEPTH];
+    world.frames[0][0] = world.frames[1][0] = 0;
+    world.frames[1][1] = (uintptr_t)world.frames[0];
+    assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 0);
+}
+
+static void without_an_interpreter_there_is_no_number(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 100; i++)
+        assert_int_equal(stack_capture_python(), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(known_versions_only),
+        cmocka_unit_test(a_runtime_describes_itself),
+        cmocka_unit_test(a_runtime_that_is_not_what_it_should_be_is_refused),
+        cmocka_unit_test(frames_are_read_up_to_the_limit),
+        cmocka_unit_test(shims_and_what_is_no_code_are_left_out),
+        cmocka_unit_test(pointers_that_are_none_end_the_walk),
+        cmocka_unit_test(a_ring_of_frames_ends),
+        cmocka_unit_test(without_an_interpreter_there_is_no_number),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
