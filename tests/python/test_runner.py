@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import standin
@@ -164,6 +165,31 @@ class Starting(unittest.TestCase):
             )  # fmt: skip
         self.assertEqual(done.stdout.splitlines(), ["{'uaf': 'strict', 'guard': '64M'}", "['story.py', '3'] __main__"])
         self.assertRegex(done.stderr, r'File "[^"]*story\.py", line 3, in <module>')
+
+    def test_runs_and_compares(self) -> None:
+        """`cufence run` is a stand-in here, which adds a line to stdout where the test wants the results to differ."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "stories").mkdir()
+            (folder / "stories" / "story.py").write_text("import sys\nprint('sum', sys.argv[1])\n")
+            command = folder / "cufence"
+            machine = self.machine(name)
+            machine.command = command
+            case = harness.Case("story", "story", ["3"], 0, output=["sum 3"], is_as_native=True, allocations=2)
+            start = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\n"
+            figures = "echo 'cufence: 2 allocations, 1 of them mapped anew' >&2\n"
+            for what, lines, expected in (
+                ("same", figures, None),
+                ("differs", figures + "echo more\n", "results differ"),
+                ("bypasses", "", "0 allocations went through cufence"),
+            ):
+                command.write_text(start + lines + 'exec "$@"\n')
+                command.chmod(0o755)
+                case.name = what
+                with unittest.mock.patch.object(ways, "STORIES", folder / "stories"):
+                    result = ways.run_case(case, "run", machine)
+                self.assertEqual(result.ok, expected is None, (what, result.detail))
+                self.assertIn(expected or "bit-identical", result.detail)
 
     def test_wheel(self) -> None:
         """A wheel goes into an environment of its own that sees this interpreter's packages."""
