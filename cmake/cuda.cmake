@@ -1,9 +1,10 @@
-# Finds cuda.h (the toolkit's, or the one that `./dev` unpacked from PyPI) and, if there is one, nvcc.
+# Finds cuda.h (the toolkit's, or the one that `./dev` or pip got from PyPI) and, if there is one, nvcc.
 # Sets CUFENCE_CUDA_INCLUDE_DIR and CUFENCE_NVCC.
 
 find_path(CUFENCE_CUDA_INCLUDE_DIR cuda.h
   HINTS ${CUFENCE_CUDA_INCLUDE} ${CMAKE_BINARY_DIR}/../.deps/cuda/include $ENV{CUDA_HOME}/include $ENV{CUDA_PATH}/include
-        /usr/local/cuda/include /usr/lib/cuda/include)
+        /usr/local/cuda/include /usr/lib/cuda/include
+  PATH_SUFFIXES nvidia/cu13/include) # below site-packages, of the wheel that pyproject.toml builds with
 if(NOT CUFENCE_CUDA_INCLUDE_DIR)
   message(FATAL_ERROR "cuda.h not found: install a CUDA Toolkit, or run ./dev build, which fetches the header, "
                       "or give -DCUFENCE_CUDA_INCLUDE=<folder>")

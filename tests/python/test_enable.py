@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
 from typing import ClassVar
 
+import simulated
 import standin
 
 
@@ -91,8 +93,31 @@ class Enable(unittest.TestCase):
             import cufence
             cufence.enable()
             assert cufence.wait_reports(0.5) is True
-            assert cufence.fault_count() == 0 and cufence.last_report() is None
+            assert cufence.fault_count() == 0 and cufence.last_report() is None and cufence.last_report_text() is None
             """
+        )
+
+    def test_report_of_a_fault(self) -> None:
+        kernel = simulated.build(self.folder, standin.c_compiler())
+        self.check(
+            """
+            import cufence, simulated
+            device = simulated.Device("exitcode=0,verbose=off")
+            with cufence.label("weights"):
+                address = device.allocate(4000)
+            device.read(address + 4000)
+            device.synchronize()
+            assert cufence.wait_reports(10) and cufence.fault_count() == 1
+            assert "0 bytes past the end of buffer #" in cufence.last_report_text()
+            report = cufence.last_report()
+            assert (report["schema"], report["kind"], report["access"]["kind"]) == (1, "overrun", "read"), report
+            assert (report["kernel"]["file"], report["kernel"]["line"]) == ("model.cu", 17), report
+            buffer = report["buffer"]
+            assert (buffer["size"], buffer["label"]) == (4000, "weights"), report
+            assert buffer["distance"] == {"bytes": 0, "from": "past the end"}, report
+            """,
+            SIMULATED_KERNEL=str(kernel),
+            PYTHONPATH=os.pathsep.join(map(str, [self.folder, standin.PACKAGE, Path(__file__).parent])),
         )
 
     def test_synchronisation(self) -> None:

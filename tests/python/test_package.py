@@ -96,7 +96,7 @@ class WithoutLibrary(unittest.TestCase):
             def work(depth):
                 return depth if depth == 3 else work(depth + 1)
             assert work(0) == 3
-            assert cufence.fault_count() == 0 and cufence.last_report() is None and not cufence.is_enabled()
+            assert cufence.fault_count() == 0 and cufence.last_report() is None and cufence.last_report_text() is None and not cufence.is_enabled()
             """,
             CUFENCE_LIBRARY="/nonexistent/libcufence.so",
         )

@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # what typing has, without the 10 ms that importing it co
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ._api import describe, fault_count, label, last_report, stats, trim, wait_reports
+    from ._api import describe, fault_count, label, last_report, last_report_text, stats, trim, wait_reports
     from ._library import Error
     from ._torch import enable, is_enabled
 
@@ -28,6 +28,7 @@ _HOMES = {
     "is_enabled": "_torch",
     "label": "_api",
     "last_report": "_api",
+    "last_report_text": "_api",
     "stats": "_api",
     "trim": "_api",
     "wait_reports": "_api",
@@ -42,6 +43,7 @@ __all__ = [
     "is_enabled",
     "label",
     "last_report",
+    "last_report_text",
     "stats",
     "trim",
     "wait_reports",

@@ -99,16 +99,33 @@ def wait_reports(timeout: float = 10.0) -> bool:
     return True
 
 
-def last_report() -> str | None:
-    """The text of the latest fault report, None without a fault."""
+def _copied(function: str) -> str | None:
+    """What a function that copies the last report's text into a buffer has to say; None without a fault."""
     library = _library.loaded()
     if library is None:
         return None
-    size = library.cufence_last_report(None, 0)
+    copy = getattr(library, function)
+    size = copy(None, 0)
     while size:
         buffer = ctypes.create_string_buffer(size)
-        needed = library.cufence_last_report(buffer, size)
+        needed = copy(buffer, size)
         if needed <= size:
             return buffer.value.decode(errors="replace")
         size = needed  # a longer report has come in between
     return None
+
+
+def last_report_text() -> str | None:
+    """The text of the latest fault report, None without a fault."""
+    return _copied("cufence_last_report")
+
+
+def last_report() -> dict[str, Any] | None:
+    """The latest fault report as a dict, None without a fault. docs/report.md, "JSON", says what is in it."""
+    text = _copied("cufence_last_report_json")
+    if text is None:
+        return None
+    import json
+
+    report: dict[str, Any] = json.loads(text)
+    return report

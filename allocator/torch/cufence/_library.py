@@ -94,6 +94,7 @@ PROTOTYPES = {
     "cufence_fault_count": (ctypes.c_uint64, []),
     "cufence_wait_reports": (ctypes.c_int, [ctypes.c_uint]),
     "cufence_last_report": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
+    "cufence_last_report_json": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
     "cufence_torch_before_sync": (ctypes.c_int, [ctypes.c_int, ctypes.c_uint64]),
 }
 

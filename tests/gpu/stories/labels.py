@@ -41,6 +41,6 @@ try:
 except RuntimeError:
     assert cufence.wait_reports(5)
     assert cufence.fault_count() >= 1
-    assert "k_oob" in (cufence.last_report() or "")
+    assert "k_oob" in (cufence.last_report_text() or "")
     print("reported", flush=True)
     raise

@@ -1,0 +1,28 @@
+# What `cmake --install` puts under its prefix, and what the wheel holds in the package's folder.
+
+include(CMakePackageConfigHelpers)
+
+set(libraries cufence cufence_sim)
+if(TARGET cufence_preload)
+  list(APPEND libraries cufence_preload)
+endif()
+install(TARGETS ${libraries} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS cufence_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+install(FILES include/cufence.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+# find_package(cufence) gives cufence::cufence.
+if(SKBUILD)
+  set(package cmake)
+else()
+  set(package ${CMAKE_INSTALL_LIBDIR}/cmake/cufence)
+endif()
+configure_package_config_file(cmake/cufence-config.cmake.in ${PROJECT_BINARY_DIR}/cufence-config.cmake
+  INSTALL_DESTINATION ${package} PATH_VARS CMAKE_INSTALL_INCLUDEDIR CMAKE_INSTALL_LIBDIR)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/cufence-config-version.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/cufence-config.cmake ${PROJECT_BINARY_DIR}/cufence-config-version.cmake
+  DESTINATION ${package})
+
+if(SKBUILD)
+  install(FILES allocator/torch/shim.cpp DESTINATION .)
+  install(FILES allocator/torch/cufence-startup.pth DESTINATION ${SKBUILD_PLATLIB_DIR})
+endif()

@@ -1,0 +1,98 @@
+"""A kernel that reads past a buffer on the simulated device, for the processes that tests start. Imports nothing of the tests.
+
+SIMULATED_KERNEL   the library that build() has made
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+from pathlib import Path
+
+VARIABLE = "SIMULATED_KERNEL"
+
+_SOURCE = """
+void read_byte(const void *thread, void *const *arguments)
+{
+    (void)thread;
+    (void)**(const volatile char *const *)arguments[0];
+}
+"""
+
+
+class _Kernel(ctypes.Structure):
+    """cusim_kernel, see allocator/sim/sim.h."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("function", ctypes.c_void_p),
+        ("argument_bytes", ctypes.POINTER(ctypes.c_size_t)),
+        ("argument_count", ctypes.c_size_t),
+        ("file", ctypes.c_char_p),
+        ("line", ctypes.c_int),
+        ("access_bytes", ctypes.c_uint32),
+        ("is_atomic", ctypes.c_int),
+        ("exits_at_fault", ctypes.c_int),
+    ]
+
+
+def build(folder: Path, compiler: str) -> Path:
+    """Compiles the kernel."""
+    source, library = folder / "kernel.c", folder / "kernel.so"
+    source.write_text(_SOURCE)
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", str(source), "-o", str(library)], check=True)
+    return library
+
+
+class Device:
+    """The simulated device with a context, and cufence started on it."""
+
+    def __init__(self, options: str = "") -> None:
+        from cufence import _library
+
+        self.library = _library.load()
+        self.library.cufence_malloc.argtypes = [
+            ctypes.POINTER(ctypes.c_void_p),
+            ctypes.c_size_t,
+            ctypes.c_int,
+            ctypes.c_void_p,
+        ]
+        self.check = _library.check
+        self.check(self.library.cufence_init(options.encode()), "cufence_init")
+        self.driver = ctypes.CDLL(str(_library.path().with_name("libcufence_sim.so")))
+        context = ctypes.c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
+        self.call("cuCtxSetCurrent", context)
+        self.kernel = self._kernel()
+
+    def call(self, name: str, *arguments: object) -> None:
+        result = getattr(self.driver, name)(*arguments)
+        if result != 0:
+            raise RuntimeError(f"{name}: CUresult {result}")
+
+    def _kernel(self) -> ctypes.c_void_p:
+        self.code = ctypes.CDLL(os.environ[VARIABLE])
+        sizes = (ctypes.c_size_t * 1)(8)
+        address = ctypes.cast(self.code.read_byte, ctypes.c_void_p).value
+        kernel = _Kernel(b"read_byte", address, sizes, 1, b"model.cu", 17, 1, 0, 0)
+        self.driver.cusim_register_kernel(ctypes.byref(kernel))
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuModuleLoadData", ctypes.byref(module), b"any")
+        self.call("cuModuleGetFunction", ctypes.byref(function), module, b"read_byte")
+        return function
+
+    def allocate(self, size: int) -> int:
+        pointer = ctypes.c_void_p()
+        self.check(self.library.cufence_malloc(ctypes.byref(pointer), size, 0, None), "cufence_malloc")
+        assert pointer.value is not None
+        return pointer.value
+
+    def read(self, address: int) -> None:
+        """A kernel of one thread that reads the byte at an address."""
+        argument = ctypes.c_uint64(address)
+        arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.pointer(argument), ctypes.c_void_p))
+        self.call("cuLaunchKernel", self.kernel, 1, 1, 1, 1, 1, 1, 0, None, arguments, None)
+
+    def synchronize(self) -> None:
+        self.call("cuCtxSynchronize")

@@ -1,0 +1,192 @@
+"""The wheel in a fresh virtual environment: its content, the start-up hook, the command, CMake, and its removal."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import tarfile
+import tempfile
+import unittest
+import venv
+import zipfile
+from pathlib import Path
+from typing import ClassVar
+
+import standin
+
+HAS_PRELOAD = "cufence_preload" in (standin.ROOT / "CMakeLists.txt").read_text()
+LIBRARIES = ["libcufence.so", "libcufence_sim.so"] + ["libcufence_preload.so"] * HAS_PRELOAD
+# What every Linux with glibc and libstdc++ has; anything else would have to be in the wheel.
+SYSTEM_LIBRARIES = {"libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libstdc++.so.6", "libz.so.1"}
+SYSTEM_LIBRARIES |= {"ld-linux-x86-64.so.2", "librt.so.1"}
+NO_NETWORK = re.compile(r"Temporary failure in name resolution|Network is unreachable|Failed to establish a new connection")
+
+
+def run(*command: str | Path, timeout: int = 300, **named: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=timeout, **named)  # type: ignore
+
+
+def files_below(folder: Path) -> set[str]:
+    """Every file and folder, but for what an interpreter or pip leave behind of themselves."""
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if "/pip" not in str(path)}
+
+
+@unittest.skipUnless(importlib.util.find_spec("ensurepip"), "no ensurepip: install python3-venv")
+class Wheel(unittest.TestCase):
+    holder: ClassVar[tempfile.TemporaryDirectory[str]]
+    folder: ClassVar[Path]
+    python: ClassVar[Path]
+    wheel: ClassVar[Path]
+    before: ClassVar[set[str]]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.holder.cleanup)
+        cls.folder = Path(cls.holder.name).resolve()
+        venv.create(cls.folder / "venv", with_pip=True, symlinks=True)
+        cls.python = cls.folder / "venv" / "bin" / "python"
+        run(cls.python, "-c", "import json")  # what the interpreter compiles for itself
+        cls.before = files_below(cls.folder / "venv")
+        cls.build()
+        done = cls.pip("install", "--no-deps", "--no-index", cls.wheel)
+        if done.returncode:
+            raise AssertionError(done.stdout + done.stderr)
+
+    @classmethod
+    def pip(cls, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        environment = standin.clean_environment(PIP_DISABLE_PIP_VERSION_CHECK="1")
+        return run(cls.python, "-m", "pip", *arguments, env=environment, cwd=cls.folder)
+
+    @classmethod
+    def build(cls) -> None:
+        settings = [f"-Cbuild-dir={cls.folder / 'build'}"]
+        if shutil.which("ccache"):
+            settings.append("-Ccmake.define.CMAKE_C_COMPILER_LAUNCHER=ccache")
+        if os.environ.get("CUFENCE_CUDA_INCLUDE"):
+            settings.append(f"-Ccmake.define.CUFENCE_CUDA_INCLUDE={os.environ['CUFENCE_CUDA_INCLUDE']}")
+        done = cls.pip("wheel", "--no-deps", "--wheel-dir", cls.folder / "wheels", *settings, standin.ROOT)
+        if done.returncode and NO_NETWORK.search(done.stdout + done.stderr):
+            raise unittest.SkipTest("the build needs scikit-build-core from PyPI, which cannot be reached")
+        if done.returncode:
+            raise AssertionError(done.stdout + done.stderr)
+        (cls.wheel,) = (cls.folder / "wheels").glob("*.whl")
+
+    def packages(self) -> Path:
+        (found,) = (self.folder / "venv" / "lib").glob("python*/site-packages")
+        return found
+
+    def run_python(self, code: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        return run(self.python, "-c", code, env=standin.clean_environment(**environment), cwd=self.folder)
+
+    def test_content(self) -> None:
+        names = set(zipfile.ZipFile(self.wheel).namelist())
+        self.assertRegex(self.wheel.name, r"^cufence-[\d.]+-py3-none-linux_\w+\.whl$")
+        tops = {name.split("/")[0] for name in names}
+        self.assertEqual({top for top in tops if not top.endswith(".dist-info")}, {"cufence", "cufence-startup.pth"})
+        for name in (
+            *(f"lib/{library}" for library in LIBRARIES),
+            "bin/cufence",
+            "include/cufence.h",
+            "cmake/cufence-config.cmake",
+            "shim.cpp",
+            "_bootstrap/sitecustomize.py",
+            *(path.name for path in (standin.PACKAGE / "cufence").glob("*.py")),
+        ):
+            self.assertIn(f"cufence/{name}", names)
+
+    def test_needs_nothing_else(self) -> None:
+        package = self.packages() / "cufence"
+        for file in [*(package / "lib").iterdir(), package / "bin" / "cufence"]:
+            dynamic = run("readelf", "-d", file).stdout
+            needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", dynamic))
+            beside = {path.name for path in (package / "lib").iterdir()}
+            self.assertLessEqual(needed, SYSTEM_LIBRARIES | beside, file.name)
+            if needed & beside:
+                self.assertIn("$ORIGIN", dynamic, file.name)
+            self.assertNotIn(str(self.folder), dynamic)
+
+    @unittest.skipUnless(HAS_PRELOAD, "the preload library is not built yet")
+    def test_hook(self) -> None:
+        standin.write_recording_torch(self.packages())
+        try:
+            done = self.run_python("import torch", PYTORCH_CUDA_ALLOC_CONF="backend:cufence,cufence_uaf:strict")
+        finally:
+            shutil.rmtree(self.packages() / "torch")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found = json.loads(done.stdout)
+        self.assertTrue(found["preloaded"])
+        self.assertEqual(found["environment"]["PYTORCH_CUDA_ALLOC_CONF"], "backend:cudaMallocAsync")
+        self.assertEqual(found["environment"]["CUFENCE_OPTIONS"], "uaf=strict")
+        preload = self.packages() / "cufence" / "lib" / "libcufence_preload.so"
+        self.assertEqual(found["environment"]["LD_PRELOAD"], str(preload))
+
+    def test_wrong_option(self) -> None:
+        done = self.run_python("print('went on')", PYTORCH_CUDA_ALLOC_CONF="backend:cufence,cufence_uaf:strickt")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("uaf=strickt is not allowed; allowed is off | strict", done.stderr)
+
+    def test_library(self) -> None:
+        done = self.run_python("from cufence import _library; print(_library.path())")
+        self.assertEqual(done.stdout.strip(), str(self.packages() / "cufence" / "lib" / "libcufence.so"), done.stderr)
+
+    def test_command(self) -> None:
+        command = self.folder / "venv" / "bin" / "cufence"
+        environment = standin.clean_environment(CUFENCE_DRIVER="sim")
+        done = run(command, "demo", env=environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertIn("bytes past the end of buffer #", done.stdout + done.stderr)
+        done = run(self.python, "-m", "cufence", "no-such-command", env=environment)
+        self.assertEqual(done.returncode, 2)
+
+    def test_cmake(self) -> None:
+        project = self.folder / "project"
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(cufence 0.1 REQUIRED)\n"
+            "add_executable(user user.c)\ntarget_link_libraries(user PRIVATE cufence::cufence)\n"
+        )
+        (project / "user.c").write_text(
+            "#include <cufence.h>\n#include <stdio.h>\nint main(void) { puts(cufence_version_string()); return 0; }\n"
+        )
+        package = self.packages() / "cufence" / "cmake"
+        for command in (["-S", project, "-B", project / "build", f"-Dcufence_DIR={package}"], ["--build", project / "build"]):
+            done = run("cmake", *command)
+            self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertRegex(run(project / "build" / "user").stdout, r"^\d+\.\d+\.\d+\n$")
+
+    def test_uninstall(self) -> None:
+        use = "import cufence; cufence.label; cufence.stats"
+        self.run_python(use, PYTORCH_CUDA_ALLOC_CONF="backend:cufence")
+        done = self.pip("uninstall", "--yes", "cufence")
+        self.addCleanup(self.pip, "install", "--no-deps", "--no-index", self.wheel)  # for the other tests
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(files_below(self.folder / "venv") - self.before, set())
+        done = self.run_python("print('as before')", PYTORCH_CUDA_ALLOC_CONF="backend:cufence")
+        self.assertEqual((done.stdout, done.stderr), ("as before\n", ""))
+
+    @unittest.skipUnless((standin.ROOT / ".git").exists(), "not a checkout")
+    def test_sdist(self) -> None:
+        environment = standin.clean_environment()
+        build = self.folder / "sdist"
+        run(self.python, "-m", "venv", "--without-pip", build)
+        packages = next((build / "lib").glob("python*/site-packages"))
+        done = self.pip("install", "--target", packages, "scikit-build-core>=1.0")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        code = f"import scikit_build_core.build as b; print(b.build_sdist({str(self.folder)!r}))"
+        done = run(build / "bin" / "python", "-c", code, env=environment, cwd=standin.ROOT)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        archive = self.folder / done.stdout.split()[-1]
+        with tarfile.open(archive) as file:
+            names = {name.partition("/")[2] for name in file.getnames()}
+        listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=standin.ROOT).stdout.split("\n")
+        self.assertEqual(names - set(listed), {"PKG-INFO"})
+        self.assertLessEqual({"CMakeLists.txt", "pyproject.toml", "allocator/cufence.c", "include/cufence.h"}, names)
+
+
+if __name__ == "__main__":
+    unittest.main()
