@@ -42,7 +42,7 @@ def path() -> str | None:
     return _path
 
 
-def prepended(library: str) -> str:
-    """LD_PRELOAD with the library in front of what the user has there."""
-    entries = os.environ.get(VARIABLE, "").replace(":", " ").split()
+def prepended(before: str, library: str) -> str:
+    """The value of LD_PRELOAD with the library in front of what the user has there."""
+    entries = before.replace(":", " ").split()
     return ":".join([library, *(entry for entry in entries if os.path.basename(entry) != FILE_NAME)])

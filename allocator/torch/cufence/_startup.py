@@ -13,19 +13,10 @@ from __future__ import annotations
 import os
 import sys
 
-from . import _configuration, _preload
+from . import _configuration, _environment, _preload
 
-TYPE_CHECKING = False
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-OPTIONS = "CUFENCE_OPTIONS"
 RESTARTED = "CUFENCE_RESTARTED"  # "cufence <pid>" from the restart to the start that it leads to
 USAGE_STATUS = 2
-
-# Memory of these libraries comes from pools of their own unless they are told otherwise before they start.
-SETTINGS = {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform", "TF_GPU_ALLOCATOR": "cuda_malloc_async"}
 
 
 def _say(message: str) -> None:
@@ -39,45 +30,6 @@ def _refuse(message: str) -> None:
     os._exit(USAGE_STATUS)
 
 
-def _library_or_refuse() -> ModuleType:
-    """The module _library, once the library is loaded."""
-    from . import _library
-
-    try:
-        _library.load()
-    except _library.Error as error:
-        _refuse(str(error))
-    return _library
-
-
-def _check(options: str, source: str) -> None:
-    _library = _library_or_refuse()
-    library = _library.load()
-    if library.cufence_check_options(options.encode(errors="surrogateescape")) != _library.OK:
-        _refuse(f"{source}: {library.cufence_error_detail().decode(errors='replace')}")
-
-
-def _hand_on(variable: str, options: list[str], others: list[str]) -> None:
-    """Checks cufence's options, and writes them and PyTorch's settings into the environment."""
-    before = os.environ.get(OPTIONS, "")
-    _check(",".join(options), variable)
-    _check(before, OPTIONS)
-    text = _configuration.merged(options, before)
-    _check(text, f"{OPTIONS} and {variable} together")
-    if text:
-        os.environ[OPTIONS] = text
-    os.environ[variable] = _configuration.for_torch(others)
-
-
-def _preload_file() -> str:
-    file = _library_or_refuse().path().with_name(_preload.FILE_NAME)
-    if not file.is_file():
-        _refuse(f"{file} is missing: the installation is incomplete")
-    if any(letter in str(file) for letter in " :"):
-        _refuse(f"{_preload.VARIABLE} cannot name '{file}', because of the blank or colon in it: install cufence elsewhere")
-    return str(file)
-
-
 def _check_interpreter(variable: str) -> None:
     why = None
     if not hasattr(sys, "orig_argv"):
@@ -85,7 +37,7 @@ def _check_interpreter(variable: str) -> None:
     elif not sys.executable or not os.path.samefile("/proc/self/exe", sys.executable):
         why = f"this program is not the Python interpreter {sys.executable or '(unknown)'}"
     if why:
-        _refuse(
+        raise _environment.Refusal(
             f"{variable} asks for backend:{_configuration.BACKEND}, which starts the interpreter anew with "
             f"{_preload.FILE_NAME}, but {why}. Start the program under 'cufence run' instead"
         )
@@ -93,7 +45,7 @@ def _check_interpreter(variable: str) -> None:
 
 def _restart(variable: str) -> None:
     _check_interpreter(variable)
-    os.environ[_preload.VARIABLE] = _preload.prepended(_preload_file())
+    _environment.preload(os.environ)
     os.environ[RESTARTED] = f"{_configuration.BACKEND} {os.getpid()}"
     sys.stdout.flush()
     os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ)
@@ -112,34 +64,48 @@ def _check_preloaded(is_restarted: bool) -> None:
         "program with set-uid or capabilities, in a static one, and in one of another C library or architecture)"
     )
     if is_restarted:
-        _refuse(f"the interpreter was started anew with {_preload.FILE_NAME}, but {why}: nothing would be guarded")
+        raise _environment.Refusal(
+            f"the interpreter was started anew with {_preload.FILE_NAME}, but {why}: nothing would be guarded"
+        )
     if _preload.named():
         _say(f"warning: LD_PRELOAD names {_preload.named()}, but {why}: nothing is guarded in process {os.getpid()}")
 
 
-def run() -> None:
-    _check_preloaded(_is_restarted())
-    is_preloaded = _preload.path() is not None
-    variable, text = _configuration.in_force(os.environ)
+def _check_both_variables() -> None:
     passed_over = _configuration.passed_over(os.environ)
     if passed_over:
+        variable, _ = _configuration.in_force(os.environ)
         _say(
             f"warning: {passed_over} asks for backend:{_configuration.BACKEND}, but PyTorch reads {variable} alone where both "
             f"are set: set one of them"
         )
-    if variable and _configuration.BACKEND in text:
-        try:
-            is_wanted, options, others = _configuration.split(text)
-        except _configuration.Mistake as mistake:
-            _refuse(f"{variable}: {mistake}")
-        else:
-            if is_wanted:
-                _hand_on(variable, options, others)
-                if not is_preloaded:
-                    _restart(variable)
-    if is_preloaded:
-        for name, value in SETTINGS.items():
-            os.environ.setdefault(name, value)
+
+
+def _heed_settings() -> None:
+    variable, text = _configuration.in_force(os.environ)
+    if not variable or _configuration.BACKEND not in text:
+        return
+    try:
+        is_wanted, options, others = _configuration.split(text)
+    except _configuration.Mistake as mistake:
+        raise _environment.Refusal(f"{variable}: {mistake}") from mistake
+    if not is_wanted:
+        return
+    _environment.hand_on(os.environ, variable, options)
+    os.environ[variable] = _configuration.for_torch(others)
+    if not _preload.path():
+        _restart(variable)
+
+
+def run() -> None:
+    try:
+        _check_preloaded(_is_restarted())
+        _check_both_variables()
+        _heed_settings()
+    except _environment.Refusal as refusal:
+        _refuse(str(refusal))
+    if _preload.path():
+        _environment.settle(os.environ)
         from . import _patches
 
         _patches.install()

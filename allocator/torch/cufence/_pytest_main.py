@@ -1,0 +1,180 @@
+"""The pytest that the user has started under --cufence: it hands its tests to a worker, and tells what comes back."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import _environment
+from .pytest_plugin import WORKER
+
+SECTION = "cufence"
+END_SECONDS = 60  # for a worker's last fixtures and CUDA's own end
+
+# The worker imports what this process can import, from the same places.
+_CODE = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); import pytest; sys.exit(pytest.main())"
+
+
+class _Process:
+    """One worker. Messages are lines of JSON over a pair of pipes."""
+
+    def __init__(self, arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
+        from_main, to_worker = os.pipe()
+        from_worker, to_main = os.pipe()
+        environment = {**environment, WORKER: f"{os.getpid()} {from_main} {to_main}"}
+        flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
+        command = [sys.executable, *flags, "-c", _CODE, json.dumps(sys.path), *arguments]
+        try:
+            self.process = subprocess.Popen(command, env=environment, cwd=folder, pass_fds=(from_main, to_main))
+        finally:
+            os.close(from_main)
+            os.close(to_main)
+            self.output = os.fdopen(to_worker, "w", encoding="utf-8")
+            self.input = os.fdopen(from_worker, encoding="utf-8")
+
+    def send(self, **message: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has ended; receive() says so
+            self.output.write(json.dumps(message) + "\n")
+            self.output.flush()
+
+    def receive(self) -> dict[str, Any] | None:
+        """The next message, None once the worker has ended."""
+        line = self.input.readline()
+        message: dict[str, Any] | None = json.loads(line) if line.endswith("\n") else None
+        return message
+
+    def end(self) -> int:
+        """Has the worker end, kills it if it does not, and returns its exit status."""
+        for file in (self.output, self.input):
+            with contextlib.suppress(BrokenPipeError):
+                file.close()
+        try:
+            return self.process.wait(END_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            return self.process.wait()
+
+
+def _how_it_ended(status: int) -> str:
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"signal {signal.Signals(-status).name}"
+    except ValueError:
+        return f"signal {-status}"
+
+
+class Main:
+    def __init__(self, config: pytest.Config) -> None:
+        self.config = config
+        self.worker: _Process | None = None
+        self.folder = Path(tempfile.mkdtemp(prefix="cufence-pytest-"))
+        config.add_cleanup(self._clean)
+        self.log = self.folder / "reports.txt"
+        options = [option for option in config.getoption("--cufence-options").split(",") if option.strip()]
+        try:
+            self.environment = _environment.guarded(options, "--cufence-options")
+        except _environment.Refusal as refusal:
+            raise pytest.UsageError(f"cufence: {refusal}") from refusal
+        self.options = self.environment.get(_environment.OPTIONS, "")
+        self._keep_reports()
+
+    def _keep_reports(self) -> None:
+        """What a worker that crashes has reported would be lost with the output that pytest has captured there."""
+        if any(option.split("=")[0].strip() == "log" for option in self.options.split(",")):
+            self.log = Path(os.devnull)  # the user has it
+        else:
+            self.environment[_environment.OPTIONS] = ",".join(filter(None, [self.options, f"log={self.log}"]))
+
+    def _clean(self) -> None:
+        if self.worker is not None:
+            self.worker.end()
+            self.worker = None
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def pytest_report_header(self) -> str:
+        return f"cufence: tests run guarded, options: {self.options or 'defaults'}"
+
+    def _start(self) -> _Process:
+        parameters = self.config.invocation_params
+        worker = _Process([str(argument) for argument in parameters.args], parameters.dir, self.environment)
+        message = worker.receive()
+        if message is None:
+            status = worker.end()
+            pytest.exit(f"cufence: the worker ended before its first test ({_how_it_ended(status)})", returncode=3)
+        return worker
+
+    def _take(self, message: dict[str, Any]) -> None:
+        if "report" in message:
+            report = self.config.hook.pytest_report_from_serializable(config=self.config, data=message["report"])
+            if isinstance(report.longrepr, list):
+                report.longrepr = tuple(report.longrepr)  # of a skipped test; JSON has no tuples
+            self.config.hook.pytest_runtest_logreport(report=report)
+        elif "warning" in message:
+            self._warn(message["warning"])
+
+    def _warn(self, told: dict[str, Any]) -> None:
+        category = getattr(__import__("builtins"), told["category"], None)
+        text = told["message"]
+        if not (isinstance(category, type) and issubclass(category, Warning)):
+            category, text = UserWarning, f"{told['category']}: {text}"
+        message = warnings.WarningMessage(category(text), category, told["filename"], told["lineno"])
+        self.config.hook.pytest_warning_recorded.call_historic(
+            kwargs={"warning_message": message, "when": told["when"], "nodeid": told["nodeid"], "location": None}
+        )
+
+    def _crashed(self, item: pytest.Item) -> None:
+        """Reports the test during which the worker has ended."""
+        assert self.worker is not None
+        status = self.worker.end()
+        self.worker = None
+        text = f"the process that ran the tests ended during this one: {_how_it_ended(status)}"
+        reports = self.log.read_text(errors="replace") if self.log.is_file() else ""
+        report = pytest.TestReport(
+            nodeid=item.nodeid,
+            location=item.location,
+            keywords={},
+            outcome="failed",
+            longrepr=text,
+            when="call",
+            sections=[(SECTION, reports)] if reports else [],
+        )
+        self.config.hook.pytest_runtest_logreport(report=report)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        if self.log.is_file():
+            self.log.unlink()  # of the tests before
+        if self.worker is None:
+            self.worker = self._start()
+        self.worker.send(run=item.nodeid, next=nextitem.nodeid if nextitem is not None else None)
+        while True:
+            message = self.worker.receive()
+            if message is None:
+                self._crashed(item)
+                break
+            if "done" in message:
+                if message["faults"]:
+                    self.worker.end()
+                    self.worker = None
+                break
+            self._take(message)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    def pytest_sessionfinish(self) -> None:
+        if self.worker is not None:
+            self.worker.end()
+            self.worker = None

@@ -1,0 +1,140 @@
+"""The pytest that runs the tests of `pytest --cufence`, guarded: it takes names of tests and gives back their reports."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import sys
+import warnings
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from . import _api, _library
+from ._pytest_main import SECTION
+
+WAIT_SECONDS = 30.0
+
+
+def _synchronize() -> None:
+    """Waits for what the test has launched, so that its faults come to light before the next test."""
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        for device in range(torch.cuda.device_count()):
+            if torch._C._cuda_hasPrimaryContext(device):  # others would be started by the wait
+                with contextlib.suppress(RuntimeError):  # a fault, or what the test itself has raised
+                    torch.cuda.synchronize(device)
+    library = _library.loaded()
+    if library is not None:
+        library.cufence_torch_before_sync(0, 0)  # the current device, whoever started it
+
+
+def _settled() -> Generator[None, Any, Any]:
+    """Around a phase of a test, inside of pytest's capture: behind it, every fault of the phase is reported."""
+    try:
+        return (yield)
+    finally:
+        _synchronize()
+        with contextlib.suppress(_library.Error):  # nothing has used CUDA yet
+            _api.wait_reports(WAIT_SECONDS)
+
+
+class Worker:
+    def __init__(self, config: pytest.Config, source: int, target: int) -> None:
+        self.config = config
+        self.input = os.fdopen(source, encoding="utf-8")
+        self.output = os.fdopen(target, "w", encoding="utf-8")
+        os.set_inheritable(source, False)
+        os.set_inheritable(target, False)
+        self.faults = 0
+        self.has_faulted = False
+        # What pytest-xdist says to its workers: plugins then leave their files to the main process.
+        config.workerinput = {"workerid": "cufence", "workercount": 1}  # type: ignore[attr-defined]
+        from . import _startup  # noqa: F401, tells other libraries about cufence also where the package is not installed
+
+    def _send(self, **message: Any) -> None:
+        self.output.write(json.dumps(message, default=repr) + "\n")
+        self.output.flush()
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        # The main process tells; this one's terminal reporter stays, because other plugins look for it.
+        self.config.get_terminal_writer()._file = open(os.devnull, "w")  # noqa: SIM115, as long as the process
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        items = {item.nodeid: item for item in session.items}
+        self._send(ready=len(items))
+        for line in self.input:
+            message = json.loads(line)
+            item = items.get(message["run"])
+            if item is None:
+                self._send(report=self._not_here(message["run"]))
+            else:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=items.get(message["next"]))
+            self._send(done=True, faults=int(self.has_faulted))
+        return True
+
+    def _not_here(self, nodeid: str) -> Any:
+        report = pytest.TestReport(
+            nodeid=nodeid,
+            location=(nodeid.split("::")[0], None, nodeid),
+            keywords={},
+            outcome="failed",
+            longrepr="under cufence this test was not collected: what is collected must not change from run to run",
+            when="call",
+        )
+        return self.config.hook.pytest_report_to_serializable(config=self.config, report=report)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_setup(self) -> Generator[None, Any, Any]:
+        return (yield from _settled())
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self) -> Generator[None, Any, Any]:
+        return (yield from _settled())
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_teardown(self) -> Generator[None, Any, Any]:
+        return (yield from _settled())
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[None]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        report = yield
+        faults = _api.fault_count()
+        if faults > self.faults:
+            self._blame(report, faults - self.faults)
+            self.faults = faults
+            self.has_faulted = True
+        return report
+
+    def _blame(self, report: pytest.TestReport, count: int) -> None:
+        text = _api.last_report_text() or ""
+        if text not in report.capstderr:
+            report.sections.append((SECTION, text))
+        if not report.longrepr or (report.skipped and not hasattr(report, "wasxfail")):
+            what = "a GPU fault" if count == 1 else f"{count} GPU faults"
+            report.longrepr = f"{what} during the {report.when} of this test: {text.partition(chr(10))[0]}"
+        report.outcome = "failed"
+        vars(report).pop("wasxfail", None)  # whatever was expected, it was not this
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._send(report=self.config.hook.pytest_report_to_serializable(config=self.config, report=report))
+
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, nodeid: str) -> None:
+        if when != "runtest":
+            return  # collected in the main process too
+        self._send(
+            warning={
+                "category": warning_message.category.__name__,
+                "message": str(warning_message.message),
+                "filename": warning_message.filename,
+                "lineno": warning_message.lineno,
+                "when": when,
+                "nodeid": nodeid,
+            }
+        )

@@ -1,0 +1,57 @@
+"""`pytest --cufence`: the tests run guarded, in a process of their own, and a fault fails the test during which it happened.
+
+pytest collects as ever, but hands each test to a worker: a second pytest with the same arguments and the environment under
+which everything is guarded. After a fault, which takes the CUDA context with it, and after a crash the next test gets a new
+worker. Without --cufence this module does nothing and imports nothing of cufence.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from ._pytest_main import Main
+
+WORKER = "CUFENCE_PYTEST_WORKER"  # "<pid of the main process> <descriptor to read> <descriptor to write>"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("cufence", "cufence: out-of-bounds accesses of GPU memory")
+    group.addoption(
+        "--cufence",
+        action="store_true",
+        help="run the tests guarded by cufence, and fail those during which a kernel reads or writes out of bounds",
+    )
+    group.addoption(
+        "--cufence-options",
+        metavar="KEY=VALUE,...",
+        default="",
+        help="options of cufence, as `cufence options` prints them; they win over CUFENCE_OPTIONS",
+    )
+
+
+def _check_other_options(config: pytest.Config) -> None:
+    if config.getoption("usepdb", False) or config.getoption("trace", False):
+        raise pytest.UsageError("--cufence runs the tests in another process, where --pdb and --trace have no terminal")
+    if config.getoption("numprocesses", None) or config.getoption("tx", None):
+        raise pytest.UsageError("--cufence runs the tests in one process of its own: leave pytest-xdist's options out")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--cufence"):
+        return
+    mark = os.environ.pop(WORKER, "").split()
+    if mark and int(mark[0]) == os.getppid():
+        from ._pytest_worker import Worker
+
+        config.pluginmanager.register(Worker(config, int(mark[1]), int(mark[2])), "cufence-worker")
+    elif not config.getoption("collectonly", False):
+        from ._pytest_main import Main
+
+        _check_other_options(config)
+        main: Main = Main(config)
+        config.pluginmanager.register(main, "cufence-main")

@@ -1,0 +1,284 @@
+"""pytest --cufence on the simulated device."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import unittest
+import venv
+import xml.etree.ElementTree as xml
+from pathlib import Path
+from typing import ClassVar
+
+import simulated
+import standin
+
+PRELUDE = """
+import os, pytest, simulated
+
+@pytest.fixture(scope="session")
+def device():
+    return simulated.Device()
+"""
+
+
+def python_with_pytest(folder: Path) -> str:
+    """This interpreter if it has pytest, else one that gets it from PyPI."""
+    if importlib.util.find_spec("pytest"):
+        return sys.executable
+    if not importlib.util.find_spec("ensurepip"):
+        raise unittest.SkipTest("no pytest, and no ensurepip to install it with: install python3-venv")
+    venv.create(folder, with_pip=True, symlinks=True)
+    python = str(folder / "bin" / "python")
+    done = subprocess.run([python, "-m", "pip", "install", "-q", "pytest>=8"], capture_output=True, text=True)
+    if done.returncode:
+        raise unittest.SkipTest(f"no pytest, and pip could not install it: {done.stderr.strip()[-300:]}")
+    return python
+
+
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+class Plugin(unittest.TestCase):
+    holder: ClassVar[tempfile.TemporaryDirectory[str]]
+    folder: ClassVar[Path]
+    environment: ClassVar[dict[str, str]]
+    python: ClassVar[str]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        cls.holder = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(cls.holder.cleanup)
+        cls.folder = Path(cls.holder.name).resolve()
+        library = standin.copy_library(cls.folder / "lib")
+        shutil.copy(standin.LIBRARY.with_name("libcufence_sim.so"), cls.folder / "lib")
+        kernel = simulated.build(cls.folder, standin.c_compiler())
+        cls.python = python_with_pytest(cls.folder / "venv")
+        paths = os.pathsep.join(map(str, [standin.PACKAGE, Path(__file__).parent]))
+        cls.environment = standin.clean_environment(
+            PYTHONPATH=paths, CUFENCE_LIBRARY=str(library), CUFENCE_DRIVER="sim", SIMULATED_KERNEL=str(kernel)
+        )
+
+    def setUp(self) -> None:
+        self.tests = Path(tempfile.mkdtemp(dir=self.folder))
+
+    def run_pytest(self, code: str, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        (self.tests / "test_it.py").write_text(PRELUDE + textwrap.dedent(code))
+        command = [self.python, "-m", "pytest", "-p", "cufence.pytest_plugin", "--cufence", *arguments]
+        environment = {**self.environment, **more}
+        return subprocess.run(command, env=environment, cwd=self.tests, capture_output=True, text=True, timeout=120)
+
+    def outcomes(self, done: subprocess.CompletedProcess[str]) -> dict[str, int]:
+        """The last line's counts."""
+        last = done.stdout.strip().splitlines()[-1]
+        return {word: int(count) for count, word in re.findall(r"(\d+) (\w+?)s?\b(?= in|,| )", last)}
+
+    FAULT = """
+        def test_before(device):
+            device.read(device.allocate(100))
+
+        @pytest.mark.parametrize("size", [16, 4000])
+        def test_past_the_end(device, size):
+            device.read(device.allocate(size) + size)
+
+        def test_after(device):
+            device.read(device.allocate(100))
+            device.synchronize()
+    """
+
+    def test_fault(self) -> None:
+        done = self.run_pytest(self.FAULT)
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(self.outcomes(done), {"failed": 2, "passed": 2}, done.stdout)
+        blocks = re.split(r"^_+ (test_\S+) _+$", done.stdout, flags=re.MULTILINE)
+        self.assertEqual(blocks[1::2], ["test_past_the_end[16]", "test_past_the_end[4000]"])
+        for block, size in zip(blocks[2::2], (16, 4000), strict=True):
+            self.assertIn("a GPU fault during the call of this test: ", block)
+            self.assertEqual(block.count(f", {size} bytes ["), 1, block)
+            self.assertRegex(block, r"(?s)- Captured stderr call -.*0 bytes past the end of buffer #.*model\.cu:17")
+
+    def test_without_the_flag(self) -> None:
+        (self.tests / "test_it.py").write_text("import os\ndef test_it():\n    assert 'LD_PRELOAD' not in os.environ\n")
+        command = [self.python, "-m", "pytest", "-p", "cufence.pytest_plugin"]
+        done = subprocess.run(command, env=self.environment, cwd=self.tests, capture_output=True, text=True, timeout=120)
+        self.assertEqual((done.returncode, self.outcomes(done)), (0, {"passed": 1}), done.stdout + done.stderr)
+
+    def test_outcomes(self) -> None:
+        done = self.run_pytest(
+            """
+            import warnings
+            def test_pass(): warnings.warn("look here", RuntimeWarning)
+            def test_fail(): assert 1 == 2
+            @pytest.mark.skip(reason="no")
+            def test_skip(): pass
+            @pytest.mark.xfail
+            def test_xfail(): assert 0
+            @pytest.fixture
+            def broken(): raise ValueError("broken")
+            def test_error(broken): pass
+            """,
+            "-v",
+        )
+        self.assertEqual(done.returncode, 1, done.stdout)
+        expected = {"failed": 1, "passed": 1, "skipped": 1, "xfailed": 1, "warning": 1, "error": 1}
+        self.assertEqual(self.outcomes(done), expected, done.stdout)
+        self.assertIn("assert 1 == 2", done.stdout)
+        self.assertIn("RuntimeWarning: look here", done.stdout)
+        self.assertRegex(done.stdout, r"test_it\.py::test_pass PASSED")
+
+    def test_a_fault_is_not_what_was_expected(self) -> None:
+        done = self.run_pytest(
+            """
+            @pytest.mark.xfail
+            def test_past_the_end(device):
+                device.read(device.allocate(16) + 16)
+                assert False
+            """
+        )
+        self.assertEqual(self.outcomes(done), {"failed": 1}, done.stdout)
+        self.assertIn("assert False", done.stdout)
+        self.assertIn("0 bytes past the end of buffer #", done.stdout)
+
+    def test_fault_in_a_fixture(self) -> None:
+        done = self.run_pytest(
+            """
+            @pytest.fixture
+            def early(device): device.read(device.allocate(16) + 16)
+            @pytest.fixture
+            def late(device):
+                yield
+                device.read(device.allocate(16) + 16)
+            def test_setup(early): pass
+            def test_teardown(late): pass
+            def test_good(device): device.read(device.allocate(16))
+            """
+        )
+        self.assertEqual(self.outcomes(done), {"passed": 2, "error": 2}, done.stdout)
+        self.assertIn("a GPU fault during the setup of this test: ", done.stdout)
+        self.assertIn("a GPU fault during the teardown of this test: ", done.stdout)
+
+    def test_crash(self) -> None:
+        done = self.run_pytest(
+            """
+            def test_one(): pass
+            def test_exit(): os._exit(7)
+            def test_segfault(): os.kill(os.getpid(), 11)
+            def test_last(): pass
+            """
+        )
+        self.assertEqual((done.returncode, self.outcomes(done)), (1, {"failed": 2, "passed": 2}), done.stdout)
+        self.assertIn("the process that ran the tests ended during this one: exit status 7", done.stdout)
+        self.assertIn("the process that ran the tests ended during this one: signal SIGSEGV", done.stdout)
+
+    def test_crash_with_a_report(self) -> None:
+        done = self.run_pytest(
+            """
+            import time
+            def test_abort(device):
+                device.read(device.allocate(16) + 16)
+                device.synchronize()
+                time.sleep(60)
+            """,
+            "--cufence-options=on_fault=abort",
+        )
+        self.assertEqual(self.outcomes(done), {"failed": 1}, done.stdout)
+        self.assertIn("ended during this one: signal SIGABRT", done.stdout)
+        self.assertIn("0 bytes past the end of buffer #", done.stdout)
+
+    def test_selection(self) -> None:
+        done = self.run_pytest(self.FAULT, "-k", "4000 or before")
+        self.assertEqual(self.outcomes(done), {"failed": 1, "passed": 1, "deselected": 2}, done.stdout)
+        done = self.run_pytest(self.FAULT, "-x")
+        self.assertEqual((done.returncode, self.outcomes(done)), (1, {"failed": 1, "passed": 1}), done.stdout)
+        self.assertIn("stopping after 1 failures", done.stdout)
+        done = self.run_pytest(self.FAULT, "test_it.py::test_after")
+        self.assertEqual((done.returncode, self.outcomes(done)), (0, {"passed": 1}), done.stdout)
+
+    def test_collect_only(self) -> None:
+        done = self.run_pytest(self.FAULT, "--co", "-q", CUFENCE_LIBRARY="/nonexistent")
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+        self.assertIn("test_it.py::test_past_the_end[4000]", done.stdout.splitlines())
+
+    def test_nothing_to_run(self) -> None:
+        self.assertEqual(self.run_pytest(self.FAULT, "-k", "nothing").returncode, 5)
+
+    def test_capture(self) -> None:
+        code = """
+            import sys
+            def test_it():
+                print("said on stdout")
+                print("said on stderr", file=sys.stderr)
+                assert 0
+        """
+        done = self.run_pytest(code)
+        self.assertRegex(done.stdout, r"(?s)Captured stdout call -.*said on stdout.*Captured stderr call -.*said on stderr")
+        done = self.run_pytest(code, "-s")
+        self.assertIn("said on stdout", done.stdout)
+        self.assertNotIn("Captured stdout", done.stdout)
+        self.assertIn("said on stderr", done.stderr)
+        done = self.run_pytest(self.FAULT, "-s")
+        self.assertRegex(done.stdout, r"(?s)- cufence -.*0 bytes past the end of buffer #.*model\.cu:17")
+
+    def test_one_worker_while_all_is_well(self) -> None:
+        done = self.run_pytest(
+            """
+            @pytest.fixture(scope="session")
+            def once():
+                print("set up", os.getppid(), flush=True)
+                yield os.getpid()
+                print("torn down", flush=True)
+            def test_one(once): assert os.getpid() == once
+            def test_two(once): assert os.getpid() == once
+            """,
+            "-s",
+        )
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertEqual((done.stdout.count("set up"), done.stdout.count("torn down")), (1, 1))
+
+    def test_environment(self) -> None:
+        done = self.run_pytest(
+            """
+            def test_it():
+                assert os.environ["LD_PRELOAD"].endswith("/libcufence_preload.so:libc.so.6")
+                assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "backend:cudaMallocAsync,max_split_size_mb:64"
+                assert os.environ["CUFENCE_OPTIONS"].split(",")[:3] == ["align=32", "side=start", "uaf=strict"]
+                assert "CUFENCE_PYTEST_WORKER" not in os.environ
+            """,
+            "--cufence-options",
+            "uaf=strict",
+            PYTORCH_CUDA_ALLOC_CONF="max_split_size_mb:64,backend:cufence,cufence_side:start",
+            CUFENCE_OPTIONS="align=32",
+            LD_PRELOAD="libc.so.6",
+        )
+        self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+
+    def test_junit(self) -> None:
+        self.run_pytest(self.FAULT, "--junit-xml=out.xml")
+        cases = {case.get("name"): case for case in xml.parse(self.tests / "out.xml").iter("testcase")}
+        self.assertEqual(len(cases), 4)
+        failure = cases["test_past_the_end[4000]"].find("failure")
+        assert failure is not None
+        self.assertIn("a GPU fault during the call", failure.text or "")
+
+    def test_last_failed(self) -> None:
+        done = self.run_pytest(self.FAULT)
+        self.assertEqual(self.outcomes(done), {"failed": 2, "passed": 2})
+        done = self.run_pytest(self.FAULT, "--lf")
+        self.assertEqual(self.outcomes(done), {"failed": 2}, done.stdout)
+
+    def test_refused(self) -> None:
+        for arguments, words in (
+            (["--cufence-options=uaf=strickt"], "cufence: --cufence-options: the options: uaf=strickt is not allowed"),
+            (["--pdb"], "--cufence runs the tests in another process, where --pdb and --trace have no terminal"),
+        ):
+            done = self.run_pytest(self.FAULT, *arguments)
+            self.assertEqual(done.returncode, 4, done.stdout + done.stderr)
+            self.assertIn(words, done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
