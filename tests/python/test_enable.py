@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -160,6 +161,77 @@ class Enable(unittest.TestCase):
                 raise SystemExit("other options were taken")
             import torch.cuda._gpu_trace as trace
             assert len(trace.registered["device"]) == 1
+            """
+        )
+
+    def run_preloaded(self, code: str, **environment: str) -> None:
+        library = standin.copy_library(self.folder / "lib")
+        shutil.copy(standin.LIBRARY.with_name("libcufence_sim.so"), library.parent)
+        more = {"LD_PRELOAD": str(library.with_name("libcufence_preload.so")), "CUFENCE_LIBRARY": str(library)}
+        self.check(code, **{**more, "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync", **environment})
+
+    def test_preloaded(self) -> None:
+        self.run_preloaded(
+            """
+            import os, cufence
+            from cufence import _library
+            assert cufence.is_enabled()
+            cufence.enable(uaf="strict")
+            import sys
+            assert "torch" not in sys.modules, "PyTorch has its allocator already"
+            assert os.environ["CUFENCE_OPTIONS"] == "align=32,uaf=strict"
+            _library.check(_library.load().cufence_init(None), "cufence_init")  # as the preload library does
+            cufence.enable(uaf="strict")
+            cufence.enable()
+            try:
+                cufence.enable(uaf="off")
+            except cufence.Error as error:
+                assert error.status == 4, error
+            else:
+                raise SystemExit("other options were taken")
+            """,
+            CUFENCE_OPTIONS="align=32",
+        )
+
+    def test_preloaded_bad_options(self) -> None:
+        self.run_preloaded(
+            """
+            import cufence
+            try:
+                cufence.enable(uaf="strickt")
+            except ValueError as error:
+                assert "off | strict" in str(error), error
+            else:
+                raise SystemExit("they were taken")
+            """
+        )
+
+    def test_preloaded_with_the_native_back_end(self) -> None:
+        self.run_preloaded(
+            """
+            import cufence
+            assert not cufence.is_enabled()
+            cufence.enable(uaf="strict")
+            import torch
+            assert torch._C.current is not None and cufence.is_enabled()
+            """,
+            PYTORCH_CUDA_ALLOC_CONF="expandable_segments:True",
+        )
+
+    def test_labels_of_a_preloaded_library(self) -> None:
+        self.run_preloaded(
+            """
+            import cufence
+            from cufence import _library
+            library = _library.loaded()
+            assert library is not None, "it is at work, whether Python has asked for it or not"
+            _library.check(library.cufence_init(None), "cufence_init")
+            with cufence.label("layer3"):
+                import ctypes
+                pointer = ctypes.c_void_p()
+                library.cufence_malloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p]
+                _library.check(library.cufence_malloc(ctypes.byref(pointer), 100, 0, None), "cufence_malloc")
+            assert cufence.describe(pointer.value)["buffer"]["label"] == "layer3"
             """
         )
 

@@ -71,7 +71,7 @@ class SameAsHeader(unittest.TestCase):
     def test_statuses(self) -> None:
         values = enum_values("cufence_status")
         self.assertEqual(_library.OK, values["CUFENCE_OK"])
-        for name in ("INVALID_ARGUMENT", "OPTION", "TIMEOUT"):
+        for name in ("INVALID_ARGUMENT", "OPTION", "NOT_INITIALIZED", "ALREADY_INITIALIZED", "TIMEOUT"):
             self.assertEqual(getattr(_library, name), values[f"CUFENCE_ERROR_{name}"])
 
     def test_prototypes(self) -> None:

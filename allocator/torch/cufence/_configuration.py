@@ -109,3 +109,9 @@ def for_torch(others: list[str]) -> str:
 def merged(options: list[str], before: str) -> str:
     """CUFENCE_OPTIONS with the options of the settings behind those that stood there: the last of a key counts."""
     return ",".join(filter(None, [before.strip().rstrip(","), *options]))
+
+
+def options(text: str) -> dict[str, str]:
+    """CUFENCE_OPTIONS as key -> value; the last of a key counts."""
+    pairs = (item.partition("=") for item in text.split(",") if item.strip())
+    return {key.strip(): value.strip() for key, _, value in pairs}

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import sys
 
+from . import _preload
+
 TYPE_CHECKING = False
 
 if TYPE_CHECKING:
@@ -91,6 +93,8 @@ def _patch_cudagraph_trees(module: ModuleType) -> None:
 
 def _patch_cupy(module: ModuleType) -> None:
     """CuPy's pool cuts its pieces from larger ones; the stream-ordered allocator gives every array its own allocation."""
+    if not _preload.path():
+        return  # CuPy's memory is the driver's
     cuda = module.cuda
     cuda.set_allocator(getattr(cuda, "malloc_async", None))
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from . import _environment
+from . import _configuration, _environment
 from .pytest_plugin import WORKER
 
 SECTION = "cufence"
@@ -92,7 +92,7 @@ class Main:
 
     def _keep_reports(self) -> None:
         """What a worker that crashes has reported would be lost with the output that pytest has captured there."""
-        if any(option.split("=")[0].strip() == "log" for option in self.options.split(",")):
+        if "log" in _configuration.options(self.options):
             self.log = Path(os.devnull)  # the user has it
         else:
             self.environment[_environment.OPTIONS] = ",".join(filter(None, [self.options, f"log={self.log}"]))

@@ -1,16 +1,19 @@
-"""enable(): puts cufence under PyTorch's CUDA tensors, by way of torch.cuda.memory.CUDAPluggableAllocator."""
+"""enable(): puts cufence under PyTorch's CUDA tensors, by way of torch.cuda.memory.CUDAPluggableAllocator.
+
+In a process that the preload library is in, behind PyTorch's cudaMallocAsync back end, it is there already."""
 
 from __future__ import annotations
 
 import ctypes
 import importlib
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import _library, _shim
+from . import _configuration, _environment, _library, _patches, _preload, _shim
 from ._options import option_string
 
 # What PyTorch lets an allocator register: its setter -> our function.
@@ -34,8 +37,13 @@ _allocator: Any = None  # PyTorch keeps a pointer to it: it lives as long as the
 
 
 def is_enabled() -> bool:
-    """Whether enable() has put cufence under PyTorch in this process."""
-    return _allocator is not None
+    """Whether cufence is under PyTorch's tensors in this process: by enable(), or preloaded behind cudaMallocAsync."""
+    return _allocator is not None or _is_beneath_torch()
+
+
+def _is_beneath_torch() -> bool:
+    _, settings = _configuration.in_force(os.environ)
+    return _preload.path() is not None and _configuration.asks_for(settings, _configuration.BENEATH)
 
 
 def _import_torch() -> ModuleType:
@@ -102,12 +110,33 @@ def _install_sync_callbacks(torch: ModuleType) -> None:
     torch._C._activate_gpu_trace()
 
 
+def _hand_to_preload(text: str) -> None:
+    """Options for the cufence that the preload library starts with CUDA: it takes them from the environment. Where it has
+    started already they have to stand there."""
+    library = _library.load()
+    _library.check(library.cufence_check_options(text.encode()), "cufence_check_options")
+    before = os.environ.get(_environment.OPTIONS, "")
+    wanted = _configuration.options(text)
+    missing = wanted.items() - _configuration.options(before).items()
+    if not missing:
+        return
+    if library.cufence_get_stats(-1, ctypes.byref(_library.Stats())) != _library.NOT_INITIALIZED:
+        late = ", ".join(f"{key}={value}" for key, value in sorted(missing))
+        raise _library.Error(
+            f"cufence has started with CUDA, with the options '{before}'; {late} comes too late: call enable() before "
+            f"PyTorch starts CUDA, or put it into {_environment.OPTIONS}",
+            _library.ALREADY_INITIALIZED,
+        )
+    os.environ[_environment.OPTIONS] = _configuration.merged([text], before)
+
+
 def enable(**options: Any) -> None:
     """Starts cufence and makes it PyTorch's CUDA allocator.
 
     The keywords are cufence's options (`cufence options` lists them): enable(uaf="strict", align="auto", verbose=True).
     They win over the environment's CUFENCE_OPTIONS. Must be called before PyTorch starts CUDA. A second call with the same
-    options does nothing.
+    options does nothing. Under backend:cufence and `cufence run` PyTorch's memory is guarded already: then the options are
+    checked, and take effect if CUDA has not started yet.
 
     Raises ValueError for an unknown option or a bad value, ImportError without PyTorch, cufence.Error where the library or
     the driver cannot be used, RuntimeError when it comes too late, when other options are in force already, or when the
@@ -116,6 +145,11 @@ def enable(**options: Any) -> None:
     global _allocator
     text = option_string(options)
     with _lock:
+        if _preload.path():
+            _hand_to_preload(text)
+            text = ""  # they stand in the environment now, for whoever starts cufence first
+        if _is_beneath_torch():
+            return
         library = _library.load()
         if _allocator is not None:
             _library.check(library.cufence_init(text.encode()), "cufence_init")  # says what differs, if anything
@@ -126,3 +160,4 @@ def enable(**options: Any) -> None:
         _library.check(library.cufence_init(text.encode()), "cufence_init")
         _allocator = _install_allocator(torch, _shim.build(torch))
         _install_sync_callbacks(torch)
+        _patches.install()

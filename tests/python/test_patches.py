@@ -1,0 +1,196 @@
+"""What is done to other libraries right after their import, with stand-ins for them."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+import standin
+
+OUTPUT_CODE = """
+class config:
+    class triton:
+        cudagraph_trees = True
+
+class Boxed:
+    value = True
+    def __bool__(self): return self.value
+
+class Graph:
+    device_types = {"cuda"}
+    captured = False
+
+def cudagraph_post_compile(example_inputs, compiled_graph, cudagraphs, constants, boxed_forward_device_index):
+    compiled_graph.captured = True
+
+def cudagraph_partition_post_compile(example_inputs, compiled_graph, cudagraphs, constants, boxed_forward_device_index):
+    compiled_graph.captured = True
+"""
+
+TREES = """
+def cudagraphify_impl(model, inputs, static_input_idxs, *others, **named):
+    return "captured"
+"""
+
+TORCH = """
+import types
+backend = "cudaMallocAsync"
+cuda = types.SimpleNamespace(get_allocator_backend=lambda: backend)
+"""
+
+CUPY = """
+import types
+allocator = "pool"
+def _set(what):
+    global allocator
+    allocator = what
+cuda = types.SimpleNamespace(set_allocator=_set, malloc_async="stream-ordered")
+"""
+
+FILES = {
+    "torch/__init__.py": TORCH,
+    "torch/_inductor/__init__.py": "",
+    "torch/_inductor/output_code.py": OUTPUT_CODE,
+    "torch/_inductor/cudagraph_trees.py": TREES,
+    "cupy/__init__.py": CUPY,
+}
+
+COMPILE = """
+import warnings
+from torch._inductor import output_code
+def compiled(function):
+    graph, boxed = output_code.Graph(), output_code.Boxed()
+    function([], graph, boxed, {}, None)
+    return graph.captured, boxed.value
+"""
+
+
+class Patches(unittest.TestCase):
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+        for name, text in FILES.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def run_code(self, code: str, head: str = "import cufence._patches as patches; patches.install()\n") -> str:
+        done = self.run_it(head + textwrap.dedent(code))
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stdout
+
+    def run_it(self, code: str) -> subprocess.CompletedProcess[str]:
+        preload = self.folder / "libcufence_preload.so"
+        if not preload.exists():
+            command = [standin.c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", str(preload)]
+            subprocess.run(command, check=True)
+        return standin.run_python(code, PYTHONPATH=f"{self.folder}:{standin.PACKAGE}", LD_PRELOAD=str(preload))
+
+    def test_graph_trees(self) -> None:
+        self.run_code(
+            COMPILE
+            + """
+with warnings.catch_warnings(record=True) as caught:
+    warnings.simplefilter("always")
+    for name in ("cudagraph_post_compile", "cudagraph_partition_post_compile") * 2:
+        assert compiled(getattr(output_code, name)) == (False, False), name
+assert len(caught) == 1 and caught[0].category is RuntimeWarning, caught
+assert 'mode="reduce-overhead"' in str(caught[0].message)
+"""
+        )
+
+    def test_graph_trees_of_the_processor(self) -> None:
+        self.run_code(
+            COMPILE
+            + """
+output_code.Graph.device_types = {"cpu"}
+with warnings.catch_warnings():
+    warnings.simplefilter("error")
+    assert compiled(output_code.cudagraph_post_compile) == (False, False)
+"""
+        )
+
+    def test_what_works_stays(self) -> None:
+        self.run_code(
+            COMPILE
+            + """
+import torch
+torch.backend = "native"
+assert compiled(output_code.cudagraph_post_compile) == (True, True)
+torch.backend = "cudaMallocAsync"
+output_code.config.triton.cudagraph_trees = False
+assert compiled(output_code.cudagraph_post_compile) == (True, True)
+"""
+        )
+
+    def test_another_way_to_the_trees(self) -> None:
+        self.run_code(
+            """
+            import warnings, torch
+            from torch._inductor.cudagraph_trees import cudagraphify_impl
+            model = lambda inputs: inputs
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                assert cudagraphify_impl(model, [], (), device_index=0) is model
+            assert len(caught) == 1
+            torch.backend = "native"
+            assert cudagraphify_impl(model, [], (), device_index=0) == "captured"
+            """
+        )
+
+    def test_another_version(self) -> None:
+        (self.folder / "torch" / "_inductor" / "output_code.py").write_text("x = 1\n")
+        (self.folder / "torch" / "_inductor" / "cudagraph_trees.py").write_text("x = 1\n")
+        self.run_code("import torch._inductor.output_code, torch._inductor.cudagraph_trees")
+
+    def test_cupy(self) -> None:
+        self.run_code("import cupy; assert cupy.allocator == 'stream-ordered', cupy.allocator")
+        self.run_code("import cupy", head="import cupy, cufence._patches as patches; patches.install()\n")
+
+    def test_old_cupy(self) -> None:
+        path = self.folder / "cupy" / "__init__.py"
+        path.write_text(path.read_text().replace(', malloc_async="stream-ordered"', ""))
+        self.run_code("import cupy; assert cupy.allocator is None, cupy.allocator")
+
+    def test_imported_before(self) -> None:
+        code = "import cupy, cufence._patches as patches; patches.install(); assert cupy.allocator == 'stream-ordered'"
+        self.run_code(code, head="")
+
+    def test_module_is_as_it_was(self) -> None:
+        self.run_code(
+            """
+            import cupy, importlib, inspect, sys
+            assert "exec_module" not in vars(cupy.__loader__) and cupy.__spec__.loader is cupy.__loader__
+            assert "def _set" in inspect.getsource(cupy)
+            cupy.allocator = "pool"
+            importlib.reload(cupy)
+            assert cupy.allocator == "stream-ordered"
+            patches.install()
+            assert sum(type(finder).__name__ == "_Finder" for finder in sys.meta_path) == 1
+            """
+        )
+
+    def test_not_there(self) -> None:
+        (self.folder / "cupy" / "__init__.py").unlink()
+        (self.folder / "cupy").rmdir()
+        self.run_code(
+            """
+            try:
+                import cupy
+            except ModuleNotFoundError as error:
+                assert error.name == "cupy"
+            """
+        )
+
+    def test_errors_of_the_module(self) -> None:
+        (self.folder / "cupy" / "__init__.py").write_text("raise ImportError('no driver')\n")
+        done = self.run_it("import cufence._patches as patches; patches.install()\nimport cupy")
+        self.assertRegex(done.stderr.strip(), r"ImportError: no driver$")
+
+
+if __name__ == "__main__":
+    unittest.main()
