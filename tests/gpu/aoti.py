@@ -37,7 +37,7 @@ def _fault(name: str, arguments: list[str], kernel: str) -> Case:
             r"cufence: out-of-bounds READ of \d+ bytes",
             r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
             r"buffer +#\d+, 4000 bytes\b",
-            rf"kernel +{kernel}\b.*exact",
+            rf"kernel +{kernel}(_\d+)?\b.*exact",  # the number with TORCHINDUCTOR_UNIQUE_USER_KERNEL_NAMES=1
             r"at +\S+\.py:\d+",
         ],
         error=[r"aoti_app: .*(illegal memory access|a kernel has faulted)"],
