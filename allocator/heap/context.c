@@ -41,6 +41,16 @@ static unsigned long long unique_id(CUcontext handle)
     return id;
 }
 
+/* Whether the handle still is that context. One with a sticky error may answer nothing but the error, and it is the same. */
+static int is_same(const struct heap_context *context)
+{
+    unsigned long long id = 0;
+    CUresult result = driver->cuCtxGetId ? driver->cuCtxGetId(context->handle, &id) : CUDA_SUCCESS;
+    if (result == CUDA_SUCCESS)
+        return id == context->unique;
+    return result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 /* The context in the books for a handle. A handle that the driver has given to a new context leaves the old one dead. */
 struct heap_context *context_known(CUcontext handle)
 {
@@ -49,7 +59,7 @@ struct heap_context *context_known(CUcontext handle)
         struct heap_context *context = contexts[i];
         if (context->handle != handle || __atomic_load_n(&context->is_dead, __ATOMIC_RELAXED))
             continue;
-        if (context->is_primary || context->unique == unique_id(handle))
+        if (context->is_primary || is_same(context))
             return context;
         __atomic_store_n(&context->is_dead, 1, __ATOMIC_RELAXED);
     }
