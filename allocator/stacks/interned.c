@@ -6,7 +6,7 @@
 #include <string.h>
 #include <uthash.h>
 
-#define SLOTS (2 * INTERNED_STACKS) /* a power of two */
+#define SLOTS (2ul * INTERNED_STACKS) /* a power of two */
 
 struct code {
     struct interned_identity identity;

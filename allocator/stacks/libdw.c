@@ -8,52 +8,39 @@
 #include <string.h>
 #include <unistd.h>
 
+#define FUNCTIONS(X)                                                                                                           \
+    X(dwfl_begin)                                                                                                              \
+    X(dwfl_end)                                                                                                                \
+    X(dwfl_report_end)                                                                                                         \
+    X(dwfl_linux_proc_report)                                                                                                  \
+    X(dwfl_linux_proc_find_elf)                                                                                                \
+    X(dwfl_standard_find_debuginfo)                                                                                            \
+    X(dwfl_build_id_find_debuginfo)                                                                                            \
+    X(dwfl_attach_state)                                                                                                       \
+    X(dwfl_getthread_frames)                                                                                                   \
+    X(dwfl_frame_pc)                                                                                                           \
+    X(dwfl_thread_state_registers)                                                                                             \
+    X(dwfl_addrmodule)                                                                                                         \
+    X(dwfl_module_addrinfo)                                                                                                    \
+    X(dwfl_module_getsrc)                                                                                                      \
+    X(dwfl_lineinfo)
+
 struct libdw {
-#define FUNCTION(name) __typeof__(name) *name
-    FUNCTION(dwfl_begin);
-    FUNCTION(dwfl_end);
-    FUNCTION(dwfl_report_end);
-    FUNCTION(dwfl_linux_proc_report);
-    FUNCTION(dwfl_linux_proc_find_elf);
-    FUNCTION(dwfl_standard_find_debuginfo);
-    FUNCTION(dwfl_build_id_find_debuginfo);
-    FUNCTION(dwfl_attach_state);
-    FUNCTION(dwfl_getthread_frames);
-    FUNCTION(dwfl_frame_pc);
-    FUNCTION(dwfl_thread_state_registers);
-    FUNCTION(dwfl_addrmodule);
-    FUNCTION(dwfl_module_addrinfo);
-    FUNCTION(dwfl_module_getsrc);
-    FUNCTION(dwfl_lineinfo);
-#undef FUNCTION
+#define X(function) __typeof__(function) *(function);
+    FUNCTIONS(X)
+#undef X
 };
 
 static struct libdw table; /* written once, by load() */
 static int is_loaded;
 
-#define ENTRY(name)                                                                                                            \
-    {                                                                                                                          \
-#name, offsetof(struct libdw, name)                                                                                    \
-    }
 static const struct entry {
     const char *name;
     size_t offset;
 } entries[] = {
-    ENTRY(dwfl_begin),
-    ENTRY(dwfl_end),
-    ENTRY(dwfl_report_end),
-    ENTRY(dwfl_linux_proc_report),
-    ENTRY(dwfl_linux_proc_find_elf),
-    ENTRY(dwfl_standard_find_debuginfo),
-    ENTRY(dwfl_build_id_find_debuginfo),
-    ENTRY(dwfl_attach_state),
-    ENTRY(dwfl_getthread_frames),
-    ENTRY(dwfl_frame_pc),
-    ENTRY(dwfl_thread_state_registers),
-    ENTRY(dwfl_addrmodule),
-    ENTRY(dwfl_module_addrinfo),
-    ENTRY(dwfl_module_getsrc),
-    ENTRY(dwfl_lineinfo),
+#define X(function) {#function, offsetof(struct libdw, function)},
+    FUNCTIONS(X)
+#undef X
 };
 
 static void load(void)

@@ -1,5 +1,10 @@
 #include "linetable.h"
 
+static int signed_byte(unsigned char byte)
+{
+    return byte < 128 ? byte : byte - 256;
+}
+
 static int line_of_lnotab(const unsigned char *table, size_t size, int line, int position)
 {
     int address = 0;
@@ -7,7 +12,7 @@ static int line_of_lnotab(const unsigned char *table, size_t size, int line, int
         address += table[i];
         if (address > position)
             break;
-        line += (signed char)table[i + 1];
+        line += signed_byte(table[i + 1]);
     }
     return line;
 }
@@ -17,7 +22,7 @@ static int line_of_ranges(const unsigned char *table, size_t size, int line, int
     enum { NO_LINE = -128 };
     int end = 0;
     for (size_t i = 0; i + 1 < size; i += 2) {
-        int delta = (signed char)table[i + 1];
+        int delta = signed_byte(table[i + 1]);
         end += table[i];
         if (delta != NO_LINE)
             line += delta;
@@ -63,7 +68,7 @@ static int line_of_locations(const unsigned char *table, size_t size, int first_
     long long line = first_line, end = 0;
     while (reader.at < reader.end) {
         unsigned first = read_byte(&reader), kind = first >> 3 & 15;
-        end += UNIT_BYTES * ((first & 7) + 1);
+        end += (long long)UNIT_BYTES * ((first & 7) + 1);
         if (kind >= ONE_LINE_0 && kind <= ONE_LINE_2)
             line += kind - ONE_LINE_0;
         else if (kind == NO_COLUMNS || kind == LONG)

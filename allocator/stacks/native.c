@@ -58,8 +58,9 @@ static inline void copy_words(uint64_t *to, const uint64_t *from, size_t count)
 }
 #endif
 
-void native_capture(struct stack *out, uint64_t pc, uint64_t sp, uint64_t fp)
+void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64_t fp)
 {
+    uint64_t sp = (uint64_t)(uintptr_t)from;
     if (__builtin_expect(stack_high == 0, 0))
         ask_for_bounds();
     uint64_t end = sp >= stack_low && sp < stack_high ? stack_high : (sp | (PAGE_BYTES - 1)) + 1;
@@ -68,7 +69,7 @@ void native_capture(struct stack *out, uint64_t pc, uint64_t sp, uint64_t fp)
     out->sp = sp;
     out->fp = fp;
     out->word_count = words < STACK_WORDS ? (uint32_t)words : STACK_WORDS;
-    copy_words(out->words, (const uint64_t *)(uintptr_t)sp, out->word_count);
+    copy_words(out->words, from, out->word_count);
 }
 
 /* ---- modules ---- */

@@ -12,7 +12,7 @@
 /* Fills in pc, sp, fp and the words above sp, never beyond the end of the thread's stack. `sp` is the stack pointer that the
  * frame of `pc` has after its call, `fp` its frame pointer register. On a stack that the thread library does not know (of a
  * coroutine), the words end with the page. */
-void native_capture(struct stack *out, uint64_t pc, uint64_t sp, uint64_t fp);
+void native_capture(struct stack *out, uint64_t pc, const uint64_t *sp, uint64_t fp) __attribute__((nonnull));
 
 /* The frames, innermost first, those of cufence left out, and those of the CUDA driver and runtime too where others follow.
  * `libdw` may be NULL: then only pc and what a sound chain of frame pointers leads to is found, and no source lines.

@@ -11,7 +11,7 @@ __attribute__((noinline)) void stack_capture(struct stack *out)
     out->python = stack_capture_python();
 #if defined(__x86_64__)
     const uint64_t *frame = __builtin_frame_address(0);
-    native_capture(out, frame[1], (uint64_t)(uintptr_t)(frame + 2), frame[0]);
+    native_capture(out, frame[1], frame + 2, frame[0]);
 #else
     /* Where the caller's stack pointer is, no rule of the other ABIs says: Python frames only. */
     out->pc = out->sp = out->fp = 0;

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STACK_WORDS 192 /* of the native stack, copied from the caller's stack pointer upwards; 8 bytes each */
+#define STACK_WORDS 160 /* of the native stack, copied from the caller's stack pointer upwards; 8 bytes each */
 
 /* Plain data; may be copied. All zero: nothing is known. */
 struct stack {

@@ -149,7 +149,7 @@ static void *capture_near_the_end(void *argument)
 static void nothing_beyond_a_threads_stack_is_read(void **state)
 {
     (void)state;
-    size_t size = 256 * 1024, page = 4096;
+    size_t size = 2048 * 1024, page = 4096;
     char *area = mmap(NULL, size + page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     assert_ptr_not_equal(area, MAP_FAILED);
     assert_int_equal(mprotect(area, size, PROT_READ | PROT_WRITE), 0);
