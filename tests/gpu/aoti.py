@@ -4,8 +4,8 @@ with what is usually tried first.
 
     python3 tests/gpu/aoti.py [--json FILE] [--show] [CASE...]
 
-Where there is no GPU, PyTorch, Triton, cmake or nvcc (libtorch's CMake files ask for it), it says so and skips. Exit status: 1 if
-a case has failed, else 0.
+Where there is no GPU, PyTorch, Triton, cmake or nvcc (libtorch's CMake files ask for it), it says so and skips. Exit status:
+1 if a case has failed, else 0.
 """
 
 from __future__ import annotations

@@ -176,7 +176,7 @@ class Starting(unittest.TestCase):
             machine = self.machine(name)
             machine.command = command
             case = harness.Case("story", "story", ["3"], 0, output=["sum 3"], is_as_native=True, allocations=2)
-            start = "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nshift\n"
+            start = '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\n'
             figures = "echo 'cufence: 2 allocations, 1 of them mapped anew' >&2\n"
             for what, lines, expected in (
                 ("same", figures, None),

@@ -24,7 +24,7 @@ def work(index):
         stream = torch.cuda.Stream()
         with torch.cuda.stream(stream):
             for _ in range(100):
-                for found, right in zip(gradients(inputs[index]), expected[index]):
+                for found, right in zip(gradients(inputs[index]), expected[index], strict=True):
                     torch.testing.assert_close(found, right, rtol=1e-4, atol=1e-4)
         stream.synchronize()
     except BaseException as error:

@@ -20,7 +20,7 @@ for rows in (7, 7, 129):  # the third shape compiles anew, with dynamic shapes
         loss.backward()
         losses.append(loss.detach())
     torch.testing.assert_close(*losses)
-    for expected, found in zip(eager.parameters(), model.parameters()):
+    for expected, found in zip(eager.parameters(), model.parameters(), strict=True):
         torch.testing.assert_close(found.grad, expected.grad, rtol=1e-4, atol=1e-5)
 torch.cuda.synchronize()
 print("compiled equals eager")

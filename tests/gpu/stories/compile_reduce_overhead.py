@@ -1,4 +1,4 @@
-"""torch.compile(mode="reduce-overhead"): CUDA graph trees need allocator checkpoints, so they are left out, with one warning."""
+"""torch.compile(mode="reduce-overhead"): CUDA graph trees need allocator checkpoints; they are left out, with one warning."""
 
 import torch
 
@@ -6,7 +6,7 @@ torch.manual_seed(6)
 model = torch.nn.Sequential(torch.nn.Linear(33, 65), torch.nn.ReLU(), torch.nn.Linear(65, 5)).cuda()
 compiled = torch.compile(model, mode="reduce-overhead")
 again = torch.compile(lambda x: torch.relu(x) * 3, mode="reduce-overhead")  # a second one must not warn again
-for step in range(5):
+for _ in range(5):
     data = torch.randn(9, 33, device="cuda")
     torch.testing.assert_close(compiled(data), model(data), rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(again(data), torch.relu(data) * 3)

@@ -20,7 +20,7 @@ def loss(parameters, data, target):
 @jax.jit
 def step(parameters, data, target):
     value, gradients = jax.value_and_grad(loss)(parameters, data, target)
-    return value, [parameter - 0.1 * gradient for parameter, gradient in zip(parameters, gradients)]
+    return value, [parameter - 0.1 * gradient for parameter, gradient in zip(parameters, gradients, strict=True)]
 
 
 first, parameters = step(parameters, data, target)

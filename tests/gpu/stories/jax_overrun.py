@@ -9,11 +9,8 @@ import jax
 import numpy as np
 
 nvcc = sys.argv[1]
-subprocess.run(
-    [nvcc, "-shared", "-w", "-Xcompiler", "-fPIC", "-std=c++17", "-lineinfo", "-arch=native", "-I", jax.ffi.include_dir()]
-    + ["-o", "./jax_kernel.so", "jax_kernel.cu"],
-    check=True,
-)
+settings = ["-shared", "-w", "-Xcompiler", "-fPIC", "-std=c++17", "-lineinfo", "-arch=native", "-I", jax.ffi.include_dir()]
+subprocess.run([nvcc, *settings, "-o", "./jax_kernel.so", "jax_kernel.cu"], check=True)
 library = ctypes.CDLL("./jax_kernel.so")
 jax.ffi.register_ffi_target("add_one", jax.ffi.pycapsule(library.AddOne), platform="CUDA")
 
