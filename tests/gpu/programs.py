@@ -1,0 +1,162 @@
+"""Runs the plain CUDA programs of programs/ under `cufence run`, with the CUDA runtime linked statically and dynamically.
+
+    python3 tests/gpu/programs.py [--json FILE] [--show] [CASE...]
+
+The build leaves them in bin/programs where there is an nvcc; what is missing skips cases. Exit status: 1 if a case has failed,
+else 0.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import sys
+import sysconfig
+from pathlib import Path
+
+from harness import Case, Result, execute, problems_of, problems_of_statistics
+from results import line, summary, write_json
+from ways import BUILD, HERE, Machine, options_of, own_environment, prepare, reason_to_skip
+
+SOURCES = HERE / "programs"
+BUILT = BUILD / "bin" / "programs"
+RUNTIMES = ("static", "shared")
+ANY_CUDA = Path("/usr/local/cuda/lib64")
+
+
+def _program(name: str, source: str | None = None, **facts: object) -> Case:
+    return Case(name, source or name, ways=RUNTIMES, needs=(), **facts)  # type: ignore[arg-type]
+
+
+CASES = [
+    _program(
+        "overrun",
+        report=[
+            r"cufence: out-of-bounds READ of \d+ bytes",
+            r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
+            r"buffer +#\d+, 4000 bytes\b",
+            r"kernel +add_next\b.*exact",
+            r"overrun\.cu:{FAULT}\b",
+            r"block \(7,0,0\) thread \(103,0,0\)",
+        ],
+        output=["cudaDeviceSynchronize: cudaErrorIllegalAddress", "cudaGetLastError: cudaErrorIllegalAddress"],
+        files={"report.json": [r'"kind": ?"overrun"']},
+    ),
+    _program("overrun_careless", "overrun", arguments=["careless"], status=86, report=[r"cufence: out-of-bounds READ"]),
+    _program(
+        "overrun_exitcode",
+        "overrun",
+        arguments=["careless"],
+        options={"exitcode": "41"},
+        status=41,
+        report=[r"cufence: out-of-bounds READ"],
+    ),
+    _program(
+        "double_free",
+        report=[r"cufence: double free by cuMemFree", r"buffer +#\d+, 4000 bytes\b", r"freed +\S+ \S+ ago by thread \d+"],
+        output=["second free: cudaErrorInvalidValue"],
+    ),
+    _program(
+        "clean",
+        status=0,
+        output=["figures", r"plain\npitched\nstream-ordered\ngraph\nrange 4000\nreset\nplain\n", "graph\nrange 4000\ndone"],
+        allocations=400,
+    ),
+    _program(
+        "clean_strict",
+        "clean",
+        status=0,
+        options={"uaf": "strict"},
+        output=["range 4000\nreset", "range 4000\ndone"],
+        allocations=400,
+    ),
+    _program("oom", status=0, output=[r"\d+ GiB, then cudaErrorMemoryAllocation", "recovered"], allocations=3),
+    _program("managed", status=0, output=["pinned", "mapped", "managed"]),
+    _program("ipc", output=["cudaIpcGetMemHandle: cudaErrorInvalidValue"], error=["ipc=driver"]),
+    _program("ipc_driver", "ipc", status=0, options={"ipc": "driver"}, output=["cudaIpcGetMemHandle: cudaSuccess"], allocations=0),
+]
+
+
+def wanted_runtime(program: Path) -> str | None:
+    """The file name of the CUDA runtime that a program is linked with."""
+    found = re.search(rb"libcudart\.so\.\d+", program.read_bytes())
+    return found[0].decode() if found else None
+
+
+def runtime_folder(program: Path, machine: Machine) -> Path | None:
+    """Where the runtime lies that a program wants: the toolkit's, or that of PyTorch's packages."""
+    name = wanted_runtime(program)
+    nvcc = machine.facts.get("nvcc")
+    folders = [Path(nvcc).resolve().parent.parent / "lib64"] if nvcc else []
+    named = [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    packages = sorted(Path(sysconfig.get_path("purelib")).glob("nvidia/*/lib"))
+    return next((folder for folder in [*named, *folders, ANY_CUDA, *packages] if name and (folder / name).is_file()), None)
+
+
+def prepare_run(case: Case, runtime: str, machine: Machine) -> tuple[Path, dict[str, str], str | None]:
+    """The program, its environment, and why it cannot run."""
+    program = BUILT / f"{case.story}.{runtime}"
+    environment = own_environment(machine.folder)
+    reason = reason_to_skip(case, runtime, machine)
+    if not reason and not program.is_file():
+        reason = f"there is no {program.name} in the build: it had no nvcc, or only one kind of the CUDA runtime"
+    if not reason and runtime == "shared":
+        folder = runtime_folder(program, machine)
+        if folder is None:
+            reason = f"there is no {wanted_runtime(program)}"
+        else:
+            before = environment.get("LD_LIBRARY_PATH")
+            environment["LD_LIBRARY_PATH"] = f"{folder}:{before}" if before else str(folder)
+    return program, environment, reason
+
+
+def run_case(case: Case, runtime: str, machine: Machine) -> Result:
+    program, environment, reason = prepare_run(case, runtime, machine)
+    if reason:
+        return Result(case.name, None, reason, way=runtime)
+    settings = [word for key, value in options_of(case).items() for word in ("--set", f"{key}={value}")]
+    place = machine.folder / f"{case.name}.{runtime}"
+    place.mkdir()
+    command = [str(program), *case.arguments]
+    cufence = [str(machine.command), "run", "--json", "report.json", *settings, "--"]
+    run = execute([*cufence, *command], environment, place, case.seconds)
+    problems, facts = problems_of(case, run, (SOURCES / f"{case.story}.cu").read_text(), place)
+    if case.status == 0:
+        problems += problems_of_statistics(case, run)
+        if problems:  # is it cufence's doing?
+            alone = execute(command, environment, place, case.seconds)
+            problems.append(f"without cufence it ends with status {alone.status}, {alone.stdout.strip()[-200:]!r}")
+    return Result(case.name, not problems, "; ".join(problems or facts), None, run, runtime)
+
+
+def show(result: Result, is_shown: bool) -> None:
+    print(line(result), flush=True)
+    if result.run and (is_shown or not result.ok):
+        for name, text in (("stdout", result.run.stdout), ("stderr", result.run.stderr)):
+            print("".join(f"    {name}: {row}\n" for row in text.splitlines()[-60:]), end="", flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Runs the plain CUDA programs under cufence run.")
+    parser.add_argument("names", nargs="*", metavar="CASE", help=f"all without any: {', '.join(case.name for case in CASES)}")
+    parser.add_argument("--json", type=Path, help="write the results here, for run.py --also")
+    parser.add_argument("--show", action="store_true", help="print what every run printed, not only the failed ones")
+    options = parser.parse_args()
+    unknown = sorted(set(options.names) - {case.name for case in CASES})
+    if unknown:
+        parser.error(f"no such case: {', '.join(unknown)}")
+    machine = prepare(None, "cufence-programs")
+    results = []
+    for case in CASES:
+        for runtime in case.ways if not options.names or case.name in options.names else ():
+            results.append(run_case(case, runtime, machine))
+            show(results[-1], options.show)
+    if options.json:
+        write_json(results, options.json)
+    print(summary(results))
+    return 1 if any(result.ok is False for result in results) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,28 @@
+/* What these programs share. They are ordinary CUDA programs: nothing in them knows of cufence. */
+#ifndef PROGRAMS_CHECK_H
+#define PROGRAMS_CHECK_H
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <cuda_runtime.h>
+
+/* Ends the program with status 2, which no case expects, if a call fails. */
+#define CALL(call)                                                                                                             \
+    do {                                                                                                                       \
+        cudaError_t error_ = (call);                                                                                           \
+        if (error_ != cudaSuccess) {                                                                                           \
+            printf("%s:%d: %s: %s\n", __FILE__, __LINE__, #call, cudaGetErrorName(error_));                                    \
+            exit(2);                                                                                                           \
+        }                                                                                                                      \
+    } while (0)
+
+#define EXPECT(condition)                                                                                                      \
+    do {                                                                                                                       \
+        if (!(condition)) {                                                                                                    \
+            printf("%s:%d: not so: %s\n", __FILE__, __LINE__, #condition);                                                     \
+            exit(2);                                                                                                           \
+        }                                                                                                                      \
+    } while (0)
+
+#endif
