@@ -7,6 +7,7 @@
 #include "heap/heap.h"
 #include "launch/launch.h"
 #include "options.h"
+#include "preload/preload.h"
 #include "stacks/labels.h"
 #include "vmm/arena.h"
 
@@ -166,6 +167,7 @@ static cufence_status start(const char *options)
         monitor_cancel();
         return status;
     }
+    preload_configure(&process.options);
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0; /* also where no context ever comes to be */
     if (process.options.verbose)
@@ -269,7 +271,7 @@ PUBLIC const char *cufence_error_detail(void)
 PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_stream stream)
 {
     cufence_status status = check_started_with(pointer, "pointer");
-    return status == CUFENCE_OK ? heap_allocate(pointer, size, device, stream, 0) : status;
+    return status == CUFENCE_OK ? heap_allocate(pointer, size, device, stream, 0, NULL) : status;
 }
 
 PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)

@@ -67,6 +67,8 @@ static const struct option_row table[] = {
      .help = "arm GPU core dumps, which say what faulted"},
     {.name = "peers", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(peers),
      .help = "map buffers for every peer device too"},
+    {.name = "ipc", .type = OPTION_CHOICE, .allowed = "refuse | driver", .default_value = "refuse", .offset = FIELD(ipc),
+     .help = "driver leaves what cuMemAlloc allocates to the driver, unguarded, so that other processes can open it"},
     {.name = "verbose", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(verbose),
      .help = "say on stderr what was set up, and statistics at the end"},
     {.name = "log", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",

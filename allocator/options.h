@@ -12,6 +12,7 @@
 
 enum option_uaf { UAF_OFF, UAF_STRICT };
 enum option_side { SIDE_END, SIDE_START, SIDE_ALTERNATE };
+enum option_ipc { IPC_REFUSE, IPC_DRIVER };
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 
 #define OPTION_ALIGN_AUTO 0u
@@ -34,6 +35,7 @@ struct options {
     uint64_t exit_wait; /* ms that the end of the process waits for the devices' last faults, default 10000; 0: not */
     int coredump;       /* on (default) | off: arm GPU core dumps */
     int peers;          /* on | off (default): map buffers for every peer device too */
+    enum option_ipc ipc; /* refuse (default) | driver: what cuMemAlloc gives under the preload can be exported */
     int verbose;        /* on | off (default): say on stderr what was set up, and statistics at the end */
     char log[256];      /* file for reports beside stderr, "" = stderr only; %p pid, %r rank, %h host */
     char json[256];     /* file that gets each report as a line of JSON, "" = none; the same letters */

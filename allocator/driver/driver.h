@@ -60,6 +60,9 @@
     X(cuModuleGetFunction, 2000, REQUIRED)                                                                                     \
     X(cuLaunchKernel, 4000, REQUIRED)                                                                                          \
     X(cuDeviceCanAccessPeer, 4000, OPTIONAL)                                                                                   \
+    X(cuDeviceGetMemPool, 11020, OPTIONAL)                                                                                     \
+    X(cuDeviceGetDefaultMemPool, 11020, OPTIONAL)                                                                              \
+    X(cuStreamGetCtx, 9020, OPTIONAL)                                                                                          \
     X(cuCtxGetId, 12000, OPTIONAL)                                                                                             \
     X(cuFuncGetName, 12030, OPTIONAL)                                                                                          \
     X(cuFuncGetParamInfo, 12040, OPTIONAL)                                                                                     \

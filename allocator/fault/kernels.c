@@ -3,7 +3,7 @@
 #include <pthread.h>
 #include <unistd.h>
 
-#define CONTEXTS 64
+#define CONTEXTS 256
 
 /*
  * PTX of the oldest kind that the driver still compiles for every device. The poison loads, because a warp that waits for a
@@ -32,7 +32,7 @@ static struct prepared {
     CUfunction fence, poison;
     CUstream stream;
 } prepared[CONTEXTS];
-static unsigned prepared_count;                          /* atomic; entries are constant once they are counted */
+static unsigned prepared_count; /* atomic; entries are constant once they are counted, but contexts go */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for adding one */
 
 void kernels_prepare(CUcontext context, int device)
@@ -57,8 +57,9 @@ void kernels_prepare(CUcontext context, int device)
 /* Makes an entry's context current, if it is of the device or context that is meant. */
 static int enter(const struct prepared *entry, CUcontext context, int device)
 {
-    return (!context || entry->context == context) && (device < 0 || entry->device == device) &&
-           driver->cuCtxPushCurrent(entry->context) == CUDA_SUCCESS;
+    CUcontext own = __atomic_load_n(&entry->context, __ATOMIC_RELAXED);
+    return own && (!context || own == context) && (device < 0 || entry->device == device) &&
+           driver->cuCtxPushCurrent(own) == CUDA_SUCCESS;
 }
 
 static void leave(void)
@@ -109,6 +110,14 @@ void kernels_poison(int device, uint64_t unmapped_address)
             continue;
         driver->cuLaunchKernel(prepared[i].poison, 1, 1, 1, 1, 1, 1, 0, prepared[i].stream, arguments, NULL);
         leave();
+    }
+}
+
+void kernels_forget(CUcontext context)
+{
+    for (unsigned i = 0; i < count(); i++) {
+        if (__atomic_load_n(&prepared[i].context, __ATOMIC_RELAXED) == context)
+            __atomic_store_n(&prepared[i].context, NULL, __ATOMIC_RELAXED);
     }
 }
 

@@ -29,6 +29,9 @@ int kernels_fence(CUcontext context, int (*give_up)(void *user), void *user);
 /* Launches the poison on every prepared context of the device (-1: all). Does not wait. */
 void kernels_poison(int device, uint64_t unmapped_address);
 
+/* The context is gone. */
+void kernels_forget(CUcontext context);
+
 /* Whether an error is sticky in every prepared context of the device (-1: all); no context at all counts as yes. */
 int kernels_have_failed(int device);
 

@@ -27,8 +27,9 @@
 static struct {
     pthread_mutex_t lock; /* guards what is not said to be otherwise; a leaf */
     pthread_cond_t change;
-    int is_busy;     /* atomic: a dump is being read or explained; written under lock */
-    uint64_t faults; /* atomic; written under lock */
+    int is_busy;      /* atomic: a dump is being read or explained; written under lock */
+    uint64_t faults;  /* atomic; written under lock */
+    uint64_t misuses; /* those of calls on the host, the same; no error of a context follows from them */
     char *last_report;
     char *last_json; /* the same fault's; NULL if the host had no memory for it */
     cufence_fault_handler handler;
@@ -94,14 +95,18 @@ static int is_ours(const struct evidence *evidence)
     return evidence->site_count > 0;
 }
 
-static void call_handler(const struct diagnosis *diagnosis, const char *text, int device)
+static void give_to_handler(const cufence_fault *fault)
 {
     pthread_mutex_lock(&monitor.lock);
     cufence_fault_handler handler = monitor.handler;
     void *user = monitor.handler_user;
     pthread_mutex_unlock(&monitor.lock);
-    if (!handler)
-        return;
+    if (handler)
+        handler(fault, user);
+}
+
+static void call_handler(const struct diagnosis *diagnosis, const char *text, int device)
+{
     const struct evidence_site *site = diagnosis->site;
     cufence_fault fault = {.text = text,
                            .kind = fault_kind_name(diagnosis->kind),
@@ -112,7 +117,7 @@ static void call_handler(const struct diagnosis *diagnosis, const char *text, in
                            .address = diagnosis->address,
                            .buffer = diagnosis->owner,
                            .device = device};
-    handler(&fault, user);
+    give_to_handler(&fault);
 }
 
 /* Counts the fault and keeps its texts, which it owns from then on. */
@@ -347,6 +352,32 @@ void monitor_add_context(CUcontext context, int device)
         kernels_prepare(context, device);
 }
 
+void monitor_forget_context(CUcontext context)
+{
+    kernels_forget(context);
+}
+
+void monitor_misuse(const struct misuse *misuse)
+{
+    char *text = misuse_text(misuse, (int)getpid());
+    if (text) {
+        const cufence_buffer *buffer = misuse->place->buffer.id ? &misuse->place->buffer : NULL;
+        publish(text, NULL);
+        give_to_handler(&(cufence_fault){.text = text,
+                                         .kind = misuse->kind,
+                                         .is_address_known = 1,
+                                         .address = misuse->address,
+                                         .buffer = buffer,
+                                         .device = buffer ? buffer->device : -1});
+        __atomic_add_fetch(&monitor.misuses, 1, __ATOMIC_RELEASE);
+        keep(text, NULL);
+    }
+    if (monitor.options->on_fault == ON_FAULT_ABORT) {
+        dumps_remove_fifo(&monitor.fifo);
+        abort();
+    }
+}
+
 void monitor_stop(unsigned timeout_ms)
 {
     if (!monitor.is_running)
@@ -431,6 +462,11 @@ struct patience {
     int is_out; /* the time has passed, and no dump has begun */
 };
 
+static int has_kernel_fault(void)
+{
+    return monitor_fault_count() > __atomic_load_n(&monitor.misuses, __ATOMIC_ACQUIRE);
+}
+
 static int has_lost_patience(void *user)
 {
     struct patience *patience = user;
@@ -455,23 +491,28 @@ static int fence(CUcontext context, unsigned ms)
 
 cufence_status monitor_flush(unsigned timeout_ms)
 {
-    if (monitor.is_armed && !monitor_fault_count())
+    if (monitor.is_armed && !has_kernel_fault())
         fence(NULL, timeout_ms);
     return monitor_wait(timeout_ms);
 }
 
-cufence_status fault_settle(int is_device_idle)
+void fault_learn(int is_device_idle)
 {
     static int is_usually_busy; /* atomic: other streams keep the device so full that a fence tells nothing but costs time */
     CUcontext context = NULL;
-    if (monitor.is_armed && !monitor_fault_count() && driver->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context) {
+    if (monitor.is_armed && !has_kernel_fault() && driver->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context) {
         if (is_device_idle)
             fence(context, IDLE_FENCE_MS);
         else if (!__atomic_load_n(&is_usually_busy, __ATOMIC_RELAXED) && !fence(context, BUSY_FENCE_MS))
             __atomic_store_n(&is_usually_busy, 1, __ATOMIC_RELAXED);
     }
     monitor_wait(SETTLE_MS);
-    if (!monitor_fault_count() || monitor.options->on_fault != ON_FAULT_ERROR)
+}
+
+cufence_status fault_settle(int is_device_idle)
+{
+    fault_learn(is_device_idle);
+    if (!has_kernel_fault() || monitor.options->on_fault != ON_FAULT_ERROR)
         return CUFENCE_OK;
     for (int waited = 0; waited < SETTLE_MS && !kernels_have_failed(-1); waited++)
         usleep(1000);

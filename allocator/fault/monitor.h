@@ -10,6 +10,7 @@
 #define CUFENCE_FAULT_MONITOR_H
 
 #include "driver/driver.h"
+#include "misuse.h"
 #include "options.h"
 #include "surroundings.h"
 
@@ -26,6 +27,12 @@ void monitor_cancel(void);
 
 /* Prepares a context for fences and for on_fault=error; it is current. Once for each. A failure costs only these. */
 void monitor_add_context(CUcontext context, int device);
+
+/* The context is gone. Faults of it that are not reported yet will be, as far as a dump tells. */
+void monitor_forget_context(CUcontext context);
+
+/* Reports what a call on the host did wrong with a buffer, and counts it as a fault. */
+void monitor_misuse(const struct misuse *misuse);
 
 /* Waits for dumps under way (monitor_flush), then stops the thread and removes the FIFO. */
 void monitor_stop(unsigned timeout_ms);
@@ -53,5 +60,8 @@ cufence_status monitor_flush(unsigned timeout_ms);
  * Returns FAULTED if there was a fault that the program shall see, else OK.
  */
 cufence_status fault_settle(int is_device_idle);
+
+/* The same, but without waiting for the error to be real: for callers that give it out themselves. */
+void fault_learn(int is_device_idle);
 
 #endif

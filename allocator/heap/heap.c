@@ -190,7 +190,13 @@ static void join_pool(struct block *block, struct pool *pool)
     block->pool = pool;
 }
 
-cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream, uint8_t owner)
+/* For people: what is no stream is 0. */
+static uint64_t stream_number(CUstream stream)
+{
+    return stream == HEAP_SYNCHRONISED || stream == HEAP_UNORDERED ? 0 : (uint64_t)(uintptr_t)stream;
+}
+
+cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream, uint8_t owner, uint64_t *mapped)
 {
     cufence_status status = CUFENCE_OK;
     struct heap_context *context = context_for(device, &status);
@@ -229,11 +235,13 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
     if (block->pool != pool)
         join_pool(block, pool);
     block->owner = owner;
+    if (mapped)
+        *mapped = block->slot.mapped;
 
     struct facts facts = {.id = id,
                           .address = block->slot.base + layout_offset(block->slot.mapped, size, layout.align, side),
                           .size = size,
-                          .stream = (uint64_t)(uintptr_t)stream,
+                          .stream = stream_number(stream),
                           .allocated_ns = now_ns(),
                           .tids = thread_id(),
                           .label = (uint64_t)(uintptr_t)label_current()};
@@ -338,7 +346,7 @@ cufence_status heap_free(void *pointer, CUstream stream, struct heap_freed *free
     if (recorded_count)
         recorded = take_recorded(block, &recorded_count);
     uint64_t now = now_ns();
-    facts_write_freed(block, now ? now : 1, (uint64_t)(uintptr_t)stream, thread_id());
+    facts_write_freed(block, now ? now : 1, stream_number(stream), thread_id());
     if (block->pool != pool)
         join_pool(block, pool);
 
@@ -493,19 +501,21 @@ int heap_is_faulted(void)
     return context && __atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED);
 }
 
-uint64_t heap_mapped(uint64_t *idle, uint64_t *peak)
+struct heap_figures heap_figures(void)
 {
+    struct heap_figures figures = {0};
     struct heap_context *context = current_context();
-    *idle = *peak = 0;
     if (!context)
-        return 0;
+        return figures;
     for (struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE); list; list = list->next) {
         list_lock(list);
-        *idle += list->idle_pages * heap_granularity;
+        figures.idle += list->idle_pages * heap_granularity;
         list_unlock(list);
     }
-    *peak = __atomic_load_n(&context->peak_mapped_bytes, __ATOMIC_RELAXED);
-    return __atomic_load_n(&context->mapped_bytes, __ATOMIC_RELAXED);
+    figures.peak = __atomic_load_n(&context->peak_mapped_bytes, __ATOMIC_RELAXED);
+    figures.mapped = __atomic_load_n(&context->mapped_bytes, __ATOMIC_RELAXED);
+    figures.cached = physical_cached_bytes(context->device);
+    return figures;
 }
 
 void heap_reset_peak(void)

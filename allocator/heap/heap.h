@@ -37,8 +37,9 @@ struct heap_freed {
     unsigned owner;  /* as its allocation named it */
 };
 
-/* owner   any number that the caller wants to have back at the free; 0 where it does not care */
-cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream, uint8_t owner);
+/* owner    any number that the caller wants to have back at the free; 0 where it does not care
+ * mapped   gets the bytes mapped for it, as heap_freed.mapped will tell; may be NULL */
+cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream, uint8_t owner, uint64_t *mapped);
 /* freed   may be NULL; untouched on failure */
 cufence_status heap_free(void *pointer, CUstream stream, struct heap_freed *freed);
 cufence_status heap_record_stream(void *pointer, CUstream stream);
@@ -72,10 +73,19 @@ size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total);
 cufence_status heap_stats(int device, cufence_stats *stats);
 cufence_status heap_trim(int device);
 
-/* Bytes of physical memory of the current context's buffers, live, idle and waiting; *idle of those idle, *peak the most since
- * the last heap_reset_peak(). Zeros without a current context. */
-uint64_t heap_mapped(uint64_t *idle, uint64_t *peak);
+/* Bytes of physical memory that the current context's buffers take. */
+struct heap_figures {
+    uint64_t mapped; /* live, idle and waiting */
+    uint64_t peak;   /* the most of it since the last heap_reset_peak() */
+    uint64_t idle;   /* of it, kept for reuse */
+    uint64_t cached; /* without a mapping, kept for the next one on the device */
+};
+struct heap_figures heap_figures(void); /* zeros without a current context */
 void heap_reset_peak(void);
+
+/* Counts captures that begin (1) and end (-1): while one is under way, the heap does not synchronise. */
+void heap_count_captures(int change);
+int heap_captures(void);
 
 /* From now on, allocations in contexts of `device` (-1: all) give FAULTED. */
 void heap_set_faulted(int device);

@@ -4,6 +4,19 @@
 
 #include <stdlib.h>
 
+static int captures; /* atomic */
+
+void heap_count_captures(int change)
+{
+    if (__atomic_add_fetch(&captures, change, __ATOMIC_RELAXED) < 0)
+        __atomic_store_n(&captures, 0, __ATOMIC_RELAXED); /* one that began before we looked */
+}
+
+int heap_captures(void)
+{
+    return __atomic_load_n(&captures, __ATOMIC_RELAXED);
+}
+
 /* Held while a filter of a pool runs, so that its end does not destroy it meanwhile. Comes before context.lock. */
 static pthread_mutex_t filter_lock = PTHREAD_MUTEX_INITIALIZER;
 

@@ -160,7 +160,7 @@ void worker_wake(void)
 
 void reclaim(struct heap_context *context, int level)
 {
-    if (level >= 2 && !__atomic_load_n(&context->active_pools, __ATOMIC_ACQUIRE)) {
+    if (level >= 2 && !__atomic_load_n(&context->active_pools, __ATOMIC_ACQUIRE) && !heap_captures()) {
         pthread_mutex_lock(&sync_lock);
         for (struct freelist *list = first_list(context); list; list = list->next)
             freelist_begin_sync(list);

@@ -1,0 +1,101 @@
+#include "bounds.h"
+
+#include "internal.h"
+
+#include "error.h"
+
+static int refuse(const char *call, CUdeviceptr address, unsigned long long size, int is_write)
+{
+    cufence_description description;
+    heap_describe(address, &description);
+    const cufence_buffer *buffer = &description.buffer;
+    const char *verb = is_write ? "writes" : "reads";
+    unsigned long long offset = description.offset;
+    if (description.place == CUFENCE_PLACE_INSIDE)
+        error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
+                  "it %s %llu bytes from byte %llu on of buffer #%llu, which has %llu: %llu bytes past its end", verb, size,
+                  offset, (unsigned long long)buffer->id, (unsigned long long)buffer->size,
+                  offset + size - (unsigned long long)buffer->size);
+    else if (description.place == CUFENCE_PLACE_FREED)
+        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "it %s %llu bytes from byte %llu on of buffer #%llu, which has been freed",
+                  verb, size, offset, (unsigned long long)buffer->id);
+    else if (description.place == CUFENCE_PLACE_PAST_END || description.place == CUFENCE_PLACE_BEFORE_START)
+        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "it %s %llu bytes, beginning %llu bytes %s buffer #%llu of %llu bytes", verb,
+                  size, offset, description.place == CUFENCE_PLACE_PAST_END ? "past the end of" : "before the start of",
+                  (unsigned long long)buffer->id, (unsigned long long)buffer->size);
+    else
+        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "it %s %llu bytes where no buffer is", verb, size);
+    misuse(is_write ? "host write out of bounds" : "host read out of bounds", call, address);
+    return 0;
+}
+
+int bounds_within(const char *call, CUdeviceptr address, size_t size, int is_write)
+{
+    struct heap_range range;
+    if (!heap_owns(address) || size == 0)
+        return 1;
+    if (heap_range_of(address, &range) && size <= range.size - (address - range.address))
+        return 1;
+    return refuse(call, address, size, is_write);
+}
+
+int bounds_within_rows(const char *call, CUdeviceptr address, size_t pitch, size_t width, size_t height, int is_write)
+{
+    size_t size;
+    if (!width || !height)
+        return 1;
+    if (__builtin_mul_overflow(pitch, height - 1, &size) || __builtin_add_overflow(size, width, &size))
+        size = SIZE_MAX;
+    return bounds_within(call, address, size, is_write);
+}
+
+/* A device side of a copy, or a unified one, whose address may be the device's. */
+static int is_device(CUmemorytype type)
+{
+    return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
+}
+
+/* Sizes so large that their products overflow are the driver's to refuse. */
+static CUdeviceptr at(CUdeviceptr base, size_t x, size_t y, size_t pitch)
+{
+    return base + y * pitch + x;
+}
+
+int bounds_within_2d(const char *call, const CUDA_MEMCPY2D *copy)
+{
+    if (!copy)
+        return 1;
+    size_t from_pitch = copy->srcPitch ? copy->srcPitch : copy->WidthInBytes;
+    size_t to_pitch = copy->dstPitch ? copy->dstPitch : copy->WidthInBytes;
+    return (!is_device(copy->dstMemoryType) ||
+            bounds_within_rows(call, at(copy->dstDevice, copy->dstXInBytes, copy->dstY, to_pitch), to_pitch, copy->WidthInBytes,
+                               copy->Height, 1)) &&
+           (!is_device(copy->srcMemoryType) ||
+            bounds_within_rows(call, at(copy->srcDevice, copy->srcXInBytes, copy->srcY, from_pitch), from_pitch,
+                               copy->WidthInBytes, copy->Height, 0));
+}
+
+/* Rows of slices `slice` rows apart, from the first byte of the first row to the last of the last. */
+static int within_slices(const char *call, CUdeviceptr address, size_t pitch, size_t slice, const CUDA_MEMCPY3D *copy,
+                         int is_write)
+{
+    if (!copy->Depth || !copy->Height)
+        return 1;
+    return bounds_within_rows(call, address, pitch, copy->WidthInBytes, (copy->Depth - 1) * slice + copy->Height, is_write);
+}
+
+int bounds_within_3d(const char *call, const CUDA_MEMCPY3D *copy)
+{
+    if (!copy)
+        return 1;
+    size_t from_pitch = copy->srcPitch ? copy->srcPitch : copy->WidthInBytes;
+    size_t to_pitch = copy->dstPitch ? copy->dstPitch : copy->WidthInBytes;
+    size_t from_slice = copy->srcHeight ? copy->srcHeight : copy->Height;
+    size_t to_slice = copy->dstHeight ? copy->dstHeight : copy->Height;
+    return (!is_device(copy->dstMemoryType) ||
+            within_slices(call, at(copy->dstDevice, copy->dstXInBytes, copy->dstY + copy->dstZ * to_slice, to_pitch), to_pitch,
+                          to_slice, copy, 1)) &&
+           (!is_device(copy->srcMemoryType) ||
+            within_slices(call, at(copy->srcDevice, copy->srcXInBytes, copy->srcY + copy->srcZ * from_slice, from_pitch),
+                          from_pitch, from_slice, copy, 0));
+}

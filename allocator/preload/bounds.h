@@ -1,0 +1,31 @@
+/*
+ * Copies and sets on buffers of ours, checked on the host before they are queued: the driver refuses one that leaves a
+ * mapping, but knows nothing of the slack before a buffer and behind it. What goes too far is reported (misuse.c) and refused
+ * with CUDA_ERROR_INVALID_VALUE, as the driver would. Memory that is not ours is none of our business.
+ *
+ * In the forms below `call` is the name of the driver function, as a hook has it.
+ */
+#ifndef CUFENCE_PRELOAD_BOUNDS_H
+#define CUFENCE_PRELOAD_BOUNDS_H
+
+#include <cuda.h>
+
+/* Whether [address, address + size) lies within one live buffer, or outside of our address space. Reports it otherwise. */
+int bounds_within(const char *call, CUdeviceptr address, size_t size, int is_write);
+
+/* The same for `height` rows of `width` bytes, `pitch` apart. */
+int bounds_within_rows(const char *call, CUdeviceptr address, size_t pitch, size_t width, size_t height, int is_write);
+
+int bounds_within_2d(const char *call, const CUDA_MEMCPY2D *copy);
+int bounds_within_3d(const char *call, const CUDA_MEMCPY3D *copy);
+
+#define bounds_write(to, size) bounds_within(call, to, size, 1)
+#define bounds_read(from, size) bounds_within(call, (CUdeviceptr)(from), size, 0)
+#define bounds_copy(to, from, size) (bounds_write(to, size) && bounds_read(from, size))
+#define bounds_set(to, element, count) bounds_within_rows(call, to, element, element, count, 1)
+#define bounds_set_2d(to, pitch, element, width, height)                                                                       \
+    bounds_within_rows(call, to, pitch, (width) > SIZE_MAX / (element) ? SIZE_MAX : (width) * (element), height, 1)
+#define bounds_copy_2d(copy) bounds_within_2d(call, copy)
+#define bounds_copy_3d(copy) bounds_within_3d(call, copy)
+
+#endif

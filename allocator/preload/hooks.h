@@ -1,0 +1,260 @@
+/*
+ * The driver functions that the preload takes an interest in, one row for each exported symbol. From this list come the stubs
+ * for programs that link libcuda (interpose.c), the hooks that take their place (watch.c, and by hand memory.c, pools.c,
+ * launches.c, captures.c), the table of real functions behind them, and what cuGetProcAddress gives out (table.c).
+ * tests/python/test_hook_table.py holds it against the toolkit's headers.
+ *
+ *   HOOK(symbol, base, version, thread, how, check, parameters, arguments)
+ *     symbol      as the library exports it
+ *     base        as cuGetProcAddress is asked for it
+ *     version     of CUDA that brought this form, as in cudaTypedefs.h (PFN_<base>_v<version>)
+ *     thread      0; _ptsz or _ptds: the form for per-thread default streams
+ *     how         BY_HAND  written out in one of the files above
+ *                 QUEUES   returns at once: a fault of before makes it fail
+ *                 WAITS    returns when work is done: it also learns of faults that this work has met
+ *     check       for QUEUES and WAITS: an expression that is 0 where the call goes beyond a buffer of ours (bounds.h)
+ *
+ *   PASSED(base, version, thread, reason)      a form of a function of these families that is left alone, and why
+ */
+#ifndef CUFENCE_PRELOAD_HOOKS_H
+#define CUFENCE_PRELOAD_HOOKS_H
+
+#include <cuda.h>
+#undef cuGetProcAddress /* the header's name for the newest form; both are symbols here */
+
+/* Both forms of a function: for the legacy default stream, and for per-thread ones. */
+#define HOOK_TWINS(HOOK, symbol, base, version, suffix, version_thread, how, check, parameters, arguments)                     \
+    HOOK(symbol, base, version, 0, how, check, parameters, arguments)                                                          \
+    HOOK(symbol##suffix, base, version_thread, 1, how, check, parameters, arguments)
+
+/* clang-format off */
+#define PRELOAD_HOOKS(HOOK)                                                                                                    \
+    HOOK(cuInit, "cuInit", 2000, 0, BY_HAND, 1, (unsigned flags), (flags))                                                     \
+    HOOK(cuGetProcAddress, "cuGetProcAddress", 11030, 0, BY_HAND, 1,                                                           \
+         (const char *name, void **out, int version, cuuint64_t flags), (name, out, version, flags))                           \
+    HOOK(cuGetProcAddress_v2, "cuGetProcAddress", 12000, 0, BY_HAND, 1,                                                        \
+         (const char *name, void **out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status),                \
+         (name, out, version, flags, status))                                                                                  \
+    HOOK(cuGetProcAddress_v2_ptsz, "cuGetProcAddress", 12000, 1, BY_HAND, 1,                                                   \
+         (const char *name, void **out, int version, cuuint64_t flags, CUdriverProcAddressQueryResult *status),                \
+         (name, out, version, flags, status))                                                                                  \
+    /* memory */                                                                                                               \
+    HOOK(cuMemAlloc_v2, "cuMemAlloc", 3020, 0, BY_HAND, 1, (CUdeviceptr *out, size_t size), (out, size))                       \
+    HOOK(cuMemAllocPitch_v2, "cuMemAllocPitch", 3020, 0, BY_HAND, 1,                                                           \
+         (CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element),                                     \
+         (out, pitch, width, height, element))                                                                                 \
+    HOOK(cuMemFree_v2, "cuMemFree", 3020, 0, BY_HAND, 1, (CUdeviceptr pointer), (pointer))                                     \
+    HOOK_TWINS(HOOK, cuMemAllocAsync, "cuMemAllocAsync", 11020, _ptsz, 11020, BY_HAND, 1,                                      \
+         (CUdeviceptr *out, size_t size, CUstream stream), (out, size, stream))                                                \
+    HOOK_TWINS(HOOK, cuMemAllocFromPoolAsync, "cuMemAllocFromPoolAsync", 11020, _ptsz, 11020, BY_HAND, 1,                      \
+         (CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream), (out, size, pool, stream))                       \
+    HOOK_TWINS(HOOK, cuMemFreeAsync, "cuMemFreeAsync", 11020, _ptsz, 11020, BY_HAND, 1,                                        \
+         (CUdeviceptr pointer, CUstream stream), (pointer, stream))                                                            \
+    HOOK(cuMemGetInfo_v2, "cuMemGetInfo", 3020, 0, BY_HAND, 1, (size_t *free_bytes, size_t *total), (free_bytes, total))       \
+    HOOK(cuMemGetAddressRange_v2, "cuMemGetAddressRange", 3020, 0, BY_HAND, 1,                                                 \
+         (CUdeviceptr *base, size_t *size, CUdeviceptr pointer), (base, size, pointer))                                        \
+    HOOK(cuPointerGetAttribute, "cuPointerGetAttribute", 4000, 0, BY_HAND, 1,                                                  \
+         (void *data, CUpointer_attribute attribute, CUdeviceptr pointer), (data, attribute, pointer))                         \
+    HOOK(cuPointerGetAttributes, "cuPointerGetAttributes", 7000, 0, BY_HAND, 1,                                                \
+         (unsigned count, CUpointer_attribute *attributes, void **data, CUdeviceptr pointer),                                  \
+         (count, attributes, data, pointer))                                                                                   \
+    HOOK(cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, 0, BY_HAND, 1, (CUipcMemHandle *handle, CUdeviceptr pointer),           \
+         (handle, pointer))                                                                                                    \
+    /* pools */                                                                                                                \
+    HOOK(cuMemPoolCreate, "cuMemPoolCreate", 11020, 0, BY_HAND, 1, (CUmemoryPool *pool, const CUmemPoolProps *properties),     \
+         (pool, properties))                                                                                                   \
+    HOOK(cuMemPoolDestroy, "cuMemPoolDestroy", 11020, 0, BY_HAND, 1, (CUmemoryPool pool), (pool))                              \
+    HOOK(cuMemPoolGetAttribute, "cuMemPoolGetAttribute", 11020, 0, BY_HAND, 1,                                                 \
+         (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), (pool, attribute, value))                            \
+    HOOK(cuMemPoolSetAttribute, "cuMemPoolSetAttribute", 11020, 0, BY_HAND, 1,                                                 \
+         (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), (pool, attribute, value))                            \
+    HOOK(cuMemPoolTrimTo, "cuMemPoolTrimTo", 11020, 0, BY_HAND, 1, (CUmemoryPool pool, size_t keep), (pool, keep))             \
+    HOOK(cuMemPoolSetAccess, "cuMemPoolSetAccess", 11020, 0, BY_HAND, 1,                                                       \
+         (CUmemoryPool pool, const CUmemAccessDesc *map, size_t count), (pool, map, count))                                    \
+    HOOK(cuMemPoolExportPointer, "cuMemPoolExportPointer", 11020, 0, BY_HAND, 1,                                               \
+         (CUmemPoolPtrExportData *data, CUdeviceptr pointer), (data, pointer))                                                 \
+    HOOK(cuDeviceSetMemPool, "cuDeviceSetMemPool", 11020, 0, BY_HAND, 1, (CUdevice device, CUmemoryPool pool), (device, pool)) \
+    /* launches */                                                                                                             \
+    HOOK_TWINS(HOOK, cuLaunchKernel, "cuLaunchKernel", 4000, _ptsz, 7000, BY_HAND, 1,                                          \
+         (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,         \
+          CUstream stream, void **parameters, void **extra),                                                                   \
+         (f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra))                                                       \
+    HOOK_TWINS(HOOK, cuLaunchKernelEx, "cuLaunchKernelEx", 11060, _ptsz, 11060, BY_HAND, 1,                                    \
+         (const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra), (config, f, parameters, extra))        \
+    HOOK_TWINS(HOOK, cuLaunchCooperativeKernel, "cuLaunchCooperativeKernel", 9000, _ptsz, 9000, BY_HAND, 1,                    \
+         (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,         \
+          CUstream stream, void **parameters),                                                                                 \
+         (f, gx, gy, gz, bx, by, bz, shared, stream, parameters))                                                              \
+    HOOK_TWINS(HOOK, cuGraphLaunch, "cuGraphLaunch", 10000, _ptsz, 10000, BY_HAND, 1, (CUgraphExec graph, CUstream stream),    \
+         (graph, stream))                                                                                                      \
+    HOOK(cuModuleUnload, "cuModuleUnload", 2000, 0, BY_HAND, 1, (CUmodule module), (module))                                   \
+    HOOK(cuLibraryUnload, "cuLibraryUnload", 12000, 0, BY_HAND, 1, (CUlibrary library), (library))                             \
+    /* synchronisation */                                                                                                      \
+    HOOK_TWINS(HOOK, cuStreamSynchronize, "cuStreamSynchronize", 2000, _ptsz, 7000, WAITS, 1, (CUstream stream), (stream))     \
+    HOOK(cuEventSynchronize, "cuEventSynchronize", 2000, 0, WAITS, 1, (CUevent event), (event))                                \
+    HOOK(cuCtxSynchronize, "cuCtxSynchronize", 2000, 0, BY_HAND, 1, (void), ())                                                \
+    HOOK(cuCtxSynchronize_v2, "cuCtxSynchronize", 13000, 0, BY_HAND, 1, (CUcontext context), (context))                        \
+    HOOK_TWINS(HOOK, cuStreamQuery, "cuStreamQuery", 2000, _ptsz, 7000, QUEUES, 1, (CUstream stream), (stream))                \
+    HOOK(cuEventQuery, "cuEventQuery", 2000, 0, QUEUES, 1, (CUevent event), (event))                                           \
+    /* what ends or changes the meaning of what is known */                                                                    \
+    HOOK(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, BY_HAND, 1, (CUstream stream), (stream))                              \
+    HOOK(cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, BY_HAND, 1, (CUcontext context), (context))                                 \
+    HOOK(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0, BY_HAND, 1, (CUdevice device), (device))             \
+    HOOK(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, 0, BY_HAND, 1, (CUdevice device), (device))         \
+    HOOK_TWINS(HOOK, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, _ptsz, 10010, BY_HAND, 1,                         \
+         (CUstream stream, CUstreamCaptureMode mode), (stream, mode))                                                          \
+    HOOK_TWINS(HOOK, cuStreamEndCapture, "cuStreamEndCapture", 10000, _ptsz, 10000, BY_HAND, 1,                                \
+         (CUstream stream, CUgraph *graph), (stream, graph))                                                                   \
+    /* copies: the twins of those that wait end in _ptds */                                                                    \
+    HOOK_TWINS(HOOK, cuMemcpy, "cuMemcpy", 4000, _ptds, 7000, WAITS, bounds_copy(to, from, size),                              \
+         (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \
+    HOOK_TWINS(HOOK, cuMemcpyPeer, "cuMemcpyPeer", 4000, _ptds, 7000, WAITS, bounds_copy(to, from, size),                      \
+         (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size),                        \
+         (to, to_context, from, from_context, size))                                                                           \
+    HOOK_TWINS(HOOK, cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, _ptds, 7000, WAITS, bounds_write(to, size),                        \
+         (CUdeviceptr to, const void *from, size_t size), (to, from, size))                                                    \
+    HOOK_TWINS(HOOK, cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, _ptds, 7000, WAITS, bounds_read(from, size),                       \
+         (void *to, CUdeviceptr from, size_t size), (to, from, size))                                                          \
+    HOOK_TWINS(HOOK, cuMemcpyDtoD_v2, "cuMemcpyDtoD", 3020, _ptds, 7000, WAITS, bounds_copy(to, from, size),                   \
+         (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \
+    HOOK_TWINS(HOOK, cuMemcpyDtoA_v2, "cuMemcpyDtoA", 3020, _ptds, 7000, WAITS, bounds_read(from, size),                       \
+         (CUarray to, size_t offset, CUdeviceptr from, size_t size), (to, offset, from, size))                                 \
+    HOOK_TWINS(HOOK, cuMemcpyAtoD_v2, "cuMemcpyAtoD", 3020, _ptds, 7000, WAITS, bounds_write(to, size),                        \
+         (CUdeviceptr to, CUarray from, size_t offset, size_t size), (to, from, offset, size))                                 \
+    HOOK_TWINS(HOOK, cuMemcpyAtoH_v2, "cuMemcpyAtoH", 3020, _ptds, 7000, WAITS, 1,                                             \
+         (void *to, CUarray from, size_t offset, size_t size), (to, from, offset, size))                                       \
+    HOOK_TWINS(HOOK, cuMemcpyHtoA_v2, "cuMemcpyHtoA", 3020, _ptds, 7000, WAITS, 1,                                             \
+         (CUarray to, size_t offset, const void *from, size_t size), (to, offset, from, size))                                 \
+    HOOK_TWINS(HOOK, cuMemcpyAtoA_v2, "cuMemcpyAtoA", 3020, _ptds, 7000, WAITS, 1,                                             \
+         (CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t size),                                        \
+         (to, to_offset, from, from_offset, size))                                                                             \
+    HOOK_TWINS(HOOK, cuMemcpy2D_v2, "cuMemcpy2D", 3020, _ptds, 7000, WAITS, bounds_copy_2d(copy), (const CUDA_MEMCPY2D *copy), \
+         (copy))                                                                                                               \
+    HOOK_TWINS(HOOK, cuMemcpy2DUnaligned_v2, "cuMemcpy2DUnaligned", 3020, _ptds, 7000, WAITS, bounds_copy_2d(copy),            \
+         (const CUDA_MEMCPY2D *copy), (copy))                                                                                  \
+    HOOK_TWINS(HOOK, cuMemcpy3D_v2, "cuMemcpy3D", 3020, _ptds, 7000, WAITS, bounds_copy_3d(copy), (const CUDA_MEMCPY3D *copy), \
+         (copy))                                                                                                               \
+    HOOK_TWINS(HOOK, cuMemcpy3DPeer, "cuMemcpy3DPeer", 4000, _ptds, 7000, WAITS, 1, (const CUDA_MEMCPY3D_PEER *copy), (copy))  \
+    HOOK_TWINS(HOOK, cuMemcpyAsync, "cuMemcpyAsync", 4000, _ptsz, 7000, QUEUES, bounds_copy(to, from, size),                   \
+         (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), (to, from, size, stream))                           \
+    HOOK_TWINS(HOOK, cuMemcpyPeerAsync, "cuMemcpyPeerAsync", 4000, _ptsz, 7000, QUEUES, bounds_copy(to, from, size),           \
+         (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size, CUstream stream),       \
+         (to, to_context, from, from_context, size, stream))                                                                   \
+    HOOK_TWINS(HOOK, cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3020, _ptsz, 7000, QUEUES, bounds_write(to, size),             \
+         (CUdeviceptr to, const void *from, size_t size, CUstream stream), (to, from, size, stream))                           \
+    HOOK_TWINS(HOOK, cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync", 3020, _ptsz, 7000, QUEUES, bounds_read(from, size),            \
+         (void *to, CUdeviceptr from, size_t size, CUstream stream), (to, from, size, stream))                                 \
+    HOOK_TWINS(HOOK, cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync", 3020, _ptsz, 7000, QUEUES, bounds_copy(to, from, size),        \
+         (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), (to, from, size, stream))                           \
+    HOOK_TWINS(HOOK, cuMemcpyAtoHAsync_v2, "cuMemcpyAtoHAsync", 3020, _ptsz, 7000, QUEUES, 1,                                  \
+         (void *to, CUarray from, size_t offset, size_t size, CUstream stream), (to, from, offset, size, stream))              \
+    HOOK_TWINS(HOOK, cuMemcpyHtoAAsync_v2, "cuMemcpyHtoAAsync", 3020, _ptsz, 7000, QUEUES, 1,                                  \
+         (CUarray to, size_t offset, const void *from, size_t size, CUstream stream), (to, offset, from, size, stream))        \
+    HOOK_TWINS(HOOK, cuMemcpy2DAsync_v2, "cuMemcpy2DAsync", 3020, _ptsz, 7000, QUEUES, bounds_copy_2d(copy),                   \
+         (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream))                                                         \
+    HOOK_TWINS(HOOK, cuMemcpy3DAsync_v2, "cuMemcpy3DAsync", 3020, _ptsz, 7000, QUEUES, bounds_copy_3d(copy),                   \
+         (const CUDA_MEMCPY3D *copy, CUstream stream), (copy, stream))                                                         \
+    HOOK_TWINS(HOOK, cuMemcpy3DPeerAsync, "cuMemcpy3DPeerAsync", 4000, _ptsz, 7000, QUEUES, 1,                                 \
+         (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream))                                                    \
+    /* sets: those of device memory do not wait */                                                                             \
+    HOOK_TWINS(HOOK, cuMemsetD8_v2, "cuMemsetD8", 3020, _ptds, 7000, QUEUES, bounds_set(to, 1, count),                         \
+         (CUdeviceptr to, unsigned char value, size_t count), (to, value, count))                                              \
+    HOOK_TWINS(HOOK, cuMemsetD16_v2, "cuMemsetD16", 3020, _ptds, 7000, QUEUES, bounds_set(to, 2, count),                       \
+         (CUdeviceptr to, unsigned short value, size_t count), (to, value, count))                                             \
+    HOOK_TWINS(HOOK, cuMemsetD32_v2, "cuMemsetD32", 3020, _ptds, 7000, QUEUES, bounds_set(to, 4, count),                       \
+         (CUdeviceptr to, unsigned value, size_t count), (to, value, count))                                                   \
+    HOOK_TWINS(HOOK, cuMemsetD2D8_v2, "cuMemsetD2D8", 3020, _ptds, 7000, QUEUES, bounds_set_2d(to, pitch, 1, width, height),   \
+         (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height), (to, pitch, value, width, height))  \
+    HOOK_TWINS(HOOK, cuMemsetD2D16_v2, "cuMemsetD2D16", 3020, _ptds, 7000, QUEUES, bounds_set_2d(to, pitch, 2, width, height), \
+         (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height), (to, pitch, value, width, height)) \
+    HOOK_TWINS(HOOK, cuMemsetD2D32_v2, "cuMemsetD2D32", 3020, _ptds, 7000, QUEUES, bounds_set_2d(to, pitch, 4, width, height), \
+         (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height), (to, pitch, value, width, height))       \
+    HOOK_TWINS(HOOK, cuMemsetD8Async, "cuMemsetD8Async", 3020, _ptsz, 7000, QUEUES, bounds_set(to, 1, count),                  \
+         (CUdeviceptr to, unsigned char value, size_t count, CUstream stream), (to, value, count, stream))                     \
+    HOOK_TWINS(HOOK, cuMemsetD16Async, "cuMemsetD16Async", 3020, _ptsz, 7000, QUEUES, bounds_set(to, 2, count),                \
+         (CUdeviceptr to, unsigned short value, size_t count, CUstream stream), (to, value, count, stream))                    \
+    HOOK_TWINS(HOOK, cuMemsetD32Async, "cuMemsetD32Async", 3020, _ptsz, 7000, QUEUES, bounds_set(to, 4, count),                \
+         (CUdeviceptr to, unsigned value, size_t count, CUstream stream), (to, value, count, stream))                          \
+    HOOK_TWINS(HOOK, cuMemsetD2D8Async, "cuMemsetD2D8Async", 3020, _ptsz, 7000, QUEUES,                                        \
+         bounds_set_2d(to, pitch, 1, width, height),                                                                           \
+         (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream),                    \
+         (to, pitch, value, width, height, stream))                                                                            \
+    HOOK_TWINS(HOOK, cuMemsetD2D16Async, "cuMemsetD2D16Async", 3020, _ptsz, 7000, QUEUES,                                      \
+         bounds_set_2d(to, pitch, 2, width, height),                                                                           \
+         (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream),                   \
+         (to, pitch, value, width, height, stream))                                                                            \
+    HOOK_TWINS(HOOK, cuMemsetD2D32Async, "cuMemsetD2D32Async", 3020, _ptsz, 7000, QUEUES,                                      \
+         bounds_set_2d(to, pitch, 4, width, height),                                                                           \
+         (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream),                         \
+         (to, pitch, value, width, height, stream))
+
+#define PRELOAD_PASSED(PASSED)                                                                                                 \
+    PASSED("cuMemAlloc", 2000, 0, "32-bit addresses")                                                                          \
+    PASSED("cuMemAllocPitch", 2000, 0, "32-bit addresses")                                                                     \
+    PASSED("cuMemFree", 2000, 0, "32-bit addresses")                                                                           \
+    PASSED("cuMemGetInfo", 2000, 0, "32-bit sizes")                                                                            \
+    PASSED("cuMemGetAddressRange", 2000, 0, "32-bit addresses")                                                                \
+    PASSED("cuMemAllocHost", 2000, 0, "host memory")                                                                           \
+    PASSED("cuMemAllocHost", 3020, 0, "host memory")                                                                           \
+    PASSED("cuMemFreeHost", 2000, 0, "host memory")                                                                            \
+    PASSED("cuMemAllocManaged", 6000, 0, "managed memory")                                                                     \
+    PASSED("cuMemPoolExportToShareableHandle", 11020, 0, "pools for other processes are left to the driver as a whole")        \
+    PASSED("cuMemPoolImportFromShareableHandle", 11020, 0, "imported memory")                                                  \
+    PASSED("cuMemPoolImportPointer", 11020, 0, "imported memory")                                                              \
+    PASSED("cuMemPoolGetAccess", 11020, 0, "the driver keeps what cuMemPoolSetAccess told it")                                 \
+    PASSED("cuDeviceGetDefaultMemPool", 11020, 0, "the driver's own handle names our pool too")                                \
+    PASSED("cuDeviceGetMemPool", 11020, 0, "the driver's own handle names our pool too")                                       \
+    PASSED("cuLaunch", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                                 \
+    PASSED("cuLaunchGrid", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                             \
+    PASSED("cuLaunchGridAsync", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                        \
+    PASSED("cuLaunchHostFunc", 10000, 0, "runs on the host")                                                                   \
+    PASSED("cuLaunchHostFunc", 10000, 1, "runs on the host")                                                                   \
+    PASSED("cuLaunchCooperativeKernelMultiDevice", 9000, 0, "deprecated; a fault in it is reported without its launch")        \
+    PASSED("cuStreamDestroy", 2000, 0, "the form of CUDA before 4.0")                                                          \
+    PASSED("cuCtxDestroy", 2000, 0, "the form of CUDA before 4.0")                                                             \
+    PASSED("cuDevicePrimaryCtxReset", 7000, 0, "the form of CUDA before 11.0")                                                 \
+    PASSED("cuDevicePrimaryCtxRelease", 7000, 0, "the form of CUDA before 11.0")                                               \
+    PASSED("cuDevicePrimaryCtxRetain", 7000, 0, "adds a context, ends none")                                                   \
+    PASSED("cuDevicePrimaryCtxGetState", 7000, 0, "only asks")                                                                 \
+    PASSED("cuDevicePrimaryCtxSetFlags", 7000, 0, "scheduling only")                                                           \
+    PASSED("cuDevicePrimaryCtxSetFlags", 11000, 0, "scheduling only")                                                          \
+    PASSED("cuStreamBeginCapture", 10000, 0, "the form of CUDA 10.0")                                                          \
+    PASSED("cuStreamBeginCapture", 10000, 1, "the form of CUDA 10.0")                                                          \
+    PASSED("cuStreamBeginCaptureToGraph", 12030, 0, "the capture is noticed at each allocation")                               \
+    PASSED("cuStreamBeginCaptureToGraph", 12030, 1, "the capture is noticed at each allocation")                               \
+    PASSED("cuStreamBeginRecaptureToGraph", 13010, 0, "the capture is noticed at each allocation")                             \
+    PASSED("cuMemcpyBatchAsync", 12080, 0, "a copy that leaves a mapping is refused by the driver")                            \
+    PASSED("cuMemcpyBatchAsync", 12080, 1, "a copy that leaves a mapping is refused by the driver")                            \
+    PASSED("cuMemcpyBatchAsync", 13000, 0, "a copy that leaves a mapping is refused by the driver")                            \
+    PASSED("cuMemcpyBatchAsync", 13000, 1, "a copy that leaves a mapping is refused by the driver")                            \
+    PASSED("cuMemcpy3DBatchAsync", 12080, 0, "a copy that leaves a mapping is refused by the driver")                          \
+    PASSED("cuMemcpy3DBatchAsync", 12080, 1, "a copy that leaves a mapping is refused by the driver")                          \
+    PASSED("cuMemcpy3DBatchAsync", 13000, 0, "a copy that leaves a mapping is refused by the driver")                          \
+    PASSED("cuMemcpy3DBatchAsync", 13000, 1, "a copy that leaves a mapping is refused by the driver")                          \
+    PASSED("cuMemcpyHtoD", 2000, 0, "32-bit addresses")                                                                        \
+    PASSED("cuMemcpyDtoH", 2000, 0, "32-bit addresses")                                                                        \
+    PASSED("cuMemcpyDtoD", 2000, 0, "32-bit addresses")                                                                        \
+    PASSED("cuMemcpyDtoA", 2000, 0, "32-bit addresses")                                                                        \
+    PASSED("cuMemcpyAtoD", 2000, 0, "32-bit addresses")                                                                        \
+    PASSED("cuMemcpyAtoH", 2000, 0, "32-bit sizes")                                                                            \
+    PASSED("cuMemcpyHtoA", 2000, 0, "32-bit sizes")                                                                            \
+    PASSED("cuMemcpyAtoA", 2000, 0, "32-bit sizes")                                                                            \
+    PASSED("cuMemcpy2D", 2000, 0, "32-bit addresses")                                                                          \
+    PASSED("cuMemcpy2DUnaligned", 2000, 0, "32-bit addresses")                                                                 \
+    PASSED("cuMemcpy3D", 2000, 0, "32-bit addresses")                                                                          \
+    PASSED("cuMemcpyHtoDAsync", 2000, 0, "32-bit addresses")                                                                   \
+    PASSED("cuMemcpyDtoHAsync", 2000, 0, "32-bit addresses")                                                                   \
+    PASSED("cuMemcpyDtoDAsync", 3000, 0, "32-bit addresses")                                                                   \
+    PASSED("cuMemcpyHtoAAsync", 2000, 0, "32-bit sizes")                                                                       \
+    PASSED("cuMemcpyAtoHAsync", 2000, 0, "32-bit sizes")                                                                       \
+    PASSED("cuMemcpy2DAsync", 2000, 0, "32-bit addresses")                                                                     \
+    PASSED("cuMemcpy3DAsync", 2000, 0, "32-bit addresses")                                                                     \
+    PASSED("cuMemsetD8", 2000, 0, "32-bit addresses")                                                                          \
+    PASSED("cuMemsetD16", 2000, 0, "32-bit addresses")                                                                         \
+    PASSED("cuMemsetD32", 2000, 0, "32-bit addresses")                                                                         \
+    PASSED("cuMemsetD2D8", 2000, 0, "32-bit addresses")                                                                        \
+    PASSED("cuMemsetD2D16", 2000, 0, "32-bit addresses")                                                                       \
+    PASSED("cuMemsetD2D32", 2000, 0, "32-bit addresses")
+/* clang-format on */
+
+#endif

@@ -1,0 +1,73 @@
+/*
+ * What the files of preload/ share: the hooks, the real functions behind them, and the two questions that most hooks begin
+ * with. A hook does nothing of its own before cuInit has started cufence, or where it could not be started.
+ */
+#ifndef CUFENCE_PRELOAD_INTERNAL_H
+#define CUFENCE_PRELOAD_INTERNAL_H
+
+#include "hooks.h"
+
+#include "driver/driver.h"
+#include "heap/heap.h"
+
+/* Our function for each symbol: hook_<symbol>. */
+#define DECLARE(symbol, base, version, thread, how, check, parameters, arguments) CUresult hook_##symbol parameters;
+PRELOAD_HOOKS(DECLARE)
+#undef DECLARE
+
+/* The driver's. NULL where this driver has none; nobody can have asked for its hook then. Constant once a hook was given out.
+ */
+struct real {
+#define MEMBER(symbol, base, version, thread, how, check, parameters, arguments) CUresult(*symbol) parameters;
+    PRELOAD_HOOKS(MEMBER)
+#undef MEMBER
+};
+extern struct real real;
+
+/* start.c */
+extern int preload_is_active;                 /* atomic: cufence runs. Set once, never cleared */
+extern const struct options *preload_options; /* and the number of devices: constant once it is set */
+extern int preload_devices;
+
+static inline int is_active(void)
+{
+    return __atomic_load_n(&preload_is_active, __ATOMIC_ACQUIRE);
+}
+
+/* Whether the program shall see the fault that the current context has had. */
+static inline int has_failed(void)
+{
+    return is_active() && heap_is_faulted();
+}
+
+/* Whether the address is in our address space: a buffer of ours, or one that was. */
+static inline int is_ours(CUdeviceptr pointer)
+{
+    return is_active() && heap_owns(pointer);
+}
+
+/* table.c: finds the real functions. Called before anything else of this room; any thread, any number of times. */
+void table_open(void);
+
+/* contexts.c */
+CUcontext launch_context(void); /* the current one, where a launch is about to go; NULL without one */
+/* To be called with the result of a call that has waited for work of the current context. Learns of the faults that the work
+ * has met; returns the result, or CUDA_ERROR_ILLEGAL_ADDRESS. */
+CUresult settled(CUresult result, int is_context_idle);
+
+/* pools.c: what the program's memory pools hold. An owner is what heap_allocate() takes: 1 and above here. */
+#define OWNER_NO_POOL 1u                         /* cuMemAlloc and its like */
+unsigned pool_current(void);                     /* the current device's; 0: the driver's own business */
+unsigned pool_of_handle(CUmemoryPool handle);    /* 0: the driver's own business */
+int pool_reserve(unsigned owner, size_t size);   /* counts; 0: more than the pool may have */
+void pool_cancel(unsigned owner, size_t size);   /* it came to nothing */
+void pool_mapped(unsigned owner, size_t mapped); /* it came to this much memory */
+void pool_freed(const struct heap_freed *freed); /* both are gone */
+int pools_are_used(void);                        /* some buffer has come from one */
+CUmemoryPool pool_handle(unsigned owner);        /* NULL for OWNER_NO_POOL */
+void pools_forget_context(void);                 /* some context has gone */
+
+/* misuse.c: what a call did wrong with one of our buffers; the detail is cufence_error_detail()'s. Reports it. */
+CUresult misuse(const char *kind, const char *call, CUdeviceptr pointer);
+
+#endif

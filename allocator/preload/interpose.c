@@ -1,0 +1,132 @@
+/*
+ * libcufence_preload.so: what LD_PRELOAD puts into a program. It depends on the C library only and does nothing until the
+ * program takes an interest in the CUDA driver: by dlsym, which it interposes, or by a call of a driver function that the
+ * program was linked with. Then it opens libcufence.so from its own folder and hands out its hooks.
+ *
+ * dlsym finds out who called it by its return address (RTLD_NEXT and RTLD_DEFAULT depend on it). So whatever is not of
+ * interest is passed on by a jump, not by a call: this file is compiled with sibling calls (see CMakeLists.txt).
+ */
+#include "hooks.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define FILE_NAME "libcufence.so"
+
+typedef void *(*dlsym_function)(void *, const char *);
+
+/* Each of these is found once; two threads that find it at once find the same. All atomic. */
+static dlsym_function real_dlsym;
+static void *(*hook_for)(const char *symbol);
+static int has_no_library;
+
+static dlsym_function find_dlsym(void)
+{
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"};
+    dlsym_function found = __atomic_load_n(&real_dlsym, __ATOMIC_ACQUIRE);
+    for (size_t i = 0; !found && i < sizeof versions / sizeof *versions; i++)
+        found = (dlsym_function)dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+    if (!found) {
+        static const char sorry[] = "cufence: the C library's dlsym was not found; this is no glibc that cufence knows\n";
+        fputs(sorry, stderr);
+        abort();
+    }
+    __atomic_store_n(&real_dlsym, found, __ATOMIC_RELEASE);
+    return found;
+}
+
+/* libcufence.so beside this library. */
+static void *open_library(void)
+{
+    char path[4096];
+    Dl_info info;
+    const char *slash = dladdr((void *)&open_library, &info) && info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
+    int folder = slash ? (int)(slash - info.dli_fname) + 1 : 0;
+    if (snprintf(path, sizeof path, "%.*s%s", folder, slash ? info.dli_fname : "", FILE_NAME) >= (int)sizeof path)
+        return NULL;
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        fprintf(stderr, "cufence: this process runs unguarded: %s\n", dlerror());
+    return library;
+}
+
+static void *hook_of(const char *symbol)
+{
+    void *(*ask)(const char *) = __atomic_load_n(&hook_for, __ATOMIC_ACQUIRE);
+    if (!ask && !__atomic_load_n(&has_no_library, __ATOMIC_RELAXED)) {
+        void *library = open_library();
+        ask = library ? (void *(*)(const char *))find_dlsym()(library, "cufence_preload_hook") : NULL;
+        if (ask)
+            __atomic_store_n(&hook_for, ask, __ATOMIC_RELEASE);
+        else
+            __atomic_store_n(&has_no_library, 1, __ATOMIC_RELAXED);
+    }
+    return ask ? ask(symbol) : NULL;
+}
+
+static int is_of_interest(const char *name)
+{
+    static const char *const names[] = {
+#define NAME(symbol, base, version, thread, how, check, parameters, arguments) #symbol,
+        PRELOAD_HOOKS(NAME)
+#undef NAME
+    };
+    if (name[0] != 'c' || name[1] != 'u')
+        return 0;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        if (strcmp(names[i], name) == 0)
+            return 1;
+    }
+    return 0;
+}
+
+/* A driver function that a library has: our hook, unless it is this library's own stub. */
+static void *symbol_in(void *library, const char *name)
+{
+    Dl_info found, own;
+    void *symbol = find_dlsym()(library, name);
+    if (!symbol || (dladdr(symbol, &found) && dladdr((void *)&symbol_in, &own) && found.dli_fbase == own.dli_fbase))
+        return symbol;
+    void *hook = hook_of(name);
+    return hook ? hook : symbol;
+}
+
+/* Not by its own name, under which the compiler takes for granted that `name` is never NULL. */
+EXPORT void *interposed_dlsym(void *library, const char *name) __asm__("dlsym");
+EXPORT void *interposed_dlsym(void *library, const char *name)
+{
+    if (library != RTLD_NEXT && name && is_of_interest(name))
+        return symbol_in(library, name);
+    dlsym_function function = __atomic_load_n(&real_dlsym, __ATOMIC_ACQUIRE);
+    if (!function)
+        function = find_dlsym();
+    return function(library, name);
+}
+
+/* ---- for programs that are linked with libcuda ---- */
+
+/* What the program would have called without us. */
+static void *next_of(const char *symbol)
+{
+    return find_dlsym()(RTLD_NEXT, symbol);
+}
+
+#define STUB(symbol, base, version, thread, how, check, parameters, arguments)                                                 \
+    EXPORT CUresult symbol parameters;                                                                                         \
+    EXPORT CUresult symbol parameters                                                                                          \
+    {                                                                                                                          \
+        static CUresult(*target) parameters; /* atomic */                                                                      \
+        CUresult(*function) parameters = __atomic_load_n(&target, __ATOMIC_ACQUIRE);                                           \
+        if (!function) {                                                                                                       \
+            void *found = hook_of(#symbol);                                                                                    \
+            function = (CUresult(*) parameters)(found ? found : next_of(#symbol));                                             \
+            if (!function)                                                                                                     \
+                return CUDA_ERROR_NOT_FOUND;                                                                                   \
+            __atomic_store_n(&target, function, __ATOMIC_RELEASE);                                                             \
+        }                                                                                                                      \
+        return function arguments;                                                                                             \
+    }
+PRELOAD_HOOKS(STUB)

@@ -1,0 +1,125 @@
+/* Launches: refused after a fault, as CUDA does, and recorded. */
+#include "internal.h"
+
+#include "launch/launch.h"
+
+/* Returns 0 where the launch has to fail. */
+static int is_allowed(void)
+{
+    return !is_active() || !heap_is_faulted();
+}
+
+static void record(const struct launch_call *call)
+{
+    CUcontext context = is_active() ? launch_context() : NULL;
+    if (context)
+        launch_record(context, call);
+}
+
+/* What the NULL stream means in the forms for per-thread default streams. */
+static CUstream own_default(CUstream stream)
+{
+    return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
+static CUstream as_it_is(CUstream stream)
+{
+    return stream;
+}
+
+#define KERNEL(symbol, stream_meant)                                                                                           \
+    CUresult hook_##symbol(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,         \
+                           unsigned shared, CUstream stream, void **parameters, void **extra)                                  \
+    {                                                                                                                          \
+        if (!is_allowed())                                                                                                     \
+            return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
+        record(&(struct launch_call){.function = f,                                                                            \
+                                     .grid = {gx, gy, gz},                                                                     \
+                                     .block = {bx, by, bz},                                                                    \
+                                     .shared_bytes = shared,                                                                   \
+                                     .stream = stream_meant(stream),                                                           \
+                                     .parameters = parameters,                                                                 \
+                                     .extra = extra});                                                                         \
+        return real.symbol(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);                                      \
+    }
+KERNEL(cuLaunchKernel, as_it_is)
+KERNEL(cuLaunchKernel_ptsz, own_default)
+
+#define COOPERATIVE(symbol, stream_meant)                                                                                      \
+    CUresult hook_##symbol(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,         \
+                           unsigned shared, CUstream stream, void **parameters)                                                \
+    {                                                                                                                          \
+        if (!is_allowed())                                                                                                     \
+            return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
+        record(&(struct launch_call){.function = f,                                                                            \
+                                     .grid = {gx, gy, gz},                                                                     \
+                                     .block = {bx, by, bz},                                                                    \
+                                     .shared_bytes = shared,                                                                   \
+                                     .stream = stream_meant(stream),                                                           \
+                                     .parameters = parameters,                                                                 \
+                                     .is_cooperative = 1});                                                                    \
+        return real.symbol(f, gx, gy, gz, bx, by, bz, shared, stream, parameters);                                             \
+    }
+COOPERATIVE(cuLaunchCooperativeKernel, as_it_is)
+COOPERATIVE(cuLaunchCooperativeKernel_ptsz, own_default)
+
+static void record_configured(const CUlaunchConfig *config, CUfunction f, CUstream stream, void **parameters, void **extra)
+{
+    struct launch_call call = {.function = f,
+                               .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
+                               .block = {config->blockDimX, config->blockDimY, config->blockDimZ},
+                               .shared_bytes = config->sharedMemBytes,
+                               .stream = stream,
+                               .parameters = parameters,
+                               .extra = extra};
+    for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
+            call.cluster[0] = attribute->value.clusterDim.x;
+            call.cluster[1] = attribute->value.clusterDim.y;
+            call.cluster[2] = attribute->value.clusterDim.z;
+        } else if (attribute->id == CU_LAUNCH_ATTRIBUTE_COOPERATIVE) {
+            call.is_cooperative = attribute->value.cooperative;
+        }
+    }
+    record(&call);
+}
+
+#define CONFIGURED(symbol, stream_meant)                                                                                       \
+    CUresult hook_##symbol(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra)                        \
+    {                                                                                                                          \
+        if (!is_allowed())                                                                                                     \
+            return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
+        if (config)                                                                                                            \
+            record_configured(config, f, stream_meant(config->hStream), parameters, extra);                                    \
+        return real.symbol(config, f, parameters, extra);                                                                      \
+    }
+CONFIGURED(cuLaunchKernelEx, as_it_is)
+CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
+
+#define GRAPH(symbol, stream_meant)                                                                                            \
+    CUresult hook_##symbol(CUgraphExec graph, CUstream stream)                                                                 \
+    {                                                                                                                          \
+        CUcontext context;                                                                                                     \
+        if (!is_allowed())                                                                                                     \
+            return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
+        if (is_active() && (context = launch_context()) != NULL)                                                               \
+            launch_record_graph(context, graph, stream_meant(stream));                                                         \
+        return real.symbol(graph, stream);                                                                                     \
+    }
+GRAPH(cuGraphLaunch, as_it_is)
+GRAPH(cuGraphLaunch_ptsz, own_default)
+
+CUresult hook_cuModuleUnload(CUmodule module)
+{
+    if (is_active())
+        launch_forget_functions();
+    return real.cuModuleUnload(module);
+}
+
+CUresult hook_cuLibraryUnload(CUlibrary library)
+{
+    if (is_active())
+        launch_forget_functions();
+    return real.cuLibraryUnload(library);
+}

@@ -1,0 +1,20 @@
+#include "internal.h"
+
+#include "fault/monitor.h"
+
+#include <time.h>
+
+CUresult misuse(const char *kind, const char *call, CUdeviceptr pointer)
+{
+    struct timespec now;
+    cufence_description place;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    heap_describe(pointer, &place);
+    monitor_misuse(&(struct misuse){.kind = kind,
+                                    .call = call,
+                                    .sentence = cufence_error_detail(),
+                                    .address = pointer,
+                                    .place = &place,
+                                    .now_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec});
+    return CUDA_ERROR_INVALID_VALUE;
+}

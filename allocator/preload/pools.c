@@ -1,0 +1,309 @@
+/*
+ * The program's memory pools. The driver's own pools stay empty; their handles name ours, which have no memory of their own
+ * either: buffers come from the heap, and a pool is an account of what was taken in its name.
+ *
+ * A pool's RESERVED memory is what its buffers map, and, for the default pool of a device, what the heap keeps for reuse: the
+ * same as the driver's pools, which keep freed memory until they are trimmed.
+ */
+#include "internal.h"
+
+#include "options.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+#define POOLS 256
+#define FIRST_POOL 2u /* 0: not ours; 1: OWNER_NO_POOL */
+
+struct pool_account {
+    CUmemoryPool handle; /* NULL: free to be used again */
+    int device;
+    int is_default;
+    uint64_t limit;           /* bytes, 0: none */
+    uint64_t used, used_high; /* atomic, as all below */
+    uint64_t mapped, mapped_high;
+    uint64_t live;
+    int is_destroyed; /* to be free once nothing is live */
+};
+
+static struct pool_account pools[POOLS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for adding and destroying; a leaf */
+static unsigned generation = 1;                          /* atomic: what threads remember of it is void when it changes */
+static uint64_t without_pool_mapped;                     /* atomic: of OWNER_NO_POOL */
+
+static void changed(void)
+{
+    __atomic_add_fetch(&generation, 1, __ATOMIC_RELEASE);
+}
+
+static unsigned lookup(CUmemoryPool handle)
+{
+    for (unsigned i = FIRST_POOL; handle && i < POOLS; i++) {
+        if (__atomic_load_n(&pools[i].handle, __ATOMIC_ACQUIRE) == handle && !pools[i].is_destroyed)
+            return i;
+    }
+    return 0;
+}
+
+static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t limit)
+{
+    pthread_mutex_lock(&lock);
+    unsigned owner = lookup(handle);
+    for (unsigned i = FIRST_POOL; !owner && i < POOLS; i++) {
+        if (pools[i].handle)
+            continue;
+        pools[i] = (struct pool_account){.device = device, .is_default = is_default, .limit = limit};
+        __atomic_store_n(&pools[i].handle, handle, __ATOMIC_RELEASE);
+        owner = i;
+    }
+    pthread_mutex_unlock(&lock);
+    if (!owner)
+        fprintf(stderr, "cufence: more than %u memory pools at once: this one is left to the driver, unguarded\n",
+                POOLS - FIRST_POOL);
+    changed();
+    return owner;
+}
+
+/* One that the program has made, or the default pool of a device, which is known from its first use on. */
+unsigned pool_of_handle(CUmemoryPool handle)
+{
+    unsigned owner = lookup(handle);
+    for (int i = 0; !owner && handle && driver->cuDeviceGetDefaultMemPool && i < preload_devices; i++) {
+        CUdevice device;
+        CUmemoryPool standard = NULL;
+        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS &&
+            driver->cuDeviceGetDefaultMemPool(&standard, device) == CUDA_SUCCESS && standard == handle)
+            owner = add(handle, i, 1, 0);
+    }
+    return owner;
+}
+
+static unsigned find_current(void)
+{
+    CUdevice device;
+    CUmemoryPool handle = NULL;
+    if (!driver->cuDeviceGetMemPool || driver->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
+        driver->cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS)
+        return 0;
+    return pool_of_handle(handle);
+}
+
+unsigned pool_current(void)
+{
+    static _Thread_local struct {
+        CUcontext context;
+        unsigned generation, owner;
+    } latest;
+    CUcontext context = NULL;
+    driver->cuCtxGetCurrent(&context);
+    unsigned now = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
+    if (context && latest.context == context && latest.generation == now)
+        return latest.owner;
+    unsigned owner = context ? find_current() : 0;
+    latest.context = context;
+    latest.generation = now; /* not what it is by now: add() has changed it then, and the next call looks again */
+    latest.owner = owner;
+    return owner;
+}
+
+CUmemoryPool pool_handle(unsigned owner)
+{
+    return owner >= FIRST_POOL && owner < POOLS ? pools[owner].handle : NULL;
+}
+
+void pools_forget_context(void)
+{
+    changed();
+}
+
+static void raise_to(uint64_t *high, uint64_t value)
+{
+    uint64_t most = __atomic_load_n(high, __ATOMIC_RELAXED);
+    while (value > most && !__atomic_compare_exchange_n(high, &most, value, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+}
+
+int pool_reserve(unsigned owner, size_t size)
+{
+    struct pool_account *pool = &pools[owner];
+    if (owner < FIRST_POOL)
+        return 1;
+    uint64_t used = __atomic_add_fetch(&pool->used, size, __ATOMIC_RELAXED);
+    if (pool->limit && used > pool->limit) {
+        __atomic_sub_fetch(&pool->used, size, __ATOMIC_RELAXED);
+        return 0;
+    }
+    __atomic_add_fetch(&pool->live, 1, __ATOMIC_RELAXED);
+    raise_to(&pool->used_high, used);
+    return 1;
+}
+
+static void release_if_done(struct pool_account *pool)
+{
+    if (__atomic_sub_fetch(&pool->live, 1, __ATOMIC_ACQ_REL) || !__atomic_load_n(&pool->is_destroyed, __ATOMIC_ACQUIRE))
+        return;
+    pthread_mutex_lock(&lock);
+    if (pool->is_destroyed && !pool->live)
+        pool->handle = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+void pool_cancel(unsigned owner, size_t size)
+{
+    if (owner < FIRST_POOL)
+        return;
+    __atomic_sub_fetch(&pools[owner].used, size, __ATOMIC_RELAXED);
+    release_if_done(&pools[owner]);
+}
+
+void pool_mapped(unsigned owner, size_t mapped)
+{
+    if (owner == OWNER_NO_POOL)
+        __atomic_add_fetch(&without_pool_mapped, mapped, __ATOMIC_RELAXED);
+    else if (owner >= FIRST_POOL)
+        raise_to(&pools[owner].mapped_high, __atomic_add_fetch(&pools[owner].mapped, mapped, __ATOMIC_RELAXED));
+}
+
+void pool_freed(const struct heap_freed *freed)
+{
+    if (freed->owner == OWNER_NO_POOL) {
+        __atomic_sub_fetch(&without_pool_mapped, freed->mapped, __ATOMIC_RELAXED);
+    } else if (freed->owner >= FIRST_POOL) {
+        struct pool_account *pool = &pools[freed->owner];
+        __atomic_sub_fetch(&pool->used, freed->size, __ATOMIC_RELAXED);
+        __atomic_sub_fetch(&pool->mapped, freed->mapped, __ATOMIC_RELAXED);
+        release_if_done(pool);
+    }
+}
+
+static uint64_t without_pools(void)
+{
+    return __atomic_load_n(&without_pool_mapped, __ATOMIC_RELAXED);
+}
+
+int pools_are_used(void)
+{
+    for (unsigned i = FIRST_POOL; i < POOLS; i++) {
+        if (__atomic_load_n(&pools[i].used_high, __ATOMIC_RELAXED))
+            return 1;
+    }
+    return 0;
+}
+
+static uint64_t reserved(struct pool_account *pool)
+{
+    uint64_t all = heap_figures().mapped, others = without_pools();
+    uint64_t own = __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED);
+    if (!pool->is_default || all < others + own)
+        return own;
+    return all - others;
+}
+
+static uint64_t reserved_high(struct pool_account *pool)
+{
+    uint64_t most = __atomic_load_n(&pool->mapped_high, __ATOMIC_RELAXED), others = without_pools();
+    uint64_t peak = heap_figures().peak;
+    if (pool->is_default && peak > others && peak - others > most)
+        most = peak - others;
+    uint64_t now = reserved(pool);
+    return most > now ? most : now;
+}
+
+CUresult hook_cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+    CUresult result = real.cuMemPoolGetAttribute(handle, attribute, value);
+    unsigned owner = is_active() ? pool_of_handle(handle) : 0;
+    if (result != CUDA_SUCCESS || !value || !owner)
+        return result;
+    cuuint64_t *bytes = value;
+    switch ((int)attribute) { /* on top of the driver's own figure: graphs may have memory in its pool */
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
+        *bytes += reserved(&pools[owner]);
+        break;
+    case CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH:
+        *bytes += reserved_high(&pools[owner]);
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_CURRENT:
+        *bytes += __atomic_load_n(&pools[owner].used, __ATOMIC_RELAXED);
+        break;
+    case CU_MEMPOOL_ATTR_USED_MEM_HIGH:
+        *bytes += __atomic_load_n(&pools[owner].used_high, __ATOMIC_RELAXED);
+        break;
+    default:
+        break;
+    }
+    return result;
+}
+
+CUresult hook_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute attribute, void *value)
+{
+    CUresult result = real.cuMemPoolSetAttribute(handle, attribute, value);
+    unsigned owner = is_active() ? pool_of_handle(handle) : 0;
+    if (result != CUDA_SUCCESS || !owner)
+        return result;
+    struct pool_account *pool = &pools[owner];
+    if (attribute == CU_MEMPOOL_ATTR_USED_MEM_HIGH) {
+        __atomic_store_n(&pool->used_high, __atomic_load_n(&pool->used, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+    } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
+        __atomic_store_n(&pool->mapped_high, __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
+        if (pool->is_default)
+            heap_reset_peak();
+    }
+    return result;
+}
+
+CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
+{
+    unsigned owner = is_active() ? pool_of_handle(handle) : 0;
+    if (owner && reserved(&pools[owner]) > keep)
+        heap_trim(pools[owner].device);
+    return real.cuMemPoolTrimTo(handle, keep);
+}
+
+/* A pool that only this process uses, of plain device memory, is ours. */
+CUresult hook_cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *properties)
+{
+    CUresult result = real.cuMemPoolCreate(handle, properties);
+    if (result != CUDA_SUCCESS || !is_active() || properties->allocType != CU_MEM_ALLOCATION_TYPE_PINNED ||
+        properties->location.type != CU_MEM_LOCATION_TYPE_DEVICE || properties->handleTypes != CU_MEM_HANDLE_TYPE_NONE)
+        return result;
+    add(*handle, properties->location.id, 0, properties->maxSize);
+    return result;
+}
+
+CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
+{
+    unsigned owner = is_active() ? pool_of_handle(handle) : 0;
+    CUresult result = real.cuMemPoolDestroy(handle);
+    if (owner && result == CUDA_SUCCESS) {
+        pthread_mutex_lock(&lock);
+        __atomic_store_n(&pools[owner].is_destroyed, 1, __ATOMIC_RELEASE);
+        if (!__atomic_load_n(&pools[owner].live, __ATOMIC_ACQUIRE))
+            pools[owner].handle = NULL;
+        pthread_mutex_unlock(&lock);
+        changed();
+    }
+    return result;
+}
+
+CUresult hook_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
+{
+    CUresult result = real.cuDeviceSetMemPool(device, handle);
+    changed();
+    return result;
+}
+
+/* Our memory is mapped for its own device, and with peers=on for all of them. */
+CUresult hook_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
+{
+    static int has_warned; /* atomic */
+    unsigned owner = is_active() ? pool_of_handle(handle) : 0;
+    for (size_t i = 0; owner && map && i < count; i++) {
+        if (map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && map[i].location.id != pools[owner].device &&
+            map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && !preload_options->peers &&
+            !__atomic_exchange_n(&has_warned, 1, __ATOMIC_RELAXED))
+            fprintf(stderr, "cufence: GPU %d gets no access to the buffers of GPU %d: peers=on maps them for every peer\n",
+                    map[i].location.id, pools[owner].device);
+    }
+    return real.cuMemPoolSetAccess(handle, map, count);
+}

@@ -1,0 +1,34 @@
+/* The start: cufence begins with the program's own cuInit, before a context can exist, and not earlier, so that a process that
+ * only loads the driver, or forks before it uses it, stays as it is. */
+#include "internal.h"
+
+#include "preload.h"
+
+#include <pthread.h>
+#include <stdio.h>
+
+int preload_is_active;
+const struct options *preload_options;
+int preload_devices;
+
+void preload_configure(const struct options *options)
+{
+    preload_options = options;
+}
+
+static void start(void)
+{
+    if (cufence_init(NULL) == CUFENCE_OK && driver->cuDeviceGetCount(&preload_devices) == CUDA_SUCCESS)
+        __atomic_store_n(&preload_is_active, 1, __ATOMIC_RELEASE);
+    else
+        fprintf(stderr, "cufence: this process runs unguarded: %s\n", cufence_error_detail());
+}
+
+CUresult hook_cuInit(unsigned flags)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    CUresult result = real.cuInit(flags);
+    if (result == CUDA_SUCCESS)
+        pthread_once(&once, start);
+    return result;
+}

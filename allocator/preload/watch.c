@@ -1,0 +1,37 @@
+/* The hooks that only look: what was done before may have failed, a copy may go too far, and a wait may meet a fault. */
+#include "bounds.h"
+#include "internal.h"
+
+#define BY_HAND(symbol, check, parameters, arguments)
+#define QUEUES(symbol, check, parameters, arguments) WATCH(symbol, check, parameters, real.symbol arguments)
+#define WAITS(symbol, check, parameters, arguments) WATCH(symbol, check, parameters, settled(real.symbol arguments, 0))
+#define WATCH(symbol, check, parameters, result)                                                                               \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        const char *const call = #symbol;                                                                                      \
+        (void)call;                                                                                                            \
+        if (is_active()) {                                                                                                     \
+            if (heap_is_faulted())                                                                                             \
+                return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                             \
+            if (!(check))                                                                                                      \
+                return CUDA_ERROR_INVALID_VALUE;                                                                               \
+        }                                                                                                                      \
+        return result;                                                                                                         \
+    }
+#define HOOK(symbol, base, version, thread, how, check, parameters, arguments) how(symbol, check, parameters, arguments)
+PRELOAD_HOOKS(HOOK)
+
+CUresult hook_cuCtxSynchronize(void)
+{
+    return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : settled(real.cuCtxSynchronize(), 1);
+}
+
+CUresult hook_cuCtxSynchronize_v2(CUcontext context)
+{
+    CUcontext popped;
+    if (!is_active() || !context || driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
+        return real.cuCtxSynchronize_v2(context);
+    CUresult result = has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : settled(real.cuCtxSynchronize_v2(context), 1);
+    driver->cuCtxPopCurrent(&popped);
+    return result;
+}
