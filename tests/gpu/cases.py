@@ -110,7 +110,15 @@ CLEAN = [
         allocations=1000,
         needs=TORCH,
     ),
-    Case("oom", "oom", [], 0, output=["filled up, not counting the error: True", "recovered"], needs=TORCH, ways=ITSELF),
+    Case(
+        "oom",
+        "oom",
+        status=0,
+        output=["filled up, not counting the error: True", "recovered"],
+        is_alone=True,
+        needs=TORCH,
+        ways=ITSELF,
+    ),
     Case("graph_clean", "graph_clean", [], 0, output=["100 replays are right", "released"], needs=TORCH, ways=ITSELF),
     *(
         Case(
@@ -152,6 +160,7 @@ PYTORCH = [
             "the fraction holds: .*would exceed allowed memory",
             "everything is freed",
         ],
+        is_alone=True,
         ways=HOOKED,
     ),
     _clean(
@@ -162,6 +171,7 @@ PYTORCH = [
             "cached before the large one: True",
             "recovered",
         ],
+        is_alone=True,
         ways=HOOKED,
     ),
     _clean("cuda_graph_clean", ["100 replays are right"], ways=HOOKED),
@@ -249,7 +259,8 @@ OTHERS = [
         needs=("jax", "nvcc"),
         ways=("run",),
     ),
-    _clean("jax_clean", [r"learned \d"], is_as_native=True, needs=("jax",), ways=("run",)),
+    # Alone: JAX without cufence takes three quarters of the GPU's memory for itself.
+    _clean("jax_clean", [r"learned \d"], is_as_native=True, is_alone=True, needs=("jax",), ways=("run",)),
     Case(
         "cupy_overrun",
         "cupy_overrun",

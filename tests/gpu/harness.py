@@ -48,6 +48,7 @@ class Case:
     launcher: list[str] = field(default_factory=list)  # what stands between python and the story
     is_module: bool = False  # python -m story instead of python story.py
     is_as_native: bool = False  # stdout must be what the same run prints without cufence
+    is_alone: bool = False  # it fills the GPU's memory, or counts what is left of it
     allocations: int = 1  # a run without a fault must have allocated so often through cufence
     needs: tuple[str, ...] = ("torch", "triton")  # modules, and "nvcc"
     seconds: int = 180

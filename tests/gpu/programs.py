@@ -74,7 +74,9 @@ CASES = [
     _program("oom", status=0, output=[r"\d+ GiB, then cudaErrorMemoryAllocation", "recovered"], allocations=3),
     _program("managed", status=0, output=["pinned", "mapped", "managed"]),
     _program("ipc", output=["cudaIpcGetMemHandle: cudaErrorInvalidValue"], error=["ipc=driver"]),
-    _program("ipc_driver", "ipc", status=0, options={"ipc": "driver"}, output=["cudaIpcGetMemHandle: cudaSuccess"], allocations=0),
+    _program(
+        "ipc_driver", "ipc", status=0, options={"ipc": "driver"}, output=["cudaIpcGetMemHandle: cudaSuccess"], allocations=0
+    ),
 ]
 
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from cases import CASES
 from harness import Case, Result
-from results import also, line, markdown, report_time, summary
+from results import also, line, markdown, report_time, summary, write_json
 from ways import WAYS, Machine, prepare, reason_to_skip, run_case
 
 
@@ -34,14 +35,25 @@ def unknown(names: list[str]) -> list[str]:
     return sorted(set(names) - known)
 
 
-def run(case: Case, way: str, machine: Machine, is_shown: bool) -> Result:
+def run(case: Case, way: str, machine: Machine) -> Result:
     reason = reason_to_skip(case, way, machine)
-    result = Result(case.name, None, reason, way=way) if reason else run_case(case, way, machine)
+    return Result(case.name, None, reason, way=way) if reason else run_case(case, way, machine)
+
+
+def show(result: Result, is_shown: bool) -> Result:
     print(line(result), flush=True)
     if result.run and (is_shown or not result.ok):
         for name, text in (("stdout", result.run.stdout), ("stderr", result.run.stderr)):
             print("".join(f"    {name}: {row}\n" for row in text.splitlines()[-60:]), end="", flush=True)
     return result
+
+
+def run_all(runs: list[tuple[Case, str]], machine: Machine, jobs: int, is_shown: bool) -> list[Result]:
+    """In the order of the table, `jobs` at a time; those that need the GPU's memory for themselves come behind, one by one."""
+    together = [(case, way) for case, way in runs if not case.is_alone]
+    with ThreadPoolExecutor(jobs) as pool:
+        results = [show(result, is_shown) for result in pool.map(lambda one: run(one[0], one[1], machine), together)]
+    return results + [show(run(case, way, machine), is_shown) for case, way in runs if case.is_alone]
 
 
 def main() -> int:
@@ -50,6 +62,8 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="print the names of the cases and their ways")
     parser.add_argument("--way", choices=WAYS, action="append", default=[], help="only this way; may be given several times")
     parser.add_argument("--wheel", type=Path, help="the wheel of cufence, for the way `backend`; skipped without")
+    parser.add_argument("--jobs", type=int, default=1, help="how many runs at a time, 1 without")
+    parser.add_argument("--json", type=Path, help="write the results here, for --also of a later run")
     parser.add_argument("--results", type=Path, help="write a Markdown file of the results here")
     parser.add_argument("--also", type=Path, action="append", default=[], help="JSON results of other tests to merge in")
     parser.add_argument("--show", action="store_true", help="print what every story printed, not only the failed ones")
@@ -61,13 +75,17 @@ def main() -> int:
         parser.error(f"no such case: {', '.join(unknown(options.names))}; --list prints them")
     if options.wheel and not options.wheel.is_file():
         parser.error(f"--wheel: {options.wheel} is not a file")
+    if options.jobs < 1:
+        parser.error(f"--jobs: {options.jobs} is not a number from 1")
     results = [result for path in options.also for result in also(path)]
 
     machine = prepare(options.wheel and options.wheel.resolve())
     if machine.facts.get("gpu") and not machine.library.is_file():
         print(f"there is a GPU, but no {machine.library}: build first ('./dev build')", file=sys.stderr)
         return 2
-    results += [run(case, way, machine, options.show) for case, way in chosen(options.names, options.way)]
+    results += run_all(chosen(options.names, options.way), machine, options.jobs, options.show)
+    if options.json:
+        write_json(results, options.json)
     results += report_time(results)
     if options.results:
         options.results.write_text(markdown(results, machine.facts, machine.folder))

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +27,7 @@ ROOT = HERE.parents[1]
 STORIES = HERE / "stories"
 BUILD = Path(os.environ.get("CUFENCE_BUILD") or ROOT / "build")
 WAYS = ("enable", "run", "backend", "itself")
+_comparing = threading.Lock()  # one way of a case makes the run to compare with, the others wait for it
 
 # Settings of the user's that would change what a story does.
 _FOREIGN = (
@@ -170,7 +172,12 @@ def command_of(case: Case, way: str, machine: Machine) -> list[str]:
 
 
 def compare(case: Case, machine: Machine, stdout: str) -> tuple[list[str], list[str]]:
-    """Problems and facts of the comparison with the same story without cufence."""
+    """Problems and facts of the comparison with the same story without cufence, which runs once for all ways."""
+    with _comparing:
+        return _compare(case, machine, stdout)
+
+
+def _compare(case: Case, machine: Machine, stdout: str) -> tuple[list[str], list[str]]:
     place = machine.folder / f"{case.name}.native"
     if not place.exists():
         shutil.copytree(STORIES, place)

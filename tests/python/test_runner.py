@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import subprocess
 import sys
@@ -17,6 +19,7 @@ sys.path.insert(0, str(standin.ROOT / "tests" / "gpu"))
 import cases
 import harness
 import results
+import run as runner
 import ways
 
 SOURCE = "x = 1\nfault()  # FAULT: why\nwait()  # RAISES\n"
@@ -257,6 +260,16 @@ class Command(unittest.TestCase):
     def test_list(self) -> None:
         names = [row.split(":")[0] for row in self.run_it("--list").stdout.splitlines()]
         self.assertEqual(names, [case.name for case in cases.CASES])
+
+    def test_jobs(self) -> None:
+        """Several at a time give the same results in the same order; those that want to be alone come last."""
+        runs = [(harness.Case(name, name, is_alone=name == "b"), "run") for name in ("a", "b", "c")]
+        no_gpu = unittest.mock.patch.object(runner, "reason_to_skip", return_value="none here")
+        with no_gpu, contextlib.redirect_stdout(io.StringIO()) as output:
+            found = runner.run_all(runs, None, 2, False)
+        self.assertEqual([result.name for result in found], ["a", "c", "b"])
+        self.assertEqual(len(output.getvalue().splitlines()), 3)
+        self.assertIn("--jobs: 0 is not", self.run_it("--jobs", "0").stderr)
 
     def test_unknown(self) -> None:
         for wrong in ("no_such_case", "oom.backend"):
