@@ -38,12 +38,20 @@ static uint64_t monotonic_ns(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+static size_t read_launches(int device, const char *kernel, int has_graphs, struct launch_entry *out, size_t max)
+{
+    const struct launch_query query = {.device = device, .kernel = kernel, .has_graphs = has_graphs};
+    return launch_read(&query, out, max);
+}
+
 static const struct fault_sources sources = {.near = heap_near,
                                              .live = heap_live,
                                              .set_faulted = heap_set_faulted,
                                              .arena_start = arena_start,
                                              .arena_end = arena_end,
-                                             .now_ns = monotonic_ns};
+                                             .now_ns = monotonic_ns,
+                                             .launches = read_launches,
+                                             .frames = stack_frames};
 
 /* ---- the end of the process ---- */
 

@@ -14,21 +14,43 @@ size_t parameter_words(const struct evidence_site *site)
     return site->parameters ? site->parameter_bytes / sizeof(uint64_t) : 0;
 }
 
-/* The buffer that a word points to: into it before to its end, then live before freed, then the newest. */
-static const cufence_buffer *pointed_to(const struct fault_memory *memory, uint64_t word)
+/* How far a launch's time may lag behind: a tick of the slowest kernel. */
+#define TICK_NS UINT64_C(10000000)
+
+/* How good a guess a buffer is for a word that points to it: into it before to its end, then of the time, then live before
+ * freed, then the newest. */
+struct fit {
+    int is_inside, is_of_time, is_live;
+    uint64_t id;
+};
+
+static int is_better_fit(const struct fit *a, const struct fit *b)
+{
+    if (a->is_inside != b->is_inside)
+        return a->is_inside;
+    if (a->is_of_time != b->is_of_time)
+        return a->is_of_time;
+    if (a->is_live != b->is_live)
+        return a->is_live;
+    return a->id > b->id;
+}
+
+const cufence_buffer *word_buffer(const struct fault_memory *memory, uint64_t word, uint64_t time_ns)
 {
     const cufence_buffer *best = NULL;
-    int is_best_inside = 0;
+    struct fit best_fit = {0};
     for (size_t i = 0; i < memory->near_count + memory->live_count; i++) {
         const cufence_buffer *buffer = i < memory->near_count ? &memory->near[i] : &memory->live[i - memory->near_count];
         if (word < buffer->address || word - buffer->address > buffer->size)
             continue;
-        int is_inside = word - buffer->address < buffer->size;
-        int is_live = !buffer->freed_ns, is_best_live = best && !best->freed_ns;
-        if (!best || is_inside > is_best_inside ||
-            (is_inside == is_best_inside && (is_live > is_best_live || (is_live == is_best_live && buffer->id > best->id)))) {
+        struct fit fit = {.is_inside = word - buffer->address < buffer->size,
+                          .is_of_time = !time_ns || (buffer->allocated_ns <= time_ns + TICK_NS &&
+                                                     (!buffer->freed_ns || buffer->freed_ns >= time_ns)),
+                          .is_live = !buffer->freed_ns,
+                          .id = buffer->id};
+        if (!best || is_better_fit(&fit, &best_fit)) {
             best = buffer;
-            is_best_inside = is_inside;
+            best_fit = fit;
         }
     }
     return best;
@@ -40,7 +62,7 @@ static int is_named_before(const struct fault_memory *memory, const struct evide
 {
     for (size_t i = 0; i < index; i++) {
         uint64_t word = parameter_word(site, i);
-        if (word >= buffer->address && word - buffer->address <= buffer->size && pointed_to(memory, word)->id == buffer->id)
+        if (word >= buffer->address && word - buffer->address <= buffer->size && word_buffer(memory, word, 0)->id == buffer->id)
             return 1;
     }
     return 0;
@@ -48,6 +70,6 @@ static int is_named_before(const struct fault_memory *memory, const struct evide
 
 const cufence_buffer *argument_buffer(const struct fault_memory *memory, const struct evidence_site *site, size_t index)
 {
-    const cufence_buffer *buffer = pointed_to(memory, parameter_word(site, index));
+    const cufence_buffer *buffer = word_buffer(memory, parameter_word(site, index), 0);
     return buffer && !is_named_before(memory, site, buffer, index) ? buffer : NULL;
 }

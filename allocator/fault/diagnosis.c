@@ -2,10 +2,14 @@
 
 #include "arguments.h"
 #include "complete.h"
+#include "launches.h"
 #include "owner.h"
+#include "signature.h"
 
 #include <string.h>
 
+/* Buffers that the arguments of all launches that fit point to; there is no more to be said of so many. */
+#define MAX_SEEN 64
 #define MAX_CANDIDATES (sizeof(((struct diagnosis *)0)->candidates) / sizeof(((struct diagnosis *)0)->candidates[0]))
 
 /* Whether a lane explains more than another. Distances decide between lanes that are equally well known: the first element
@@ -68,45 +72,129 @@ static void find_surroundings(const struct fault_memory *memory, uint64_t at, st
     }
 }
 
+/* What is taken for candidates. */
+struct choice {
+    int is_narrowed; /* by the high half of the address */
+    int is_writable; /* not what the kernel promises to read only */
+    const cufence_buffer *seen[MAX_SEEN];
+    size_t seen_count;
+};
+
+/* 0 if it is there already. */
+static int see(struct choice *choice, const cufence_buffer *buffer)
+{
+    for (size_t i = 0; i < choice->seen_count; i++)
+        if (choice->seen[i]->id == buffer->id)
+            return 0;
+    if (choice->seen_count == MAX_SEEN)
+        return 0;
+    choice->seen[choice->seen_count++] = buffer;
+    return 1;
+}
+
 static void add_candidate(struct diagnosis *diagnosis, const cufence_buffer *buffer, int word)
 {
+    diagnosis->candidate_total++;
     if (diagnosis->candidate_count == MAX_CANDIDATES)
         return;
     diagnosis->candidates[diagnosis->candidate_count] = buffer;
     diagnosis->candidate_parameter[diagnosis->candidate_count++] = word;
 }
 
-/* The kernel's arguments; with is_narrowed, those that the high half of the address allows. */
-static void add_arguments(const struct fault_memory *memory, struct diagnosis *diagnosis, int is_narrowed)
+/* Whether the choice leaves a buffer that word `word` of the parameters points to out, and says so. */
+static int is_left_out(struct diagnosis *diagnosis, const struct choice *choice, const cufence_buffer *buffer, size_t word)
 {
     const struct evidence_site *site = diagnosis->site;
-    for (size_t i = 0; i < parameter_words(site); i++) {
-        const cufence_buffer *buffer = argument_buffer(memory, site, i);
-        if (!buffer)
-            continue;
-        int is_asked = 0, is_allowed = complete_allows(site, buffer, &is_asked);
-        if (is_narrowed && is_asked && !is_allowed) {
-            diagnosis->is_narrowed = 1;
-            continue;
-        }
-        add_candidate(diagnosis, buffer, (int)i);
-        diagnosis->candidate_total++;
+    const struct launch_function *layout = diagnosis->arguments.layout;
+    uint32_t offset;
+    int is_asked = 0, is_allowed = complete_allows(site, buffer, &is_asked);
+    int argument = launch_argument_of(layout, word, &offset);
+    if (choice->is_narrowed && is_asked && !is_allowed) {
+        diagnosis->is_narrowed = 1;
+        return 1;
     }
+    if (choice->is_writable && argument >= 0 && signature_is_const(site->kernel, layout->argument_count, (size_t)argument)) {
+        diagnosis->is_const_excluded = 1;
+        return 1;
+    }
+    return 0;
+}
+
+/* The buffers that parameter bytes point to. */
+static void add_pointers(struct diagnosis *diagnosis, struct choice *choice, const uint8_t *bytes, size_t count,
+                         uint64_t time_ns)
+{
+    const struct launch_function *layout = diagnosis->arguments.layout;
+    for (size_t i = 0; i < count / sizeof(uint64_t); i++) {
+        uint64_t word;
+        uint32_t offset;
+        memcpy(&word, bytes + i * sizeof word, sizeof word);
+        const cufence_buffer *buffer =
+            !layout || launch_argument_of(layout, i, &offset) >= 0 ? word_buffer(diagnosis->memory, word, time_ns) : NULL;
+        if (buffer && !is_left_out(diagnosis, choice, buffer, i) && see(choice, buffer))
+            add_candidate(diagnosis, buffer, (int)i);
+    }
+}
+
+/* Candidates from the kernel's arguments: the dump's, else those of the launches that fit, newest first. */
+static void add_arguments(struct diagnosis *diagnosis, int is_narrowed, int is_writable)
+{
+    const struct fault_memory *memory = diagnosis->memory;
+    const struct evidence_site *site = diagnosis->site;
+    struct choice choice = {.is_narrowed = is_narrowed, .is_writable = is_writable};
+    diagnosis->is_narrowed = diagnosis->is_const_excluded = 0;
+    if (site->parameters) {
+        add_pointers(diagnosis, &choice, site->parameters, site->parameter_bytes, 0);
+        return;
+    }
+    for (size_t i = 0; diagnosis->origin.fits && i < memory->launch_count; i++) {
+        const struct launch_entry *launch = memory->launches[i].entry;
+        if (launch_fits(launch, site))
+            add_pointers(diagnosis, &choice, launch->bytes, launch->kept_bytes, launch->time_ns);
+    }
+}
+
+/* Whether one launch fits, and all that it was given is known. */
+static int is_only_launch(const struct diagnosis *diagnosis)
+{
+    const struct fault_origin *origin = &diagnosis->origin;
+    return origin->fits == 1 && origin->launch->entry->kept_bytes == origin->launch->entry->argument_bytes;
 }
 
 static void find_candidates(const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
-    add_arguments(memory, diagnosis, diagnosis->address_certainty == CERTAIN_NOT);
-    if (diagnosis->is_narrowed && !diagnosis->candidate_count) {
-        diagnosis->is_narrowed = 0;
-        add_arguments(memory, diagnosis, 0);
+    int is_unknown = diagnosis->address_certainty == CERTAIN_NOT;
+    int is_write = diagnosis->site->access == ACCESS_WRITE || diagnosis->site->access == ACCESS_ATOMIC;
+    add_arguments(diagnosis, is_unknown, is_write);
+    if (!diagnosis->candidate_count && diagnosis->is_const_excluded)
+        add_arguments(diagnosis, is_unknown, 0);
+    if (!diagnosis->candidate_count && diagnosis->is_narrowed)
+        add_arguments(diagnosis, 0, 0);
+    diagnosis->candidate_certainty = CERTAIN_CANDIDATE;
+    if (diagnosis->candidate_count) {
+        diagnosis->candidate_source = diagnosis->site->parameters ? CANDIDATES_ARGUMENTS : CANDIDATES_LAUNCHES;
+        if (diagnosis->candidate_source == CANDIDATES_LAUNCHES && diagnosis->candidate_total == 1 && is_only_launch(diagnosis))
+            diagnosis->candidate_certainty = CERTAIN_DERIVED;
+    } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS) {
+        for (size_t i = 0; i < memory->live_count; i++)
+            add_candidate(diagnosis, &memory->live[i], -1);
+        diagnosis->candidate_total = memory->live_total;
     }
-    diagnosis->parameters_named = diagnosis->candidate_count > 0;
-    if (diagnosis->parameters_named || diagnosis->kind != FAULT_ILLEGAL_ACCESS)
-        return;
-    for (size_t i = 0; i < memory->live_count; i++)
-        add_candidate(diagnosis, &memory->live[i], -1);
-    diagnosis->candidate_total = memory->live_total;
+}
+
+/* Where the dump has no parameters, the launch may have them. */
+static void find_parameter(struct diagnosis *diagnosis)
+{
+    const struct fault_arguments *arguments = &diagnosis->arguments;
+    const cufence_buffer *owner = diagnosis->owner;
+    for (size_t i = 0; arguments->layout && i < arguments->count / sizeof(uint64_t) && diagnosis->owner_parameter < 0; i++) {
+        uint64_t word;
+        uint32_t offset;
+        memcpy(&word, arguments->bytes + i * sizeof word, sizeof word);
+        if (word >= owner->address && word - owner->address <= owner->size &&
+            launch_argument_of(arguments->layout, i, &offset) >= 0)
+            diagnosis->owner_parameter = (int)i;
+    }
 }
 
 /* The lane that speaks for a warp none of whose addresses is known. */
@@ -202,6 +290,10 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
         find_surroundings(memory, verdict.at, diagnosis);
     }
     count_others(evidence, memory, &completion, diagnosis);
+    diagnosis->origin = launches_origin(memory, diagnosis->site);
+    diagnosis->arguments = launches_arguments(memory, diagnosis->site, &diagnosis->origin);
+    if (diagnosis->owner && !diagnosis->site->parameters && diagnosis->arguments.certainty == CERTAIN_EXACT)
+        find_parameter(diagnosis);
     if (!diagnosis->owner && (verdict.kind == FAULT_ILLEGAL_ACCESS || verdict.kind == FAULT_WILD))
         find_candidates(memory, diagnosis);
 }

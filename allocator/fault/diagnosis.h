@@ -6,6 +6,7 @@
 #define CUFENCE_FAULT_DIAGNOSIS_H
 
 #include "evidence.h"
+#include "launch/entry.h"
 
 enum fault_kind {
     FAULT_OVERRUN,        /* past the end of a live buffer */
@@ -20,7 +21,15 @@ enum fault_kind {
     FAULT_OTHER           /* an exception that is not about memory: assert, trap, illegal instruction, stack overflow */
 };
 
-/* The buffers that may matter, in any order, as plain copies. */
+/* A launch on record. */
+struct fault_launch {
+    const struct launch_entry *entry;
+    const struct stack_frame *frames; /* of the launching thread, innermost first; of launches that fit a site only */
+    size_t frame_count;
+    unsigned place; /* equal for launches with the same frames; 0: unknown */
+};
+
+/* The buffers that may matter, in any order, as plain copies, and the launches. */
 struct fault_memory {
     const cufence_buffer *near; /* those whose span (guards included) holds a faulting address, live and freed ones, and the
                                    nearest live ones on both sides of it; and those that a kernel argument points to, with
@@ -33,6 +42,31 @@ struct fault_memory {
     uint64_t arena_end;
     int is_host_address; /* the host has memory mapped at the first faulting address */
     uint64_t now_ns;
+    const struct fault_launch *launches; /* on record of the kernels that faulted, and of graphs; newest first */
+    size_t launch_count;
+};
+
+/* The launch that faulted. */
+struct fault_origin {
+    const struct fault_launch *launch; /* borrowed; NULL if none fits */
+    enum certainty certainty;
+    size_t fits; /* how many kernel launches on record may have been it; 0 with a launch: that is of a graph */
+};
+
+/* What the kernel was given. */
+struct fault_arguments {
+    const struct launch_function *layout; /* NULL: where one argument ends and the next begins is not known */
+    const uint8_t *bytes;                 /* the parameter bytes, NULL if they are not known */
+    size_t count;                         /* of them, less than the layout says where they were cut */
+    enum certainty certainty;             /* EXACT from the dump; else that of the launch */
+    uint64_t time_ns;                     /* of the launch that they are from, 0 where the dump has them */
+};
+
+/* Where candidates for an unknown address come from. */
+enum candidate_source {
+    CANDIDATES_LIVE,      /* the newest live buffers of the device */
+    CANDIDATES_ARGUMENTS, /* the kernel's parameters in the dump */
+    CANDIDATES_LAUNCHES   /* the arguments of those launches on record that fit */
 };
 
 struct diagnosis {
@@ -57,13 +91,16 @@ struct diagnosis {
     uint64_t rival_distance;
     const cufence_buffer *previous; /* nearest live buffers of the same device, for the memory line */
     const cufence_buffer *next;
-    const cufence_buffer *candidates[8]; /* buffers the kernel's parameters point to, of them those that the high half of the
-                                            address allows where it alone is known; else the newest live ones */
+    const cufence_buffer *candidates[8]; /* of candidate_source, as far as is_narrowed and is_const_excluded leave them */
     int candidate_parameter[8];          /* index of the 8-byte word in the parameter bytes that points to it, -1 if none */
     size_t candidate_count;
-    size_t candidate_total;            /* how many there are in all */
-    int parameters_named;              /* candidates were narrowed by the launch's parameters */
-    int is_narrowed;                   /* and further by the high half of the address */
+    size_t candidate_total; /* how many there are in all */
+    enum candidate_source candidate_source;
+    enum certainty candidate_certainty; /* DERIVED for the only buffer that the kernel's only launch on record was given */
+    int is_narrowed;                    /* by the high half of the address */
+    int is_const_excluded;              /* arguments that are pointers to const were left out, as the access writes */
+    struct fault_origin origin;
+    struct fault_arguments arguments;
     const struct fault_memory *memory; /* borrowed */
 };
 
@@ -74,11 +111,18 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
  * "illegal access", "exception". Static. */
 const char *fault_kind_name(enum fault_kind kind);
 
+/* Where a report comes from. */
+struct report_origin {
+    int pid;
+    int rank;                /* of a distributed job, -1 if there is none */
+    int device;              /* the driver's ordinal, -1 if unknown */
+    const char *device_name; /* as the driver names it, NULL to take the dump's */
+};
+
 /*
  * The text report: each line carries exact, derived or candidate; what is not known is left out. Every line starts with
- * "==pid==". device_name   as the driver names it, NULL to take the dump's device        driver ordinal for "GPU n" Returns
- * malloc'ed text that ends with a newline (the caller frees it), NULL when the host is out of memory.
+ * "==pid==". Returns malloc'ed text that ends with a newline (the caller frees it), NULL when the host is out of memory.
  */
-char *fault_report_text(const struct diagnosis *diagnosis, int pid, int device, const char *device_name);
+char *fault_report_text(const struct diagnosis *diagnosis, const struct report_origin *origin);
 
 #endif

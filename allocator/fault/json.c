@@ -291,14 +291,15 @@ static void put_candidates(struct members report, const struct diagnosis *diagno
 {
     if (!diagnosis->candidate_count)
         return;
+    static const char *const sources[] = {"live buffers", "arguments", "launches"};
     struct members candidates = put_object(report, "candidates");
-    put_text(candidates, "from", diagnosis->parameters_named ? "arguments" : "live buffers");
+    put_text(candidates, "from", sources[diagnosis->candidate_source]);
     put_true(candidates, "narrowed", diagnosis->is_narrowed);
     put_number(candidates, "total", diagnosis->candidate_total);
     json_t *buffers = json_array();
     for (size_t i = 0; i < diagnosis->candidate_count; i++) {
         struct members buffer = make_buffer(report, diagnosis, diagnosis->candidates[i]);
-        put_certainty(buffer, CERTAIN_CANDIDATE);
+        put_certainty(buffer, diagnosis->candidate_certainty);
         put_argument_word(buffer, diagnosis->candidate_parameter[i]);
         append(buffers, buffer.object, report.has_failed);
     }

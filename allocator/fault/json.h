@@ -11,14 +11,6 @@
 /* Rises when a field changes its meaning or goes; new fields do not raise it. */
 #define JSON_SCHEMA 1
 
-/* Where a report comes from. */
-struct report_origin {
-    int pid;
-    int rank;                /* of a distributed job, -1 if there is none */
-    int device;              /* the driver's ordinal, -1 if unknown */
-    const char *device_name; /* as the driver names it, NULL to take the dump's */
-};
-
 /* RANK, else LOCAL_RANK, of the environment; -1 if neither is a number. */
 int report_rank(void);
 

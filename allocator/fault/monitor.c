@@ -158,8 +158,8 @@ static void report(const struct evidence *evidence)
         fault_diagnose(evidence, &around->memory, &diagnosis);
         if (driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
             driver->cuDeviceGetName(name, sizeof name, handle);
-        text = fault_report_text(&diagnosis, (int)getpid(), device, name[0] ? name : NULL);
         const struct report_origin origin = {(int)getpid(), monitor.rank, device, name[0] ? name : NULL};
+        text = fault_report_text(&diagnosis, &origin);
         json = fault_report_json(&diagnosis, &origin);
     }
     if (text) {

@@ -1,4 +1,6 @@
+#include "launches.h"
 #include "owner.h"
+#include "report_launch.h"
 #include "writer.h"
 
 #include <inttypes.h>
@@ -33,7 +35,7 @@ static void put_illegal_access(struct report *report)
         report_put(report, " (address unknown%s)", site->is_warp_alive ? "" : ": the warp had exited");
 }
 
-static void headline(struct report *report, int device, const char *device_name)
+static void headline(struct report *report, const struct report_origin *origin)
 {
     static const char *const names[] = {
         [FAULT_OVERRUN] = "out-of-bounds ", [FAULT_UNDERRUN] = "out-of-bounds ", [FAULT_USE_AFTER_FREE] = "use-after-free ",
@@ -51,16 +53,18 @@ static void headline(struct report *report, int device, const char *device_name)
     } else {
         report_put(report, "exception: %s", diagnosis->site ? diagnosis->site->exception_name : "the dump names none");
     }
-    if (device >= 0)
-        report_put(report, " on GPU %d", device);
+    if (origin->device >= 0)
+        report_put(report, " on GPU %d", origin->device);
     else
         report_put(report, " on a GPU");
-    const char *name = device_name ? device_name : diagnosis->evidence->device_name;
+    const char *name = origin->device_name ? origin->device_name : diagnosis->evidence->device_name;
     if (*name) {
         report_put(report, " (");
         report_put_name(report, name);
         report_put(report, ")");
     }
+    if (origin->rank >= 0)
+        report_put(report, ", rank %d", origin->rank);
     report_end(report, CERTAIN_NOT);
     report_begin(report, NULL, NULL);
     report_end(report, CERTAIN_NOT);
@@ -172,20 +176,6 @@ static void put_label(struct report *report, const cufence_buffer *buffer)
     report_put(report, "\"");
 }
 
-static void event_line(struct report *report, const char *event, uint64_t time_ns, uint64_t tid, const uint64_t *stream)
-{
-    uint64_t now = report->diagnosis->memory->now_ns;
-    if (!time_ns)
-        return;
-    report_begin(report, "", event);
-    if (now >= time_ns)
-        report_put(report, "%s ago ", duration_of(now - time_ns).text);
-    report_put(report, "by thread %" PRIu64, tid);
-    if (stream)
-        report_put(report, " on stream 0x%" PRIx64, *stream);
-    report_end(report, CERTAIN_NOT);
-}
-
 static void buffer_lines(struct report *report)
 {
     const cufence_buffer *owner = report->diagnosis->owner;
@@ -196,8 +186,8 @@ static void buffer_lines(struct report *report)
     report_put(report, ", stream 0x%" PRIx64, owner->stream);
     put_label(report, owner);
     report_end(report, CERTAIN_NOT);
-    event_line(report, "allocated", owner->allocated_ns, owner->allocated_tid, NULL);
-    event_line(report, "freed", owner->freed_ns, owner->freed_tid, &owner->free_stream);
+    report_event_line(report, "allocated", owner->allocated_ns, owner->allocated_tid, NULL);
+    report_event_line(report, "freed", owner->freed_ns, owner->freed_tid, &owner->free_stream);
 }
 
 static void put_dim(struct report *report, const uint32_t dim[3])
@@ -227,8 +217,11 @@ static void kernel_line(struct report *report)
         report_put(report, " in clusters of ");
         put_dim(report, site->cluster);
     }
-    if (report->diagnosis->owner && report->diagnosis->owner_parameter >= 0)
-        report_put(report, "  argument word %d points to this buffer", report->diagnosis->owner_parameter);
+    if (report->diagnosis->owner && report->diagnosis->owner_parameter >= 0) {
+        report_put(report, "  ");
+        report_put_argument(report, report->diagnosis->owner_parameter);
+        report_put(report, " points to this buffer");
+    }
     report_end(report, CERTAIN_EXACT);
 }
 
@@ -287,15 +280,38 @@ static void note_line(struct report *report, const char *key, const char *text)
     report_end(report, CERTAIN_NOT);
 }
 
-static const char *candidates_note(const struct diagnosis *diagnosis)
+static const char *arguments_note(const struct diagnosis *diagnosis)
 {
-    if (!diagnosis->parameters_named)
-        return "candidates are the live buffers of the device, newest first";
     if (!diagnosis->is_narrowed)
         return "candidates are the buffers that the kernel's arguments point to";
     return diagnosis->candidate_total == 1
                ? "the high half of the address is known; of the kernel's arguments only this is near it"
                : "candidates are the buffers of the kernel's arguments near the high half of the address";
+}
+
+static void candidates_note(struct report *report, const char *key)
+{
+    const struct diagnosis *diagnosis = report->diagnosis;
+    switch (diagnosis->candidate_source) {
+    case CANDIDATES_LIVE:
+        note_line(report, key, "candidates are the live buffers of the device, newest first");
+        return;
+    case CANDIDATES_ARGUMENTS:
+        note_line(report, key, arguments_note(diagnosis));
+        break;
+    case CANDIDATES_LAUNCHES:
+        report_begin(report, key, NULL);
+        if (diagnosis->origin.fits == 1)
+            report_put(report, "one launch of this kernel is on record, and points to %s",
+                       diagnosis->candidate_total == 1 ? "this buffer only" : "these buffers");
+        else
+            report_put(report, "candidates are the buffers that the last %zu launches of this kernel point to",
+                       diagnosis->origin.fits);
+        report_end(report, CERTAIN_NOT);
+        break;
+    }
+    if (diagnosis->is_const_excluded)
+        note_line(report, "", "without those that it takes as pointers to const, because the access writes");
 }
 
 static void note_lines(struct report *report)
@@ -320,7 +336,7 @@ static void note_lines(struct report *report)
         note_line(report, "", "that the kernel's arguments point to");
     }
     if (diagnosis->candidate_count)
-        note_line(report, diagnosis->kind == FAULT_ILLEGAL_ACCESS ? "" : "note", candidates_note(diagnosis));
+        candidates_note(report, diagnosis->kind == FAULT_ILLEGAL_ACCESS ? "" : "note");
 }
 
 static void candidate_lines(struct report *report)
@@ -331,10 +347,12 @@ static void candidate_lines(struct report *report)
         put_buffer(report, diagnosis->candidates[i]);
         if (diagnosis->candidates[i]->freed_ns)
             report_put(report, ", freed");
-        if (diagnosis->candidate_parameter[i] >= 0)
-            report_put(report, ", argument word %d", diagnosis->candidate_parameter[i]);
+        if (diagnosis->candidate_parameter[i] >= 0) {
+            report_put(report, ", ");
+            report_put_argument(report, diagnosis->candidate_parameter[i]);
+        }
         put_label(report, diagnosis->candidates[i]);
-        report_end(report, CERTAIN_CANDIDATE);
+        report_end(report, diagnosis->candidate_certainty);
     }
     if (diagnosis->candidate_total > diagnosis->candidate_count) {
         report_begin(report, "", NULL);
@@ -395,12 +413,12 @@ static void memory_line(struct report *report)
     report_end(report, CERTAIN_NOT);
 }
 
-char *fault_report_text(const struct diagnosis *diagnosis, int pid, int device, const char *device_name)
+char *fault_report_text(const struct diagnosis *diagnosis, const struct report_origin *origin)
 {
     struct report report;
-    if (!report_open(&report, diagnosis, pid))
+    if (!report_open(&report, diagnosis, origin->pid))
         return NULL;
-    headline(&report, device, device_name);
+    headline(&report, origin);
     if (diagnosis->site) {
         address_line(&report);
         owner_line(&report);
@@ -408,8 +426,10 @@ char *fault_report_text(const struct diagnosis *diagnosis, int pid, int device, 
         kernel_line(&report);
         place_line(&report);
         thread_lines(&report);
+        report_launch_lines(&report);
         note_lines(&report);
         candidate_lines(&report);
+        report_argument_lines(&report);
         memory_line(&report);
     }
     return report_close(&report);

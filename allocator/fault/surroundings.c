@@ -1,6 +1,7 @@
 #include "surroundings.h"
 
 #include "driver/driver.h"
+#include "launches.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,6 +66,17 @@ static void look_at(struct surroundings *around, const struct fault_sources *sou
     }
 }
 
+/* What lies at the pointers among the arguments of a kernel. */
+static void look_at_words(struct surroundings *around, const struct fault_sources *sources, const uint8_t *bytes, size_t count)
+{
+    for (size_t k = 0; k + 8 <= count && around->near_count < sizeof around->near / sizeof *around->near; k += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + k, sizeof word);
+        if (word >= sources->arena_start() && word < sources->arena_end())
+            look_at(around, sources, word);
+    }
+}
+
 /* Every address that the evidence names: of the accesses, first and last byte, and among the kernel's parameters. */
 static void look_around(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence)
 {
@@ -81,12 +93,112 @@ static void look_around(struct surroundings *around, const struct fault_sources 
             if (last > lane->address && !is_known(around, last))
                 look_at(around, sources, last);
         }
-        for (size_t k = 0; site->parameters && k + 8 <= site->parameter_bytes; k += 8) {
-            uint64_t word;
-            memcpy(&word, site->parameters + k, sizeof word);
-            if (word >= sources->arena_start() && word < sources->arena_end())
-                look_at(around, sources, word);
+        if (site->parameters)
+            look_at_words(around, sources, site->parameters, site->parameter_bytes);
+    }
+}
+
+/* ---- launches ---- */
+
+/* Every kernel that faulted, at its first site. */
+static int is_first_of_kernel(const struct evidence *evidence, size_t index)
+{
+    const char *symbol = evidence->sites[index].symbol;
+    for (size_t i = 0; symbol && i < index; i++)
+        if (evidence->sites[i].symbol && !strcmp(evidence->sites[i].symbol, symbol))
+            return 0;
+    return symbol != NULL;
+}
+
+static void read_launches(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence,
+                          int device)
+{
+    size_t count = 0, kernels = 0;
+    for (size_t i = 0; i < evidence->site_count && kernels < 4; i++) {
+        if (is_first_of_kernel(evidence, i))
+            count += sources->launches(device, evidence->sites[i].symbol, kernels++ == 0, around->entries + count,
+                                       SURROUNDINGS_LAUNCHES - count);
+    }
+    for (size_t i = 0; i < count; i++)
+        around->launches[i].entry = &around->entries[i];
+    around->launch_count = count;
+}
+
+static int is_same_stack(const struct stack *a, const struct stack *b)
+{
+    if (a->python || b->python)
+        return a->python == b->python;
+    return a->pc == b->pc && a->sp == b->sp && a->fp == b->fp && a->word_count == b->word_count &&
+           !memcmp(a->words, b->words, (a->word_count < STACK_WORDS ? a->word_count : STACK_WORDS) * sizeof a->words[0]);
+}
+
+static int is_same_frame(const struct stack_frame *a, const struct stack_frame *b)
+{
+    return a->line == b->line && a->offset == b->offset && !strcmp(a->function, b->function) && !strcmp(a->file, b->file) &&
+           !strcmp(a->module, b->module);
+}
+
+static int has_same_frames(const struct launch_place *a, const struct launch_place *b)
+{
+    for (size_t i = 0; i < a->frame_count && i < b->frame_count; i++)
+        if (!is_same_frame(&a->frames[i], &b->frames[i]))
+            return 0;
+    return a->frame_count == b->frame_count;
+}
+
+/* The place with that stack, which is added if it is new; NULL if nothing is known of it, or there are too many. Native stacks
+ * of one place differ in what lies between the return addresses, so their frames are compared as well. */
+static const struct launch_place *place_of(struct surroundings *around, const struct fault_sources *sources,
+                                           const struct stack *stack)
+{
+    for (size_t i = 0; i < around->place_count; i++)
+        if (is_same_stack(around->places[i].stack, stack))
+            return &around->places[i];
+    if (around->place_count == SURROUNDINGS_PLACES || (!stack->python && !stack->word_count))
+        return NULL;
+    struct launch_place *place = &around->places[around->place_count];
+    place->stack = stack;
+    place->frame_count = sources->frames(stack, place->frames, SURROUNDINGS_FRAMES);
+    if (!place->frame_count)
+        return NULL;
+    for (size_t i = 0; !stack->python && i < around->place_count; i++)
+        if (!around->places[i].stack->python && has_same_frames(&around->places[i], place))
+            return &around->places[i];
+    around->place_count++;
+    return place;
+}
+
+/* The warps of a grid, of which there may be thousands, stand side by side. */
+static int is_of_same_launch(const struct evidence_site *a, const struct evidence_site *b)
+{
+    return a->symbol == b->symbol && a->has_grid == b->has_grid && a->grid_id == b->grid_id;
+}
+
+static int may_be_the_one(const struct launch_entry *launch, const struct evidence *evidence)
+{
+    int fits = launch->graph != 0;
+    for (size_t i = 0; i < evidence->site_count && !fits; i++)
+        if (i == 0 || !is_of_same_launch(&evidence->sites[i - 1], &evidence->sites[i]))
+            fits = launch_fits(launch, &evidence->sites[i]);
+    return fits;
+}
+
+/* Looks for the launches, for where they came from, and for what lies at their arguments. */
+static void look_at_launches(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence,
+                             int device)
+{
+    read_launches(around, sources, evidence, device);
+    for (size_t i = 0; i < around->launch_count; i++) {
+        struct fault_launch *launch = &around->launches[i];
+        if (!may_be_the_one(launch->entry, evidence))
+            continue;
+        const struct launch_place *place = place_of(around, sources, &launch->entry->stack);
+        if (place) {
+            launch->frames = place->frames;
+            launch->frame_count = place->frame_count;
+            launch->place = (unsigned)(place - around->places) + 1;
         }
+        look_at_words(around, sources, launch->entry->bytes, launch->entry->kept_bytes);
     }
 }
 
@@ -109,6 +221,7 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
     if (!around)
         return NULL;
     look_around(around, sources, evidence);
+    look_at_launches(around, sources, evidence, device);
     size_t live_count = sources->live(device, around->live, sizeof around->live / sizeof *around->live, &total);
     around->memory = (struct fault_memory){.near = around->near,
                                            .near_count = around->near_count,
@@ -118,6 +231,8 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
                                            .arena_start = sources->arena_start(),
                                            .arena_end = sources->arena_end(),
                                            .is_host_address = is_mapped_by_host(first_address(evidence)),
-                                           .now_ns = sources->now_ns()};
+                                           .now_ns = sources->now_ns(),
+                                           .launches = around->launches,
+                                           .launch_count = around->launch_count};
     return around;
 }

@@ -7,7 +7,7 @@
 
 #include "diagnosis.h"
 
-/* What fault/ needs to know of buffers and contexts, from rooms that it does not know. See heap.h for each. */
+/* What fault/ needs to know of buffers, contexts and launches, from rooms that it does not know. See heap.h for each. */
 struct fault_sources {
     size_t (*near)(uint64_t address, cufence_buffer *out, size_t max);
     size_t (*live)(int device, cufence_buffer *out, size_t max, uint64_t *total);
@@ -15,6 +15,24 @@ struct fault_sources {
     uint64_t (*arena_start)(void);
     uint64_t (*arena_end)(void);
     uint64_t (*now_ns)(void);
+    /* The newest launches of a kernel (mangled name) on a device, newest first, and with has_graphs those of graphs among them.
+     */
+    size_t (*launches)(int device, const char *kernel, int has_graphs, struct launch_entry *out, size_t max);
+    /* stack_frames() */
+    size_t (*frames)(const struct stack *stack, struct stack_frame *out, size_t max);
+};
+
+enum {
+    SURROUNDINGS_LAUNCHES = 1024,
+    SURROUNDINGS_PLACES = 16, /* whose frames are looked up: that may take milliseconds each */
+    SURROUNDINGS_FRAMES = 8   /* of each, the innermost ones */
+};
+
+/* Where launches came from. */
+struct launch_place {
+    const struct stack *stack; /* of one of them */
+    struct stack_frame frames[SURROUNDINGS_FRAMES];
+    size_t frame_count;
 };
 
 struct surroundings {
@@ -22,9 +40,14 @@ struct surroundings {
     cufence_buffer near[256];
     cufence_buffer live[64];
     size_t near_count;
+    struct fault_launch launches[SURROUNDINGS_LAUNCHES];
+    size_t launch_count;
+    struct launch_place places[SURROUNDINGS_PLACES];
+    size_t place_count;
+    struct launch_entry entries[SURROUNDINGS_LAUNCHES];
 };
 
-/* Malloc'ed: the caller frees it. NULL when the host is out of memory. */
+/* calloc'ed: the caller frees it. NULL when the host is out of memory. */
 struct surroundings *surroundings_of(const struct fault_sources *sources, const struct evidence *evidence, int device);
 
 /* The driver's ordinal for the device that the dump names; environment variables may have renumbered them. */

@@ -207,7 +207,7 @@ void launch_record(CUcontext context, const struct launch_call *call)
     if (!place)
         return;
     fill(&place->entry, call, function);
-    place->entry.stack = (struct stack){0};
+    stack_capture(&place->entry.stack);
     let_go(place);
 }
 
@@ -219,7 +219,7 @@ void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream)
         return;
     fill(&place->entry, &no_kernel, NULL);
     place->entry.graph = (uint64_t)(uintptr_t)graph;
-    place->entry.stack = (struct stack){0};
+    stack_capture(&place->entry.stack);
     let_go(place);
 }
 

@@ -73,9 +73,10 @@ static void diagnose(const struct evidence *evidence)
                                   .live_total = count,
                                   .arena_start = 1 << 20,
                                   .arena_end = (uint64_t)1 << 46};
+    const struct report_origin origin = {.pid = 1, .rank = -1};
     struct diagnosis diagnosis;
     fault_diagnose(evidence, &memory, &diagnosis);
-    char *text = fault_report_text(&diagnosis, 1, 0, NULL);
+    char *text = fault_report_text(&diagnosis, &origin);
     if (text && (!*text || text[strlen(text) - 1] != '\n'))
         abort();
     free(text);

@@ -320,7 +320,7 @@ static void high_halves_narrow_the_candidates(void **state)
         assert_int_equal(diagnosis.candidate_count, cases[i].count);
         assert_int_equal(diagnosis.candidate_total, cases[i].count);
         assert_int_equal(diagnosis.candidates[0]->id, cases[i].first);
-        assert_int_equal(diagnosis.parameters_named, 1);
+        assert_int_equal(diagnosis.candidate_source, CANDIDATES_ARGUMENTS);
         assert_int_equal(diagnosis.is_narrowed, cases[i].is_narrowed);
     }
 }

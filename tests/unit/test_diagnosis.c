@@ -223,7 +223,7 @@ static void an_exited_warp_has_the_live_buffers_for_candidates(void **state)
     assert_int_equal(diagnosis.owner_parameter, -1);
     assert_int_equal(diagnosis.other_sites, 1);
     assert_int_equal(diagnosis.faulting_threads, 0);
-    assert_int_equal(diagnosis.parameters_named, 0);
+    assert_int_equal(diagnosis.candidate_source, CANDIDATES_LIVE);
     assert_int_equal(diagnosis.candidate_count, 8);
     assert_int_equal(diagnosis.candidate_total, 5000);
     assert_int_equal(diagnosis.candidates[0]->id, 100);
@@ -237,7 +237,7 @@ static void an_exited_warp_has_the_live_buffers_for_candidates(void **state)
     sites[0].parameters = (const uint8_t *)words;
     sites[0].parameter_bytes = 11 * 8 + 7;
     fault_diagnose(&evidence, &memory, &diagnosis);
-    assert_int_equal(diagnosis.parameters_named, 1);
+    assert_int_equal(diagnosis.candidate_source, CANDIDATES_ARGUMENTS);
     assert_int_equal(diagnosis.candidate_count, 8);
     assert_int_equal(diagnosis.candidate_total, 9);
     assert_int_equal(diagnosis.candidates[0]->id, 98);
@@ -248,7 +248,7 @@ static void an_exited_warp_has_the_live_buffers_for_candidates(void **state)
 
     sites[0].parameter_bytes = 8;
     fault_diagnose(&evidence, &memory, &diagnosis);
-    assert_int_equal(diagnosis.parameters_named, 0);
+    assert_int_equal(diagnosis.candidate_source, CANDIDATES_LIVE);
     assert_int_equal(diagnosis.candidate_total, 5000);
 }
 

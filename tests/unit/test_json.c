@@ -27,7 +27,7 @@ static struct told *tell(void (*make)(struct story *story))
     assert_non_null(told);
     make(&told->story);
     fault_diagnose(&told->story.evidence, &told->story.memory, &told->diagnosis);
-    told->text = fault_report_text(&told->diagnosis, 4242, 0, NULL);
+    told->text = fault_report_text(&told->diagnosis, &origin);
     char *line = fault_report_json(&told->diagnosis, &origin);
     assert_non_null(told->text);
     assert_non_null(line);

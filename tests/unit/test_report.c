@@ -232,7 +232,7 @@ static char *report_of(void (*make)(struct story *story), struct story *story, i
     struct diagnosis diagnosis;
     make(story);
     fault_diagnose(&story->evidence, &story->memory, &diagnosis);
-    char *text = fault_report_text(&diagnosis, 4242, device, device_name);
+    char *text = fault_report_text(&diagnosis, &(struct report_origin){4242, -1, device, device_name});
     assert_non_null(text);
     return text;
 }
@@ -283,7 +283,7 @@ static void the_device_is_named_as_well_as_it_can_be(void **state)
         overrun(&story);
         strcpy(story.evidence.device_name, cases[i].dumped);
         fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-        char *text = fault_report_text(&diagnosis, 4242, cases[i].device, cases[i].given);
+        char *text = fault_report_text(&diagnosis, &(struct report_origin){4242, -1, cases[i].device, cases[i].given});
         assert_int_equal(strncmp(text, cases[i].headline, strlen(cases[i].headline)), 0);
         free(text);
     }
@@ -312,7 +312,7 @@ static void headlines_name_the_access(void **state)
             story.sites[0].access_bytes = cases[i].bytes;
             story.lanes[0].certainty = story.lanes[1].certainty = is_known ? CERTAIN_EXACT : CERTAIN_NOT;
             fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-            char *text = fault_report_text(&diagnosis, 1, 0, NULL);
+            char *text = fault_report_text(&diagnosis, &(struct report_origin){1, -1, 0, NULL});
             const char *expected = is_known ? cases[i].known : cases[i].unknown;
             assert_int_equal(strncmp(text + strlen("==1== cufence: "), expected, strlen(expected)), 0);
             free(text);
@@ -334,7 +334,7 @@ static void long_and_hostile_names_stay_on_their_line(void **state)
     overrun(&story);
     story.sites[0].kernel = story.sites[0].symbol = story.sites[0].file = story.sites[0].instruction = name;
     fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-    char *text = fault_report_text(&diagnosis, 4242, 0, NULL);
+    char *text = fault_report_text(&diagnosis, &(struct report_origin){4242, -1, 0, NULL});
     assert_true(strlen(text) > 4 * LENGTH);
     assert_non_null(strstr(text, "kernel     ?==4242== forged ?[2J"));
     assert_non_null(strstr(text, "<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer  exact\n"));

@@ -1,0 +1,123 @@
+#include "launches.h"
+
+#include <string.h>
+
+static size_t smaller(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+int launch_is_of_kernel(const struct launch_entry *launch, const struct evidence_site *site)
+{
+    return launch->function && launch->function->name[0] && site->symbol && !strcmp(launch->function->name, site->symbol);
+}
+
+/* Compares what both have. Between arguments lies what happens to lie there, so only with a layout can bytes differ. */
+static int has_same_bytes(const struct launch_function *layout, const uint8_t *a, size_t a_bytes, const uint8_t *b,
+                          size_t b_bytes)
+{
+    size_t both = smaller(a_bytes, b_bytes);
+    for (uint32_t i = 0; layout->has_layout && i < layout->argument_count; i++) {
+        struct launch_argument argument = layout->arguments[i];
+        if (argument.offset < both &&
+            memcmp(a + argument.offset, b + argument.offset, smaller(argument.size, both - argument.offset)) != 0)
+            return 0;
+    }
+    return 1;
+}
+
+int launch_fits(const struct launch_entry *launch, const struct evidence_site *site)
+{
+    if (!launch_is_of_kernel(launch, site))
+        return 0;
+    if (site->has_grid && (memcmp(launch->grid, site->grid, sizeof site->grid) != 0 ||
+                           memcmp(launch->block, site->block, sizeof site->block) != 0))
+        return 0;
+    return !site->parameters ||
+           has_same_bytes(launch->function, launch->bytes, launch->kept_bytes, site->parameters, site->parameter_bytes);
+}
+
+static const struct fault_launch *newest_graph(const struct fault_memory *memory)
+{
+    for (size_t i = 0; i < memory->launch_count; i++)
+        if (memory->launches[i].entry->graph)
+            return &memory->launches[i];
+    return NULL;
+}
+
+struct fault_origin launches_origin(const struct fault_memory *memory, const struct evidence_site *site)
+{
+    struct fault_origin origin = {NULL, CERTAIN_NOT, 0};
+    int is_one_place = 1;
+    for (size_t i = 0; i < memory->launch_count; i++) {
+        const struct fault_launch *launch = &memory->launches[i];
+        if (!launch_fits(launch->entry, site))
+            continue;
+        origin.fits++;
+        if (!origin.launch)
+            origin.launch = launch;
+        is_one_place &= launch->place && launch->place == origin.launch->place;
+    }
+    if (origin.fits == 1)
+        origin.certainty = site->has_grid ? CERTAIN_EXACT : CERTAIN_DERIVED;
+    else if (origin.fits)
+        origin.certainty = is_one_place ? CERTAIN_DERIVED : CERTAIN_CANDIDATE;
+    else if (site->symbol && (origin.launch = newest_graph(memory)) != NULL)
+        origin.certainty = CERTAIN_CANDIDATE;
+    return origin;
+}
+
+/* The layout of the kernel's arguments that all launches of it agree on. */
+static const struct launch_function *layout_of(const struct fault_memory *memory, const struct evidence_site *site)
+{
+    const struct launch_function *layout = NULL;
+    for (size_t i = 0; i < memory->launch_count; i++) {
+        const struct launch_entry *launch = memory->launches[i].entry;
+        if (!launch_is_of_kernel(launch, site) || !launch->function->has_layout)
+            continue;
+        if (layout && layout != launch->function)
+            return NULL;
+        layout = launch->function;
+    }
+    return layout && site->parameters && layout->argument_bytes > site->parameter_bytes ? NULL : layout;
+}
+
+struct fault_arguments launches_arguments(const struct fault_memory *memory, const struct evidence_site *site,
+                                          const struct fault_origin *origin)
+{
+    struct fault_arguments arguments = {.layout = layout_of(memory, site)};
+    if (site->parameters) {
+        arguments.bytes = site->parameters;
+        arguments.count = site->parameter_bytes;
+        arguments.certainty = CERTAIN_EXACT;
+        return arguments;
+    }
+    if (!origin->fits || !origin->launch->entry->kept_bytes || !arguments.layout)
+        return arguments;
+    const struct launch_entry *newest = origin->launch->entry;
+    for (size_t i = 0; i < memory->launch_count; i++) {
+        const struct launch_entry *launch = memory->launches[i].entry;
+        if (launch_fits(launch, site) &&
+            (launch->kept_bytes != newest->kept_bytes ||
+             !has_same_bytes(arguments.layout, launch->bytes, launch->kept_bytes, newest->bytes, newest->kept_bytes)))
+            return arguments;
+    }
+    arguments.bytes = newest->bytes;
+    arguments.count = newest->kept_bytes;
+    arguments.certainty = origin->fits == 1 ? origin->certainty : CERTAIN_DERIVED;
+    arguments.time_ns = newest->time_ns;
+    return arguments;
+}
+
+int launch_argument_of(const struct launch_function *layout, size_t word, uint32_t *offset)
+{
+    size_t at = word * sizeof(uint64_t);
+    for (uint32_t i = 0; layout && i < layout->argument_count; i++) {
+        struct launch_argument argument = layout->arguments[i];
+        if (at >= argument.offset && at + sizeof(uint64_t) <= (size_t)argument.offset + argument.size) {
+            *offset = (uint32_t)at - argument.offset;
+            return (int)i;
+        }
+    }
+    return -1;
+}

@@ -1,0 +1,180 @@
+#include "report_launch.h"
+
+#include "arguments.h"
+#include "launches.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define MAX_LINES 32              /* of arguments */
+#define PLAIN_LIMIT 1000000000000 /* larger 8-byte values are no counts, and are read as bits */
+
+void report_put_argument(struct report *report, int word)
+{
+    uint32_t offset = 0;
+    int argument = launch_argument_of(report->diagnosis->arguments.layout, (size_t)word, &offset);
+    if (argument < 0)
+        report_put(report, "argument word %d", word);
+    else
+        report_put(report, "argument %d", argument);
+    if (offset)
+        report_put(report, " at byte %" PRIu32, offset);
+}
+
+void report_event_line(struct report *report, const char *event, uint64_t time_ns, uint64_t tid, const uint64_t *stream)
+{
+    uint64_t now = report->diagnosis->memory->now_ns;
+    if (!time_ns)
+        return;
+    report_begin(report, "", event);
+    if (now >= time_ns)
+        report_put(report, "%s ago ", duration_of(now - time_ns).text);
+    report_put(report, "by thread %" PRIu64, tid);
+    if (stream)
+        report_put(report, " on stream 0x%" PRIx64, *stream);
+    report_end(report, CERTAIN_NOT);
+}
+
+/* ---- where the launch came from ---- */
+
+static void put_frame(struct report *report, const struct stack_frame *frame)
+{
+    const char *gap = "";
+    if (frame->file[0]) {
+        report_put_name(report, frame->file);
+        if (frame->line)
+            report_put(report, ":%d", frame->line);
+        gap = " in ";
+    }
+    if (frame->function[0]) {
+        report_put(report, "%s", gap);
+        report_put_name(report, frame->function);
+        gap = " ";
+    }
+    if (!frame->file[0] && frame->module[0]) {
+        report_put(report, "%s(", gap);
+        report_put_name(report, frame->module);
+        report_put(report, "+0x%" PRIx64 ")", frame->offset);
+    }
+}
+
+void report_launch_lines(struct report *report)
+{
+    const struct fault_origin *origin = &report->diagnosis->origin;
+    const struct fault_launch *launch = origin->launch;
+    if (!launch)
+        return;
+    if (origin->fits == 1)
+        report_event_line(report, "launched", launch->entry->time_ns, launch->entry->tid, &launch->entry->stream);
+    for (size_t i = 0; i < launch->frame_count; i++) {
+        report_begin(report, "", i ? "" : "launched at");
+        put_frame(report, &launch->frames[i]);
+        if (i == 0 && !origin->fits)
+            report_put(report, ", perhaps in this graph");
+        report_end(report, i ? CERTAIN_NOT : origin->certainty);
+    }
+    if (launch->frame_count && origin->fits > 1 && origin->certainty == CERTAIN_CANDIDATE) {
+        report_begin(report, "", "");
+        report_put(report, "the newest of %zu launches that it may have been", origin->fits);
+        report_end(report, CERTAIN_NOT);
+    }
+}
+
+/* ---- arguments ---- */
+
+static int64_t sign_extended(const uint8_t *bytes, uint32_t size)
+{
+    int64_t value = 0;
+    memcpy(&value, bytes, size);
+    unsigned shift = 64 - 8 * size;
+    return (int64_t)((uint64_t)value << shift) >> shift;
+}
+
+/* A scalar: integers of up to 4 bytes, and what may be one of 8. */
+static void put_value(struct report *report, const uint8_t *bytes, uint32_t size)
+{
+    int64_t value = size <= sizeof value ? sign_extended(bytes, size) : 0;
+    if (size > 8 || (size & (size - 1)))
+        report_put(report, "%" PRIu32 " bytes", size);
+    else if (size < 8 || (value < PLAIN_LIMIT && value > -PLAIN_LIMIT))
+        report_put(report, "%" PRId64, value);
+    else
+        report_put(report, "0x%" PRIx64, (uint64_t)value);
+}
+
+static void put_target(struct report *report, const cufence_buffer *buffer, uint64_t word)
+{
+    report_put(report, "buffer #%" PRIu64 " +%" PRIu64 ", %" PRIu64 " byte%s%s", buffer->id, word - buffer->address,
+               buffer->size, plural(buffer->size), buffer->freed_ns ? ", freed" : "");
+}
+
+struct lines {
+    size_t count;
+    enum certainty certainty; /* for the first one */
+};
+
+static void begin_line(struct report *report, const struct lines *lines)
+{
+    report_begin(report, lines->count ? "" : "arguments", NULL);
+}
+
+static void end_line(struct report *report, struct lines *lines)
+{
+    report_end(report, lines->count++ ? CERTAIN_NOT : lines->certainty);
+}
+
+static const cufence_buffer *target_of(const struct report *report, const uint8_t *bytes, uint64_t *word)
+{
+    memcpy(word, bytes, sizeof *word);
+    return word_buffer(report->diagnosis->memory, *word, report->diagnosis->arguments.time_ns);
+}
+
+/* The pointers in a struct that is passed by value, which stands at an address of the alignment of its widest member. */
+static void member_lines(struct report *report, struct lines *lines, const uint8_t *bytes, struct launch_argument argument)
+{
+    uint64_t word;
+    for (uint32_t at = (8 - argument.offset % 8) % 8; at + 8 <= argument.size && lines->count < MAX_LINES; at += 8) {
+        const cufence_buffer *buffer = target_of(report, bytes + at, &word);
+        if (!buffer)
+            continue;
+        begin_line(report, lines);
+        report_put(report, "   at byte %" PRIu32 "  ", at);
+        put_target(report, buffer, word);
+        end_line(report, lines);
+    }
+}
+
+static void argument_line(struct report *report, struct lines *lines, uint32_t index)
+{
+    const struct fault_arguments *arguments = &report->diagnosis->arguments;
+    struct launch_argument argument = arguments->layout->arguments[index];
+    const uint8_t *bytes = arguments->bytes + argument.offset;
+    int is_kept = (size_t)argument.offset + argument.size <= arguments->count;
+    uint64_t word;
+    const cufence_buffer *buffer = is_kept && argument.size == sizeof word ? target_of(report, bytes, &word) : NULL;
+    begin_line(report, lines);
+    report_put(report, "%-3" PRIu32, index);
+    if (!is_kept)
+        report_put(report, "%" PRIu32 " byte%s, not kept", argument.size, plural(argument.size));
+    else if (buffer)
+        put_target(report, buffer, word);
+    else
+        put_value(report, bytes, argument.size);
+    end_line(report, lines);
+    if (is_kept && argument.size > sizeof word)
+        member_lines(report, lines, bytes, argument);
+}
+
+void report_argument_lines(struct report *report)
+{
+    const struct fault_arguments *arguments = &report->diagnosis->arguments;
+    struct lines lines = {0, arguments->certainty};
+    uint32_t count = arguments->bytes && arguments->layout ? arguments->layout->argument_count : 0, i = 0;
+    for (; i < count && lines.count < MAX_LINES; i++)
+        argument_line(report, &lines, i);
+    if (i < count) {
+        report_begin(report, "", NULL);
+        report_put(report, "and %" PRIu32 " more", count - i);
+        report_end(report, CERTAIN_NOT);
+    }
+}

@@ -1,0 +1,22 @@
+/*
+ * The lines of the text report about the launch: where it came from, and what the kernel was given.
+ * One thread at a time, as writer.h.
+ */
+#ifndef CUFENCE_FAULT_REPORT_LAUNCH_H
+#define CUFENCE_FAULT_REPORT_LAUNCH_H
+
+#include "writer.h"
+
+/* "argument 2", "argument 2 at byte 16", or "argument word 4" where the layout is not known. */
+void report_put_argument(struct report *report, int word);
+
+/* "2.3 ms ago by thread 4243 on stream 0x0"; nothing for a time of 0. stream may be NULL. */
+void report_event_line(struct report *report, const char *event, uint64_t time_ns, uint64_t tid, const uint64_t *stream);
+
+/* Who launched the kernel, and from where. */
+void report_launch_lines(struct report *report);
+
+/* What the kernel was given, where the layout is known. */
+void report_argument_lines(struct report *report);
+
+#endif
