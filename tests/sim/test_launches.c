@@ -1,0 +1,235 @@
+/* Faults of kernels whose launches are on record: what the report gains from them. */
+#include "child.h"
+
+#include <cuda.h>
+#include <sim.h>
+
+#include "launch/launch.h"
+
+#define COUNT 1000
+
+static unsigned number(const cusim_thread *t)
+{
+    return t->block_index[0] * t->block[0] + t->thread_index[0];
+}
+
+static void copy_past(const cusim_thread *t, void *const *arguments)
+{
+    const volatile float *in = *(const volatile float *const *)arguments[0];
+    volatile float *out = *(volatile float *const *)arguments[1];
+    int n = *(const int *)arguments[2];
+    if ((int)number(t) <= n)
+        out[number(t)] = (int)number(t) < n ? in[number(t)] : 0;
+}
+
+static const size_t two_pointers_and_count[] = {8, 8, 4};
+
+static CUmodule module;
+static CUcontext context;
+
+static void start(const char *options)
+{
+    static const cusim_kernel kernels[] = {
+        {"_Z4copyPKfPfi", copy_past, two_pointers_and_count, 3, "model.cu", 12, 4, 0, 0},
+        {"_Z9copy_lastPKfPfi", copy_past, two_pointers_and_count, 3, "model.cu", 20, 4, 0, 1},
+        {"copy_last", copy_past, two_pointers_and_count, 3, "model.cu", 28, 4, 0, 1},
+    };
+    CUdevice device;
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        cusim_register_kernel(&kernels[i]);
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+}
+
+static char *allocate(void)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, COUNT * 4, 0, NULL));
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, COUNT * 4));
+    CHECK_CU(cuStreamSynchronize(NULL));
+    return pointer;
+}
+
+/* Launches as a program under the hooks does. */
+__attribute__((noinline)) static void launch(const char *kernel, void *in, void *out, int n)
+{
+    CUfunction function;
+    void *arguments[] = {&in, &out, &n};
+    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
+    const struct launch_call call = {
+        .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
+    launch_record(context, &call);
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
+}
+
+static char text[8192];
+
+static void settle(void)
+{
+    cuCtxSynchronize();
+    CHECK_OK(cufence_wait_reports(5000));
+    CHECK(cufence_fault_count() == 1);
+    CHECK(cufence_last_report(text, sizeof text) <= sizeof text);
+}
+
+/* A line of the report that has all these, in this order; certainty behind them. */
+static int has_line(const char *first, const char *second, const char *third)
+{
+    for (const char *line = text; *line; line = strchr(line, '\n') + 1) {
+        char copy[512];
+        snprintf(copy, sizeof copy, "%.*s", (int)strcspn(line, "\n"), line);
+        const char *at = strstr(copy, first);
+        at = at ? strstr(at, second) : NULL;
+        if (at && strstr(at, third))
+            return 1;
+    }
+    return 0;
+}
+
+static void says_arguments_and_place(void)
+{
+    start("exitcode=0");
+    char *in = allocate(), *out = allocate();
+    launch("_Z4copyPKfPfi", out, in, 10);
+    launch("_Z4copyPKfPfi", in, out, COUNT);
+    settle();
+    CHECK(has_line("kernel", "argument 1 points to this buffer", "exact"));
+    CHECK(has_line("launched at", "test_launches.c", "exact") || has_line("launched at", "launch", "exact"));
+    CHECK(has_line("arguments", "0  buffer #1 +0, 4000 bytes", "exact"));
+    CHECK(has_line("", "1  buffer #2 +0, 4000 bytes", ""));
+    CHECK(has_line("", "2  1000", ""));
+}
+
+/* Without the launch on record, the newest live buffers would be named. */
+static void names_what_an_exited_warp_was_given(void)
+{
+    start("exitcode=0");
+    char *in = allocate(), *out = allocate();
+    allocate();
+    launch("copy_last", in, out, COUNT);
+    settle();
+    CHECK(has_line("launched", "by thread", "on stream 0x0"));
+    CHECK(has_line("one launch of this kernel is on record", "", ""));
+    CHECK(has_line("buffer", "#1, 4000 bytes", "argument 0") && has_line("buffer", "#2, 4000 bytes", "candidate"));
+    CHECK(!strstr(text, "#3, 4000 bytes"));
+}
+
+/* A store is not meant for what the kernel takes as a pointer to const. */
+static void names_the_only_one_that_can_be_written(void)
+{
+    start("exitcode=0");
+    char *in = allocate(), *out = allocate();
+    allocate();
+    launch("_Z9copy_lastPKfPfi", in, out, COUNT);
+    settle();
+    CHECK(has_line("buffer", "#2, 4000 bytes", "derived") && has_line("buffer", "#2", "argument 1"));
+    CHECK(!strstr(text, "#1, 4000 bytes") && !strstr(text, "#3, 4000 bytes"));
+    CHECK(has_line("pointers to const", "", ""));
+    CHECK(has_line("arguments", "0  buffer #1 +0", "derived"));
+}
+
+static void keeps_what_several_launches_were_given(void)
+{
+    start("exitcode=0");
+    char *in = allocate(), *out = allocate(), *other = allocate();
+    launch("_Z9copy_lastPKfPfi", in, other, 10);
+    launch("_Z9copy_lastPKfPfi", in, out, COUNT);
+    settle();
+    CHECK(has_line("the last 2 launches of this kernel", "", ""));
+    CHECK(has_line("buffer", "#2, 4000 bytes", "candidate") && has_line("buffer", "#3, 4000 bytes", "candidate"));
+    CHECK(!strstr(text, "  arguments "));
+}
+
+static void without_a_ring(void)
+{
+    start("exitcode=0,launches=0");
+    char *in = allocate(), *out = allocate();
+    launch("_Z4copyPKfPfi", in, out, COUNT);
+    CHECK(launch_count(context) == 1);
+    settle();
+    CHECK(has_line("kernel", "argument word 1 points to this buffer", "exact"));
+    CHECK(!strstr(text, "launched") && !strstr(text, "arguments"));
+}
+
+/* The kernel itself was never launched: it is in a graph. */
+static void names_the_launch_of_a_graph(void)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec exec;
+    CUfunction function;
+    int n = COUNT;
+    start("exitcode=0");
+    char *in = allocate(), *out = allocate();
+    void *arguments[] = {&in, &out, &n};
+    CHECK_CU(cuModuleGetFunction(&function, module, "_Z4copyPKfPfi"));
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL));
+    CHECK_CU(cuStreamEndCapture(stream, &graph));
+    CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
+    launch_record_graph(context, exec, stream);
+    CHECK_CU(cuGraphLaunch(exec, stream));
+    settle();
+    CHECK(has_line("launched at", "perhaps in this graph", "candidate"));
+}
+
+/* Recording asks the driver inside a capture too, which must not break it. */
+static void records_inside_a_capture(void)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUfunction function;
+    int n = 10;
+    start("exitcode=0");
+    char *in = allocate(), *out = allocate();
+    void *arguments[] = {&in, &out, &n};
+    CHECK_CU(cuModuleGetFunction(&function, module, "copy_last"));
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    const struct launch_call call = {.function = function, .stream = stream, .parameters = arguments};
+    launch_record(context, &call);
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL));
+    CHECK_CU(cuStreamEndCapture(stream, &graph));
+    CHECK(graph);
+    CHECK(launch_count(context) == 1);
+}
+
+static void says_the_rank(void)
+{
+    setenv("RANK", "3", 1);
+    start("exitcode=0");
+    launch("_Z4copyPKfPfi", allocate(), allocate(), COUNT);
+    settle();
+    CHECK(has_line("on GPU 0", "), rank 3", ""));
+}
+
+#define CASE(story)                                                                                                            \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        expect_well(story);                                                                                                    \
+    }
+#define CASES(X)                                                                                                               \
+    X(says_arguments_and_place)                                                                                                \
+    X(names_what_an_exited_warp_was_given)                                                                                     \
+    X(names_the_only_one_that_can_be_written)                                                                                  \
+    X(keeps_what_several_launches_were_given)                                                                                  \
+    X(without_a_ring)                                                                                                          \
+    X(names_the_launch_of_a_graph)                                                                                             \
+    X(records_inside_a_capture)                                                                                                \
+    X(says_the_rank)
+CASES(CASE)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ENTRY(story) cmocka_unit_test(test_##story),
+        CASES(ENTRY)
+#undef ENTRY
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
