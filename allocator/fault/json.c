@@ -1,5 +1,7 @@
 #include "json.h"
 
+#include "arguments.h"
+#include "launches.h"
 #include "owner.h"
 
 #include <inttypes.h>
@@ -219,10 +221,16 @@ static void put_distance(struct members buffer, const char *from, uint64_t bytes
     put_text(distance, "from", from);
 }
 
-static void put_argument_word(struct members buffer, int index)
+/* Which argument points to the buffer: as a word of the parameter bytes, and where the layout is known its number too. */
+static void put_argument_word(struct members buffer, const struct diagnosis *diagnosis, int word)
 {
-    if (index >= 0)
-        put(buffer, "argument_word", json_integer(index));
+    uint32_t offset;
+    if (word < 0)
+        return;
+    put(buffer, "argument_word", json_integer(word));
+    int argument = launch_argument_of(diagnosis->arguments.layout, (size_t)word, &offset);
+    if (argument >= 0)
+        put(buffer, "argument", json_integer(argument));
 }
 
 /* The buffer that the access was meant for, and the one on the other side of the guard that it may have been. */
@@ -236,7 +244,7 @@ static void put_owner(struct members report, const struct diagnosis *diagnosis)
     put_certainty(owner, diagnosis->owner_certainty);
     put_text(owner, "reason", diagnosis->owner_reason);
     put_distance(owner, is_overrun ? past_end : is_underrun ? before_start : "the start", diagnosis->distance);
-    put_argument_word(owner, diagnosis->owner_parameter);
+    put_argument_word(owner, diagnosis, diagnosis->owner_parameter);
     put(report, "buffer", owner.object);
     if (!diagnosis->rival)
         return;
@@ -286,6 +294,98 @@ static void put_thread(struct members report, const struct diagnosis *diagnosis)
     put_number(counts, site->is_warp_alive ? "warps" : "sms", diagnosis->other_sites + 1);
 }
 
+/* The launch that it was, or may have been, and where that came from. */
+static void put_launch(struct members report, const struct diagnosis *diagnosis)
+{
+    const struct fault_origin *origin = &diagnosis->origin;
+    if (!origin->launch)
+        return;
+    const struct launch_entry *entry = origin->launch->entry;
+    struct members launch = put_object(report, "launch");
+    put_certainty(launch, origin->certainty);
+    put_number(launch, "fits", origin->fits);
+    put_true(launch, "graph", entry->graph != 0);
+    put_event(launch, "launched", entry->time_ns, diagnosis->memory->now_ns, entry->tid, entry->stream);
+    json_t *frames = json_array();
+    for (size_t i = 0; i < origin->launch->frame_count; i++) {
+        const struct stack_frame *from = &origin->launch->frames[i];
+        struct members frame = {json_object(), report.has_failed};
+        put_text(frame, "function", from->function);
+        put_text(frame, "file", from->file);
+        if (from->line)
+            put(frame, "line", json_integer(from->line));
+        put_text(frame, "module", from->module);
+        if (from->module[0])
+            put_number(frame, "offset", from->offset);
+        put_true(frame, "python", from->is_python);
+        append(frames, frame.object, report.has_failed);
+    }
+    put(launch, "frames", frames);
+}
+
+/* Where 8 of the argument's bytes point to, if they do. */
+static int put_target(struct members to, const struct diagnosis *diagnosis, const uint8_t *bytes)
+{
+    uint64_t word;
+    memcpy(&word, bytes, sizeof word);
+    const cufence_buffer *buffer = word_buffer(diagnosis->memory, word, diagnosis->arguments.time_ns);
+    if (buffer) {
+        put_number(to, "buffer", buffer->id);
+        put_number(to, "offset", word - buffer->address);
+    }
+    return buffer != NULL;
+}
+
+/* The pointers in a struct that is passed by value. */
+static void put_members(struct members to, const struct diagnosis *diagnosis, const uint8_t *bytes,
+                        struct launch_argument argument)
+{
+    json_t *pointers = json_array();
+    for (uint32_t at = (8 - argument.offset % 8) % 8; at + 8 <= argument.size; at += 8) {
+        struct members pointer = {json_object(), to.has_failed};
+        put(pointer, "at", json_integer(at));
+        if (put_target(pointer, diagnosis, bytes + at))
+            append(pointers, pointer.object, to.has_failed);
+        else
+            json_decref(pointer.object);
+    }
+    put(to, "pointers", pointers);
+}
+
+static void put_argument(struct members to, const struct diagnosis *diagnosis, struct launch_argument argument)
+{
+    const struct fault_arguments *arguments = &diagnosis->arguments;
+    const uint8_t *bytes = arguments->bytes + argument.offset;
+    uint64_t value = 0;
+    put(to, "size", json_integer(argument.size));
+    if ((size_t)argument.offset + argument.size > arguments->count)
+        return;
+    if (argument.size > sizeof value) {
+        put_members(to, diagnosis, bytes, argument);
+        return;
+    }
+    memcpy(&value, bytes, argument.size);
+    put_hex(to, "value", value);
+    if (argument.size == sizeof value)
+        put_target(to, diagnosis, bytes);
+}
+
+static void put_arguments(struct members report, const struct diagnosis *diagnosis)
+{
+    const struct launch_function *layout = diagnosis->arguments.layout;
+    if (!diagnosis->arguments.bytes || !layout)
+        return;
+    struct members arguments = put_object(report, "arguments");
+    put_certainty(arguments, diagnosis->arguments.certainty);
+    json_t *list = json_array();
+    for (uint32_t i = 0; i < layout->argument_count; i++) {
+        struct members argument = {json_object(), report.has_failed};
+        put_argument(argument, diagnosis, layout->arguments[i]);
+        append(list, argument.object, report.has_failed);
+    }
+    put(arguments, "list", list);
+}
+
 /* Where no buffer can be blamed: those that it may have been. */
 static void put_candidates(struct members report, const struct diagnosis *diagnosis)
 {
@@ -295,12 +395,13 @@ static void put_candidates(struct members report, const struct diagnosis *diagno
     struct members candidates = put_object(report, "candidates");
     put_text(candidates, "from", sources[diagnosis->candidate_source]);
     put_true(candidates, "narrowed", diagnosis->is_narrowed);
+    put_true(candidates, "const_excluded", diagnosis->is_const_excluded);
     put_number(candidates, "total", diagnosis->candidate_total);
     json_t *buffers = json_array();
     for (size_t i = 0; i < diagnosis->candidate_count; i++) {
         struct members buffer = make_buffer(report, diagnosis, diagnosis->candidates[i]);
         put_certainty(buffer, diagnosis->candidate_certainty);
-        put_argument_word(buffer, diagnosis->candidate_parameter[i]);
+        put_argument_word(buffer, diagnosis, diagnosis->candidate_parameter[i]);
         append(buffers, buffer.object, report.has_failed);
     }
     put(candidates, "buffers", buffers);
@@ -366,6 +467,8 @@ char *fault_report_json(const struct diagnosis *diagnosis, const struct report_o
         put_owner(report, diagnosis);
         put_kernel(report, diagnosis->site);
         put_thread(report, diagnosis);
+        put_launch(report, diagnosis);
+        put_arguments(report, diagnosis);
         put_candidates(report, diagnosis);
         put_neighbours(report, diagnosis);
     }

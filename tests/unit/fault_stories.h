@@ -3,6 +3,7 @@
 #define FAULT_STORIES_H
 
 #include <stdio.h>
+#include <string.h>
 
 #include "fault_world.h"
 
@@ -15,9 +16,11 @@ struct story {
     struct evidence_site sites[3];
     struct evidence evidence;
     uint64_t parameters[3];
+    struct launch_entry entries[3];
+    struct fault_launch launches[3];
 };
 
-static void overrun(struct story *story)
+static inline void overrun(struct story *story)
 {
     *story = (struct story){
         .lanes = {{.thread = {104}, .address = A_END, .certainty = CERTAIN_EXACT},
@@ -49,7 +52,7 @@ static void overrun(struct story *story)
     story->evidence = (struct evidence){.device_name = "NVIDIA H100 80GB HBM3", .sites = story->sites, .site_count = 1};
 }
 
-static void without_parameters(struct story *story)
+static inline void without_parameters(struct story *story)
 {
     overrun(story);
     story->sites[0].parameters = NULL;
@@ -58,7 +61,7 @@ static void without_parameters(struct story *story)
     story->sites[0].lane_count = 1;
 }
 
-static void vector_overrun(struct story *story)
+static inline void vector_overrun(struct story *story)
 {
     overrun(story);
     story->lanes[0].address = A_END - 8;
@@ -73,7 +76,7 @@ static void vector_overrun(struct story *story)
     story->evidence.site_count = 3;
 }
 
-static void approximate(struct story *story)
+static inline void approximate(struct story *story)
 {
     overrun(story);
     story->lanes[0].certainty = story->lanes[1].certainty = CERTAIN_DERIVED;
@@ -83,7 +86,7 @@ static void approximate(struct story *story)
     story->sites[0].has_grid = 0;
 }
 
-static void underrun(struct story *story)
+static inline void underrun(struct story *story)
 {
     overrun(story);
     story->memory = memory_of(BIT(A) | BIT(B) | BIT(C), story->near);
@@ -96,7 +99,7 @@ static void underrun(struct story *story)
     story->sites[0].access = ACCESS_ATOMIC;
 }
 
-static void use_after_free(struct story *story)
+static inline void use_after_free(struct story *story)
 {
     overrun(story);
     story->memory = memory_of(BIT(B) | BIT(F) | BIT(C), story->near);
@@ -105,7 +108,7 @@ static void use_after_free(struct story *story)
     story->sites[0].access = ACCESS_READ;
 }
 
-static void slack_behind_the_end(struct story *story)
+static inline void slack_behind_the_end(struct story *story)
 {
     overrun(story);
     story->memory = memory_of(BIT(C), story->near);
@@ -114,7 +117,7 @@ static void slack_behind_the_end(struct story *story)
     story->sites[0].lane_count = 1;
 }
 
-static void null_pointer(struct story *story)
+static inline void null_pointer(struct story *story)
 {
     overrun(story);
     story->lanes[0].address = 0;
@@ -122,13 +125,13 @@ static void null_pointer(struct story *story)
     story->sites[0].lane_count = 1;
 }
 
-static void null_field(struct story *story)
+static inline void null_field(struct story *story)
 {
     null_pointer(story);
     story->lanes[0].address = 16;
 }
 
-static void host_pointer(struct story *story)
+static inline void host_pointer(struct story *story)
 {
     overrun(story);
     story->memory.is_host_address = 1;
@@ -136,13 +139,13 @@ static void host_pointer(struct story *story)
     story->sites[0].lane_count = 1;
 }
 
-static void wild_outside(struct story *story)
+static inline void wild_outside(struct story *story)
 {
     host_pointer(story);
     story->memory.is_host_address = 0;
 }
 
-static void wild_inside(struct story *story)
+static inline void wild_inside(struct story *story)
 {
     overrun(story);
     story->memory = memory_of(BIT(A) | BIT(C), story->near);
@@ -150,7 +153,7 @@ static void wild_inside(struct story *story)
     story->sites[0].lane_count = 1;
 }
 
-static void misaligned(struct story *story)
+static inline void misaligned(struct story *story)
 {
     overrun(story);
     story->lanes[0].address = A_START + 10;
@@ -159,14 +162,14 @@ static void misaligned(struct story *story)
     story->sites[0].lane_count = 1;
 }
 
-static void another_devices_buffer(struct story *story)
+static inline void another_devices_buffer(struct story *story)
 {
     overrun(story);
     story->lanes[0].address = B_START + 12;
     story->sites[0].lane_count = 1;
 }
 
-static void exited(struct story *story)
+static inline void exited(struct story *story)
 {
     overrun(story);
     story->sites[0] = story->sites[1];
@@ -178,7 +181,7 @@ static void exited(struct story *story)
     story->memory.live_total = 12;
 }
 
-static void exited_with_parameters(struct story *story)
+static inline void exited_with_parameters(struct story *story)
 {
     exited(story);
     story->evidence.site_count = 1;
@@ -191,7 +194,7 @@ static void exited_with_parameters(struct story *story)
     story->sites[0].kernel = story->sites[0].symbol = NULL;
 }
 
-static void address_not_decoded(struct story *story)
+static inline void address_not_decoded(struct story *story)
 {
     overrun(story);
     story->lanes[0].certainty = CERTAIN_NOT;
@@ -202,7 +205,7 @@ static void address_not_decoded(struct story *story)
 }
 
 /* A gather, `table[keys[i]]`: the load has overwritten the high half of its own address. */
-static void half_known(struct story *story)
+static inline void half_known(struct story *story)
 {
     use_after_free(story);
     story->lanes[0].address = (F_START + 40) & UINT32_MAX;
@@ -212,7 +215,7 @@ static void half_known(struct story *story)
     story->parameters[2] = B_START;
 }
 
-static void half_known_between_arguments(struct story *story)
+static inline void half_known_between_arguments(struct story *story)
 {
     overrun(story);
     story->lanes[0].address = A_END & UINT32_MAX;
@@ -223,7 +226,7 @@ static void half_known_between_arguments(struct story *story)
 }
 
 /* The high half alone: A is 4 GiB away from it, and B is not. */
-static void high_half_known(struct story *story)
+static inline void high_half_known(struct story *story)
 {
     half_known_between_arguments(story);
     story->near[1].address += UINT64_C(1) << 32;
@@ -236,7 +239,7 @@ static void high_half_known(struct story *story)
     story->lanes[0].known_bits = ~(uint64_t)UINT32_MAX;
 }
 
-static void assertion(struct story *story)
+static inline void assertion(struct story *story)
 {
     overrun(story);
     story->sites[0].exception = 12;
@@ -245,10 +248,113 @@ static void assertion(struct story *story)
     story->lanes[1].has_exception = 1;
 }
 
-static void no_exception(struct story *story)
+static inline void no_exception(struct story *story)
 {
     overrun(story);
     story->evidence.site_count = 0;
+}
+
+/* ---- with launches on record ---- */
+
+static const struct launch_function k_oob = {
+    .name = "k_oob", .has_layout = 1, .argument_bytes = 20, .argument_count = 3, .arguments = {{0, 8}, {8, 8}, {16, 4}}};
+
+static const struct stack_frame step_frames[] = {{.is_python = 1, .function = "step", .file = "train.py", .line = 41},
+                                                 {.is_python = 1, .function = "<module>", .file = "train.py", .line = 60}};
+static const struct stack_frame native_frames_of[] = {{.function = "launch(int)", .module = "libmodel.so", .offset = 0x12f0}};
+
+/* Adds a launch of the story's kernel with its parameters, 1.3 ms before the report; the newest is added first. */
+static inline struct launch_entry *add_launch(struct story *story, const struct stack_frame *frames, size_t frame_count, unsigned place)
+{
+    size_t index = story->memory.launch_count++;
+    struct launch_entry *entry = &story->entries[index];
+    *entry = (struct launch_entry){.sequence = 10 - index,
+                                   .time_ns = 6000000,
+                                   .function = &k_oob,
+                                   .stream = 0x5581c0,
+                                   .tid = 4242,
+                                   .grid = {8, 1, 1},
+                                   .block = {128, 1, 1},
+                                   .argument_bytes = 20,
+                                   .kept_bytes = 20};
+    memcpy(entry->bytes, story->parameters, 20);
+    story->launches[index] = (struct fault_launch){entry, frames, frame_count, place};
+    story->memory.launches = story->launches;
+    return entry;
+}
+
+static inline void launched(struct story *story)
+{
+    overrun(story);
+    add_launch(story, step_frames, 2, 1);
+}
+
+/* Two launches with these arguments, from one place, and one with others. */
+static inline void launched_twice(struct story *story)
+{
+    overrun(story);
+    story->parameters[0] = B_START + 12;
+    add_launch(story, step_frames, 2, 1);
+    add_launch(story, native_frames_of, 1, 2)->grid[0] = 9;
+    add_launch(story, step_frames, 2, 1);
+}
+
+static inline void launched_from_two_places(struct story *story)
+{
+    overrun(story);
+    add_launch(story, native_frames_of, 1, 2);
+    add_launch(story, step_frames, 2, 1);
+}
+
+static inline void launched_in_a_graph(struct story *story)
+{
+    overrun(story);
+    add_launch(story, step_frames, 2, 1)->function = NULL;
+    story->entries[0].graph = 0x77;
+    story->entries[0].argument_bytes = story->entries[0].kept_bytes = 0;
+}
+
+/* Arguments by value: a struct of which a part was kept, and odd sizes. */
+static inline void launched_with_structs(struct story *story)
+{
+    static const struct launch_function structs = {.name = "k_oob",
+                                                   .has_layout = 1,
+                                                   .argument_bytes = 300,
+                                                   .argument_count = 6,
+                                                   .arguments = {{0, 24}, {24, 1}, {26, 2}, {32, 8}, {40, 12}, {52, 248}}};
+    const uint64_t words[] = {17, A_START + 8, B_START, 0, UINT64_C(0xdeadbeef00000000)};
+    overrun(story);
+    struct launch_entry *entry = add_launch(story, step_frames, 1, 1);
+    entry->function = &structs;
+    entry->argument_bytes = 300;
+    entry->kept_bytes = LAUNCH_KEPT_BYTES;
+    memcpy(entry->bytes, words, sizeof words);
+    entry->bytes[24] = 0xff;
+    entry->bytes[27] = 1;
+    story->sites[0].parameters = NULL;
+    story->sites[0].parameter_bytes = 0;
+}
+
+static inline void exited_launched(struct story *story)
+{
+    exited(story);
+    story->evidence.site_count = 1;
+    add_launch(story, step_frames, 1, 1);
+}
+
+static inline void exited_launched_const(struct story *story)
+{
+    exited_launched(story);
+    story->sites[0].kernel = "k_oob(float const*, float*, int)";
+    story->parameters[0] = B_START;
+    memcpy(story->entries[0].bytes, story->parameters, 20);
+}
+
+static inline void exited_launched_twice(struct story *story)
+{
+    exited_launched(story);
+    story->parameters[1] = B_START;
+    add_launch(story, native_frames_of, 1, 2);
 }
 
 #endif

@@ -1,0 +1,195 @@
+/* Which launch on record faulted, how sure that is, and what the kernel was given. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "fault/arguments.h"
+#include "fault/launches.h"
+#include "fault_stories.h"
+
+static struct diagnosis diagnose(const struct story *story)
+{
+    struct diagnosis diagnosis;
+    fault_diagnose(&story->evidence, &story->memory, &diagnosis);
+    return diagnosis;
+}
+
+static void every_part_that_the_dump_has_must_fit(void **state)
+{
+    (void)state;
+    struct story story;
+    struct launch_entry *launch = &story.entries[0];
+    struct evidence_site *site = &story.sites[0];
+    launched(&story);
+    assert_true(launch_fits(launch, site));
+    site->symbol = "k_oo";
+    assert_false(launch_fits(launch, site));
+    site->symbol = NULL;
+    assert_false(launch_fits(launch, site));
+
+    launched(&story);
+    launch->grid[2] = 2;
+    assert_false(launch_fits(launch, site));
+    site->has_grid = 0;
+    assert_true(launch_fits(launch, site));
+
+    launched(&story);
+    launch->block[0] = 64;
+    assert_false(launch_fits(launch, site));
+
+    launched(&story);
+    launch->bytes[19] ^= 1;
+    assert_false(launch_fits(launch, site));
+    launch->kept_bytes = 16; /* cut before it */
+    assert_true(launch_fits(launch, site));
+    launch->bytes[0] ^= 1;
+    assert_false(launch_fits(launch, site));
+    site->parameters = NULL;
+    assert_true(launch_fits(launch, site));
+}
+
+/* Padding holds what an older launch left there. */
+static void bytes_between_arguments_do_not_count(void **state)
+{
+    (void)state;
+    static const struct launch_function padded = {
+        .name = "k_oob", .has_layout = 1, .argument_bytes = 16, .argument_count = 2, .arguments = {{0, 4}, {8, 8}}};
+    struct story story;
+    launched(&story);
+    story.entries[0].function = &padded;
+    story.entries[0].kept_bytes = 16;
+    story.entries[0].bytes[5] = 99;
+    assert_true(launch_fits(&story.entries[0], &story.sites[0]));
+    story.entries[0].bytes[3] = 99;
+    assert_false(launch_fits(&story.entries[0], &story.sites[0]));
+}
+
+static void the_origin_is_as_sure_as_it_is_alone(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*make)(struct story *story);
+        enum certainty certainty;
+        size_t fits;
+    } cases[] = {
+        {overrun, CERTAIN_NOT, 0},
+        {launched, CERTAIN_EXACT, 1},
+        {launched_twice, CERTAIN_DERIVED, 2},
+        {launched_from_two_places, CERTAIN_CANDIDATE, 2},
+        {launched_in_a_graph, CERTAIN_CANDIDATE, 0},
+        {exited_launched, CERTAIN_DERIVED, 1},
+        {exited_launched_twice, CERTAIN_CANDIDATE, 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct story story;
+        cases[i].make(&story);
+        struct diagnosis diagnosis = diagnose(&story);
+        assert_int_equal(diagnosis.origin.certainty, cases[i].certainty);
+        assert_int_equal(diagnosis.origin.fits, cases[i].fits);
+        assert_ptr_equal(diagnosis.origin.launch, cases[i].certainty ? &story.launches[0] : NULL);
+    }
+    /* Nothing is known of where they came from, so it is not one place. */
+    struct story story;
+    launched_twice(&story);
+    story.launches[0].place = story.launches[2].place = 0;
+    assert_int_equal(diagnose(&story).origin.certainty, CERTAIN_CANDIDATE);
+}
+
+static void arguments_of_launches_are_told_where_they_agree(void **state)
+{
+    (void)state;
+    struct story story;
+    exited_launched(&story);
+    add_launch(&story, native_frames_of, 1, 2);
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_non_null(diagnosis.arguments.bytes);
+    assert_int_equal(diagnosis.arguments.certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnosis.candidate_certainty, CERTAIN_CANDIDATE); /* two launches, even if they agree */
+    story.entries[1].bytes[16] ^= 1;
+    diagnosis = diagnose(&story);
+    assert_null(diagnosis.arguments.bytes);
+    assert_ptr_equal(diagnosis.arguments.layout, &k_oob);
+}
+
+static void an_exited_warp_may_mean_any_argument(void **state)
+{
+    (void)state;
+    struct story story;
+    exited_launched(&story);
+    story.entries[0].argument_bytes = 400; /* more was given than was kept */
+    assert_int_equal(diagnose(&story).candidate_certainty, CERTAIN_CANDIDATE);
+
+    /* All arguments are pointers to const: the name is no help then. */
+    exited_launched(&story);
+    story.sites[0].kernel = "k_oob(float const*, float const*, int)";
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.candidate_count, 1);
+    assert_false(diagnosis.is_const_excluded);
+
+    /* A read may be through any of them. */
+    exited_launched_const(&story);
+    story.sites[0].access = ACCESS_READ;
+    diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.candidate_count, 2);
+    assert_int_equal(diagnosis.candidate_certainty, CERTAIN_CANDIDATE);
+
+    /* Two halves of integers that look like a pointer together are none. */
+    static const struct launch_function halves = {
+        .name = "k_oob", .has_layout = 1, .argument_bytes = 20, .argument_count = 4, .arguments = {{0, 8}, {8, 4}, {12, 4}, {16, 4}}};
+    exited_launched(&story);
+    story.entries[0].function = &halves;
+    diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.candidate_source, CANDIDATES_LIVE);
+    assert_int_equal(diagnosis.candidate_total, 12);
+}
+
+/* A launch means the tenants of its own time. */
+static void an_argument_means_the_tenant_of_the_launches_time(void **state)
+{
+    (void)state;
+    cufence_buffer near[] = {world[A], world[A]};
+    near[0].id = 1;
+    near[0].allocated_ns = 1000000000;
+    near[0].freed_ns = 2000000000;
+    near[1].id = 2;
+    near[1].allocated_ns = 3000000000;
+    struct fault_memory memory = {.near = near, .near_count = 2};
+    assert_int_equal(word_buffer(&memory, A_START, 0)->id, 2);
+    assert_int_equal(word_buffer(&memory, A_START, 1500000000)->id, 1);
+    assert_int_equal(word_buffer(&memory, A_START, 2999999000)->id, 2); /* the launch's clock may lag */
+    assert_int_equal(word_buffer(&memory, A_START, 4000000000)->id, 2);
+    near[1].freed_ns = 3500000000;
+    assert_int_equal(word_buffer(&memory, A_START, 4000000000)->id, 2);
+}
+
+static void words_are_found_in_their_arguments(void **state)
+{
+    (void)state;
+    static const struct launch_function layout = {
+        .has_layout = 1, .argument_count = 4, .arguments = {{0, 8}, {8, 4}, {12, 4}, {16, 24}}};
+    uint32_t offset = 9;
+    assert_int_equal(launch_argument_of(&layout, 0, &offset), 0);
+    assert_int_equal(offset, 0);
+    assert_int_equal(launch_argument_of(&layout, 1, &offset), -1);
+    assert_int_equal(launch_argument_of(&layout, 4, &offset), 3);
+    assert_int_equal(offset, 16);
+    assert_int_equal(launch_argument_of(&layout, 5, &offset), -1);
+    assert_int_equal(launch_argument_of(NULL, 0, &offset), -1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_part_that_the_dump_has_must_fit),
+        cmocka_unit_test(bytes_between_arguments_do_not_count),
+        cmocka_unit_test(the_origin_is_as_sure_as_it_is_alone),
+        cmocka_unit_test(arguments_of_launches_are_told_where_they_agree),
+        cmocka_unit_test(an_exited_warp_may_mean_any_argument),
+        cmocka_unit_test(an_argument_means_the_tenant_of_the_launches_time),
+        cmocka_unit_test(words_are_found_in_their_arguments),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,48 @@
+/* What a demangled kernel name says about its arguments. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "fault/signature.h"
+
+static void pointers_to_const_are_told_apart(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t count;
+        unsigned is_const; /* a bit for each argument */
+    } cases[] = {
+        {"copy(float const*, float*, int)", 3, 1},
+        {"copy(float*, float const*, int)", 3, 2},
+        {"void k<float, 4>(float const* __restrict, float* __restrict)", 2, 1},
+        {"void k<int const*>(int*)", 1, 0},
+        {"k(float const* const*, float* const*)", 2, 3}, /* arrays of pointers, which are only read */
+        {"k(int const volatile*, int volatile*)", 2, 1},
+        {"k(std::array<float const*, 3ul>, float const*)", 2, 2},
+        {"k(void (*)(int, float const*), char const*)", 2, 2},
+        {"k(Pair<int, long> const*, Pair<int, long>*)", 2, 1},
+        {"(anonymous namespace)::k(unsigned char const*)", 1, 1},
+        {"void f<g(int)::{lambda(int)#1}>(g(int)::{lambda(int)#1}, float const*)", 2, 2},
+        {"k(float const*, float*)", 3, 0}, /* not the list that the driver knows */
+        {"k(float const*)", 0, 0},
+        {"k()", 0, 0},
+        {"k_oob", 1, 0},
+        {"", 1, 0},
+        {")", 1, 0},
+        {"k(float const*) [clone .1]", 1, 0},
+        {"operator->(a const*)", 1, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (size_t k = 0; k < 4; k++)
+            if (signature_is_const(cases[i].name, cases[i].count, k) != (int)(cases[i].is_const >> k & 1))
+                fail_msg("%s, argument %zu", cases[i].name, k);
+    assert_false(signature_is_const(NULL, 1, 0));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pointers_to_const_are_told_apart)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
