@@ -59,8 +59,7 @@ __attribute__((noinline)) static void launch(const char *kernel, void *in, void 
     CUfunction function;
     void *arguments[] = {&in, &out, &n};
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
-    const struct launch_call call = {
-        .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
+    const struct launch_call call = {.function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
     launch_record(context, &call);
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
 }

@@ -264,7 +264,8 @@ static const struct stack_frame step_frames[] = {{.is_python = 1, .function = "s
 static const struct stack_frame native_frames_of[] = {{.function = "launch(int)", .module = "libmodel.so", .offset = 0x12f0}};
 
 /* Adds a launch of the story's kernel with its parameters, 1.3 ms before the report; the newest is added first. */
-static inline struct launch_entry *add_launch(struct story *story, const struct stack_frame *frames, size_t frame_count, unsigned place)
+static inline struct launch_entry *add_launch(struct story *story, const struct stack_frame *frames, size_t frame_count,
+                                              unsigned place)
 {
     size_t index = story->memory.launch_count++;
     struct launch_entry *entry = &story->entries[index];

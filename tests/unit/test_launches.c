@@ -137,8 +137,11 @@ static void an_exited_warp_may_mean_any_argument(void **state)
     assert_int_equal(diagnosis.candidate_certainty, CERTAIN_CANDIDATE);
 
     /* Two halves of integers that look like a pointer together are none. */
-    static const struct launch_function halves = {
-        .name = "k_oob", .has_layout = 1, .argument_bytes = 20, .argument_count = 4, .arguments = {{0, 8}, {8, 4}, {12, 4}, {16, 4}}};
+    static const struct launch_function halves = {.name = "k_oob",
+                                                  .has_layout = 1,
+                                                  .argument_bytes = 20,
+                                                  .argument_count = 4,
+                                                  .arguments = {{0, 8}, {8, 4}, {12, 4}, {16, 4}}};
     exited_launched(&story);
     story.entries[0].function = &halves;
     diagnosis = diagnose(&story);

@@ -1,0 +1,282 @@
+/*
+ * What it adds to a launch to keep it in the ring of recent launches (allocator/launch).
+ *
+ *   count    launch_count(), which synchronisations ask
+ *   capture  stack_capture(), which is a part of the next
+ *   record   launch_record() of a kernel with four arguments, one thread
+ *   graph    launch_record_graph()
+ *   threads  launch_record() on 2 to 16 threads in one context
+ *   launch   launches of an empty kernel with four arguments, plain and recorded, in alternating batches: the medians, the
+ * median of the ratios of neighbouring batches, and what a launch takes longer
+ *
+ * Figures are nanoseconds for one call, medians over batches. Runs on what CUFENCE_DRIVER names; on the simulated device the
+ * figures of a launch mean nothing. What is in the ring afterwards is checked: exit status 1 if it is not what was launched.
+ */
+#include <cufence.h>
+
+#include "driver/driver.h"
+#include "launch/launch.h"
+
+#include <dlfcn.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <sim.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { MAX_BATCHES = 201, LAUNCHES = 200, MAX_THREADS = 16, RING = 1024 };
+
+static const char image[] = ".version 6.0\n"
+                            ".target sm_50\n"
+                            ".address_size 64\n"
+                            ".visible .entry empty(.param .u64 x, .param .u64 y, .param .f32 a, .param .u32 n)\n"
+                            "{\n"
+                            "    ret;\n"
+                            "}\n";
+
+static CUcontext context;
+static CUstream stream;
+static CUfunction function;
+static int quick;
+
+static void die(const char *what, const char *why)
+{
+    fprintf(stderr, "bench_launch: %s: %s\n", what, why);
+    exit(1);
+}
+
+static void must(CUresult result, const char *call)
+{
+    if (driver_check(result, call) != CUFENCE_OK)
+        die(call, cufence_error_detail());
+}
+
+/* ---- figures ---- */
+
+static uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static int compare(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static double median(double *samples, size_t count)
+{
+    qsort(samples, count, sizeof *samples, compare);
+    return samples[count / 2];
+}
+
+static size_t batches(void)
+{
+    return quick ? 11 : MAX_BATCHES;
+}
+
+/* ---- one call ---- */
+
+static void call_count(uint64_t i)
+{
+    if (launch_count(context) == UINT64_MAX - i)
+        die("launch_count", "cannot be that much");
+}
+
+static void call_capture(uint64_t i)
+{
+    static struct stack stacks[RING]; /* as far apart as in the ring: the memory is not warm */
+    stack_capture(&stacks[i % RING]);
+}
+
+static void call_record(uint64_t i)
+{
+    uint64_t x = i, y = ~i;
+    float a = 2;
+    int n = 1000;
+    void *parameters[] = {&x, &y, &a, &n};
+    const struct launch_call call = {
+        .function = function, .grid = {1, 1, 1}, .block = {1, 1, 1}, .stream = stream, .parameters = parameters};
+    launch_record(context, &call);
+}
+
+static void call_graph(uint64_t i)
+{
+    launch_record_graph(context, (CUgraphExec)(uintptr_t)(i + 1), stream);
+}
+
+static void call_launch(uint64_t i)
+{
+    uint64_t x = i, y = ~i;
+    float a = 2;
+    int n = 1000;
+    void *parameters[] = {&x, &y, &a, &n};
+    must(driver->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
+}
+
+static void call_recorded_launch(uint64_t i)
+{
+    call_record(i);
+    call_launch(i);
+}
+
+static double time_calls(void (*call)(uint64_t), uint64_t count)
+{
+    uint64_t start = now();
+    for (uint64_t i = 0; i < count; i++)
+        call(i);
+    return (double)(now() - start) / (double)count;
+}
+
+/* The calls as from deep inside a program: a whole capture's worth of stack above them. */
+__attribute__((noinline)) static double time_deep(void (*call)(uint64_t), uint64_t count)
+{
+    volatile uint64_t words[2 * STACK_WORDS];
+    words[0] = 0;
+    double time = time_calls(call, count);
+    words[1] = words[0];
+    return time;
+}
+
+static void bench_calls(const char *name, void (*call)(uint64_t))
+{
+    static double samples[MAX_BATCHES];
+    time_deep(call, 2 * RING);
+    for (size_t i = 0; i < batches(); i++)
+        samples[i] = time_deep(call, 10 * RING);
+    printf("%-9s %8.1f ns\n", name, median(samples, batches()));
+}
+
+/* ---- threads ---- */
+
+static void *record_much(void *barrier)
+{
+    double *time = malloc(sizeof *time);
+    pthread_barrier_wait(barrier);
+    if (time)
+        *time = time_deep(call_record, 20 * RING);
+    return time;
+}
+
+static void bench_threads(size_t count)
+{
+    pthread_t threads[MAX_THREADS];
+    pthread_barrier_t barrier;
+    double times[MAX_THREADS] = {0};
+    pthread_barrier_init(&barrier, NULL, (unsigned)count);
+    for (size_t i = 0; i < count; i++)
+        if (pthread_create(&threads[i], NULL, record_much, &barrier) != 0)
+            die("pthread_create", "failed");
+    for (size_t i = 0; i < count; i++) {
+        void *time = NULL;
+        pthread_join(threads[i], &time);
+        times[i] = time ? *(double *)time : 0;
+        free(time);
+    }
+    pthread_barrier_destroy(&barrier);
+    printf("threads   %8.1f ns on %zu threads\n", median(times, count), count);
+}
+
+/* ---- launches ---- */
+
+static void bench_launches(void)
+{
+    static double plain[MAX_BATCHES], recorded[MAX_BATCHES], ratios[MAX_BATCHES], added[MAX_BATCHES];
+    for (size_t i = 0; i < batches() + 1; i++) {
+        size_t at = i ? i - 1 : 0; /* the first pair warms up */
+        for (int half = 0; half < 2; half++) {
+            int is_recorded = (half + (int)i) % 2;
+            double time = time_deep(is_recorded ? call_recorded_launch : call_launch, LAUNCHES);
+            *(is_recorded ? &recorded[at] : &plain[at]) = time;
+            must(driver->cuStreamSynchronize(stream), "cuStreamSynchronize");
+        }
+        ratios[at] = recorded[at] / plain[at];
+        added[at] = recorded[at] - plain[at];
+    }
+    size_t count = batches();
+    printf("launch    %8.1f ns plain, %8.1f ns recorded: ratio %.3f, %.1f ns more (%zu pairs)\n", median(plain, count),
+           median(recorded, count), median(ratios, count), median(added, count), count);
+}
+
+/* ---- what the ring holds ---- */
+
+static void check_ring(void)
+{
+    static struct launch_entry entries[RING];
+    const struct launch_query query = {.context = context, .device = -1, .kernel = "empty"};
+    uint64_t before = launch_count(context);
+    for (uint64_t i = 0; i < 2 * RING; i++)
+        call_record(i);
+    size_t count = launch_read(&query, entries, RING);
+    if (launch_count(context) != before + 2 * RING || count != RING)
+        die("the ring", "does not hold what was launched");
+    if (!entries[0].function->has_layout) {
+        printf("arguments are not kept: the driver does not tell their layout (CUDA 12.4 and later do)\n");
+        return;
+    }
+    for (uint64_t i = 0; i < RING; i++) {
+        const uint64_t words[] = {2 * RING - 1 - i, ~(2 * RING - 1 - i)};
+        if (entries[i].kept_bytes != 24 || memcmp(entries[i].bytes, words, sizeof words) != 0)
+            die("the ring", "holds other arguments than the launches had");
+    }
+}
+
+/* ---- main ---- */
+
+static void empty(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread, (void)arguments;
+}
+
+static void register_kernel(void)
+{
+    static const size_t sizes[] = {8, 8, 4, 4};
+    static const cusim_kernel kernel = {.name = "empty", .function = empty, .argument_bytes = sizes, .argument_count = 4};
+    void (*add)(const cusim_kernel *) = (void (*)(const cusim_kernel *))dlsym(driver->library, "cusim_register_kernel");
+    if (add)
+        add(&kernel);
+}
+
+static void start(void)
+{
+    CUdevice device;
+    CUmodule module;
+    char name[128] = "";
+    if (cufence_init(NULL) != CUFENCE_OK)
+        die("cufence_init", cufence_error_detail());
+    register_kernel();
+    must(driver->cuDeviceGet(&device, 0), "cuDeviceGet");
+    must(driver->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    must(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    must(driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    must(driver->cuModuleLoadData(&module, image), "cuModuleLoadData");
+    must(driver->cuModuleGetFunction(&function, module, "empty"), "cuModuleGetFunction");
+    launch_open(RING); /* whatever the options say */
+    driver->cuDeviceGetName(name, sizeof name, device);
+    printf("cufence %s on %s, CUDA %d.%d\n", cufence_version_string(), name, driver->version / 1000,
+           driver->version % 1000 / 10);
+}
+
+int main(int argc, char **argv)
+{
+    quick = argc == 2 && strcmp(argv[1], "--quick") == 0;
+    if (argc > 1 + quick) {
+        fprintf(stderr, "usage: bench_launch [--quick]\n");
+        return 2;
+    }
+    start();
+    check_ring();
+    bench_calls("count", call_count);
+    bench_calls("capture", call_capture);
+    bench_calls("record", call_record);
+    bench_calls("graph", call_graph);
+    for (size_t threads = 2; threads <= MAX_THREADS; threads *= 2)
+        bench_threads(threads);
+    bench_launches();
+    check_ring();
+    return 0;
+}
