@@ -176,6 +176,20 @@ static void put_label(struct report *report, const cufence_buffer *buffer)
     report_put(report, "\"");
 }
 
+static void event_line(struct report *report, const char *event, uint64_t time_ns, uint64_t tid, const uint64_t *stream)
+{
+    uint64_t now = report->diagnosis->memory->now_ns;
+    if (!time_ns)
+        return;
+    report_begin(report, "", event);
+    if (now >= time_ns)
+        report_put(report, "%s ago ", duration_of(now - time_ns).text);
+    report_put(report, "by thread %" PRIu64, tid);
+    if (stream)
+        report_put(report, " on stream 0x%" PRIx64, *stream);
+    report_end(report, CERTAIN_NOT);
+}
+
 static void buffer_lines(struct report *report)
 {
     const cufence_buffer *owner = report->diagnosis->owner;
@@ -186,13 +200,8 @@ static void buffer_lines(struct report *report)
     report_put(report, ", stream 0x%" PRIx64, owner->stream);
     put_label(report, owner);
     report_end(report, CERTAIN_NOT);
-    report_event_line(report, "allocated", owner->allocated_ns, owner->allocated_tid, NULL);
-    report_event_line(report, "freed", owner->freed_ns, owner->freed_tid, &owner->free_stream);
-}
-
-static void put_dim(struct report *report, const uint32_t dim[3])
-{
-    report_put(report, "(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", dim[0], dim[1], dim[2]);
+    event_line(report, "allocated", owner->allocated_ns, owner->allocated_tid, NULL);
+    event_line(report, "freed", owner->freed_ns, owner->freed_tid, &owner->free_stream);
 }
 
 static void kernel_line(struct report *report)
@@ -208,14 +217,14 @@ static void kernel_line(struct report *report)
         report_put(report, "unknown, at PC 0x%" PRIx64 " ", site->error_pc);
     if (site->has_grid) {
         report_put(report, "<<<");
-        put_dim(report, site->grid);
+        report_put_dim(report, site->grid);
         report_put(report, ", ");
-        put_dim(report, site->block);
+        report_put_dim(report, site->block);
         report_put(report, ">>>");
     }
     if (site->has_grid && (site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1)) {
         report_put(report, " in clusters of ");
-        put_dim(report, site->cluster);
+        report_put_dim(report, site->cluster);
     }
     if (report->diagnosis->owner && report->diagnosis->owner_parameter >= 0) {
         report_put(report, "  ");
@@ -258,9 +267,9 @@ static void thread_lines(struct report *report)
     if (diagnosis->lane && site->is_warp_alive) {
         report_begin(report, "", "thread");
         report_put(report, "block ");
-        put_dim(report, site->block_index);
+        report_put_dim(report, site->block_index);
         report_put(report, " thread ");
-        put_dim(report, diagnosis->lane->thread);
+        report_put_dim(report, diagnosis->lane->thread);
         if (diagnosis->faulting_threads > 1)
             report_put(report, ", and %zu more", diagnosis->faulting_threads - 1);
         report_end(report, CERTAIN_NOT);

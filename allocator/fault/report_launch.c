@@ -21,18 +21,9 @@ void report_put_argument(struct report *report, int word)
         report_put(report, " at byte %" PRIu32, offset);
 }
 
-void report_event_line(struct report *report, const char *event, uint64_t time_ns, uint64_t tid, const uint64_t *stream)
+void report_put_dim(struct report *report, const uint32_t dim[3])
 {
-    uint64_t now = report->diagnosis->memory->now_ns;
-    if (!time_ns)
-        return;
-    report_begin(report, "", event);
-    if (now >= time_ns)
-        report_put(report, "%s ago ", duration_of(now - time_ns).text);
-    report_put(report, "by thread %" PRIu64, tid);
-    if (stream)
-        report_put(report, " on stream 0x%" PRIx64, *stream);
-    report_end(report, CERTAIN_NOT);
+    report_put(report, "(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", dim[0], dim[1], dim[2]);
 }
 
 /* ---- where the launch came from ---- */
@@ -58,6 +49,24 @@ static void put_frame(struct report *report, const struct stack_frame *frame)
     }
 }
 
+/* With the dimensions, where the kernel line has none. */
+static void launched_line(struct report *report, const struct launch_entry *entry)
+{
+    uint64_t now = report->diagnosis->memory->now_ns;
+    report_begin(report, "", "launched");
+    if (now >= entry->time_ns)
+        report_put(report, "%s ago ", duration_of(now - entry->time_ns).text);
+    report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, entry->tid, entry->stream);
+    if (!report->diagnosis->site->has_grid) {
+        report_put(report, " as <<<");
+        report_put_dim(report, entry->grid);
+        report_put(report, ", ");
+        report_put_dim(report, entry->block);
+        report_put(report, ">>>");
+    }
+    report_end(report, CERTAIN_NOT);
+}
+
 void report_launch_lines(struct report *report)
 {
     const struct fault_origin *origin = &report->diagnosis->origin;
@@ -65,7 +74,7 @@ void report_launch_lines(struct report *report)
     if (!launch)
         return;
     if (origin->fits == 1)
-        report_event_line(report, "launched", launch->entry->time_ns, launch->entry->tid, &launch->entry->stream);
+        launched_line(report, launch->entry);
     for (size_t i = 0; i < launch->frame_count; i++) {
         report_begin(report, "", i ? "" : "launched at");
         put_frame(report, &launch->frames[i]);

@@ -10,8 +10,8 @@
 /* "argument 2", "argument 2 at byte 16", or "argument word 4" where the layout is not known. */
 void report_put_argument(struct report *report, int word);
 
-/* "2.3 ms ago by thread 4243 on stream 0x0"; nothing for a time of 0. stream may be NULL. */
-void report_event_line(struct report *report, const char *event, uint64_t time_ns, uint64_t tid, const uint64_t *stream);
+/* "(8,1,1)" */
+void report_put_dim(struct report *report, const uint32_t dim[3]);
 
 /* Who launched the kernel, and from where. */
 void report_launch_lines(struct report *report);

@@ -85,7 +85,7 @@ static struct ring *add_locked(CUcontext context, int device)
 
 static struct ring *find_or_add(CUcontext context)
 {
-    struct ring *ring = find(context);
+    struct ring *ring = context ? find(context) : &launches.others;
     if (ring)
         return ring;
     int device = device_of(context);
@@ -225,7 +225,7 @@ void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream)
 
 uint64_t launch_count(CUcontext context)
 {
-    struct ring *ring = find(context);
+    struct ring *ring = context ? find(context) : NULL;
     return __atomic_load_n(ring ? &ring->count : &launches.others.count, __ATOMIC_ACQUIRE);
 }
 
@@ -236,8 +236,9 @@ void launch_forget_functions(void)
 
 void launch_forget_context(CUcontext context)
 {
+    functions_forget(); /* its modules go with it */
     pthread_mutex_lock(&launches.lock);
-    struct ring *ring = find(context);
+    struct ring *ring = context ? find(context) : NULL;
     for (uint64_t i = 0; ring && ring->places && i < launches.size; i++) {
         if (hold_soon(&ring->places[i])) {
             ring->places[i].entry.sequence = 0;

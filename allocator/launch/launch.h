@@ -30,7 +30,7 @@ struct launch_call {
  * Once, before anything is recorded. */
 void launch_open(uint64_t entries);
 
-/* Before or after the launch itself, while `call` is good and the context current. */
+/* Before or after the launch itself, while `call` is good. A launch without a context (NULL) is counted only. */
 void launch_record(CUcontext context, const struct launch_call *call);
 void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream);
 
@@ -40,7 +40,7 @@ uint64_t launch_count(CUcontext context);
 /* Before a module or library is unloaded: a function's handle may come again, and mean another one. */
 void launch_forget_functions(void);
 
-/* When a context is destroyed: its launches are forgotten, its ring serves the next context. */
+/* Before a context is destroyed or reset: its launches and all functions are forgotten, its ring serves the next context. */
 void launch_forget_context(CUcontext context);
 
 /* Which launches to read. */

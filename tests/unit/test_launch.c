@@ -344,6 +344,8 @@ static void a_context_that_is_gone_leaves_no_launches(void **state)
     launch_forget_context(context);
     assert_int_equal(launch_count(context), 0);
     assert_int_equal(read_all(context, NULL, entries, SIZE), 0);
+    record(NULL, 1, (void *[]){&word, &word}); /* nobody's, and not that of the ring that is free */
+    assert_int_equal(read_all(NULL, NULL, entries, SIZE), 0);
     record(next, 1, (void *[]){&word, &word});
     assert_int_equal(launch_count(next), 1);
     assert_int_equal(read_all(NULL, NULL, entries, SIZE), 1);
