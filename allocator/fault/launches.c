@@ -45,6 +45,13 @@ static const struct fault_launch *newest_graph(const struct fault_memory *memory
     return NULL;
 }
 
+/* What is on record may be the capture of a kernel that ran in a graph later on. */
+static int is_replay_possible(const struct fault_memory *memory, const struct fault_launch *launch)
+{
+    const struct fault_launch *graph = newest_graph(memory);
+    return graph && graph->entry->time_ns >= launch->entry->time_ns;
+}
+
 struct fault_origin launches_origin(const struct fault_memory *memory, const struct evidence_site *site)
 {
     struct fault_origin origin = {NULL, CERTAIN_NOT, 0};
@@ -59,7 +66,7 @@ struct fault_origin launches_origin(const struct fault_memory *memory, const str
         is_one_place &= launch->place && launch->place == origin.launch->place;
     }
     if (origin.fits == 1)
-        origin.certainty = site->has_grid ? CERTAIN_EXACT : CERTAIN_DERIVED;
+        origin.certainty = site->has_grid && !is_replay_possible(memory, origin.launch) ? CERTAIN_EXACT : CERTAIN_DERIVED;
     else if (origin.fits)
         origin.certainty = is_one_place ? CERTAIN_DERIVED : CERTAIN_CANDIDATE;
     else if (site->symbol && (origin.launch = newest_graph(memory)) != NULL)

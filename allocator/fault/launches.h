@@ -15,9 +15,9 @@ int launch_is_of_kernel(const struct launch_entry *launch, const struct evidence
 int launch_fits(const struct launch_entry *launch, const struct evidence_site *site);
 
 /*
- * The newest launch that fits, as certain as this: EXACT if only one does and the dump has its dimensions; DERIVED if only one
- * does, or all come from one place; else CANDIDATE. Where no kernel launch fits, the newest launch of a graph, which may have
- * the kernel in it: CANDIDATE.
+ * The newest launch that fits, as certain as this: EXACT if only one does, the dump has its dimensions, and no graph was
+ * launched since; DERIVED if only one does, or all come from one place; else CANDIDATE. Where no kernel launch fits, the newest
+ * launch of a graph, which may have the kernel in it: CANDIDATE.
  */
 struct fault_origin launches_origin(const struct fault_memory *memory, const struct evidence_site *site);
 

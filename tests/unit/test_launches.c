@@ -91,6 +91,15 @@ static void the_origin_is_as_sure_as_it_is_alone(void **state)
         assert_int_equal(diagnosis.origin.fits, cases[i].fits);
         assert_ptr_equal(diagnosis.origin.launch, cases[i].certainty ? &story.launches[0] : NULL);
     }
+    /* A graph was launched since, and may have the kernel in it. */
+    struct story replayed;
+    launched(&replayed);
+    struct launch_entry *graph = add_launch(&replayed, step_frames, 2, 1);
+    graph->function = NULL;
+    graph->graph = 0x77;
+    assert_int_equal(diagnose(&replayed).origin.certainty, CERTAIN_DERIVED);
+    graph->time_ns--;
+    assert_int_equal(diagnose(&replayed).origin.certainty, CERTAIN_EXACT);
     /* Nothing is known of where they came from, so it is not one place. */
     struct story story;
     launched_twice(&story);
