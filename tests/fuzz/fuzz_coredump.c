@@ -3,6 +3,7 @@
  * pointer that leads astray; and it is diagnosed and reported in a memory where the kernel's arguments point to buffers.
  */
 #include "fault/diagnosis.h"
+#include "fault/json.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,8 +63,39 @@ static size_t make_buffers(const struct evidence *evidence, cufence_buffer *buff
     return count;
 }
 
+/* Makes the entry a launch of the first site's kernel, with its parameters as they are. The function has six arguments, odd
+ * ones among them. */
+static size_t make_launch(const struct evidence *evidence, struct launch_function *function, struct launch_entry *entry)
+{
+    static const struct launch_argument arguments[] = {{0, 8}, {8, 4}, {12, 1}, {14, 2}, {16, 24}, {40, 300}};
+    const struct evidence_site *site = evidence->sites;
+    if (!evidence->site_count || !site->symbol)
+        return 0;
+    *function = (struct launch_function){.name = site->symbol, .has_layout = 1};
+    for (size_t i = 0; i < sizeof arguments / sizeof *arguments; i++) {
+        size_t end = arguments[i].offset + arguments[i].size;
+        if (site->parameters && end > site->parameter_bytes)
+            break;
+        function->arguments[function->argument_count++] = arguments[i];
+        function->argument_bytes = (uint32_t)end;
+    }
+    *entry = (struct launch_entry){.sequence = 1, .function = function, .argument_bytes = function->argument_bytes};
+    entry->kept_bytes = entry->argument_bytes < LAUNCH_KEPT_BYTES ? entry->argument_bytes : LAUNCH_KEPT_BYTES;
+    if (site->parameters)
+        memcpy(entry->bytes, site->parameters, entry->kept_bytes);
+    memcpy(entry->grid, site->grid, sizeof entry->grid);
+    memcpy(entry->block, site->block, sizeof entry->block);
+    return 1;
+}
+
 static void diagnose(const struct evidence *evidence)
 {
+    static union {
+        struct launch_function function;
+        uint64_t room[32];
+    } kernel;
+    static struct launch_entry entry;
+    const struct fault_launch launch = {.entry = &entry};
     cufence_buffer buffers[24];
     size_t count = make_buffers(evidence, buffers, 24);
     struct fault_memory memory = {.near = buffers,
@@ -72,7 +104,9 @@ static void diagnose(const struct evidence *evidence)
                                   .live_count = count - count / 2,
                                   .live_total = count,
                                   .arena_start = 1 << 20,
-                                  .arena_end = (uint64_t)1 << 46};
+                                  .arena_end = (uint64_t)1 << 46,
+                                  .launches = &launch,
+                                  .launch_count = make_launch(evidence, &kernel.function, &entry)};
     const struct report_origin origin = {.pid = 1, .rank = -1};
     struct diagnosis diagnosis;
     fault_diagnose(evidence, &memory, &diagnosis);
@@ -80,6 +114,10 @@ static void diagnose(const struct evidence *evidence)
     if (text && (!*text || text[strlen(text) - 1] != '\n'))
         abort();
     free(text);
+    char *json = fault_report_json(&diagnosis, &origin);
+    if (json && (!*json || json[strlen(json) - 1] != '\n'))
+        abort();
+    free(json);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
