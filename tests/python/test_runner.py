@@ -59,9 +59,6 @@ class Judging(unittest.TestCase):
         ):
             self.assertTrue(any(expected in problem for problem in found), (expected, found))
 
-    def test_report_of_a_rank(self) -> None:
-        self.assertEqual(problems(stderr=REPORT.replace("cufence: ", "cufence: rank 1: ", 1) + TRACEBACK), [])
-
     def test_files(self) -> None:
         case = harness.Case("story", "story", status=0, files={"report-1.txt": [r"rank 1", r"story\.py:{FAULT}\b"]})
         run = harness.Run(0, "", "", None)
