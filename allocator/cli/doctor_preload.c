@@ -16,23 +16,23 @@
 
 static const char elsewhere[] = "without it there is the C API, and cufence.enable() in Python";
 
-/* The folders that an installation, a build and a wheel have it in, as seen from this program. */
-static void find_preload(char *file, size_t size)
+/* This program by its own path: its name /proc/self/exe would not tell it where its libraries are. 0 if it is not known. */
+static int find_self(char path[PATH_MAX])
 {
-    static const char *const places[] = {"../lib", ".", "../cufence/lib"};
-    char own[PATH_MAX], path[PATH_MAX + 64], real[PATH_MAX];
-    file[0] = '\0';
-    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-    if (length <= 0)
-        return;
-    own[length] = '\0';
-    char *slash = strrchr(own, '/');
-    if (!slash)
-        return;
-    *slash = '\0';
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-        int is_whole = snprintf(path, sizeof path, "%s/%s/" PRELOAD, own, places[i]) < (int)sizeof path;
-        if (is_whole && access(path, R_OK) == 0 && realpath(path, real)) {
+    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    path[length > 0 ? length : 0] = '\0';
+    return length > 0;
+}
+
+/* The folders that an installation, a build and a wheel have it in, as seen from this program. */
+static void find_preload(const char *self, char *file, size_t size)
+{
+    static const char *const places[] = {"../lib", ".", "../lib64", "../cufence/lib"};
+    char path[2 * PATH_MAX], real[PATH_MAX];
+    const char *slash = strrchr(self, '/');
+    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
+        snprintf(path, sizeof path, "%.*s/%s/" PRELOAD, (int)(slash - self), self, places[i]);
+        if (access(path, R_OK) == 0 && realpath(path, real)) {
             snprintf(file, size, "%s", real);
             return;
         }
@@ -41,15 +41,16 @@ static void find_preload(char *file, size_t size)
 
 void try_preload(struct preload_trial *trial)
 {
-    static const char *const argv[] = {"/proc/self/exe", "doctor", "--probe", NULL};
-    char preload[sizeof trial->file * 2 + 32];
+    char self[PATH_MAX], preload[sizeof trial->file * 2 + 32];
     const char *before = getenv("LD_PRELOAD");
     memset(trial, 0, sizeof *trial);
-    find_preload(trial->file, sizeof trial->file);
+    if (find_self(self))
+        find_preload(self, trial->file, sizeof trial->file);
     if (!trial->file[0])
         return;
     snprintf(preload, sizeof preload, "LD_PRELOAD=%s%s%s", trial->file, before && *before ? ":" : "", before ? before : "");
-    child_run(argv, (const char *const[]){preload, "CUFENCE_OPTIONS", NULL}, PATIENCE, &trial->child);
+    child_run((const char *const[]){self, "doctor", "--probe", NULL}, (const char *const[]){preload, "CUFENCE_OPTIONS", NULL},
+              PATIENCE, &trial->child);
 }
 
 /* The part of the loader's complaint that says why; "" if it has none about the library. */
@@ -124,10 +125,14 @@ void judge_preload(struct findings *findings, const struct preload_trial *trial)
     findings_section(findings, "preload: cufence run, backend:cufence");
     if (!trial->file[0]) {
         found(findings, FOUND_NO, "preload library", elsewhere,
-              PRELOAD " lies neither beside this program nor in ../lib or ../cufence/lib as seen from it");
+              PRELOAD " lies neither beside this program nor in ../lib, ../lib64 or ../cufence/lib as seen from it");
         return;
     }
-    found(findings, FOUND_YES, "preload library", NULL, "%s", trial->file);
+    if (strpbrk(trial->file, " :"))
+        found(findings, FOUND_NO, "preload library", "install cufence in another folder",
+              "%s: LD_PRELOAD cannot name it, because of the blank or colon in it", trial->file);
+    else
+        found(findings, FOUND_YES, "preload library", NULL, "%s", trial->file);
     json_t *facts = json_loads(trial->child.out, 0, NULL);
     judge_loading(findings, &trial->child, facts);
     judge_hooks(findings, &trial->child, facts);

@@ -130,14 +130,16 @@ static void judge_torch(struct findings *findings, const char *torch, const char
         found(findings, FOUND_YES, "PyTorch", NULL, "%s with CUDA %s, which cufence is tested with", torch, cuda);
 }
 
-/* PyTorch 2.11 reads the first of the two that is set, also where that is empty. */
+/* Before 2.9 PyTorch reads the first alone, 2.9 and 2.10 prefer the second, and 2.11 the first again, also where it is empty.
+ */
 static void judge_allocator_settings(struct findings *findings, environment_lookup environment)
 {
     const char *cuda = environment("PYTORCH_CUDA_ALLOC_CONF"), *plain = environment("PYTORCH_ALLOC_CONF");
     const char *name = cuda ? "PYTORCH_CUDA_ALLOC_CONF" : "PYTORCH_ALLOC_CONF", *text = cuda ? cuda : plain;
-    if (cuda && plain && strstr(plain, "backend:cufence") && !strstr(cuda, "backend:cufence"))
-        found(findings, FOUND_NO, "  settings", "set one of them",
-              "PYTORCH_ALLOC_CONF=%s is not read: PYTORCH_CUDA_ALLOC_CONF is set too", plain);
+    if (cuda && plain && !strstr(plain, "backend:cufence") != !strstr(cuda, "backend:cufence"))
+        found(findings, FOUND_NO, "  settings", "set one of them, or both to the same",
+              "PYTORCH_CUDA_ALLOC_CONF=%s and PYTORCH_ALLOC_CONF=%s are both set: which one counts is up to PyTorch's version",
+              cuda, plain);
     else if (!text || !*text)
         found(findings, FOUND_YES, "  settings", NULL,
               "no PYTORCH_*ALLOC_CONF is set; PYTORCH_CUDA_ALLOC_CONF=backend:cufence turns cufence on");
@@ -152,9 +154,10 @@ static void judge_uncached(struct findings *findings, environment_lookup environ
 {
     const char *value = environment("PYTORCH_NO_CUDA_MEMORY_CACHING");
     if (value)
-        found(findings, FOUND_NO, "  caching",
-              "unset it: cufence guards every tensor without it, and with it each one costs a cudaMalloc",
-              "PYTORCH_NO_CUDA_MEMORY_CACHING=%s is set", value);
+        found(
+            findings, FOUND_NO, "  caching",
+            "unset it, as `cufence run` does: cufence guards every tensor without it, and with it each one costs a cudaMalloc",
+            "PYTORCH_NO_CUDA_MEMORY_CACHING=%s is set", value);
     else
         found(findings, FOUND_YES, "  caching", NULL, "PYTORCH_NO_CUDA_MEMORY_CACHING is not set");
 }

@@ -174,6 +174,37 @@ static void test_doctor(void **state)
     expect_text(&run, "cufence can work here");
 }
 
+/* What `cufence doctor --json` has found of a check; NULL if it does not name it. */
+static const char *found_in(json_t *document, const char *what)
+{
+    json_t *checks = json_object_get(document, "checks");
+    for (size_t i = 0; i < json_array_size(checks); i++) {
+        json_t *check = json_array_get(checks, i);
+        if (strcmp(json_string_value(json_object_get(check, "check")), what) == 0)
+            return json_string_value(json_object_get(check, "found"));
+    }
+    return NULL;
+}
+
+/* A program under the preload gets cufence's memory, by whatever way it finds its symbols. */
+static void test_doctor_tries_the_hooks(void **state)
+{
+    struct run run;
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* a sanitizer wants to be the first library of a process */
+#endif
+    run_cufence(&run, NULL, NULL, ARGUMENTS("doctor", "--json"));
+    json_t *document = json_loads(run.output, 0, NULL);
+    static const char *const checks[] = {"preload library", "loading", "library", "hooks (dlsym)", "hooks (address)"};
+    for (size_t i = 0; i < sizeof checks / sizeof *checks; i++) {
+        const char *found = found_in(document, checks[i]);
+        if (!found || strcmp(found, "yes") != 0)
+            fail_msg("%s: %s\n%s", checks[i], found ? found : "not looked at", run.output);
+    }
+    json_decref(document);
+}
+
 static void test_doctor_as_json(void **state)
 {
     struct run run;
@@ -223,6 +254,7 @@ int main(void)
         cmocka_unit_test(test_driver_that_is_not_there),
         cmocka_unit_test(test_doctor),
         cmocka_unit_test(test_doctor_as_json),
+        cmocka_unit_test(test_doctor_tries_the_hooks),
         cmocka_unit_test(test_doctor_names_a_variable_that_wins),
     };
     return cmocka_run_group_tests_name("demo", tests, NULL, NULL);
