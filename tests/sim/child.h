@@ -29,6 +29,14 @@
 #define CHECK_OK(call) CHECK((call) == CUFENCE_OK)
 #define CHECK_CU(call) CHECK((call) == CUDA_SUCCESS)
 
+/* LeakSanitizer asks for this. Where libdw brings a client for debug information from the network, that brings libcrypto, which
+ * keeps what it has allocated in a thread that is gone. */
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libcrypto.so";
+}
+
 struct outcome {
     int status; /* of waitpid */
     char *err;  /* what it wrote to stderr; free() it */
