@@ -45,7 +45,7 @@ static uint64_t hash_of(const struct interned_frame *frames, size_t count)
 static inline int is_same_code(const struct interned_identity *a, const struct interned_identity *b)
 {
     return ((a->code ^ b->code) | (a->filename ^ b->filename) | (a->name ^ b->name) | (a->linetable ^ b->linetable) |
-            (a->first_line ^ b->first_line)) == 0;
+            (a->first_line ^ b->first_line) | (a->texts ^ b->texts)) == 0;
 }
 
 static int is_same_stack(const struct entry *entry, const struct interned_frame *frames, size_t count)

@@ -15,9 +15,10 @@
 #define INTERNED_CODES 32768     /* kept at most: 64 bytes and their texts each */
 #define INTERNED_FULL UINT32_MAX /* the number of every stack that comes after the last one that is kept */
 
-/* Which code object it is. Its memory may be used for another one later, which then differs in what it points to. */
+/* Which code object it is: its address, where its parts lie, and `texts`, which changes with the contents of filename and name.
+ * Programs that compile code and drop it get the same addresses again and again, all of them, so those alone do not tell. */
 struct interned_identity {
-    uint64_t code, filename, name, linetable, first_line;
+    uint64_t code, filename, name, linetable, first_line, texts;
 };
 
 struct interned_frame {

@@ -8,6 +8,7 @@
 
 #define TYPE_OFFSET 8   /* in every object: of its type */
 #define SIZE_OFFSET 16  /* in str and bytes: of the length */
+#define HASH_OFFSET 24  /* in str: -1 as long as nobody has asked for it; names have theirs, as they are interned */
 #define STATE_OFFSET 32 /* in str: of kind and form */
 #define BYTES_DATA 32
 #define TABLE_MOST (1u << 22) /* bytes of a line table; longer ones are not believed */
@@ -97,6 +98,17 @@ static inline int is_shim(const struct python_layout *layout, uint64_t frame)
            *(const unsigned char *)(uintptr_t)(frame + layout->frame_owner) >= OWNED_BY_INTERPRETER;
 }
 
+static inline void identify(const struct python_layout *layout, uint64_t code, struct interned_identity *out)
+{
+    out->code = code;
+    out->filename = load_word(code, layout->code_filename);
+    out->name = load_word(code, layout->code_name);
+    out->linetable = load_word(code, layout->code_linetable);
+    out->first_line = (uint64_t)load_int(code, layout->code_first_line);
+    out->texts =
+        load_word(out->name, HASH_OFFSET) + 31 * load_word(out->filename, HASH_OFFSET) + load_word(out->filename, SIZE_OFFSET);
+}
+
 size_t python_frames_of(const struct python_layout *layout, const void *thread_state, const void *code_type,
                         struct interned_frame *out)
 {
@@ -110,11 +122,7 @@ size_t python_frames_of(const struct python_layout *layout, const void *thread_s
         uint64_t code = load_word(frame, layout->frame_code) & ~(uint64_t)TAGS;
         if (!is_shim(layout, frame) && code && load_word(code, TYPE_OFFSET) == (uint64_t)(uintptr_t)code_type) {
             struct interned_frame *kept = &out[count++];
-            kept->identity.code = code;
-            kept->identity.filename = load_word(code, layout->code_filename);
-            kept->identity.name = load_word(code, layout->code_name);
-            kept->identity.linetable = load_word(code, layout->code_linetable);
-            kept->identity.first_line = (uint64_t)load_int(code, layout->code_first_line);
+            identify(layout, code, &kept->identity);
             kept->position = position_of(layout, frame, code);
         }
         frame = next;

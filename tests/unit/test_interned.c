@@ -22,7 +22,7 @@ static void describe(const struct interned_frame *frame, struct interned_text *o
 
 static struct interned_frame frame_at(uint64_t code, int64_t position)
 {
-    return (struct interned_frame){{code, 2, code, code + 1, 100}, position};
+    return (struct interned_frame){{code, 2, code, code + 1, 100, 7}, position};
 }
 
 static void a_stack_has_one_number(void **state)
@@ -50,7 +50,7 @@ static void what_differs_in_anything_is_another_stack(void **state)
 {
     (void)state;
     struct interned_frame frames[] = {frame_at(0x3000, 4), frame_at(0x4000, 8)};
-    uint32_t seen[8] = {interned_add(frames, 2, describe), interned_add(frames, 1, describe),
+    uint32_t seen[9] = {interned_add(frames, 2, describe), interned_add(frames, 1, describe),
                         interned_add(frames + 1, 1, describe)};
     frames[1].position = 10;
     seen[3] = interned_add(frames, 2, describe);
@@ -62,7 +62,9 @@ static void what_differs_in_anything_is_another_stack(void **state)
     seen[6] = interned_add(frames, 2, describe);
     frames[1].identity.first_line++;
     seen[7] = interned_add(frames, 2, describe);
-    for (int i = 0; i < 8; i++) {
+    frames[1].identity.texts++;
+    seen[8] = interned_add(frames, 2, describe);
+    for (int i = 0; i < 9; i++) {
         assert_true(seen[i] != 0);
         for (int j = 0; j < i; j++)
             assert_int_not_equal(seen[i], seen[j]);
@@ -85,7 +87,7 @@ static void nothing_and_unknown_numbers_have_no_frames(void **state)
 static void the_importer_is_left_out(void **state)
 {
     (void)state;
-    struct interned_frame frames[] = {frame_at(0x5000, 4), {{0x6000, 1, 3, 4, 5}, 6}, frame_at(0x7000, 8)};
+    struct interned_frame frames[] = {frame_at(0x5000, 4), {{0x6000, 1, 3, 4, 5, 7}, 6}, frame_at(0x7000, 8)};
     struct stack_frame out[4];
     assert_int_equal(interned_read(interned_add(frames, 3, describe), out, 4), 2);
     assert_string_equal(out[1].function, "f28672");

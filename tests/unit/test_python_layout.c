@@ -68,7 +68,7 @@ static void a_runtime_that_is_not_what_it_should_be_is_refused(void **state)
 
 /* A thread state, frames and a code object as 3.12 has them. */
 static struct {
-    uint64_t thread[16], holder[2], frames[40][16], code[32], not_code[32], code_type;
+    uint64_t thread[16], holder[2], frames[40][16], code[32], not_code[32], text[8], code_type;
 } world;
 
 static struct python_layout set_up(void)
@@ -79,6 +79,9 @@ static struct python_layout set_up(void)
     world.thread[7] = (uintptr_t)world.holder;
     world.holder[0] = (uintptr_t)world.frames[0];
     world.code[1] = (uintptr_t)&world.code_type;
+    world.code[14] = (uintptr_t)world.text; /* file name, name, qualified name */
+    world.code[15] = (uintptr_t)world.text;
+    world.code[16] = (uintptr_t)world.text;
     for (int i = 0; i < 40; i++) {
         world.frames[i][0] = (uintptr_t)world.code;
         world.frames[i][1] = i < 39 ? (uintptr_t)world.frames[i + 1] : 0;
