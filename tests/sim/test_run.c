@@ -1,52 +1,11 @@
-/* `cufence run` and the reports of a program under it: options reach it, and the ranks of one launch write a file each.
- * The program uses the C API, so what is tested does not depend on the preload library. */
+/* `cufence run` with a program that knows nothing of cufence (run_story.c), on the simulated device. */
 #include "child.h"
 
-#include <cuda.h>
-#include <sim.h>
-
-#define CUFENCE CUFENCE_RUN_TREE "/bin/cufence"
-
-static void write_past(const cusim_thread *t, void *const *arguments)
-{
-    volatile float *out = *(volatile float *const *)arguments[0];
-    out[t->thread_index[0]] = 1.0f;
-}
-
-/* The program under test: a kernel of 33 threads writes one float too far. */
-static int overrun(void)
-{
-    static const size_t sizes[] = {8};
-    static const cusim_kernel kernel = {"write_past", write_past, sizes, 1, "model.cu", 12, 4, 0, 0};
-    CUdevice device;
-    CUcontext context;
-    CUmodule module;
-    CUfunction function;
-    void *buffer = NULL;
-
-    cusim_register_kernel(&kernel);
-    CHECK_OK(cufence_init(NULL));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-    CHECK_CU(cuModuleGetFunction(&function, module, "write_past"));
-    CHECK_OK(cufence_malloc(&buffer, 32 * sizeof(float), 0, NULL));
-    void *arguments[] = {&buffer};
-    CHECK_CU(cuLaunchKernel(function, 1, 1, 1, 33, 1, 1, 0, NULL, arguments, NULL));
-    return 0;
-}
-
 static char folder[] = "/tmp/cufence-ranks-XXXXXX";
-static char own[4096];
 
 static int make_folder(void **state)
 {
     (void)state;
-    ssize_t length = readlink("/proc/self/exe", own, sizeof own - 1);
-    if (length <= 0)
-        return -1;
-    own[length] = '\0';
     return mkdtemp(folder) ? 0 : -1;
 }
 
@@ -58,12 +17,13 @@ static int remove_folder(void **state)
     return system(command);
 }
 
-/* Runs a shell command, with CUFENCE, OWN and FOLDER set for it. */
+/* Runs a shell command, with CUFENCE (the command), STORY (the program) and FOLDER set for it. */
 static int shell(const char *command)
 {
-    setenv("CUFENCE", CUFENCE, 1);
-    setenv("OWN", own, 1);
+    setenv("CUFENCE", CUFENCE_CLI, 1);
+    setenv("STORY", CUFENCE_RUN_STORY, 1);
     setenv("FOLDER", folder, 1);
+    setenv("LD_LIBRARY_PATH", CUFENCE_RUN_DRIVER, 1); /* libcuda.so.1 is the simulated device there */
     int status = system(command);
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
@@ -92,7 +52,7 @@ static void each_rank_has_its_file(void **state)
     char text[16384];
     /* As torchrun does: one parent, a child a rank, told by RANK. */
     int status = shell("\"$CUFENCE\" run --set \"log=$FOLDER/rank%r.txt\" -- sh -c '"
-                       "RANK=0 \"$OWN\" overrun & first=$!; RANK=1 \"$OWN\" overrun & second=$!; "
+                       "RANK=0 \"$STORY\" & first=$!; RANK=1 \"$STORY\" & second=$!; "
                        "wait $first; one=$?; wait $second; two=$?; [ $one = 86 ] && [ $two = 86 ]' 2>/dev/null");
     assert_int_equal(status, 0);
     for (int rank = 0; rank < 2; rank++) {
@@ -108,18 +68,40 @@ static void each_rank_has_its_file(void **state)
 static void the_exit_status_of_a_fault_is_set(void **state)
 {
     (void)state;
-    assert_int_equal(shell("\"$CUFENCE\" run -- \"$OWN\" overrun 2>/dev/null"), 86);
-    assert_int_equal(shell("\"$CUFENCE\" run --error-exitcode 41 -- \"$OWN\" overrun 2>/dev/null"), 41);
-    assert_int_equal(shell("\"$CUFENCE\" run --error-exitcode 0 -- \"$OWN\" overrun 2>/dev/null"), 0);
+    assert_int_equal(shell("\"$CUFENCE\" run -- \"$STORY\" 2>/dev/null"), 86);
+    assert_int_equal(shell("\"$CUFENCE\" run --error-exitcode 41 -- \"$STORY\" 2>/dev/null"), 41);
+    assert_int_equal(shell("\"$CUFENCE\" run --error-exitcode 0 -- \"$STORY\" 2>/dev/null"), 0);
 }
 
-int main(int argc, char **argv)
+static void the_file_of_json_is_one_line_a_report(void **state)
 {
-    if (argc > 1 && !strcmp(argv[1], "overrun"))
-        return overrun();
+    (void)state;
+    char text[16384];
+    assert_int_equal(shell("cd \"$FOLDER\" && \"$CUFENCE\" run --json faults.json -- sh -c 'cd / && \"$STORY\"' 2>/dev/null"),
+                     86);
+    read_file("faults.json", text, sizeof text);
+    assert_int_equal(count_in(text, "\n"), 1);
+    assert_int_equal(count_in(text, "\"kind\":\"overrun\""), 1);
+    assert_non_null(strstr(text, "\"fill\""));
+}
+
+/* What shows that it is the preload that does all this. */
+static void without_it_nothing_is_reported(void **state)
+{
+    (void)state;
+    char text[16384];
+    assert_int_equal(shell("\"$STORY\" 2>\"$FOLDER/silent.txt\""), 0);
+    read_file("silent.txt", text, sizeof text);
+    assert_int_equal(count_in(text, "cufence"), 0);
+}
+
+int main(void)
+{
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_rank_has_its_file),
         cmocka_unit_test(the_exit_status_of_a_fault_is_set),
+        cmocka_unit_test(the_file_of_json_is_one_line_a_report),
+        cmocka_unit_test(without_it_nothing_is_reported),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
 }

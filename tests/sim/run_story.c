@@ -1,0 +1,60 @@
+/* A program that knows nothing of cufence: a kernel of 33 threads fills a buffer for 32 floats. It looks at no error. */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include <cuda.h>
+#include <sim.h>
+
+static void fill(const cusim_thread *thread, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    out[thread->thread_index[0]] = 1.0f;
+}
+
+#define NAME_OF(function) #function
+#define FIND(function) __typeof__(&function) p_##function = (__typeof__(&function))dlsym(library, NAME_OF(function))
+
+static void overrun(void *library)
+{
+    FIND(cuInit);
+    FIND(cuDevicePrimaryCtxRetain);
+    FIND(cuCtxSetCurrent);
+    FIND(cuModuleLoadData);
+    FIND(cuModuleGetFunction);
+    FIND(cuMemAlloc_v2);
+    FIND(cuLaunchKernel);
+    CUcontext context;
+    CUmodule module;
+    CUfunction function;
+    CUdeviceptr buffer = 0;
+
+    p_cuInit(0);
+    p_cuDevicePrimaryCtxRetain(&context, 0);
+    p_cuCtxSetCurrent(context);
+    p_cuModuleLoadData(&module, "any");
+    p_cuModuleGetFunction(&function, module, "fill");
+    p_cuMemAlloc_v2(&buffer, 32 * sizeof(float));
+    p_cuLaunchKernel(function, 1, 1, 1, 33, 1, 1, 0, NULL, (void *[]){&buffer}, NULL);
+}
+
+int main(void)
+{
+    static const size_t sizes[] = {sizeof(uint64_t)};
+    static const cusim_kernel kernel = {.name = "fill",
+                                        .function = fill,
+                                        .argument_bytes = sizes,
+                                        .argument_count = 1,
+                                        .file = "model.cu",
+                                        .line = 12,
+                                        .access_bytes = 4};
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library) {
+        fprintf(stderr, "%s\n", dlerror());
+        return 2;
+    }
+    FIND(cusim_register_kernel);
+    p_cusim_register_kernel(&kernel);
+    overrun(library);
+    return 0;
+}
