@@ -5,30 +5,45 @@ from __future__ import annotations
 import datetime
 import json
 import re
+import tempfile
 from pathlib import Path
 
-from harness import Result
+from harness import Result, Run
 
 ROOT = Path(__file__).resolve().parents[2]
 CELL_LETTERS = 600
 REPORT_SECONDS = 1.0  # DESIGN.md, section 6: from the fault to the finished report, PyTorch loaded
-SHOWN = ("triton_overrun", "use_after_free", "triton_store_only")  # whose reports the file shows
+# Whose reports the file shows, and of which way.
+SHOWN = {
+    "triton_overrun": "run",
+    "use_after_free": "run",
+    "triton_store_only": "run",
+    "compile_triton_op": "run",
+    "torchrun": "run",
+    "jax_overrun": "run",
+    "cupy_overrun": "run",
+    "aoti_activation": "run",
+    "aoti_weight_alone": "api",
+}
+FOLDERS = re.compile(rf"{re.escape(tempfile.gettempdir())}/cufence-\w+/([^/\s]+/)?")  # see ways.prepare(); one folder a run
 
 
 def also(path: Path) -> list[Result]:
-    """Results of other tests: [{"name": ..., "ok": true | false | null, "detail": ..., "way": ..., "seconds": ...}]."""
-    return [
-        Result(str(row["name"]), row["ok"], str(row.get("detail", "")), row.get("seconds"), way=str(row.get("way", "")))
-        for row in json.loads(path.read_text())
-    ]
+    """Results of other tests: a list of {"name": ..., "ok": true | false | null} and what else write_json() writes."""
+    results = []
+    for row in json.loads(path.read_text()):
+        run = Run(0, "", row["report"], None) if row.get("report") else None
+        seconds, way = row.get("seconds"), str(row.get("way", ""))
+        results.append(Result(str(row["name"]), row["ok"], str(row.get("detail", "")), seconds, run, way))
+    return results
 
 
 def write_json(results: list[Result], path: Path) -> None:
     """What also() reads."""
-    rows = [
-        {"name": result.name, "way": result.way, "ok": result.ok, "detail": result.detail, "seconds": result.seconds}
-        for result in results
-    ]
+    rows = []
+    for result in results:
+        row = {"name": result.name, "way": result.way, "ok": result.ok, "detail": result.detail, "seconds": result.seconds}
+        rows.append({**row, "report": result.run.report if result.run else ""})
     path.write_text(json.dumps(rows, indent=1) + "\n")
 
 
@@ -52,23 +67,22 @@ def line(result: Result) -> str:
     return f"{WORDS[result.ok]:7} {taken} {result.name:22} {result.way:8} {result.detail}"
 
 
-def neutral(text: str, folder: Path) -> str:
-    """A results file holds no paths of the machine it was made on. Each run has a folder of its own in `folder`."""
-    text = re.sub(rf"{re.escape(str(folder))}/([^/\s]+/)?", "", text)
+def neutral(text: str) -> str:
+    """A results file holds no paths of the machine it was made on."""
+    text = FOLDERS.sub("", text)
     return text.replace(str(ROOT) + "/", "").replace(str(Path.home()) + "/", "~/")
 
 
-def _shown_reports(results: list[Result], folder: Path) -> list[str]:
+def _shown_reports(results: list[Result]) -> list[str]:
     lines = []
-    shown = [result for result in results if result.run and result.run.report and result.ok]
-    for result in [r for r in shown if r.name in SHOWN and r.way in ("run", "")] or shown[:1]:
-        assert result.run is not None
-        title = f"{result.name}, {result.way}" if result.way else result.name
-        lines += ["", f"The report of {title}, as printed:", "", "```", neutral(result.run.report, folder).rstrip(), "```"]
+    for result in results:
+        if result.ok and result.run and result.run.report and SHOWN.get(result.name) == result.way:
+            title = f"The report of {result.name}, {result.way}, as printed:"
+            lines += ["", title, "", "```", neutral(result.run.report).rstrip(), "```"]
     return lines
 
 
-def markdown(results: list[Result], facts: dict[str, str | None], folder: Path) -> str:
+def markdown(results: list[Result], facts: dict[str, str | None]) -> str:
     """The results file."""
     lines = [
         "# Results on a GPU",
@@ -101,9 +115,9 @@ def markdown(results: list[Result], facts: dict[str, str | None], folder: Path) 
     ]
     for result in results:
         taken = f"{result.seconds:.2f}" if result.seconds is not None else ""
-        detail = cell(neutral(result.detail, folder))
+        detail = cell(neutral(result.detail))
         lines.append(f"| {result.name} | {result.way} | {WORDS[result.ok]} | {taken} | {detail} |")
-    return "\n".join(lines + _shown_reports(results, folder)) + "\n"
+    return "\n".join(lines + _shown_reports(results)) + "\n"
 
 
 def report_time(results: list[Result]) -> list[Result]:

@@ -88,7 +88,7 @@ def main() -> int:
         write_json(results, options.json)
     results += report_time(results)
     if options.results:
-        options.results.write_text(markdown(results, machine.facts, machine.folder))
+        options.results.write_text(markdown(results, machine.facts))
     print(summary(results))
     return 1 if any(result.ok is False for result in results) else 0
 
