@@ -2,11 +2,7 @@
 
 include(CMakePackageConfigHelpers)
 
-set(libraries cufence cufence_sim)
-if(TARGET cufence_preload)
-  list(APPEND libraries cufence_preload)
-endif()
-install(TARGETS ${libraries} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS cufence cufence_preload cufence_sim LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(TARGETS cufence_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES include/cufence.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

@@ -177,19 +177,11 @@ def write_recording_torch(folder: Path) -> None:
 
 
 def copy_library(folder: Path) -> Path:
-    """Puts libcufence.so and libcufence_preload.so into a folder of their own; returns the first.
-
-    Without a build of the preload library a library without content stands in: the loader takes that just as well.
-    """
+    """Puts libcufence.so, the preload library and the simulated device into a folder of their own; returns the first."""
     folder.mkdir(parents=True, exist_ok=True)
-    library = Path(shutil.copy(LIBRARY, folder))
-    preload = LIBRARY.with_name("libcufence_preload.so")
-    if preload.is_file():
-        shutil.copy(preload, folder)
-    else:
-        out = folder / preload.name
-        subprocess.run([c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", str(out)], check=True)
-    return library
+    for name in ("libcufence_preload.so", "libcufence_sim.so"):
+        shutil.copy(LIBRARY.with_name(name), folder)
+    return Path(shutil.copy(LIBRARY, folder))
 
 
 def c_compiler() -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import tempfile
 import unittest
@@ -166,7 +165,6 @@ class Enable(unittest.TestCase):
 
     def run_preloaded(self, code: str, **environment: str) -> None:
         library = standin.copy_library(self.folder / "lib")
-        shutil.copy(standin.LIBRARY.with_name("libcufence_sim.so"), library.parent)
         more = {"LD_PRELOAD": str(library.with_name("libcufence_preload.so")), "CUFENCE_LIBRARY": str(library)}
         self.check(code, **{**more, "PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync", **environment})
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -55,7 +54,6 @@ class Plugin(unittest.TestCase):
         cls.addClassCleanup(cls.holder.cleanup)
         cls.folder = Path(cls.holder.name).resolve()
         library = standin.copy_library(cls.folder / "lib")
-        shutil.copy(standin.LIBRARY.with_name("libcufence_sim.so"), cls.folder / "lib")
         kernel = simulated.build(cls.folder, standin.c_compiler())
         cls.python = python_with_pytest(cls.folder / "venv")
         paths = os.pathsep.join(map(str, [standin.PACKAGE, Path(__file__).parent]))

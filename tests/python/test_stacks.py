@@ -79,9 +79,7 @@ class Stacks(unittest.TestCase):
             with self.subTest(python=version), tempfile.TemporaryDirectory() as folder:
                 script = Path(folder) / "program.py"
                 script.write_text(PRELUDE + textwrap.dedent(code), encoding="utf-8")
-                done = subprocess.run(
-                    [path, str(script), str(HOOK)], capture_output=True, text=True, check=False, timeout=120
-                )
+                done = subprocess.run([path, str(script), str(HOOK)], capture_output=True, text=True, check=False, timeout=120)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
     def test_the_main_thread(self) -> None:
