@@ -108,7 +108,7 @@ def markdown(results: list[Result], facts: dict[str, str | None]) -> str:
         "",
         "The way is how cufence was put under the program: `enable` calls cufence.enable() first, `run` is `cufence run`,",
         "`backend` is PYTORCH_CUDA_ALLOC_CONF=backend:cufence with the wheel installed, `itself` is a program that calls",
-        "cufence on its own.",
+        "cufence on its own, `wheel` one that asks for it by its arguments, and `api` uses the C API.",
         "",
         "| case | way | result | fault to report, s | facts |",
         "|---|---|---|---|---|",

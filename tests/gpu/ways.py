@@ -4,6 +4,7 @@ enable    with_enable.py calls cufence.enable() and then runs the story, which k
 run       `cufence run -- python story.py`
 backend   PYTORCH_CUDA_ALLOC_CONF=backend:cufence,... python story.py, in a virtual environment where the wheel is installed
 itself    python story.py: the story calls cufence
+wheel     python story.py in that environment, with nothing set: the story's arguments ask for cufence
 native    python story.py without cufence, to compare with
 """
 
@@ -26,7 +27,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 STORIES = HERE / "stories"
 BUILD = Path(os.environ.get("CUFENCE_BUILD") or ROOT / "build")
-WAYS = ("enable", "run", "backend", "itself")
+WAYS = ("enable", "run", "backend", "itself", "wheel")
 _comparing = threading.Lock()  # one way of a case makes the run to compare with, the others wait for it
 
 # Settings of the user's that would change what a story does.
@@ -125,7 +126,7 @@ def reason_to_skip(case: Case, way: str, machine: Machine) -> str | None:
     for name in case.needs:
         if not facts.get(name):
             return f"there is no {name} ({facts.get(name + '_error', 'not found')})"
-    if way == "backend" and machine.python_with_wheel is None:
+    if way in ("backend", "wheel") and machine.python_with_wheel is None:
         return machine.why_no_wheel
     return None
 
@@ -167,7 +168,7 @@ def command_of(case: Case, way: str, machine: Machine) -> list[str]:
     if way == "run":
         settings = [word for key, value in options_of(case).items() for word in ("--set", f"{key}={value}")]
         return [str(machine.command), "run", *settings, "--", sys.executable, "-u", *script]
-    python = str(machine.python_with_wheel) if way == "backend" else sys.executable
+    python = str(machine.python_with_wheel) if way in ("backend", "wheel") else sys.executable
     return [python, "-u", *script]
 
 

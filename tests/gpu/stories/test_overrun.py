@@ -1,4 +1,4 @@
-"""A test under pytest whose kernel overruns; the one before it passes."""
+"""Tests under pytest: the kernel of the second overruns, the first and the third are right."""
 
 import torch
 import triton
@@ -26,3 +26,7 @@ def test_right():
 
 def test_wrong():
     run(1000)
+
+
+def test_right_again():
+    run(999)
