@@ -197,10 +197,9 @@ static void put_event(struct members buffer, const char *key, uint64_t time_ns, 
 
 /* Not a member of anything yet: whoever asks adds what is to be said of its part in this fault, and puts it where it belongs.
  */
-static struct members make_buffer(struct members report, const struct diagnosis *diagnosis, const cufence_buffer *buffer)
+static struct members make_buffer(struct members report, uint64_t now, const cufence_buffer *buffer)
 {
     struct members made = {json_object(), report.has_failed};
-    uint64_t now = diagnosis->memory->now_ns;
     put_number(made, "id", buffer->id);
     put_hex(made, "address", buffer->address);
     put_number(made, "size", buffer->size);
@@ -240,7 +239,7 @@ static void put_owner(struct members report, const struct diagnosis *diagnosis)
     int is_overrun = diagnosis->kind == FAULT_OVERRUN, is_underrun = diagnosis->kind == FAULT_UNDERRUN;
     if (!diagnosis->owner)
         return;
-    struct members owner = make_buffer(report, diagnosis, diagnosis->owner);
+    struct members owner = make_buffer(report, diagnosis->memory->now_ns, diagnosis->owner);
     put_certainty(owner, diagnosis->owner_certainty);
     put_text(owner, "reason", diagnosis->owner_reason);
     put_distance(owner, is_overrun ? past_end : is_underrun ? before_start : "the start", diagnosis->distance);
@@ -248,7 +247,7 @@ static void put_owner(struct members report, const struct diagnosis *diagnosis)
     put(report, "buffer", owner.object);
     if (!diagnosis->rival)
         return;
-    struct members rival = make_buffer(report, diagnosis, diagnosis->rival);
+    struct members rival = make_buffer(report, diagnosis->memory->now_ns, diagnosis->rival);
     put_certainty(rival, CERTAIN_CANDIDATE);
     put_distance(rival, is_overrun ? before_start : past_end, diagnosis->rival_distance);
     put(report, "rival", rival.object);
@@ -399,7 +398,7 @@ static void put_candidates(struct members report, const struct diagnosis *diagno
     put_number(candidates, "total", diagnosis->candidate_total);
     json_t *buffers = json_array();
     for (size_t i = 0; i < diagnosis->candidate_count; i++) {
-        struct members buffer = make_buffer(report, diagnosis, diagnosis->candidates[i]);
+        struct members buffer = make_buffer(report, diagnosis->memory->now_ns, diagnosis->candidates[i]);
         put_certainty(buffer, diagnosis->candidate_certainty);
         put_argument_word(buffer, diagnosis, diagnosis->candidate_parameter[i]);
         append(buffers, buffer.object, report.has_failed);
@@ -410,9 +409,9 @@ static void put_candidates(struct members report, const struct diagnosis *diagno
 static void put_neighbours(struct members report, const struct diagnosis *diagnosis)
 {
     if (diagnosis->previous)
-        put(report, "previous", make_buffer(report, diagnosis, diagnosis->previous).object);
+        put(report, "previous", make_buffer(report, diagnosis->memory->now_ns, diagnosis->previous).object);
     if (diagnosis->next)
-        put(report, "next", make_buffer(report, diagnosis, diagnosis->next).object);
+        put(report, "next", make_buffer(report, diagnosis->memory->now_ns, diagnosis->next).object);
 }
 
 /* ---- the whole ---- */
@@ -481,5 +480,38 @@ char *fault_unexplained_json(const char *reason, const struct report_origin *ori
     struct members report = open_report(&has_failed, "unexplained");
     put_origin(report, origin, NULL);
     put_text(report, "reason", reason);
+    return close_report(report);
+}
+
+/* What lies at the address that the call was given. */
+static void put_place(struct members report, const struct misuse *misuse)
+{
+    static const char *const from[] = {[CUFENCE_PLACE_INSIDE] = "the start",
+                                       [CUFENCE_PLACE_PAST_END] = "past the end",
+                                       [CUFENCE_PLACE_BEFORE_START] = "before the start",
+                                       [CUFENCE_PLACE_FREED] = "the start",
+                                       [CUFENCE_PLACE_NO_BUFFER] = NULL};
+    const cufence_description *place = misuse->place;
+    struct members address = put_object(report, "address");
+    put_hex(address, "value", misuse->address);
+    put_certainty(address, CERTAIN_EXACT);
+    put(address, "in_arena", json_boolean(place->place != CUFENCE_PLACE_UNKNOWN));
+    if (!place->buffer.id)
+        return;
+    struct members buffer = make_buffer(report, misuse->now_ns, &place->buffer);
+    put_certainty(buffer, CERTAIN_EXACT);
+    if (from[place->place])
+        put_distance(buffer, from[place->place], place->offset);
+    put(report, "buffer", buffer.object);
+}
+
+char *fault_misuse_json(const struct misuse *misuse, const struct report_origin *origin)
+{
+    int has_failed;
+    struct members report = open_report(&has_failed, misuse->kind);
+    put_origin(report, origin, NULL);
+    put_text(report, "call", misuse->call);
+    put_text(report, "reason", misuse->sentence);
+    put_place(report, misuse);
     return close_report(report);
 }

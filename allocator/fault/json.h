@@ -7,6 +7,7 @@
 #define CUFENCE_FAULT_JSON_H
 
 #include "diagnosis.h"
+#include "misuse.h"
 
 /* Rises when a field changes its meaning or goes; new fields do not raise it. */
 #define JSON_SCHEMA 1
@@ -14,10 +15,13 @@
 /* RANK, else LOCAL_RANK, of the environment; -1 if neither is a number. */
 int report_rank(void);
 
-/* Both return malloc'ed text, one line that ends with a newline (the caller frees it), NULL when the host is out of memory. */
+/* All return malloc'ed text, one line that ends with a newline (the caller frees it), NULL when the host is out of memory. */
 char *fault_report_json(const struct diagnosis *diagnosis, const struct report_origin *origin);
 
 /* A fault of which nothing is known but why: kind "unexplained". */
 char *fault_unexplained_json(const char *reason, const struct report_origin *origin);
+
+/* A call on the host that did something wrong with a buffer. */
+char *fault_misuse_json(const struct misuse *misuse, const struct report_origin *origin);
 
 #endif

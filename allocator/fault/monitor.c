@@ -362,7 +362,9 @@ void monitor_misuse(const struct misuse *misuse)
     char *text = misuse_text(misuse, (int)getpid());
     if (text) {
         const cufence_buffer *buffer = misuse->place->buffer.id ? &misuse->place->buffer : NULL;
-        publish(text, NULL);
+        const struct report_origin origin = {(int)getpid(), monitor.rank, buffer ? buffer->device : -1, NULL};
+        char *json = fault_misuse_json(misuse, &origin);
+        publish(text, json);
         give_to_handler(&(cufence_fault){.text = text,
                                          .kind = misuse->kind,
                                          .is_address_known = 1,
@@ -370,7 +372,7 @@ void monitor_misuse(const struct misuse *misuse)
                                          .buffer = buffer,
                                          .device = buffer ? buffer->device : -1});
         __atomic_add_fetch(&monitor.misuses, 1, __ATOMIC_RELEASE);
-        keep(text, NULL);
+        keep(text, json);
     }
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
         dumps_remove_fifo(&monitor.fifo);

@@ -374,6 +374,45 @@ static void a_dump_that_cannot_be_read_is_told_too(void **state)
     free(line);
 }
 
+static void a_misuse_has_its_call_and_its_buffer(void **state)
+{
+    (void)state;
+    static const struct {
+        cufence_place place;
+        size_t buffer; /* ALL: none */
+        const char *in_arena, *distance;
+    } cases[] = {
+        {CUFENCE_PLACE_FREED, F, "true", "{\"bytes\":8,\"from\":\"the start\"}"},
+        {CUFENCE_PLACE_INSIDE, A, "true", "{\"bytes\":8,\"from\":\"the start\"}"},
+        {CUFENCE_PLACE_PAST_END, A, "true", "{\"bytes\":8,\"from\":\"past the end\"}"},
+        {CUFENCE_PLACE_BEFORE_START, A, "true", "{\"bytes\":8,\"from\":\"before the start\"}"},
+        {CUFENCE_PLACE_NO_BUFFER, ALL, "true", NULL},
+        {CUFENCE_PLACE_UNKNOWN, ALL, "false", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        cufence_description place = {.place = cases[i].place, .offset = 8};
+        if (cases[i].buffer != ALL)
+            place.buffer = world[cases[i].buffer];
+        const struct misuse misuse = {"invalid free", "cuMemFree", "what it did", A_START + 8, &place, 7300000};
+        char *line = fault_misuse_json(&misuse, &origin);
+        json_t *json = json_loads(line, 0, NULL);
+        expect_member(json, "schema", "1");
+        expect_member(json, "kind", "\"invalid free\"");
+        expect_member(json, "process", "{\"pid\":4242,\"rank\":3}");
+        expect_member(json, "call", "\"cuMemFree\"");
+        expect_member(json, "reason", "\"what it did\"");
+        expect_member(json, "address.value", "\"0x7e00041ff068\"");
+        expect_member(json, "address.in_arena", cases[i].in_arena);
+        expect_member(json, "buffer.distance", cases[i].distance);
+        if (cases[i].buffer == ALL)
+            expect_member(json, "buffer", NULL);
+        else
+            assert_int_equal(number_at(json, "buffer.id"), world[cases[i].buffer].id);
+        json_decref(json);
+        free(line);
+    }
+}
+
 static void the_rank_is_the_environments(void **state)
 {
     (void)state;
@@ -444,6 +483,7 @@ int main(void)
         cmocka_unit_test(names_that_are_no_utf8_are_repaired),
         cmocka_unit_test(what_is_not_known_of_the_origin_is_absent),
         cmocka_unit_test(a_dump_that_cannot_be_read_is_told_too),
+        cmocka_unit_test(a_misuse_has_its_call_and_its_buffer),
         cmocka_unit_test(the_rank_is_the_environments),
         cmocka_unit_test(every_failure_to_allocate_gives_no_report),
     };
