@@ -85,6 +85,14 @@ static void the_file_of_json_is_one_line_a_report(void **state)
     assert_non_null(strstr(text, "\"fill\""));
 }
 
+static void a_process_without_cuda_loads_the_small_library_only(void **state)
+{
+    (void)state;
+    assert_int_equal(shell("\"$CUFENCE\" run -- sh -c 'grep -q libcufence_preload.so /proc/self/maps && "
+                           "! grep -q libcufence.so /proc/self/maps'"),
+                     0);
+}
+
 /* What shows that it is the preload that does all this. */
 static void without_it_nothing_is_reported(void **state)
 {
@@ -101,6 +109,7 @@ int main(void)
         cmocka_unit_test(each_rank_has_its_file),
         cmocka_unit_test(the_exit_status_of_a_fault_is_set),
         cmocka_unit_test(the_file_of_json_is_one_line_a_report),
+        cmocka_unit_test(a_process_without_cuda_loads_the_small_library_only),
         cmocka_unit_test(without_it_nothing_is_reported),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
