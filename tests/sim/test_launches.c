@@ -53,15 +53,21 @@ static char *allocate(void)
     return pointer;
 }
 
-/* Launches as a program under the hooks does. */
-__attribute__((noinline)) static void launch(const char *kernel, void *in, void *out, int n)
+/* Launches as a program under the hooks does; or, with is_real = 0, goes on record only. */
+__attribute__((noinline)) static void launch_or_record(const char *kernel, void *in, void *out, int n, int is_real)
 {
     CUfunction function;
     void *arguments[] = {&in, &out, &n};
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
     const struct launch_call call = {.function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
     launch_record(context, &call);
-    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
+    if (is_real)
+        CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
+}
+
+static void launch(const char *kernel, void *in, void *out, int n)
+{
+    launch_or_record(kernel, in, out, n, 1);
 }
 
 static char text[8192];
@@ -142,6 +148,30 @@ static void keeps_what_several_launches_were_given(void)
     CHECK(!strstr(text, "  arguments "));
 }
 
+/* The stacks of the three differ in what lies between the return addresses, their frames do not. */
+static void knows_launches_of_one_place(void)
+{
+    start("exitcode=0");
+    char *in = allocate(), *out = allocate();
+    for (int i = 0; i < 3; i++)
+        launch_or_record("_Z4copyPKfPfi", in, out, COUNT, i == 2);
+    settle();
+    CHECK(has_line("launched at", "launch", "derived"));
+    CHECK(!strstr(text, "launches that it may have been"));
+}
+
+static void knows_launches_of_two_places(void)
+{
+    start("exitcode=0");
+    char *in = allocate(), *out = allocate();
+    launch_or_record("_Z4copyPKfPfi", in, out, COUNT, 0);
+    launch_or_record("_Z4copyPKfPfi", in, out, COUNT, 1);
+    settle();
+    CHECK(has_line("launched at", "launch", "candidate"));
+    CHECK(has_line("the newest of 2 launches that it may have been", "", ""));
+    CHECK(has_line("arguments", "0  buffer #1 +0, 4000 bytes", "exact"));
+}
+
 static void without_a_ring(void)
 {
     start("exitcode=0,launches=0");
@@ -217,6 +247,8 @@ static void says_the_rank(void)
     X(names_what_an_exited_warp_was_given)                                                                                     \
     X(names_the_only_one_that_can_be_written)                                                                                  \
     X(keeps_what_several_launches_were_given)                                                                                  \
+    X(knows_launches_of_one_place)                                                                                             \
+    X(knows_launches_of_two_places)                                                                                            \
     X(without_a_ring)                                                                                                          \
     X(names_the_launch_of_a_graph)                                                                                             \
     X(records_inside_a_capture)                                                                                                \
