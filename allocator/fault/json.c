@@ -293,6 +293,24 @@ static void put_thread(struct members report, const struct diagnosis *diagnosis)
     put_number(counts, site->is_warp_alive ? "warps" : "sms", diagnosis->other_sites + 1);
 }
 
+static void put_frames(struct members to, const struct stack_frame *from, size_t count)
+{
+    json_t *frames = json_array();
+    for (size_t i = 0; i < count; i++) {
+        struct members frame = {json_object(), to.has_failed};
+        put_text(frame, "function", from[i].function);
+        put_text(frame, "file", from[i].file);
+        if (from[i].line)
+            put(frame, "line", json_integer(from[i].line));
+        put_text(frame, "module", from[i].module);
+        if (from[i].module[0])
+            put_number(frame, "offset", from[i].offset);
+        put_true(frame, "python", from[i].is_python);
+        append(frames, frame.object, to.has_failed);
+    }
+    put(to, "frames", frames);
+}
+
 /* The launch that it was, or may have been, and where that came from. */
 static void put_launch(struct members report, const struct diagnosis *diagnosis)
 {
@@ -305,21 +323,7 @@ static void put_launch(struct members report, const struct diagnosis *diagnosis)
     put_number(launch, "fits", origin->fits);
     put_true(launch, "graph", entry->graph != 0);
     put_event(launch, "launched", entry->time_ns, diagnosis->memory->now_ns, entry->tid, entry->stream);
-    json_t *frames = json_array();
-    for (size_t i = 0; i < origin->launch->frame_count; i++) {
-        const struct stack_frame *from = &origin->launch->frames[i];
-        struct members frame = {json_object(), report.has_failed};
-        put_text(frame, "function", from->function);
-        put_text(frame, "file", from->file);
-        if (from->line)
-            put(frame, "line", json_integer(from->line));
-        put_text(frame, "module", from->module);
-        if (from->module[0])
-            put_number(frame, "offset", from->offset);
-        put_true(frame, "python", from->is_python);
-        append(frames, frame.object, report.has_failed);
-    }
-    put(launch, "frames", frames);
+    put_frames(launch, origin->launch->frames, origin->launch->frame_count);
 }
 
 /* Where 8 of the argument's bytes point to, if they do. */

@@ -1,0 +1,92 @@
+"""`cufence doctor` and the Python installation that it looks at: made of folders that look like one."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import standin
+
+import cufence
+
+COMMAND = Path(os.environ.get("CUFENCE_BUILD") or standin.ROOT / "build") / "bin" / "cufence"
+PACKAGES = standin.PACKAGE
+
+# Importing it fails the test: its marker would be there.
+BOMB = "import pathlib\npathlib.Path(__file__).with_name('imported').touch()\n"
+
+
+@unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
+class Doctor(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+
+    def install(self, name: str, version: str, files: dict[str, str]) -> None:
+        metadata = self.folder / f"{name.replace('-', '_')}-{version}.dist-info" / "METADATA"
+        metadata.parent.mkdir()
+        metadata.write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
+        for file, text in files.items():
+            path = self.folder / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def checks(self, **environment: str) -> dict[str, dict[str, str]]:
+        """What the doctor says, by the name of the check."""
+        unwanted = ("PYTORCH_", "TORCHINDUCTOR_", "XLA_", "TF_", "CUFENCE_", "LD_PRELOAD")
+        clean = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
+        path = os.pathsep.join([str(self.folder), str(PACKAGES)])
+        environment = {**clean, "CUFENCE_DRIVER": "sim", "PYTHONPATH": path, **environment}
+        done = subprocess.run([COMMAND, "doctor", "--json"], env=environment, capture_output=True, text=True, timeout=120)
+        document = json.loads(done.stdout)
+        self.assertEqual(document["can_work"], done.returncode == 0, done.stderr)
+        return {check["check"]: check for check in document["checks"]}
+
+    def expect(self, check: dict[str, str], found: str, detail: str) -> None:
+        self.assertEqual(check["found"], found, check)
+        self.assertIn(detail, check["detail"])
+
+    def test_finds_packages_without_importing_them(self) -> None:
+        version = "__version__ = '2.11.0+cu130'\ncuda: Optional[str] = '13.0'\nhip: Optional[str] = None\n"
+        self.install("torch", "2.11.0+cu130", {"torch/__init__.py": BOMB, "torch/version.py": version})
+        self.install("jax", "0.8.1", {"jax/__init__.py": BOMB})
+        self.install("cupy-cuda13x", "14.0.1", {"cupy/__init__.py": BOMB})
+        checks = self.checks(XLA_PYTHON_CLIENT_ALLOCATOR="bfc")
+        self.expect(checks["PyTorch"], "yes", "2.11.0+cu130 with CUDA 13.0")
+        self.expect(checks["JAX"], "no", "0.8.1: XLA_PYTHON_CLIENT_ALLOCATOR=bfc")
+        self.expect(checks["CuPy"], "yes", "14.0.1")
+        self.expect(checks["cufence package"], "yes", f"{cufence.__version__}, {PACKAGES / 'cufence'}")
+        self.expect(checks["memory planning"], "yes", "is off")
+        self.assertEqual(list(self.folder.rglob("imported")), [])
+
+    def test_a_build_without_cuda(self) -> None:
+        self.install("torch", "2.11.0+cpu", {"torch/__init__.py": "", "torch/version.py": "cuda: Optional[str] = None\n"})
+        self.expect(self.checks()["PyTorch"], "no", "built without CUDA")
+
+    def test_a_package_of_another_version(self) -> None:
+        self.install("cufence", "9.9", {"cufence/__init__.py": "__version__ = '9.9'\n", "cufence-startup.pth": ""})
+        checks = self.checks()
+        self.expect(checks["cufence package"], "no", f"is version 9.9, this program is {cufence.__version__}")
+        self.expect(checks["start-up hook"], "yes", "in place")
+
+    def test_a_setting_that_asks_for_cufence_starts_no_interpreter_anew(self) -> None:
+        self.install("torch", "2.11.0", {"torch/__init__.py": "", "torch/version.py": "cuda: Optional[str] = '13.0'\n"})
+        checks = self.checks(PYTORCH_CUDA_ALLOC_CONF="backend:cufence,cufence_uaf:strict")
+        self.expect(checks["settings"], "yes", "backend:cufence,cufence_uaf:strict asks for cufence")
+        self.assertIn("python3", checks)
+
+    def test_an_interpreter_that_says_nothing_of_use(self) -> None:
+        python = self.folder / "python3"
+        python.write_text("#!/bin/sh\necho broken >&2\nexit 1\n")
+        python.chmod(0o755)
+        checks = self.checks(PATH=f"{self.folder}{os.pathsep}{os.environ['PATH']}")
+        self.expect(checks["python3"], "none", "broken")
+
+
+if __name__ == "__main__":
+    unittest.main()
