@@ -295,6 +295,8 @@ static void put_thread(struct members report, const struct diagnosis *diagnosis)
 
 static void put_frames(struct members to, const struct stack_frame *from, size_t count)
 {
+    if (!count)
+        return;
     json_t *frames = json_array();
     for (size_t i = 0; i < count; i++) {
         struct members frame = {json_object(), to.has_failed};

@@ -148,6 +148,12 @@ static const struct {
 };
 /* clang-format on */
 
+static void launched_without_frames(struct story *story)
+{
+    overrun(story);
+    add_launch(story, NULL, 0, 0);
+}
+
 static void every_story_has_its_facts(void **state)
 {
     (void)state;
@@ -173,6 +179,19 @@ static void a_buffer_is_told_whole(void **state)
                   "\"mapping\":{\"start\":\"0x7e0008200000\",\"end\":\"0x7e0008400000\"},"
                   "\"guard\":{\"start\":\"0x7e0004200000\",\"end\":\"0x7e000c400000\"},\"is_mapped\":true,"
                   "\"allocated\":{\"ns\":1000,\"ago_ns\":7299000,\"tid\":4242,\"stream\":\"0x5581c0\"}}");
+    forget(told);
+}
+
+static void frames_that_nobody_knows_are_absent(void **state)
+{
+    (void)state;
+    struct told *told = tell(launched);
+    expect_member(told->json, "launch.frames.0", "{\"function\":\"step\",\"file\":\"train.py\",\"line\":41,\"python\":true}");
+    expect_member(told->json, "launch.frames.2", NULL);
+    forget(told);
+    told = tell(launched_without_frames);
+    expect_member(told->json, "launch.certainty", "\"exact\"");
+    expect_member(told->json, "launch.frames", NULL);
     forget(told);
 }
 
@@ -479,6 +498,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_story_has_its_facts),
         cmocka_unit_test(a_buffer_is_told_whole),
+        cmocka_unit_test(frames_that_nobody_knows_are_absent),
         cmocka_unit_test(the_text_says_the_same),
         cmocka_unit_test(names_that_are_no_utf8_are_repaired),
         cmocka_unit_test(what_is_not_known_of_the_origin_is_absent),
