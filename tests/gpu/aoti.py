@@ -74,6 +74,7 @@ def build_steps(machine: Machine, folder: Path) -> list[tuple[str, list[str]]]:
         "-B",
         str(folder / "build"),
         f"-DCMAKE_PREFIX_PATH={found}",
+        "-DCMAKE_DISABLE_FIND_PACKAGE_cufence=ON",  # this checkout's, whatever else is installed
         f"-DCUFENCE_LIBRARY={machine.library}",
         f"-DCMAKE_CUDA_COMPILER={machine.facts['nvcc']}",
     ]
