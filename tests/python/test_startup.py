@@ -279,6 +279,25 @@ class Hook(unittest.TestCase):
         message = self.refused(CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
         self.assertIn("libcufence_preload.so is missing: the installation is incomplete", message)
 
+    def test_another_program(self) -> None:
+        """A program that is not the interpreter that Python takes it for, as where Python is embedded."""
+        environment = standin.clean_environment(
+            PYTHONHOME=sys.base_prefix, PYTHONPATH=str(standin.PACKAGE), CUFENCE_LIBRARY=str(self.library)
+        )
+        environment[CUDA] = "backend:cufence"
+        command = ["/bin/true", "-S", "-c", "import cufence._startup; print('went on')"]
+        done = subprocess.run(command, executable=sys.executable, env=environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertIn(
+            "this program is not the Python interpreter /bin/true. Start the program under 'cufence run'", done.stderr
+        )
+
+    def test_environment_too_long(self) -> None:
+        """Linux allows 128 KiB for one variable, and with the new options this one is longer."""
+        settings = "backend:cufence,cufence_log:" + "y" * 250
+        message = self.refused(CUFENCE_OPTIONS="align=16," * 14540, **{CUDA: settings})
+        self.assertIn("cannot be started anew", message)
+
     def test_named_but_not_there(self) -> None:
         found = self.found("-c", "import torch", LD_PRELOAD="/nonexistent/libcufence_preload.so")
         self.assertIn("warning: LD_PRELOAD names /nonexistent/libcufence_preload.so, but", found["stderr"])

@@ -160,6 +160,7 @@ class Wheel(unittest.TestCase):
     def test_uninstall(self) -> None:
         use = "import cufence; cufence.label; cufence.stats"
         self.run_python(use, PYTORCH_CUDA_ALLOC_CONF="backend:cufence")
+        run(self.python, "-OO", "-c", use)
         done = self.pip("uninstall", "--yes", "cufence")
         self.addCleanup(self.pip, "install", "--no-deps", "--no-index", self.wheel)  # for the other tests
         self.assertEqual(done.returncode, 0, done.stderr)

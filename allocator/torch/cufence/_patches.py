@@ -35,7 +35,7 @@ def _warn_of_graph_trees() -> None:
 
 
 def _has_checkpoints() -> bool:
-    return sys.modules["torch"].cuda.get_allocator_backend() == "native"
+    return bool(sys.modules["torch"].cuda.get_allocator_backend() == "native")
 
 
 def _missing(module: ModuleType, name: str) -> None:
@@ -58,7 +58,7 @@ def _without_graph_trees(module: ModuleType) -> Callable[[Any], Any]:
     """For the steps that put a compiled graph under CUDA graph trees: the graph runs as it does where they do not apply."""
 
     def wrap(before: Any) -> Any:
-        def after(example_inputs: Any, compiled_graph: Any, cudagraphs: Any, *others: Any, **named: Any) -> None:
+        def after(example_inputs: Any, compiled_graph: Any, cudagraphs: Any, *others: Any, **named: Any) -> Any:
             if _has_checkpoints() or not module.config.triton.cudagraph_trees:
                 return before(example_inputs, compiled_graph, cudagraphs, *others, **named)
             if "cuda" in compiled_graph.device_types:

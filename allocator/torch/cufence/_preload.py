@@ -23,6 +23,8 @@ def named() -> str | None:
 
 
 def _mapped() -> str | None:
+    if not os.path.exists("/proc/self/maps"):
+        return named()
     with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
         for line in file:
             if line.endswith(f"/{FILE_NAME}\n"):

@@ -30,11 +30,18 @@ def _refuse(message: str) -> None:
     os._exit(USAGE_STATUS)
 
 
+def _is_this(executable: str) -> bool:
+    try:
+        return bool(executable) and os.path.samefile("/proc/self/exe", executable)
+    except OSError:
+        return False
+
+
 def _check_interpreter(variable: str) -> None:
     why = None
     if not hasattr(sys, "orig_argv"):
         why = f"Python {sys.version.split()[0]} does not keep its arguments (3.10 and later do)"
-    elif not sys.executable or not os.path.samefile("/proc/self/exe", sys.executable):
+    elif not _is_this(sys.executable):
         why = f"this program is not the Python interpreter {sys.executable or '(unknown)'}"
     if why:
         raise _environment.Refusal(
@@ -48,7 +55,10 @@ def _restart(variable: str) -> None:
     _environment.preload(os.environ)
     os.environ[RESTARTED] = f"{_configuration.BACKEND} {os.getpid()}"
     sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ)
+    try:
+        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ)
+    except OSError as error:
+        raise _environment.Refusal(f"{sys.executable} cannot be started anew: {error.strerror}") from error
 
 
 def _is_restarted() -> bool:
