@@ -19,7 +19,7 @@ enum { CANNOT_RUN = PROGRAM_UNFIT };
 #define BOOTSTRAP "_bootstrap"
 
 /* Where the preload library may lie, seen from the folder of this program. */
-static const char *const library_folders[] = {"../lib/", "", "../lib64/", "../cufence/lib/"};
+static const char *const library_folders[] = {"../lib/", "", "../lib64/", "../lib/x86_64-linux-gnu/", "../cufence/lib/"};
 /* Where the Python package's start-up folder may lie: beside the program in the package, beside the package's library, in a
  * checkout. */
 static const char *const bootstrap_folders[] = {
