@@ -132,10 +132,12 @@ static int is_same_stack(const struct stack *a, const struct stack *b)
            !memcmp(a->words, b->words, (a->word_count < STACK_WORDS ? a->word_count : STACK_WORDS) * sizeof a->words[0]);
 }
 
+/* By source line where it is known: an unrolled loop has several addresses for one. */
 static int is_same_frame(const struct stack_frame *a, const struct stack_frame *b)
 {
-    return a->line == b->line && a->offset == b->offset && !strcmp(a->function, b->function) && !strcmp(a->file, b->file) &&
-           !strcmp(a->module, b->module);
+    int has_line = a->line && b->line;
+    return a->line == b->line && (has_line || a->offset == b->offset) && !strcmp(a->function, b->function) &&
+           !strcmp(a->file, b->file) && !strcmp(a->module, b->module);
 }
 
 static int has_same_frames(const struct launch_place *a, const struct launch_place *b)
