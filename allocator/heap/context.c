@@ -66,6 +66,16 @@ struct heap_context *context_known(CUcontext handle)
     return NULL;
 }
 
+struct heap_context *context_latest(CUcontext handle)
+{
+    unsigned count = __atomic_load_n(&context_count, __ATOMIC_ACQUIRE);
+    for (unsigned i = count; i-- > 0;) {
+        if (contexts[i]->handle == handle)
+            return __atomic_load_n(&contexts[i]->is_dead, __ATOMIC_RELAXED) ? NULL : contexts[i];
+    }
+    return NULL;
+}
+
 void context_forget(struct heap_context *context)
 {
     pthread_mutex_lock(&contexts_lock);

@@ -55,7 +55,7 @@ static void drop(struct block *block)
 
 void heap_context_gone(CUcontext handle)
 {
-    struct heap_context *context = context_known(handle);
+    struct heap_context *context = context_latest(handle);
     if (!context)
         return;
     context_forget(context);

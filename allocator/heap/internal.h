@@ -154,6 +154,7 @@ void context_set_hook(void (*hook)(CUcontext context, int device));
 void *line_alloc(size_t size); /* zeroed, on a cache line of its own; free() it; NULL when the host is out of memory */
 struct heap_context *context_for(int device, cufence_status *status);   /* -1: the current one */
 struct heap_context *context_known(CUcontext handle);                   /* NULL: it has no buffers, or is gone */
+struct heap_context *context_latest(CUcontext handle);                  /* without asking the driver, which has let it go */
 void context_forget(struct heap_context *context);                      /* it is dead: the next one may have its handle */
 struct heap_context *context_next(const struct heap_context *previous); /* all contexts, NULL first */
 struct freelist *freelist_for(struct heap_context *context, CUstream stream, struct pool *pool);
