@@ -325,7 +325,7 @@ PUBLIC cufence_status cufence_get_stats(int device, cufence_stats *stats)
 PUBLIC cufence_status cufence_trim(int device)
 {
     cufence_status status = check_started();
-    return status == CUFENCE_OK ? heap_trim(device) : status;
+    return status == CUFENCE_OK ? heap_trim(device, 0) : status;
 }
 
 PUBLIC cufence_status cufence_set_fault_handler(cufence_fault_handler handler, void *user)

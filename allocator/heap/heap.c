@@ -463,14 +463,14 @@ static int has_released_pools(struct heap_context *context)
     return 0;
 }
 
-cufence_status heap_trim(int device)
+cufence_status heap_trim(int device, int may_wait)
 {
     cufence_status status = check_device(device);
     for (struct heap_context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
         if (device >= 0 && context->device != device)
             continue;
         struct scope scope = scope_enter(context);
-        reclaim(context, has_released_pools(context) ? 2 : 1);
+        reclaim(context, may_wait || has_released_pools(context) ? 2 : 1);
         scope_leave(scope);
     }
     return status;

@@ -71,7 +71,8 @@ size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total);
 
 /* Errors: INVALID_ARGUMENT for a device that does not exist. -1: all. */
 cufence_status heap_stats(int device, cufence_stats *stats);
-cufence_status heap_trim(int device);
+/* With may_wait the contexts are synchronised where no stream is captured, and what was freed last goes as well. */
+cufence_status heap_trim(int device, int may_wait);
 
 /* Bytes of physical memory that the current context's buffers take. */
 struct heap_figures {

@@ -74,6 +74,8 @@
     HOOK(cuMemPoolExportPointer, "cuMemPoolExportPointer", 11020, 0, BY_HAND, 1,                                               \
          (CUmemPoolPtrExportData *data, CUdeviceptr pointer), (data, pointer))                                                 \
     HOOK(cuDeviceSetMemPool, "cuDeviceSetMemPool", 11020, 0, BY_HAND, 1, (CUdevice device, CUmemoryPool pool), (device, pool)) \
+    HOOK(cuMemSetMemPool, "cuMemSetMemPool", 13000, 0, BY_HAND, 1,                                                             \
+         (CUmemLocation *location, CUmemAllocationType type, CUmemoryPool pool), (location, type, pool))                       \
     /* launches */                                                                                                             \
     HOOK_TWINS(HOOK, cuLaunchKernel, "cuLaunchKernel", 4000, _ptsz, 7000, BY_HAND, 1,                                          \
          (CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,         \
@@ -204,6 +206,8 @@
     PASSED("cuMemPoolGetAccess", 11020, 0, "the driver keeps what cuMemPoolSetAccess told it")                                 \
     PASSED("cuDeviceGetDefaultMemPool", 11020, 0, "the driver's own handle names our pool too")                                \
     PASSED("cuDeviceGetMemPool", 11020, 0, "the driver's own handle names our pool too")                                       \
+    PASSED("cuMemGetDefaultMemPool", 13000, 0, "the driver's own handle names our pool too")                                   \
+    PASSED("cuMemGetMemPool", 13000, 0, "the driver's own handle names our pool too")                                          \
     PASSED("cuLaunch", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                                 \
     PASSED("cuLaunchGrid", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                             \
     PASSED("cuLaunchGridAsync", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                        \

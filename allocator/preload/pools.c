@@ -256,7 +256,7 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
     unsigned owner = is_active() ? pool_of_handle(handle) : 0;
     if (owner && reserved(&pools[owner]) > keep)
-        heap_trim(pools[owner].device);
+        heap_trim(pools[owner].device, 1);
     return real.cuMemPoolTrimTo(handle, keep);
 }
 
@@ -289,6 +289,13 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
 CUresult hook_cuDeviceSetMemPool(CUdevice device, CUmemoryPool handle)
 {
     CUresult result = real.cuDeviceSetMemPool(device, handle);
+    changed();
+    return result;
+}
+
+CUresult hook_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type, CUmemoryPool handle)
+{
+    CUresult result = real.cuMemSetMemPool(location, type, handle);
     changed();
     return result;
 }

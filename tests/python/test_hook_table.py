@@ -1,0 +1,242 @@
+"""The preload's table of hooks against the toolkit's headers: no form of a function of these families goes unseen."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+
+# The functions that the preload replaces or watches, and their relatives: each of their forms is hooked, or passed on purpose.
+FAMILIES = re.compile(
+    r"cuMem(Alloc|Free|Pool|cpy|set)\w*"
+    r"|cuMem(GetInfo|GetAddressRange|GetDefaultMemPool|GetMemPool|SetMemPool)"
+    r"|cuDevice(Get|Set|GetDefault)MemPool|cuPointerGetAttributes?|cuIpcGetMemHandle"
+    r"|cuLaunch\w*|cuGraphLaunch|cu(Stream|Event|Ctx)(Synchronize|Query)"
+    r"|cu(Stream|Ctx)Destroy|cuDevicePrimaryCtx\w+|cuStreamBegin(Rec|C)apture\w*|cuStreamEndCapture"
+    r"|cuModuleUnload|cuLibraryUnload|cuGetProcAddress|cuInit"
+)
+
+# What begins like one of them and is another matter.
+OTHERS = re.compile(r"cuMemAllocationProp\w*")
+
+
+class Form(NamedTuple):
+    """A form of a function: the CUDA version that brought it, and whether it is for per-thread default streams."""
+
+    base: str
+    version: int
+    thread: bool
+
+    def __str__(self) -> str:
+        return f"{self.base}, CUDA {self.version // 1000}.{self.version % 1000 // 10}" + (
+            ", for per-thread default streams" if self.thread else ""
+        )
+
+
+def preprocess(source: str, *flags: str) -> str:
+    assert COMPILER
+    with tempfile.TemporaryDirectory() as folder:
+        probe = Path(folder) / "probe.c"
+        probe.write_text(source)
+        done = subprocess.run([COMPILER, "-E", "-P", *flags, str(probe)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        raise RuntimeError(done.stderr)
+    return done.stdout
+
+
+def forms_of_typedefs(text: str) -> set[Form]:
+    """What a preprocessed cudaTypedefs.h names: PFN_<base>_v<version>[_ptsz | _ptds]."""
+    return {
+        Form(base, int(version), bool(thread))
+        for base, version, thread in re.findall(r"\*\s*PFN_(cu\w+?)_v(\d{4,})(_ptsz|_ptds)?\s*\)", text)
+    }
+
+
+def functions_of(text: str) -> set[str]:
+    """What a preprocessed cuda.h declares."""
+    return set(re.findall(r"\bCUresult\s+(cu[A-Z]\w+)\s*\(", text))
+
+
+def is_of_interest(base: str) -> bool:
+    return FAMILIES.fullmatch(base) is not None and OTHERS.fullmatch(base) is None
+
+
+def without_suffix(symbol: str) -> str:
+    return re.sub(r"(_v\d+)?(_ptsz|_ptds)?$", "", symbol)
+
+
+class Table(NamedTuple):
+    hooks: dict[Form, str]  # the symbol of each
+    passed: dict[Form, str]  # the reason for each
+
+
+PROBE = """
+#include "hooks.h"
+#define HOOK_ROW(symbol, base, version, thread, how, check, parameters, arguments) ROW #symbol base version thread END
+#define PASSED_ROW(base, version, thread, reason) LEFT reason base version thread END
+PRELOAD_HOOKS(HOOK_ROW)
+PRELOAD_PASSED(PASSED_ROW)
+"""
+
+
+def read_table(text: str) -> Table:
+    rows: dict[str, dict[Form, str]] = {"ROW": {}, "LEFT": {}}
+    for kind, first, base, version, thread in re.findall(
+        r'\b(ROW|LEFT) "([^"]*)" "(\w+)" (\d+) ([01]) END', re.sub(r"\s+", " ", text)
+    ):
+        rows[kind][Form(base, int(version), thread == "1")] = first
+    return Table(rows["ROW"], rows["LEFT"])
+
+
+def differences(table: Table, forms: set[Form], symbols: set[str], toolkit: int) -> list[str]:
+    """What is wrong, one sentence each, with what to do about it. `toolkit` is CUDA_VERSION of the headers."""
+    wanted = {form for form in forms if is_of_interest(form.base)}
+    said = []
+    for form in sorted(wanted - table.hooks.keys() - table.passed.keys()):
+        said.append(
+            f"{form}: in cudaTypedefs.h and in no list. Add a HOOK row to allocator/preload/hooks.h, or a PASSED row "
+            f"that says why it may be left alone"
+        )
+    for form in sorted(table.hooks.keys() & table.passed.keys()):
+        said.append(f"{form}: both hooked and passed. Take one of its rows out of allocator/preload/hooks.h")
+    for form in sorted(table.hooks.keys() | table.passed.keys()):
+        has_no_typedef = form.thread and table.hooks.get(form) in symbols  # cuGetProcAddress_v2_ptsz
+        if form not in forms and form.version <= toolkit and not has_no_typedef:
+            said.append(f"{form}: not in cudaTypedefs.h. Correct its name, version or thread in allocator/preload/hooks.h")
+    for form, symbol in sorted(table.hooks.items()):
+        if symbol not in symbols and form.version <= toolkit:
+            said.append(f"{form}: cuda.h declares no {symbol}. Correct the symbol in allocator/preload/hooks.h")
+        elif without_suffix(symbol) != form.base:
+            said.append(f"{form}: {symbol} is a form of {without_suffix(symbol)}. Correct the row in allocator/preload/hooks.h")
+        elif symbol.endswith(("_ptsz", "_ptds")) != form.thread:
+            said.append(f"{form}: {symbol} and its thread do not agree. Correct the row in allocator/preload/hooks.h")
+    known = {form.base for form in table.hooks.keys() | table.passed.keys()}
+    for base in sorted({without_suffix(symbol) for symbol in symbols}):
+        if is_of_interest(base) and base not in known:
+            said.append(f"{base}: declared by cuda.h and in no list. Add it to allocator/preload/hooks.h, hooked or passed")
+    return said
+
+
+def find_headers() -> Path | None:
+    """The folder of the toolkit's headers: the build's, or where cmake/cuda.cmake looks."""
+    folders = []
+    cache = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build")) / "CMakeCache.txt"
+    if cache.is_file():
+        folders += re.findall(r"^CUFENCE_CUDA_INCLUDE_DIR:\w+=(.+)$", cache.read_text(), re.MULTILINE)
+    folders += [os.environ.get("CUFENCE_CUDA_INCLUDE"), str(ROOT / ".deps/cuda/include")]
+    folders += [f"{os.environ[name]}/include" for name in ("CUDA_HOME", "CUDA_PATH") if name in os.environ]
+    folders += ["/usr/local/cuda/include", "/usr/lib/cuda/include"]
+    for folder in folders:
+        if folder and (Path(folder) / "cudaTypedefs.h").is_file():
+            return Path(folder)
+    return None
+
+
+class Toolkit(unittest.TestCase):
+    """The real table, the real headers."""
+
+    @unittest.skipUnless(COMPILER, "no C compiler to read the headers with")
+    def test_every_form_is_hooked_or_passed(self) -> None:
+        headers = find_headers()
+        if headers is None:
+            self.skipTest("no cudaTypedefs.h: install a CUDA Toolkit, or run ./dev build, which fetches its headers")
+        include = f"-I{headers}"
+        cuda = '#include <cuda.h>\n'
+        old = "-D__CUDA_API_VERSION_INTERNAL"
+        forms = forms_of_typedefs(preprocess("#include <cudaTypedefs.h>\n", include, old))
+        symbols = set[str]()
+        for flags in ((), ("-DCUDA_API_PER_THREAD_DEFAULT_STREAM",), (old,)):
+            symbols |= functions_of(preprocess(cuda, include, *flags))
+        version = re.search(r"VERSION (\d+)", preprocess(cuda + "VERSION CUDA_VERSION\n", include))
+        table = read_table(preprocess(PROBE, include, f"-I{ROOT}/allocator/preload"))
+        assert version
+        self.assertGreater(len(forms), 500, "cudaTypedefs.h could not be read")
+        self.assertGreater(len(table.hooks), 60, "hooks.h could not be read")
+        said = differences(table, forms, symbols, int(version[1]))
+        if said:
+            self.fail("\n".join(said))
+
+
+class Reading(unittest.TestCase):
+    """The reading and comparing itself, on small samples."""
+
+    TYPEDEFS = """
+        typedef CUresult ( *PFN_cuMemAlloc_v3020)(CUdeviceptr_v2 *dptr, size_t bytesize);
+        typedef CUresult ( *PFN_cuMemFreeAsync_v11020_ptsz)(CUdeviceptr_v2 dptr, CUstream hStream);
+        typedef CUresult (*PFN_cuMemcpy_v7000_ptds)(CUdeviceptr_v2 dst, CUdeviceptr_v2 src, size_t ByteCount);
+        typedef CUresult ( *PFN_cuArrayCreate_v3020)(CUarray *pHandle, const CUDA_ARRAY_DESCRIPTOR_v2 *p);
+    """
+    ALLOC = Form("cuMemAlloc", 3020, False)
+    FREE = Form("cuMemFreeAsync", 11020, True)
+    COPY = Form("cuMemcpy", 7000, True)
+    ARRAY = Form("cuArrayCreate", 3020, False)
+    SYMBOLS = {"cuMemAlloc_v2", "cuMemFreeAsync_ptsz", "cuMemcpy_ptds", "cuArrayCreate_v2"}
+
+    def table(self) -> Table:
+        hooks = {self.ALLOC: "cuMemAlloc_v2", self.FREE: "cuMemFreeAsync_ptsz"}
+        return Table(hooks, {self.COPY: "looks away"})
+
+    def compare(self, table: Table) -> list[str]:
+        return differences(table, forms_of_typedefs(self.TYPEDEFS), self.SYMBOLS, 13000)
+
+    def test_typedefs(self) -> None:
+        self.assertEqual(forms_of_typedefs(self.TYPEDEFS), {self.ALLOC, self.FREE, self.COPY, self.ARRAY})
+
+    def test_declarations(self) -> None:
+        text = "CUresult cuMemAlloc_v2(CUdeviceptr *dptr, size_t bytesize);\ntypedef enum CUresult_enum { A } CUresult;\n"
+        self.assertEqual(functions_of(text), {"cuMemAlloc_v2"})
+
+    def test_table(self) -> None:
+        text = 'ROW "cuMemAlloc_v2" "cuMemAlloc" 3020 0 END ROW "cuMemFreeAsync_ptsz"\n "cuMemFreeAsync" 11020 1 END'
+        text += ' LEFT "looks away" "cuMemcpy" 7000 1 END'
+        self.assertEqual(read_table(text), self.table())
+
+    def test_a_complete_table(self) -> None:
+        self.assertEqual(self.compare(self.table()), [])
+
+    def test_a_missing_form_is_named(self) -> None:
+        table = self.table()
+        del table.hooks[self.FREE]
+        said = self.compare(table)
+        self.assertEqual(len(said), 2)  # the form, and the function as such
+        self.assertRegex(said[0], r"^cuMemFreeAsync, CUDA 11\.2, for per-thread default streams: .* Add a HOOK row")
+
+    def test_a_form_that_is_not_there_is_named(self) -> None:
+        table = self.table()
+        table.passed[Form("cuMemcpy", 4000, False)] = "a slip"
+        table.passed[Form("cuMemcpy", 14000, False)] = "of a toolkit to come"
+        self.assertEqual(len(self.compare(table)), 1)
+        self.assertRegex(self.compare(table)[0], r"^cuMemcpy, CUDA 4\.0: not in cudaTypedefs\.h")
+
+    def test_a_form_in_both_lists_is_named(self) -> None:
+        table = self.table()
+        table.passed[self.ALLOC] = "and hooked"
+        self.assertRegex(self.compare(table)[0], r"^cuMemAlloc, CUDA 3\.2: both hooked and passed")
+
+    def test_a_wrong_symbol_is_named(self) -> None:
+        for symbol, message in (
+            ("cuMemAlloc_v3", r"cuda\.h declares no cuMemAlloc_v3"),
+            ("cuArrayCreate_v2", r"is a form of cuArrayCreate"),
+            ("cuMemcpy_ptds", r"is a form of cuMemcpy"),
+        ):
+            table = self.table()
+            table.hooks[self.ALLOC] = symbol
+            self.assertRegex(self.compare(table)[0], message)
+
+    def test_a_wrong_thread_is_named(self) -> None:
+        table = self.table()
+        table.hooks[self.FREE] = "cuMemFreeAsync"
+        said = differences(table, forms_of_typedefs(self.TYPEDEFS), self.SYMBOLS | {"cuMemFreeAsync"}, 13000)
+        self.assertRegex(said[0], r"its thread do not agree")
+
+
+if __name__ == "__main__":
+    unittest.main()
