@@ -1,0 +1,116 @@
+/* Stories about faults: who sees them, and what follows. */
+#include "program.h"
+
+#include <unistd.h>
+
+static CUdeviceptr allocate(const char *how, size_t size, CUstream stream)
+{
+    CUdeviceptr address;
+    CUmemoryPool pool;
+    size_t pitch;
+    if (strcmp(how, "async") == 0) {
+        MUST(cu.cuMemAllocAsync(&address, size, stream));
+    } else if (strcmp(how, "pool") == 0) {
+        MUST(cu.cuDeviceGetDefaultMemPool(&pool, 0));
+        MUST(cu.cuMemAllocFromPoolAsync(&address, size, pool, stream));
+    } else if (strcmp(how, "pitch") == 0) {
+        MUST(cu.cuMemAllocPitch(&address, &pitch, size, 1, 4));
+    } else {
+        MUST(cu.cuMemAlloc(&address, size));
+    }
+    return address;
+}
+
+static CUresult synchronise(const char *how, CUdeviceptr address, CUstream stream)
+{
+    uint32_t word;
+    CUevent event;
+    if (strcmp(how, "stream") == 0)
+        return cu.cuStreamSynchronize(stream);
+    if (strcmp(how, "event") == 0) {
+        MUST(cu.cuEventCreate(&event, 0));
+        MUST(cu.cuEventRecord(event, stream));
+        return cu.cuEventSynchronize(event);
+    }
+    if (strcmp(how, "copy") == 0)
+        return cu.cuMemcpyDtoH(&word, address, 4);
+    if (strcmp(how, "free") == 0)
+        return cu.cuMemFree(address);
+    if (strcmp(how, "none") == 0)
+        return CUDA_SUCCESS;
+    return cu.cuCtxSynchronize();
+}
+
+/* overrun ALLOCATION SYNCHRONISATION: 4 bytes are stored right behind a buffer of 4096. */
+int story_overrun(int count, char **arguments)
+{
+    const char *allocation = count > 2 ? arguments[2] : "plain", *how = count > 3 ? arguments[3] : "context";
+    CUstream stream = NULL;
+    start();
+    if (strcmp(allocation, "async") == 0)
+        MUST(cu.cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    CUdeviceptr address = allocate(allocation, 4096, stream);
+    MUST(store(address + 4092, 7, stream));
+    MUST(store(address + 4096, 8, stream));
+    return say(how, synchronise(how, address, stream)) == CUDA_SUCCESS ? 0 : 1;
+}
+
+int story_use_after_free(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    CUdeviceptr address;
+    start();
+    MUST(cu.cuMemAlloc(&address, 4096));
+    MUST(cu.cuMemFree(address));
+    usleep(300000); /* memory that is taken out of use goes in the background */
+    MUST(store(address, 7, NULL));
+    return say("cuCtxSynchronize", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}
+
+/* Every call after a fault. */
+int story_after_fault(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    CUdeviceptr address, other, more;
+    CUstream stream, capturing;
+    CUevent event;
+    CUgraph graph;
+    CUgraphExec executable;
+    uint32_t word = 0;
+    start();
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_DEFAULT));
+    MUST(cu.cuStreamCreate(&capturing, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuEventCreate(&event, 0));
+    MUST(cu.cuMemAlloc(&address, 4096));
+    MUST(cu.cuMemAllocAsync(&other, 4096, stream));
+    MUST(cu.cuStreamBeginCapture(capturing, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(add_one(address, 1024, capturing));
+    MUST(cu.cuStreamEndCapture(capturing, &graph));
+    MUST(cu.cuGraphInstantiateWithFlags(&executable, graph, 0));
+    MUST(cu.cuEventRecord(event, stream));
+    MUST(store(address + 4096, 8, NULL));
+    say("the fault", cu.cuCtxSynchronize());
+    say("cuMemAlloc", cu.cuMemAlloc(&more, 16));
+    say("cuMemAllocAsync", cu.cuMemAllocAsync(&more, 16, stream));
+    say("cuMemcpyHtoD", cu.cuMemcpyHtoD(address, &word, 4));
+    say("cuMemcpyDtoH", cu.cuMemcpyDtoH(&word, address, 4));
+    say("cuMemcpyDtoD", cu.cuMemcpyDtoD(address, other, 4));
+    say("cuMemcpyAsync", cu.cuMemcpyAsync(address, other, 4, stream));
+    say("cuMemcpyHtoDAsync", cu.cuMemcpyHtoDAsync(address, &word, 4, stream));
+    say("cuMemcpyDtoHAsync", cu.cuMemcpyDtoHAsync(&word, address, 4, stream));
+    say("cuMemsetD8", cu.cuMemsetD8(address, 0, 4));
+    say("cuMemsetD32Async", cu.cuMemsetD32Async(address, 0, 1, stream));
+    say("cuLaunchKernel", store(address, 1, stream));
+    say("cuLaunchKernelEx", add_one(address, 4, stream));
+    say("cuGraphLaunch", cu.cuGraphLaunch(executable, stream));
+    say("cuStreamSynchronize", cu.cuStreamSynchronize(stream));
+    say("cuStreamQuery", cu.cuStreamQuery(stream));
+    say("cuEventSynchronize", cu.cuEventSynchronize(event));
+    say("cuEventQuery", cu.cuEventQuery(event));
+    say("cuCtxSynchronize", cu.cuCtxSynchronize());
+    say("cuMemFreeAsync", cu.cuMemFreeAsync(other, stream));
+    say("cuMemFree", cu.cuMemFree(address));
+    return 0;
+}

@@ -1,0 +1,137 @@
+/* Stories about processes and about finding functions. */
+#include "program.h"
+
+#include <dirent.h>
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int use_memory(uint32_t value)
+{
+    CUdeviceptr address;
+    uint32_t word = 0;
+    start();
+    MUST(cu.cuMemAlloc(&address, 4096));
+    MUST(cu.cuMemsetD32(address, value, 1024));
+    MUST(cu.cuMemcpyDtoH(&word, address + 4092, 4));
+    MUST(cu.cuMemFree(address));
+    return word == value ? 0 : 1;
+}
+
+/* A fork before cuInit: both processes use CUDA afterwards. */
+int story_fork_first(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    int status = -1;
+    driver_find();
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _Exit(use_memory(11));
+    int own = use_memory(12);
+    waitpid(child, &status, 0);
+    printf("parent %d child %d\n", own, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    return 0;
+}
+
+static int count_lines_with(const char *text)
+{
+    FILE *maps = fopen("/proc/self/maps", "r");
+    char line[4096];
+    int lines = 0;
+    while (maps != NULL && fgets(line, sizeof line, maps) != NULL)
+        lines += strstr(line, text) != NULL;
+    if (maps != NULL)
+        fclose(maps);
+    return lines;
+}
+
+static int count_threads(void)
+{
+    DIR *folder = opendir("/proc/self/task");
+    int threads = 0;
+    for (struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;)
+        threads += entry->d_name[0] != '.';
+    if (folder != NULL)
+        closedir(folder);
+    return threads;
+}
+
+/* A process that takes no interest in CUDA, and its child. */
+int story_untouched(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    int status = -1;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0)
+        _Exit(count_threads() == 1 ? 0 : 1);
+    waitpid(child, &status, 0);
+    printf("maps of libcufence.so %s, threads %d, child %d\n", count_lines_with("/libcufence.so") != 0 ? "yes" : "no",
+           count_threads(), status);
+    return 0;
+}
+
+/* A program that starts another one, here itself. */
+int story_exec_child(int count, char **arguments)
+{
+    (void)count;
+    int status = -1;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", arguments[0], "overrun", (char *)NULL);
+        _Exit(127);
+    }
+    waitpid(child, &status, 0);
+    printf("child %d\n", WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    return 0;
+}
+
+/* cuGetProcAddress that is asked for itself gives out the same functions. */
+int story_itself(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    void *first = NULL, *again = NULL, *function = NULL, *other = NULL;
+    CUresult (*get)(const char *, void **, int, cuuint64_t, CUdriverProcAddressQueryResult *);
+    CUresult (*get_v1)(const char *, void **, int, cuuint64_t);
+    driver_find();
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    *(void **)&get = dlsym(library, "cuGetProcAddress_v2");
+    *(void **)&get_v1 = dlsym(library, "cuGetProcAddress");
+    MUST(get("cuGetProcAddress", &first, 12000, 0, NULL));
+    printf("v2 gives itself: %s\n", first == (void *)get ? "yes" : "no");
+    *(void **)&get = first;
+    MUST(get("cuGetProcAddress", &again, 12000, 0, NULL));
+    MUST(get("cuMemAlloc", &function, 12080, 0, NULL));
+    printf("v2 by v2 gives itself: %s, cuMemAlloc as by dlsym: %s\n", again == first ? "yes" : "no",
+           function == dlsym(library, "cuMemAlloc_v2") ? "yes" : "no");
+    MUST(get_v1("cuMemAlloc", &other, 12080, 0));
+    printf("cuMemAlloc of v1 and v2 is one: %s\n", other == function ? "yes" : "no");
+    MUST(get("cuCtxSynchronize", &first, 12080, 0, NULL));
+    MUST(get("cuCtxSynchronize", &again, 13000, 0, NULL));
+    printf("cuCtxSynchronize has two forms: %s\n", first != again ? "yes" : "no");
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+    say("a function that is not there", get("cuNoSuchThing", &other, 12080, 0, &status));
+    printf("found %s, status %d\n", other == NULL ? "nothing" : "something", (int)status);
+    say("the same without a status", get("cuNoSuchThing", &other, 12080, 0, NULL));
+    say("a version of tomorrow", get("cuMemAlloc", &other, 99000, 0, &status));
+    return 0;
+}
+
+/* next_symbol LIBRARY: dlsym(RTLD_NEXT) in a library that has nothing to do with CUDA, next_outer.c. */
+int story_next_symbol(int count, char **arguments)
+{
+    if (count < 3)
+        return 4;
+    int (*outer)(void);
+    void *library = dlopen(arguments[2], RTLD_NOW | RTLD_GLOBAL);
+    *(void **)&outer = library != NULL ? dlsym(RTLD_DEFAULT, "next_answer") : NULL;
+    printf("outer answers %d\n", outer != NULL ? outer() : -1);
+    printf("missing symbol: %s\n", dlsym(RTLD_DEFAULT, "next_of_nothing") == NULL ? "none" : "one");
+    printf("missing driver function: %s\n", dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuNoSuchThing") == NULL ? "none" : "one");
+    return 0;
+}

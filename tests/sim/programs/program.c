@@ -1,0 +1,111 @@
+#include "program.h"
+
+CUresult say(const char *what, CUresult result)
+{
+    const char *name = "no name";
+    cu.cuGetErrorName(result, &name);
+    printf("%s: %s\n", what, name);
+    return result;
+}
+
+void must(const char *what, CUresult result)
+{
+    const char *name = "no name";
+    if (result == CUDA_SUCCESS)
+        return;
+    cu.cuGetErrorName(result, &name);
+    fprintf(stderr, "program: %s: %s\n", what, name);
+    fflush(NULL);
+    _Exit(2);
+}
+
+/* ---- kernels: host functions of the simulated device ---- */
+
+#define STORE_LINE 12 /* of kernels.cu, which is nowhere: what reports have to say */
+
+static void store_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    volatile uint32_t *address = (volatile uint32_t *)*(const uintptr_t *)arguments[0];
+    *address = *(const uint32_t *)arguments[1];
+}
+
+static void add_one_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    uint32_t *numbers = (uint32_t *)*(const uintptr_t *)arguments[0];
+    uint32_t index = thread->block_index[0] * thread->block[0] + thread->thread_index[0];
+    if (index < *(const uint32_t *)arguments[1])
+        numbers[index]++;
+}
+
+static CUfunction store_function, add_one_function;
+
+static void register_kernels(void)
+{
+    static const size_t arguments[] = {sizeof(uint64_t), sizeof(uint32_t)};
+    cusim_kernel kernel = {.name = "store",
+                           .function = store_kernel,
+                           .argument_bytes = arguments,
+                           .argument_count = 2,
+                           .file = "kernels.cu",
+                           .line = STORE_LINE,
+                           .access_bytes = 4};
+    driver_register_kernel(&kernel);
+    kernel.name = "add_one";
+    kernel.function = add_one_kernel;
+    driver_register_kernel(&kernel);
+}
+
+void use_device(int device)
+{
+    CUcontext context;
+    CUmodule module;
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, device));
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuModuleLoadData(&module, "an image"));
+    MUST(cu.cuModuleGetFunction(&store_function, module, "store"));
+    MUST(cu.cuModuleGetFunction(&add_one_function, module, "add_one"));
+}
+
+void start(void)
+{
+    driver_find();
+    register_kernels();
+    MUST(cu.cuInit(0));
+    use_device(0);
+}
+
+CUresult store(CUdeviceptr address, uint32_t value, CUstream stream)
+{
+    return cu.cuLaunchKernel(store_function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&address, &value}, NULL);
+}
+
+CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream)
+{
+    CUlaunchConfig config = {.gridDimX = (count + 31) / 32,
+                             .gridDimY = 1,
+                             .gridDimZ = 1,
+                             .blockDimX = 32,
+                             .blockDimY = 1,
+                             .blockDimZ = 1,
+                             .hStream = stream};
+    return cu.cuLaunchKernelEx(&config, add_one_function, (void *[]){&numbers, &count}, NULL);
+}
+
+int main(int count, char **arguments)
+{
+    static const struct {
+        const char *name;
+        int (*run)(int, char **);
+    } stories[] = {
+#define ROW(name) {#name, story_##name},
+        STORIES(ROW)
+#undef ROW
+    };
+    for (size_t i = 0; count >= 2 && i < sizeof stories / sizeof stories[0]; i++) {
+        if (strcmp(stories[i].name, arguments[1]) == 0)
+            return stories[i].run(count, arguments);
+    }
+    fprintf(stderr, "usage: %s STORY [ARGUMENTS]\n", arguments[0]);
+    return 4;
+}

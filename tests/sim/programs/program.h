@@ -1,0 +1,55 @@
+/* What the stories of a program share. A story prints what the driver answers, and returns the program's exit status. */
+#ifndef PROGRAMS_PROGRAM_H
+#define PROGRAMS_PROGRAM_H
+
+#include "driver.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Prints "what: CUDA_..."; returns the result. */
+CUresult say(const char *what, CUresult result);
+
+/* Ends the program with status 2 and a message unless the call succeeds. */
+#define MUST(call) must(#call, call)
+void must(const char *what, CUresult result);
+
+/* Starts CUDA on device 0, and loads the kernels. */
+void start(void);
+void use_device(int device);
+
+/* Kernels. store: 4 bytes, `value` to `address`; add_one: to each of `count` numbers. */
+CUresult store(CUdeviceptr address, uint32_t value, CUstream stream);
+CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream);
+
+#define STORIES(X)                                                                                                             \
+    X(allocations)                                                                                                             \
+    X(overrun)                                                                                                                 \
+    X(statistics)                                                                                                              \
+    X(memory_info)                                                                                                             \
+    X(ranges)                                                                                                                  \
+    X(foreign)                                                                                                                 \
+    X(double_free)                                                                                                             \
+    X(own_pool)                                                                                                                \
+    X(capture)                                                                                                                 \
+    X(graph_nodes)                                                                                                             \
+    X(reset)                                                                                                                   \
+    X(two_devices)                                                                                                             \
+    X(ipc)                                                                                                                     \
+    X(fork_first)                                                                                                              \
+    X(untouched)                                                                                                               \
+    X(exec_child)                                                                                                              \
+    X(threads)                                                                                                                 \
+    X(out_of_bounds)                                                                                                           \
+    X(itself)                                                                                                                  \
+    X(next_symbol)                                                                                                             \
+    X(after_fault)                                                                                                             \
+    X(use_after_free)                                                                                                          \
+    X(out_of_memory)
+
+#define DECLARE(name) int story_##name(int count, char **arguments);
+STORIES(DECLARE)
+#undef DECLARE
+
+#endif

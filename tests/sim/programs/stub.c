@@ -1,0 +1,14 @@
+/*
+ * The library that linked programs are linked with: empty functions under the driver's names and soname, as the toolkit's
+ * stubs/libcuda.so has them. It is never loaded.
+ */
+#include "driver.h"
+
+#define TEXT(name) TEXT_EXPANDED(name)
+#define TEXT_EXPANDED(name) #name
+#define STUB(name)                                                                                                             \
+    __attribute__((visibility("default"), weak)) void stub_##name(void) __asm__(TEXT(name));                                   \
+    void stub_##name(void)                                                                                                     \
+    {                                                                                                                          \
+    }
+DRIVER_FUNCTIONS(STUB)

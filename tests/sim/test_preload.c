@@ -1,0 +1,637 @@
+/*
+ * Programs that know nothing of cufence (tests/sim/programs), as they are and under the preload library, on the simulated
+ * device. What they print without it is what CUDA's documentation says; with it, only what is wrong about a program changes.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NO_PRELOAD NULL
+#define FAULTED 86 /* the default of exitcode: a program that would have ended well after a fault */
+
+/* A way to find the driver: a program, and what LOOKUP tells it. */
+struct way {
+    const char *program, *lookup;
+};
+
+static const struct way by_dlsym = {"program_dlsym", NULL};
+static const struct way ways[] = {
+    {"program_dlsym", NULL},     {"program_proc", "v2"},   {"program_proc", "v1"},        {"program_proc", "v2-ptds"},
+    {"program_proc", "v1-ptds"}, {"program_linked", NULL}, {"program_linked_ptds", NULL},
+};
+#define WAYS (sizeof ways / sizeof ways[0])
+
+struct outcome {
+    int status; /* the exit status; 128 + signal */
+    char out[16384], err[65536];
+};
+
+static struct outcome last; /* of run() */
+
+/* Takes what a pipe holds. Returns 0 once it is at its end. */
+static int drain(int pipe_end, char *text, size_t capacity, size_t *length)
+{
+    char spare[4096];
+    int is_full = *length + 1 >= capacity;
+    ssize_t got = read(pipe_end, is_full ? spare : text + *length, is_full ? sizeof spare : capacity - 1 - *length);
+    if (got > 0 && !is_full)
+        *length += (size_t)got;
+    text[*length] = '\0';
+    return got > 0;
+}
+
+static void read_both(int out, int err)
+{
+    size_t out_length = 0, err_length = 0;
+    struct pollfd ends[] = {{.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}};
+    while (ends[0].fd >= 0 || ends[1].fd >= 0) {
+        if (poll(ends, 2, -1) < 0)
+            break;
+        if (ends[0].revents != 0 && !drain(out, last.out, sizeof last.out, &out_length))
+            ends[0].fd = -1;
+        if (ends[1].revents != 0 && !drain(err, last.err, sizeof last.err, &err_length))
+            ends[1].fd = -1;
+    }
+    close(out);
+    close(err);
+}
+
+static void set(const char *name, const char *value)
+{
+    if (value != NULL)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+/* `story` is what is typed behind the program's name. `settings` are CUFENCE_OPTIONS, `device` CUFENCE_SIM. */
+static void run(const struct way *way, const char *story, const char *preload, const char *settings, const char *device)
+{
+    char command[1024];
+    int out[2], err[2], status = -1;
+    snprintf(command, sizeof command, "exec %s/%s %s", PROGRAMS_FOLDER, way->program, story);
+    assert_int_equal(pipe(out) | pipe(err), 0);
+    memset(&last, 0, sizeof last);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(out[1], STDOUT_FILENO);
+        dup2(err[1], STDERR_FILENO);
+        for (int i = 0; i < 2; i++) {
+            close(out[i]);
+            close(err[i]);
+        }
+        set("CUFENCE_DRIVER", NULL);
+        set("CUFENCE_OPTIONS", settings);
+        set("CUFENCE_SIM", device);
+        set("LOOKUP", way->lookup);
+        set("LD_LIBRARY_PATH", LIBCUDA_FOLDER);
+        alarm(60);
+        /* The shell is not to be preloaded. */
+        if (preload != NULL) {
+            char with_preload[1400];
+            snprintf(with_preload, sizeof with_preload, "LD_PRELOAD='%s' %s", preload, command);
+            execl("/bin/sh", "sh", "-c", with_preload, (char *)NULL);
+        }
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    close(out[1]);
+    close(err[1]);
+    read_both(out[0], err[0]);
+    waitpid(pid, &status, 0);
+    last.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int has_failed; /* within a test: what differs is printed at once, and the test fails at its end */
+
+static void complain(const struct way *way, const char *story, const char *what, const char *wanted)
+{
+    has_failed = 1;
+    fprintf(stderr, "%s %s%s%s: %s: %s\nended with %d and printed:\n%s\n%s\n", way->program, way->lookup ? way->lookup : "",
+            way->lookup ? " " : "", story, what, wanted, last.status, last.out, last.err);
+}
+
+static void expect_status(const struct way *way, const char *story, int wanted)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%d", wanted);
+    if (last.status != wanted)
+        complain(way, story, "the status is not", text);
+}
+
+static void expect_out(const struct way *way, const char *story, const char *wanted)
+{
+    if (strcmp(last.out, wanted) != 0)
+        complain(way, story, "the output is not", wanted);
+}
+
+static void expect_in(const struct way *way, const char *story, const char *text, const char *wanted)
+{
+    if (strstr(text, wanted) == NULL)
+        complain(way, story, "missing", wanted);
+}
+
+static void expect_silence(const struct way *way, const char *story)
+{
+    if (last.err[0] != '\0')
+        complain(way, story, "not silent on stderr", "");
+}
+
+static unsigned count_in(const char *text, const char *wanted)
+{
+    unsigned count = 0;
+    for (const char *found = text; (found = strstr(found, wanted)) != NULL; found++)
+        count++;
+    return count;
+}
+
+static int finish(void **state)
+{
+    (void)state;
+    int failed = has_failed;
+    has_failed = 0;
+    return failed ? -1 : 0;
+}
+
+/* Every way must end with that status, print that and nothing on stderr. */
+static void expect_alike(const char *story, const char *preload, const char *device, int status, const char *out)
+{
+    for (size_t i = 0; i < WAYS; i++) {
+        run(&ways[i], story, preload, NULL, device);
+        expect_status(&ways[i], story, status);
+        expect_out(&ways[i], story, out);
+        expect_silence(&ways[i], story);
+    }
+}
+
+/* Clean stories answer alike with and without the library. */
+static void expect_the_same(const char *story, const char *device, int status, const char *out)
+{
+    expect_alike(story, NO_PRELOAD, device, status, out);
+    expect_alike(story, PRELOAD, device, status, out);
+}
+
+/* ---- memory ---- */
+
+static void every_allocation_is_guarded(void **state)
+{
+    (void)state;
+    static const char refused[] = "cuMemAlloc of nothing: CUDA_ERROR_INVALID_VALUE\n"
+                                  "cuMemAlloc to nowhere: CUDA_ERROR_INVALID_VALUE\n"
+                                  "cuMemAllocPitch of odd elements: CUDA_ERROR_INVALID_VALUE\n";
+    static const char *const calls[] = {"cuMemAlloc", "cuMemAllocPitch", "cuMemAllocAsync", "cuMemAllocAsync, default stream",
+                                        "cuMemAllocFromPoolAsync"};
+    static const char *const ends[] = {"within", "with"};
+    for (int is_guarded = 0; is_guarded < 2; is_guarded++) {
+        char wanted[2048] = "";
+        for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+            snprintf(wanted + strlen(wanted), sizeof wanted - strlen(wanted), "%s: usable, ends %s a mapping\n", calls[i],
+                     ends[is_guarded]);
+        strcat(wanted, refused);
+        expect_alike("allocations", is_guarded ? PRELOAD : NO_PRELOAD, NULL, 0, wanted);
+    }
+}
+
+static void pools_tell_what_is_used(void **state)
+{
+    (void)state;
+    expect_the_same("statistics", NULL, 0,
+                    "first USED_MEM_CURRENT 0\n"
+                    "first RESERVED_MEM_CURRENT 0\n"
+                    "both USED_MEM_CURRENT 6292456\n"
+                    "both RESERVED_MEM_CURRENT 8388608\n"
+                    "small USED_MEM_CURRENT 1000\n"
+                    "small USED_MEM_HIGH 6292456\n"
+                    "small RESERVED_MEM_HIGH 8388608\n"
+                    "after-reset USED_MEM_HIGH 1000\n"
+                    "trimmed USED_MEM_CURRENT 0\n"
+                    "trimmed RESERVED_MEM_CURRENT 0\n"
+                    "set RELEASE_THRESHOLD 10485760\n");
+}
+
+static void free_memory_is_what_can_be_allocated(void **state)
+{
+    (void)state;
+    expect_the_same("memory_info", NULL, 0, "taken 32 given back 32 total 4096\n");
+}
+
+static void addresses_belong_to_their_buffer(void **state)
+{
+    (void)state;
+    expect_the_same("ranges", NULL, 0,
+                    "range begins at 0, has 1000\n"
+                    "attribute begins at 0, has 1000\n"
+                    "context known type 2 pointer +1 managed 0 device 0 size 1000 pool default\n"
+                    "range of a host address: CUDA_ERROR_NOT_FOUND\n"
+                    "host address: context none type 0\n"
+                    "range of freed memory: CUDA_ERROR_NOT_FOUND\n"
+                    "attribute of freed memory: CUDA_ERROR_INVALID_VALUE\n");
+}
+
+static void other_memory_passes_through(void **state)
+{
+    (void)state;
+    expect_the_same("foreign", NULL, 0,
+                    "managed 42\n"
+                    "pinned 42\n"
+                    "is managed 1\n"
+                    "cuMemFree of managed: CUDA_SUCCESS\n"
+                    "cuMemFree of managed again: CUDA_ERROR_INVALID_VALUE\n"
+                    "cuMemFree of pinned: CUDA_ERROR_INVALID_VALUE\n"
+                    "cuMemFreeHost: CUDA_SUCCESS\n"
+                    "cuMemFreeHost: CUDA_SUCCESS\n");
+}
+
+static void a_pool_of_the_program_is_guarded(void **state)
+{
+    (void)state;
+    static const char rest[] = "own pool used 5000\n"
+                               "default pool used 0\n"
+                               "pool of the buffer: own\n"
+                               "more than it may have: CUDA_ERROR_OUT_OF_MEMORY\n"
+                               "as the device's pool used 5100\n"
+                               "after its end: usable\n"
+                               "from a destroyed pool: CUDA_ERROR_INVALID_VALUE\n";
+    char wanted[1024];
+    snprintf(wanted, sizeof wanted, "own pool: usable, ends within a mapping\n%s", rest);
+    expect_alike("own_pool", NO_PRELOAD, NULL, 0, wanted);
+    snprintf(wanted, sizeof wanted, "own pool: usable, ends with a mapping\n%s", rest);
+    expect_alike("own_pool", PRELOAD, NULL, 0, wanted);
+}
+
+static void out_of_memory_is_an_answer_and_no_end(void **state)
+{
+    (void)state;
+    expect_the_same("out_of_memory", "memory=128M", 0,
+                    "held 8\n"
+                    "one more: CUDA_ERROR_OUT_OF_MEMORY\n"
+                    "a larger one afterwards: CUDA_SUCCESS\n"
+                    "its use: CUDA_SUCCESS\n");
+}
+
+static void freeing_twice_is_refused_and_reported(void **state)
+{
+    (void)state;
+    static const char afterwards[] = "cuMemAlloc afterwards: CUDA_SUCCESS\ncuMemFree afterwards: CUDA_SUCCESS\n";
+    static const struct {
+        const char *story, *out, *report, *buffer;
+    } cases[] = {
+        {"double_free", "second cuMemFree: CUDA_ERROR_INVALID_VALUE\n", "double free by cuMemFree on GPU 0",
+         "was buffer #1 of 1000 bytes"},
+        {"double_free async", "second cuMemFreeAsync: CUDA_ERROR_INVALID_VALUE\n", "double free by cuMemFreeAsync on GPU 0",
+         "was buffer #1 of 1000 bytes"},
+        {"double_free interior", "cuMemFree of the middle: CUDA_ERROR_INVALID_VALUE\n", "invalid free by cuMemFree on GPU 0",
+         "16 bytes inside #1"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char wanted[512];
+        snprintf(wanted, sizeof wanted, "%s%s", cases[i].out, afterwards);
+        expect_alike(cases[i].story, NO_PRELOAD, NULL, 1, wanted);
+        for (size_t j = 0; j < WAYS; j++) {
+            run(&ways[j], cases[i].story, PRELOAD, NULL, NULL);
+            expect_status(&ways[j], cases[i].story, 1);
+            expect_out(&ways[j], cases[i].story, wanted);
+            expect_in(&ways[j], cases[i].story, last.err, cases[i].report);
+            expect_in(&ways[j], cases[i].story, last.err, cases[i].buffer);
+        }
+    }
+}
+
+static void copies_past_the_end_are_refused_and_reported(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *story, *call, *report;
+    } cases[] = {
+        {"out_of_bounds copy", "cuMemcpyHtoD", "writes 4001 bytes from byte 0 on of buffer #1, which has 4000: 1 bytes past"},
+        {"out_of_bounds copy_async", "cuMemcpyDtoHAsync",
+         "reads 3996 bytes from byte 8 on of buffer #1, which has 4000: 4 byte"},
+        {"out_of_bounds device", "cuMemcpyDtoD",
+         "writes 4100 bytes from byte 0 on of buffer #1, which has 4000: 100 bytes past"},
+        {"out_of_bounds unified", "cuMemcpy", "reads 4004 bytes from byte 0 on of buffer #1, which has 4000: 4 bytes past"},
+        {"out_of_bounds rows", "cuMemcpy2D", "writes 5000 bytes from byte 0 on of buffer #1, which has 4000: 1000 bytes past"},
+        {"out_of_bounds set_rows", "cuMemsetD2D8", "writes 5000 bytes from byte 0 on of buffer #1, which has 4000: 1000 bytes"},
+        {"out_of_bounds set", "cuMemsetD32", "writes 4004 bytes from byte 0 on of buffer #1, which has 4000: 4 bytes past"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char wanted[512], by[64];
+        snprintf(wanted, sizeof wanted,
+                 "%s: CUDA_ERROR_INVALID_VALUE\na good copy afterwards: CUDA_SUCCESS\ncuCtxSynchronize: CUDA_SUCCESS\n",
+                 cases[i].call);
+        snprintf(by, sizeof by, "out of bounds by %s", cases[i].call);
+        expect_alike(cases[i].story, NO_PRELOAD, NULL, 1, wanted);
+        for (size_t j = 0; j < WAYS; j++) {
+            run(&ways[j], cases[i].story, PRELOAD, NULL, NULL);
+            expect_status(&ways[j], cases[i].story, 1);
+            expect_out(&ways[j], cases[i].story, wanted);
+            expect_in(&ways[j], cases[i].story, last.err, by);
+            expect_in(&ways[j], cases[i].story, last.err, cases[i].report);
+        }
+    }
+}
+
+static void a_guarded_buffer_is_not_exported(void **state)
+{
+    (void)state;
+    const char *story = "ipc";
+    expect_alike(story, NO_PRELOAD, NULL, 0, "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
+    for (size_t i = 0; i < WAYS; i++) {
+        run(&ways[i], story, PRELOAD, NULL, NULL);
+        expect_status(&ways[i], story, 1);
+        expect_out(&ways[i], story, "cuIpcGetMemHandle: CUDA_ERROR_INVALID_VALUE\nbuffer: usable, ends with a mapping\n");
+        expect_in(&ways[i], story, last.err, "cuIpcGetMemHandle");
+        expect_in(&ways[i], story, last.err, "ipc=driver");
+        run(&ways[i], story, PRELOAD, "ipc=driver", NULL);
+        expect_status(&ways[i], story, 0);
+        expect_out(&ways[i], story, "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
+        expect_silence(&ways[i], story);
+    }
+}
+
+/* ---- faults ---- */
+
+static void expect_overrun_report(const struct way *way, const char *story)
+{
+    expect_in(way, story, last.err, "out-of-bounds WRITE of 4 bytes on GPU 0");
+    expect_in(way, story, last.err, "0 bytes past the end of buffer #1");
+    expect_in(way, story, last.err, "#1, 4096 bytes");
+    expect_in(way, story, last.err, "store<<<(1,1,1), (1,1,1)>>>");
+    expect_in(way, story, last.err, "kernels.cu:12");
+    if (count_in(last.err, "cufence: out-of-bounds") != 1)
+        complain(way, story, "reports that are not", "1");
+}
+
+static void an_overrun_is_reported_and_returned(void **state)
+{
+    (void)state;
+    static const char *const synchronisations[] = {"context", "stream", "event", "copy", "free"};
+    static const char *const allocations[] = {"plain", "async", "pool", "pitch"};
+    for (size_t i = 0; i < WAYS; i++) {
+        char story[64], wanted[64];
+        for (size_t j = 0; j < sizeof synchronisations / sizeof synchronisations[0]; j++) {
+            snprintf(story, sizeof story, "overrun plain %s", synchronisations[j]);
+            snprintf(wanted, sizeof wanted, "%s: CUDA_ERROR_ILLEGAL_ADDRESS\n", synchronisations[j]);
+            run(&ways[i], story, PRELOAD, NULL, NULL);
+            expect_status(&ways[i], story, 1);
+            expect_out(&ways[i], story, wanted);
+            expect_overrun_report(&ways[i], story);
+        }
+        for (size_t j = 1; j < sizeof allocations / sizeof allocations[0]; j++) {
+            snprintf(story, sizeof story, "overrun %s stream", allocations[j]);
+            run(&ways[i], story, PRELOAD, NULL, NULL);
+            expect_status(&ways[i], story, 1);
+            expect_out(&ways[i], story, "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+            if (strcmp(allocations[j], "pitch") != 0 || strstr(last.err, "#1, 4096 bytes") != NULL)
+                expect_overrun_report(&ways[i], story);
+        }
+    }
+}
+
+static void an_overrun_is_silent_without_the_library(void **state)
+{
+    (void)state;
+    expect_alike("overrun plain context", NO_PRELOAD, NULL, 0, "context: CUDA_SUCCESS\n");
+}
+
+static void a_program_that_never_synchronises_hears_of_it(void **state)
+{
+    (void)state;
+    const char *story = "overrun plain none";
+    for (size_t i = 0; i < WAYS; i++) {
+        run(&ways[i], story, PRELOAD, NULL, NULL);
+        expect_status(&ways[i], story, FAULTED);
+        expect_out(&ways[i], story, "none: CUDA_SUCCESS\n");
+        expect_overrun_report(&ways[i], story);
+    }
+}
+
+static const char *const hooked_calls[] = {
+    "cuMemAlloc",         "cuMemAllocAsync",   "cuMemcpyHtoD",      "cuMemcpyDtoH",        "cuMemcpyDtoD",
+    "cuMemcpyAsync",      "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8",          "cuMemsetD32Async",
+    "cuLaunchKernel",     "cuLaunchKernelEx",  "cuGraphLaunch",     "cuStreamSynchronize", "cuStreamQuery",
+    "cuEventSynchronize", "cuEventQuery",      "cuCtxSynchronize",  "cuMemFreeAsync",      "cuMemFree",
+};
+
+static void every_call_after_a_fault_answers(const char *options, const char *answer)
+{
+    char wanted[4096];
+    size_t length = (size_t)snprintf(wanted, sizeof wanted, "the fault: %s\n", answer);
+    for (size_t i = 0; i < sizeof hooked_calls / sizeof hooked_calls[0]; i++)
+        length += (size_t)snprintf(wanted + length, sizeof wanted - length, "%s: %s\n", hooked_calls[i], answer);
+    for (size_t i = 0; i < WAYS; i++) {
+        run(&ways[i], "after_fault", PRELOAD, options, NULL);
+        expect_status(&ways[i], "after_fault", FAULTED);
+        expect_out(&ways[i], "after_fault", wanted);
+        expect_overrun_report(&ways[i], "after_fault");
+    }
+}
+
+static void after_a_fault_every_hooked_call_fails(void **state)
+{
+    (void)state;
+    every_call_after_a_fault_answers("on_fault=error", "CUDA_ERROR_ILLEGAL_ADDRESS");
+}
+
+static void on_fault_continue_goes_on(void **state)
+{
+    (void)state;
+    every_call_after_a_fault_answers("on_fault=continue", "CUDA_SUCCESS");
+}
+
+static void on_fault_abort_aborts(void **state)
+{
+    (void)state;
+    run(&by_dlsym, "overrun", PRELOAD, "on_fault=abort", NULL);
+    expect_status(&by_dlsym, "overrun", 128 + SIGABRT);
+    expect_overrun_report(&by_dlsym, "overrun");
+}
+
+static void a_use_after_free_is_reported(void **state)
+{
+    (void)state;
+    const char *story = "use_after_free";
+    for (size_t i = 0; i < WAYS; i++) {
+        run(&ways[i], story, PRELOAD, "uaf=strict", NULL);
+        expect_status(&ways[i], story, 1);
+        expect_out(&ways[i], story, "cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+        expect_in(&ways[i], story, last.err, "use-after-free WRITE of 4 bytes");
+        expect_in(&ways[i], story, last.err, "0 bytes into buffer #1, which has been freed");
+    }
+}
+
+static void two_devices_are_kept_apart(void **state)
+{
+    (void)state;
+    static const char values[] = "devices 0 1 used 4000 4000 values 11 12\n";
+    char wanted[256];
+    snprintf(wanted, sizeof wanted, "%soverrun on device 1: CUDA_SUCCESS\n", values);
+    expect_alike("two_devices", NO_PRELOAD, "devices=2", 0, wanted);
+    snprintf(wanted, sizeof wanted, "%soverrun on device 1: CUDA_ERROR_ILLEGAL_ADDRESS\n", values);
+    for (size_t i = 0; i < WAYS; i++) {
+        run(&ways[i], "two_devices", PRELOAD, NULL, "devices=2");
+        expect_status(&ways[i], "two_devices", 1);
+        expect_out(&ways[i], "two_devices", wanted);
+        expect_in(&ways[i], "two_devices", last.err, "out-of-bounds WRITE of 4 bytes on GPU 1");
+        expect_in(&ways[i], "two_devices", last.err, "0 bytes past the end of buffer #2");
+    }
+}
+
+/* ---- captures and contexts ---- */
+
+static void captured_allocations_live_as_long_as_the_graph(void **state)
+{
+    (void)state;
+    expect_the_same("capture", NULL, 0,
+                    "end of the capture: CUDA_SUCCESS\n"
+                    "replay: CUDA_SUCCESS\n"
+                    "replay: CUDA_SUCCESS\n"
+                    "replay: CUDA_SUCCESS\n"
+                    "after three replays 6\n");
+}
+
+static void an_overrun_in_a_graph_is_reported(void **state)
+{
+    (void)state;
+    const char *story = "capture overrun";
+    for (size_t i = 0; i < WAYS; i++) {
+        run(&ways[i], story, PRELOAD, NULL, NULL);
+        expect_status(&ways[i], story, 1);
+        expect_out(&ways[i], story, "end of the capture: CUDA_SUCCESS\nreplay: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+        expect_in(&ways[i], story, last.err, "0 bytes past the end of buffer #3");
+        expect_in(&ways[i], story, last.err, "store<<<(1,1,1), (1,1,1)>>>");
+    }
+}
+
+static void graph_memory_nodes_pass_through(void **state)
+{
+    (void)state;
+    expect_the_same("graph_nodes", NULL, 0,
+                    "the graph's memory holds 5\n"
+                    "cuMemFreeAsync of the graph's memory: CUDA_SUCCESS\n"
+                    "launch again: CUDA_SUCCESS\n"
+                    "a node that frees it: CUDA_SUCCESS\n");
+}
+
+static void a_reset_of_the_device_is_survived(void **state)
+{
+    (void)state;
+    static const char wanted[] = "cuDevicePrimaryCtxReset: CUDA_SUCCESS\n"
+                                 "memory of before: CUDA_ERROR_INVALID_VALUE\n"
+                                 "free of before: CUDA_ERROR_INVALID_VALUE\n"
+                                 "after the reset 7\n";
+    char with_overrun[512];
+    expect_alike("reset", NO_PRELOAD, NULL, 0, wanted);
+    snprintf(with_overrun, sizeof with_overrun, "%soverrun: CUDA_ERROR_ILLEGAL_ADDRESS\n", wanted);
+    for (size_t i = 0; i < WAYS; i++) {
+        run(&ways[i], "reset", PRELOAD, NULL, NULL);
+        expect_out(&ways[i], "reset", wanted);
+        run(&ways[i], "reset overrun", PRELOAD, NULL, NULL);
+        expect_status(&ways[i], "reset overrun", 1);
+        expect_out(&ways[i], "reset overrun", with_overrun);
+        expect_in(&ways[i], "reset overrun", last.err, "0 bytes past the end of buffer #3");
+    }
+}
+
+static void threads_share_the_device(void **state)
+{
+    (void)state;
+    expect_the_same("threads", NULL, 0, "all well, used 0\n");
+}
+
+/* ---- processes, and finding functions ---- */
+
+static void a_fork_before_cuda_works_on_both_sides(void **state)
+{
+    (void)state;
+    expect_the_same("fork_first", NULL, 0, "parent 0 child 0\n");
+}
+
+static void a_process_without_cuda_stays_as_it_is(void **state)
+{
+    (void)state;
+    run(&by_dlsym, "untouched", PRELOAD, NULL, NULL);
+    expect_status(&by_dlsym, "untouched", 0);
+    expect_out(&by_dlsym, "untouched", "maps of libcufence.so no, threads 1, child 0\n");
+    expect_silence(&by_dlsym, "untouched");
+}
+
+static void a_program_that_is_started_by_another_is_guarded(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WAYS; i++) {
+        run(&ways[i], "exec_child", PRELOAD, NULL, NULL);
+        expect_status(&ways[i], "exec_child", 0);
+        expect_out(&ways[i], "exec_child", "context: CUDA_ERROR_ILLEGAL_ADDRESS\nchild 1\n");
+        expect_overrun_report(&ways[i], "exec_child");
+    }
+}
+
+static void get_proc_address_gives_itself_and_one_function(void **state)
+{
+    (void)state;
+    static const char wanted[] = "v2 gives itself: yes\n"
+                                 "v2 by v2 gives itself: yes, cuMemAlloc as by dlsym: yes\n"
+                                 "cuMemAlloc of v1 and v2 is one: yes\n"
+                                 "cuCtxSynchronize has two forms: yes\n"
+                                 "a function that is not there: CUDA_SUCCESS\n"
+                                 "found nothing, status 1\n"
+                                 "the same without a status: CUDA_ERROR_NOT_FOUND\n"
+                                 "a version of tomorrow: CUDA_ERROR_INVALID_VALUE\n";
+    expect_the_same("itself", NULL, 0, wanted);
+}
+
+static void dlsym_works_for_those_who_have_nothing_to_do_with_it(void **state)
+{
+    (void)state;
+    expect_the_same("next_symbol " PROGRAMS_FOLDER "/libnext_outer.so", NULL, 0,
+                    "outer answers 42\n"
+                    "missing symbol: none\n"
+                    "missing driver function: none\n");
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_teardown(name, finish)
+    const struct CMUnitTest tests[] = {
+        TEST(every_allocation_is_guarded),
+        TEST(pools_tell_what_is_used),
+        TEST(free_memory_is_what_can_be_allocated),
+        TEST(addresses_belong_to_their_buffer),
+        TEST(other_memory_passes_through),
+        TEST(a_pool_of_the_program_is_guarded),
+        TEST(out_of_memory_is_an_answer_and_no_end),
+        TEST(freeing_twice_is_refused_and_reported),
+        TEST(copies_past_the_end_are_refused_and_reported),
+        TEST(a_guarded_buffer_is_not_exported),
+        TEST(an_overrun_is_reported_and_returned),
+        TEST(an_overrun_is_silent_without_the_library),
+        TEST(a_program_that_never_synchronises_hears_of_it),
+        TEST(after_a_fault_every_hooked_call_fails),
+        TEST(on_fault_continue_goes_on),
+        TEST(on_fault_abort_aborts),
+        TEST(a_use_after_free_is_reported),
+        TEST(two_devices_are_kept_apart),
+        TEST(captured_allocations_live_as_long_as_the_graph),
+        TEST(an_overrun_in_a_graph_is_reported),
+        TEST(graph_memory_nodes_pass_through),
+        TEST(a_reset_of_the_device_is_survived),
+        TEST(threads_share_the_device),
+        TEST(a_fork_before_cuda_works_on_both_sides),
+        TEST(a_process_without_cuda_stays_as_it_is),
+        TEST(a_program_that_is_started_by_another_is_guarded),
+        TEST(get_proc_address_gives_itself_and_one_function),
+        TEST(dlsym_works_for_those_who_have_nothing_to_do_with_it),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
