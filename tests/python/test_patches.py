@@ -39,6 +39,7 @@ TORCH = """
 import types
 backend = "cudaMallocAsync"
 cuda = types.SimpleNamespace(get_allocator_backend=lambda: backend)
+version = types.SimpleNamespace(cuda="13.0")
 """
 
 CUPY = """
@@ -146,6 +147,22 @@ assert compiled(output_code.cudagraph_post_compile) == (True, True)
         (self.folder / "torch" / "_inductor" / "output_code.py").write_text("x = 1\n")
         (self.folder / "torch" / "_inductor" / "cudagraph_trees.py").write_text("x = 1\n")
         self.run_code("import torch._inductor.output_code, torch._inductor.cudagraph_trees")
+
+    def test_another_back_end(self) -> None:
+        path = self.folder / "torch" / "__init__.py"
+        path.write_text(TORCH.replace("cudaMallocAsync", "native"))
+        done = self.run_it(
+            "import cufence._patches as patches; patches.install()\n"
+            "import os; os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'; import torch"
+        )
+        self.assertIn("PyTorch's back end is native (PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)", done.stderr)
+        path.write_text(TORCH.replace("cudaMallocAsync", "native").replace('"13.0"', "None"))
+        done = self.run_it("import cufence._patches as patches; patches.install(); import torch")
+        self.assertEqual((done.returncode, done.stderr), (0, ""), "a PyTorch without CUDA has none")
+
+    def test_the_right_back_end(self) -> None:
+        done = self.run_it("import cufence._patches as patches; patches.install(); import torch")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
 
     def test_cupy(self) -> None:
         self.run_code("import cupy; assert cupy.allocator == 'stream-ordered', cupy.allocator")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from . import _preload
+from . import _configuration, _preload
 
 TYPE_CHECKING = False
 
@@ -38,17 +38,19 @@ def _has_checkpoints() -> bool:
     return bool(sys.modules["torch"].cuda.get_allocator_backend() == "native")
 
 
-def _missing(module: ModuleType, name: str) -> None:
-    import logging
+def _apply(patch: Callable[[ModuleType], None], module: ModuleType) -> None:
+    """Another version may look different. That must not keep the program from importing it."""
+    try:
+        patch(module)
+    except Exception:
+        import logging
 
-    logging.getLogger("cufence").debug("%s has no %s: nothing to do there", module.__name__, name)
+        logging.getLogger("cufence").debug("%s is not what it was made for", patch.__name__, exc_info=True)
 
 
 def _replace(module: ModuleType, name: str, wrap: Callable[[Any], Any]) -> None:
-    before = getattr(module, name, None)
-    if before is None:
-        _missing(module, name)
-    elif not hasattr(before, "cufence_before"):
+    before = getattr(module, name)
+    if not hasattr(before, "cufence_before"):
         after = wrap(before)
         after.cufence_before = before
         setattr(module, name, after)
@@ -91,6 +93,25 @@ def _patch_cudagraph_trees(module: ModuleType) -> None:
     _replace(module, "cudagraphify_impl", wrap)
 
 
+def _check_back_end(module: ModuleType) -> None:
+    """A program may set the variable itself before it imports torch, and then nothing would say that it is not guarded."""
+    if not _preload.path() or module.version.cuda is None:
+        return
+    if module.cuda.get_allocator_backend() != "native":
+        return
+    import os
+    import warnings
+
+    variable, text = _configuration.in_force(os.environ)
+    what = f"{variable}={text}" if variable else f"neither {' nor '.join(_configuration.VARIABLES)} is set"
+    warnings.warn(
+        f"cufence: PyTorch's back end is native ({what}): it cuts tensors from larger blocks, where overruns are not seen. "
+        f"If the program sets the variable itself, have it keep backend:{_configuration.BENEATH}.",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
 def _patch_cupy(module: ModuleType) -> None:
     """CuPy's pool cuts its pieces from larger ones; the stream-ordered allocator gives every array its own allocation."""
     if not _preload.path():
@@ -100,6 +121,7 @@ def _patch_cupy(module: ModuleType) -> None:
 
 
 PATCHES: dict[str, Callable[[ModuleType], None]] = {
+    "torch": _check_back_end,
     "torch._inductor.output_code": _patch_output_code,
     "torch._inductor.cudagraph_trees": _patch_cudagraph_trees,
     "cupy": _patch_cupy,
@@ -130,7 +152,7 @@ def _follow(loader: Any, patch: Callable[[ModuleType], None]) -> None:
     def exec_module(module: ModuleType) -> None:
         del loader.exec_module
         execute(module)
-        patch(module)
+        _apply(patch, module)
 
     loader.exec_module = exec_module  # of this module's own loader alone
 
@@ -142,4 +164,4 @@ def install() -> None:
     sys.meta_path.insert(0, _Finder())
     for name, patch in PATCHES.items():
         if name in sys.modules:
-            patch(sys.modules[name])
+            _apply(patch, sys.modules[name])
