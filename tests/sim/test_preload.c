@@ -164,10 +164,13 @@ static int finish(void **state)
     return failed ? -1 : 0;
 }
 
-/* Every way must end with that status, print that and nothing on stderr. */
+/* Every way must end with that status, print that and nothing on stderr. Without the library they differ in nothing that it
+ * would see, and two stand for all. */
 static void expect_alike(const char *story, const char *preload, const char *device, int status, const char *out)
 {
     for (size_t i = 0; i < WAYS; i++) {
+        if (preload == NO_PRELOAD && i != 0 && i != WAYS - 1)
+            continue;
         run(&ways[i], story, preload, NULL, device);
         expect_status(&ways[i], story, status);
         expect_out(&ways[i], story, out);
@@ -332,6 +335,8 @@ static void copies_past_the_end_are_refused_and_reported(void **state)
         snprintf(by, sizeof by, "out of bounds by %s", cases[i].call);
         expect_alike(cases[i].story, NO_PRELOAD, NULL, 1, wanted);
         for (size_t j = 0; j < WAYS; j++) {
+            if (i != 0 && j != i % WAYS)
+                continue; /* the first case in every way, the others by turns */
             run(&ways[j], cases[i].story, PRELOAD, NULL, NULL);
             expect_status(&ways[j], cases[i].story, 1);
             expect_out(&ways[j], cases[i].story, wanted);
@@ -392,8 +397,7 @@ static void an_overrun_is_reported_and_returned(void **state)
             run(&ways[i], story, PRELOAD, NULL, NULL);
             expect_status(&ways[i], story, 1);
             expect_out(&ways[i], story, "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n");
-            if (strcmp(allocations[j], "pitch") != 0 || strstr(last.err, "#1, 4096 bytes") != NULL)
-                expect_overrun_report(&ways[i], story);
+            expect_overrun_report(&ways[i], story);
         }
     }
 }
