@@ -149,7 +149,7 @@ class Toolkit(unittest.TestCase):
         if headers is None:
             self.skipTest("no cudaTypedefs.h: install a CUDA Toolkit, or run ./dev build, which fetches its headers")
         include = f"-I{headers}"
-        cuda = '#include <cuda.h>\n'
+        cuda = "#include <cuda.h>\n"
         old = "-D__CUDA_API_VERSION_INTERNAL"
         forms = forms_of_typedefs(preprocess("#include <cudaTypedefs.h>\n", include, old))
         symbols = set[str]()

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import time
 import unittest
 import venv
 import xml.etree.ElementTree as xml
@@ -204,6 +205,36 @@ class Plugin(unittest.TestCase):
     def test_nothing_to_run(self) -> None:
         self.assertEqual(self.run_pytest(self.FAULT, "-k", "nothing").returncode, 5)
 
+    def test_end_of_all(self) -> None:
+        code = """
+            def test_one(): pass
+            def test_exit(): {}
+            def test_not_reached(): pass
+        """
+        done = self.run_pytest(code.format("pytest.exit('that is it', returncode=9)"))
+        self.assertEqual((done.returncode, self.outcomes(done)), (9, {}), done.stdout)
+        self.assertIn("_pytest.outcomes.Exit: that is it", done.stdout)
+        done = self.run_pytest(code.format("raise KeyboardInterrupt"))
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertIn("KeyboardInterrupt", done.stdout)
+        self.assertNotIn("failed", done.stdout)
+
+    def test_interrupted(self) -> None:
+        """A signal for the main process alone ends the worker, too."""
+        (self.tests / "test_it.py").write_text(
+            "import os, pathlib, signal, time\n"
+            "def test_it():\n"
+            "    pathlib.Path('pid').write_text(str(os.getpid()))\n"
+            "    os.kill(os.getppid(), signal.SIGINT)\n"
+            "    time.sleep(60)\n"
+        )
+        command = [self.python, "-m", "pytest", "-p", "cufence.pytest_plugin", "--cufence"]
+        begin = time.monotonic()
+        done = subprocess.run(command, env=self.environment, cwd=self.tests, capture_output=True, text=True, timeout=120)
+        self.assertEqual(done.returncode, 2, done.stdout)
+        self.assertLess(time.monotonic() - begin, 40)
+        self.assertFalse(Path("/proc", (self.tests / "pid").read_text()).exists())
+
     def test_capture(self) -> None:
         code = """
             import sys
@@ -269,8 +300,12 @@ class Plugin(unittest.TestCase):
         self.assertEqual(self.outcomes(done), {"failed": 2}, done.stdout)
 
     def test_refused(self) -> None:
+        (self.tests / "conftest.py").write_text(
+            "def pytest_addoption(parser):\n    parser.addoption('--cov', dest='cov_source', action='append')\n"
+        )
         for arguments, words in (
             (["--cufence-options=uaf=strickt"], "cufence: --cufence-options: the options: uaf=strickt is not allowed"),
+            (["--cov=here"], "--cufence runs the tests in another process, which --cov does not see"),
             (["--pdb"], "--cufence runs the tests in another process, where --pdb and --trace have no terminal"),
         ):
             done = self.run_pytest(self.FAULT, *arguments)

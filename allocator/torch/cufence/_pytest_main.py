@@ -123,6 +123,10 @@ class Main:
             self.config.hook.pytest_runtest_logreport(report=report)
         elif "warning" in message:
             self._warn(message["warning"])
+        elif "end" in message:
+            if message["interrupted"]:
+                raise KeyboardInterrupt(message["end"])
+            pytest.exit(message["end"], message["status"])
 
     def _warn(self, told: dict[str, Any]) -> None:
         category = getattr(__import__("builtins"), told["category"], None)
@@ -173,6 +177,10 @@ class Main:
             self._take(message)
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
+
+    def pytest_keyboard_interrupt(self) -> None:
+        if self.worker is not None:
+            self.worker.process.send_signal(signal.SIGINT)  # a signal for this process alone may have been the cause
 
     def pytest_sessionfinish(self) -> None:
         if self.worker is not None:

@@ -61,7 +61,8 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
         # The main process tells; this one's terminal reporter stays, because other plugins look for it.
-        self.config.get_terminal_writer()._file = open(os.devnull, "w")  # noqa: SIM115, as long as the process
+        if self.config.pluginmanager.hasplugin("terminalreporter"):
+            self.config.get_terminal_writer()._file = open(os.devnull, "w")  # noqa: SIM115, as long as the process
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -73,9 +74,16 @@ class Worker:
             if item is None:
                 self._send(report=self._not_here(message["run"]))
             else:
-                item.config.hook.pytest_runtest_protocol(item=item, nextitem=items.get(message["next"]))
+                self._run(item, items.get(message["next"]))
             self._send(done=True, faults=int(self.has_faulted))
         return True
+
+    def _run(self, item: pytest.Item, next_item: pytest.Item | None) -> None:
+        try:
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=next_item)
+        except (KeyboardInterrupt, pytest.exit.Exception) as end:  # what ends all of pytest, as the test has asked
+            self._send(end=str(end), status=getattr(end, "returncode", None), interrupted=isinstance(end, KeyboardInterrupt))
+            raise
 
     def _not_here(self, nodeid: str) -> Any:
         report = pytest.TestReport(

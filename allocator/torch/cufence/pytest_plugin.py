@@ -38,6 +38,8 @@ def _check_other_options(config: pytest.Config) -> None:
         raise pytest.UsageError("--cufence runs the tests in another process, where --pdb and --trace have no terminal")
     if config.getoption("numprocesses", None) or config.getoption("tx", None):
         raise pytest.UsageError("--cufence runs the tests in one process of its own: leave pytest-xdist's options out")
+    if config.getoption("cov_source", None):
+        raise pytest.UsageError("--cufence runs the tests in another process, which --cov does not see: measure without it")
 
 
 @pytest.hookimpl(tryfirst=True)
