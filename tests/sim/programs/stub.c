@@ -1,6 +1,7 @@
 /*
  * The library that linked programs are linked with: empty functions under the driver's names and soname, as the toolkit's
- * stubs/libcuda.so has them. It is never loaded.
+ * stubs/libcuda.so has them. It is never loaded. Compiled twice, for both kinds of default stream; a name that both have is
+ * weak, and there twice.
  */
 #include "driver.h"
 
