@@ -401,11 +401,12 @@ static void a_reset_ends_the_context_but_not_mappings(void **state)
     OK(cuDevicePrimaryCtxReset(1));
     assert_result(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     OK(cuCtxPopCurrent(NULL));
-    OK(cuDevicePrimaryCtxRetain(&again, 1));
-    OK(cuCtxPushCurrent(again));
+    /* Before anything else can be made where they were. */
     assert_result(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
     assert_result(cuEventQuery(event), CUDA_ERROR_INVALID_HANDLE);
     assert_result(cuModuleGetFunction(&function, module, "cufence_fence"), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuDevicePrimaryCtxRetain(&again, 1));
+    OK(cuCtxPushCurrent(again));
     assert_result(cuMemGetAddressRange(NULL, NULL, block), CUDA_ERROR_NOT_FOUND);
     assert_result(cuMemGetAddressRange(NULL, NULL, (CUdeviceptr)(uintptr_t)pinned), CUDA_ERROR_NOT_FOUND);
     CUmemoryPool pool;
