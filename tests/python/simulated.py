@@ -1,4 +1,4 @@
-"""A kernel that reads past a buffer on the simulated device, for the processes that tests start. Imports nothing of the tests.
+"""A kernel that reads a byte on the simulated device, for the processes that tests start. Imports nothing of the tests.
 
 SIMULATED_KERNEL   the library that build() has made
 """
@@ -45,22 +45,12 @@ def build(folder: Path, compiler: str) -> Path:
     return library
 
 
-class Device:
-    """The simulated device with a context, and cufence started on it."""
+class Driver:
+    """The simulated device, opened as a program opens the CUDA driver, with a context. Knows nothing of cufence."""
 
-    def __init__(self, options: str = "") -> None:
-        from cufence import _library
-
-        self.library = _library.load()
-        self.library.cufence_malloc.argtypes = [
-            ctypes.POINTER(ctypes.c_void_p),
-            ctypes.c_size_t,
-            ctypes.c_int,
-            ctypes.c_void_p,
-        ]
-        self.check = _library.check
-        self.check(self.library.cufence_init(options.encode()), "cufence_init")
-        self.driver = ctypes.CDLL(str(_library.path().with_name("libcufence_sim.so")))
+    def __init__(self, path: str) -> None:
+        self.driver = ctypes.CDLL(path)
+        self.call("cuInit", 0)
         context = ctypes.c_void_p()
         self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), 0)
         self.call("cuCtxSetCurrent", context)
@@ -83,9 +73,8 @@ class Device:
         return function
 
     def allocate(self, size: int) -> int:
-        pointer = ctypes.c_void_p()
-        self.check(self.library.cufence_malloc(ctypes.byref(pointer), size, 0, None), "cufence_malloc")
-        assert pointer.value is not None
+        pointer = ctypes.c_uint64()
+        self.call("cuMemAlloc_v2", ctypes.byref(pointer), ctypes.c_size_t(size))
         return pointer.value
 
     def read(self, address: int) -> None:
@@ -96,3 +85,27 @@ class Device:
 
     def synchronize(self) -> None:
         self.call("cuCtxSynchronize")
+
+
+class Device(Driver):
+    """The same with cufence started on it, and buffers from its C API."""
+
+    def __init__(self, options: str = "") -> None:
+        from cufence import _library
+
+        self.library = _library.load()
+        self.library.cufence_malloc.argtypes = [
+            ctypes.POINTER(ctypes.c_void_p),
+            ctypes.c_size_t,
+            ctypes.c_int,
+            ctypes.c_void_p,
+        ]
+        self.check = _library.check
+        self.check(self.library.cufence_init(options.encode()), "cufence_init")
+        super().__init__(str(_library.path().with_name("libcufence_sim.so")))
+
+    def allocate(self, size: int) -> int:
+        pointer = ctypes.c_void_p()
+        self.check(self.library.cufence_malloc(ctypes.byref(pointer), size, 0, None), "cufence_malloc")
+        assert pointer.value is not None
+        return pointer.value

@@ -100,6 +100,26 @@ class Plugin(unittest.TestCase):
             self.assertEqual(block.count(f", {size} bytes ["), 1, block)
             self.assertRegex(block, r"(?s)- Captured stderr call -.*0 bytes past the end of buffer #.*model\.cu:17")
 
+    def test_code_that_knows_nothing_of_cufence(self) -> None:
+        (self.folder / "libcuda.so.1").symlink_to(self.folder / "lib" / "libcufence_sim.so")
+        done = self.run_pytest(
+            """
+            @pytest.fixture(scope="session")
+            def driver():
+                return simulated.Driver("libcuda.so.1")
+
+            def test_past_the_end(driver):
+                driver.read(driver.allocate(4000) + 4000)
+
+            def test_within(driver):
+                driver.read(driver.allocate(4000) + 3999)
+                driver.synchronize()
+            """,
+            LD_LIBRARY_PATH=str(self.folder),
+        )
+        self.assertEqual((done.returncode, self.outcomes(done)), (1, {"failed": 1, "passed": 1}), done.stdout)
+        self.assertRegex(done.stdout, r"(?s)_ test_past_the_end _.*0 bytes past the end of buffer #.*model\.cu:17")
+
     def test_without_the_flag(self) -> None:
         (self.tests / "test_it.py").write_text("import os\ndef test_it():\n    assert 'LD_PRELOAD' not in os.environ\n")
         command = [self.python, "-m", "pytest", "-p", "cufence.pytest_plugin"]

@@ -13,6 +13,7 @@ import venv
 from pathlib import Path
 from typing import Any, ClassVar
 
+import simulated
 import standin
 
 from cufence import _configuration as configuration
@@ -238,6 +239,35 @@ class Hook(unittest.TestCase):
         preload = str(self.library.with_name("libcufence_preload.so"))
         done = self.run_it("-c", code, more={"LD_PRELOAD": preload, "CUFENCE_LIBRARY": str(standin.LIBRARY)})
         self.assertEqual(done.stdout.splitlines()[-1], str(self.library), done.stderr)
+
+    def test_program(self) -> None:
+        """From the variable to the report, in a program that opens the CUDA driver itself."""
+        kernel = simulated.build(self.folder, standin.c_compiler())
+        shutil.copy(Path(simulated.__file__), self.folder)
+        (self.folder / "libcuda.so.1").symlink_to(self.library.with_name("libcufence_sim.so"))
+        (self.folder / "program.py").write_text(
+            "import simulated\n"
+            "driver = simulated.Driver('libcuda.so.1')\n"
+            "import cufence\n"
+            "with cufence.label('weights'):\n"
+            "    address = driver.allocate(4000)\n"
+            "assert cufence.describe(address)['buffer']['size'] == 4000\n"
+            "driver.read(address + 3999)\n"
+            "driver.synchronize()\n"
+            "assert cufence.last_report() is None\n"
+            "driver.read(address + 4000)\n"
+            "try:\n"
+            "    driver.synchronize()\n"
+            "except RuntimeError as error:\n"
+            "    print(error)\n"
+            "assert cufence.wait_reports(10) and cufence.fault_count() == 1\n"
+            "report = cufence.last_report()\n"
+            "print(report['kind'], report['kernel']['name'], report['buffer']['label'], report['buffer']['distance']['bytes'])\n"
+        )
+        more = {"CUFENCE_DRIVER": "sim", "SIMULATED_KERNEL": str(kernel), "LD_LIBRARY_PATH": str(self.folder)}
+        done = self.run_it("program.py", more={**more, GENERAL: "backend:cufence,cufence_exitcode:0"})
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.splitlines(), ["cuCtxSynchronize: CUresult 700", "overrun read_byte weights 0"])
 
     def test_wrong_options(self) -> None:
         for text, words in (
