@@ -98,6 +98,10 @@ void heap_enter_context(void);
 /* Before a stream is destroyed: its freed buffers are given to others once its work is done. */
 void heap_stream_gone(CUstream stream);
 
+/* Between these the background thread leaves every context alone: around the end of one. */
+void heap_hold(void);
+void heap_go_on(void);
+
 /* After a context was destroyed or reset: its buffers are gone. */
 void heap_context_gone(CUcontext context);
 

@@ -17,6 +17,19 @@ static struct {
     int is_running, is_stopping, is_resting, has_work;
 } worker = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* Held while the thread is in a context; comes before every lock of the heap but the arena's. */
+static pthread_mutex_t visiting = PTHREAD_MUTEX_INITIALIZER;
+
+void heap_hold(void)
+{
+    pthread_mutex_lock(&visiting);
+}
+
+void heap_go_on(void)
+{
+    pthread_mutex_unlock(&visiting);
+}
+
 /* One at a time: the sequence snapshots of a synchronisation live in the free lists. */
 static pthread_mutex_t sync_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -79,6 +92,19 @@ static int has_retiring(void)
     return 0;
 }
 
+static void visit(struct heap_context *context, int is_time_to_trim)
+{
+    if (__atomic_load_n(&context->is_dead, __ATOMIC_RELAXED) || __atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED))
+        return;
+    struct scope scope = scope_enter(context);
+    if (scope.pushed) {
+        retire(context);
+        if (is_time_to_trim)
+            trim(context);
+    }
+    scope_leave(scope);
+}
+
 static void *run(void *unused)
 {
     (void)unused;
@@ -106,15 +132,9 @@ static void *run(void *unused)
         if (is_time_to_trim)
             trimmed_ns = now_ns();
         for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
-            if (__atomic_load_n(&context->is_dead, __ATOMIC_RELAXED) || __atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED))
-                continue;
-            struct scope scope = scope_enter(context);
-            if (scope.pushed) {
-                retire(context);
-                if (is_time_to_trim)
-                    trim(context);
-            }
-            scope_leave(scope);
+            pthread_mutex_lock(&visiting);
+            visit(context, is_time_to_trim);
+            pthread_mutex_unlock(&visiting);
         }
     }
 }

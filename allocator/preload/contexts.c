@@ -7,6 +7,7 @@
 #include <pthread.h>
 
 #define CONTEXTS 256
+#define REPORT_MS 5000
 
 struct seen {
     CUcontext handle; /* atomic; NULL: destroyed */
@@ -72,15 +73,17 @@ CUresult settled(CUresult result, int is_context_idle)
     return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : result;
 }
 
-/* A context's last moment: its faults are still to be reported. */
+/* A context's last moment: its faults are still to be reported, and from then on no thread of ours goes near it. */
 static void before_end(CUcontext context)
 {
     CUcontext popped;
-    if (driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
-        return;
-    if (!has_failed())
-        settled(driver->cuCtxSynchronize(), 1);
-    driver->cuCtxPopCurrent(&popped);
+    if (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
+        if (!has_failed())
+            settled(driver->cuCtxSynchronize(), 1);
+        driver->cuCtxPopCurrent(&popped);
+    }
+    monitor_wait(REPORT_MS);
+    heap_hold();
 }
 
 static void after_end(CUcontext context)
@@ -102,6 +105,7 @@ CUresult hook_cuCtxDestroy_v2(CUcontext context)
     CUresult result = real.cuCtxDestroy_v2(context);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS)
         after_end(context);
+    heap_go_on();
     return result;
 }
 
@@ -126,6 +130,7 @@ CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
     before_end(context);
     CUresult result = real.cuDevicePrimaryCtxReset_v2(device);
     after_end(context);
+    heap_go_on();
     return result;
 }
 
@@ -139,6 +144,8 @@ CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
     CUresult result = real.cuDevicePrimaryCtxRelease_v2(device);
     if (context && driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) == CUDA_SUCCESS && !is_on)
         after_end(context);
+    if (context)
+        heap_go_on();
     return result;
 }
 

@@ -141,13 +141,16 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t size, CUmemo
 
 /* ---- frees ---- */
 
+/* They succeed after a fault, unlike everything else: programs free in destructors, where an error would end them before they
+ * could say what the call before has told them. */
+
 static CUresult give_back(const char *call, CUdeviceptr pointer, CUstream stream)
 {
     struct heap_freed freed;
     cufence_status status = heap_free((void *)(uintptr_t)pointer, stream, &freed);
     if (status == CUFENCE_OK) {
         pool_freed(&freed);
-        return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS;
+        return CUDA_SUCCESS;
     }
     if (status == CUFENCE_ERROR_DOUBLE_FREE)
         return misuse("double free", call, pointer);
@@ -174,10 +177,11 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 {
     if (!is_ours(pointer))
         return real.cuMemFree_v2(pointer);
+    int had_failed = has_failed();
     /* A synchronisation would end a capture; then the buffer waits for the next one. */
     CUresult waited = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_users(pointer);
     CUresult result = give_back("cuMemFree", pointer, waited == CUDA_SUCCESS ? HEAP_SYNCHRONISED : HEAP_UNORDERED);
-    return waited == CUDA_ERROR_ILLEGAL_ADDRESS ? waited : result;
+    return waited == CUDA_ERROR_ILLEGAL_ADDRESS && !had_failed ? waited : result; /* it has met the fault by waiting */
 }
 
 CUresult hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
