@@ -64,8 +64,9 @@ static __attribute__((noinline)) int look_again(void)
         int found = find_interpreter(&interpreter);
         __atomic_store_n(&is_known, found, __ATOMIC_RELEASE);
     }
+    int is_found = is_known == 1;
     pthread_mutex_unlock(&lock);
-    return is_known == 1;
+    return is_found;
 }
 
 static inline uint64_t load_word(uint64_t object, unsigned offset)
