@@ -51,7 +51,8 @@ static const struct fault_sources sources = {.near = heap_near,
                                              .arena_end = arena_end,
                                              .now_ns = monotonic_ns,
                                              .launches = read_launches,
-                                             .frames = stack_frames};
+                                             .frames = stack_frames,
+                                             .buffer_frames = stack_python_frames};
 
 /* ---- the end of the process ---- */
 
@@ -337,6 +338,20 @@ PUBLIC cufence_status cufence_set_fault_handler(cufence_fault_handler handler, v
 PUBLIC uint64_t cufence_fault_count(void)
 {
     return monitor_fault_count();
+}
+
+PUBLIC size_t cufence_stack(uint32_t stack, char *buffer, size_t size)
+{
+    enum { MOST = 16 };
+    struct stack_frame frames[MOST];
+    size_t count = stack_python_frames(stack, frames, MOST), at = 0;
+    for (size_t i = 0; i < count; i++) {
+        size_t room = at < size ? size - at : 0;
+        int length =
+            snprintf(room ? buffer + at : NULL, room, "%s:%d in %s\n", frames[i].file, frames[i].line, frames[i].function);
+        at += length > 0 ? (size_t)length : 0;
+    }
+    return count ? at + 1 : 0;
 }
 
 PUBLIC size_t cufence_last_report(char *buffer, size_t size)

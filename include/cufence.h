@@ -64,6 +64,8 @@ typedef struct cufence_buffer {
     uint64_t free_stream;   /* the stream it was freed on */
     uint64_t allocated_tid; /* thread ids of the kernel (gettid) */
     uint64_t freed_tid;
+    uint32_t allocated_stack; /* where in Python it was allocated, for cufence_stack(); 0 if that is not known */
+    uint32_t freed_stack;
     int32_t device;
     int32_t is_mapped; /* 0: an access to it faults (a freed buffer, retired) */
     char label[64];    /* the innermost label at allocation, cut to fit; empty without one */
@@ -183,6 +185,12 @@ cufence_status cufence_label_pop(void);
  * Errors: NOT_INITIALIZED, INVALID_ARGUMENT. An address that means nothing is CUFENCE_OK with CUFENCE_PLACE_UNKNOWN.
  */
 cufence_status cufence_describe(const void *address, cufence_description *description);
+
+/*
+ * Writes the Python frames behind cufence_buffer.allocated_stack or freed_stack, innermost first, one line "file:line in
+ * function" each, cut to `size` bytes with the NUL. Returns the whole text's length with the NUL, 0 if none are known.
+ */
+size_t cufence_stack(uint32_t stack, char *buffer, size_t size);
 
 /*
  * Figures of one device, or with device = -1 of all. Errors: NOT_INITIALIZED, INVALID_ARGUMENT.

@@ -29,6 +29,10 @@ struct fault_launch {
     unsigned place; /* equal for launches with the same frames; 0: unknown */
 };
 
+/* The frames behind cufence_buffer.allocated_stack and freed_stack: stack_python_frames(). */
+typedef size_t buffer_frames_reader(uint32_t stack, struct stack_frame *out, size_t max);
+enum { BUFFER_FRAMES = 8 }; /* of each in a report, the innermost ones */
+
 /* The buffers that may matter, in any order, as plain copies, and the launches. */
 struct fault_memory {
     const cufence_buffer *near; /* those whose span (guards included) holds a faulting address, live and freed ones, and the
@@ -44,6 +48,7 @@ struct fault_memory {
     uint64_t now_ns;
     const struct fault_launch *launches; /* on record of the kernels that faulted, and of graphs; newest first */
     size_t launch_count;
+    buffer_frames_reader *buffer_frames; /* NULL: nobody knows them */
 };
 
 /* The launch that faulted. */

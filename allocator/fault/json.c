@@ -182,6 +182,24 @@ static void put_range(struct members to, const char *key, uint64_t start, uint64
     put_hex(range, "end", end);
 }
 
+static void put_frames(struct members to, const struct stack_frame *from, size_t count)
+{
+    json_t *frames = json_array();
+    for (size_t i = 0; i < count; i++) {
+        struct members frame = {json_object(), to.has_failed};
+        put_text(frame, "function", from[i].function);
+        put_text(frame, "file", from[i].file);
+        if (from[i].line)
+            put(frame, "line", json_integer(from[i].line));
+        put_text(frame, "module", from[i].module);
+        if (from[i].module[0])
+            put_number(frame, "offset", from[i].offset);
+        put_true(frame, "python", from[i].is_python);
+        append(frames, frame.object, to.has_failed);
+    }
+    put(to, "frames", frames);
+}
+
 /* Who allocated or freed a buffer, and when. Absent where it has not happened. */
 static void put_event(struct members buffer, const char *key, uint64_t time_ns, uint64_t now_ns, uint64_t tid, uint64_t stream)
 {
@@ -193,6 +211,16 @@ static void put_event(struct members buffer, const char *key, uint64_t time_ns, 
         put_number(event, "ago_ns", now_ns - time_ns);
     put_number(event, "tid", tid);
     put_hex(event, "stream", stream);
+}
+
+/* Where in Python that was, if it has happened and is known. */
+static void put_event_frames(struct members buffer, const char *key, const struct fault_memory *memory, uint32_t stack)
+{
+    struct members event = {json_object_get(buffer.object, key), buffer.has_failed};
+    struct stack_frame frames[BUFFER_FRAMES];
+    size_t count = event.object && stack && memory->buffer_frames ? memory->buffer_frames(stack, frames, BUFFER_FRAMES) : 0;
+    if (count)
+        put_frames(event, frames, count);
 }
 
 /* Not a member of anything yet: whoever asks adds what is to be said of its part in this fault, and puts it where it belongs.
@@ -209,7 +237,9 @@ static struct members make_buffer(struct members report, uint64_t now, const cuf
     put_range(made, "guard", buffer->guard_start, buffer->guard_end);
     put(made, "is_mapped", json_boolean(buffer->is_mapped));
     put_event(made, "allocated", buffer->allocated_ns, now, buffer->allocated_tid, buffer->stream);
+    put_event_frames(made, "allocated", diagnosis->memory, buffer->allocated_stack);
     put_event(made, "freed", buffer->freed_ns, now, buffer->freed_tid, buffer->free_stream);
+    put_event_frames(made, "freed", diagnosis->memory, buffer->freed_stack);
     return made;
 }
 

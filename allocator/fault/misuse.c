@@ -1,11 +1,12 @@
 #include "misuse.h"
 
+#include "report_launch.h"
 #include "writer.h"
 
 #include <inttypes.h>
 #include <string.h>
 
-static void put_buffer(struct report *report, const cufence_buffer *buffer, uint64_t now_ns)
+static void put_buffer(struct report *report, const cufence_buffer *buffer, const struct misuse *misuse)
 {
     report_begin(report, "buffer", NULL);
     report_put(report, "#%" PRIu64 ", %" PRIu64 " byte%s [0x%" PRIx64 ", 0x%" PRIx64 ")", buffer->id, buffer->size,
@@ -17,13 +18,16 @@ static void put_buffer(struct report *report, const cufence_buffer *buffer, uint
     }
     report_end(report, CERTAIN_NOT);
     report_begin(report, "", "allocated");
-    report_put(report, "%s ago by thread %" PRIu64, duration_of(now_ns - buffer->allocated_ns).text, buffer->allocated_tid);
+    report_put(report, "%s ago by thread %" PRIu64, duration_of(misuse->now_ns - buffer->allocated_ns).text,
+               buffer->allocated_tid);
     report_end(report, CERTAIN_NOT);
+    report_buffer_frames(report, "allocated at", buffer->allocated_stack, misuse->buffer_frames);
     if (!buffer->freed_ns)
         return;
     report_begin(report, "", "freed");
-    report_put(report, "%s ago by thread %" PRIu64, duration_of(now_ns - buffer->freed_ns).text, buffer->freed_tid);
+    report_put(report, "%s ago by thread %" PRIu64, duration_of(misuse->now_ns - buffer->freed_ns).text, buffer->freed_tid);
     report_end(report, CERTAIN_NOT);
+    report_buffer_frames(report, "freed at", buffer->freed_stack, misuse->buffer_frames);
 }
 
 char *misuse_text(const struct misuse *misuse, int pid)
@@ -45,6 +49,6 @@ char *misuse_text(const struct misuse *misuse, int pid)
     report_put(&report, "%s", misuse->sentence);
     report_end(&report, CERTAIN_EXACT);
     if (buffer)
-        put_buffer(&report, buffer, misuse->now_ns);
+        put_buffer(&report, buffer, misuse);
     return report_close(&report);
 }

@@ -4,6 +4,8 @@
 #ifndef CUFENCE_FAULT_MISUSE_H
 #define CUFENCE_FAULT_MISUSE_H
 
+#include "stacks/stack.h"
+
 #include <cufence.h>
 
 struct misuse {
@@ -13,6 +15,7 @@ struct misuse {
     uint64_t address;
     const cufence_description *place; /* what lies at the address */
     uint64_t now_ns;
+    size_t (*buffer_frames)(uint32_t stack, struct stack_frame *out, size_t max); /* stack_python_frames(), or NULL */
 };
 
 /* Returns malloc'ed text in the form of fault_report_text(), which the caller frees; NULL when the host is out of memory. */

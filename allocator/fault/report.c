@@ -201,7 +201,9 @@ static void buffer_lines(struct report *report)
     put_label(report, owner);
     report_end(report, CERTAIN_NOT);
     event_line(report, "allocated", owner->allocated_ns, owner->allocated_tid, NULL);
+    report_buffer_frames(report, "allocated at", owner->allocated_stack, report->diagnosis->memory->buffer_frames);
     event_line(report, "freed", owner->freed_ns, owner->freed_tid, &owner->free_stream);
+    report_buffer_frames(report, "freed at", owner->freed_stack, report->diagnosis->memory->buffer_frames);
 }
 
 static void kernel_line(struct report *report)

@@ -28,7 +28,7 @@ void report_put_dim(struct report *report, const uint32_t dim[3])
 
 /* ---- where the launch came from ---- */
 
-static void put_frame(struct report *report, const struct stack_frame *frame)
+void report_put_frame(struct report *report, const struct stack_frame *frame)
 {
     const char *gap = "";
     if (frame->file[0]) {
@@ -46,6 +46,17 @@ static void put_frame(struct report *report, const struct stack_frame *frame)
         report_put(report, "%s(", gap);
         report_put_name(report, frame->module);
         report_put(report, "+0x%" PRIx64 ")", frame->offset);
+    }
+}
+
+void report_buffer_frames(struct report *report, const char *event, uint32_t stack, buffer_frames_reader *read)
+{
+    struct stack_frame frames[BUFFER_FRAMES];
+    size_t count = stack && read ? read(stack, frames, BUFFER_FRAMES) : 0;
+    for (size_t i = 0; i < count; i++) {
+        report_begin(report, "", i ? "" : event);
+        report_put_frame(report, &frames[i]);
+        report_end(report, CERTAIN_NOT);
     }
 }
 
@@ -77,7 +88,7 @@ void report_launch_lines(struct report *report)
         launched_line(report, launch->entry);
     for (size_t i = 0; i < launch->frame_count; i++) {
         report_begin(report, "", i ? "" : "launched at");
-        put_frame(report, &launch->frames[i]);
+        report_put_frame(report, &launch->frames[i]);
         if (i == 0 && !origin->fits)
             report_put(report, ", perhaps in this graph");
         report_end(report, i ? CERTAIN_NOT : origin->certainty);

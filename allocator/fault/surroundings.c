@@ -235,6 +235,7 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
                                            .is_host_address = is_mapped_by_host(first_address(evidence)),
                                            .now_ns = sources->now_ns(),
                                            .launches = around->launches,
-                                           .launch_count = around->launch_count};
+                                           .launch_count = around->launch_count,
+                                           .buffer_frames = sources->buffer_frames};
     return around;
 }

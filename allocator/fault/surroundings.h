@@ -20,6 +20,7 @@ struct fault_sources {
     size_t (*launches)(int device, const char *kernel, int has_graphs, struct launch_entry *out, size_t max);
     /* stack_frames() */
     size_t (*frames)(const struct stack *stack, struct stack_frame *out, size_t max);
+    buffer_frames_reader *buffer_frames;
 };
 
 enum {

@@ -17,12 +17,12 @@ void facts_write(struct block *block, const struct facts *facts)
     __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
 }
 
-void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t tid)
+void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t freed_by)
 {
     struct facts *facts = &block->facts;
-    uint64_t version = __atomic_load_n(&block->version, __ATOMIC_RELAXED), tids = facts->tids | tid << 32;
+    uint64_t version = __atomic_load_n(&block->version, __ATOMIC_RELAXED), who = facts->who | freed_by;
     __atomic_store_n(&block->version, version + 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&facts->tids, tids, __ATOMIC_RELEASE);
+    __atomic_store_n(&facts->who, who, __ATOMIC_RELEASE);
     __atomic_store_n(&facts->free_stream, stream, __ATOMIC_RELEASE);
     __atomic_store_n(&facts->freed_ns, now, __ATOMIC_RELEASE);
     __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
@@ -44,7 +44,7 @@ struct facts facts_read(const struct block *block)
 
 void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out)
 {
-    const char *label = (const char *)(uintptr_t)facts->label;
+    const char *label = (const char *)(uintptr_t)(facts->label & ((1ull << ADDRESS_BITS) - 1));
     *out = (cufence_buffer){
         .id = facts->id,
         .address = facts->address,
@@ -57,8 +57,10 @@ void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t
         .allocated_ns = facts->allocated_ns,
         .freed_ns = facts->freed_ns,
         .free_stream = facts->free_stream,
-        .allocated_tid = facts->tids & UINT32_MAX,
-        .freed_tid = facts->tids >> 32,
+        .allocated_tid = facts_allocated_tid(facts),
+        .freed_tid = facts_freed_tid(facts),
+        .allocated_stack = (uint32_t)(facts->label >> ADDRESS_BITS),
+        .freed_stack = (uint32_t)(facts->who >> 2 * TID_BITS),
         .device = slot->device,
         .is_mapped = slot->is_mapped,
     };

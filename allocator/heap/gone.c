@@ -71,7 +71,7 @@ void heap_context_gone(CUcontext handle)
     for (size_t i = 0; i < orphans.count; i++) {
         if (!index_remove(orphans.blocks[i]->facts.address))
             continue;
-        facts_write_freed(orphans.blocks[i], now_ns(), 0, (uint64_t)gettid());
+        facts_write_freed(orphans.blocks[i], now_ns(), 0, facts_freed_by((uint64_t)gettid(), 0));
         drop(orphans.blocks[i]);
     }
     free(orphans.blocks);

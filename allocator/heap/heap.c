@@ -3,6 +3,7 @@
 #include "error.h"
 #include "guard/layout.h"
 #include "stacks/labels.h"
+#include "stacks/stack.h"
 #include "vmm/physical.h"
 
 #include <stdio.h>
@@ -43,6 +44,12 @@ static uint32_t thread_id(void)
     if (!id)
         id = (uint32_t)gettid();
     return id;
+}
+
+/* Where in Python this is called from. */
+static uint32_t python_stack(void)
+{
+    return heap_options->stacks ? stack_capture_python() : 0;
 }
 
 /* The arena drops a slot of the past. */
@@ -243,8 +250,8 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
                           .size = size,
                           .stream = stream_number(stream),
                           .allocated_ns = now_ns(),
-                          .tids = thread_id(),
-                          .label = (uint64_t)(uintptr_t)label_current()};
+                          .who = thread_id(),
+                          .label = facts_label(label_current(), python_stack())};
     facts_write(block, &facts);
     *pointer = (void *)(uintptr_t)facts.address; /* before it is in the index: from then on another thread may free it */
     index_add(block);
@@ -260,7 +267,7 @@ static cufence_status refuse_free(uint64_t address)
     const cufence_buffer *buffer = &description.buffer;
     if (description.place == CUFENCE_PLACE_FREED && buffer->address == address) {
         past = (struct facts){
-            .id = buffer->id, .size = buffer->size, .freed_ns = buffer->freed_ns, .tids = buffer->freed_tid << 32};
+            .id = buffer->id, .size = buffer->size, .freed_ns = buffer->freed_ns, .who = facts_freed_by(buffer->freed_tid, 0)};
     } else if (!heap_recall(address, 1, &past)) {
         if (description.place == CUFENCE_PLACE_INSIDE)
             return error_set(CUFENCE_ERROR_INVALID_FREE,
@@ -272,7 +279,7 @@ static cufence_status refuse_free(uint64_t address)
     }
     return error_set(CUFENCE_ERROR_DOUBLE_FREE, "0x%llx was buffer #%llu of %llu bytes; thread %llu freed it %.1f ms ago",
                      (unsigned long long)address, (unsigned long long)past.id, (unsigned long long)past.size,
-                     (unsigned long long)past.tids >> 32, (double)(now_ns() - past.freed_ns) / 1e6);
+                     (unsigned long long)facts_freed_tid(&past), (double)(now_ns() - past.freed_ns) / 1e6);
 }
 
 /* Records an event on every stream that may still use the block. Returns how many are missing. Expects an entered scope. */
@@ -346,7 +353,7 @@ cufence_status heap_free(void *pointer, CUstream stream, struct heap_freed *free
     if (recorded_count)
         recorded = take_recorded(block, &recorded_count);
     uint64_t now = now_ns();
-    facts_write_freed(block, now ? now : 1, stream_number(stream), thread_id());
+    facts_write_freed(block, now ? now : 1, stream_number(stream), facts_freed_by(thread_id(), python_stack()));
     if (block->pool != pool)
         join_pool(block, pool);
 

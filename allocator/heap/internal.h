@@ -36,11 +36,35 @@
 /* The facts of one buffer, in words that can be copied one by one; first what a free reads or writes. */
 struct facts {
     uint64_t address, size;
-    uint64_t tids; /* of the allocating thread, and of the freeing one << 32 */
+    uint64_t who; /* threads and the stack of the free, see facts_freed_by() */
     uint64_t free_stream, freed_ns;
     uint64_t id, stream, allocated_ns;
-    uint64_t label; /* const char *, 0 without one */
+    uint64_t label; /* const char *, 0 without one, and the stack of the allocation, see facts_label() */
 };
+
+/* Thread ids are smaller than 2^22 (PID_MAX_LIMIT of the kernel), addresses of a process than 2^48, numbers of stacks than
+ * 2^16. */
+enum { TID_BITS = 22, ADDRESS_BITS = 48 };
+
+static inline uint64_t facts_label(const char *label, uint32_t allocated_stack)
+{
+    return (uint64_t)(uintptr_t)label | (uint64_t)allocated_stack << ADDRESS_BITS;
+}
+
+static inline uint64_t facts_freed_by(uint64_t tid, uint32_t freed_stack)
+{
+    return tid << TID_BITS | (uint64_t)freed_stack << 2 * TID_BITS;
+}
+
+static inline uint64_t facts_allocated_tid(const struct facts *facts)
+{
+    return facts->who & ((1u << TID_BITS) - 1);
+}
+
+static inline uint64_t facts_freed_tid(const struct facts *facts)
+{
+    return facts->who >> TID_BITS & ((1u << TID_BITS) - 1);
+}
 #define FACTS_WORDS (sizeof(struct facts) / sizeof(uint64_t))
 
 /*
@@ -170,8 +194,8 @@ struct scope scope_enter(struct heap_context *context);
 void scope_leave(struct scope scope);
 
 /* facts.c */
-void facts_write(struct block *block, const struct facts *facts);                         /* by the owner of the block */
-void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t tid); /* the same, at its free */
+void facts_write(struct block *block, const struct facts *facts);                              /* by the owner of the block */
+void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t freed_by); /* the same, at its free */
 struct facts facts_read(const struct block *block);
 void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
 

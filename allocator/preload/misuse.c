@@ -11,6 +11,7 @@ CUresult misuse(const char *kind, const char *call, CUdeviceptr pointer)
     clock_gettime(CLOCK_MONOTONIC, &now);
     heap_describe(pointer, &place);
     monitor_misuse(&(struct misuse){.kind = kind,
+                                    .buffer_frames = stack_python_frames,
                                     .call = call,
                                     .sentence = cufence_error_detail(),
                                     .address = pointer,

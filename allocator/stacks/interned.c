@@ -6,7 +6,8 @@
 #include <string.h>
 #include <uthash.h>
 
-#define SLOTS (2ul * INTERNED_STACKS) /* a power of two */
+#define SLOTS 131072ul /* a power of two; the load stays below a half */
+_Static_assert((SLOTS & (SLOTS - 1)) == 0 && SLOTS >= 2ul * INTERNED_STACKS, "probing needs both");
 
 struct code {
     struct interned_identity identity;

@@ -11,9 +11,9 @@
 #include "stack.h"
 
 #define INTERNED_DEPTH 16        /* frames of a stack that are looked at, the innermost */
-#define INTERNED_STACKS 65536    /* kept at most: 0.5 KiB each at the deepest */
+#define INTERNED_STACKS 65534    /* kept at most: 0.5 KiB each at the deepest */
 #define INTERNED_CODES 32768     /* kept at most: 64 bytes and their texts each */
-#define INTERNED_FULL UINT32_MAX /* the number of every stack that comes after the last one that is kept */
+#define INTERNED_FULL UINT16_MAX /* the number of every stack that comes after the last one that is kept */
 
 /* Which code object it is: its address, where its parts lie, and `texts`, which changes with the contents of filename and name.
  * Programs that compile code and drop it get the same addresses again and again, all of them, so those alone do not tell. */

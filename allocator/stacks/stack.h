@@ -36,7 +36,8 @@ struct stack_frame {
 /* Takes the calling thread's stack. */
 void stack_capture(struct stack *out);
 
-/* Only the Python part, as a number that stack_python_frames() understands; 0 without Python frames. For allocations. */
+/* Only the Python part, as a number of at most 16 bits that stack_python_frames() understands; 0 without Python frames. For
+ * allocations. */
 uint32_t stack_capture_python(void);
 
 /* The frames, innermost first: those of Python where there are any, then native ones, those of cufence itself left out.

@@ -46,6 +46,8 @@ class Buffer(ctypes.Structure):
         ("free_stream", ctypes.c_uint64),
         ("allocated_tid", ctypes.c_uint64),
         ("freed_tid", ctypes.c_uint64),
+        ("allocated_stack", ctypes.c_uint32),
+        ("freed_stack", ctypes.c_uint32),
         ("device", ctypes.c_int32),
         ("is_mapped", ctypes.c_int32),
         ("label", ctypes.c_char * 64),
