@@ -61,7 +61,7 @@ static const struct option_row table[] = {
      .offset = FIELD(launches), .maximum = 65536,
      .help = "how many kernel launches of each context are remembered for reports, rounded up to a power of two"},
     {.name = "stacks", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(stacks),
-     .help = "remember where in Python each buffer was allocated and freed"},
+     .help = "remember where in Python each buffer was allocated, and with uaf=strict where it was freed"},
     {.name = "exit_wait", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "10000",
      .offset = FIELD(exit_wait), .maximum = DAY_MS,
      .help = "milliseconds that the end of the process waits for the devices, so that their last faults are reported"},

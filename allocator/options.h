@@ -32,7 +32,7 @@ struct options {
     uint64_t cache_max;  /* physical memory kept without a mapping, per device, default 1G */
     uint64_t history;    /* freed buffers remembered, 0..16M, default 65536 */
     uint64_t launches;   /* kernel launches remembered of each context, 0..65536, default 1024; 0 remembers none */
-    int stacks;          /* on (default) | off: remember where in Python each buffer was allocated and freed */
+    int stacks;          /* on (default) | off: remember where in Python each buffer was allocated (uaf=strict: and freed) */
     uint64_t exit_wait;  /* ms that the end of the process waits for the devices' last faults, default 10000; 0: not */
     int coredump;        /* on (default) | off: arm GPU core dumps */
     int peers;           /* on | off (default): map buffers for every peer device too */

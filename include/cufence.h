@@ -65,7 +65,7 @@ typedef struct cufence_buffer {
     uint64_t allocated_tid; /* thread ids of the kernel (gettid) */
     uint64_t freed_tid;
     uint32_t allocated_stack; /* where in Python it was allocated, for cufence_stack(); 0 if that is not known */
-    uint32_t freed_stack;
+    uint32_t freed_stack;     /* with uaf=strict */
     int32_t device;
     int32_t is_mapped; /* 0: an access to it faults (a freed buffer, retired) */
     char label[64];    /* the innermost label at allocation, cut to fit; empty without one */

@@ -184,6 +184,8 @@ static void put_range(struct members to, const char *key, uint64_t start, uint64
 
 static void put_frames(struct members to, const struct stack_frame *from, size_t count)
 {
+    if (!count)
+        return;
     json_t *frames = json_array();
     for (size_t i = 0; i < count; i++) {
         struct members frame = {json_object(), to.has_failed};
@@ -214,18 +216,17 @@ static void put_event(struct members buffer, const char *key, uint64_t time_ns, 
 }
 
 /* Where in Python that was, if it has happened and is known. */
-static void put_event_frames(struct members buffer, const char *key, const struct fault_memory *memory, uint32_t stack)
+static void put_event_frames(struct members buffer, const char *key, buffer_frames_reader *read, uint32_t stack)
 {
     struct members event = {json_object_get(buffer.object, key), buffer.has_failed};
     struct stack_frame frames[BUFFER_FRAMES];
-    size_t count = event.object && stack && memory->buffer_frames ? memory->buffer_frames(stack, frames, BUFFER_FRAMES) : 0;
-    if (count)
-        put_frames(event, frames, count);
+    if (event.object && stack && read)
+        put_frames(event, frames, read(stack, frames, BUFFER_FRAMES));
 }
 
 /* Not a member of anything yet: whoever asks adds what is to be said of its part in this fault, and puts it where it belongs.
  */
-static struct members make_buffer(struct members report, uint64_t now, const cufence_buffer *buffer)
+static struct members make_buffer(struct members report, uint64_t now, buffer_frames_reader *read, const cufence_buffer *buffer)
 {
     struct members made = {json_object(), report.has_failed};
     put_number(made, "id", buffer->id);
@@ -237,9 +238,9 @@ static struct members make_buffer(struct members report, uint64_t now, const cuf
     put_range(made, "guard", buffer->guard_start, buffer->guard_end);
     put(made, "is_mapped", json_boolean(buffer->is_mapped));
     put_event(made, "allocated", buffer->allocated_ns, now, buffer->allocated_tid, buffer->stream);
-    put_event_frames(made, "allocated", diagnosis->memory, buffer->allocated_stack);
+    put_event_frames(made, "allocated", read, buffer->allocated_stack);
     put_event(made, "freed", buffer->freed_ns, now, buffer->freed_tid, buffer->free_stream);
-    put_event_frames(made, "freed", diagnosis->memory, buffer->freed_stack);
+    put_event_frames(made, "freed", read, buffer->freed_stack);
     return made;
 }
 
@@ -269,7 +270,7 @@ static void put_owner(struct members report, const struct diagnosis *diagnosis)
     int is_overrun = diagnosis->kind == FAULT_OVERRUN, is_underrun = diagnosis->kind == FAULT_UNDERRUN;
     if (!diagnosis->owner)
         return;
-    struct members owner = make_buffer(report, diagnosis->memory->now_ns, diagnosis->owner);
+    struct members owner = make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames, diagnosis->owner);
     put_certainty(owner, diagnosis->owner_certainty);
     put_text(owner, "reason", diagnosis->owner_reason);
     put_distance(owner, is_overrun ? past_end : is_underrun ? before_start : "the start", diagnosis->distance);
@@ -277,7 +278,7 @@ static void put_owner(struct members report, const struct diagnosis *diagnosis)
     put(report, "buffer", owner.object);
     if (!diagnosis->rival)
         return;
-    struct members rival = make_buffer(report, diagnosis->memory->now_ns, diagnosis->rival);
+    struct members rival = make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames, diagnosis->rival);
     put_certainty(rival, CERTAIN_CANDIDATE);
     put_distance(rival, is_overrun ? before_start : past_end, diagnosis->rival_distance);
     put(report, "rival", rival.object);
@@ -321,26 +322,6 @@ static void put_thread(struct members report, const struct diagnosis *diagnosis)
     if (diagnosis->faulting_threads)
         put_number(counts, "threads", diagnosis->faulting_threads);
     put_number(counts, site->is_warp_alive ? "warps" : "sms", diagnosis->other_sites + 1);
-}
-
-static void put_frames(struct members to, const struct stack_frame *from, size_t count)
-{
-    if (!count)
-        return;
-    json_t *frames = json_array();
-    for (size_t i = 0; i < count; i++) {
-        struct members frame = {json_object(), to.has_failed};
-        put_text(frame, "function", from[i].function);
-        put_text(frame, "file", from[i].file);
-        if (from[i].line)
-            put(frame, "line", json_integer(from[i].line));
-        put_text(frame, "module", from[i].module);
-        if (from[i].module[0])
-            put_number(frame, "offset", from[i].offset);
-        put_true(frame, "python", from[i].is_python);
-        append(frames, frame.object, to.has_failed);
-    }
-    put(to, "frames", frames);
 }
 
 /* The launch that it was, or may have been, and where that came from. */
@@ -434,7 +415,8 @@ static void put_candidates(struct members report, const struct diagnosis *diagno
     put_number(candidates, "total", diagnosis->candidate_total);
     json_t *buffers = json_array();
     for (size_t i = 0; i < diagnosis->candidate_count; i++) {
-        struct members buffer = make_buffer(report, diagnosis->memory->now_ns, diagnosis->candidates[i]);
+        struct members buffer =
+            make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames, diagnosis->candidates[i]);
         put_certainty(buffer, diagnosis->candidate_certainty);
         put_argument_word(buffer, diagnosis, diagnosis->candidate_parameter[i]);
         append(buffers, buffer.object, report.has_failed);
@@ -445,9 +427,11 @@ static void put_candidates(struct members report, const struct diagnosis *diagno
 static void put_neighbours(struct members report, const struct diagnosis *diagnosis)
 {
     if (diagnosis->previous)
-        put(report, "previous", make_buffer(report, diagnosis->memory->now_ns, diagnosis->previous).object);
+        put(report, "previous",
+            make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames, diagnosis->previous).object);
     if (diagnosis->next)
-        put(report, "next", make_buffer(report, diagnosis->memory->now_ns, diagnosis->next).object);
+        put(report, "next",
+            make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames, diagnosis->next).object);
 }
 
 /* ---- the whole ---- */
@@ -534,7 +518,7 @@ static void put_place(struct members report, const struct misuse *misuse)
     put(address, "in_arena", json_boolean(place->place != CUFENCE_PLACE_UNKNOWN));
     if (!place->buffer.id)
         return;
-    struct members buffer = make_buffer(report, misuse->now_ns, &place->buffer);
+    struct members buffer = make_buffer(report, misuse->now_ns, misuse->buffer_frames, &place->buffer);
     put_certainty(buffer, CERTAIN_EXACT);
     if (from[place->place])
         put_distance(buffer, from[place->place], place->offset);

@@ -353,7 +353,8 @@ cufence_status heap_free(void *pointer, CUstream stream, struct heap_freed *free
     if (recorded_count)
         recorded = take_recorded(block, &recorded_count);
     uint64_t now = now_ns();
-    facts_write_freed(block, now ? now : 1, stream_number(stream), facts_freed_by(thread_id(), python_stack()));
+    uint32_t freed_stack = heap_options->uaf == UAF_STRICT ? python_stack() : 0; /* else no late access is ever seen */
+    facts_write_freed(block, now ? now : 1, stream_number(stream), facts_freed_by(thread_id(), freed_stack));
     if (block->pool != pool)
         join_pool(block, pool);
 

@@ -412,7 +412,7 @@ static void a_misuse_has_its_call_and_its_buffer(void **state)
         cufence_description place = {.place = cases[i].place, .offset = 8};
         if (cases[i].buffer != ALL)
             place.buffer = world[cases[i].buffer];
-        const struct misuse misuse = {"invalid free", "cuMemFree", "what it did", A_START + 8, &place, 7300000};
+        const struct misuse misuse = {"invalid free", "cuMemFree", "what it did", A_START + 8, &place, 7300000, NULL};
         char *line = fault_misuse_json(&misuse, &origin);
         json_t *json = json_loads(line, 0, NULL);
         expect_member(json, "schema", "1");

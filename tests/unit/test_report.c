@@ -386,6 +386,36 @@ static void every_report_reads_as_written_here(void **state)
     }
 }
 
+/* Stands in for stack_python_frames(). */
+static size_t frames_of(uint32_t stack, struct stack_frame *out, size_t max)
+{
+    assert_true(max >= 2);
+    out[0] = (struct stack_frame){.is_python = 1, .function = "forward", .file = "model.py", .line = (int)stack};
+    out[1] = (struct stack_frame){.is_python = 1, .function = "step", .file = "train.py", .line = 40};
+    return 2;
+}
+
+static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
+{
+    (void)state;
+    struct story story;
+    use_after_free(&story);
+    for (size_t i = 0; i < story.memory.near_count; i++) {
+        story.near[i].allocated_stack = 120;
+        story.near[i].freed_stack = story.near[i].freed_ns ? 130 : 0;
+    }
+    story.memory.buffer_frames = frames_of;
+    struct diagnosis diagnosis;
+    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
+    char *text = fault_report_text(&diagnosis, &(struct report_origin){4242, -1, 0, NULL});
+    assert_non_null(strstr(text, "             allocated at  model.py:120 in forward\n"
+                                 "==4242==                            train.py:40 in step\n"
+                                 "==4242==              freed"));
+    assert_non_null(strstr(text, "             freed at      model.py:130 in forward\n"
+                                 "==4242==                            train.py:40 in step\n"));
+    free(text);
+}
+
 static void the_device_is_named_as_well_as_it_can_be(void **state)
 {
     (void)state;
@@ -510,6 +540,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_report_reads_as_written_here),
+        cmocka_unit_test(a_buffer_tells_where_it_was_allocated_and_freed),
         cmocka_unit_test(the_device_is_named_as_well_as_it_can_be),
         cmocka_unit_test(headlines_name_the_access),
         cmocka_unit_test(long_and_hostile_names_stay_on_their_line),
