@@ -124,8 +124,9 @@ static void remove_traces(int status, void *unused)
 
 static void at_exit(int status, void *unused)
 {
+    static int is_done; /* exit handlers run one after the other */
     (void)unused;
-    if (getpid() != process.pid)
+    if (getpid() != process.pid || is_done++)
         return;
     int is_synchronised = wait_for_devices();
     monitor_stop(is_synchronised ? 5000 : 0);
@@ -142,16 +143,11 @@ static void at_exit(int status, void *unused)
         exit((int)process.options.exitcode);
 }
 
-static void add_exit_handler(void)
-{
-    on_exit(at_exit, NULL);
-}
-
-/* The handler is registered when CUDA has started, so that it runs before the driver's own take it down. */
+/* The handler is registered anew with each context, so that it runs before the driver's own: a driver that makes a context after
+ * a reset registers one again. */
 static void on_context(CUcontext context, int device)
 {
-    static pthread_once_t once = PTHREAD_ONCE_INIT;
-    pthread_once(&once, add_exit_handler);
+    on_exit(at_exit, NULL);
     monitor_add_context(context, device);
 }
 

@@ -21,6 +21,9 @@
 /* The driver itself makes the error real 22 to 25 ms after a dump (H100, driver 580.159.04); a second fault takes 110 to 150.
  */
 #define REAL_ERROR_MS 100
+#define POISON_MS 500
+/* The driver's own debugger goes on for a while after that; a process that ends meanwhile crashes in it (the same driver). */
+#define SETTLING_MS 100
 #define IDLE_FENCE_MS 1000
 #define BUSY_FENCE_MS 300
 
@@ -132,6 +135,13 @@ static void keep(char *text, char *json)
     pthread_mutex_unlock(&monitor.lock);
 }
 
+static int wait_for_error(int device, int ms)
+{
+    for (int waited = 0; waited < ms && !kernels_have_failed(device); waited += 5)
+        usleep(5000);
+    return kernels_have_failed(device);
+}
+
 static void act(int device)
 {
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
@@ -140,10 +150,11 @@ static void act(int device)
     }
     if (monitor.options->on_fault == ON_FAULT_ERROR) {
         monitor.sources->set_faulted(device);
-        for (int waited = 0; waited < REAL_ERROR_MS && !kernels_have_failed(device); waited += 5)
-            usleep(5000);
-        if (!kernels_have_failed(device))
+        if (!wait_for_error(device, REAL_ERROR_MS)) {
             kernels_poison(device, monitor.sources->arena_start());
+            wait_for_error(device, POISON_MS);
+        }
+        usleep(SETTLING_MS * 1000);
     }
 }
 

@@ -16,6 +16,16 @@ static CUresult ended(CUresult result)
     return result;
 }
 
+CUresult hook_cuStreamBeginCapture(CUstream stream)
+{
+    return begun(real.cuStreamBeginCapture(stream));
+}
+
+CUresult hook_cuStreamBeginCapture_ptsz(CUstream stream)
+{
+    return begun(real.cuStreamBeginCapture_ptsz(stream));
+}
+
 CUresult hook_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
     return begun(real.cuStreamBeginCapture_v2(stream, mode));

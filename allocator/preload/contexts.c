@@ -97,19 +97,7 @@ static void after_end(CUcontext context)
         __atomic_store_n(&seen->handle, NULL, __ATOMIC_RELAXED);
 }
 
-CUresult hook_cuCtxDestroy_v2(CUcontext context)
-{
-    if (!is_active() || !context)
-        return real.cuCtxDestroy_v2(context);
-    before_end(context);
-    CUresult result = real.cuCtxDestroy_v2(context);
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS)
-        after_end(context);
-    heap_go_on();
-    return result;
-}
-
-/* The primary context of a device, NULL if it is not active. Asking for it makes none. */
+/* The primary context of a device, NULL if it is not active. Asking for it makes none, and the program holds it still. */
 static CUcontext primary_of(CUdevice device)
 {
     unsigned flags;
@@ -118,40 +106,94 @@ static CUcontext primary_of(CUdevice device)
     if (driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) != CUDA_SUCCESS || !is_on ||
         driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
         return NULL;
-    real.cuDevicePrimaryCtxRelease_v2(device); /* the program holds it still */
+    (real.cuDevicePrimaryCtxRelease_v2 ? real.cuDevicePrimaryCtxRelease_v2 : real.cuDevicePrimaryCtxRelease)(device);
     return context;
 }
 
-CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
+/* Programs and the CUDA runtime call the old and the new forms of these. */
+
+static CUresult destroy(CUresult (*function)(CUcontext), CUcontext context)
+{
+    if (!is_active() || !context)
+        return function(context);
+    before_end(context);
+    CUresult result = function(context);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS)
+        after_end(context);
+    heap_go_on();
+    return result;
+}
+
+CUresult hook_cuCtxDestroy(CUcontext context)
+{
+    return destroy(real.cuCtxDestroy, context);
+}
+
+CUresult hook_cuCtxDestroy_v2(CUcontext context)
+{
+    return destroy(real.cuCtxDestroy_v2, context);
+}
+
+static CUresult reset(CUresult (*function)(CUdevice), CUdevice device)
 {
     CUcontext context = is_active() ? primary_of(device) : NULL;
     if (!context)
-        return real.cuDevicePrimaryCtxReset_v2(device);
+        return function(device);
     before_end(context);
-    CUresult result = real.cuDevicePrimaryCtxReset_v2(device);
+    CUresult result = function(device);
     after_end(context);
     heap_go_on();
     return result;
 }
 
-CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
+CUresult hook_cuDevicePrimaryCtxReset(CUdevice device)
+{
+    return reset(real.cuDevicePrimaryCtxReset, device);
+}
+
+CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
+{
+    return reset(real.cuDevicePrimaryCtxReset_v2, device);
+}
+
+static CUresult release(CUresult (*function)(CUdevice), CUdevice device)
 {
     unsigned flags;
     int is_on = 1;
     CUcontext context = is_active() ? primary_of(device) : NULL;
-    if (context)
-        before_end(context);
-    CUresult result = real.cuDevicePrimaryCtxRelease_v2(device);
-    if (context && driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) == CUDA_SUCCESS && !is_on)
+    if (!context)
+        return function(device);
+    before_end(context);
+    CUresult result = function(device);
+    if (driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) == CUDA_SUCCESS && !is_on)
         after_end(context);
-    if (context)
-        heap_go_on();
+    heap_go_on();
     return result;
+}
+
+CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device)
+{
+    return release(real.cuDevicePrimaryCtxRelease, device);
+}
+
+CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
+{
+    return release(real.cuDevicePrimaryCtxRelease_v2, device);
+}
+
+static CUresult destroy_stream(CUresult (*function)(CUstream), CUstream stream)
+{
+    if (is_active())
+        heap_stream_gone(stream);
+    return function(stream);
+}
+
+CUresult hook_cuStreamDestroy(CUstream stream)
+{
+    return destroy_stream(real.cuStreamDestroy, stream);
 }
 
 CUresult hook_cuStreamDestroy_v2(CUstream stream)
 {
-    if (is_active())
-        heap_stream_gone(stream);
-    return real.cuStreamDestroy_v2(stream);
+    return destroy_stream(real.cuStreamDestroy_v2, stream);
 }

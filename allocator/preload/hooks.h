@@ -20,7 +20,14 @@
 #define CUFENCE_PRELOAD_HOOKS_H
 
 #include <cuda.h>
-#undef cuGetProcAddress /* the header's name for the newest form; both are symbols here */
+
+/* The header's names for the newest forms; both forms are symbols here. Headers that use the names come before this one. */
+#undef cuGetProcAddress
+#undef cuCtxDestroy
+#undef cuDevicePrimaryCtxRelease
+#undef cuDevicePrimaryCtxReset
+#undef cuStreamBeginCapture
+#undef cuStreamDestroy
 
 /* Both forms of a function: for the legacy default stream, and for per-thread ones. */
 #define HOOK_TWINS(HOOK, symbol, base, version, suffix, version_thread, how, check, parameters, arguments)                     \
@@ -99,6 +106,12 @@
     HOOK_TWINS(HOOK, cuStreamQuery, "cuStreamQuery", 2000, _ptsz, 7000, QUEUES, 1, (CUstream stream), (stream))                \
     HOOK(cuEventQuery, "cuEventQuery", 2000, 0, QUEUES, 1, (CUevent event), (event))                                           \
     /* what ends or changes the meaning of what is known */                                                                    \
+    HOOK(cuStreamDestroy, "cuStreamDestroy", 2000, 0, BY_HAND, 1, (CUstream stream), (stream))                                 \
+    HOOK(cuCtxDestroy, "cuCtxDestroy", 2000, 0, BY_HAND, 1, (CUcontext context), (context))                                    \
+    HOOK(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, BY_HAND, 1, (CUdevice device), (device))                 \
+    HOOK(cuDevicePrimaryCtxRelease, "cuDevicePrimaryCtxRelease", 7000, 0, BY_HAND, 1, (CUdevice device), (device))             \
+    HOOK_TWINS(HOOK, cuStreamBeginCapture, "cuStreamBeginCapture", 10000, _ptsz, 10000, BY_HAND, 1, (CUstream stream),         \
+         (stream))                                                                                                             \
     HOOK(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, BY_HAND, 1, (CUstream stream), (stream))                              \
     HOOK(cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, BY_HAND, 1, (CUcontext context), (context))                                 \
     HOOK(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0, BY_HAND, 1, (CUdevice device), (device))             \
@@ -214,16 +227,10 @@
     PASSED("cuLaunchHostFunc", 10000, 0, "runs on the host")                                                                   \
     PASSED("cuLaunchHostFunc", 10000, 1, "runs on the host")                                                                   \
     PASSED("cuLaunchCooperativeKernelMultiDevice", 9000, 0, "deprecated; a fault in it is reported without its launch")        \
-    PASSED("cuStreamDestroy", 2000, 0, "the form of CUDA before 4.0")                                                          \
-    PASSED("cuCtxDestroy", 2000, 0, "the form of CUDA before 4.0")                                                             \
-    PASSED("cuDevicePrimaryCtxReset", 7000, 0, "the form of CUDA before 11.0")                                                 \
-    PASSED("cuDevicePrimaryCtxRelease", 7000, 0, "the form of CUDA before 11.0")                                               \
     PASSED("cuDevicePrimaryCtxRetain", 7000, 0, "adds a context, ends none")                                                   \
     PASSED("cuDevicePrimaryCtxGetState", 7000, 0, "only asks")                                                                 \
     PASSED("cuDevicePrimaryCtxSetFlags", 7000, 0, "scheduling only")                                                           \
     PASSED("cuDevicePrimaryCtxSetFlags", 11000, 0, "scheduling only")                                                          \
-    PASSED("cuStreamBeginCapture", 10000, 0, "the form of CUDA 10.0")                                                          \
-    PASSED("cuStreamBeginCapture", 10000, 1, "the form of CUDA 10.0")                                                          \
     PASSED("cuStreamBeginCaptureToGraph", 12030, 0, "the capture is noticed at each allocation")                               \
     PASSED("cuStreamBeginCaptureToGraph", 12030, 1, "the capture is noticed at each allocation")                               \
     PASSED("cuStreamBeginRecaptureToGraph", 13010, 0, "the capture is noticed at each allocation")                             \

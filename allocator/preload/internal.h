@@ -5,10 +5,10 @@
 #ifndef CUFENCE_PRELOAD_INTERNAL_H
 #define CUFENCE_PRELOAD_INTERNAL_H
 
-#include "hooks.h"
-
 #include "driver/driver.h"
 #include "heap/heap.h"
+
+#include "hooks.h" /* last: see there */
 
 /* Our function for each symbol: hook_<symbol>. */
 #define DECLARE(symbol, base, version, thread, how, check, parameters, arguments) CUresult hook_##symbol parameters;

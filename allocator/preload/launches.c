@@ -110,8 +110,11 @@ CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
 GRAPH(cuGraphLaunch, as_it_is)
 GRAPH(cuGraphLaunch_ptsz, own_default)
 
+/* After a fault the driver's own debugger may still look into the modules, and crashes where one goes (driver 580.159.04). */
 CUresult hook_cuModuleUnload(CUmodule module)
 {
+    if (!is_allowed())
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (is_active())
         launch_forget_functions();
     return real.cuModuleUnload(module);
@@ -119,6 +122,8 @@ CUresult hook_cuModuleUnload(CUmodule module)
 
 CUresult hook_cuLibraryUnload(CUlibrary library)
 {
+    if (!is_allowed())
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (is_active())
         launch_forget_functions();
     return real.cuLibraryUnload(library);

@@ -56,8 +56,6 @@ static void check_facts(const void *in, const void *out, int n, const char *hand
     const struct launch_entry *entry = newest();
     story_check(entry->function && strcmp(entry->function->name, "gpu_read_past") == 0, "%s: the name is \"%s\"", handle,
                 entry->function ? entry->function->name : "");
-    if (driver->version < 12040)
-        return;
     story_check(entry->function->has_layout && entry->function->argument_count == 3 &&
                     memcmp(entry->function->arguments, layout, sizeof layout) == 0,
                 "%s: another layout", handle);
@@ -152,8 +150,6 @@ static void test_alive(void **state)
     expect_well(story, 1);
     expect_text(story, "launched ");
     expect_text(story, "launched at ");
-    if (driver->version < 12040)
-        return;
     expect_text(story, "argument 0 points to this buffer");
     expect_text(story, "  arguments  0  buffer #1 +0, 4000 bytes");
     expect_text(story, "1  buffer #2 +0, 4000 bytes\n");
@@ -176,7 +172,7 @@ static void test_exited(void **state)
     const struct story *story = story_run(GO_ON, tell_exited);
     expect_well(story, 1);
     expect_text(story, "label \"output\"");
-    if (story->witness->is_address_known || driver->version < 12040)
+    if (story->witness->is_address_known)
         return;
     expect_text(story, "one launch of this kernel is on record, and points to this buffer only");
     expect_text(story, "argument 0, label \"output\"");
