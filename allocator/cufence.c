@@ -276,7 +276,8 @@ PUBLIC const char *cufence_error_detail(void)
 PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_stream stream)
 {
     cufence_status status = check_started_with(pointer, "pointer");
-    return status == CUFENCE_OK ? heap_allocate(pointer, size, device, stream, 0, NULL) : status;
+    const struct heap_request wanted = {.size = size, .device = device, .stream = stream};
+    return status == CUFENCE_OK ? heap_allocate(pointer, &wanted, NULL) : status;
 }
 
 PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)

@@ -174,22 +174,22 @@ static void judge_jax(struct findings *findings, json_t *facts, environment_look
         found(findings, FOUND_NEITHER, "JAX", NULL, "not installed");
         return;
     }
-    static const char remedy[] = "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async XLA_PYTHON_CLIENT_PREALLOCATE=false cufence run "
-                                 "--set align=256 -- ...: its allocations are cufence's then, with up to 255 bytes of slack";
     const char *kind = plugin ? "with a CUDA plug-in" : "without a CUDA plug-in (jax[cuda12], jax[cuda13])";
-    if (allocator && strcmp(allocator, "cuda_async") == 0)
-        found(findings, FOUND_YES, "JAX", NULL, "%s, %s; XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async, which wants align=256",
-              version, kind);
-    else if (allocator && *allocator && strcmp(allocator, "platform") != 0)
+    const char *remedy = "unset it: `cufence run` and backend:cufence set cuda_async, with which JAX asks the driver for every "
+                         "buffer";
+    if (!allocator || !*allocator)
+        found(findings, FOUND_YES, "JAX", NULL, "%s, %s; it gets XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", version, kind);
+    else if (strcmp(allocator, "cuda_async") == 0)
+        found(findings, FOUND_YES, "JAX", NULL, "%s, %s; XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", version, kind);
+    else if (strcmp(allocator, "platform") == 0)
+        found(findings, FOUND_NO, "JAX", remedy,
+              "%s: with XLA_PYTHON_CLIENT_ALLOCATOR=platform JAX 0.11 maps its memory itself, unguarded", version);
+    else
         found(findings, FOUND_NO, "JAX", remedy, "%s: XLA_PYTHON_CLIENT_ALLOCATOR=%s keeps a pool that hides overruns", version,
               allocator);
-    else
-        found(findings, FOUND_NO, "JAX", remedy,
-              "%s, %s: under the allocator platform, which `cufence run` sets, JAX 0.11 maps its memory itself, unguarded",
-              version, kind);
     if (preallocate && strcmp(preallocate, "false") != 0 && strcmp(preallocate, "0") != 0)
         found(findings, FOUND_NEITHER, "  preallocation", NULL,
-              "XLA_PYTHON_CLIENT_PREALLOCATE=%s, which the allocator platform does not heed", preallocate);
+              "XLA_PYTHON_CLIENT_PREALLOCATE=%s: JAX takes most of the GPU's memory at its start", preallocate);
 }
 
 static void judge_tensorflow(struct findings *findings, json_t *facts, environment_lookup environment)

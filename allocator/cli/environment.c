@@ -204,34 +204,43 @@ cufence_status environment_pytorch(struct environment *environment, char *option
 
 struct framework {
     const char *name, *variable, *value;
-    const char *exact; /* another value under which every buffer comes from the driver, NULL for none */
+    const char *gain, *loss; /* what it does with that value, and what with another */
+    const char *allocator;   /* only where this is the value of the row before, NULL: anyway */
 };
 
 static const struct framework frameworks[] = {
-    {"JAX", "XLA_PYTHON_CLIENT_ALLOCATOR", "platform", "cuda_async"},
-    {"TensorFlow", "TF_GPU_ALLOCATOR", "cuda_malloc_async", NULL},
+    {"JAX", "XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async", "asks the driver for every buffer",
+     "keeps a pool of its own or maps its memory itself, where overruns are hidden", NULL},
+    {"JAX", "XLA_PYTHON_CLIENT_PREALLOCATE", "false", "does not take most of the GPU beforehand",
+     "takes most of the GPU's memory at its start", "cuda_async"},
+    {"TensorFlow", "TF_GPU_ALLOCATOR", "cuda_malloc_async", "asks the driver for every buffer",
+     "keeps a pool of its own, in which overruns are hidden", NULL},
 };
+
+static cufence_status settle(struct environment *environment, const struct framework *framework)
+{
+    const char *chosen = environment_get(environment, framework->variable);
+    if (!chosen || !*chosen) {
+        SAY(environment, "%s=%s, so that %s %s\n", framework->variable, framework->value, framework->name, framework->gain);
+        return environment_set(environment, framework->variable, framework->value);
+    }
+    if (!strcmp(chosen, framework->value))
+        SAY(environment, "%s=%s: left as it was\n", framework->variable, chosen);
+    else
+        SAY(environment, "%s=%s: left as it was, but %s then %s; unset it\n", framework->variable, chosen, framework->name,
+            framework->loss);
+    return CUFENCE_OK;
+}
 
 cufence_status environment_frameworks(struct environment *environment)
 {
-    for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks; i++) {
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks && status == CUFENCE_OK; i++) {
         const struct framework *framework = &frameworks[i];
-        const char *chosen = environment_get(environment, framework->variable);
-        if (!chosen || !*chosen) {
-            cufence_status status = environment_set(environment, framework->variable, framework->value);
-            if (status != CUFENCE_OK)
-                return status;
-            SAY(environment, "%s=%s, so that %s asks the driver for every buffer\n", framework->variable, framework->value,
-                framework->name);
-        } else if (!strcmp(chosen, framework->value) || (framework->exact && !strcmp(chosen, framework->exact))) {
-            SAY(environment, "%s=%s: left as it was\n", framework->variable, chosen);
-        } else {
-            SAY(environment,
-                "%s=%s: left as it was, but %s then keeps a pool of its own, in which overruns are hidden; unset it\n",
-                framework->variable, chosen, framework->name);
-        }
+        if (!framework->allocator || !strcmp(environment_get(environment, framework[-1].variable), framework->allocator))
+            status = settle(environment, framework);
     }
-    return CUFENCE_OK;
+    return status;
 }
 
 void environment_coredumps(struct environment *environment)

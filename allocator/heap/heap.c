@@ -203,10 +203,19 @@ static uint64_t stream_number(CUstream stream)
     return stream == HEAP_SYNCHRONISED || stream == HEAP_UNORDERED ? 0 : (uint64_t)(uintptr_t)stream;
 }
 
-cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream, uint8_t owner, uint64_t *mapped)
+/* The option's alignment, or what the buffer needs if that is more. 0: align=auto is enough. */
+static uint64_t align_of(const struct heap_request *wanted)
+{
+    uint64_t align = heap_options->align;
+    return wanted->align > (align ? align : layout_auto_align(wanted->size)) ? wanted->align : align;
+}
+
+cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped)
 {
     cufence_status status = CUFENCE_OK;
-    struct heap_context *context = context_for(device, &status);
+    size_t size = wanted->size;
+    CUstream stream = wanted->stream;
+    struct heap_context *context = context_for(wanted->device, &status);
     if (!context)
         return status;
     if (__atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED))
@@ -222,7 +231,7 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
     enum layout_side side =
         heap_options->side == SIDE_START || (heap_options->side == SIDE_ALTERNATE && id % 2) ? LAYOUT_START : LAYOUT_END;
     struct layout_request request = {.size = size,
-                                     .align = heap_options->align,
+                                     .align = align_of(wanted),
                                      .side = side,
                                      .granularity = heap_granularity,
                                      .guard_min = heap_options->guard,
@@ -241,7 +250,7 @@ cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream s
         return status;
     if (block->pool != pool)
         join_pool(block, pool);
-    block->owner = owner;
+    block->owner = wanted->owner;
     if (mapped)
         *mapped = block->slot.mapped;
 

@@ -37,9 +37,16 @@ struct heap_freed {
     unsigned owner;  /* as its allocation named it */
 };
 
-/* owner    any number that the caller wants to have back at the free; 0 where it does not care
- * mapped   gets the bytes mapped for it, as heap_freed.mapped will tell; may be NULL */
-cufence_status heap_allocate(void **pointer, size_t size, int device, CUstream stream, uint8_t owner, uint64_t *mapped);
+struct heap_request {
+    size_t size;     /* bytes; 0 gives NULL */
+    int device;      /* -1: the current context's */
+    CUstream stream; /* or HEAP_SYNCHRONISED */
+    uint8_t owner;   /* any number that the caller wants to have back at the free; 0 where it does not care */
+    uint32_t align;  /* a power of two that the buffer needs, whatever the option align says; 0: what that says */
+};
+
+/* mapped   gets the bytes mapped for it, as heap_freed.mapped will tell; may be NULL */
+cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped);
 /* freed   may be NULL; untouched on failure */
 cufence_status heap_free(void *pointer, CUstream stream, struct heap_freed *freed);
 cufence_status heap_record_stream(void *pointer, CUstream stream);

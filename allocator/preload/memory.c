@@ -28,20 +28,34 @@ static CUresult result_of(cufence_status status)
     }
 }
 
+/* What an allocation is wanted for. */
+struct purpose {
+    CUstream stream;
+    unsigned owner;
+    const void *caller; /* an address in the code that asks */
+};
+
+#define CALLER __builtin_return_address(0) /* of a hook */
+
 /* In the current context. */
-static CUresult allocate(CUdeviceptr *out, size_t size, CUstream stream, unsigned owner)
+static CUresult allocate(CUdeviceptr *out, size_t size, const struct purpose *purpose)
 {
+    const struct heap_request wanted = {.size = size,
+                                        .device = -1,
+                                        .stream = purpose->stream,
+                                        .owner = (uint8_t)purpose->owner,
+                                        .align = caller_alignment(purpose->caller)};
     void *pointer = NULL;
     uint64_t mapped = 0;
-    if (!pool_reserve(owner, size))
+    if (!pool_reserve(purpose->owner, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    cufence_status status = heap_allocate(&pointer, size, -1, stream, (uint8_t)owner, &mapped);
+    cufence_status status = heap_allocate(&pointer, &wanted, &mapped);
     if (status != CUFENCE_OK) {
-        pool_cancel(owner, size);
+        pool_cancel(purpose->owner, size);
         return result_of(status);
     }
     *out = (CUdeviceptr)(uintptr_t)pointer;
-    pool_mapped(owner, mapped);
+    pool_mapped(purpose->owner, mapped);
     return CUDA_SUCCESS;
 }
 
@@ -60,7 +74,8 @@ static int leaves_to_driver(const void *out, size_t size)
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
-    return leaves_to_driver(out, size) ? real.cuMemAlloc_v2(out, size) : allocate(out, size, HEAP_SYNCHRONISED, OWNER_NO_POOL);
+    const struct purpose purpose = {HEAP_SYNCHRONISED, OWNER_NO_POOL, CALLER};
+    return leaves_to_driver(out, size) ? real.cuMemAlloc_v2(out, size) : allocate(out, size, &purpose);
 }
 
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element)
@@ -69,7 +84,7 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, 
     if (leaves_to_driver(out, width) || !pitch || !height || (element != 4 && element != 8 && element != 16) ||
         __builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &size))
         return real.cuMemAllocPitch_v2(out, pitch, width, height, element);
-    CUresult result = allocate(out, size, HEAP_SYNCHRONISED, OWNER_NO_POOL);
+    CUresult result = allocate(out, size, &(struct purpose){HEAP_SYNCHRONISED, OWNER_NO_POOL, CALLER});
     if (result == CUDA_SUCCESS)
         *pitch = row / PITCH * PITCH;
     return result;
@@ -88,20 +103,20 @@ static int enter_context_of(CUstream stream)
     return driver->cuCtxPushCurrent(wanted) == CUDA_SUCCESS;
 }
 
-/* owner 0: the device's current pool. Returns 0 where the driver is to do it. */
-static int allocate_on(CUdeviceptr *out, size_t size, CUstream stream, unsigned owner, CUresult *result)
+/* Without an owner it is the device's current pool. Returns 0 where the driver is to do it. */
+static int allocate_on(CUdeviceptr *out, size_t size, struct purpose purpose, CUresult *result)
 {
     CUcontext popped;
     if (!is_active() || !out || !size || !has_context())
         return 0;
-    int is_pushed = enter_context_of(stream);
-    if (!owner)
-        owner = pool_current();
-    if (owner)
-        *result = allocate(out, size, stream, owner);
+    int is_pushed = enter_context_of(purpose.stream);
+    if (!purpose.owner)
+        purpose.owner = pool_current();
+    if (purpose.owner)
+        *result = allocate(out, size, &purpose);
     if (is_pushed)
         driver->cuCtxPopCurrent(&popped);
-    return owner != 0;
+    return purpose.owner != 0;
 }
 
 /* What the NULL stream means in the forms for per-thread default streams. */
@@ -113,28 +128,30 @@ static CUstream own_default(CUstream stream)
 CUresult hook_cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream stream)
 {
     CUresult result;
-    return allocate_on(out, size, stream, 0, &result) ? result : real.cuMemAllocAsync(out, size, stream);
+    const struct purpose purpose = {stream, 0, CALLER};
+    return allocate_on(out, size, purpose, &result) ? result : real.cuMemAllocAsync(out, size, stream);
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t size, CUstream stream)
 {
     CUresult result;
-    return allocate_on(out, size, own_default(stream), 0, &result) ? result : real.cuMemAllocAsync_ptsz(out, size, stream);
+    const struct purpose purpose = {own_default(stream), 0, CALLER};
+    return allocate_on(out, size, purpose, &result) ? result : real.cuMemAllocAsync_ptsz(out, size, stream);
 }
 
 CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
 {
     CUresult result;
-    unsigned owner = is_active() ? pool_of_handle(pool) : 0;
-    return owner && allocate_on(out, size, stream, owner, &result) ? result
-                                                                   : real.cuMemAllocFromPoolAsync(out, size, pool, stream);
+    const struct purpose purpose = {stream, is_active() ? pool_of_handle(pool) : 0, CALLER};
+    return purpose.owner && allocate_on(out, size, purpose, &result) ? result
+                                                                     : real.cuMemAllocFromPoolAsync(out, size, pool, stream);
 }
 
 CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
 {
     CUresult result;
-    unsigned owner = is_active() ? pool_of_handle(pool) : 0;
-    return owner && allocate_on(out, size, own_default(stream), owner, &result)
+    const struct purpose purpose = {own_default(stream), is_active() ? pool_of_handle(pool) : 0, CALLER};
+    return purpose.owner && allocate_on(out, size, purpose, &result)
                ? result
                : real.cuMemAllocFromPoolAsync_ptsz(out, size, pool, stream);
 }

@@ -260,10 +260,10 @@ OTHERS = [
         report=[
             r"cufence: out-of-bounds READ of 4 bytes",
             r"\b0 bytes past the end of buffer #\d+.*(exact|derived)",
-            r"buffer +#\d+, 4000 bytes\b",
+            r"buffer +#\d+, 4096 bytes\b",
             r"kernel +k_oob\b.*exact",
             r"jax_kernel\.cu:{FAULT}\b",
-            r"block \(7,0,0\) thread \(104,0,0\)",
+            r"block \(8,0,0\) thread \(0,0,0\)",
         ],
         output=["right without a surplus"],
         error=[r"illegal memory access|ILLEGAL_ADDRESS"],

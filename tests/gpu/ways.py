@@ -33,7 +33,8 @@ _comparing = threading.Lock()  # one way of a case makes the run to compare with
 # Settings of the user's that would change what a story does.
 _FOREIGN = (
     "CUFENCE_OPTIONS", "CUFENCE_DRIVER", "CUFENCE_LIBRARY", "LD_PRELOAD", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
-    "PYTORCH_NO_CUDA_MEMORY_CACHING", "CUDA_LAUNCH_BLOCKING", "XLA_PYTHON_CLIENT_ALLOCATOR", "RANK", "LOCAL_RANK",
+    "PYTORCH_NO_CUDA_MEMORY_CACHING", "CUDA_LAUNCH_BLOCKING", "XLA_PYTHON_CLIENT_ALLOCATOR",
+    "XLA_PYTHON_CLIENT_PREALLOCATE", "RANK", "LOCAL_RANK",
 )  # fmt: skip
 
 PROBE = """

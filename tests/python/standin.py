@@ -159,7 +159,7 @@ _RECORDING_TORCH = '''
 import json, os, sys
 
 NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUFENCE_OPTIONS", "LD_PRELOAD", "CUFENCE_RESTARTED",
-         "XLA_PYTHON_CLIENT_ALLOCATOR", "TF_GPU_ALLOCATOR")
+         "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_PREALLOCATE", "TF_GPU_ALLOCATOR")
 with open("/proc/self/maps") as maps:
     is_preloaded = "/libcufence_preload.so" in maps.read()
 print(json.dumps({"environment": {name: os.environ.get(name) for name in NAMES}, "preloaded": is_preloaded,

@@ -139,7 +139,8 @@ class Hook(unittest.TestCase):
             environment = found["environment"]
             self.assertEqual(environment[variable], "backend:cudaMallocAsync")
             self.assertEqual(environment["LD_PRELOAD"], str(self.library.with_name("libcufence_preload.so")))
-            self.assertEqual(environment["XLA_PYTHON_CLIENT_ALLOCATOR"], "platform")
+            self.assertEqual(environment["XLA_PYTHON_CLIENT_ALLOCATOR"], "cuda_async")
+            self.assertEqual(environment["XLA_PYTHON_CLIENT_PREALLOCATE"], "false")
             self.assertEqual(environment["TF_GPU_ALLOCATOR"], "cuda_malloc_async")
             self.assertIsNone(environment["CUFENCE_OPTIONS"])
             self.assertIsNone(environment["CUFENCE_RESTARTED"], "no child inherits the mark")
@@ -153,11 +154,13 @@ class Hook(unittest.TestCase):
             CUFENCE_OPTIONS="align=32,uaf=off",
             LD_PRELOAD="libc.so.6",
             TF_GPU_ALLOCATOR="mine",
+            XLA_PYTHON_CLIENT_ALLOCATOR="bfc",
         )["environment"]
         self.assertEqual(found[CUDA], "backend:cudaMallocAsync,max_split_size_mb:128,roundup_power2_divisions:[256:1,512:2]")
         self.assertEqual(found["CUFENCE_OPTIONS"], "align=32,uaf=off,uaf=strict")
         self.assertEqual(found["LD_PRELOAD"].split(":")[1:], ["libc.so.6"])
         self.assertEqual(found["TF_GPU_ALLOCATOR"], "mine")
+        self.assertEqual((found["XLA_PYTHON_CLIENT_ALLOCATOR"], found["XLA_PYTHON_CLIENT_PREALLOCATE"]), ("bfc", None))
 
     def test_ways_to_start(self) -> None:
         (self.folder / "module.py").write_text("import torch\n")

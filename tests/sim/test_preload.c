@@ -206,6 +206,30 @@ static void every_allocation_is_guarded(void **state)
     }
 }
 
+static void libraries_get_the_alignment_that_they_count_on(void **state)
+{
+    (void)state;
+    static const char aligned[] = "cuMemAlloc: 0 past a multiple of 256\n"
+                                  "cuMemAllocPitch: 0 past a multiple of 256\n"
+                                  "cuMemAllocAsync: 0 past a multiple of 256\n"
+                                  "cuMemAllocFromPoolAsync: 0 past a multiple of 256\n";
+    static const char flush[] = "cuMemAlloc: 96 past a multiple of 256\n"
+                                "cuMemAllocPitch: 0 past a multiple of 256\n"
+                                "cuMemAllocAsync: 96 past a multiple of 256\n"
+                                "cuMemAllocFromPoolAsync: 96 past a multiple of 256\n";
+    static const struct way as_xla = {"program_xla", NULL};
+    static const char *const options[] = {NULL, "align=1", "align=auto"};
+    expect_alike("alignment", NO_PRELOAD, NULL, 0, aligned);
+    expect_alike("alignment", PRELOAD, NULL, 0, flush);
+    for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
+        run(&as_xla, "alignment", PRELOAD, options[i], NULL);
+        expect_status(&as_xla, "alignment", 0);
+        expect_out(&as_xla, "alignment", aligned);
+    }
+    run(&as_xla, "alignment", PRELOAD, "align=512", NULL);
+    expect_out(&as_xla, "alignment", aligned);
+}
+
 static void pools_tell_what_is_used(void **state)
 {
     (void)state;
@@ -620,6 +644,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_teardown(name, finish)
     const struct CMUnitTest tests[] = {
         TEST(every_allocation_is_guarded),
+        TEST(libraries_get_the_alignment_that_they_count_on),
         TEST(pools_tell_what_is_used),
         TEST(free_memory_is_what_can_be_allocated),
         TEST(addresses_belong_to_their_buffer),

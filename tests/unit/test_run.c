@@ -115,7 +115,7 @@ static void the_program_sees_the_settings(void **state)
     assert_true(has_line(&outcome, "LD_PRELOAD=" PRELOAD));
     assert_true(has_line(&outcome, "PYTORCH_CUDA_ALLOC_CONF=" ASYNC));
     assert_true(has_line(&outcome, "PYTORCH_ALLOC_CONF=" ASYNC));
-    assert_true(has_line(&outcome, "XLA_PYTHON_CLIENT_ALLOCATOR=platform"));
+    assert_true(has_line(&outcome, "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async"));
     assert_true(has_line(&outcome, "TF_GPU_ALLOCATOR=cuda_malloc_async"));
     assert_true(has_line(&outcome, "KEPT=yes"));
     assert_null(strstr(outcome.out, "CUDA_COREDUMP_FILE"));
@@ -176,7 +176,7 @@ static void verbose_tells_what_was_done(void **state)
     struct outcome outcome = RUN("--verbose", "--set", "uaf=strict", "true");
     static const char *const said[] = {
         "LD_PRELOAD: put " PRELOAD " in front\n", "PYTORCH_ALLOC_CONF: backend:native gave way to " ASYNC "\n",
-        "CUFENCE_OPTIONS=uaf=strict\n",           "XLA_PYTHON_CLIENT_ALLOCATOR=platform",
+        "CUFENCE_OPTIONS=uaf=strict\n",           "XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async",
         "TF_GPU_ALLOCATOR=cuda_malloc_async",     "starts /",
     };
     expect_exit(&outcome, 0);

@@ -182,18 +182,26 @@ static void a_chosen_allocator_stays_and_is_told(void **state)
     (void)state;
     START("XLA_PYTHON_CLIENT_ALLOCATOR=");
     assert_int_equal(environment_frameworks(&environment), CUFENCE_OK);
-    expect("XLA_PYTHON_CLIENT_ALLOCATOR", "platform");
+    expect("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async");
+    expect("XLA_PYTHON_CLIENT_PREALLOCATE", "false");
     expect("TF_GPU_ALLOCATOR", "cuda_malloc_async");
     end(NULL);
     START("XLA_PYTHON_CLIENT_ALLOCATOR=bfc", "TF_GPU_ALLOCATOR=bfc");
     assert_int_equal(environment_frameworks(&environment), CUFENCE_OK);
     expect("XLA_PYTHON_CLIENT_ALLOCATOR", "bfc");
+    expect("XLA_PYTHON_CLIENT_PREALLOCATE", NULL);
     expect("TF_GPU_ALLOCATOR", "bfc");
     assert_true(is_said("XLA_PYTHON_CLIENT_ALLOCATOR=bfc: left as it was, but JAX"));
     assert_true(is_said("TF_GPU_ALLOCATOR=bfc: left as it was, but TensorFlow"));
     end(NULL);
-    START("XLA_PYTHON_CLIENT_ALLOCATOR=platform", "TF_GPU_ALLOCATOR=cuda_malloc_async");
+    START("XLA_PYTHON_CLIENT_PREALLOCATE=true");
     assert_int_equal(environment_frameworks(&environment), CUFENCE_OK);
+    expect("XLA_PYTHON_CLIENT_PREALLOCATE", "true");
+    assert_true(is_said("XLA_PYTHON_CLIENT_PREALLOCATE=true: left as it was, but JAX then takes most"));
+    end(NULL);
+    START("XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async", "TF_GPU_ALLOCATOR=cuda_malloc_async");
+    assert_int_equal(environment_frameworks(&environment), CUFENCE_OK);
+    expect("XLA_PYTHON_CLIENT_PREALLOCATE", "false");
     assert_false(is_said("hidden"));
 }
 

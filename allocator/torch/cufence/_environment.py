@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 OPTIONS = "CUFENCE_OPTIONS"
 
-# Memory of these libraries comes from pools of their own unless they are told otherwise before they start.
-SETTINGS = {"XLA_PYTHON_CLIENT_ALLOCATOR": "platform", "TF_GPU_ALLOCATOR": "cuda_malloc_async"}
+# JAX and TensorFlow keep pools of their own unless they are told before they start to ask the driver for every buffer.
+JAX_ALLOCATOR, JAX_PREALLOCATES = "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_PREALLOCATE"
+JAX_EXACT = "cuda_async"
+TENSORFLOW_ALLOCATOR, TENSORFLOW_EXACT = "TF_GPU_ALLOCATOR", "cuda_malloc_async"
 
 
 class Refusal(Exception):
@@ -72,8 +74,9 @@ def preload(environment: MutableMapping[str, str]) -> None:
 
 def settle(environment: MutableMapping[str, str]) -> None:
     """Tells libraries with pools of their own to do without, where the user has not told them anything."""
-    for name, value in SETTINGS.items():
-        environment.setdefault(name, value)
+    environment.setdefault(TENSORFLOW_ALLOCATOR, TENSORFLOW_EXACT)
+    if environment.setdefault(JAX_ALLOCATOR, JAX_EXACT) == JAX_EXACT:
+        environment.setdefault(JAX_PREALLOCATES, "false")
 
 
 def guarded(options: list[str], source: str) -> dict[str, str]:

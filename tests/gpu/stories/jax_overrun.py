@@ -20,8 +20,8 @@ def add_one(x, surplus):
     return jax.ffi.ffi_call("add_one", jax.ShapeDtypeStruct(x.shape, x.dtype))(x, surplus=np.int64(surplus)) * 2
 
 
-x = jax.device_put(np.zeros(1000, np.float32))
-assert float(add_one(x, surplus=0)[999]) == 2.0
+x = jax.device_put(np.zeros(1024, np.float32))  # a multiple of 256 bytes: XLA's alignment leaves no slack
+assert float(add_one(x, surplus=0)[1023]) == 2.0
 print("right without a surplus", flush=True)
 print("launch", time.time(), file=sys.stderr, flush=True)
 y = add_one(x, surplus=1)

@@ -62,6 +62,33 @@ int story_allocations(int count, char **arguments)
     return 0;
 }
 
+/* Of 4000 bytes, flush with the end of a mapping: 96 where 16 bytes of alignment are enough. */
+static void say_alignment(const char *what, CUdeviceptr address)
+{
+    printf("%s: %u past a multiple of 256\n", what, (unsigned)(address % 256));
+    MUST(cu.cuMemFree(address));
+}
+
+int story_alignment(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    CUdeviceptr address;
+    CUmemoryPool pool;
+    size_t pitch;
+    start();
+    MUST(cu.cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cu.cuMemAlloc(&address, 4000));
+    say_alignment("cuMemAlloc", address);
+    MUST(cu.cuMemAllocPitch(&address, &pitch, 512, 3, 4));
+    say_alignment("cuMemAllocPitch", address);
+    MUST(cu.cuMemAllocAsync(&address, 4000, NULL));
+    say_alignment("cuMemAllocAsync", address);
+    MUST(cu.cuMemAllocFromPoolAsync(&address, 4000, pool, NULL));
+    say_alignment("cuMemAllocFromPoolAsync", address);
+    return 0;
+}
+
 int story_statistics(int count, char **arguments)
 {
     (void)count;

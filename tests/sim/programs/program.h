@@ -25,6 +25,7 @@ CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream);
 
 #define STORIES(X)                                                                                                             \
     X(allocations)                                                                                                             \
+    X(alignment)                                                                                                               \
     X(overrun)                                                                                                                 \
     X(statistics)                                                                                                              \
     X(memory_info)                                                                                                             \
