@@ -4,21 +4,19 @@
 #ifndef CUFENCE_FAULT_MISUSE_H
 #define CUFENCE_FAULT_MISUSE_H
 
-#include "stacks/stack.h"
-
-#include <cufence.h>
+#include "diagnosis.h"
 
 struct misuse {
     const char *kind;     /* "double free", "invalid free", "host write out of bounds", ... */
-    const char *call;     /* the driver function */
-    const char *sentence; /* what it did */
+    const char *call;     /* the driver function, as documentation names it */
+    const char *sentence; /* what it did, beginning with the address or with a verb */
     uint64_t address;
     const cufence_description *place; /* what lies at the address */
     uint64_t now_ns;
-    size_t (*buffer_frames)(uint32_t stack, struct stack_frame *out, size_t max); /* stack_python_frames(), or NULL */
+    buffer_frames_reader *buffer_frames; /* NULL: nobody knows them */
 };
 
 /* Returns malloc'ed text in the form of fault_report_text(), which the caller frees; NULL when the host is out of memory. */
-char *misuse_text(const struct misuse *misuse, int pid);
+char *misuse_text(const struct misuse *misuse, const struct report_origin *origin);
 
 #endif

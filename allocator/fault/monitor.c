@@ -370,10 +370,10 @@ void monitor_forget_context(CUcontext context)
 
 void monitor_misuse(const struct misuse *misuse)
 {
-    char *text = misuse_text(misuse, (int)getpid());
+    const cufence_buffer *buffer = misuse->place->buffer.id ? &misuse->place->buffer : NULL;
+    const struct report_origin origin = {(int)getpid(), monitor.rank, buffer ? buffer->device : -1, NULL};
+    char *text = misuse_text(misuse, &origin);
     if (text) {
-        const cufence_buffer *buffer = misuse->place->buffer.id ? &misuse->place->buffer : NULL;
-        const struct report_origin origin = {(int)getpid(), monitor.rank, buffer ? buffer->device : -1, NULL};
         char *json = fault_misuse_json(misuse, &origin);
         publish(text, json);
         give_to_handler(&(cufence_fault){.text = text,
@@ -381,7 +381,7 @@ void monitor_misuse(const struct misuse *misuse)
                                          .is_address_known = 1,
                                          .address = misuse->address,
                                          .buffer = buffer,
-                                         .device = buffer ? buffer->device : -1});
+                                         .device = origin.device});
         __atomic_add_fetch(&monitor.misuses, 1, __ATOMIC_RELEASE);
         keep(text, json);
     }

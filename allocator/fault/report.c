@@ -1,5 +1,6 @@
 #include "launches.h"
 #include "owner.h"
+#include "report_common.h"
 #include "report_launch.h"
 #include "writer.h"
 
@@ -53,21 +54,7 @@ static void headline(struct report *report, const struct report_origin *origin)
     } else {
         report_put(report, "exception: %s", diagnosis->site ? diagnosis->site->exception_name : "the dump names none");
     }
-    if (origin->device >= 0)
-        report_put(report, " on GPU %d", origin->device);
-    else
-        report_put(report, " on a GPU");
-    const char *name = origin->device_name ? origin->device_name : diagnosis->evidence->device_name;
-    if (*name) {
-        report_put(report, " (");
-        report_put_name(report, name);
-        report_put(report, ")");
-    }
-    if (origin->rank >= 0)
-        report_put(report, ", rank %d", origin->rank);
-    report_end(report, CERTAIN_NOT);
-    report_begin(report, NULL, NULL);
-    report_end(report, CERTAIN_NOT);
+    report_end_headline(report, origin, diagnosis->evidence->device_name);
 }
 
 /* "0 bytes past the end of buffer #7": where an address lies, for one of the two that it may belong to. */
@@ -158,52 +145,11 @@ static void owner_line(struct report *report)
     report_end(report, CERTAIN_CANDIDATE);
 }
 
-static void put_buffer(struct report *report, const cufence_buffer *buffer)
-{
-    report_put(report, "#%" PRIu64 ", %" PRIu64 " byte%s", buffer->id, buffer->size, plural(buffer->size));
-    if (buffer->size >= MIB)
-        report_put(report, " (%s)",
-                   amount_in(buffer->size, buffer->size >= GIB ? GIB : MIB, buffer->size >= GIB ? "GiB" : "MiB").text);
-    report_put(report, " [0x%" PRIx64 ", 0x%" PRIx64 ")", buffer->address, buffer->address + buffer->size);
-}
-
-static void put_label(struct report *report, const cufence_buffer *buffer)
-{
-    if (!buffer->label[0])
-        return;
-    report_put(report, ", label \"");
-    report_put_name(report, buffer->label);
-    report_put(report, "\"");
-}
-
-static void event_line(struct report *report, const char *event, uint64_t time_ns, uint64_t tid, const uint64_t *stream)
-{
-    uint64_t now = report->diagnosis->memory->now_ns;
-    if (!time_ns)
-        return;
-    report_begin(report, "", event);
-    if (now >= time_ns)
-        report_put(report, "%s ago ", duration_of(now - time_ns).text);
-    report_put(report, "by thread %" PRIu64, tid);
-    if (stream)
-        report_put(report, " on stream 0x%" PRIx64, *stream);
-    report_end(report, CERTAIN_NOT);
-}
-
 static void buffer_lines(struct report *report)
 {
-    const cufence_buffer *owner = report->diagnosis->owner;
-    if (!owner)
-        return;
-    report_begin(report, "buffer", NULL);
-    put_buffer(report, owner);
-    report_put(report, ", stream 0x%" PRIx64, owner->stream);
-    put_label(report, owner);
-    report_end(report, CERTAIN_NOT);
-    event_line(report, "allocated", owner->allocated_ns, owner->allocated_tid, NULL);
-    report_buffer_frames(report, "allocated at", owner->allocated_stack, report->diagnosis->memory->buffer_frames);
-    event_line(report, "freed", owner->freed_ns, owner->freed_tid, &owner->free_stream);
-    report_buffer_frames(report, "freed at", owner->freed_stack, report->diagnosis->memory->buffer_frames);
+    const struct diagnosis *diagnosis = report->diagnosis;
+    if (diagnosis->owner)
+        report_buffer_lines(report, diagnosis->owner, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames);
 }
 
 static void kernel_line(struct report *report)
@@ -355,14 +301,14 @@ static void candidate_lines(struct report *report)
     const struct diagnosis *diagnosis = report->diagnosis;
     for (size_t i = 0; i < diagnosis->candidate_count; i++) {
         report_begin(report, "buffer", NULL);
-        put_buffer(report, diagnosis->candidates[i]);
+        report_put_buffer(report, diagnosis->candidates[i]);
         if (diagnosis->candidates[i]->freed_ns)
             report_put(report, ", freed");
         if (diagnosis->candidate_parameter[i] >= 0) {
             report_put(report, ", ");
             report_put_argument(report, diagnosis->candidate_parameter[i]);
         }
-        put_label(report, diagnosis->candidates[i]);
+        report_put_label(report, diagnosis->candidates[i]);
         report_end(report, diagnosis->candidate_certainty);
     }
     if (diagnosis->candidate_total > diagnosis->candidate_count) {

@@ -49,24 +49,11 @@ void report_put_frame(struct report *report, const struct stack_frame *frame)
     }
 }
 
-void report_buffer_frames(struct report *report, const char *event, uint32_t stack, buffer_frames_reader *read)
-{
-    struct stack_frame frames[BUFFER_FRAMES];
-    size_t count = stack && read ? read(stack, frames, BUFFER_FRAMES) : 0;
-    for (size_t i = 0; i < count; i++) {
-        report_begin(report, "", i ? "" : event);
-        report_put_frame(report, &frames[i]);
-        report_end(report, CERTAIN_NOT);
-    }
-}
-
 /* With the dimensions, where the kernel line has none. */
 static void launched_line(struct report *report, const struct launch_entry *entry)
 {
-    uint64_t now = report->diagnosis->memory->now_ns;
     report_begin(report, "", "launched");
-    if (now >= entry->time_ns)
-        report_put(report, "%s ago ", duration_of(now - entry->time_ns).text);
+    report_put_age(report, report->diagnosis->memory->now_ns, entry->time_ns);
     report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, entry->tid, entry->stream);
     if (!report->diagnosis->site->has_grid) {
         report_put(report, " as <<<");

@@ -16,9 +16,6 @@ void report_put_dim(struct report *report, const uint32_t dim[3]);
 /* "model.py:12 in forward" */
 void report_put_frame(struct report *report, const struct stack_frame *frame);
 
-/* Where in Python a buffer was allocated or freed; nothing where `read` is NULL or knows no frames. */
-void report_buffer_frames(struct report *report, const char *event, uint32_t stack, buffer_frames_reader *read);
-
 /* Who launched the kernel, and from where. */
 void report_launch_lines(struct report *report);
 

@@ -34,17 +34,17 @@ struct amount amount_of(uint64_t bytes)
     return amount;
 }
 
-struct amount duration_of(uint64_t ns)
+/* The clocks of the events tick every 1 to 10 ms (CONFIG_HZ). */
+struct amount age_of(uint64_t ns)
 {
     static const struct {
         uint64_t unit;
         const char *name;
-    } units[] = {
-        {UINT64_C(3600000000000), "h"}, {UINT64_C(60000000000), "min"}, {1000000000, "s"}, {1000000, "ms"}, {1000, "us"}};
+    } units[] = {{UINT64_C(3600000000000), "h"}, {UINT64_C(60000000000), "min"}, {1000000000, "s"}};
     for (size_t i = 0; i < sizeof units / sizeof units[0]; i++)
         if (ns >= units[i].unit)
             return amount_in(ns, units[i].unit, units[i].name);
-    return amount_in(ns, 1, "ns");
+    return ns >= 10000000 ? amount_in(ns, 1000000, "ms") : (struct amount){"less than 10 ms"};
 }
 
 const char *plural(uint64_t count)
@@ -64,6 +64,12 @@ void report_put(struct report *report, const char *format, ...)
     va_start(arguments, format);
     vfprintf(report->out, format, arguments);
     va_end(arguments);
+}
+
+void report_put_age(struct report *report, uint64_t now_ns, uint64_t then_ns)
+{
+    if (now_ns >= then_ns)
+        report_put(report, "%s ago ", age_of(now_ns - then_ns).text);
 }
 
 void report_begin(struct report *report, const char *key, const char *subkey)

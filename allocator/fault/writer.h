@@ -34,6 +34,9 @@ void report_put(struct report *report, const char *format, ...) __attribute__((f
 /* Puts a name that comes from the program or from the dump: control characters in it become '?', so that it forges no line. */
 void report_put_name(struct report *report, const char *name);
 
+/* "61.9 ms ago ", nothing where the event is later than now. */
+void report_put_age(struct report *report, uint64_t now_ns, uint64_t then_ns);
+
 /* Ends the line, with the certainty in its column; CERTAIN_NOT leaves it empty. */
 void report_end(struct report *report, enum certainty certainty);
 
@@ -44,7 +47,7 @@ struct amount {
 
 struct amount amount_in(uint64_t value, uint64_t unit, const char *name); /* "1.5 GiB", "3 ms" */
 struct amount amount_of(uint64_t bytes);                                  /* "4000", "64 MiB", "1.2 GiB" */
-struct amount duration_of(uint64_t ns);
-const char *plural(uint64_t count); /* "s" or "" */
+struct amount age_of(uint64_t ns);                                        /* "61.9 ms", "1.5 min"; "less than 10 ms" */
+const char *plural(uint64_t count);                                       /* "s" or "" */
 
 #endif

@@ -4,27 +4,31 @@
 
 #include "error.h"
 
+#include <stdio.h>
+
+static const char *plural(unsigned long long count)
+{
+    return count == 1 ? "" : "s";
+}
+
 static int refuse(const char *call, CUdeviceptr address, unsigned long long size, int is_write)
 {
     cufence_description description;
     heap_describe(address, &description);
     const cufence_buffer *buffer = &description.buffer;
-    const char *verb = is_write ? "writes" : "reads";
-    unsigned long long offset = description.offset;
+    unsigned long long offset = description.offset, id = buffer->id, beyond = offset + size - buffer->size;
+    char what[64];
+    snprintf(what, sizeof what, "%s %llu byte%s", is_write ? "writes" : "reads", size, plural(size));
     if (description.place == CUFENCE_PLACE_INSIDE)
-        error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
-                  "it %s %llu bytes from byte %llu on of buffer #%llu, which has %llu: %llu bytes past its end", verb, size,
-                  offset, (unsigned long long)buffer->id, (unsigned long long)buffer->size,
-                  offset + size - (unsigned long long)buffer->size);
+        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s from byte %llu of buffer #%llu, %llu byte%s past its end", what, offset,
+                  id, beyond, plural(beyond));
     else if (description.place == CUFENCE_PLACE_FREED)
-        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "it %s %llu bytes from byte %llu on of buffer #%llu, which has been freed",
-                  verb, size, offset, (unsigned long long)buffer->id);
+        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s from byte %llu of buffer #%llu, which has been freed", what, offset, id);
     else if (description.place == CUFENCE_PLACE_PAST_END || description.place == CUFENCE_PLACE_BEFORE_START)
-        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "it %s %llu bytes, beginning %llu bytes %s buffer #%llu of %llu bytes", verb,
-                  size, offset, description.place == CUFENCE_PLACE_PAST_END ? "past the end of" : "before the start of",
-                  (unsigned long long)buffer->id, (unsigned long long)buffer->size);
+        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s, beginning %llu byte%s %s buffer #%llu", what, offset, plural(offset),
+                  description.place == CUFENCE_PLACE_PAST_END ? "past the end of" : "before the start of", id);
     else
-        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "it %s %llu bytes where no buffer is", verb, size);
+        error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s where no buffer is", what);
     misuse(is_write ? "host write out of bounds" : "host read out of bounds", call, address);
     return 0;
 }

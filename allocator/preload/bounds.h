@@ -3,7 +3,7 @@
  * mapping, but knows nothing of the slack before a buffer and behind it. What goes too far is reported (misuse.c) and refused
  * with CUDA_ERROR_INVALID_VALUE, as the driver would. Memory that is not ours is none of our business.
  *
- * In the forms below `call` is the name of the driver function, as a hook has it.
+ * `call` is the driver function's name without the suffixes of its symbol: the base in hooks.h.
  */
 #ifndef CUFENCE_PRELOAD_BOUNDS_H
 #define CUFENCE_PRELOAD_BOUNDS_H

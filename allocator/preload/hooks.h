@@ -6,7 +6,7 @@
  *
  *   HOOK(symbol, base, version, thread, how, check, parameters, arguments)
  *     symbol      as the library exports it
- *     base        as cuGetProcAddress is asked for it
+ *     base        as cuGetProcAddress is asked for it, and as documentation and reports name it
  *     version     of CUDA that brought this form, as in cudaTypedefs.h (PFN_<base>_v<version>)
  *     thread      0; _ptsz or _ptds: the form for per-thread default streams
  *     how         BY_HAND  written out in one of the files above

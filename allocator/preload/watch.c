@@ -2,13 +2,14 @@
 #include "bounds.h"
 #include "internal.h"
 
-#define BY_HAND(symbol, check, parameters, arguments)
-#define QUEUES(symbol, check, parameters, arguments) WATCH(symbol, check, parameters, real.symbol arguments)
-#define WAITS(symbol, check, parameters, arguments) WATCH(symbol, check, parameters, settled(real.symbol arguments, 0))
-#define WATCH(symbol, check, parameters, result)                                                                               \
+#define BY_HAND(symbol, base, check, parameters, arguments)
+#define QUEUES(symbol, base, check, parameters, arguments) WATCH(symbol, base, check, parameters, real.symbol arguments)
+#define WAITS(symbol, base, check, parameters, arguments)                                                                      \
+    WATCH(symbol, base, check, parameters, settled(real.symbol arguments, 0))
+#define WATCH(symbol, base, check, parameters, result)                                                                         \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
-        const char *const call = #symbol;                                                                                      \
+        const char *const call = base;                                                                                         \
         (void)call;                                                                                                            \
         if (is_active()) {                                                                                                     \
             if (heap_is_faulted())                                                                                             \
@@ -18,7 +19,7 @@
         }                                                                                                                      \
         return result;                                                                                                         \
     }
-#define HOOK(symbol, base, version, thread, how, check, parameters, arguments) how(symbol, check, parameters, arguments)
+#define HOOK(symbol, base, version, thread, how, check, parameters, arguments) how(symbol, base, check, parameters, arguments)
 PRELOAD_HOOKS(HOOK)
 
 CUresult hook_cuCtxSynchronize(void)

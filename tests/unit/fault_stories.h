@@ -270,7 +270,7 @@ static inline struct launch_entry *add_launch(struct story *story, const struct 
     size_t index = story->memory.launch_count++;
     struct launch_entry *entry = &story->entries[index];
     *entry = (struct launch_entry){.sequence = 10 - index,
-                                   .time_ns = 6000000,
+                                   .time_ns = 60000000,
                                    .function = &k_oob,
                                    .stream = 0x5581c0,
                                    .tid = 4242,

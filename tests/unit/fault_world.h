@@ -45,10 +45,10 @@ enum { A, B, F, NEWER_F, REUSED_F, IDLE_A, C, ALL };
 static const cufence_buffer world[ALL] = {
     [A] = LIVE(1, 0, 4000),
     [B] = LIVE(2, 1, 8000),
-    [F] = FREED(3, 2, 1600, 5000000, 0),
-    [NEWER_F] = FREED(4, 2, 800, 6000000, 0),
+    [F] = FREED(3, 2, 1600, 50000000, 0),
+    [NEWER_F] = FREED(4, 2, 800, 60000000, 0),
     [REUSED_F] = LIVE(5, 2, 3200),
-    [IDLE_A] = FREED(6, 0, 6000, 5000000, 1),
+    [IDLE_A] = FREED(6, 0, 6000, 50000000, 1),
     [C] = {BUFFER(7, 3, SLOT_END(3) - 4016, 4001), .is_mapped = 1},
 };
 
@@ -58,7 +58,7 @@ static const cufence_buffer world[ALL] = {
 /* The buffers of `set` (bits of the enum above) as fault_memory.near, in `room` for ALL of them. */
 static inline struct fault_memory memory_of(unsigned set, cufence_buffer *room)
 {
-    struct fault_memory memory = {.near = room, .arena_start = ARENA, .arena_end = ARENA_END, .now_ns = 7300000};
+    struct fault_memory memory = {.near = room, .arena_start = ARENA, .arena_end = ARENA_END, .now_ns = 73000000};
     for (unsigned i = 0; i < ALL; i++)
         if (set & BIT(i))
             room[memory.near_count++] = world[i];

@@ -91,7 +91,7 @@ static const struct {
                {"buffer.distance", "{\"bytes\":32,\"from\":\"before the start\"}"}, {"buffer.size", "2097152"}}},
     {use_after_free, {{"kind", "\"use-after-free\""}, {"buffer.id", "3"}, {"buffer.is_mapped", "false"},
                {"buffer.distance", "{\"bytes\":40,\"from\":\"the start\"}"}, {"previous.id", "2"}, {"next.id", "7"},
-               {"buffer.freed", "{\"ns\":5000000,\"ago_ns\":2300000,\"tid\":4243,\"stream\":\"0x5581c8\"}"}}},
+               {"buffer.freed", "{\"ns\":50000000,\"ago_ns\":23000000,\"tid\":4243,\"stream\":\"0x5581c8\"}"}}},
     {slack_behind_the_end, {{"kind", "\"overrun\""}, {"buffer.id", "7"}, {"buffer.distance.bytes", "15"}}},
     {null_pointer, {{"kind", "\"null pointer\""}, {"address", "{\"value\":\"0x0\",\"certainty\":\"exact\",\"in_arena\":false}"},
                {"buffer", NULL}, {"candidates", NULL}}},
@@ -123,7 +123,7 @@ static const struct {
     {assertion, {{"kind", "\"exception\""}, {"exception", "{\"number\":12,\"name\":\"assert\"}"}, {"address", NULL},
                {"thread.thread", "[105,0,0]"}}},
     {launched, {{"launch.certainty", "\"exact\""}, {"launch.fits", "1"}, {"launch.graph", NULL},
-               {"launch.launched", "{\"ns\":6000000,\"ago_ns\":1300000,\"tid\":4242,\"stream\":\"0x5581c0\"}"},
+               {"launch.launched", "{\"ns\":60000000,\"ago_ns\":13000000,\"tid\":4242,\"stream\":\"0x5581c0\"}"},
                {"launch.frames.0", "{\"function\":\"step\",\"file\":\"train.py\",\"line\":41,\"python\":true}"},
                {"launch.frames.2", NULL}, {"buffer.argument", "1"}, {"arguments.certainty", "\"exact\""},
                {"arguments.list.0", "{\"size\":8,\"value\":\"0x0\"}"},
@@ -178,7 +178,7 @@ static void a_buffer_is_told_whole(void **state)
                   "{\"id\":2,\"address\":\"0x7e00083fe0c0\",\"size\":8000,\"device\":0,"
                   "\"mapping\":{\"start\":\"0x7e0008200000\",\"end\":\"0x7e0008400000\"},"
                   "\"guard\":{\"start\":\"0x7e0004200000\",\"end\":\"0x7e000c400000\"},\"is_mapped\":true,"
-                  "\"allocated\":{\"ns\":1000,\"ago_ns\":7299000,\"tid\":4242,\"stream\":\"0x5581c0\"}}");
+                  "\"allocated\":{\"ns\":1000,\"ago_ns\":72999000,\"tid\":4242,\"stream\":\"0x5581c0\"}}");
     forget(told);
 }
 
@@ -412,7 +412,7 @@ static void a_misuse_has_its_call_and_its_buffer(void **state)
         cufence_description place = {.place = cases[i].place, .offset = 8};
         if (cases[i].buffer != ALL)
             place.buffer = world[cases[i].buffer];
-        const struct misuse misuse = {"invalid free", "cuMemFree", "what it did", A_START + 8, &place, 7300000, NULL};
+        const struct misuse misuse = {"invalid free", "cuMemFree", "what it did", A_START + 8, &place, 73000000, NULL};
         char *line = fault_misuse_json(&misuse, &origin);
         json_t *json = json_loads(line, 0, NULL);
         expect_member(json, "schema", "1");

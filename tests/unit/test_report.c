@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fault/misuse.h"
 #include "fault/writer.h"
 #include "fault_stories.h"
 
@@ -21,7 +22,7 @@ static const struct {
      "\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                                 exact\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0), and 1 more\n"
@@ -33,7 +34,7 @@ static const struct {
      "  owner      #2: nearer end, no argument decides                                             derived\n"
      "             or 34599008 bytes past the end of buffer #1                                   candidate\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0)\n"
@@ -43,7 +44,7 @@ static const struct {
      "\n"
      "  address    0x7e00041ffff8, 8 bytes of the access lie past the end of buffer #1               exact\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>> in clusters of (1,2,1)  argument word 1 points to this buffer  exact\n"
      "             at            oob.py   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0)\n"
@@ -55,7 +56,7 @@ static const struct {
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                               derived\n"
      "  owner      #1: the kernel was given it, and not the buffer on the other side               derived\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob  argument word 1 points to this buffer                                      exact\n"
      "             thread        block (7,0,0) thread (104,0,0), and 1 more\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"},
@@ -64,7 +65,7 @@ static const struct {
      "\n"
      "  address    0x7e00081fffe0, 32 bytes before the start of buffer #2                            exact\n"
      "  buffer     #2, 2097152 bytes (2 MiB) [0x7e0008200000, 0x7e0008400000), stream 0x5581c0, label \"layer 3?attention \xc3\xa9" "\"\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0)\n"
@@ -74,8 +75,8 @@ static const struct {
      "\n"
      "  address    0x7e000c5ff9e8, 40 bytes into buffer #3, which has been freed                     exact\n"
      "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
-     "             freed         2.3 ms ago by thread 4243 on stream 0x5581c8\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
+     "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0)\n"
@@ -85,7 +86,7 @@ static const struct {
      "\n"
      "  address    0x7e0010800000, 15 bytes past the end of buffer #7                                exact\n"
      "  buffer     #7, 4001 bytes [0x7e00107ff050, 0x7e00107ffff1), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0)\n"
@@ -135,7 +136,7 @@ static const struct {
      "\n"
      "  address    0x7e00041ff06a, not a multiple of 4, 10 bytes into buffer #1                      exact\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0)\n"},
@@ -144,7 +145,7 @@ static const struct {
      "\n"
      "  address    0x7e00083fe0cc, 12 bytes into buffer #2, to which this GPU may have no access     exact\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0)\n"},
@@ -185,8 +186,8 @@ static const struct {
      "  address    0x7e000c5ff9e8, 40 bytes into buffer #3, which has been freed                   derived\n"
      "  owner      #3: only this of the kernel's arguments explains the address's low half         derived\n"
      "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
-     "             freed         2.3 ms ago by thread 4243 on stream 0x5581c8\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
+     "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0)\n"
@@ -199,7 +200,7 @@ static const struct {
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                               derived\n"
      "  owner      #1: the other side is at least four times as far                                derived\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0)\n"
@@ -226,11 +227,11 @@ static const struct {
      "\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                                 exact\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument 1 points to this buffer                   exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0), and 1 more\n"
-     "             launched      1.3 ms ago by thread 4242 on stream 0x5581c0\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
      "             launched at   train.py:41 in step                                                 exact\n"
      "                           train.py:60 in <module>\n"
      "  arguments  0  0                                                                              exact\n"
@@ -243,7 +244,7 @@ static const struct {
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                                 exact\n"
      "  owner      #1: the other side is at least four times as far                                derived\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument 1 points to this buffer                   exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0), and 1 more\n"
@@ -258,7 +259,7 @@ static const struct {
      "\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                                 exact\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument 1 points to this buffer                   exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0), and 1 more\n"
@@ -273,7 +274,7 @@ static const struct {
      "\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                                 exact\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer              exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0), and 1 more\n"
@@ -286,11 +287,11 @@ static const struct {
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                                 exact\n"
      "  owner      #1: the other side is at least four times as far                                derived\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
-     "             allocated     7.2 ms ago by thread 4242\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument 0 at byte 8 points to this buffer         exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             thread        block (7,0,0) thread (104,0,0), and 1 more\n"
-     "             launched      1.3 ms ago by thread 4242 on stream 0x5581c0\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
      "             launched at   train.py:41 in step                                                 exact\n"
      "  arguments  0  24 bytes                                                                       exact\n"
      "                at byte 8  buffer #1 +8, 4000 bytes\n"
@@ -306,7 +307,7 @@ static const struct {
      "\n"
      "  kernel     k_oob                                                                             exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      1.3 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                               derived\n"
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and thread are\n"
      "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
@@ -320,7 +321,7 @@ static const struct {
      "\n"
      "  kernel     k_oob(float const*, float*, int)                                                  exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      1.3 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                               derived\n"
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and thread are\n"
      "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
@@ -413,6 +414,56 @@ static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
                                  "==4242==              freed"));
     assert_non_null(strstr(text, "             freed at      model.py:130 in forward\n"
                                  "==4242==                            train.py:40 in step\n"));
+    free(text);
+}
+
+static void a_call_on_the_host_is_told_in_the_same_words(void **state)
+{
+    (void)state;
+    cufence_description place = {.place = CUFENCE_PLACE_FREED, .buffer = world[F]};
+    strcpy(place.buffer.label, "layer 3");
+    place.buffer.allocated_stack = 120;
+    place.buffer.freed_stack = 130;
+    const struct misuse misuse = {.kind = "host write out of bounds",
+                                  .call = "cuMemcpyHtoD",
+                                  .sentence = "writes 4 bytes from byte 0 of buffer #3, which has been freed",
+                                  .address = place.buffer.address,
+                                  .place = &place,
+                                  .now_ns = 73000000,
+                                  .buffer_frames = frames_of};
+    char *text = misuse_text(&misuse, &(struct report_origin){4242, 1, 0, NULL});
+    assert_non_null(text);
+    strip_prefixes(text);
+    assert_string_equal(
+        text, "cufence: host write out of bounds by cuMemcpyHtoD on GPU 0, rank 1\n"
+              "\n"
+              "  address    0x7e000c5ff9c0: writes 4 bytes from byte 0 of buffer #3, which has been freed     exact\n"
+              "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), stream 0x5581c0, label \"layer 3\"\n"
+              "             allocated     72.9 ms ago by thread 4242\n"
+              "             allocated at  model.py:120 in forward\n"
+              "                           train.py:40 in step\n"
+              "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
+              "             freed at      model.py:130 in forward\n"
+              "                           train.py:40 in step\n");
+    free(text);
+}
+
+static void a_call_that_meets_no_buffer_names_the_address(void **state)
+{
+    (void)state;
+    const cufence_description place = {.place = CUFENCE_PLACE_UNKNOWN};
+    const struct misuse misuse = {.kind = "invalid free",
+                                  .call = "cuMemFree",
+                                  .sentence = "0x10 was not allocated by cufence",
+                                  .address = 16,
+                                  .place = &place};
+    char *text = misuse_text(&misuse, &(struct report_origin){4242, -1, -1, NULL});
+    assert_non_null(text);
+    strip_prefixes(text);
+    assert_string_equal(
+        text, "cufence: invalid free by cuMemFree on a GPU\n"
+              "\n"
+              "  address    0x10 was not allocated by cufence                                                 exact\n");
     free(text);
 }
 
@@ -518,22 +569,16 @@ static void amounts_are_exact_until_they_are_large(void **state)
         assert_string_equal(amount_of(cases[i].bytes).text, cases[i].text);
 }
 
-static void durations_take_the_largest_unit(void **state)
+static void ages_take_the_largest_unit_and_are_no_finer_than_their_clock(void **state)
 {
     (void)state;
     static const struct {
         uint64_t ns;
         const char *text;
-    } cases[] = {{0, "0 ns"},
-                 {999, "999 ns"},
-                 {1000, "1 us"},
-                 {2345678, "2.3 ms"},
-                 {59900000000, "59.9 s"},
-                 {90000000000, "1.5 min"},
-                 {3600000000000, "1 h"},
-                 {UINT64_MAX, "5124095.5 h"}};
+    } cases[] = {{0, "less than 10 ms"},  {9999999, "less than 10 ms"}, {10000000, "10 ms"},    {12345678, "12.3 ms"},
+                 {59900000000, "59.9 s"}, {90000000000, "1.5 min"},     {3600000000000, "1 h"}, {UINT64_MAX, "5124095.5 h"}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        assert_string_equal(duration_of(cases[i].ns).text, cases[i].text);
+        assert_string_equal(age_of(cases[i].ns).text, cases[i].text);
 }
 
 int main(void)
@@ -541,11 +586,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_report_reads_as_written_here),
         cmocka_unit_test(a_buffer_tells_where_it_was_allocated_and_freed),
+        cmocka_unit_test(a_call_on_the_host_is_told_in_the_same_words),
+        cmocka_unit_test(a_call_that_meets_no_buffer_names_the_address),
         cmocka_unit_test(the_device_is_named_as_well_as_it_can_be),
         cmocka_unit_test(headlines_name_the_access),
         cmocka_unit_test(long_and_hostile_names_stay_on_their_line),
         cmocka_unit_test(amounts_are_exact_until_they_are_large),
-        cmocka_unit_test(durations_take_the_largest_unit),
+        cmocka_unit_test(ages_take_the_largest_unit_and_are_no_finer_than_their_clock),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
