@@ -5,7 +5,8 @@
 
 #include <string.h>
 
-int heap_recall(uint64_t address, int exact, struct facts *out)
+/* The newest of all histories; 0 if there is none. */
+static int recall(uint64_t address, int exact, struct facts *out)
 {
     out->id = 0;
     for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
@@ -43,15 +44,15 @@ static void look(struct slot *slot, uint64_t gap_start, void *user)
     }
 }
 
-void heap_describe(uint64_t address, cufence_description *description)
+static void describe(uint64_t address, struct around *around, cufence_description *description)
 {
-    struct around around = {.address = address};
+    *around = (struct around){.address = address};
     memset(description, 0, sizeof *description);
     if (address < arena_start() || address >= arena_end())
         return;
-    arena_visit(address, 2, look, &around);
+    arena_visit(address, 2, look, around);
     description->place = CUFENCE_PLACE_NO_BUFFER;
-    const cufence_buffer *at = around.at.id ? &around.at : NULL, *above = around.above.id ? &around.above : NULL;
+    const cufence_buffer *at = around->at.id ? &around->at : NULL, *above = around->above.id ? &around->above : NULL;
     if (at && at->freed_ns) {
         if (layout_classify(address, at->address, at->size, &description->offset) == CUFENCE_PLACE_INSIDE) {
             description->place = CUFENCE_PLACE_FREED;
@@ -72,6 +73,38 @@ void heap_describe(uint64_t address, cufence_description *description)
     }
 }
 
+void heap_describe(uint64_t address, cufence_description *description)
+{
+    struct around around;
+    describe(address, &around, description);
+}
+
+/* An earlier buffer in the slot of the one that is there now: `exact`: one that began at the address. The slot's own facts
+ * stand for it. */
+static int recall_in(const cufence_buffer *now, uint64_t address, int exact, cufence_buffer *out)
+{
+    struct facts facts;
+    if (!now->id || !recall(address, exact, &facts))
+        return 0;
+    struct slot slot = {.base = now->mapping_start,
+                        .mapped = now->mapping_end - now->mapping_start,
+                        .span = now->guard_end - now->mapping_start,
+                        .device = now->device,
+                        .is_mapped = now->is_mapped};
+    facts_describe(&facts, &slot, now->guard_start, out);
+    return 1;
+}
+
+void heap_describe_free(uint64_t address, cufence_description *description)
+{
+    struct around around;
+    describe(address, &around, description);
+    if (around.at.address != address && recall_in(&around.at, address, 1, &description->buffer)) {
+        description->place = CUFENCE_PLACE_FREED;
+        description->offset = 0;
+    }
+}
+
 size_t heap_near(uint64_t address, cufence_buffer *out, size_t max)
 {
     struct around around = {.address = address};
@@ -85,17 +118,7 @@ size_t heap_near(uint64_t address, cufence_buffer *out, size_t max)
         if (!known)
             out[count++] = *found[i];
     }
-    struct facts facts;
-    if (around.at.id && count < max && heap_recall(address, 0, &facts)) {
-        /* An earlier buffer in the same slot; the slot's own facts stand for it. */
-        struct slot slot = {.base = around.at.mapping_start,
-                            .mapped = around.at.mapping_end - around.at.mapping_start,
-                            .span = around.at.guard_end - around.at.mapping_start,
-                            .device = around.at.device,
-                            .is_mapped = around.at.is_mapped};
-        facts_describe(&facts, &slot, around.at.guard_start, &out[count++]);
-    }
-    return count;
+    return count < max && recall_in(&around.at, address, 0, &out[count]) ? count + 1 : count;
 }
 
 struct newest {

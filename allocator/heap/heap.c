@@ -271,24 +271,17 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
 static cufence_status refuse_free(uint64_t address)
 {
     cufence_description description;
-    struct facts past;
-    heap_describe(address, &description);
+    heap_describe_free(address, &description);
     const cufence_buffer *buffer = &description.buffer;
-    if (description.place == CUFENCE_PLACE_FREED && buffer->address == address) {
-        past = (struct facts){
-            .id = buffer->id, .size = buffer->size, .freed_ns = buffer->freed_ns, .who = facts_freed_by(buffer->freed_tid, 0)};
-    } else if (!heap_recall(address, 1, &past)) {
-        if (description.place == CUFENCE_PLACE_INSIDE)
-            return error_set(CUFENCE_ERROR_INVALID_FREE,
-                             "0x%llx is not the start of a buffer: it lies %llu bytes inside #%llu, which "
-                             "starts at 0x%llx",
-                             (unsigned long long)address, (unsigned long long)description.offset,
-                             (unsigned long long)buffer->id, (unsigned long long)buffer->address);
-        return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx was not allocated by cufence", (unsigned long long)address);
-    }
-    return error_set(CUFENCE_ERROR_DOUBLE_FREE, "0x%llx was buffer #%llu of %llu bytes; thread %llu freed it %.1f ms ago",
-                     (unsigned long long)address, (unsigned long long)past.id, (unsigned long long)past.size,
-                     (unsigned long long)facts_freed_tid(&past), (double)(now_ns() - past.freed_ns) / 1e6);
+    if (description.place == CUFENCE_PLACE_FREED && buffer->address == address)
+        return error_set(CUFENCE_ERROR_DOUBLE_FREE, "0x%llx was buffer #%llu of %llu bytes, which thread %llu has freed",
+                         (unsigned long long)address, (unsigned long long)buffer->id, (unsigned long long)buffer->size,
+                         (unsigned long long)buffer->freed_tid);
+    if (description.place == CUFENCE_PLACE_INSIDE)
+        return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx lies %llu bytes inside buffer #%llu, which starts at 0x%llx",
+                         (unsigned long long)address, (unsigned long long)description.offset, (unsigned long long)buffer->id,
+                         (unsigned long long)buffer->address);
+    return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx was not allocated by cufence", (unsigned long long)address);
 }
 
 /* Records an event on every stream that may still use the block. Returns how many are missing. Expects an entered scope. */

@@ -69,6 +69,10 @@ int heap_range_of(uint64_t address, struct heap_range *out); /* 0: no live buffe
 
 void heap_describe(uint64_t address, cufence_description *description);
 
+/* The same, of an address that is to be freed: a freed buffer that began there is what was meant, also where its memory serves
+ * another one by now. */
+void heap_describe_free(uint64_t address, cufence_description *description);
+
 /* Copies what lies at and around `address`: the buffers (live and freed) of the slot that holds it, and the nearest live
  * ones on both sides. Returns how many, at most `max`. */
 size_t heap_near(uint64_t address, cufence_buffer *out, size_t max);

@@ -241,7 +241,6 @@ void worker_wake(void); /* there is something to retire */
 void reclaim(struct heap_context *context, int level);
 
 /* describe.c */
-int heap_recall(uint64_t address, int exact, struct facts *out); /* the newest of all histories; 0 if there is none */
 
 /* heap.c */
 uint64_t now_ns(void);                 /* CLOCK_MONOTONIC_COARSE: a few ns a call, good to a few ms */

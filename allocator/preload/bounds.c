@@ -29,7 +29,7 @@ static int refuse(const char *call, CUdeviceptr address, unsigned long long size
                   description.place == CUFENCE_PLACE_PAST_END ? "past the end of" : "before the start of", id);
     else
         error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s where no buffer is", what);
-    misuse(is_write ? "host write out of bounds" : "host read out of bounds", call, address);
+    misuse(is_write ? "host write out of bounds" : "host read out of bounds", call, address, &description);
     return 0;
 }
 

@@ -70,7 +70,8 @@ void pools_forget_context(void);                 /* some context has gone */
 /* callers.c: the alignment that the code at this address takes for granted of what it allocates, bytes; 0: nothing special. */
 uint32_t caller_alignment(const void *address);
 
-/* misuse.c: what a call did wrong with one of our buffers; the detail is cufence_error_detail()'s. Reports it. */
-CUresult misuse(const char *kind, const char *call, CUdeviceptr pointer);
+/* misuse.c: what a call did wrong with one of our buffers, which `place` tells of; the detail is cufence_error_detail()'s.
+ * Reports it. */
+CUresult misuse(const char *kind, const char *call, CUdeviceptr pointer, const cufence_description *place);
 
 #endif

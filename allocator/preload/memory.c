@@ -169,11 +169,11 @@ static CUresult give_back(const char *call, CUdeviceptr pointer, CUstream stream
         pool_freed(&freed);
         return CUDA_SUCCESS;
     }
-    if (status == CUFENCE_ERROR_DOUBLE_FREE)
-        return misuse("double free", call, pointer);
-    if (status == CUFENCE_ERROR_INVALID_FREE)
-        return misuse("invalid free", call, pointer);
-    return result_of(status);
+    if (status != CUFENCE_ERROR_DOUBLE_FREE && status != CUFENCE_ERROR_INVALID_FREE)
+        return result_of(status);
+    cufence_description place;
+    heap_describe_free(pointer, &place);
+    return misuse(status == CUFENCE_ERROR_DOUBLE_FREE ? "double free" : "invalid free", call, pointer, &place);
 }
 
 /* Returns once no work of the buffer's context is left. What goes wrong is the result. */

@@ -4,18 +4,16 @@
 
 #include <time.h>
 
-CUresult misuse(const char *kind, const char *call, CUdeviceptr pointer)
+CUresult misuse(const char *kind, const char *call, CUdeviceptr pointer, const cufence_description *place)
 {
     struct timespec now;
-    cufence_description place;
     clock_gettime(CLOCK_MONOTONIC, &now);
-    heap_describe(pointer, &place);
     monitor_misuse(&(struct misuse){.kind = kind,
                                     .buffer_frames = stack_python_frames,
                                     .call = call,
                                     .sentence = cufence_error_detail(),
                                     .address = pointer,
-                                    .place = &place,
+                                    .place = place,
                                     .now_ns = (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec});
     return CUDA_ERROR_INVALID_VALUE;
 }

@@ -69,7 +69,7 @@ FAULTS = [
             r"cufence: use-after-free READ of \d+ bytes",
             r"into buffer #\d+, which has been freed",
             r"buffer +#\d+, 4000 bytes\b",
-            r"freed +\S+ \S+ ago by thread \d+",
+            r"freed +\S.* ago by thread \d+",
             r"kernel +k_late\b.*exact",
             r"use_after_free\.py:{FAULT}\b",
         ],

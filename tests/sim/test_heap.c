@@ -125,13 +125,14 @@ static void wrong_frees(void)
     start(NULL);
     char *pointer = allocate(1000, NULL);
     CHECK(cufence_free(pointer + 16, NULL) == CUFENCE_ERROR_INVALID_FREE);
-    CHECK(strstr(cufence_error_detail(), "16 bytes inside #1") != NULL);
+    CHECK(strstr(cufence_error_detail(), "16 bytes inside buffer #1") != NULL);
     CHECK(cufence_free(&pointer, NULL) == CUFENCE_ERROR_INVALID_FREE);
     CHECK_OK(cufence_free(pointer, NULL));
     CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
     CHECK(strstr(cufence_error_detail(), "#1 of 1000 bytes") != NULL);
     CHECK(allocate(2000, NULL) != pointer); /* the same mapping, another start */
     CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
+    CHECK(strstr(cufence_error_detail(), "#1 of 1000 bytes") != NULL);
     CHECK(stats().live_buffers == 1 && stats().live_bytes == 2000);
 }
 

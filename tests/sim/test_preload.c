@@ -319,7 +319,7 @@ static void freeing_twice_is_refused_and_reported(void **state)
         {"double_free async", "second cuMemFreeAsync: CUDA_ERROR_INVALID_VALUE\n", "double free by cuMemFreeAsync on GPU 0",
          "was buffer #1 of 1000 bytes"},
         {"double_free interior", "cuMemFree of the middle: CUDA_ERROR_INVALID_VALUE\n", "invalid free by cuMemFree on GPU 0",
-         "16 bytes inside #1"},
+         "16 bytes inside buffer #1"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char wanted[512];
@@ -335,28 +335,59 @@ static void freeing_twice_is_refused_and_reported(void **state)
     }
 }
 
+/* The report is about the buffer that was freed, not the one that has its memory by now, and text and JSON agree on when. */
+static void a_late_second_free_tells_of_the_first(void **state)
+{
+    (void)state;
+    const char *story = "double_free late";
+    char file[] = "/tmp/cufence-test-XXXXXX", settings[64], json[4096] = "";
+    close(mkstemp(file));
+    snprintf(settings, sizeof settings, "json=%s", file);
+    run(&by_dlsym, story, PRELOAD, settings, NULL);
+    FILE *in = fopen(file, "r");
+    assert_non_null(in);
+    json[fread(json, 1, sizeof json - 1, in)] = '\0';
+    fclose(in);
+    unlink(file);
+
+    expect_in(&by_dlsym, story, last.out, "second cuMemFree: CUDA_ERROR_INVALID_VALUE\n");
+    expect_in(&by_dlsym, story, last.err, "was buffer #1 of 1000 bytes, which thread");
+    expect_in(&by_dlsym, story, last.err, "buffer     #1, 1000 bytes");
+    expect_in(&by_dlsym, story, json, "\"call\":\"cuMemFree\"");
+    expect_in(&by_dlsym, story, json, "\"buffer\":{\"id\":1,");
+    const char *freed = strstr(json, "\"freed\":{");
+    const char *ago = freed ? strstr(freed, "\"ago_ns\":") : NULL;
+    uint64_t ns = ago ? strtoull(ago + strlen("\"ago_ns\":"), NULL, 10) : 0;
+    char wanted[64];
+    snprintf(wanted, sizeof wanted, "freed         %llu.%llu ms ago by thread", (unsigned long long)(ns / 1000000),
+             (unsigned long long)(ns / 100000 % 10));
+    expect_in(&by_dlsym, story, last.err, wanted);
+    if (ns < 60000000 || ns > 5000000000)
+        complain(&by_dlsym, story, "not the age of the first free", wanted);
+    if (count_in(last.err, " ago ") != 2)
+        complain(&by_dlsym, story, "ages that are not of the allocation and the free", "2");
+}
+
 static void copies_past_the_end_are_refused_and_reported(void **state)
 {
     (void)state;
     static const struct {
         const char *story, *call, *report;
     } cases[] = {
-        {"out_of_bounds copy", "cuMemcpyHtoD", "writes 4001 bytes from byte 0 on of buffer #1, which has 4000: 1 bytes past"},
-        {"out_of_bounds copy_async", "cuMemcpyDtoHAsync",
-         "reads 3996 bytes from byte 8 on of buffer #1, which has 4000: 4 byte"},
-        {"out_of_bounds device", "cuMemcpyDtoD",
-         "writes 4100 bytes from byte 0 on of buffer #1, which has 4000: 100 bytes past"},
-        {"out_of_bounds unified", "cuMemcpy", "reads 4004 bytes from byte 0 on of buffer #1, which has 4000: 4 bytes past"},
-        {"out_of_bounds rows", "cuMemcpy2D", "writes 5000 bytes from byte 0 on of buffer #1, which has 4000: 1000 bytes past"},
-        {"out_of_bounds set_rows", "cuMemsetD2D8", "writes 5000 bytes from byte 0 on of buffer #1, which has 4000: 1000 bytes"},
-        {"out_of_bounds set", "cuMemsetD32", "writes 4004 bytes from byte 0 on of buffer #1, which has 4000: 4 bytes past"},
+        {"out_of_bounds copy", "cuMemcpyHtoD", "writes 4001 bytes from byte 0 of buffer #1, 1 byte past its end"},
+        {"out_of_bounds copy_async", "cuMemcpyDtoHAsync", "reads 3996 bytes from byte 8 of buffer #1, 4 bytes past its end"},
+        {"out_of_bounds device", "cuMemcpyDtoD", "writes 4100 bytes from byte 0 of buffer #1, 100 bytes past its end"},
+        {"out_of_bounds unified", "cuMemcpy", "reads 4004 bytes from byte 0 of buffer #1, 4 bytes past its end"},
+        {"out_of_bounds rows", "cuMemcpy2D", "writes 5000 bytes from byte 0 of buffer #1, 1000 bytes past its end"},
+        {"out_of_bounds set_rows", "cuMemsetD2D8", "writes 5000 bytes from byte 0 of buffer #1, 1000 bytes past its end"},
+        {"out_of_bounds set", "cuMemsetD32", "writes 4004 bytes from byte 0 of buffer #1, 4 bytes past its end"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         char wanted[512], by[64];
         snprintf(wanted, sizeof wanted,
                  "%s: CUDA_ERROR_INVALID_VALUE\na good copy afterwards: CUDA_SUCCESS\ncuCtxSynchronize: CUDA_SUCCESS\n",
                  cases[i].call);
-        snprintf(by, sizeof by, "out of bounds by %s", cases[i].call);
+        snprintf(by, sizeof by, "out of bounds by %s on GPU 0\n", cases[i].call);
         expect_alike(cases[i].story, NO_PRELOAD, NULL, 1, wanted);
         for (size_t j = 0; j < WAYS; j++) {
             if (i != 0 && j != i % WAYS)
@@ -652,6 +683,7 @@ int main(void)
         TEST(a_pool_of_the_program_is_guarded),
         TEST(out_of_memory_is_an_answer_and_no_end),
         TEST(freeing_twice_is_refused_and_reported),
+        TEST(a_late_second_free_tells_of_the_first),
         TEST(copies_past_the_end_are_refused_and_reported),
         TEST(a_guarded_buffer_is_not_exported),
         TEST(an_overrun_is_reported_and_returned),

@@ -227,6 +227,14 @@ int story_double_free(int count, char **arguments)
         MUST(cu.cuMemAlloc(&address, 1000));
         result = say("cuMemFree of the middle", cu.cuMemFree(address + 16));
         MUST(cu.cuMemFree(address));
+    } else if (strcmp(how, "late") == 0) {
+        CUdeviceptr other;
+        MUST(cu.cuMemAlloc(&address, 1000));
+        MUST(cu.cuMemFree(address));
+        MUST(cu.cuMemAlloc(&other, 2000));
+        usleep(60000);
+        result = say("second cuMemFree", cu.cuMemFree(address));
+        MUST(cu.cuMemFree(other));
     } else {
         MUST(cu.cuMemAlloc(&address, 1000));
         MUST(cu.cuMemFree(address));
