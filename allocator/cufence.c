@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #define PUBLIC __attribute__((visibility("default")))
+#define REPORT_MS 5000 /* that the process' end waits for a report under way */
 #define STRING_(x) #x
 #define STRING(x) STRING_(x)
 
@@ -80,12 +81,13 @@ static void *synchronise_all(void *unused)
 }
 
 /* Work may still be running, and its faults are the program's as much as any. A kernel that never ends must not keep the
- * process: it is waited for as long as exit_wait says. Returns 1 if all work is done. */
+ * process: it is waited for as long as exit_wait says, once. Returns 1 if all work is done. */
 static int wait_for_devices(void)
 {
+    static int is_in_vain;
     pthread_t thread;
     struct timespec until;
-    if (!process.options.exit_wait || pthread_create(&thread, NULL, synchronise_all, NULL) != 0)
+    if (is_in_vain || !process.options.exit_wait || pthread_create(&thread, NULL, synchronise_all, NULL) != 0)
         return 0;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += (time_t)(process.options.exit_wait / 1000);
@@ -98,6 +100,7 @@ static int wait_for_devices(void)
             "cufence: the device was still working %llu ms after the program's end; a fault from now on is not reported\n",
             (unsigned long long)process.options.exit_wait);
     pthread_detach(thread);
+    is_in_vain = 1;
     return 0;
 }
 
@@ -122,6 +125,27 @@ static void remove_traces(int status, void *unused)
         monitor_stop(0);
 }
 
+/* Of the main thread, at its end: when the process exits from there, this runs before all exit handlers, also before those that
+ * the driver's debugger library has registered since the fault, and which a dump under way does not survive. */
+static void before_exit(void *unused)
+{
+    (void)unused;
+    if (getpid() == process.pid && wait_for_devices())
+        monitor_flush(REPORT_MS);
+}
+
+extern int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *object); /* of the C library */
+extern char __dso_handle;
+
+static void wait_before_exit(void)
+{
+    static int is_registered; /* by the main thread alone */
+    if (gettid() != getpid() || is_registered)
+        return;
+    is_registered = 1;
+    __cxa_thread_atexit_impl(before_exit, NULL, &__dso_handle);
+}
+
 static void at_exit(int status, void *unused)
 {
     static int is_done; /* exit handlers run one after the other */
@@ -129,7 +153,7 @@ static void at_exit(int status, void *unused)
     if (getpid() != process.pid || is_done++)
         return;
     int is_synchronised = wait_for_devices();
-    monitor_stop(is_synchronised ? 5000 : 0);
+    monitor_stop(is_synchronised ? REPORT_MS : 0);
     heap_close();
     int has_failed = is_synchronised && exit_result == CUDA_ERROR_ILLEGAL_ADDRESS;
     if (has_failed && !monitor_fault_count())
@@ -143,11 +167,12 @@ static void at_exit(int status, void *unused)
         exit((int)process.options.exitcode);
 }
 
-/* The handler is registered anew with each context, so that it runs before the driver's own: a driver that makes a context after
- * a reset registers one again. */
+/* The handler is registered anew with each context, so that it runs before the driver's own: a driver that makes a context
+ * after a reset registers one again. */
 static void on_context(CUcontext context, int device)
 {
     on_exit(at_exit, NULL);
+    wait_before_exit();
     monitor_add_context(context, device);
 }
 
@@ -173,6 +198,7 @@ static cufence_status start(const char *options)
         return status;
     }
     preload_configure(&process.options);
+    wait_before_exit();
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0; /* also where no context ever comes to be */
     if (process.options.verbose)

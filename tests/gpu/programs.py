@@ -52,6 +52,17 @@ CASES = [
         status=41,
         report=[r"cufence: out-of-bounds READ"],
     ),
+    # While the driver has not begun with the dump, writes it, and is about to be done with it.
+    *(
+        _program(
+            f"exits_after_{delay}_ms",
+            "exits",
+            arguments=[str(delay)],
+            status=86,
+            report=[r"cufence: out-of-bounds READ of 4 bytes", r"kernel +increment\b", r"exits\.cu:{FAULT}\b"],
+        )
+        for delay in (0, 5, 10, 20, 40, 80)
+    ),
     _program(
         "double_free",
         report=[r"cufence: double free by cuMemFree", r"buffer +#\d+, 4000 bytes\b", r"freed +\S.* ago by thread \d+"],

@@ -670,6 +670,15 @@ static void dlsym_works_for_those_who_have_nothing_to_do_with_it(void **state)
                     "missing driver function: none\n");
 }
 
+static void the_drivers_debugger_is_not_taken_down_at_the_exit(void **state)
+{
+    (void)state;
+    static const char both[] = "loaded\ndestroyed\nthe program's own\n";
+    expect_alike("exit_handlers " PROGRAMS_FOLDER "/libcudadebugger.so.1", NO_PRELOAD, NULL, 0, both);
+    expect_alike("exit_handlers " PROGRAMS_FOLDER "/libcudadebugger.so.1", PRELOAD, NULL, 0, "loaded\nthe program's own\n");
+    expect_the_same("exit_handlers " PROGRAMS_FOLDER "/libordinary.so.1", NULL, 0, both);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, finish)
@@ -703,6 +712,7 @@ int main(void)
         TEST(a_process_without_cuda_stays_as_it_is),
         TEST(a_program_that_is_started_by_another_is_guarded),
         TEST(get_proc_address_gives_itself_and_one_function),
+        TEST(the_drivers_debugger_is_not_taken_down_at_the_exit),
         TEST(dlsym_works_for_those_who_have_nothing_to_do_with_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -42,6 +42,6 @@ assert float(model(fine)[5]) == 2.0
 x = torch.zeros(1000, device="cuda")
 torch.cuda.synchronize()
 print("launch", time.time(), file=sys.stderr, flush=True)
-y = model(x)
-torch.cuda.synchronize()  # RAISES
+y = model(x)  # RAISES: for the new size the compiler makes a new kernel and times it, and waits for the device to do so
+torch.cuda.synchronize()
 print("not reached")

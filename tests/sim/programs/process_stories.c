@@ -135,3 +135,19 @@ int story_next_symbol(int count, char **arguments)
     printf("missing driver function: %s\n", dlsym(dlopen("libcuda.so.1", RTLD_NOW), "cuNoSuchThing") == NULL ? "none" : "one");
     return 0;
 }
+
+static void say_goodbye(void)
+{
+    puts("the program's own");
+}
+
+/* exit_handlers LIBRARY: both have something to do at the exit. */
+int story_exit_handlers(int count, char **arguments)
+{
+    start();
+    atexit(say_goodbye);
+    if (count < 3 || dlopen(arguments[2], RTLD_NOW) == NULL)
+        return 2;
+    puts("loaded");
+    return 0;
+}
