@@ -1,7 +1,10 @@
 /*
- * Libraries that take more of an allocation than its size: XLA refuses a buffer whose address is no multiple of 256
- * ("Address of buffer 0 must be a multiple of 100"; kXlaAllocatedBufferAlignBytes). They are known by the name of the file
- * that the call comes from, so that the buffers of other libraries in the same process keep their ends flush.
+ * Libraries that take more of an allocation than its size. They are known by the name of the file that the call comes from, so
+ * that nothing changes for the other buffers of the same process:
+ *
+ *   XLA    refuses a buffer whose address is no multiple of 256 ("Address of buffer 0 must be a multiple of 100";
+ *          kXlaAllocatedBufferAlignBytes)
+ *   NCCL   allocates to give the memory to other processes (cudaIpcGetMemHandle), unless it uses cuMemCreate; NVSHMEM too
  */
 #include "internal.h"
 
@@ -10,37 +13,36 @@
 
 static const struct {
     const char *part; /* of the file's name */
-    uint32_t alignment;
+    struct needs needs;
 } libraries[] = {
-    {"xla", 256},        /* JAX's xla_cuda_plugin.so, xla_extension.so */
-    {"pjrt", 256},       /* pjrt_c_api_gpu_plugin.so: XLA without JAX */
-    {"tensorflow", 256}, /* libtensorflow_cc.so, with XLA in it */
+    {"xla", {.alignment = 256}},        /* JAX's xla_cuda_plugin.so, xla_extension.so */
+    {"pjrt", {.alignment = 256}},       /* pjrt_c_api_gpu_plugin.so: XLA without JAX */
+    {"tensorflow", {.alignment = 256}}, /* libtensorflow_cc.so, with XLA in it */
+    {"libnccl", {.exports = 1}},        {"libnvshmem", {.exports = 1}},
 };
 
-static uint32_t look_up(const void *address)
+static struct needs look_up(const void *address)
 {
     Dl_info found;
-    if (!dladdr(address, &found) || !found.dli_fname)
-        return 0;
-    const char *slash = strrchr(found.dli_fname, '/');
-    const char *name = slash ? slash + 1 : found.dli_fname;
+    const char *name = dladdr(address, &found) && found.dli_fname ? found.dli_fname : "";
+    const char *slash = strrchr(name, '/');
     for (size_t i = 0; i < sizeof libraries / sizeof *libraries; i++) {
-        if (strstr(name, libraries[i].part))
-            return libraries[i].alignment;
+        if (strstr(slash ? slash + 1 : name, libraries[i].part))
+            return libraries[i].needs;
     }
-    return 0;
+    return (struct needs){0};
 }
 
 /* A program allocates from few places. An address has 48 bits on this processor, so that it and the answer fit one word. */
-uint32_t caller_alignment(const void *address)
+struct needs caller_needs(const void *address)
 {
-    static uint64_t known[64]; /* atomic; address << 16 | alignment */
+    static uint64_t known[64]; /* atomic; address << 16 | alignment << 1 | exports */
     uint64_t place = (uint64_t)(uintptr_t)address;
     uint64_t *entry = &known[(place * UINT64_C(0x9e3779b97f4a7c15)) >> 58];
     uint64_t word = __atomic_load_n(entry, __ATOMIC_RELAXED);
     if (word >> 16 == place)
-        return word & 0xffff;
-    uint32_t alignment = look_up(address);
-    __atomic_store_n(entry, place << 16 | alignment, __ATOMIC_RELAXED);
-    return alignment;
+        return (struct needs){.alignment = (word & 0xffff) >> 1, .exports = word & 1};
+    struct needs needs = look_up(address);
+    __atomic_store_n(entry, place << 16 | needs.alignment << 1 | needs.exports, __ATOMIC_RELAXED);
+    return needs;
 }

@@ -67,8 +67,12 @@ int pools_are_used(void);                        /* some buffer has come from on
 CUmemoryPool pool_handle(unsigned owner);        /* NULL for OWNER_NO_POOL */
 void pools_forget_context(void);                 /* some context has gone */
 
-/* callers.c: the alignment that the code at this address takes for granted of what it allocates, bytes; 0: nothing special. */
-uint32_t caller_alignment(const void *address);
+/* callers.c: what the code at this address takes for granted of what it allocates. */
+struct needs {
+    uint32_t alignment; /* bytes; 0: nothing special */
+    uint32_t exports;   /* 1: to give it to other processes */
+};
+struct needs caller_needs(const void *address);
 
 /* misuse.c: what a call did wrong with one of our buffers, which `place` tells of; the detail is cufence_error_detail()'s.
  * Reports it. */

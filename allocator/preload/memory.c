@@ -32,10 +32,10 @@ static CUresult result_of(cufence_status status)
 struct purpose {
     CUstream stream;
     unsigned owner;
-    const void *caller; /* an address in the code that asks */
+    struct needs needs;
 };
 
-#define CALLER __builtin_return_address(0) /* of a hook */
+#define CALLERS_NEEDS caller_needs(__builtin_return_address(0)) /* in a hook */
 
 /* In the current context. */
 static CUresult allocate(CUdeviceptr *out, size_t size, const struct purpose *purpose)
@@ -44,7 +44,7 @@ static CUresult allocate(CUdeviceptr *out, size_t size, const struct purpose *pu
                                         .device = -1,
                                         .stream = purpose->stream,
                                         .owner = (uint8_t)purpose->owner,
-                                        .align = caller_alignment(purpose->caller)};
+                                        .align = purpose->needs.alignment};
     void *pointer = NULL;
     uint64_t mapped = 0;
     if (!pool_reserve(purpose->owner, size))
@@ -67,24 +67,25 @@ static int has_context(void)
 
 /* ---- allocations that are good for every stream at once ---- */
 
-static int leaves_to_driver(const void *out, size_t size)
+static int leaves_to_driver(const void *out, size_t size, struct needs needs)
 {
-    return !is_active() || !out || !size || preload_options->ipc == IPC_DRIVER || !has_context();
+    return !is_active() || !out || !size || preload_options->ipc == IPC_DRIVER || needs.exports || !has_context();
 }
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
-    const struct purpose purpose = {HEAP_SYNCHRONISED, OWNER_NO_POOL, CALLER};
-    return leaves_to_driver(out, size) ? real.cuMemAlloc_v2(out, size) : allocate(out, size, &purpose);
+    const struct purpose purpose = {HEAP_SYNCHRONISED, OWNER_NO_POOL, CALLERS_NEEDS};
+    return leaves_to_driver(out, size, purpose.needs) ? real.cuMemAlloc_v2(out, size) : allocate(out, size, &purpose);
 }
 
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element)
 {
     size_t size, row;
-    if (leaves_to_driver(out, width) || !pitch || !height || (element != 4 && element != 8 && element != 16) ||
+    const struct purpose purpose = {HEAP_SYNCHRONISED, OWNER_NO_POOL, CALLERS_NEEDS};
+    if (leaves_to_driver(out, width, purpose.needs) || !pitch || !height || (element != 4 && element != 8 && element != 16) ||
         __builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &size))
         return real.cuMemAllocPitch_v2(out, pitch, width, height, element);
-    CUresult result = allocate(out, size, &(struct purpose){HEAP_SYNCHRONISED, OWNER_NO_POOL, CALLER});
+    CUresult result = allocate(out, size, &purpose);
     if (result == CUDA_SUCCESS)
         *pitch = row / PITCH * PITCH;
     return result;
@@ -128,21 +129,21 @@ static CUstream own_default(CUstream stream)
 CUresult hook_cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream stream)
 {
     CUresult result;
-    const struct purpose purpose = {stream, 0, CALLER};
+    const struct purpose purpose = {stream, 0, CALLERS_NEEDS};
     return allocate_on(out, size, purpose, &result) ? result : real.cuMemAllocAsync(out, size, stream);
 }
 
 CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t size, CUstream stream)
 {
     CUresult result;
-    const struct purpose purpose = {own_default(stream), 0, CALLER};
+    const struct purpose purpose = {own_default(stream), 0, CALLERS_NEEDS};
     return allocate_on(out, size, purpose, &result) ? result : real.cuMemAllocAsync_ptsz(out, size, stream);
 }
 
 CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
 {
     CUresult result;
-    const struct purpose purpose = {stream, is_active() ? pool_of_handle(pool) : 0, CALLER};
+    const struct purpose purpose = {stream, is_active() ? pool_of_handle(pool) : 0, CALLERS_NEEDS};
     return purpose.owner && allocate_on(out, size, purpose, &result) ? result
                                                                      : real.cuMemAllocFromPoolAsync(out, size, pool, stream);
 }
@@ -150,7 +151,7 @@ CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPoo
 CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
 {
     CUresult result;
-    const struct purpose purpose = {own_default(stream), is_active() ? pool_of_handle(pool) : 0, CALLER};
+    const struct purpose purpose = {own_default(stream), is_active() ? pool_of_handle(pool) : 0, CALLERS_NEEDS};
     return purpose.owner && allocate_on(out, size, purpose, &result)
                ? result
                : real.cuMemAllocFromPoolAsync_ptsz(out, size, pool, stream);

@@ -417,6 +417,11 @@ static void a_guarded_buffer_is_not_exported(void **state)
         expect_out(&ways[i], story, "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
         expect_silence(&ways[i], story);
     }
+    static const struct way as_nccl = {"program_libnccl", NULL}; /* whose purpose it is */
+    run(&as_nccl, story, PRELOAD, NULL, NULL);
+    expect_status(&as_nccl, story, 0);
+    expect_out(&as_nccl, story, "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
+    expect_silence(&as_nccl, story);
 }
 
 /* ---- faults ---- */
