@@ -25,6 +25,24 @@ SYSTEM_LIBRARIES |= {"ld-linux-x86-64.so.2", "librt.so.1"}
 NO_NETWORK = re.compile(r"Temporary failure in name resolution|Network is unreachable|Failed to establish a new connection")
 
 
+# The notebook's side. The environment has started this interpreter anew, too, and a kernel has the process id that it began with.
+_NOTEBOOK = """
+from jupyter_client.manager import start_new_kernel
+
+def cell(code):
+    answer = []
+    client.execute_interactive(
+        code, timeout=60, output_hook=lambda message: answer.append(message["content"].get("text", "")))
+    return "".join(answer).strip()
+
+manager, client = start_new_kernel(kernel_name="python3", startup_timeout=60)
+print(cell("import torch"))
+print("the kernel, started once:", cell("import os; print(os.getpid())") == str(manager.provisioner.process.pid))
+client.stop_channels()
+manager.shutdown_kernel(now=True)
+"""
+
+
 def run(*command: str | Path, timeout: int = 300, **named: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=timeout, **named)  # type: ignore
 
@@ -122,6 +140,25 @@ class Wheel(unittest.TestCase):
         self.assertEqual(found["environment"]["CUFENCE_OPTIONS"], "uaf=strict")
         preload = self.packages() / "cufence" / "lib" / "libcufence_preload.so"
         self.assertEqual(found["environment"]["LD_PRELOAD"], str(preload))
+
+    def test_jupyter_kernel(self) -> None:
+        """A kernel of a Jupyter that knows nothing of cufence: it is started anew, and answers from there."""
+        python = self.folder / "jupyter" / "bin" / "python"
+        venv.create(self.folder / "jupyter", with_pip=True, symlinks=True)
+        done = run(python, "-m", "pip", "install", "--quiet", self.wheel, "ipykernel", env=standin.clean_environment())
+        if done.returncode and NO_NETWORK.search(done.stdout + done.stderr):
+            self.skipTest("ipykernel is on PyPI, which cannot be reached")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        standin.write_recording_torch(next((self.folder / "jupyter" / "lib").glob("python*/site-packages")))
+        (self.folder / "notebook.py").write_text(_NOTEBOOK)
+        environment = standin.clean_environment(PYTORCH_CUDA_ALLOC_CONF="backend:cufence", HOME=str(self.folder))
+        done = run(python, "notebook.py", env=environment, cwd=self.folder)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        found, answer = done.stdout.splitlines()
+        kernel = json.loads(found)
+        self.assertTrue(kernel["preloaded"])
+        self.assertIn("ipykernel_launcher", " ".join(kernel["original"]))
+        self.assertEqual(answer, "the kernel, started once: True")
 
     def test_wrong_option(self) -> None:
         done = self.run_python("print('went on')", PYTORCH_CUDA_ALLOC_CONF="backend:cufence,cufence_uaf:strickt")
