@@ -16,10 +16,6 @@
     X(dwfl_linux_proc_find_elf)                                                                                                \
     X(dwfl_standard_find_debuginfo)                                                                                            \
     X(dwfl_build_id_find_debuginfo)                                                                                            \
-    X(dwfl_attach_state)                                                                                                       \
-    X(dwfl_getthread_frames)                                                                                                   \
-    X(dwfl_frame_pc)                                                                                                           \
-    X(dwfl_thread_state_registers)                                                                                             \
     X(dwfl_addrmodule)                                                                                                         \
     X(dwfl_module_addrinfo)                                                                                                    \
     X(dwfl_module_getsrc)                                                                                                      \
@@ -68,10 +64,6 @@ struct libdw_session {
     const struct libdw *libdw;
     Dwfl *dwfl;
     Dwfl_Callbacks callbacks;
-    int is_attached;
-    const struct stack *stack; /* that is being unwound */
-    uint64_t *pcs;
-    size_t count, max;
 };
 
 struct libdw_session *libdw_begin(const struct libdw *libdw)
@@ -100,83 +92,23 @@ void libdw_end(struct libdw_session *session)
     free(session);
 }
 
-static pid_t next_thread(Dwfl *dwfl, void *session, void **thread)
-{
-    (void)dwfl;
-    if (*thread)
-        return 0;
-    *thread = session;
-    return getpid();
-}
-
-static bool read_word(Dwfl *dwfl, Dwarf_Addr address, Dwarf_Word *word, void *session)
-{
-    (void)dwfl;
-    const struct stack *stack = ((struct libdw_session *)session)->stack;
-    uint64_t offset = address - stack->sp;
-    if (offset % sizeof(uint64_t) != 0 || offset / sizeof(uint64_t) >= stack->word_count)
-        return false;
-    *word = stack->words[offset / sizeof(uint64_t)];
-    return true;
-}
-
-/* Numbers of registers: the System V ABI's for x86-64, figure 3.36; DWARF for the Arm 64-bit architecture, section 4.1. */
-static bool set_registers(Dwfl_Thread *thread, void *argument)
-{
-    const struct libdw_session *session = argument;
-    Dwarf_Word fp = session->stack->fp, sp = session->stack->sp, pc = session->stack->pc;
-#if defined(__x86_64__)
-    enum { FP = 6, SP = 7, PC = 16 };
-#elif defined(__aarch64__)
-    enum { FP = 29, SP = 31, PC = 30 };
-#else
-#error "which DWARF registers are frame pointer, stack pointer and program counter here?"
-#endif
-    return session->libdw->dwfl_thread_state_registers(thread, FP, 1, &fp) &&
-           session->libdw->dwfl_thread_state_registers(thread, SP, 1, &sp) &&
-           session->libdw->dwfl_thread_state_registers(thread, PC, 1, &pc);
-}
-
-static int add_frame(Dwfl_Frame *frame, void *argument)
-{
-    struct libdw_session *session = argument;
-    Dwarf_Addr pc;
-    if (session->count == session->max || !session->libdw->dwfl_frame_pc(frame, &pc, NULL) || pc == 0)
-        return DWARF_CB_ABORT;
-    session->pcs[session->count++] = pc;
-    return DWARF_CB_OK;
-}
-
-size_t libdw_unwind(struct libdw_session *session, const struct stack *stack, uint64_t *pcs, size_t max)
-{
-    static const Dwfl_Thread_Callbacks callbacks = {
-        .next_thread = next_thread, .memory_read = read_word, .set_initial_registers = set_registers};
-    session->stack = stack;
-    session->pcs = pcs;
-    session->count = 0;
-    session->max = max;
-    if (!session->is_attached) {
-        if (!session->libdw->dwfl_attach_state(session->dwfl, NULL, getpid(), &callbacks, session))
-            return 0;
-        session->is_attached = 1;
-    }
-    session->libdw->dwfl_getthread_frames(session->dwfl, getpid(), add_frame, session);
-    return session->count;
-}
-
-void libdw_describe(struct libdw_session *session, uint64_t pc, struct stack_frame *frame)
+void libdw_name(struct libdw_session *session, uint64_t address, char *name, size_t size)
 {
     const struct libdw *libdw = session->libdw;
-    Dwfl_Module *module = libdw->dwfl_addrmodule(session->dwfl, pc - 1);
-    if (!module)
-        return;
+    Dwfl_Module *module = libdw->dwfl_addrmodule(session->dwfl, address);
     GElf_Off offset;
     GElf_Sym symbol;
-    const char *name = libdw->dwfl_module_addrinfo(module, pc - 1, &offset, &symbol, NULL, NULL, NULL);
-    if (name && (symbol.st_size == 0 || offset < symbol.st_size))
-        snprintf(frame->function, sizeof frame->function, "%s", name);
-    Dwfl_Line *line = libdw->dwfl_module_getsrc(module, pc - 1);
-    const char *file = line ? libdw->dwfl_lineinfo(line, NULL, &frame->line, NULL, NULL, NULL) : NULL;
-    if (file)
-        snprintf(frame->file, sizeof frame->file, "%s", file);
+    const char *found = module ? libdw->dwfl_module_addrinfo(module, address, &offset, &symbol, NULL, NULL, NULL) : NULL;
+    if (found && (symbol.st_size == 0 || offset < symbol.st_size))
+        snprintf(name, size, "%s", found);
+}
+
+void libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line)
+{
+    const struct libdw *libdw = session->libdw;
+    Dwfl_Module *module = libdw->dwfl_addrmodule(session->dwfl, address);
+    Dwfl_Line *found = module ? libdw->dwfl_module_getsrc(module, address) : NULL;
+    const char *source = found ? libdw->dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL) : NULL;
+    if (source)
+        snprintf(file, size, "%s", source);
 }

@@ -1,13 +1,14 @@
 /*
- * elfutils' libdw, opened when a report needs it, because many machines lack it: unwinds a captured stack by the call frame
- * information of the modules, and finds symbols and source lines.
+ * elfutils' libdw, opened when a report needs it, because many machines lack it: finds source lines, and names of functions
+ * that only separate debug information has. It does not unwind: unwind.h does that on every machine.
  *
  * Thread safety: libdw_open() from any thread. A session belongs to one thread at a time; open them for one report.
  */
 #ifndef CUFENCE_STACKS_LIBDW_H
 #define CUFENCE_STACKS_LIBDW_H
 
-#include "stack.h"
+#include <stddef.h>
+#include <stdint.h>
 
 /* The functions of libdw. */
 struct libdw;
@@ -20,10 +21,9 @@ struct libdw_session;
 struct libdw_session *libdw_begin(const struct libdw *libdw); /* NULL if libdw refuses */
 void libdw_end(struct libdw_session *session);
 
-/* The program counters of the stack, innermost first: stack->pc, then return addresses. Returns how many, at most `max`. */
-size_t libdw_unwind(struct libdw_session *session, const struct stack *stack, uint64_t *pcs, size_t max);
-
-/* Sets frame->function (as it is in the symbol table), file and line of the call that returns to `pc`, where they are known. */
-void libdw_describe(struct libdw_session *session, uint64_t pc, struct stack_frame *frame);
+/* Write nothing about what is not known: the name, as it is in the symbol table, of the function that an address lies in; the
+ * source file and the line that the instruction there was made from. */
+void libdw_name(struct libdw_session *session, uint64_t address, char *name, size_t size);
+void libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line);
 
 #endif

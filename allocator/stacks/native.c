@@ -1,9 +1,9 @@
 #include "native.h"
 
+#include "symbols.h"
+#include "unwind.h"
+
 #include <dlfcn.h>
-#include <errno.h>
-#include <limits.h>
-#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,7 @@
 
 #define PAGE_BYTES 4096u /* the smallest there is: whatever the size, the rest of these bytes is mapped too */
 #define FRAMES_MOST 64
+#define NAME_BYTES 4096 /* of a function's mangled name: templates make them long, and half a one cannot be demangled */
 
 /* Of the C++ ABI (libstdc++); malloc'ed, NULL if `name` is not mangled. */
 extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
@@ -72,42 +73,27 @@ void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64
     copy_words(out->words, from, out->word_count);
 }
 
-/* ---- modules ---- */
+/* ---- frames ---- */
 
-struct module {
-    uint64_t address; /* asked for */
-    int is_found;     /* it lies in code that can be read */
-    uint64_t code_start;
-    uint64_t offset; /* of the address in the file */
-    char path[PATH_MAX];
-};
-
-static int look_for_module(struct dl_phdr_info *info, size_t size, void *argument)
+/* As the module's own tables have it, or where those know nothing, separate debug information. */
+static void find_name(struct libdw_session *session, uint64_t pc, const struct module *module, char *name, size_t size)
 {
-    (void)size;
-    struct module *module = argument;
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        uint64_t start = info->dlpi_addr + segment->p_vaddr;
-        if (segment->p_type != PT_LOAD || (segment->p_flags & (PF_R | PF_X)) != (PF_R | PF_X) || module->address < start ||
-            module->address - start >= segment->p_memsz)
-            continue;
-        module->is_found = 1;
-        module->code_start = start;
-        module->offset = module->address - start + segment->p_offset;
-        snprintf(module->path, sizeof module->path, "%s", info->dlpi_name);
-        return 1;
-    }
-    return 0;
+    Dl_info info;
+    name[0] = '\0';
+    if (dladdr((void *)(uintptr_t)(pc - 1), &info) && info.dli_sname)
+        snprintf(name, size, "%s", info.dli_sname);
+    else
+        symbols_name(module, pc - 1, name, size);
+    if (!name[0] && session)
+        libdw_name(session, pc - 1, name, size);
 }
 
-static struct module module_of(uint64_t address)
+static void put_demangled(const char *name, char *out, size_t size)
 {
-    struct module module = {.address = address};
-    dl_iterate_phdr(look_for_module, &module);
-    if (module.is_found && !module.path[0]) /* the program itself */
-        snprintf(module.path, sizeof module.path, "%s", program_invocation_name);
-    return module;
+    int status = 0;
+    char *demangled = strncmp(name, "_Z", 2) == 0 ? __cxa_demangle(name, NULL, NULL, &status) : NULL;
+    snprintf(out, size, "%s", demangled ? demangled : name);
+    free(demangled);
 }
 
 static const char *base_name(const char *path)
@@ -116,135 +102,67 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-static int is_of_cufence(const struct stack_frame *frame)
+static int starts_with(const char *text, const char *start)
 {
-    return strncmp(frame->module, "libcufence", strlen("libcufence")) == 0;
+    return strncmp(text, start, strlen(start)) == 0;
 }
 
-static int is_of_cuda(const struct stack_frame *frame)
+static int is_of_cufence(const struct module *module)
 {
-    return strncmp(frame->module, "libcuda.so", strlen("libcuda.so")) == 0 ||
-           strncmp(frame->module, "libcudart.so", strlen("libcudart.so")) == 0 ||
-           strncmp(frame->module, "libcudart-", strlen("libcudart-")) == 0; /* as some wheels rename it */
+    return starts_with(base_name(module->path), "libcufence");
 }
 
-/* ---- unwinding by frame pointers ---- */
-
-#if defined(__x86_64__)
-/* Behind a call: e8 with a 32-bit distance, or ff /2 with an operand of one to six bytes (Intel SDM, volume 2, CALL). */
-static int follows_call(uint64_t address)
+static int is_of_cuda(const struct module *module)
 {
-    struct module module = module_of(address - 1);
-    if (!module.is_found || address - module.code_start < 7)
-        return 0;
-    const unsigned char *end = (const unsigned char *)(uintptr_t)address;
-    if (end[-5] == 0xe8)
-        return 1;
-    for (int size = 2; size <= 7; size++) {
-        if (end[-size] == 0xff && (end[1 - size] & 0x38) == 0x10)
-            return 1;
+    const char *name = base_name(module->path);
+    return starts_with(name, "libcuda.so") || starts_with(name, "libcudart.so") ||
+           starts_with(name, "libcudart-"); /* as some wheels rename it */
+}
+
+static void describe(struct libdw_session *session, uint64_t pc, const struct module *module, struct stack_frame *frame)
+{
+    char name[NAME_BYTES];
+    *frame = (struct stack_frame){.offset = module->offset + 1};
+    snprintf(frame->module, sizeof frame->module, "%.127s", base_name(module->path));
+    find_name(session, pc, module, name, sizeof name);
+    put_demangled(name, frame->function, sizeof frame->function);
+    if (session)
+        libdw_line(session, pc - 1, frame->file, sizeof frame->file, &frame->line);
+}
+
+/* Those of cufence and those in no module are left out. */
+static size_t describe_all(struct libdw_session *session, const uint64_t *pcs, size_t count, struct stack_frame *out,
+                           size_t max)
+{
+    struct module module;
+    size_t written = 0;
+    for (size_t i = 0; i < count && written < max; i++) {
+        if (module_of(pcs[i] - 1, &module) && !is_of_cufence(&module))
+            describe(session, pcs[i], &module, &out[written++]);
+    }
+    return written;
+}
+
+/* How many leading ones are not the program's own: 0 if all are such. */
+static size_t count_leading_internal(const uint64_t *pcs, size_t count)
+{
+    struct module module;
+    for (size_t i = 0; i < count; i++) {
+        if (module_of(pcs[i] - 1, &module) && !is_of_cufence(&module) && !is_of_cuda(&module))
+            return i;
     }
     return 0;
-}
-
-static int saved_pair(const struct stack *stack, uint64_t fp, uint64_t *next, uint64_t *pc)
-{
-    uint64_t index = (fp - stack->sp) / sizeof(uint64_t);
-    if (fp < stack->sp || fp % sizeof(uint64_t) != 0 || stack->word_count < 2 || index > stack->word_count - 2)
-        return 0;
-    *next = stack->words[index];
-    *pc = stack->words[index + 1];
-    return 1;
-}
-
-/* A link counts if it lies in the saved words, leads outwards, and its return address is one. */
-static size_t follow_frame_pointers(const struct stack *stack, uint64_t *pcs, size_t count, size_t max)
-{
-    uint64_t fp = stack->fp, next, pc;
-    while (count < max && saved_pair(stack, fp, &next, &pc) && follows_call(pc)) {
-        pcs[count++] = pc;
-        if (next <= fp)
-            break;
-        fp = next;
-    }
-    return count;
-}
-#else
-static size_t follow_frame_pointers(const struct stack *stack, uint64_t *pcs, size_t count, size_t max)
-{
-    (void)stack, (void)pcs, (void)max;
-    return count;
-}
-#endif
-
-/* ---- frames ---- */
-
-static void demangle(char *function, size_t size)
-{
-    int status = 0;
-    char *name = strncmp(function, "_Z", 2) == 0 ? __cxa_demangle(function, NULL, NULL, &status) : NULL;
-    if (name)
-        snprintf(function, size, "%s", name);
-    free(name);
-}
-
-static void describe(struct libdw_session *session, uint64_t pc, struct stack_frame *frame)
-{
-    *frame = (struct stack_frame){0};
-    struct module module = module_of(pc - 1);
-    if (module.is_found) {
-        snprintf(frame->module, sizeof frame->module, "%.127s", base_name(module.path));
-        frame->offset = module.offset + 1;
-    }
-    if (session)
-        libdw_describe(session, pc, frame);
-    Dl_info info;
-    if (!frame->function[0] && dladdr((void *)(uintptr_t)(pc - 1), &info) && info.dli_sname)
-        snprintf(frame->function, sizeof frame->function, "%s", info.dli_sname);
-    demangle(frame->function, sizeof frame->function);
-}
-
-/* Drops cufence's frames, and the leading ones of CUDA if others follow. Returns how many stay. */
-static size_t drop_internal(struct stack_frame *frames, size_t count)
-{
-    size_t kept = 0, cuda = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (!is_of_cufence(&frames[i]))
-            frames[kept++] = frames[i];
-    }
-    while (cuda < kept && is_of_cuda(&frames[cuda]))
-        cuda++;
-    if (cuda == kept)
-        return kept;
-    memmove(frames, frames + cuda, (kept - cuda) * sizeof *frames);
-    return kept - cuda;
 }
 
 size_t native_frames(const struct stack *stack, const struct libdw *libdw, struct stack_frame *out, size_t max)
 {
     uint64_t pcs[FRAMES_MOST];
-    size_t count = 0;
-    if (!stack->pc)
+    if (!stack->pc || max == 0)
         return 0;
+    size_t count = unwind(stack, pcs, FRAMES_MOST), skipped = count_leading_internal(pcs, count);
     struct libdw_session *session = libdw ? libdw_begin(libdw) : NULL;
-    struct stack_frame *frames = calloc(FRAMES_MOST, sizeof *frames);
-    if (!frames)
-        goto done;
-    if (session)
-        count = libdw_unwind(session, stack, pcs, FRAMES_MOST);
-    if (count == 0) {
-        pcs[count++] = stack->pc;
-        count = follow_frame_pointers(stack, pcs, count, FRAMES_MOST);
-    }
-    for (size_t i = 0; i < count; i++)
-        describe(session, pcs[i], &frames[i]);
-    count = drop_internal(frames, count);
-    if (count > max)
-        count = max;
-    memcpy(out, frames, count * sizeof *frames);
-done:
-    free(frames);
+    size_t written = describe_all(session, pcs + skipped, count - skipped, out, max);
     if (session)
         libdw_end(session);
-    return count;
+    return written;
 }

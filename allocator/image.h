@@ -1,13 +1,14 @@
 /*
- * A bounded view of an ELF64 little-endian file in memory: a core dump, or a cubin inside one. It reads headers and hands out
- * spans; every offset and size is checked against the file, nothing is allocated, and no alignment is assumed.
+ * A bounded view of an ELF64 little-endian file in memory: a core dump, a cubin inside one, a program or library. It reads
+ * headers and hands out spans; every offset and size is checked against the file, nothing is allocated, and no alignment is
+ * assumed.
  *
  * Not libelf: a dump holds thousands of cubins at any alignment, and the few header fields that are needed are read by memcpy
  * from <elf.h>'s structs. What is handed out points into the file, which must stay.
  * Thread safety: pure. Errors: 0 or an empty span.
  */
-#ifndef CUFENCE_FAULT_IMAGE_H
-#define CUFENCE_FAULT_IMAGE_H
+#ifndef CUFENCE_IMAGE_H
+#define CUFENCE_IMAGE_H
 
 #include <elf.h>
 #include <stddef.h>

@@ -1,0 +1,77 @@
+#include "module.h"
+
+#include <errno.h>
+#include <stdio.h>
+
+struct search {
+    uint64_t address;
+    int (*visit)(const struct dl_phdr_info *module, void *argument);
+    void *argument;
+    int is_found, result;
+};
+
+/* The segment with the address, if it is code that can be read. */
+static const ElfW(Phdr) * code_segment(const struct dl_phdr_info *info, uint64_t address)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uint64_t start = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && (segment->p_flags & (PF_R | PF_X)) == (PF_R | PF_X) && address >= start &&
+            address - start < segment->p_memsz)
+            return segment;
+    }
+    return NULL;
+}
+
+static int look(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)size;
+    struct search *search = argument;
+    if (!code_segment(info, search->address))
+        return 0;
+    search->is_found = 1;
+    search->result = search->visit(info, search->argument);
+    return 1;
+}
+
+int module_visit(uint64_t address, int (*visit)(const struct dl_phdr_info *module, void *argument), void *argument)
+{
+    struct search search = {.address = address, .visit = visit, .argument = argument};
+    dl_iterate_phdr(look, &search);
+    return search.is_found ? search.result : 0;
+}
+
+const void *module_bytes(const struct dl_phdr_info *info, uint64_t address, uint64_t size)
+{
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_LOAD && (segment->p_flags & PF_R) && address >= segment->p_vaddr &&
+            size <= segment->p_memsz && address - segment->p_vaddr <= segment->p_memsz - size)
+            return (const void *)(uintptr_t)(info->dlpi_addr + address);
+    }
+    return NULL;
+}
+
+struct request {
+    uint64_t address;
+    struct module *out;
+};
+
+static int describe(const struct dl_phdr_info *info, void *argument)
+{
+    const struct request *request = argument;
+    struct module *out = request->out;
+    const ElfW(Phdr) *code = code_segment(info, request->address);
+    out->base = info->dlpi_addr;
+    out->code_start = info->dlpi_addr + code->p_vaddr;
+    out->offset = request->address - out->code_start + code->p_offset;
+    out->is_program = !info->dlpi_name[0];
+    snprintf(out->path, sizeof out->path, "%s", out->is_program ? program_invocation_name : info->dlpi_name);
+    return 1;
+}
+
+int module_of(uint64_t address, struct module *out)
+{
+    struct request request = {address, out};
+    return module_visit(address, describe, &request);
+}
