@@ -1,0 +1,592 @@
+/* One step up by call frame information, over tables made here, and over damaged ones. */
+#include "stacks/cfi.h"
+
+#include <dwarf.h>
+#include <link.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cmocka.h>
+
+/* ---- a module with one function ---- */
+
+enum { CODE = 0x1000, CODE_BYTES = 0x40, TABLES = 0x10000, HEADER_BYTES = 20, SP = 0x7000, WORDS = 16, PAGE = 4096 };
+enum { RETURN_PC = 0x2222, SAVED_RBP = 0x3333, SAVED_RBX = 0x4444 };
+
+struct tables {
+    uint8_t bytes[512];
+    size_t size;
+};
+
+static void put(struct tables *tables, uint64_t value, size_t size)
+{
+    assert_true(tables->size + size <= sizeof tables->bytes);
+    memcpy(tables->bytes + tables->size, &value, size);
+    tables->size += size;
+}
+
+/* Begins a record; end_record() sets its size. */
+static size_t begin_record(struct tables *tables)
+{
+    put(tables, 0, 4);
+    return tables->size;
+}
+
+static void end_record(struct tables *tables, size_t begin)
+{
+    uint32_t size = (uint32_t)(tables->size - begin);
+    memcpy(tables->bytes + begin - 4, &size, 4);
+}
+
+struct code {
+    const uint8_t *bytes;
+    size_t size;
+};
+#define CODE_OF(...) ((struct code){(const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})})
+
+/* At the entry: the CFA is rsp + 8, the return address at CFA - 8. */
+#define ENTRY_RULES DW_CFA_def_cfa, CFI_RSP, 8, DW_CFA_offset | CFI_RIP, 1
+
+static const struct code entry_rules = {(const uint8_t[]){ENTRY_RULES}, sizeof((const uint8_t[]){ENTRY_RULES})};
+
+static void put_code(struct tables *tables, struct code code)
+{
+    for (size_t i = 0; i < code.size; i++)
+        put(tables, code.bytes[i], 1);
+}
+
+/* Header with one entry; common entry with `letters` and their data; the function's own entry. Factors 1 and -8. */
+static struct tables make_tables(const char *letters, struct code data, struct code common, struct code own)
+{
+    struct tables tables = {.size = 0};
+    put(&tables, 1, 1);
+    put(&tables, DW_EH_PE_pcrel | DW_EH_PE_sdata4, 1);
+    put(&tables, DW_EH_PE_udata4, 1);
+    put(&tables, DW_EH_PE_datarel | DW_EH_PE_sdata4, 1);
+    put(&tables, HEADER_BYTES - 4, 4);
+    put(&tables, 1, 4);
+    put(&tables, (uint64_t)CODE - TABLES, 4);
+    put(&tables, 0, 4); /* where the function's entry is, below */
+
+    size_t record = begin_record(&tables), common_at = record - 4;
+    put(&tables, 0, 4);
+    put(&tables, 1, 1);
+    put_code(&tables, (struct code){(const uint8_t *)letters, strlen(letters) + 1});
+    put(&tables, 1, 1);
+    put(&tables, 0x78, 1); /* -8 */
+    put(&tables, CFI_RIP, 1);
+    if (letters[0] == 'z')
+        put(&tables, data.size, 1);
+    put_code(&tables, data);
+    put_code(&tables, common);
+    end_record(&tables, record);
+
+    record = begin_record(&tables);
+    uint32_t own_at = (uint32_t)(record - 4);
+    memcpy(tables.bytes + HEADER_BYTES - 4, &own_at, 4);
+    put(&tables, record - common_at, 4);
+    put(&tables, (uint64_t)CODE - TABLES - tables.size, 4);
+    put(&tables, CODE_BYTES, 4);
+    if (letters[0] == 'z')
+        put(&tables, 0, 1);
+    put_code(&tables, own);
+    end_record(&tables, record);
+    return tables;
+}
+
+#define PLAIN "zR", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4)
+
+/* The words are WORDS numbers, the word at SP + 8 n being 0x100 + n but where a test puts something else. */
+struct scene {
+    struct tables tables;
+    uint64_t words[WORDS];
+    struct cfi_frame frame;
+};
+
+static struct scene scene_of(struct tables tables, uint64_t offset)
+{
+    struct scene scene = {.tables = tables, .frame.known = 1u << CFI_RSP | 1u << CFI_RIP | 1u << CFI_RBP};
+    for (uint64_t i = 0; i < WORDS; i++)
+        scene.words[i] = 0x100 + i;
+    scene.frame.registers[CFI_RSP] = SP;
+    scene.frame.registers[CFI_RBP] = SP + 32;
+    scene.frame.registers[CFI_RIP] = CODE + offset + 1; /* behind a call */
+    return scene;
+}
+
+static enum cfi_result step_in(const struct cfi_bytes *tables, struct scene *scene)
+{
+    struct cfi_module module = {.header = *tables, .segments = {*tables}, .segment_count = 1};
+    module.header.size = HEADER_BYTES;
+    const struct cfi_bytes stack = {SP, (const uint8_t *)scene->words, sizeof scene->words};
+    return cfi_step(&module, &stack, &scene->frame);
+}
+
+static enum cfi_result step(struct scene *scene)
+{
+    const struct cfi_bytes tables = {TABLES, scene->tables.bytes, scene->tables.size};
+    return step_in(&tables, scene);
+}
+
+static uint64_t value_of(const struct scene *scene, int reg)
+{
+    assert_true(scene->frame.known >> reg & 1);
+    return scene->frame.registers[reg];
+}
+
+/* ---- tables that make sense ---- */
+
+/* push %rbp; mov %rsp, %rbp; ...; pop %rbp; ret */
+static const struct code usual = {(const uint8_t[]){DW_CFA_advance_loc | 1, DW_CFA_def_cfa_offset, 16, DW_CFA_offset | CFI_RBP,
+                                                    2, DW_CFA_advance_loc | 3, DW_CFA_def_cfa_register, CFI_RBP,
+                                                    DW_CFA_advance_loc1, 0x30, DW_CFA_def_cfa, CFI_RSP, 8,
+                                                    DW_CFA_restore | CFI_RBP},
+                                  14};
+
+static void rules_change_along_the_code(void **state)
+{
+    (void)state;
+    const struct {
+        uint64_t offset, cfa;
+        int is_rbp_saved;
+    } places[] = {{0, SP + 8, 0}, {1, SP + 16, 1}, {3, SP + 16, 1}, {4, SP + 48, 1}, {0x33, SP + 48, 1}, {0x34, SP + 8, 0}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        struct scene scene = scene_of(make_tables(PLAIN, entry_rules, usual), places[i].offset);
+        uint64_t rbp = value_of(&scene, CFI_RBP), index = (places[i].cfa - SP) / 8;
+        scene.words[index - 1] = RETURN_PC;
+        if (places[i].is_rbp_saved)
+            scene.words[index - 2] = rbp = SAVED_RBP;
+        assert_int_equal(step(&scene), CFI_STEPPED);
+        assert_int_equal(value_of(&scene, CFI_RIP), RETURN_PC);
+        assert_int_equal(value_of(&scene, CFI_RSP), places[i].cfa);
+        assert_int_equal(value_of(&scene, CFI_RBP), rbp);
+        assert_int_equal(scene.frame.is_interrupted, 0);
+    }
+}
+
+static struct scene stepped(struct code own)
+{
+    struct scene scene = scene_of(make_tables(PLAIN, entry_rules, own), 0x10);
+    scene.frame.registers[CFI_RBX] = SAVED_RBX;
+    scene.frame.known |= 1u << CFI_RBX;
+    assert_int_equal(step(&scene), CFI_STEPPED);
+    return scene;
+}
+
+static void each_rule_for_a_register_is_applied(void **state)
+{
+    (void)state;
+    struct scene scene = stepped(CODE_OF(DW_CFA_def_cfa_offset, 24, DW_CFA_offset | CFI_R12, 2, DW_CFA_offset_extended, 13, 3));
+    assert_int_equal(value_of(&scene, CFI_RIP), 0x102);
+    assert_int_equal(value_of(&scene, CFI_R12), 0x101);
+    assert_int_equal(value_of(&scene, 13), 0x100);
+    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_RBX);
+    scene = stepped(CODE_OF(DW_CFA_offset_extended_sf, CFI_RBX, 0x7f)); /* -1, of -8 */
+    assert_int_equal(value_of(&scene, CFI_RBX), 0x102);
+    scene = stepped(CODE_OF(DW_CFA_undefined, CFI_RBX));
+    assert_int_equal(scene.frame.known >> CFI_RBX & 1, 0);
+    scene = stepped(CODE_OF(DW_CFA_undefined, CFI_RBX, DW_CFA_same_value, CFI_RBX));
+    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_RBX);
+    scene = stepped(CODE_OF(DW_CFA_val_offset, CFI_R12, 2));
+    assert_int_equal(value_of(&scene, CFI_R12), SP + 8 - 16);
+    scene = stepped(CODE_OF(DW_CFA_register, CFI_R12, CFI_RBX));
+    assert_int_equal(value_of(&scene, CFI_R12), SAVED_RBX);
+    scene = stepped(CODE_OF(DW_CFA_expression, CFI_R12, 2, DW_OP_plus_uconst, 16));
+    assert_int_equal(value_of(&scene, CFI_R12), 0x103);
+    scene = stepped(CODE_OF(DW_CFA_val_expression, CFI_R12, 2, DW_OP_breg0 + CFI_RBP, 0x7c)); /* -4 */
+    assert_int_equal(value_of(&scene, CFI_R12), SP + 28);
+    scene = stepped(CODE_OF(DW_CFA_offset | CFI_RBX, 3, DW_CFA_restore | CFI_RBX));
+    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_RBX);
+    scene = stepped(CODE_OF(DW_CFA_offset | CFI_RBX, 3, DW_CFA_restore_extended, CFI_RBX));
+    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_RBX);
+    scene = stepped(CODE_OF(DW_CFA_GNU_args_size, 16, DW_CFA_offset | 33, 5)); /* of a vector register */
+    assert_int_equal(value_of(&scene, CFI_RIP), 0x100);
+}
+
+static void registers_that_callees_may_change_are_forgotten(void **state)
+{
+    (void)state;
+    struct scene scene = scene_of(make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
+    scene.frame.known = (1u << CFI_REGISTERS) - 1;
+    assert_int_equal(step(&scene), CFI_STEPPED);
+    assert_int_equal(scene.frame.known, 1u << CFI_RBX | 1u << CFI_RBP | 1u << CFI_RSP | 0xfu << CFI_R12 | 1u << CFI_RIP);
+}
+
+static void each_rule_for_the_cfa_is_applied(void **state)
+{
+    (void)state;
+    struct scene scene = stepped(CODE_OF(DW_CFA_def_cfa_sf, CFI_RBP, 0x7e)); /* -2, of -8 */
+    assert_int_equal(value_of(&scene, CFI_RSP), SP + 48);
+    scene = stepped(CODE_OF(DW_CFA_def_cfa_offset_sf, 0x7b));
+    assert_int_equal(value_of(&scene, CFI_RSP), SP + 40);
+    scene = stepped(CODE_OF(DW_CFA_advance_loc2, 1, 0, DW_CFA_def_cfa_offset, 24, DW_CFA_advance_loc4, 1, 0, 0, 0,
+                            DW_CFA_def_cfa_offset, 32, DW_CFA_advance_loc4, 0, 1, 0, 0, DW_CFA_def_cfa_offset, 64));
+    assert_int_equal(value_of(&scene, CFI_RSP), SP + 32);
+}
+
+static void a_remembered_state_comes_back(void **state)
+{
+    (void)state;
+    struct scene scene =
+        stepped(CODE_OF(DW_CFA_def_cfa_offset, 32, DW_CFA_offset | CFI_RBX, 2, DW_CFA_remember_state, DW_CFA_def_cfa_offset, 8,
+                        DW_CFA_restore | CFI_RBX, DW_CFA_advance_loc | 1, DW_CFA_restore_state));
+    assert_int_equal(value_of(&scene, CFI_RSP), SP + 32);
+    assert_int_equal(value_of(&scene, CFI_RBX), 0x102);
+}
+
+/* What gcc writes where it realigned the stack: the CFA was saved below the frame pointer. */
+static void the_cfa_of_a_realigned_stack_is_read(void **state)
+{
+    (void)state;
+    struct scene scene =
+        scene_of(make_tables(PLAIN, entry_rules,
+                             CODE_OF(DW_CFA_expression, CFI_RBP, 2, DW_OP_breg0 + CFI_RBP, 0, DW_CFA_def_cfa_expression, 3,
+                                     DW_OP_breg0 + CFI_RBP, 0x78, DW_OP_deref)), /* -8 */
+                 0x10);
+    scene.words[3] = SP + 64; /* at rbp - 8 */
+    scene.words[4] = SAVED_RBP;
+    scene.words[7] = RETURN_PC;
+    assert_int_equal(step(&scene), CFI_STEPPED);
+    assert_int_equal(value_of(&scene, CFI_RSP), SP + 64);
+    assert_int_equal(value_of(&scene, CFI_RBP), SAVED_RBP);
+    assert_int_equal(value_of(&scene, CFI_RIP), RETURN_PC);
+}
+
+/* What linkers write for the entries of a PLT, 16 bytes each, with a push at byte 6 and the jump behind it at byte 11. */
+static void the_cfa_of_a_plt_entry_depends_on_the_place(void **state)
+{
+    (void)state;
+    for (uint64_t offset = 0x10; offset < 0x20; offset++) {
+        struct scene scene =
+            scene_of(make_tables(PLAIN, entry_rules,
+                                 CODE_OF(DW_CFA_def_cfa_expression, 11, DW_OP_breg0 + CFI_RSP, 8, DW_OP_breg0 + CFI_RIP, 0,
+                                         DW_OP_lit15, DW_OP_and, DW_OP_lit11, DW_OP_ge, DW_OP_lit3, DW_OP_shl, DW_OP_plus)),
+                     offset);
+        scene.frame.registers[CFI_RIP] = CODE + offset;
+        scene.frame.is_interrupted = 1;
+        assert_int_equal(step(&scene), CFI_STEPPED);
+        assert_int_equal(value_of(&scene, CFI_RSP), offset % 16 >= 11 ? SP + 16 : SP + 8);
+    }
+}
+
+static void behind_a_trampoline_of_signals_lies_an_interrupted_instruction(void **state)
+{
+    (void)state;
+    struct scene scene = scene_of(
+        make_tables("zRS", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4), entry_rules,
+                    CODE_OF(DW_CFA_def_cfa_expression, 3, DW_OP_breg0 + CFI_RSP, 16, DW_OP_deref, DW_CFA_expression, CFI_RIP, 2,
+                            DW_OP_breg0 + CFI_RSP, 24, DW_CFA_expression, CFI_R12, 2, DW_OP_breg0 + CFI_RSP, 0)),
+        0x10);
+    scene.words[2] = SP + 640;
+    scene.words[3] = RETURN_PC;
+    assert_int_equal(step(&scene), CFI_STEPPED);
+    assert_int_equal(scene.frame.is_interrupted, 1);
+    assert_int_equal(value_of(&scene, CFI_RIP), RETURN_PC);
+    assert_int_equal(value_of(&scene, CFI_RSP), SP + 640);
+    assert_int_equal(value_of(&scene, CFI_R12), 0x100);
+}
+
+static void personalities_and_their_data_are_passed_over(void **state)
+{
+    (void)state;
+    struct scene scene = scene_of(make_tables("zPLR",
+                                              CODE_OF(DW_EH_PE_indirect | DW_EH_PE_pcrel | DW_EH_PE_sdata4, 1, 2, 3, 4,
+                                                      DW_EH_PE_pcrel | DW_EH_PE_sdata4, DW_EH_PE_pcrel | DW_EH_PE_sdata4),
+                                              entry_rules, CODE_OF(DW_CFA_nop)),
+                                  0x10);
+    assert_int_equal(step(&scene), CFI_STEPPED);
+    assert_int_equal(value_of(&scene, CFI_RIP), 0x100);
+}
+
+static void the_entry_of_many_is_found_that_covers_the_place(void **state)
+{
+    (void)state;
+    enum { MOST = 9 };
+    for (uint64_t count = 1; count <= MOST; count++) {
+        struct tables one = make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_def_cfa_offset, 40));
+        uint8_t header[12 + 8 * MOST];
+        memcpy(header, one.bytes, 8);
+        memcpy(header + 8, &(uint32_t){(uint32_t)count}, 4);
+        uint32_t own_at;
+        memcpy(&own_at, one.bytes + HEADER_BYTES - 4, 4);
+        for (uint64_t wanted = 0; wanted < count; wanted++) {
+            for (uint64_t i = 0; i < count; i++) {
+                uint32_t start = (uint32_t)(CODE - TABLES + ((int64_t)i - (int64_t)wanted) * CODE_BYTES);
+                uint32_t at = i == wanted ? own_at : 1;
+                memcpy(header + 12 + 8 * i, &start, 4);
+                memcpy(header + 16 + 8 * i, &at, 4);
+            }
+            struct scene scene = scene_of(one, CODE_BYTES - 1);
+            const struct cfi_module module = {
+                .header = {TABLES, header, 12 + 8 * count}, .segments = {{TABLES, one.bytes, one.size}}, .segment_count = 1};
+            const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
+            assert_int_equal(cfi_step(&module, &stack, &scene.frame), CFI_STEPPED);
+            assert_int_equal(value_of(&scene, CFI_RSP), SP + 40);
+        }
+    }
+}
+
+static void code_that_the_tables_do_not_cover_has_no_entry(void **state)
+{
+    (void)state;
+    struct tables tables = make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop));
+    const uint64_t outside[] = {(uint64_t)-1, CODE_BYTES, CODE_BYTES + 0x1000, (uint64_t)-CODE};
+    for (size_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+        struct scene scene = scene_of(tables, outside[i]), before = scene;
+        assert_int_equal(step(&scene), CFI_NO_ENTRY);
+        assert_memory_equal(&scene.frame, &before.frame, sizeof scene.frame);
+    }
+    struct scene scene = scene_of(tables, CODE_BYTES - 1);
+    assert_int_equal(step(&scene), CFI_STEPPED);
+}
+
+/* ---- the end of the walk ---- */
+
+static enum cfi_result result_of(struct code own)
+{
+    struct scene scene = scene_of(make_tables(PLAIN, entry_rules, own), 0x10);
+    return step(&scene);
+}
+
+static void the_outermost_frame_ends_the_walk(void **state)
+{
+    (void)state;
+    assert_int_equal(result_of(CODE_OF(DW_CFA_undefined, CFI_RIP)), CFI_ENDED);
+    struct scene scene = scene_of(make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
+    scene.words[0] = 0;
+    assert_int_equal(step(&scene), CFI_ENDED);
+}
+
+static void what_the_copied_words_do_not_hold_ends_the_walk(void **state)
+{
+    (void)state;
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x80, 1)), CFI_STEPPED); /* the last word */
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x81, 1)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x88, 1)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_offset | CFI_RIP, 2)), CFI_ENDED); /* below the stack pointer */
+}
+
+static void a_frame_that_does_not_lie_further_up_ends_the_walk(void **state)
+{
+    (void)state;
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0, DW_CFA_offset_extended_sf, CFI_RIP, 0x7f)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_sf, CFI_RSP, 1, DW_CFA_offset_extended_sf, CFI_RIP, 0x7e)), CFI_ENDED);
+}
+
+static void registers_that_are_not_known_end_the_walk(void **state)
+{
+    (void)state;
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa, CFI_RBX, 16)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa, 40, 16)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_register, CFI_RIP, CFI_RBX)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_breg0 + CFI_RBX, 16)), CFI_ENDED);
+}
+
+static void instructions_that_make_no_sense_end_the_walk(void **state)
+{
+    (void)state;
+    assert_int_equal(result_of(CODE_OF(DW_CFA_restore_state)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(0x3f)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x80)), CFI_ENDED); /* half a number */
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1)),
+                     CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_expression, CFI_RIP, 3, DW_OP_lit0)), CFI_ENDED);
+    uint8_t nested[9];
+    memset(nested, DW_CFA_remember_state, sizeof nested);
+    assert_int_equal(result_of((struct code){nested, 8}), CFI_STEPPED);
+    assert_int_equal(result_of((struct code){nested, 9}), CFI_ENDED);
+}
+
+static void expressions_that_make_no_sense_end_the_walk(void **state)
+{
+    (void)state;
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 0)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 1, DW_OP_deref)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_plus_uconst, 8)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 2, DW_OP_lit1, DW_OP_plus)), CFI_ENDED);
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_expression, 4, DW_OP_breg0 + CFI_RSP, 8, DW_OP_skip, 0)), CFI_ENDED);
+    const uint8_t top[] = {DW_OP_breg0 + CFI_RSP, 16};
+    for (uint8_t below = 7; below <= 8; below++) { /* eight operands are room enough */
+        uint8_t bytes[12] = {DW_CFA_def_cfa_expression, (uint8_t)(below + sizeof top)};
+        memset(bytes + 2, DW_OP_lit0, below);
+        memcpy(bytes + 2 + below, top, sizeof top);
+        assert_int_equal(result_of((struct code){bytes, 2 + below + sizeof top}), below == 7 ? CFI_STEPPED : CFI_ENDED);
+    }
+}
+
+static void augmentations_that_are_not_known_give_no_entry(void **state)
+{
+    (void)state;
+    const struct code encoding = CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4), none = {NULL, 0};
+    const char *const unknown[] = {"zRB", "zX", "eh", "R"};
+    for (size_t i = 0; i < sizeof unknown / sizeof unknown[0]; i++) {
+        struct scene scene =
+            scene_of(make_tables(unknown[i], unknown[i][0] == 'z' ? encoding : none, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
+        assert_int_equal(step(&scene), CFI_NO_ENTRY);
+    }
+}
+
+/* ---- damage ---- */
+
+/* A copy whose last byte lies before memory that cannot be read, so that a read beyond it ends the test. */
+static uint8_t *flush_copy(const void *bytes, size_t size, void **area, size_t *area_size)
+{
+    size_t pages = (size + PAGE - 1) / PAGE * PAGE;
+    *area_size = pages + 2 * PAGE;
+    *area = mmap(NULL, *area_size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_ptr_not_equal(*area, MAP_FAILED);
+    char *start = (char *)*area + PAGE;
+    assert_int_equal(mprotect(start, pages, PROT_READ | PROT_WRITE), 0);
+    memcpy(start + pages - size, bytes, size);
+    return (uint8_t *)start + pages - size;
+}
+
+static void assert_sound(enum cfi_result result, const struct cfi_frame *before, const struct cfi_frame *after)
+{
+    if (result == CFI_STEPPED) {
+        assert_true(after->known >> CFI_RIP & 1 && after->known >> CFI_RSP & 1);
+        assert_int_not_equal(after->registers[CFI_RIP], 0);
+    } else {
+        assert_memory_equal(before, after, sizeof *before);
+    }
+}
+
+/* Every byte in turn becomes each of these, or loses one bit; and the tables end at every byte. */
+static void damaged_tables_are_survived(void **state)
+{
+    (void)state;
+    static const uint8_t values[] = {0, 1, 2, 4, 0x0f, 0x16, 0x1b, 0x3f, 0x7f, 0x80, 0xbf, 0xf0, 0xfe, 0xff};
+    const struct tables kinds[] = {
+        make_tables(PLAIN, entry_rules, usual),
+        make_tables(
+            "zPLR", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4, 1, 2, 3, 4, DW_EH_PE_udata4, DW_EH_PE_pcrel | DW_EH_PE_sdata4),
+            entry_rules,
+            CODE_OF(DW_CFA_remember_state, DW_CFA_def_cfa_expression, 3, DW_OP_breg0 + CFI_RBP, 0x78, DW_OP_deref,
+                    DW_CFA_expression, CFI_RBX, 2, DW_OP_breg0 + CFI_RSP, 0, DW_CFA_advance_loc | 1, DW_CFA_restore_state)),
+    };
+    size_t stepped_count = 0, other_count = 0;
+    for (size_t kind = 0; kind < sizeof kinds / sizeof kinds[0]; kind++) {
+        void *area;
+        size_t area_size, size = kinds[kind].size;
+        uint8_t *bytes = flush_copy(kinds[kind].bytes, size, &area, &area_size);
+        for (size_t at = 0; at < size; at++) {
+            for (size_t i = 0; i < sizeof values + 8; i++) {
+                struct scene scene = scene_of(kinds[kind], 0x10);
+                struct cfi_frame before = scene.frame;
+                bytes[at] = i < sizeof values ? values[i] : (uint8_t)(bytes[at] ^ 1u << (i - sizeof values));
+                enum cfi_result result = step_in(&(struct cfi_bytes){TABLES, bytes, size}, &scene);
+                assert_sound(result, &before, &scene.frame);
+                *(result == CFI_STEPPED ? &stepped_count : &other_count) += 1;
+                bytes[at] = kinds[kind].bytes[at];
+            }
+        }
+        for (size_t left = 1; left < size; left++) {
+            memmove(bytes + size - left, kinds[kind].bytes, left);
+            struct scene scene = scene_of(kinds[kind], 0x10);
+            struct cfi_frame before = scene.frame;
+            struct cfi_module module = {.header = {TABLES, bytes + size - left, left < HEADER_BYTES ? left : HEADER_BYTES},
+                                        .segments = {{TABLES, bytes + size - left, left}},
+                                        .segment_count = 1};
+            const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
+            assert_sound(cfi_step(&module, &stack, &scene.frame), &before, &scene.frame);
+        }
+        munmap(area, area_size);
+    }
+    assert_true(stepped_count > 100 && other_count > 100);
+}
+
+struct own_tables {
+    uint64_t header, header_size, start, size, code, code_size;
+};
+
+static int find_own_tables(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    (void)size;
+    struct own_tables *own = argument;
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uint64_t start = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_GNU_EH_FRAME) {
+            own->header = start;
+            own->header_size = segment->p_memsz;
+        } else if (segment->p_type == PT_LOAD && (segment->p_flags & PF_X)) {
+            own->code = start;
+            own->code_size = segment->p_memsz;
+        }
+    }
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        uint64_t start = info->dlpi_addr + segment->p_vaddr;
+        if (segment->p_type == PT_LOAD && own->header >= start && own->header - start < segment->p_filesz) {
+            own->start = start;
+            own->size = segment->p_filesz;
+        }
+    }
+    return 1; /* the program comes first */
+}
+
+/* The tables of this program as its linker made them, with a few random bytes at a time. */
+static void damage_to_a_programs_own_tables_is_survived(void **state)
+{
+    (void)state;
+    enum { ROUNDS = 100000, BYTES = 4 };
+    struct own_tables own = {0};
+    dl_iterate_phdr(find_own_tables, &own);
+    assert_true(own.header && own.start && own.code_size);
+    void *area;
+    size_t area_size, skipped = (size_t)(own.header - own.start), size = (size_t)own.size - skipped;
+    const uint8_t *original = (const uint8_t *)(uintptr_t)own.header;
+    uint8_t *bytes = flush_copy(original, size, &area, &area_size);
+    const struct cfi_module module = {
+        .header = {own.header, bytes, own.header_size}, .segments = {{own.header, bytes, size}}, .segment_count = 1};
+    size_t stepped_count = 0;
+    unsigned seed = 1;
+    for (int round = 0; round < ROUNDS; round++) {
+        struct scene scene = scene_of((struct tables){.size = 0}, 0);
+        size_t at[BYTES];
+        for (int i = 0; i < BYTES && round % 2; i++) {
+            at[i] = (size_t)rand_r(&seed) % size;
+            bytes[at[i]] = (uint8_t)rand_r(&seed);
+        }
+        scene.frame.registers[CFI_RIP] = own.code + (uint64_t)rand_r(&seed) % own.code_size;
+        struct cfi_frame before = scene.frame;
+        const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
+        enum cfi_result result = cfi_step(&module, &stack, &scene.frame);
+        assert_sound(result, &before, &scene.frame);
+        stepped_count += result == CFI_STEPPED;
+        for (int i = 0; i < BYTES && round % 2; i++)
+            bytes[at[i]] = original[at[i]];
+    }
+    assert_true(stepped_count > ROUNDS / 4);
+    munmap(area, area_size);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(rules_change_along_the_code),
+        cmocka_unit_test(each_rule_for_a_register_is_applied),
+        cmocka_unit_test(registers_that_callees_may_change_are_forgotten),
+        cmocka_unit_test(each_rule_for_the_cfa_is_applied),
+        cmocka_unit_test(a_remembered_state_comes_back),
+        cmocka_unit_test(the_cfa_of_a_realigned_stack_is_read),
+        cmocka_unit_test(the_cfa_of_a_plt_entry_depends_on_the_place),
+        cmocka_unit_test(behind_a_trampoline_of_signals_lies_an_interrupted_instruction),
+        cmocka_unit_test(personalities_and_their_data_are_passed_over),
+        cmocka_unit_test(the_entry_of_many_is_found_that_covers_the_place),
+        cmocka_unit_test(code_that_the_tables_do_not_cover_has_no_entry),
+        cmocka_unit_test(the_outermost_frame_ends_the_walk),
+        cmocka_unit_test(what_the_copied_words_do_not_hold_ends_the_walk),
+        cmocka_unit_test(a_frame_that_does_not_lie_further_up_ends_the_walk),
+        cmocka_unit_test(registers_that_are_not_known_end_the_walk),
+        cmocka_unit_test(instructions_that_make_no_sense_end_the_walk),
+        cmocka_unit_test(expressions_that_make_no_sense_end_the_walk),
+        cmocka_unit_test(augmentations_that_are_not_known_give_no_entry),
+        cmocka_unit_test(damaged_tables_are_survived),
+        cmocka_unit_test(damage_to_a_programs_own_tables_is_survived),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,347 @@
+/* Stacks through code as compilers make it, walked and named without libdw. */
+#include "stacks/native.h"
+#include "unwind_code.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define MOST 64
+
+static volatile int sink; /* keeps the calls from being jumps */
+
+/* What a function with two parameters is called through. */
+struct through {
+    void (*function)(unwind_callee *callee, void *argument);
+    struct stack *out;
+};
+
+static void go_through(void *argument)
+{
+    struct through *through = argument;
+    through->function(code_take, through->out);
+    sink++;
+}
+
+struct named {
+    size_t count;
+    struct stack_frame frames[MOST];
+};
+
+static const struct named *names_of(const struct stack *stack)
+{
+    static struct named named;
+    named = (struct named){0};
+    named.count = native_frames(stack, NULL, named.frames, MOST);
+    return &named;
+}
+
+#define assert_frame(named, index, name)                                                                                       \
+    do {                                                                                                                       \
+        assert_true((named)->count > (index));                                                                                 \
+        assert_string_equal((named)->frames[index].function, name);                                                            \
+    } while (0)
+
+/* code_take(), `function`, go_through(), code_small(), and here. */
+static void finds_callers_beyond(void (*function)(unwind_callee *, void *), const char *name)
+{
+    struct stack stack;
+    struct through through = {function, &stack};
+    code_small(go_through, &through);
+    sink++;
+    const struct named *named = names_of(&stack);
+    assert_frame(named, 0, "code_take");
+    assert_frame(named, 1, name);
+    assert_frame(named, 2, "go_through");
+    assert_frame(named, 3, "code_small");
+    assert_frame(named, 4, "finds_callers_beyond");
+    assert_string_equal(named->frames[1].module, "unit_unwind");
+    assert_string_equal(named->frames[1].file, "");
+}
+
+static void code_without_frame_pointers_is_no_end(void **state)
+{
+    (void)state;
+    finds_callers_beyond(code_small, "code_small");
+}
+
+static void registers_that_callees_keep_are_followed(void **state)
+{
+    (void)state;
+    finds_callers_beyond(code_with_full_registers, "code_with_full_registers");
+}
+
+static void alloca_is_no_end(void **state)
+{
+    (void)state;
+    finds_callers_beyond(code_with_alloca, "code_with_alloca");
+}
+
+static void a_large_frame_is_no_end(void **state)
+{
+    (void)state;
+    finds_callers_beyond(code_with_large_frame, "code_with_large_frame");
+}
+
+static void a_realigned_frame_is_no_end(void **state)
+{
+    (void)state;
+    finds_callers_beyond(code_with_realigned_frame, "code_with_realigned_frame");
+}
+
+static void early(unwind_callee *callee, void *argument)
+{
+    code_with_two_ends(callee, argument, 1);
+    sink++;
+}
+
+static void late(unwind_callee *callee, void *argument)
+{
+    code_with_two_ends(callee, argument, 0);
+    sink++;
+}
+
+static void code_behind_an_early_return_is_no_end(void **state)
+{
+    (void)state;
+    void (*const ways[])(unwind_callee *, void *) = {early, late};
+    const char *const names[] = {"early", "late"};
+    for (int i = 0; i < 2; i++) {
+        struct stack stack;
+        ways[i](code_take, &stack);
+        sink++;
+        const struct named *named = names_of(&stack);
+        assert_frame(named, 1, "code_with_two_ends");
+        assert_frame(named, 2, names[i]);
+        assert_frame(named, 3, "code_behind_an_early_return_is_no_end");
+    }
+}
+
+/* What the frame pointer register holds in code that keeps none leads nowhere: it was put to another use. */
+static void the_frame_pointer_register_is_not_trusted(void **state)
+{
+    (void)state;
+    struct stack stack;
+    code_small(code_take, &stack);
+    sink++;
+    const struct named *named = names_of(&stack);
+    assert_frame(named, 1, "code_small");
+    assert_frame(named, 2, "the_frame_pointer_register_is_not_trusted");
+    uint64_t before = named->frames[1].offset;
+    stack.fp = 12345;
+    named = names_of(&stack);
+    assert_int_equal(named->frames[1].offset, before);
+}
+
+/* The return address is among the words that were not copied. */
+static void a_frame_beyond_the_copied_words_is_the_last(void **state)
+{
+    (void)state;
+    struct stack stack;
+    code_with_huge_frame(code_take, &stack);
+    sink++;
+    const struct named *named = names_of(&stack);
+    assert_int_equal(named->count, 2);
+    assert_frame(named, 1, "code_with_huge_frame");
+}
+
+static void code_without_call_frame_information_is_crossed_by_frame_pointers(void **state)
+{
+    (void)state;
+    struct stack stack;
+    struct through through = {plain_outer, &stack};
+    code_small(go_through, &through);
+    sink++;
+    const struct named *named = names_of(&stack);
+    assert_frame(named, 0, "code_take");
+    assert_frame(named, 1, "plain_inner");
+    assert_frame(named, 2, "plain_outer");
+    assert_frame(named, 3, "go_through");
+    assert_frame(named, 4, "code_small");
+}
+
+static void wild_frame_pointers_in_such_code_end_the_walk(void **state)
+{
+    (void)state;
+    struct stack stack;
+    plain_outer(code_take, &stack);
+    sink++;
+    assert_frame(names_of(&stack), 3, "wild_frame_pointers_in_such_code_end_the_walk");
+    const uint64_t sound = stack.fp, end = stack.sp + 8ull * stack.word_count;
+    const uint64_t wild[] = {0, 1, stack.sp - 8, sound + 1, end - 8, end, UINT64_MAX, UINT64_MAX - 7};
+    for (size_t i = 0; i < sizeof wild / sizeof wild[0]; i++) {
+        stack.fp = wild[i];
+        const struct named *named = names_of(&stack);
+        assert_int_equal(named->count, 2);
+        assert_frame(named, 1, "plain_inner");
+    }
+    stack.fp = sound;
+    uint64_t *link = &stack.words[(sound - stack.sp) / 8];
+    link[1] += 1; /* no call ends there */
+    assert_int_equal(names_of(&stack)->count, 2);
+    link[1] -= 1;
+    link[0] = sound; /* a ring */
+    assert_int_equal(names_of(&stack)->count, 3);
+}
+
+static void *take_in_thread(void *out)
+{
+    code_small(code_take, out);
+    sink++;
+    return NULL;
+}
+
+static void the_walk_ends_where_a_thread_began(void **state)
+{
+    (void)state;
+    struct stack stack;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, take_in_thread, &stack), 0);
+    pthread_join(thread, NULL);
+    const struct named *named = names_of(&stack);
+    assert_frame(named, 1, "code_small");
+    assert_frame(named, 2, "take_in_thread");
+    assert_true(named->count >= 4 && named->count < 16);
+    assert_int_equal(strncmp(named->frames[named->count - 1].module, "libc.so", strlen("libc.so")), 0);
+}
+
+/* ---- signals ---- */
+
+#if !defined(__SANITIZE_THREAD__) /* its handler runs ours later, and from elsewhere */
+static struct stack at_signal;
+static sigjmp_buf behind_signal;
+
+static void on_trap(int number)
+{
+    (void)number;
+    code_take(&at_signal);
+    siglongjmp(behind_signal, 1);
+}
+
+static void the_instruction_that_a_signal_came_before_is_found(void **state)
+{
+    (void)state;
+    struct sigaction action = {.sa_handler = on_trap}, before;
+    assert_int_equal(sigaction(SIGILL, &action, &before), 0);
+    if (!sigsetjmp(behind_signal, 1))
+        code_that_traps();
+    sigaction(SIGILL, &before, NULL);
+    const struct named *named = names_of(&at_signal);
+    size_t at = 0;
+    while (at < named->count && strcmp(named->frames[at].function, "code_that_traps") != 0)
+        at++;
+    assert_frame(named, at, "code_that_traps");
+    assert_frame(named, 1, "on_trap");
+}
+#endif
+
+/* ---- libraries ---- */
+
+static void names_in_library(const char *path, struct stack *stack)
+{
+    void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        fail_msg("%s", dlerror());
+    void *symbol = dlsym(library, "library_outer");
+    assert_non_null(symbol);
+    unwind_library_outer *outer;
+    memcpy(&outer, &symbol, sizeof outer);
+    outer(code_take, stack);
+    sink++;
+}
+
+static void a_librarys_static_functions_have_names(void **state)
+{
+    (void)state;
+    struct stack stack;
+    names_in_library(UNWIND_LIBRARY, &stack);
+    const struct named *named = names_of(&stack);
+    assert_frame(named, 0, "code_take");
+    assert_frame(named, 1, "library_inner");
+    assert_frame(named, 2, "library_outer");
+    assert_frame(named, 3, "names_in_library");
+    assert_string_equal(named->frames[1].module, "libunwind_library.so");
+    assert_string_equal(named->frames[2].module, "libunwind_library.so");
+}
+
+static void without_a_symbol_table_module_and_offset_are_left(void **state)
+{
+    (void)state;
+    struct stack stack, whole;
+    names_in_library(UNWIND_LIBRARY, &whole);
+    uint64_t offset = names_of(&whole)->frames[1].offset;
+    names_in_library(UNWIND_STRIPPED, &stack);
+    const struct named *named = names_of(&stack);
+    assert_frame(named, 1, "");
+    assert_frame(named, 2, "library_outer");
+    assert_frame(named, 3, "names_in_library");
+    assert_string_equal(named->frames[1].module, "libunwind_stripped.so");
+    assert_int_equal(named->frames[1].offset, offset);
+}
+
+static void copy_file(const char *from, const char *to)
+{
+    char buffer[65536];
+    size_t size;
+    FILE *in = fopen(from, "rb"), *out = fopen(to, "wb");
+    assert_non_null(in);
+    assert_non_null(out);
+    while ((size = fread(buffer, 1, sizeof buffer, in)) > 0)
+        assert_int_equal(fwrite(buffer, 1, size, out), size);
+    fclose(in);
+    assert_int_equal(fclose(out), 0);
+}
+
+/* As when a program is built anew while it runs: the new file's symbols are not the code's that runs. */
+static void another_file_of_the_same_name_gives_no_names(void **state)
+{
+    (void)state;
+    char folder[] = "/tmp/cufence-unwind-XXXXXX", path[64], other[64];
+    assert_non_null(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/library.so", folder);
+    snprintf(other, sizeof other, "%s/other.so", folder);
+    copy_file(UNWIND_LIBRARY, path);
+    copy_file(UNWIND_OTHER, other);
+    struct stack stack;
+    names_in_library(path, &stack);
+    assert_frame(names_of(&stack), 1, "library_inner");
+    assert_int_equal(rename(other, path), 0);
+    const struct named *named = names_of(&stack);
+    assert_frame(named, 1, "");
+    assert_frame(named, 2, "library_outer");
+    assert_int_equal(unlink(path), 0);
+    assert_frame(names_of(&stack), 1, "");
+    rmdir(folder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(code_without_frame_pointers_is_no_end),
+        cmocka_unit_test(registers_that_callees_keep_are_followed),
+        cmocka_unit_test(alloca_is_no_end),
+        cmocka_unit_test(a_large_frame_is_no_end),
+        cmocka_unit_test(a_realigned_frame_is_no_end),
+        cmocka_unit_test(code_behind_an_early_return_is_no_end),
+        cmocka_unit_test(the_frame_pointer_register_is_not_trusted),
+        cmocka_unit_test(a_frame_beyond_the_copied_words_is_the_last),
+        cmocka_unit_test(code_without_call_frame_information_is_crossed_by_frame_pointers),
+        cmocka_unit_test(wild_frame_pointers_in_such_code_end_the_walk),
+        cmocka_unit_test(the_walk_ends_where_a_thread_began),
+#if !defined(__SANITIZE_THREAD__)
+        cmocka_unit_test(the_instruction_that_a_signal_came_before_is_found),
+#endif
+        cmocka_unit_test(a_librarys_static_functions_have_names),
+        cmocka_unit_test(without_a_symbol_table_module_and_offset_are_left),
+        cmocka_unit_test(another_file_of_the_same_name_gives_no_names),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

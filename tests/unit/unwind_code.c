@@ -1,0 +1,90 @@
+#include "unwind_code.h"
+
+#include "stacks/stack.h"
+
+#include <alloca.h>
+
+static volatile int sink; /* keeps the calls from being jumps */
+
+/* Nothing is known any more of what lies there. */
+static void touch(void *bytes)
+{
+    __asm__ volatile("" : : "r"(bytes) : "memory");
+}
+
+void code_take(void *stack)
+{
+    stack_capture(stack);
+    sink++;
+}
+
+void code_small(unwind_callee *callee, void *argument)
+{
+    callee(argument);
+    sink++;
+}
+
+void code_with_full_registers(unwind_callee *callee, void *argument)
+{
+    int a = sink, b = sink, c = sink, d = sink, e = sink, f = sink, g = sink;
+    callee(argument);
+    sink = a ^ b * 3 ^ c * 5 ^ d * 7 ^ e * 11 ^ f * 13 ^ g * 17;
+    sink = a + b + c + d + e + f + g;
+}
+
+void code_with_alloca(unwind_callee *callee, void *argument)
+{
+    char *bytes = alloca((size_t)(sink & 15) + 100);
+    touch(bytes);
+    callee(argument);
+    touch(bytes);
+}
+
+void code_with_large_frame(unwind_callee *callee, void *argument)
+{
+    char bytes[600];
+    touch(bytes);
+    callee(argument);
+    touch(bytes);
+}
+
+void code_with_huge_frame(unwind_callee *callee, void *argument)
+{
+    char bytes[4096];
+    touch(bytes);
+    callee(argument);
+    touch(bytes);
+}
+
+void code_with_realigned_frame(unwind_callee *callee, void *argument)
+{
+    _Alignas(64) char aligned[64];
+    char *bytes = alloca((size_t)(sink & 15) + 100);
+    touch(aligned);
+    touch(bytes);
+    callee(argument);
+    touch(aligned);
+    touch(bytes);
+}
+
+/* The first end's restored registers do not count behind it. */
+void code_with_two_ends(unwind_callee *callee, void *argument, int early)
+{
+    int a = sink, b = sink;
+    if (early) {
+        callee(argument);
+        sink = a * 3 + b;
+        return;
+    }
+    sink++;
+    callee(argument);
+    sink = a + b * 5;
+}
+
+void code_that_traps(void)
+{
+    char bytes[40];
+    touch(bytes);
+    __asm__ volatile("ud2");
+    touch(bytes);
+}
