@@ -92,7 +92,7 @@ static void put_demangled(const char *name, char *out, size_t size)
 {
     int status = 0;
     char *demangled = strncmp(name, "_Z", 2) == 0 ? __cxa_demangle(name, NULL, NULL, &status) : NULL;
-    snprintf(out, size, "%s", demangled ? demangled : name);
+    snprintf(out, size, "%.*s", (int)size - 1, demangled ? demangled : name);
     free(demangled);
 }
 

@@ -476,7 +476,7 @@ static void damaged_tables_are_survived(void **state)
             for (size_t i = 0; i < sizeof values + 8; i++) {
                 struct scene scene = scene_of(kinds[kind], 0x10);
                 struct cfi_frame before = scene.frame;
-                bytes[at] = i < sizeof values ? values[i] : (uint8_t)(bytes[at] ^ 1u << (i - sizeof values));
+                bytes[at] = (uint8_t)(i < sizeof values ? values[i] : bytes[at] ^ 1u << (i - sizeof values));
                 enum cfi_result result = step_in(&(struct cfi_bytes){TABLES, bytes, size}, &scene);
                 assert_sound(result, &before, &scene.frame);
                 *(result == CFI_STEPPED ? &stepped_count : &other_count) += 1;

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #define MOST 64
+#define NOINLINE __attribute__((noinline))
 
 static volatile int sink; /* keeps the calls from being jumps */
 
@@ -24,7 +25,7 @@ struct through {
     struct stack *out;
 };
 
-static void go_through(void *argument)
+NOINLINE static void go_through(void *argument)
 {
     struct through *through = argument;
     through->function(code_take, through->out);
@@ -51,7 +52,7 @@ static const struct named *names_of(const struct stack *stack)
     } while (0)
 
 /* code_take(), `function`, go_through(), code_small(), and here. */
-static void finds_callers_beyond(void (*function)(unwind_callee *, void *), const char *name)
+NOINLINE static void finds_callers_beyond(void (*function)(unwind_callee *, void *), const char *name)
 {
     struct stack stack;
     struct through through = {function, &stack};
@@ -97,13 +98,13 @@ static void a_realigned_frame_is_no_end(void **state)
     finds_callers_beyond(code_with_realigned_frame, "code_with_realigned_frame");
 }
 
-static void early(unwind_callee *callee, void *argument)
+NOINLINE static void early(unwind_callee *callee, void *argument)
 {
     code_with_two_ends(callee, argument, 1);
     sink++;
 }
 
-static void late(unwind_callee *callee, void *argument)
+NOINLINE static void late(unwind_callee *callee, void *argument)
 {
     code_with_two_ends(callee, argument, 0);
     sink++;
@@ -245,7 +246,7 @@ static void the_instruction_that_a_signal_came_before_is_found(void **state)
 
 /* ---- libraries ---- */
 
-static void names_in_library(const char *path, struct stack *stack)
+NOINLINE static void names_in_library(const char *path, struct stack *stack)
 {
     void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library)
