@@ -1,0 +1,119 @@
+#include "cfi_entry.h"
+
+#include <dwarf.h>
+#include <string.h>
+
+static struct reader in_module(const struct cfi_module *module, uint64_t address)
+{
+    for (size_t i = 0; i < module->segment_count; i++) {
+        struct reader reader = reader_at(&module->segments[i], address);
+        if (reader.at)
+            return reader;
+    }
+    return (struct reader){NULL, NULL, 0};
+}
+
+/* Where the frame description entry lies whose code starts last at or before `pc`; 0 if there is none. */
+static uint64_t search_table(const struct cfi_bytes *header, uint64_t pc)
+{
+    enum { VERSION = 1, SORTED = DW_EH_PE_datarel | DW_EH_PE_sdata4, ENTRY_BYTES = 8 };
+    struct reader reader = reader_at(header, header->address);
+    uint64_t version = reader_unsigned(&reader, 1);
+    unsigned frame_encoding = (unsigned)reader_unsigned(&reader, 1), count_encoding = (unsigned)reader_unsigned(&reader, 1);
+    if (version != VERSION || reader_unsigned(&reader, 1) != SORTED)
+        return 0;
+    reader_pointer(&reader, frame_encoding, header->address);
+    uint64_t count = reader_pointer(&reader, count_encoding, header->address), first = 0;
+    if (count > reader_left(&reader) / ENTRY_BYTES)
+        return 0;
+    while (count > 0) { /* the last of those that start at or before pc is at `first` or among the `count` from there */
+        struct reader middle = reader;
+        reader_skip(&middle, (first + count / 2) * ENTRY_BYTES);
+        if (header->address + (uint64_t)reader_signed(&middle, 4) > pc) {
+            count /= 2;
+        } else if (count == 1) {
+            return header->address + (uint64_t)reader_signed(&middle, 4);
+        } else {
+            first += count / 2;
+            count -= count / 2;
+        }
+    }
+    return 0;
+}
+
+/* The body of the record at `address`, behind its identifier; that one's address is then in *id_at. */
+static struct reader open_record(const struct cfi_module *module, uint64_t address, uint64_t *id_at, uint64_t *id)
+{
+    enum { LARGEST = 0xfffffff0 - 1 }; /* above: other formats */
+    struct reader reader = in_module(module, address);
+    uint64_t size = reader_unsigned(&reader, 4);
+    if (size > LARGEST)
+        reader_break(&reader);
+    struct reader body = reader_cut(&reader, size);
+    *id_at = body.address;
+    *id = reader_unsigned(&body, 4);
+    return body;
+}
+
+static void read_augmentation(struct reader *body, const char *letters, struct cfi_entry *entry)
+{
+    if (!*letters)
+        return;
+    if (*letters != 'z') { /* how much there is to skip is then unknown */
+        reader_break(body);
+        return;
+    }
+    struct reader data = reader_cut(body, reader_uleb(body));
+    entry->has_augmentation = 1;
+    while (*++letters) {
+        if (*letters == 'R')
+            entry->encoding = (unsigned)reader_unsigned(&data, 1);
+        else if (*letters == 'L')
+            reader_unsigned(&data, 1);
+        else if (*letters == 'P')
+            reader_pointer(&data, (unsigned)reader_unsigned(&data, 1) & ~(unsigned)DW_EH_PE_indirect, 1);
+        else if (*letters == 'S')
+            entry->is_signal = 1;
+        else
+            reader_break(&data);
+    }
+    if (!data.at)
+        reader_break(body);
+}
+
+/* The common information entry; entry->common is a broken reader if it makes no sense. */
+static void read_common(const struct cfi_module *module, uint64_t address, struct cfi_entry *entry)
+{
+    uint64_t id_at, id;
+    struct reader body = open_record(module, address, &id_at, &id);
+    uint64_t version = reader_unsigned(&body, 1);
+    const char *letters = (const char *)body.at;
+    const uint8_t *end = reader_left(&body) ? memchr(body.at, 0, reader_left(&body)) : NULL;
+    entry->common = (struct reader){NULL, NULL, 0};
+    if (!end || id != 0 || (version != 1 && version != 3))
+        return;
+    reader_skip(&body, (uint64_t)(end - body.at) + 1);
+    entry->code_factor = reader_uleb(&body);
+    entry->data_factor = reader_sleb(&body);
+    entry->return_register = version == 1 ? reader_unsigned(&body, 1) : reader_uleb(&body);
+    read_augmentation(&body, letters, entry);
+    entry->common = body;
+}
+
+int cfi_find_entry(const struct cfi_module *module, uint64_t pc, struct cfi_entry *entry)
+{
+    uint64_t id_at, id, address = search_table(&module->header, pc);
+    *entry = (struct cfi_entry){0};
+    if (!address)
+        return 0;
+    struct reader body = open_record(module, address, &id_at, &id);
+    if (!body.at || id == 0)
+        return 0;
+    read_common(module, id_at - id, entry);
+    entry->start = reader_pointer(&body, entry->encoding, 0);
+    uint64_t size = reader_pointer(&body, entry->encoding & 0x0f, 0);
+    if (entry->has_augmentation)
+        reader_cut(&body, reader_uleb(&body));
+    entry->own = body;
+    return entry->common.at && body.at && pc >= entry->start && pc - entry->start < size;
+}
