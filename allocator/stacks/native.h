@@ -15,8 +15,8 @@
 void native_capture(struct stack *out, uint64_t pc, const uint64_t *sp, uint64_t fp) __attribute__((nonnull));
 
 /* The frames, innermost first, those of cufence left out, and those of the CUDA driver and runtime too where others follow.
- * What lies in no module (code made at run time) has nothing to be named by and is left out. `libdw` may be NULL: the frames are
- * the same then, without source lines. Returns how many, at most `max`. */
+ * What lies in no module (code made at run time) has nothing to be named by and is left out. `libdw` may be NULL: the frames
+ * are the same then, without source lines. Returns how many, at most `max`. */
 size_t native_frames(const struct stack *stack, const struct libdw *libdw, struct stack_frame *out, size_t max);
 
 #endif
