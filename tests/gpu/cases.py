@@ -218,6 +218,35 @@ PYTORCH = [
         files={"report-1.txt": [r"\A==\d+== cufence: [^\n]*rank 1\b", r"torchrun\.py:{FAULT}\b"]},
         ways=HOOKED,
     ),
+    *(
+        Case(
+            f"ddp_{how}",
+            "ddp",
+            status=0,
+            launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+            environment={"NCCL_CUMEM_ENABLE": value},
+            output=[r"sha256 \w{64}"],
+            is_as_native=True,
+            allocations=400,
+            needs=("torch", "two GPUs"),
+            ways=HOOKED,
+        )
+        for how, value in (("cumem", "1"), ("ipc", "0"))  # how NCCL shares its own buffers
+    ),
+    *(
+        Case(
+            f"two_gpus_peers_{peers}",
+            "two_gpus",
+            status=0,
+            options={"peers": peers},
+            output=["copies are right", r"sha256 \w{64}"],
+            is_as_native=True,
+            allocations=50,
+            needs=("torch", "two GPUs"),
+            ways=HOOKED,
+        )
+        for peers in ("off", "on")
+    ),
     _overrun(
         "as_module",
         "k_oob",

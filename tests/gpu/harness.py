@@ -44,13 +44,14 @@ class Case:
     faults_in: str = ""  # the file with the mark FAULT, if that is not the story
     raises: str | None = None  # the mark of the line that the traceback must end in
     options: dict[str, str] = field(default_factory=dict)  # cufence's
+    environment: dict[str, str] = field(default_factory=dict)  # what the program is told in another way
     ways: tuple[str, ...] = ("enable", "run", "backend")  # see ways.py
     launcher: list[str] = field(default_factory=list)  # what stands between python and the story
     is_module: bool = False  # python -m story instead of python story.py
     is_as_native: bool = False  # stdout must be what the same run prints without cufence
     is_alone: bool = False  # it fills the GPU's memory, or counts what is left of it
     allocations: int = 1  # a run without a fault must have allocated so often through cufence
-    needs: tuple[str, ...] = ("torch", "triton")  # modules, and "nvcc"
+    needs: tuple[str, ...] = ("torch", "triton")  # modules, "nvcc", "two GPUs"
     seconds: int = 180
 
 

@@ -49,6 +49,7 @@ if "torch" in facts:
     import torch
     facts["cuda"] = torch.version.cuda
     facts["gpu"] = torch.cuda.get_device_name(0) if torch.cuda.is_available() else None
+    facts["two GPUs"] = "yes" if torch.cuda.device_count() > 1 else None
 print("facts " + json.dumps(facts))
 """
 
@@ -126,7 +127,7 @@ def reason_to_skip(case: Case, way: str, machine: Machine) -> str | None:
         return "there is no GPU: neither PyTorch nor nvidia-smi sees one"
     for name in case.needs:
         if not facts.get(name):
-            return f"there is no {name} ({facts.get(name + '_error', 'not found')})"
+            return f"no {name} here ({facts.get(name + '_error', 'not found')})"
     if way in ("backend", "wheel") and machine.python_with_wheel is None:
         return machine.why_no_wheel
     return None
@@ -143,7 +144,7 @@ def own_environment(place: Path) -> dict[str, str]:
 
 
 def environment_of(case: Case, way: str, machine: Machine, place: Path) -> dict[str, str]:
-    environment = own_environment(place)
+    environment = own_environment(place) | case.environment
     if way in ("enable", "itself"):
         package = str(ROOT / "allocator" / "torch")
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
