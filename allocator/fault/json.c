@@ -145,17 +145,23 @@ static uint64_t bytes_past_end(const struct diagnosis *diagnosis)
     return diagnosis->address < end && end - diagnosis->address < bytes ? bytes - (end - diagnosis->address) : 0;
 }
 
-static void put_access(struct members report, const struct diagnosis *diagnosis)
+static struct members open_access(struct members report, enum access_kind kind)
 {
     static const char *const words[] = {NULL, "read", "write", "atomic"};
+    struct members access = put_object(report, "access");
+    put_text(access, "kind", words[kind]);
+    return access;
+}
+
+static void put_access(struct members report, const struct diagnosis *diagnosis)
+{
     const struct evidence_site *site = diagnosis->site;
     struct members exception = put_object(report, "exception");
     put_number(exception, "number", site->exception);
     put_text(exception, "name", site->exception_name);
     if (site->access == ACCESS_UNKNOWN && !site->access_bytes)
         return;
-    struct members access = put_object(report, "access");
-    put_text(access, "kind", words[site->access]);
+    struct members access = open_access(report, site->access);
     if (site->access_bytes)
         put_number(access, "bytes", site->access_bytes);
     if (diagnosis->kind == FAULT_OVERRUN && bytes_past_end(diagnosis))
@@ -525,6 +531,24 @@ static void put_place(struct members report, const struct misuse *misuse)
     put(report, "buffer", buffer.object);
 }
 
+static void put_host_access(struct members report, const struct misuse *misuse)
+{
+    const cufence_description *place = misuse->place;
+    if (misuse->access == ACCESS_UNKNOWN)
+        return;
+    struct members access = open_access(report, misuse->access);
+    put_number(access, "bytes", misuse->bytes);
+    if (place->place == CUFENCE_PLACE_INSIDE)
+        put_number(access, "bytes_past_end", misuse->bytes - (place->buffer.size - place->offset));
+}
+
+static void put_caller(struct members report, const struct misuse *misuse)
+{
+    struct members called = put_object(report, "called");
+    put_number(called, "tid", misuse->tid);
+    put_frames(called, misuse->frames, misuse->frame_count);
+}
+
 char *fault_misuse_json(const struct misuse *misuse, const struct report_origin *origin)
 {
     int has_failed;
@@ -532,6 +556,8 @@ char *fault_misuse_json(const struct misuse *misuse, const struct report_origin 
     put_origin(report, origin, NULL);
     put_text(report, "call", misuse->call);
     put_text(report, "reason", misuse->sentence);
+    put_caller(report, misuse);
+    put_host_access(report, misuse);
     put_place(report, misuse);
     return close_report(report);
 }

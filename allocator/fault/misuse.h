@@ -11,7 +11,12 @@ struct misuse {
     const char *call;     /* the driver function, as documentation names it */
     const char *sentence; /* what it did, beginning with the address or with a verb */
     uint64_t address;
+    enum access_kind access; /* ACCESS_UNKNOWN of a free, which has no bytes */
+    uint64_t bytes;
     const cufence_description *place; /* what lies at the address */
+    uint64_t tid;                     /* who called */
+    const struct stack_frame *frames; /* from where, innermost first */
+    size_t frame_count;
     uint64_t now_ns;
     buffer_frames_reader *buffer_frames; /* NULL: nobody knows them */
 };

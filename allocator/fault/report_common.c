@@ -41,15 +41,20 @@ void report_put_label(struct report *report, const cufence_buffer *buffer)
     report_put(report, "\"");
 }
 
-static void frame_lines(struct report *report, const char *event, uint32_t stack, buffer_frames_reader *read)
+void report_frame_lines(struct report *report, const char *key, const char *subkey, const struct stack_frame *frames,
+                        size_t count)
 {
-    struct stack_frame frames[BUFFER_FRAMES];
-    size_t count = stack && read ? read(stack, frames, BUFFER_FRAMES) : 0;
     for (size_t i = 0; i < count; i++) {
-        report_begin(report, "", i ? "" : event);
+        report_begin(report, i ? "" : key, i && subkey ? "" : subkey);
         report_put_frame(report, &frames[i]);
         report_end(report, CERTAIN_NOT);
     }
+}
+
+static void place_lines(struct report *report, const char *event, uint32_t stack, buffer_frames_reader *read)
+{
+    struct stack_frame frames[BUFFER_FRAMES];
+    report_frame_lines(report, "", event, frames, stack && read ? read(stack, frames, BUFFER_FRAMES) : 0);
 }
 
 void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, buffer_frames_reader *frames)
@@ -65,12 +70,12 @@ void report_buffer_lines(struct report *report, const cufence_buffer *buffer, ui
         report_put(report, "by thread %" PRIu64, buffer->allocated_tid);
         report_end(report, CERTAIN_NOT);
     }
-    frame_lines(report, "allocated at", buffer->allocated_stack, frames);
+    place_lines(report, "allocated at", buffer->allocated_stack, frames);
     if (buffer->freed_ns) {
         report_begin(report, "", "freed");
         report_put_age(report, now_ns, buffer->freed_ns);
         report_put(report, "by thread %" PRIu64 " on stream 0x%" PRIx64, buffer->freed_tid, buffer->free_stream);
         report_end(report, CERTAIN_NOT);
     }
-    frame_lines(report, "freed at", buffer->freed_stack, frames);
+    place_lines(report, "freed at", buffer->freed_stack, frames);
 }

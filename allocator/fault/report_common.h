@@ -15,6 +15,10 @@ void report_put_buffer(struct report *report, const cufence_buffer *buffer);
 /* ", label "layer 3"", if it has one. */
 void report_put_label(struct report *report, const cufence_buffer *buffer);
 
+/* A line for each frame; the keys, as those of report_begin(), stand before the first one. */
+void report_frame_lines(struct report *report, const char *key, const char *subkey, const struct stack_frame *frames,
+                        size_t count);
+
 /* The lines of the buffer: where it lies, and who allocated and freed it, when and where. `frames` may be NULL. */
 void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, buffer_frames_reader *frames);
 

@@ -29,7 +29,12 @@ static int refuse(const char *call, CUdeviceptr address, unsigned long long size
                   description.place == CUFENCE_PLACE_PAST_END ? "past the end of" : "before the start of", id);
     else
         error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s where no buffer is", what);
-    misuse(is_write ? "host write out of bounds" : "host read out of bounds", call, address, &description);
+    misuse((struct misuse){.kind = is_write ? "host write out of bounds" : "host read out of bounds",
+                           .call = call,
+                           .address = address,
+                           .access = is_write ? ACCESS_WRITE : ACCESS_READ,
+                           .bytes = size,
+                           .place = &description});
     return 0;
 }
 

@@ -6,6 +6,7 @@
 #define CUFENCE_PRELOAD_INTERNAL_H
 
 #include "driver/driver.h"
+#include "fault/misuse.h"
 #include "heap/heap.h"
 
 #include "hooks.h" /* last: see there */
@@ -74,8 +75,8 @@ struct needs {
 };
 struct needs caller_needs(const void *address);
 
-/* misuse.c: what a call did wrong with one of our buffers, which `place` tells of; the detail is cufence_error_detail()'s.
- * Reports it. */
-CUresult misuse(const char *kind, const char *call, CUdeviceptr pointer, const cufence_description *place);
+/* misuse.c: reports what a call of this thread did wrong with one of our buffers: `what` tells of it up to its `place`, and
+ * cufence_error_detail() is its sentence. Returns CUDA_ERROR_INVALID_VALUE. */
+CUresult misuse(struct misuse what);
 
 #endif

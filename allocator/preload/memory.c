@@ -174,7 +174,8 @@ static CUresult give_back(const char *call, CUdeviceptr pointer, CUstream stream
         return result_of(status);
     cufence_description place;
     heap_describe_free(pointer, &place);
-    return misuse(status == CUFENCE_ERROR_DOUBLE_FREE ? "double free" : "invalid free", call, pointer, &place);
+    const char *kind = status == CUFENCE_ERROR_DOUBLE_FREE ? "double free" : "invalid free";
+    return misuse((struct misuse){.kind = kind, .call = call, .address = pointer, .place = &place});
 }
 
 /* Returns once no work of the buffer's context is left. What goes wrong is the result. */

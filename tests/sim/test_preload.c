@@ -353,6 +353,7 @@ static void a_late_second_free_tells_of_the_first(void **state)
     expect_in(&by_dlsym, story, last.out, "second cuMemFree: CUDA_ERROR_INVALID_VALUE\n");
     expect_in(&by_dlsym, story, last.err, "was buffer #1 of 1000 bytes, which thread");
     expect_in(&by_dlsym, story, last.err, "buffer     #1, 1000 bytes");
+    expect_in(&by_dlsym, story, last.err, "called at  ");
     expect_in(&by_dlsym, story, json, "\"call\":\"cuMemFree\"");
     expect_in(&by_dlsym, story, json, "\"buffer\":{\"id\":1,");
     const char *freed = strstr(json, "\"freed\":{");

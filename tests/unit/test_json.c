@@ -412,7 +412,16 @@ static void a_misuse_has_its_call_and_its_buffer(void **state)
         cufence_description place = {.place = cases[i].place, .offset = 8};
         if (cases[i].buffer != ALL)
             place.buffer = world[cases[i].buffer];
-        const struct misuse misuse = {"invalid free", "cuMemFree", "what it did", A_START + 8, &place, 73000000, NULL};
+        const struct stack_frame frame = {.function = "step", .file = "train.py", .line = 41, .is_python = 1};
+        const struct misuse misuse = {.kind = "invalid free",
+                                      .call = "cuMemFree",
+                                      .sentence = "what it did",
+                                      .address = A_START + 8,
+                                      .place = &place,
+                                      .tid = 4242,
+                                      .frames = &frame,
+                                      .frame_count = 1,
+                                      .now_ns = 73000000};
         char *line = fault_misuse_json(&misuse, &origin);
         json_t *json = json_loads(line, 0, NULL);
         expect_member(json, "schema", "1");
@@ -420,6 +429,10 @@ static void a_misuse_has_its_call_and_its_buffer(void **state)
         expect_member(json, "process", "{\"pid\":4242,\"rank\":3}");
         expect_member(json, "call", "\"cuMemFree\"");
         expect_member(json, "reason", "\"what it did\"");
+        expect_member(json, "called",
+                      "{\"tid\":4242,\"frames\":"
+                      "[{\"function\":\"step\",\"file\":\"train.py\",\"line\":41,\"python\":true}]}");
+        expect_member(json, "access", NULL);
         expect_member(json, "address.value", "\"0x7e00041ff068\"");
         expect_member(json, "address.in_arena", cases[i].in_arena);
         expect_member(json, "buffer.distance", cases[i].distance);
@@ -427,6 +440,29 @@ static void a_misuse_has_its_call_and_its_buffer(void **state)
             expect_member(json, "buffer", NULL);
         else
             assert_int_equal(number_at(json, "buffer.id"), world[cases[i].buffer].id);
+        json_decref(json);
+        free(line);
+    }
+}
+
+static void a_copy_out_of_bounds_tells_how_far(void **state)
+{
+    (void)state;
+    cufence_description place = {.place = CUFENCE_PLACE_INSIDE, .offset = 8, .buffer = world[A]};
+    struct misuse misuse = {.kind = "host write out of bounds",
+                            .call = "cuMemcpyHtoD",
+                            .sentence = "what it did",
+                            .address = A_START + 8,
+                            .access = ACCESS_WRITE,
+                            .bytes = 4000,
+                            .place = &place};
+    for (int is_inside = 0; is_inside < 2; is_inside++) {
+        place.place = is_inside ? CUFENCE_PLACE_INSIDE : CUFENCE_PLACE_FREED;
+        char *line = fault_misuse_json(&misuse, &origin);
+        json_t *json = json_loads(line, 0, NULL);
+        expect_member(json, "access",
+                      is_inside ? "{\"kind\":\"write\",\"bytes\":4000,\"bytes_past_end\":8}"
+                                : "{\"kind\":\"write\",\"bytes\":4000}");
         json_decref(json);
         free(line);
     }
@@ -504,6 +540,7 @@ int main(void)
         cmocka_unit_test(what_is_not_known_of_the_origin_is_absent),
         cmocka_unit_test(a_dump_that_cannot_be_read_is_told_too),
         cmocka_unit_test(a_misuse_has_its_call_and_its_buffer),
+        cmocka_unit_test(a_copy_out_of_bounds_tells_how_far),
         cmocka_unit_test(the_rank_is_the_environments),
         cmocka_unit_test(every_failure_to_allocate_gives_no_report),
     };

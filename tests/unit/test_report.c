@@ -424,27 +424,32 @@ static void a_call_on_the_host_is_told_in_the_same_words(void **state)
     strcpy(place.buffer.label, "layer 3");
     place.buffer.allocated_stack = 120;
     place.buffer.freed_stack = 130;
+    struct stack_frame frames[2];
     const struct misuse misuse = {.kind = "host write out of bounds",
                                   .call = "cuMemcpyHtoD",
                                   .sentence = "writes 4 bytes from byte 0 of buffer #3, which has been freed",
                                   .address = place.buffer.address,
                                   .place = &place,
+                                  .frames = frames,
+                                  .frame_count = frames_of(41, frames, 2),
                                   .now_ns = 73000000,
                                   .buffer_frames = frames_of};
     char *text = misuse_text(&misuse, &(struct report_origin){4242, 1, 0, NULL});
     assert_non_null(text);
     strip_prefixes(text);
-    assert_string_equal(
-        text, "cufence: host write out of bounds by cuMemcpyHtoD on GPU 0, rank 1\n"
-              "\n"
-              "  address    0x7e000c5ff9c0: writes 4 bytes from byte 0 of buffer #3, which has been freed     exact\n"
-              "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), stream 0x5581c0, label \"layer 3\"\n"
-              "             allocated     72.9 ms ago by thread 4242\n"
-              "             allocated at  model.py:120 in forward\n"
-              "                           train.py:40 in step\n"
-              "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
-              "             freed at      model.py:130 in forward\n"
-              "                           train.py:40 in step\n");
+    assert_string_equal(text,
+                        "cufence: host write out of bounds by cuMemcpyHtoD on GPU 0, rank 1\n"
+                        "\n"
+                        "  address    0x7e000c5ff9c0: writes 4 bytes from byte 0 of buffer #3, which has been freed     exact\n"
+                        "  called at  model.py:41 in forward\n"
+                        "             train.py:40 in step\n"
+                        "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), stream 0x5581c0, label \"layer 3\"\n"
+                        "             allocated     72.9 ms ago by thread 4242\n"
+                        "             allocated at  model.py:120 in forward\n"
+                        "                           train.py:40 in step\n"
+                        "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
+                        "             freed at      model.py:130 in forward\n"
+                        "                           train.py:40 in step\n");
     free(text);
 }
 
