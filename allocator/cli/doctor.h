@@ -10,6 +10,7 @@
 #include "findings.h"
 
 #include <jansson.h>
+#include <limits.h>
 
 typedef const char *(*environment_lookup)(const char *name);
 
@@ -22,8 +23,8 @@ void judge_environment(struct findings *findings, environment_lookup environment
 
 /* doctor_preload.c */
 struct preload_trial {
-    char file[4096];    /* of the preload library; "" where there is none */
-    struct child child; /* `cufence doctor --probe` under it; not started where there is no file */
+    char file[PATH_MAX]; /* of the preload library; "" where there is none */
+    struct child child;  /* `cufence doctor --probe` under it; not started where there is no file */
 };
 
 /* Before check_driver(): a device in exclusive mode has room for one process. */

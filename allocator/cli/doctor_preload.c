@@ -1,5 +1,6 @@
 /* The preload library, behind `cufence run` and backend:cufence: whether it is here, is loaded, and sees what programs do. */
 #include "doctor.h"
+#include "installed.h"
 
 #include <cufence.h>
 
@@ -11,42 +12,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define PRELOAD "libcufence_preload.so"
 #define PATIENCE 60 /* seconds: the first start of a driver on a large machine takes several */
 
 static const char elsewhere[] = "without it there is the C API, and cufence.enable() in Python";
 
-/* This program by its own path: its name /proc/self/exe would not tell it where its libraries are. 0 if it is not known. */
-static int find_self(char path[PATH_MAX])
-{
-    ssize_t length = readlink("/proc/self/exe", path, PATH_MAX - 1);
-    path[length > 0 ? length : 0] = '\0';
-    return length > 0;
-}
-
-/* The folders that an installation, a build and a wheel have it in, as seen from this program. */
-static void find_preload(const char *self, char *file, size_t size)
-{
-    static const char *const places[] = {"../lib", ".", "../lib64", "../cufence/lib"};
-    char path[2 * PATH_MAX], real[PATH_MAX];
-    const char *slash = strrchr(self, '/');
-    for (size_t i = 0; slash && i < sizeof places / sizeof *places; i++) {
-        snprintf(path, sizeof path, "%.*s/%s/" PRELOAD, (int)(slash - self), self, places[i]);
-        if (access(path, R_OK) == 0 && realpath(path, real)) {
-            snprintf(file, size, "%s", real);
-            return;
-        }
-    }
-}
-
 void try_preload(struct preload_trial *trial)
 {
-    char self[PATH_MAX], preload[sizeof trial->file * 2 + 32];
+    char self[PATH_MAX], preload[2 * sizeof trial->file + 32];
     const char *before = getenv("LD_PRELOAD");
     memset(trial, 0, sizeof *trial);
-    if (find_self(self))
-        find_preload(self, trial->file, sizeof trial->file);
-    if (!trial->file[0])
+    if (!installed_program(self) || !installed_preload(self, trial->file))
         return;
     snprintf(preload, sizeof preload, "LD_PRELOAD=%s%s%s", trial->file, before && *before ? ":" : "", before ? before : "");
     child_run((const char *const[]){self, "doctor", "--probe", NULL}, (const char *const[]){preload, "CUFENCE_OPTIONS", NULL},
@@ -58,7 +33,7 @@ static void find_complaint(const char *text, char *complaint, size_t size)
 {
     const char *at = strstr(text, "ld.so: object");
     complaint[0] = '\0';
-    if (at && strstr(at, PRELOAD))
+    if (at && strstr(at, INSTALLED_PRELOAD))
         snprintf(complaint, size, "%.*s", (int)strcspn(at, "\n"), at);
 }
 
@@ -109,7 +84,7 @@ static void judge_hooks(struct findings *findings, const struct child *child, js
         return;
     }
     if (!version)
-        found(findings, FOUND_MISSING, "library", "install cufence anew: libcufence.so has to lie beside " PRELOAD,
+        found(findings, FOUND_MISSING, "library", "install cufence anew: libcufence.so has to lie beside " INSTALLED_PRELOAD,
               "the preload library did not open libcufence.so: %.400s", child->error[0] ? child->error : "it does not say why");
     else if (strcmp(version, cufence_version_string()) != 0)
         found(findings, FOUND_NO, "library", "install cufence anew: these are two installations in one place",
@@ -125,7 +100,7 @@ void judge_preload(struct findings *findings, const struct preload_trial *trial)
     findings_section(findings, "preload: cufence run, backend:cufence");
     if (!trial->file[0]) {
         found(findings, FOUND_NO, "preload library", elsewhere,
-              PRELOAD " lies neither beside this program nor in ../lib, ../lib64 or ../cufence/lib as seen from it");
+              INSTALLED_PRELOAD " lies in none of its places, as seen from this program's folder: " INSTALLED_PLACES);
         return;
     }
     if (strpbrk(trial->file, " :"))

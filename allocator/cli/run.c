@@ -1,6 +1,7 @@
 /* `cufence run`: sets up the environment and becomes the program. Nothing of cufence's stays in between. */
 #include "cli.h"
 #include "cli/environment.h"
+#include "cli/installed.h"
 #include "cli/program.h"
 #include "error.h"
 #include "options.h"
@@ -11,19 +12,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 enum { CANNOT_RUN = PROGRAM_UNFIT };
-
-#define PRELOAD "libcufence_preload.so"
-#define BOOTSTRAP "_bootstrap"
-
-/* Where the preload library may lie, seen from the folder of this program. */
-static const char *const library_folders[] = {"../lib/", "", "../lib64/", "../lib/x86_64-linux-gnu/", "../cufence/lib/"};
-/* Where the Python package's start-up folder may lie: beside the program in the package, beside the package's library, in a
- * checkout. */
-static const char *const bootstrap_folders[] = {
-    "../", "", "cufence/", "../cufence/", "../lib/cufence/", "../../allocator/torch/cufence/"};
 
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
@@ -216,49 +208,6 @@ static int check_options(const struct request *request, const char *merged, stru
     return complain(CLI_USAGE, "%s", error_detail());
 }
 
-/* ---- where cufence's own files lie ---- */
-
-/* The folder of the running program, with a slash behind it. */
-static int own_folder(char folder[PATH_MAX])
-{
-    ssize_t length = readlink("/proc/self/exe", folder, PATH_MAX - 1);
-    if (length <= 0)
-        return complain(CANNOT_RUN, "cannot tell where cufence is installed: /proc/self/exe: %s", strerror(errno));
-    folder[length] = '\0';
-    *(strrchr(folder, '/') + 1) = '\0';
-    return 0;
-}
-
-/* Looks for `name` in places that are seen from `own`; `path` gets its real path. */
-static int find_own(const char *own, const char *const *places, size_t count, const char *name, char path[PATH_MAX])
-{
-    char candidate[PATH_MAX];
-    for (size_t i = 0; i < count; i++)
-        if (snprintf(candidate, sizeof candidate, "%s%s%s", own, places[i], name) < (int)sizeof candidate &&
-            realpath(candidate, path))
-            return 1;
-    return 0;
-}
-
-static int find_preload(const char *own, char path[PATH_MAX])
-{
-    if (find_own(own, library_folders, COUNT(library_folders), PRELOAD, path))
-        return 0;
-    complain(CANNOT_RUN, "cannot find " PRELOAD ", which must lie beside cufence; looked for");
-    for (size_t i = 0; i < COUNT(library_folders); i++)
-        fprintf(stderr, "  %s%s" PRELOAD "\n", own, library_folders[i]);
-    return CANNOT_RUN;
-}
-
-/* The folder that holds sitecustomize.py of the Python package, if there is one here. */
-static int find_bootstrap(const char *own, char path[PATH_MAX])
-{
-    if (!find_own(own, bootstrap_folders, COUNT(bootstrap_folders), BOOTSTRAP "/sitecustomize.py", path))
-        return 0;
-    *strrchr(path, '/') = '\0';
-    return 1;
-}
-
 /* ---- the environment ---- */
 
 /* Fills in the settings that the environment gives. */
@@ -276,12 +225,35 @@ static int inherit_settings(struct request *request, struct environment *environ
     return inherited && !request->settings[FROM_OPTIONS].text ? no_memory() : 0;
 }
 
+/* A name with %p, %r or %h in it is not known yet, but its folder may be. */
+static int check_file(const char *key, const char *file)
+{
+    char folder[sizeof((struct options *)0)->log] = ".";
+    const char *slash = strrchr(file, '/');
+    struct stat found;
+    if (slash)
+        snprintf(folder, sizeof folder, "%.*s", slash == file ? 1 : (int)(slash - file), file);
+    if (!*file || strchr(folder, '%'))
+        return 0;
+    int is_there = !strchr(file, '%') && stat(file, &found) == 0;
+    if (is_there && S_ISDIR(found.st_mode))
+        return complain(CLI_USAGE, "%s=%s is a folder; name a file", key, file);
+    if (access(is_there ? file : folder, is_there ? W_OK : W_OK | X_OK) == 0)
+        return 0;
+    return complain(CLI_USAGE, "%s=%s: no report can be written there: %s: %s", key, file, is_there ? file : folder,
+                    strerror(errno));
+}
+
 static int set_options(const struct request *request, struct environment *environment, struct options *options)
 {
     char *merged = merge_settings(request);
     if (!merged)
         return no_memory();
     int status = check_options(request, merged, options);
+    if (status == 0)
+        status = check_file("log", options->log);
+    if (status == 0)
+        status = check_file("json", options->json);
     if (status == 0 && merged[0]) {
         if (environment_set(environment, "CUFENCE_OPTIONS", merged) != CUFENCE_OK)
             status = complain(CANNOT_RUN, "%s", error_detail());
@@ -290,6 +262,19 @@ static int set_options(const struct request *request, struct environment *enviro
     }
     free(merged);
     return status;
+}
+
+/* `own` gets this program's path. */
+static int find_preload(char own[PATH_MAX], char preload[PATH_MAX])
+{
+    if (!installed_program(own))
+        return complain(CANNOT_RUN, "cannot tell where cufence is installed: /proc/self/exe: %s", strerror(errno));
+    if (!installed_preload(own, preload))
+        return complain(CANNOT_RUN,
+                        "cannot find " INSTALLED_PRELOAD " from where %s lies: " INSTALLED_PLACES
+                        " were looked into; install cufence anew, with its libraries",
+                        own);
+    return 0;
 }
 
 static int set_up(struct request *request, struct environment *environment)
@@ -304,13 +289,11 @@ static int set_up(struct request *request, struct environment *environment)
     if (status == 0)
         status = set_options(request, environment, &options);
     if (status == 0)
-        status = own_folder(own);
-    if (status == 0)
         status = find_preload(own, preload);
     if (status != 0)
         return status;
     if (environment_preload(environment, preload) != CUFENCE_OK || environment_frameworks(environment) != CUFENCE_OK ||
-        (find_bootstrap(own, bootstrap) && environment_python(environment, bootstrap) != CUFENCE_OK))
+        (installed_bootstrap(own, bootstrap) && environment_python(environment, bootstrap) != CUFENCE_OK))
         return complain(CANNOT_RUN, "%s", error_detail());
     if (options.coredump)
         environment_coredumps(environment);

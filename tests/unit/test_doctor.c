@@ -232,7 +232,7 @@ static void what_a_program_under_the_preload_said_is_judged(void **state)
         enum verdict_mark mark;
         const char *detail, *remedy;
     } cases[] = {
-        {"", {0}, "preload library", FOUND_NO, "lies neither beside", "C API"},
+        {"", {0}, "preload library", FOUND_NO, "lies in none of its places", "C API"},
         {"/l/p.so", {0}, "preload library", FOUND_YES, "/l/p.so", NULL},
         {"/my l/p.so", {0}, "preload library", FOUND_NO, "the blank or colon", "another folder"},
         {"/l/p.so", {.error = "no processes left"}, "loading", FOUND_NO, "no processes left", "--probe"},
