@@ -97,14 +97,19 @@ static void after_end(CUcontext context)
         __atomic_store_n(&seen->handle, NULL, __ATOMIC_RELAXED);
 }
 
+/* 0 where it is not known either. */
+static int is_primary(CUdevice device, int wanted)
+{
+    unsigned flags;
+    int is_on;
+    return driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) == CUDA_SUCCESS && !is_on == !wanted;
+}
+
 /* The primary context of a device, NULL if it is not active. Asking for it makes none, and the program holds it still. */
 static CUcontext primary_of(CUdevice device)
 {
-    unsigned flags;
-    int is_on = 0;
     CUcontext context = NULL;
-    if (driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) != CUDA_SUCCESS || !is_on ||
-        driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+    if (!is_primary(device, 1) || driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
         return NULL;
     (real.cuDevicePrimaryCtxRelease_v2 ? real.cuDevicePrimaryCtxRelease_v2 : real.cuDevicePrimaryCtxRelease)(device);
     return context;
@@ -134,51 +139,38 @@ CUresult hook_cuCtxDestroy_v2(CUcontext context)
     return destroy(real.cuCtxDestroy_v2, context);
 }
 
-static CUresult reset(CUresult (*function)(CUdevice), CUdevice device)
+/* A reset ends the primary context whoever holds it, a release only if nobody does. */
+static CUresult end_primary(CUresult (*function)(CUdevice), CUdevice device, int is_reset)
 {
     CUcontext context = is_active() ? primary_of(device) : NULL;
     if (!context)
         return function(device);
     before_end(context);
     CUresult result = function(device);
-    after_end(context);
+    if (is_reset || is_primary(device, 0))
+        after_end(context);
     heap_go_on();
     return result;
 }
 
 CUresult hook_cuDevicePrimaryCtxReset(CUdevice device)
 {
-    return reset(real.cuDevicePrimaryCtxReset, device);
+    return end_primary(real.cuDevicePrimaryCtxReset, device, 1);
 }
 
 CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-    return reset(real.cuDevicePrimaryCtxReset_v2, device);
-}
-
-static CUresult release(CUresult (*function)(CUdevice), CUdevice device)
-{
-    unsigned flags;
-    int is_on = 1;
-    CUcontext context = is_active() ? primary_of(device) : NULL;
-    if (!context)
-        return function(device);
-    before_end(context);
-    CUresult result = function(device);
-    if (driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) == CUDA_SUCCESS && !is_on)
-        after_end(context);
-    heap_go_on();
-    return result;
+    return end_primary(real.cuDevicePrimaryCtxReset_v2, device, 1);
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    return release(real.cuDevicePrimaryCtxRelease, device);
+    return end_primary(real.cuDevicePrimaryCtxRelease, device, 0);
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    return release(real.cuDevicePrimaryCtxRelease_v2, device);
+    return end_primary(real.cuDevicePrimaryCtxRelease_v2, device, 0);
 }
 
 static CUresult destroy_stream(CUresult (*function)(CUstream), CUstream stream)

@@ -3,18 +3,20 @@
 #include "host.h"
 #include "space.h"
 
+#include <stddef.h>
 #include <string.h>
 #include <unistd.h>
 
 struct facts {
-    CUdeviceptr start, mapping_start;
+    CUdeviceptr address, start, mapping_start;
     size_t size, mapping_size;
     CUcontext context;
     CUmemoryPool pool;
     CUmemorytype type;
     int device;
-    int is_managed, is_on_host, is_exportable;
-    uint64_t id;
+    int is_managed, is_on_host, is_exportable, is_mapped, access;
+    int none; /* what no memory here has */
+    unsigned long long id, no_handles;
 };
 
 static int gather(CUdeviceptr address, struct facts *facts)
@@ -22,7 +24,8 @@ static int gather(CUdeviceptr address, struct facts *facts)
     struct space_range range;
     struct host_range host;
     if (space_find(address, &range) == CUDA_SUCCESS) {
-        *facts = (struct facts){.start = range.start,
+        *facts = (struct facts){.address = address,
+                                .start = range.start,
                                 .mapping_start = range.mapping_start,
                                 .size = range.size,
                                 .mapping_size = range.mapping_size,
@@ -31,12 +34,15 @@ static int gather(CUdeviceptr address, struct facts *facts)
                                 .type = CU_MEMORYTYPE_DEVICE,
                                 .device = range.device,
                                 .is_exportable = range.context != NULL && range.pool == NULL && !range.is_of_graph,
+                                .is_mapped = 1,
+                                .access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE,
                                 .id = range.id};
         return 1;
     }
     if (!host_find(address, &host))
         return 0;
-    *facts = (struct facts){.start = host.start,
+    *facts = (struct facts){.address = address,
+                            .start = host.start,
                             .mapping_start = host.start,
                             .size = host.size,
                             .mapping_size = host.size,
@@ -45,6 +51,8 @@ static int gather(CUdeviceptr address, struct facts *facts)
                             .device = host.context->device,
                             .is_managed = host.kind == HOST_MANAGED,
                             .is_on_host = 1,
+                            .is_mapped = 1,
+                            .access = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE,
                             .id = host.id};
     return 1;
 }
@@ -62,112 +70,66 @@ SIM_API CUresult cuMemGetAddressRange(CUdeviceptr *pbase, size_t *psize, CUdevic
     return CUDA_SUCCESS;
 }
 
-union value {
-    void *pointer;
-    CUdeviceptr address;
-    size_t size;
-    unsigned long long id;
-    int number;
+#define FACT(attribute, member)                                                                                                \
+    {                                                                                                                          \
+        CU_POINTER_ATTRIBUTE_##attribute, offsetof(struct facts, member), sizeof((struct facts *)0)->member                    \
+    }
+static const struct attribute {
+    CUpointer_attribute attribute;
+    size_t offset, size; /* in struct facts */
+} attributes[] = {
+    FACT(CONTEXT, context),
+    FACT(MEMORY_TYPE, type),
+    FACT(DEVICE_POINTER, address),
+    FACT(HOST_POINTER, address),
+    FACT(SYNC_MEMOPS, none),
+    FACT(BUFFER_ID, id),
+    FACT(MEMORY_BLOCK_ID, id),
+    FACT(IS_MANAGED, is_managed),
+    FACT(DEVICE_ORDINAL, device),
+    FACT(IS_LEGACY_CUDA_IPC_CAPABLE, is_exportable),
+    FACT(RANGE_START_ADDR, start),
+    FACT(RANGE_SIZE, size),
+    FACT(MAPPED, is_mapped),
+    FACT(ALLOWED_HANDLE_TYPES, no_handles),
+    FACT(IS_GPU_DIRECT_RDMA_CAPABLE, none),
+    FACT(ACCESS_FLAGS, access),
+    FACT(MEMPOOL_HANDLE, pool),
+    FACT(MAPPING_SIZE, mapping_size),
+    FACT(MAPPING_BASE_ADDR, mapping_start),
 };
 
-/* Fills in an attribute of known memory. Returns its size, or 0 where the memory has none such or the driver knows none. */
-static size_t get_value(CUpointer_attribute attribute, CUdeviceptr address, const struct facts *facts, union value *value)
+/* Copies an attribute of the memory. Returns 0 where it has none such or the driver knows none. */
+static int give(CUpointer_attribute attribute, const struct facts *facts, void *out)
 {
-    switch (attribute) {
-    case CU_POINTER_ATTRIBUTE_CONTEXT:
-        value->pointer = facts->context;
-        return sizeof value->pointer;
-    case CU_POINTER_ATTRIBUTE_MEMORY_TYPE:
-        value->number = (int)facts->type;
-        return sizeof value->number;
-    case CU_POINTER_ATTRIBUTE_DEVICE_POINTER:
-        value->address = address;
-        return sizeof value->address;
-    case CU_POINTER_ATTRIBUTE_HOST_POINTER:
-        value->address = address;
-        return facts->is_on_host ? sizeof value->address : 0;
-    case CU_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-        value->number = 0;
-        return sizeof value->number;
-    case CU_POINTER_ATTRIBUTE_BUFFER_ID:
-    case CU_POINTER_ATTRIBUTE_MEMORY_BLOCK_ID:
-        value->id = facts->id;
-        return sizeof value->id;
-    case CU_POINTER_ATTRIBUTE_IS_MANAGED:
-        value->number = facts->is_managed;
-        return sizeof value->number;
-    case CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-        value->number = facts->device;
-        return sizeof value->number;
-    case CU_POINTER_ATTRIBUTE_IS_LEGACY_CUDA_IPC_CAPABLE:
-        value->number = facts->is_exportable;
-        return sizeof value->number;
-    case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-        value->address = facts->start;
-        return sizeof value->address;
-    case CU_POINTER_ATTRIBUTE_RANGE_SIZE:
-        value->size = facts->size;
-        return sizeof value->size;
-    case CU_POINTER_ATTRIBUTE_MAPPED:
-        value->number = 1;
-        return sizeof value->number;
-    case CU_POINTER_ATTRIBUTE_ALLOWED_HANDLE_TYPES:
-        value->id = CU_MEM_HANDLE_TYPE_NONE;
-        return sizeof value->id;
-    case CU_POINTER_ATTRIBUTE_IS_GPU_DIRECT_RDMA_CAPABLE:
-        value->number = 0;
-        return sizeof value->number;
-    case CU_POINTER_ATTRIBUTE_ACCESS_FLAGS:
-        value->number = CU_POINTER_ATTRIBUTE_ACCESS_FLAG_READWRITE;
-        return sizeof value->number;
-    case CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE:
-        value->pointer = facts->pool;
-        return sizeof value->pointer;
-    case CU_POINTER_ATTRIBUTE_MAPPING_SIZE:
-        value->size = facts->mapping_size;
-        return sizeof value->size;
-    case CU_POINTER_ATTRIBUTE_MAPPING_BASE_ADDR:
-        value->address = facts->mapping_start;
-        return sizeof value->address;
-    default:
-        return 0;
+    for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
+        if (attributes[i].attribute != attribute || (attribute == CU_POINTER_ATTRIBUTE_HOST_POINTER && !facts->is_on_host))
+            continue;
+        memcpy(out, (const char *)facts + attributes[i].offset, attributes[i].size);
+        return 1;
     }
+    return 0;
 }
 
 SIM_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute, CUdeviceptr ptr)
 {
     CALL_ENTER("cuPointerGetAttribute");
     struct facts facts;
-    union value value;
-    size_t size = data != NULL && gather(ptr, &facts) ? get_value(attribute, ptr, &facts, &value) : 0;
-    if (size == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    memcpy(data, &value, size);
-    return CUDA_SUCCESS;
+    return data != NULL && gather(ptr, &facts) && give(attribute, &facts, data) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* What is not known, of an unknown address or of this memory, reads 0, or CU_DEVICE_INVALID where it is a device. */
-SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *attributes, void **data,
-                                        CUdeviceptr ptr)
+SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *wanted, void **data, CUdeviceptr ptr)
 {
     CALL_ENTER("cuPointerGetAttributes");
-    const struct facts unknown = {.is_on_host = 1};
+    static const struct facts unknown = {.is_on_host = 1, .device = CU_DEVICE_INVALID};
     struct facts facts;
-    if (numAttributes == 0 || attributes == NULL || data == NULL)
+    if (numAttributes == 0 || wanted == NULL || data == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     int is_known = gather(ptr, &facts);
     for (unsigned i = 0; i < numAttributes; i++) {
-        union value value;
-        size_t size = is_known ? get_value(attributes[i], ptr, &facts, &value) : 0;
-        if (size == 0) {
-            size = get_value(attributes[i], 0, &unknown, &value);
-            memset(&value, 0, sizeof value);
-            if (attributes[i] == CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL)
-                value.number = CU_DEVICE_INVALID;
-        }
-        if (size == 0 || data[i] == NULL)
+        if (data[i] == NULL || (!(is_known && give(wanted[i], &facts, data[i])) && !give(wanted[i], &unknown, data[i])))
             return CUDA_ERROR_INVALID_VALUE;
-        memcpy(data[i], &value, size);
     }
     return CUDA_SUCCESS;
 }

@@ -190,38 +190,18 @@ SIM_API CUresult cuMemcpyDtoDAsync(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
     return copy(dstDevice, SIDE_DEVICE, srcDevice, SIDE_DEVICE, ByteCount, hStream, SUBMIT_ASYNC);
 }
 
-SIM_API CUresult cuMemsetD8(CUdeviceptr dstDevice, unsigned char uc, size_t N)
-{
-    CALL_ENTER("cuMemsetD8");
-    return set(dstDevice, uc, 1, N, NULL);
-}
-
-SIM_API CUresult cuMemsetD8Async(CUdeviceptr dstDevice, unsigned char uc, size_t N, CUstream hStream)
-{
-    CALL_ENTER("cuMemsetD8Async");
-    return set(dstDevice, uc, 1, N, hStream);
-}
-
-SIM_API CUresult cuMemsetD16(CUdeviceptr dstDevice, unsigned short us, size_t N)
-{
-    CALL_ENTER("cuMemsetD16");
-    return set(dstDevice, us, 2, N, NULL);
-}
-
-SIM_API CUresult cuMemsetD16Async(CUdeviceptr dstDevice, unsigned short us, size_t N, CUstream hStream)
-{
-    CALL_ENTER("cuMemsetD16Async");
-    return set(dstDevice, us, 2, N, hStream);
-}
-
-SIM_API CUresult cuMemsetD32(CUdeviceptr dstDevice, unsigned int ui, size_t N)
-{
-    CALL_ENTER("cuMemsetD32");
-    return set(dstDevice, ui, 4, N, NULL);
-}
-
-SIM_API CUresult cuMemsetD32Async(CUdeviceptr dstDevice, unsigned int ui, size_t N, CUstream hStream)
-{
-    CALL_ENTER("cuMemsetD32Async");
-    return set(dstDevice, ui, 4, N, hStream);
-}
+/* Both forms of a set: on the legacy default stream, and on the one that is given. */
+#define SET(name, element)                                                                                                     \
+    SIM_API CUresult name(CUdeviceptr dstDevice, element value, size_t N)                                                      \
+    {                                                                                                                          \
+        CALL_ENTER(#name);                                                                                                     \
+        return set(dstDevice, value, sizeof value, N, NULL);                                                                   \
+    }                                                                                                                          \
+    SIM_API CUresult name##Async(CUdeviceptr dstDevice, element value, size_t N, CUstream hStream)                             \
+    {                                                                                                                          \
+        CALL_ENTER(#name "Async");                                                                                             \
+        return set(dstDevice, value, sizeof value, N, hStream);                                                                \
+    }
+SET(cuMemsetD8, unsigned char)
+SET(cuMemsetD16, unsigned short)
+SET(cuMemsetD32, unsigned int)

@@ -136,41 +136,19 @@ SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuMemsetD2D8(CUdeviceptr dstDevice, size_t dstPitch, unsigned char value, size_t Width, size_t Height)
-{
-    CALL_ENTER("cuMemsetD2D8");
-    return transfer_set(dstDevice, dstPitch, value, 1, Width, Height, NULL);
-}
-
-SIM_API CUresult cuMemsetD2D8Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned char value, size_t Width, size_t Height,
-                                   CUstream hStream)
-{
-    CALL_ENTER("cuMemsetD2D8Async");
-    return transfer_set(dstDevice, dstPitch, value, 1, Width, Height, hStream);
-}
-
-SIM_API CUresult cuMemsetD2D16(CUdeviceptr dstDevice, size_t dstPitch, unsigned short value, size_t Width, size_t Height)
-{
-    CALL_ENTER("cuMemsetD2D16");
-    return transfer_set(dstDevice, dstPitch, value, 2, Width, Height, NULL);
-}
-
-SIM_API CUresult cuMemsetD2D16Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned short value, size_t Width, size_t Height,
-                                    CUstream hStream)
-{
-    CALL_ENTER("cuMemsetD2D16Async");
-    return transfer_set(dstDevice, dstPitch, value, 2, Width, Height, hStream);
-}
-
-SIM_API CUresult cuMemsetD2D32(CUdeviceptr dstDevice, size_t dstPitch, unsigned int value, size_t Width, size_t Height)
-{
-    CALL_ENTER("cuMemsetD2D32");
-    return transfer_set(dstDevice, dstPitch, value, 4, Width, Height, NULL);
-}
-
-SIM_API CUresult cuMemsetD2D32Async(CUdeviceptr dstDevice, size_t dstPitch, unsigned int value, size_t Width, size_t Height,
-                                    CUstream hStream)
-{
-    CALL_ENTER("cuMemsetD2D32Async");
-    return transfer_set(dstDevice, dstPitch, value, 4, Width, Height, hStream);
-}
+/* Both forms of a set: on the legacy default stream, and on the one that is given. */
+#define SET_ROWS(name, element)                                                                                                \
+    SIM_API CUresult name(CUdeviceptr dstDevice, size_t dstPitch, element value, size_t Width, size_t Height)                  \
+    {                                                                                                                          \
+        CALL_ENTER(#name);                                                                                                     \
+        return transfer_set(dstDevice, dstPitch, value, sizeof value, Width, Height, NULL);                                    \
+    }                                                                                                                          \
+    SIM_API CUresult name##Async(CUdeviceptr dstDevice, size_t dstPitch, element value, size_t Width, size_t Height,           \
+                                 CUstream hStream)                                                                             \
+    {                                                                                                                          \
+        CALL_ENTER(#name "Async");                                                                                             \
+        return transfer_set(dstDevice, dstPitch, value, sizeof value, Width, Height, hStream);                                 \
+    }
+SET_ROWS(cuMemsetD2D8, unsigned char)
+SET_ROWS(cuMemsetD2D16, unsigned short)
+SET_ROWS(cuMemsetD2D32, unsigned int)
