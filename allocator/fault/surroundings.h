@@ -25,8 +25,8 @@ struct fault_sources {
 
 enum {
     SURROUNDINGS_LAUNCHES = 1024,
-    SURROUNDINGS_PLACES = 16, /* whose frames are looked up: that may take milliseconds each */
-    SURROUNDINGS_FRAMES = 8   /* of each, the innermost ones */
+    SURROUNDINGS_PLACES = 16,         /* whose frames are looked up: that may take milliseconds each */
+    SURROUNDINGS_FRAMES = STACK_SHOWN /* of each, the innermost ones */
 };
 
 /* Where launches came from. */

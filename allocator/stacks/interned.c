@@ -9,90 +9,81 @@
 #define SLOTS 131072ul /* a power of two; the load stays below a half */
 _Static_assert((SLOTS & (SLOTS - 1)) == 0 && SLOTS >= 2ul * INTERNED_STACKS, "probing needs both");
 
+/* The binary digits of pi behind the point: nobody chose them for what they do here. */
+const uint64_t interned_keys[2 * INTERNED_DEPTH] = {
+    0x243f6a8885a308d3, 0x13198a2e03707344, 0xa4093822299f31d0, 0x082efa98ec4e6c89, 0x452821e638d01377, 0xbe5466cf34e90c6c,
+    0xc0ac29b7c97c50dd, 0x3f84d5b5b5470917, 0x9216d5d98979fb1b, 0xd1310ba698dfb5ac, 0x2ffd72dbd01adfb7, 0xb8e1afed6a267e96,
+    0xba7c9045f12c7f99, 0x24a19947b3916cf7, 0x0801f2e2858efc16, 0x636920d871574e69, 0xa458fea3f4933d7e, 0x0d95748f728eb658,
+    0x718bcd5882154aee, 0x7b54a41dc25a59b5, 0x9c30d5392af26013, 0xc5d1b023286085f0, 0xca417918b8db38ef, 0x8e79dcb0603a180e,
+    0x6c9e0e8bb01e8a3e, 0xd71577c1bd314b27, 0x78af2fda55605c60, 0xe65525f3aa55ab94, 0x5748986263e81440, 0x55ca396a2aab10b6,
+    0xb4cc5c341141e8ce, 0xa15486af7c72e993};
+
+struct identity {
+    uint64_t code, identity;
+};
+
 struct code {
-    struct interned_identity identity;
+    struct identity identity;
     UT_hash_handle hh;
     char *function, *file;
 };
 
-/* Constant once a slot points to it. */
+/* Constant once its number is given out. */
 struct entry {
-    uint64_t hash;
-    uint32_t number, count;
+    uint32_t count;
     struct {
         const struct code *code;
-        int64_t position;
         int line;
     } frames[];
 };
 
-static struct entry **slots;   /* open addressing by hash; written under the lock, read without */
+/* Constant once it has a number. */
+struct slot {
+    uint64_t hash;
+    struct interned_stack stack; /* its number is atomic */
+};
+
+static struct slot *slots;     /* open addressing by hash; written under the lock, read without */
 static struct entry **entries; /* by number, from 1; under the lock */
 static uint32_t entry_count;   /* under the lock, as all below */
 static struct code *codes;
 static unsigned code_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A chain of two cheap steps a frame; entries are compared in full. */
-static uint64_t hash_of(const struct interned_frame *frames, size_t count)
-{
-    uint64_t hash = count;
-    for (size_t i = 0; i < count; i++)
-        hash = (hash << 7 | hash >> 57) ^ (frames[i].identity.code + (uint64_t)frames[i].position * 0x9e3779b97f4a7c15u);
-    hash *= 0x9e3779b97f4a7c15u;
-    return hash ^ hash >> 32;
-}
-
-static inline int is_same_code(const struct interned_identity *a, const struct interned_identity *b)
-{
-    return ((a->code ^ b->code) | (a->filename ^ b->filename) | (a->name ^ b->name) | (a->linetable ^ b->linetable) |
-            (a->first_line ^ b->first_line) | (a->texts ^ b->texts)) == 0;
-}
-
-static int is_same_stack(const struct entry *entry, const struct interned_frame *frames, size_t count)
-{
-    if (entry->count != count)
-        return 0;
-    for (size_t i = 0; i < count; i++) {
-        if (entry->frames[i].position != frames[i].position ||
-            !is_same_code(&entry->frames[i].code->identity, &frames[i].identity))
-            return 0;
-    }
-    return 1;
-}
-
-/* The entry of the stack, or NULL and the empty slot where it belongs. At least half of the slots are empty. */
-static struct entry *look(struct entry **table, uint64_t hash, const struct interned_frame *frames, size_t count, size_t *slot)
+/* The slot of the hash, and *stack; or the empty one where it belongs, and none. At least half of the slots are empty. */
+static struct slot *look(struct slot *table, uint64_t hash, struct interned_stack *stack)
 {
     for (size_t i = hash & (SLOTS - 1);; i = (i + 1) & (SLOTS - 1)) {
-        struct entry *entry = __atomic_load_n(&table[i], __ATOMIC_ACQUIRE);
-        *slot = i;
-        if (!entry || (entry->hash == hash && is_same_stack(entry, frames, count)))
-            return entry;
+        uint32_t number = __atomic_load_n(&table[i].stack.number, __ATOMIC_ACQUIRE);
+        *stack = (struct interned_stack){0};
+        if (number && table[i].hash == hash)
+            *stack = (struct interned_stack){number, table[i].stack.readable};
+        if (!number || stack->number)
+            return &table[i];
     }
 }
 
-uint32_t interned_find(const struct interned_frame *frames, size_t count)
+struct interned_stack interned_find(uint64_t hash)
 {
-    struct entry **table = __atomic_load_n(&slots, __ATOMIC_ACQUIRE);
-    size_t slot;
-    if (!table || count == 0)
-        return 0;
-    const struct entry *entry = look(table, hash_of(frames, count), frames, count, &slot);
-    return entry ? entry->number : 0;
+    struct slot *table = __atomic_load_n(&slots, __ATOMIC_ACQUIRE);
+    struct interned_stack stack = {0};
+    if (table)
+        look(table, hash, &stack);
+    return stack;
 }
 
 /* NULL if there is no host memory, or no room (*is_full). */
-static const struct code *code_of(const struct interned_identity *identity, const struct interned_text *text, int *is_full)
+static const struct code *code_of(const struct interned_frame *frame, const struct interned_text *text, int *is_full)
 {
+    struct identity identity = {frame->code, frame->identity};
     struct code *code;
-    HASH_FIND(hh, codes, identity, sizeof *identity, code);
+    HASH_FIND(hh, codes, &identity, sizeof identity, code);
     if (code)
         return code;
     *is_full = code_count == INTERNED_CODES;
     if (*is_full || !(code = calloc(1, sizeof *code)))
         return NULL;
-    code->identity = *identity;
+    code->identity = identity;
     code->function = strdup(text->function);
     code->file = strdup(text->file);
     if (!code->function || !code->file) {
@@ -112,23 +103,38 @@ static struct entry *make_entry(const struct interned_frame *frames, size_t coun
     for (size_t i = 0; entry && i < count; i++) {
         struct interned_text text = {0};
         describe(&frames[i], &text);
-        const struct code *code = code_of(&frames[i].identity, &text, is_full);
+        const struct code *code = code_of(&frames[i], &text, is_full);
         if (!code) {
             free(entry);
             return NULL;
         }
         entry->frames[i].code = code;
-        entry->frames[i].position = frames[i].position;
         entry->frames[i].line = text.line;
     }
+    if (entry)
+        entry->count = (uint32_t)count;
     return entry;
+}
+
+/* What the interpreter does to import a module is no news to anybody. */
+static int is_of_the_importer(const struct code *code)
+{
+    return strncmp(code->file, "<frozen importlib", strlen("<frozen importlib")) == 0;
+}
+
+static uint32_t count_readable(const struct entry *entry)
+{
+    uint32_t readable = 0;
+    for (size_t i = 0; i < entry->count; i++)
+        readable += !is_of_the_importer(entry->frames[i].code);
+    return readable;
 }
 
 static int make_tables(void)
 {
     if (slots)
         return 1;
-    struct entry **table = calloc(SLOTS, sizeof(struct entry *));
+    struct slot *table = calloc(SLOTS, sizeof *table);
     entries = calloc(INTERNED_STACKS + 1, sizeof(struct entry *));
     if (!table || !entries) {
         free(table);
@@ -139,43 +145,36 @@ static int make_tables(void)
     return 1;
 }
 
-static uint32_t add(const struct interned_frame *frames, size_t count, interned_describe describe)
+static struct interned_stack add(uint64_t hash, const struct interned_frame *frames, size_t count, interned_describe describe)
 {
+    struct interned_stack stack = {0};
     if (!make_tables())
-        return 0;
-    uint64_t hash = hash_of(frames, count);
-    size_t slot;
-    struct entry *entry = look(slots, hash, frames, count, &slot);
-    if (entry)
-        return entry->number;
+        return stack;
+    struct slot *slot = look(slots, hash, &stack);
+    if (stack.number)
+        return stack;
     int is_full = entry_count == INTERNED_STACKS;
-    if (!is_full)
-        entry = make_entry(frames, count, describe, &is_full);
+    struct entry *entry = is_full ? NULL : make_entry(frames, count, describe, &is_full);
     if (!entry)
-        return is_full ? INTERNED_FULL : 0;
-    entry->hash = hash;
-    entry->count = (uint32_t)count;
-    entry->number = ++entry_count;
-    entries[entry->number] = entry;
-    __atomic_store_n(&slots[slot], entry, __ATOMIC_RELEASE);
-    return entry->number;
+        return is_full ? (struct interned_stack){.number = INTERNED_FULL, .readable = 1} : stack;
+    entries[++entry_count] = entry;
+    slot->hash = hash;
+    slot->stack.readable = count_readable(entry);
+    __atomic_store_n(&slot->stack.number, entry_count, __ATOMIC_RELEASE);
+    return slot->stack;
 }
 
-uint32_t interned_add(const struct interned_frame *frames, size_t count, interned_describe describe)
+struct interned_stack interned_add(const struct interned_frame *frames, size_t count, interned_describe describe)
 {
-    uint32_t number = interned_find(frames, count);
-    if (number || count == 0)
-        return number;
+    struct interned_sum sum = {0};
+    for (size_t i = 0; i < count; i++)
+        interned_mix(&sum, &frames[i]);
+    if (count == 0)
+        return (struct interned_stack){0};
     pthread_mutex_lock(&lock);
-    number = add(frames, count, describe);
+    struct interned_stack stack = add(interned_hash(&sum), frames, count, describe);
     pthread_mutex_unlock(&lock);
-    return number;
-}
-
-/* What the interpreter does to import a module is no news to anybody. */
-static int is_of_the_importer(const struct code *code)
-{
-    return strncmp(code->file, "<frozen importlib", strlen("<frozen importlib")) == 0;
+    return stack;
 }
 
 size_t interned_read(uint32_t number, struct stack_frame *out, size_t max)

@@ -14,14 +14,159 @@
 #define TABLE_MOST (1u << 22) /* bytes of a line table; longer ones are not believed */
 #define VISITED_MOST 256      /* frames */
 
+/* On the way from a frame to its callers. */
+struct walk {
+    uint64_t frame; /* the next one */
+    unsigned visited;
+};
+
+typedef uint64_t hasher(const struct python_frame_layout *layout, const void *code_type, struct walk walk);
+
 /* Written once, under the lock, before is_known. */
 static struct interpreter {
     struct python_layout layout;
+    hasher *hash;
     const void *code_type, *str_type, *bytes_type;
     void *(*thread_state)(void); /* the calling thread's, whoever has the GIL; NULL if it has none */
 } interpreter;
 static int is_known; /* atomic; -1: it is one that cannot be read */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static inline uint64_t load_word(uint64_t object, uint64_t offset)
+{
+    return *(const uint64_t *)(uintptr_t)(object + offset);
+}
+
+static inline int load_int(uint64_t object, uint64_t offset)
+{
+    return *(const int *)(uintptr_t)(object + offset);
+}
+
+static inline int is_pointer(uint64_t value)
+{
+    return value != 0 && value % sizeof(uint64_t) == 0;
+}
+
+/* ---- frames ---- */
+
+/* From 3.12 on, some frames are the interpreter's own, to call and to be called; they own no code of a program's. */
+static inline int is_shim(const struct python_frame_layout *layout, uint64_t frame)
+{
+    enum { OWNED_BY_INTERPRETER = 3 };
+    return layout->frame_owner != NO_FIELD &&
+           *(const unsigned char *)(uintptr_t)(frame + layout->frame_owner) >= OWNED_BY_INTERPRETER;
+}
+
+/* Of code objects without a version: what shows in a report goes into it. Of the line table that is the length and the bytes
+ * at both ends: to read all of it at each capture would take longer than all of the rest. Programs that compile code and drop
+ * it get the same addresses again and again, all of them, so those alone do not tell. */
+static inline uint64_t fingerprint(const struct python_frame_layout *layout, uint64_t code)
+{
+    uint64_t filename = load_word(code, layout->code_filename), name = load_word(code, layout->code_name);
+    uint64_t table = load_word(code, layout->code_linetable), table_size = load_word(table, SIZE_OFFSET);
+    uint64_t first = load_word(table, BYTES_DATA), last = load_word(table, BYTES_DATA - sizeof(uint64_t) + table_size);
+    uint64_t texts =
+        load_word(name, HASH_OFFSET) + 31 * load_word(filename, HASH_OFFSET) + load_word(filename, SIZE_OFFSET) + name;
+    return code + texts + ((uint64_t)load_int(code, layout->code_first_line) << 40) +
+           (filename + first + (table_size << 48)) * 0xbf58476d1ce4e5b9u + (table + last) * 0x94d049bb133111ebu;
+}
+
+/* Versions are of a (sub-)interpreter; the line tells its code from that of another one, which may have the same. */
+static inline uint64_t identify(const struct python_frame_layout *layout, uint64_t code)
+{
+    uint64_t version = layout->code_version == NO_FIELD ? 0 : (uint32_t)load_int(code, layout->code_version);
+    return version ? version << 32 | (uint32_t)load_int(code, layout->code_first_line) : fingerprint(layout, code);
+}
+
+static inline uint64_t instruction_of(const struct python_frame_layout *layout, uint64_t frame, uint64_t code)
+{
+    if (layout->position_scale)
+        return code + (uint64_t)load_int(frame, layout->frame_position) * layout->position_scale;
+    return load_word(frame, layout->frame_position);
+}
+
+static inline struct walk begin(const struct python_layout *layout, const void *thread_state)
+{
+    uint64_t frame = load_word((uint64_t)(uintptr_t)thread_state, layout->thread_frame);
+    if (layout->holder_frame != NO_FIELD)
+        frame = is_pointer(frame) ? load_word(frame, layout->holder_frame) : 0;
+    return (struct walk){.frame = frame};
+}
+
+/* Returns 0 at the end. */
+static inline __attribute__((always_inline)) int next(const struct python_frame_layout *layout, const void *code_type,
+                                                      struct walk *walk, struct interned_frame *out)
+{
+    enum { TAGS = 7 }; /* of a reference to an object, from 3.14 on */
+    while (is_pointer(walk->frame) && walk->visited++ < VISITED_MOST) {
+        uint64_t frame = walk->frame, code = load_word(frame, layout->frame_code) & ~(uint64_t)TAGS;
+        walk->frame = load_word(frame, layout->frame_previous);
+        if (is_shim(layout, frame) || !code || load_word(code, TYPE_OFFSET) != (uint64_t)(uintptr_t)code_type)
+            continue;
+        out->code = code;
+        out->identity = identify(layout, code);
+        out->instruction = instruction_of(layout, frame, code);
+        return 1;
+    }
+    return 0;
+}
+
+static inline __attribute__((always_inline)) uint64_t hash_frames(const struct python_frame_layout *layout,
+                                                                  const void *code_type, struct walk walk)
+{
+    struct interned_sum sum = {0};
+    struct interned_frame frame;
+    while (sum.count < INTERNED_DEPTH && next(layout, code_type, &walk, &frame))
+        interned_mix(&sum, &frame);
+    return interned_hash(&sum);
+}
+
+static uint64_t hash_any(const struct python_frame_layout *layout, const void *code_type, struct walk walk)
+{
+    return hash_frames(layout, code_type, walk);
+}
+
+#define HASHER(version)                                                                                                        \
+    static const struct python_frame_layout layout_##version = PYTHON_FRAME_##version;                                         \
+    static uint64_t hash_##version(const struct python_frame_layout *layout, const void *code_type, struct walk walk)          \
+    {                                                                                                                          \
+        (void)layout;                                                                                                          \
+        return hash_frames(&layout_##version, code_type, walk);                                                                \
+    }
+HASHER(3_9)
+HASHER(3_10)
+HASHER(3_11)
+HASHER(3_12)
+
+static hasher *hasher_for(const struct python_frame_layout *layout)
+{
+    static const struct {
+        const struct python_frame_layout *layout;
+        hasher *hash;
+    } constant[] = {{&layout_3_9, hash_3_9}, {&layout_3_10, hash_3_10}, {&layout_3_11, hash_3_11}, {&layout_3_12, hash_3_12}};
+    for (size_t i = 0; i < sizeof constant / sizeof constant[0]; i++) {
+        if (memcmp(layout, constant[i].layout, sizeof *layout) == 0)
+            return constant[i].hash;
+    }
+    return hash_any;
+}
+
+size_t python_frames_of(const struct python_layout *layout, const void *thread_state, const void *code_type,
+                        struct interned_frame *out)
+{
+    size_t count = 0;
+    struct walk walk = begin(layout, thread_state);
+    while (count < INTERNED_DEPTH && next(&layout->frame, code_type, &walk, &out[count]))
+        count++;
+    return count;
+}
+
+uint64_t python_hash_of(const struct python_layout *layout, const void *thread_state, const void *code_type)
+{
+    return hasher_for(&layout->frame)(&layout->frame, code_type, begin(layout, thread_state));
+}
+
+/* ---- the interpreter ---- */
 
 /* "3.10.13 (main, ...)" as in PY_VERSION_HEX, without the release level. */
 static unsigned long parse_version(const char *text)
@@ -46,9 +191,10 @@ static int find_interpreter(struct interpreter *out)
     const void *const *type = (const void *const *)((const char *)out->code_type + TYPE_OFFSET);
     if (*type != type_type)
         return *type ? -1 : 0; /* a build whose objects begin otherwise (Py_TRACE_REFS); or one that has not started yet */
-    return python_layout_for(version ? *version : parse_version(get_version()), dlsym(RTLD_DEFAULT, "_PyRuntime"), &out->layout)
-               ? 1
-               : -1;
+    if (!python_layout_for(version ? *version : parse_version(get_version()), dlsym(RTLD_DEFAULT, "_PyRuntime"), &out->layout))
+        return -1;
+    out->hash = hasher_for(&out->layout.frame);
+    return 1;
 }
 
 /* Programs may open an interpreter late, so it is looked for again, more and more seldom: at a thread's 1st, 2nd, 4th ... call.
@@ -69,75 +215,22 @@ static __attribute__((noinline)) int look_again(void)
     return is_found;
 }
 
-static inline uint64_t load_word(uint64_t object, unsigned offset)
+static const void *thread_state(void)
 {
-    return *(const uint64_t *)(uintptr_t)(object + offset);
+    int known = __atomic_load_n(&is_known, __ATOMIC_ACQUIRE);
+    return known == 1 || (known == 0 && look_again()) ? interpreter.thread_state() : NULL;
 }
 
-static inline int load_int(uint64_t object, unsigned offset)
+uint64_t python_hash(void)
 {
-    return *(const int *)(uintptr_t)(object + offset);
-}
-
-static inline int is_pointer(uint64_t value)
-{
-    return value != 0 && value % sizeof(uint64_t) == 0;
-}
-
-static inline int64_t position_of(const struct python_layout *layout, uint64_t frame, uint64_t code)
-{
-    if (layout->code_bytecode == NO_FIELD)
-        return (int64_t)load_int(frame, layout->frame_position) * layout->position_scale;
-    return (int64_t)(load_word(frame, layout->frame_position) - code - layout->code_bytecode);
-}
-
-/* From 3.12 on, some frames are the interpreter's own, to call and to be called; they own no code of a program's. */
-static inline int is_shim(const struct python_layout *layout, uint64_t frame)
-{
-    enum { OWNED_BY_INTERPRETER = 3 };
-    return layout->frame_owner != NO_FIELD &&
-           *(const unsigned char *)(uintptr_t)(frame + layout->frame_owner) >= OWNED_BY_INTERPRETER;
-}
-
-static inline void identify(const struct python_layout *layout, uint64_t code, struct interned_identity *out)
-{
-    out->code = code;
-    out->filename = load_word(code, layout->code_filename);
-    out->name = load_word(code, layout->code_name);
-    out->linetable = load_word(code, layout->code_linetable);
-    out->first_line = (uint64_t)load_int(code, layout->code_first_line);
-    out->texts =
-        load_word(out->name, HASH_OFFSET) + 31 * load_word(out->filename, HASH_OFFSET) + load_word(out->filename, SIZE_OFFSET);
-}
-
-size_t python_frames_of(const struct python_layout *layout, const void *thread_state, const void *code_type,
-                        struct interned_frame *out)
-{
-    enum { TAGS = 7 }; /* of a reference to an object, from 3.14 on */
-    size_t count = 0;
-    uint64_t frame = load_word((uint64_t)(uintptr_t)thread_state, layout->thread_frame);
-    if (layout->holder_frame != NO_FIELD)
-        frame = is_pointer(frame) ? load_word(frame, layout->holder_frame) : 0;
-    for (unsigned i = 0; i < VISITED_MOST && count < INTERNED_DEPTH && is_pointer(frame); i++) {
-        uint64_t next = load_word(frame, layout->frame_previous);
-        uint64_t code = load_word(frame, layout->frame_code) & ~(uint64_t)TAGS;
-        if (!is_shim(layout, frame) && code && load_word(code, TYPE_OFFSET) == (uint64_t)(uintptr_t)code_type) {
-            struct interned_frame *kept = &out[count++];
-            identify(layout, code, &kept->identity);
-            kept->position = position_of(layout, frame, code);
-        }
-        frame = next;
-    }
-    return count;
+    const void *state = thread_state();
+    return state ? interpreter.hash(&interpreter.layout.frame, interpreter.code_type, begin(&interpreter.layout, state)) : 0;
 }
 
 size_t python_frames(struct interned_frame *out)
 {
-    int known = __atomic_load_n(&is_known, __ATOMIC_ACQUIRE);
-    if (known != 1 && (known != 0 || !look_again()))
-        return 0;
-    const void *thread_state = interpreter.thread_state();
-    return thread_state ? python_frames_of(&interpreter.layout, thread_state, interpreter.code_type, out) : 0;
+    const void *state = thread_state();
+    return state ? python_frames_of(&interpreter.layout, state, interpreter.code_type, out) : 0;
 }
 
 /* ---- texts ---- */
@@ -191,14 +284,16 @@ static void copy_text(uint64_t str, char *out, size_t size)
 
 void python_describe(const struct interned_frame *frame, struct interned_text *out)
 {
-    uint64_t table = frame->identity.linetable;
-    copy_text(frame->identity.name, out->function, sizeof out->function);
-    copy_text(frame->identity.filename, out->file, sizeof out->file);
+    const struct python_layout *layout = &interpreter.layout;
+    uint64_t table = load_word(frame->code, layout->frame.code_linetable);
+    int64_t position = (int64_t)(frame->instruction - frame->code - layout->code_bytecode);
+    copy_text(load_word(frame->code, layout->frame.code_name), out->function, sizeof out->function);
+    copy_text(load_word(frame->code, layout->frame.code_filename), out->file, sizeof out->file);
     out->line = 0;
     if (!is_pointer(table) || load_word(table, TYPE_OFFSET) != (uint64_t)(uintptr_t)interpreter.bytes_type ||
-        load_word(table, SIZE_OFFSET) > TABLE_MOST || frame->position > INT32_MAX)
+        load_word(table, SIZE_OFFSET) > TABLE_MOST || position > INT32_MAX)
         return;
-    out->line = linetable_line(interpreter.layout.format, (const unsigned char *)(uintptr_t)table + BYTES_DATA,
-                               load_word(table, SIZE_OFFSET), (int)frame->identity.first_line,
-                               frame->position < 0 ? -1 : (int)frame->position);
+    out->line =
+        linetable_line(layout->format, (const unsigned char *)(uintptr_t)table + BYTES_DATA, load_word(table, SIZE_OFFSET),
+                       load_int(frame->code, layout->frame.code_first_line), position < 0 ? -1 : (int)position);
 }

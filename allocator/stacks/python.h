@@ -11,14 +11,18 @@
 #include "interned.h"
 #include "python_layout.h"
 
-/* The calling thread's frames, innermost first; those of the interpreter's own making left out. Returns how many, at most
- * INTERNED_DEPTH; 0 without an interpreter that python_layout.h knows. */
+/* Of the calling thread's innermost INTERNED_DEPTH frames, those of the interpreter's own making left out: interned_hash()
+ * of what python_frames() gives. 0 without frames, or without an interpreter that python_layout.h knows. */
+uint64_t python_hash(void);
+
+/* The same frames, innermost first. Returns how many. */
 size_t python_frames(struct interned_frame *out);
 
 /* For frames that python_frames() has just given to this thread. */
 void python_describe(const struct interned_frame *frame, struct interned_text *out);
 
 /* For tests: the same from a given thread state. `code_type` is the type that a code object must have. */
+uint64_t python_hash_of(const struct python_layout *layout, const void *thread_state, const void *code_type);
 size_t python_frames_of(const struct python_layout *layout, const void *thread_state, const void *code_type,
                         struct interned_frame *out);
 

@@ -8,63 +8,31 @@ static const struct {
     struct python_layout layout;
 } known[] = {
     {0x309,
-     {.thread_frame = 24,
+     {.frame = PYTHON_FRAME_3_9,
+      .thread_frame = 24,
       .holder_frame = NO_FIELD,
-      .frame_previous = 24,
-      .frame_code = 32,
-      .frame_position = 104,
-      .frame_owner = NO_FIELD,
-      .code_filename = 104,
-      .code_name = 112,
-      .code_first_line = 40,
-      .code_linetable = 120,
-      .code_bytecode = NO_FIELD,
-      .position_scale = 1,
       .text_ascii_data = 48,
       .text_unicode_data = 72,
       .format = LINETABLE_LNOTAB}},
     {0x30a,
-     {.thread_frame = 24,
+     {.frame = PYTHON_FRAME_3_10,
+      .thread_frame = 24,
       .holder_frame = NO_FIELD,
-      .frame_previous = 24,
-      .frame_code = 32,
-      .frame_position = 96,
-      .frame_owner = NO_FIELD,
-      .code_filename = 104,
-      .code_name = 112,
-      .code_first_line = 40,
-      .code_linetable = 120,
-      .code_bytecode = NO_FIELD,
-      .position_scale = 2,
       .text_ascii_data = 48,
       .text_unicode_data = 72,
       .format = LINETABLE_RANGES}},
     {0x30b,
-     {.thread_frame = 56,
+     {.frame = PYTHON_FRAME_3_11,
+      .thread_frame = 56,
       .holder_frame = 8,
-      .frame_previous = 48,
-      .frame_code = 32,
-      .frame_position = 56,
-      .frame_owner = NO_FIELD,
-      .code_filename = 112,
-      .code_name = 128,
-      .code_first_line = 72,
-      .code_linetable = 136,
       .code_bytecode = 184,
       .text_ascii_data = 48,
       .text_unicode_data = 72,
       .format = LINETABLE_LOCATIONS}},
     {0x30c,
-     {.thread_frame = 56,
+     {.frame = PYTHON_FRAME_3_12,
+      .thread_frame = 56,
       .holder_frame = 0,
-      .frame_previous = 8,
-      .frame_code = 0,
-      .frame_position = 56,
-      .frame_owner = 70,
-      .code_filename = 112,
-      .code_name = 128,
-      .code_first_line = 68,
-      .code_linetable = 136,
       .code_bytecode = 192,
       .text_ascii_data = 40,
       .text_unicode_data = 56,
@@ -92,15 +60,20 @@ static int describe_itself(const struct groups *group, unsigned long version, co
     const uint64_t *thread = words + group->thread, *frame = words + group->frame, *code = words + group->code;
     const uint64_t *object = words + group->object;
     enum { HEADER_VERSION = 1, HEADER_FREE_THREADED = 2 };
+    uint16_t local_names; /* what follows the version, which the interpreter does not describe */
     *out = (struct python_layout){
         .holder_frame = NO_FIELD, .text_ascii_data = 40, .text_unicode_data = 56, .format = LINETABLE_LOCATIONS};
-    return memcmp(words, "xdebugpy", 8) == 0 && words[HEADER_VERSION] == version && words[HEADER_FREE_THREADED] == 0 &&
-           object[0] == 16 && object[1] == 8 && /* PyObject: its size, and where its type is */
-           read_offset(thread, 4, &out->thread_frame) && read_offset(frame, 1, &out->frame_previous) &&
-           read_offset(frame, 2, &out->frame_code) && read_offset(frame, 3, &out->frame_position) &&
-           read_offset(frame, 5, &out->frame_owner) && read_offset(code, 1, &out->code_filename) &&
-           read_offset(code, 3, &out->code_name) && read_offset(code, 4, &out->code_linetable) &&
-           read_offset(code, 5, &out->code_first_line) && read_offset(code, 9, &out->code_bytecode);
+    int is_good = memcmp(words, "xdebugpy", 8) == 0 && words[HEADER_VERSION] == version && words[HEADER_FREE_THREADED] == 0 &&
+                  object[0] == 16 && object[1] == 8 && /* PyObject: its size, and where its type is */
+                  read_offset(thread, 4, &out->thread_frame) && read_offset(frame, 1, &out->frame.frame_previous) &&
+                  read_offset(frame, 2, &out->frame.frame_code) && read_offset(frame, 3, &out->frame.frame_position) &&
+                  read_offset(frame, 5, &out->frame.frame_owner) && read_offset(code, 1, &out->frame.code_filename) &&
+                  read_offset(code, 3, &out->frame.code_name) && read_offset(code, 4, &out->frame.code_linetable) &&
+                  read_offset(code, 5, &out->frame.code_first_line) && read_offset(code, 7, &local_names) &&
+                  read_offset(code, 9, &out->code_bytecode) && local_names >= sizeof(uint32_t);
+    if (is_good)
+        out->frame.code_version = (uint16_t)(local_names - sizeof(uint32_t));
+    return is_good;
 }
 
 int python_layout_for(unsigned long version, const void *runtime, struct python_layout *out)

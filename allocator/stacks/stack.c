@@ -4,25 +4,40 @@
 #include "native.h"
 #include "python.h"
 
+static struct interned_stack capture_python(void)
+{
+    uint64_t hash = python_hash();
+    if (!hash)
+        return (struct interned_stack){0};
+    struct interned_stack stack = interned_find(hash);
+    if (__builtin_expect(!stack.number, 0)) {
+        struct interned_frame frames[INTERNED_DEPTH];
+        stack = interned_add(frames, python_frames(frames), python_describe);
+    }
+    return stack;
+}
+
 /* The frame pointer that the compiler is made to keep here leads to the caller's registers: the System V ABI for x86-64,
  * section 3.2.2. */
 __attribute__((noinline)) void stack_capture(struct stack *out)
 {
-    out->python = stack_capture_python();
+    struct interned_stack python = capture_python();
+    out->python = python.number;
 #if defined(__x86_64__)
-    const uint64_t *frame = __builtin_frame_address(0);
-    native_capture(out, frame[1], frame + 2, frame[0]);
-#else
-    /* Where the caller's stack pointer is, no rule of the other ABIs says: Python frames only. */
+    if (python.readable < STACK_SHOWN) {
+        const uint64_t *frame = __builtin_frame_address(0);
+        native_capture(out, frame[1], frame + 2, frame[0]);
+        return;
+    }
+#endif
+    /* The native half would not be seen; and where the caller's stack pointer is, no rule of the other ABIs says. */
     out->pc = out->sp = out->fp = 0;
     out->word_count = 0;
-#endif
 }
 
 uint32_t stack_capture_python(void)
 {
-    struct interned_frame frames[INTERNED_DEPTH];
-    return interned_add(frames, python_frames(frames), python_describe);
+    return capture_python().number;
 }
 
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max)

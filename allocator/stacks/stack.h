@@ -1,8 +1,8 @@
 /*
  * Who called: the Python frames and the native frames of the calling thread, taken cheaply and made readable later.
  *
- * Capturing interns the Python frames (a number stands for them from then on) and copies the top of the native stack as it
- * is; unwinding, symbols and lines are the reader's expense, at a report.
+ * Capturing interns the Python frames (a number stands for them from then on) and, where those alone do not fill a report,
+ * copies the top of the native stack as it is; unwinding, symbols and lines are the reader's expense, at a report.
  *
  * Thread safety: every function, from any thread. stack_capture() takes no lock that a reader holds for long, allocates only
  * for frames never seen before, and needs no GIL: it reads the calling thread's own frames.
@@ -13,6 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#define STACK_SHOWN 8   /* frames of a stack that a report shows at most */
 #define STACK_WORDS 160 /* of the native stack, copied from the caller's stack pointer upwards; 8 bytes each */
 
 /* Plain data; may be copied. All zero: nothing is known. */
@@ -40,8 +41,9 @@ void stack_capture(struct stack *out);
  * allocations. */
 uint32_t stack_capture_python(void);
 
-/* The frames, innermost first: those of Python where there are any, then native ones, those of cufence itself left out.
- * Returns how many, at most `max`. May take milliseconds and memory: for reports. */
+/* The frames, innermost first: those of Python where there are any, then native ones, those of cufence itself left out. With
+ * STACK_SHOWN frames of Python or more, the native ones are not there. Returns how many, at most `max`. May take milliseconds
+ * and memory: for reports. */
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max);
 size_t stack_python_frames(uint32_t python, struct stack_frame *out, size_t max);
 

@@ -242,6 +242,20 @@ class Stacks(unittest.TestCase):
             """
         )
 
+    def test_code_that_is_edited(self) -> None:
+        """A function of the same name, file and first line at the addresses of the one before: only its lines differ."""
+        self.run_code(
+            """
+            for i in range(3000):
+                space = {"number": number}
+                lines = ["    x = %d" % j if i % 2 and j < i % 7 else "" for j in range(7 if i % 2 else i % 7)]
+                exec(compile("\\n".join(["def f():", *lines, "    return number()"]), "cell.py", "exec"), space)
+                found = text(space["f"]()).splitlines()[0]
+                assert found == "cell.py:%d:f:python" % (2 + len(lines)), (i, found, len(lines))
+                del space
+            """
+        )
+
     def test_native_frames_follow(self) -> None:
         self.run_code(
             """
@@ -253,6 +267,22 @@ class Stacks(unittest.TestCase):
             assert ":caller:python" in lines[0], lines
             natives = [line for line in lines if not line.endswith(":python")]
             assert natives and natives[0].endswith(":libstack_hook.so"), lines
+            """
+        )
+
+    def test_native_frames_do_not_follow_a_report_full_of_python(self) -> None:
+        self.run_code(
+            """
+            def deep(depth):
+                if depth:
+                    return deep(depth - 1)
+                out = ctypes.create_string_buffer(1 << 16)
+                hook.hook_all(out, len(out))
+                return out.value.decode().splitlines()
+            for calls, natives in ((6, True), (7, False)): # and the module's frame
+                lines = deep(calls - 1)
+                assert len([line for line in lines if line.endswith(":python")]) == calls + 1, lines
+                assert any(not line.endswith(":python") for line in lines) == natives, lines
             """
         )
 

@@ -10,31 +10,47 @@
 
 #include <cmocka.h>
 
+#define IMPORTER 1 /* identity of its code objects */
+
 static unsigned described; /* calls of describe(); under the room's lock */
 
 static void describe(const struct interned_frame *frame, struct interned_text *out)
 {
     described++;
-    snprintf(out->function, sizeof out->function, "f%llu", (unsigned long long)frame->identity.name);
-    snprintf(out->file, sizeof out->file, "%s.py", frame->identity.filename == 1 ? "<frozen importlib._bootstrap>" : "file");
-    out->line = (int)(frame->identity.first_line + (uint64_t)frame->position);
+    snprintf(out->function, sizeof out->function, "f%llu", (unsigned long long)frame->code);
+    snprintf(out->file, sizeof out->file, "%s.py", frame->identity == IMPORTER ? "<frozen importlib._bootstrap>" : "file");
+    out->line = (int)(100 + frame->instruction - frame->code);
 }
 
-static struct interned_frame frame_at(uint64_t code, int64_t position)
+static struct interned_frame frame_at(uint64_t code, uint64_t position)
 {
-    return (struct interned_frame){{code, 2, code, code + 1, 100, 7}, position};
+    return (struct interned_frame){.code = code, .identity = 7, .instruction = code + position};
+}
+
+static uint32_t add(const struct interned_frame *frames, size_t count)
+{
+    return interned_add(frames, count, describe).number;
+}
+
+static uint64_t hash_of(const struct interned_frame *frames, size_t count)
+{
+    struct interned_sum sum = {0};
+    for (size_t i = 0; i < count; i++)
+        interned_mix(&sum, &frames[i]);
+    return interned_hash(&sum);
 }
 
 static void a_stack_has_one_number(void **state)
 {
     (void)state;
     struct interned_frame frames[] = {frame_at(0x1000, 4), frame_at(0x2000, 8)};
-    assert_int_equal(interned_find(frames, 2), 0);
-    uint32_t number = interned_add(frames, 2, describe);
+    assert_int_equal(interned_find(hash_of(frames, 2)).number, 0);
+    uint32_t number = add(frames, 2);
     assert_true(number != 0);
     unsigned before = described;
-    assert_int_equal(interned_find(frames, 2), number);
-    assert_int_equal(interned_add(frames, 2, describe), number);
+    assert_int_equal(interned_find(hash_of(frames, 2)).number, number);
+    assert_int_equal(interned_find(hash_of(frames, 2)).readable, 2);
+    assert_int_equal(add(frames, 2), number);
     assert_int_equal(described, before);
     struct stack_frame out[4];
     assert_int_equal(interned_read(number, out, 4), 2);
@@ -50,35 +66,66 @@ static void what_differs_in_anything_is_another_stack(void **state)
 {
     (void)state;
     struct interned_frame frames[] = {frame_at(0x3000, 4), frame_at(0x4000, 8)};
-    uint32_t seen[9] = {interned_add(frames, 2, describe), interned_add(frames, 1, describe),
-                        interned_add(frames + 1, 1, describe)};
-    frames[1].position = 10;
-    seen[3] = interned_add(frames, 2, describe);
+    uint32_t seen[6] = {add(frames, 2), add(frames, 1), add(frames + 1, 1)};
+    frames[1].instruction += 2;
+    seen[3] = add(frames, 2);
     struct interned_frame swapped[] = {frames[1], frames[0]};
-    seen[4] = interned_add(swapped, 2, describe);
-    frames[1].identity.name++; /* another code object where that one was */
-    seen[5] = interned_add(frames, 2, describe);
-    frames[1].identity.linetable++;
-    seen[6] = interned_add(frames, 2, describe);
-    frames[1].identity.first_line++;
-    seen[7] = interned_add(frames, 2, describe);
-    frames[1].identity.texts++;
-    seen[8] = interned_add(frames, 2, describe);
-    for (int i = 0; i < 9; i++) {
+    seen[4] = add(swapped, 2);
+    frames[1].identity++; /* another code object where that one was */
+    seen[5] = add(frames, 2);
+    for (int i = 0; i < 6; i++) {
         assert_true(seen[i] != 0);
         for (int j = 0; j < i; j++)
             assert_int_not_equal(seen[i], seen[j]);
     }
-    struct stack_frame out[2];
-    assert_int_equal(interned_read(seen[5], out, 2), 2);
-    assert_string_equal(out[1].function, "f16385");
+}
+
+static int compare(const void *a, const void *b)
+{
+    uint64_t left = *(const uint64_t *)a, right = *(const uint64_t *)b;
+    return (left > right) - (left < right);
+}
+
+/* Neighbours in memory, neighbouring versions, and the same few frames at all depths, as programs have them. */
+static void hashes_of_like_stacks_differ(void **state)
+{
+    (void)state;
+    enum { CODES = 16, VERSIONS = 16, POSITIONS = 16, DEPTHS = INTERNED_DEPTH };
+    static uint64_t hashes[CODES * VERSIONS * POSITIONS * DEPTHS];
+    size_t count = 0;
+    struct interned_frame frames[INTERNED_DEPTH];
+    for (size_t i = 0; i < INTERNED_DEPTH; i++)
+        frames[i] = frame_at(0x7f0000000000, 0);
+    for (uint64_t code = 0; code < CODES; code++)
+        for (uint64_t version = 0; version < VERSIONS; version++)
+            for (uint64_t position = 0; position < POSITIONS; position++)
+                for (size_t depth = 0; depth < DEPTHS; depth++) {
+                    struct interned_frame before = frames[depth];
+                    frames[depth] = frame_at(0x7f0000001000 + 256 * code, 2 * position);
+                    frames[depth].identity = version << 32 | 1;
+                    hashes[count++] = hash_of(frames, INTERNED_DEPTH);
+                    frames[depth] = before;
+                }
+    qsort(hashes, count, sizeof hashes[0], compare);
+    for (size_t i = 1; i < count; i++)
+        assert_true(hashes[i] != hashes[i - 1]);
+}
+
+static void only_no_frames_hash_to_0(void **state)
+{
+    (void)state;
+    struct interned_frame frame = frame_at(0x8000, 4);
+    assert_true(hash_of(NULL, 0) == 0);
+    assert_true(hash_of(&frame, 1) != 0);
+    frame.instruction = -interned_keys[0]; /* the sum of products is then 0 */
+    assert_true(hash_of(&frame, 1) != 0);
 }
 
 static void nothing_and_unknown_numbers_have_no_frames(void **state)
 {
     (void)state;
     struct stack_frame out[2];
-    assert_int_equal(interned_add(NULL, 0, describe), 0);
+    assert_int_equal(add(NULL, 0), 0);
     assert_int_equal(interned_read(0, out, 2), 0);
     assert_int_equal(interned_read(INTERNED_STACKS, out, 2), 0);
     assert_int_equal(interned_read(INTERNED_FULL, out, 0), 0);
@@ -87,9 +134,11 @@ static void nothing_and_unknown_numbers_have_no_frames(void **state)
 static void the_importer_is_left_out(void **state)
 {
     (void)state;
-    struct interned_frame frames[] = {frame_at(0x5000, 4), {{0x6000, 1, 3, 4, 5, 7}, 6}, frame_at(0x7000, 8)};
+    struct interned_frame frames[] = {frame_at(0x5000, 4), {0x6000, IMPORTER, 0x6006}, frame_at(0x7000, 8)};
+    struct interned_stack stack = interned_add(frames, 3, describe);
     struct stack_frame out[4];
-    assert_int_equal(interned_read(interned_add(frames, 3, describe), out, 4), 2);
+    assert_int_equal(stack.readable, 2);
+    assert_int_equal(interned_read(stack.number, out, 4), 2);
     assert_string_equal(out[1].function, "f28672");
 }
 
@@ -102,7 +151,7 @@ static void *add_many(void *argument)
     uint32_t *out = argument;
     for (unsigned i = 0; i < EACH; i++) {
         struct interned_frame frames[] = {frame_at(0x10000 + 16 * (i % 50), i), frame_at(0x20000, 2)};
-        out[i] = interned_add(frames, 2, describe);
+        out[i] = add(frames, 2);
     }
     return NULL;
 }
@@ -124,14 +173,16 @@ static void what_comes_after_the_last_one_says_so(void **state)
 {
     (void)state;
     struct interned_frame known = frame_at(0x30000, 0);
-    uint32_t number = interned_add(&known, 1, describe), last = 0;
-    for (int64_t i = 1; i <= INTERNED_STACKS && last != INTERNED_FULL; i++) {
+    struct interned_stack last = {0};
+    uint32_t number = add(&known, 1);
+    for (uint64_t i = 1; i <= INTERNED_STACKS && last.number != INTERNED_FULL; i++) {
         struct interned_frame frame = frame_at(0x30000, i);
         last = interned_add(&frame, 1, describe);
-        assert_true(last != 0);
+        assert_true(last.number != 0);
     }
-    assert_int_equal(last, INTERNED_FULL);
-    assert_int_equal(interned_add(&known, 1, describe), number);
+    assert_int_equal(last.number, INTERNED_FULL);
+    assert_int_equal(last.readable, 1);
+    assert_int_equal(add(&known, 1), number);
     struct stack_frame out[2];
     assert_int_equal(interned_read(INTERNED_FULL, out, 2), 1);
     assert_non_null(strstr(out[0].function, "not kept"));
@@ -142,6 +193,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_stack_has_one_number),
         cmocka_unit_test(what_differs_in_anything_is_another_stack),
+        cmocka_unit_test(hashes_of_like_stacks_differ),
+        cmocka_unit_test(only_no_frames_hash_to_0),
         cmocka_unit_test(nothing_and_unknown_numbers_have_no_frames),
         cmocka_unit_test(the_importer_is_left_out),
         cmocka_unit_test(threads_get_the_same_numbers),

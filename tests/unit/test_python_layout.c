@@ -45,9 +45,14 @@ static void a_runtime_describes_itself(void **state)
     fill_3_13(words);
     assert_true(python_layout_for(0x030d00f0, words, &layout));
     assert_int_equal(layout.thread_frame, 72);
-    assert_int_equal(layout.frame_owner, 70);
-    assert_int_equal(layout.code_name, 128);
+    assert_int_equal(layout.frame.frame_owner, 70);
+    assert_int_equal(layout.frame.code_name, 128);
+    assert_int_equal(layout.frame.code_version, 92);
     assert_int_equal(layout.code_bytecode, 200);
+    struct python_layout older;
+    assert_true(python_layout_for(0x030c01f0, NULL, &older));
+    assert_memory_equal(&layout.frame, &older.frame,
+                        sizeof layout.frame); /* the walk whose offsets are constants serves both */
 }
 
 static void a_runtime_that_is_not_what_it_should_be_is_refused(void **state)
@@ -56,7 +61,8 @@ static void a_runtime_that_is_not_what_it_should_be_is_refused(void **state)
     static const struct {
         unsigned word;
         uint64_t value;
-    } wrong[] = {{0, 0}, {1, 0x030d01f0}, {2, 1 /* free-threaded */}, {44, 32}, {45, 16}, {23, 1 << 20}, {36, UINT64_MAX}};
+    } wrong[] = {{0, 0},   {1, 0x030d01f0}, {2, 1 /* free-threaded */}, {44, 32},
+                 {45, 16}, {23, 1 << 20},   {36, UINT64_MAX},           {41, 0}};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         uint64_t words[128] = {0};
         struct python_layout layout;
@@ -66,9 +72,11 @@ static void a_runtime_that_is_not_what_it_should_be_is_refused(void **state)
     }
 }
 
+#define VERSION 77
+
 /* A thread state, frames and a code object as 3.12 has them. */
 static struct {
-    uint64_t thread[16], holder[2], frames[40][16], code[32], not_code[32], text[8], code_type;
+    uint64_t thread[16], holder[2], frames[40][16], code[32], not_code[32], text[8], table[8], code_type;
 } world;
 
 static struct python_layout set_up(void)
@@ -79,9 +87,12 @@ static struct python_layout set_up(void)
     world.thread[7] = (uintptr_t)world.holder;
     world.holder[0] = (uintptr_t)world.frames[0];
     world.code[1] = (uintptr_t)&world.code_type;
-    world.code[14] = (uintptr_t)world.text; /* file name, name, qualified name */
+    world.code[11] = (uint64_t)VERSION << 32;
+    world.code[14] = (uintptr_t)world.text; /* file name, name, qualified name, line table */
     world.code[15] = (uintptr_t)world.text;
     world.code[16] = (uintptr_t)world.text;
+    world.code[17] = (uintptr_t)world.table;
+    world.table[2] = 24; /* bytes */
     for (int i = 0; i < 40; i++) {
         world.frames[i][0] = (uintptr_t)world.code;
         world.frames[i][1] = i < 39 ? (uintptr_t)world.frames[i + 1] : 0;
@@ -97,9 +108,9 @@ static void frames_are_read_up_to_the_limit(void **state)
     struct interned_frame out[INTERNED_DEPTH + 1];
     memset(out, 0, sizeof out);
     assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), INTERNED_DEPTH);
-    assert_int_equal(out[3].position, 6);
-    assert_true(out[3].identity.code == (uintptr_t)world.code);
-    assert_int_equal(out[INTERNED_DEPTH].identity.code, 0);
+    assert_true(out[3].instruction == (uintptr_t)world.code + 192 + 6);
+    assert_true(out[3].code == (uintptr_t)world.code);
+    assert_int_equal(out[INTERNED_DEPTH].code, 0);
 }
 
 static void shims_and_what_is_no_code_are_left_out(void **state)
@@ -112,7 +123,7 @@ static void shims_and_what_is_no_code_are_left_out(void **state)
     world.frames[2][0] = 0;
     world.frames[4][1] = 0;
     assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 2);
-    assert_int_equal(out[0].position, 6);
+    assert_true(out[0].instruction == (uintptr_t)world.code + 192 + 6);
 }
 
 static void pointers_that_are_none_end_the_walk(void **state)
@@ -139,6 +150,81 @@ static void a_ring_of_frames_ends(void **state)
     assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), 0);
 }
 
+static uint64_t hash_of_frames(const struct python_layout *layout)
+{
+    struct interned_frame frames[INTERNED_DEPTH];
+    struct interned_sum sum = {0};
+    size_t count = python_frames_of(layout, world.thread, &world.code_type, frames);
+    for (size_t i = 0; i < count; i++)
+        interned_mix(&sum, &frames[i]);
+    return interned_hash(&sum);
+}
+
+/* With offsets that are constants, and with others. */
+static void the_hash_is_that_of_the_frames(void **state)
+{
+    (void)state;
+    struct python_layout layout = set_up();
+    ((unsigned char *)world.frames[2])[70] = 3;
+    uint64_t hash = python_hash_of(&layout, world.thread, &world.code_type);
+    assert_true(hash != 0);
+    assert_true(hash == hash_of_frames(&layout));
+    layout.frame.frame_owner = 71;
+    uint64_t other = python_hash_of(&layout, world.thread, &world.code_type);
+    assert_true(other != hash && other == hash_of_frames(&layout));
+    world.holder[0] = 0;
+    assert_true(python_hash_of(&layout, world.thread, &world.code_type) == 0);
+}
+
+static uint64_t first_identity(const struct python_layout *layout)
+{
+    struct interned_frame frames[INTERNED_DEPTH];
+    assert_int_equal(python_frames_of(layout, world.thread, &world.code_type, frames), INTERNED_DEPTH);
+    return frames[0].identity;
+}
+
+/* The version alone, whatever else has changed; but for the first line, which tells interpreters apart. */
+static void a_version_is_the_identity(void **state)
+{
+    (void)state;
+    struct python_layout layout = set_up();
+    uint64_t before = first_identity(&layout);
+    world.text[3] = world.table[4] = 5;
+    assert_true(first_identity(&layout) == before);
+    world.code[8] = (uint64_t)4 << 32; /* first line */
+    assert_true(first_identity(&layout) != before);
+    world.code[8] = 0;
+    world.code[11] += (uint64_t)1 << 32;
+    assert_true(first_identity(&layout) != before);
+}
+
+static void without_a_version_what_a_report_shows_is_the_identity(void **state)
+{
+    (void)state;
+    static uint64_t other_text[8];
+    struct {
+        uint64_t *word, value;
+    } changes[] = {
+        {&world.text[2], 1}, /* length of the file name */
+        {&world.text[3], 1}, /* hash of both */
+        {&world.code[14], (uintptr_t)other_text},
+        {&world.code[16], (uintptr_t)other_text},
+        {&world.code[8], (uint64_t)9 << 32}, /* first line */
+        {&world.table[2], 16},
+        {&world.table[4], 1},
+        {&world.table[6], 1},
+    };
+    struct python_layout layout = set_up();
+    world.code[11] = 0;
+    uint64_t before = first_identity(&layout);
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        layout = set_up();
+        world.code[11] = 0;
+        *changes[i].word = changes[i].value;
+        assert_true(first_identity(&layout) != before);
+    }
+}
+
 static void without_an_interpreter_there_is_no_number(void **state)
 {
     (void)state;
@@ -156,6 +242,9 @@ int main(void)
         cmocka_unit_test(shims_and_what_is_no_code_are_left_out),
         cmocka_unit_test(pointers_that_are_none_end_the_walk),
         cmocka_unit_test(a_ring_of_frames_ends),
+        cmocka_unit_test(the_hash_is_that_of_the_frames),
+        cmocka_unit_test(a_version_is_the_identity),
+        cmocka_unit_test(without_a_version_what_a_report_shows_is_the_identity),
         cmocka_unit_test(without_an_interpreter_there_is_no_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
