@@ -11,34 +11,25 @@
  *
  * Figures are nanoseconds for one call, medians over batches. Runs on what CUFENCE_DRIVER names; on the simulated device the
  * figures of a launch mean nothing. What is in the ring afterwards is checked: exit status 1 if it is not what was launched.
+ * --ring N is the option launches=N: how many launches are kept, a power of two.
  */
 #include <cufence.h>
 
 #include "driver/driver.h"
 #include "launch/launch.h"
+#include "one_kernel.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <sim.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-enum { MAX_BATCHES = 201, LAUNCHES = 200, MAX_THREADS = 16, RING = 1024 };
+enum { MAX_BATCHES = 201, LAUNCHES = 200, MAX_THREADS = 16, MAX_RING = 65536 };
 
-static const char image[] = ".version 6.0\n"
-                            ".target sm_50\n"
-                            ".address_size 64\n"
-                            ".visible .entry empty(.param .u64 x, .param .u64 y, .param .f32 a, .param .u32 n)\n"
-                            "{\n"
-                            "    ret;\n"
-                            "}\n";
-
-static CUcontext context;
-static CUstream stream;
-static CUfunction function;
+static struct one_kernel kernel;
+static uint64_t ring = 4096; /* the default of the option */
 static int quick;
 
 static void die(const char *what, const char *why)
@@ -83,39 +74,29 @@ static size_t batches(void)
 
 static void call_count(uint64_t i)
 {
-    if (launch_count(context) == UINT64_MAX - i)
+    if (launch_count(kernel.context) == UINT64_MAX - i)
         die("launch_count", "cannot be that much");
 }
 
 static void call_capture(uint64_t i)
 {
-    static struct stack stacks[RING]; /* as far apart as in the ring: the memory is not warm */
-    stack_capture(&stacks[i % RING]);
+    static struct stack stacks[MAX_RING]; /* as far apart as in the ring: the memory is not warm */
+    stack_capture(&stacks[i % ring]);
 }
 
 static void call_record(uint64_t i)
 {
-    uint64_t x = i, y = ~i;
-    float a = 2;
-    int n = 1000;
-    void *parameters[] = {&x, &y, &a, &n};
-    const struct launch_call call = {
-        .function = function, .grid = {1, 1, 1}, .block = {1, 1, 1}, .stream = stream, .parameters = parameters};
-    launch_record(context, &call);
+    one_kernel_record(&kernel, i);
 }
 
 static void call_graph(uint64_t i)
 {
-    launch_record_graph(context, (CUgraphExec)(uintptr_t)(i + 1), stream);
+    launch_record_graph(kernel.context, (CUgraphExec)(uintptr_t)(i + 1), kernel.stream);
 }
 
 static void call_launch(uint64_t i)
 {
-    uint64_t x = i, y = ~i;
-    float a = 2;
-    int n = 1000;
-    void *parameters[] = {&x, &y, &a, &n};
-    must(driver->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, parameters, NULL), "cuLaunchKernel");
+    must(one_kernel_launch(&kernel, i), "cuLaunchKernel");
 }
 
 static void call_recorded_launch(uint64_t i)
@@ -145,9 +126,9 @@ __attribute__((noinline)) static double time_deep(void (*call)(uint64_t), uint64
 static void bench_calls(const char *name, void (*call)(uint64_t))
 {
     static double samples[MAX_BATCHES];
-    time_deep(call, 2 * RING);
+    time_deep(call, 2 * ring);
     for (size_t i = 0; i < batches(); i++)
-        samples[i] = time_deep(call, 10 * RING);
+        samples[i] = time_deep(call, 10240);
     printf("%-9s %8.1f ns\n", name, median(samples, batches()));
 }
 
@@ -158,7 +139,7 @@ static void *record_much(void *barrier)
     double *time = malloc(sizeof *time);
     pthread_barrier_wait(barrier);
     if (time)
-        *time = time_deep(call_record, 20 * RING);
+        *time = time_deep(call_record, 20480);
     return time;
 }
 
@@ -192,7 +173,7 @@ static void bench_launches(void)
             int is_recorded = (half + (int)i) % 2;
             double time = time_deep(is_recorded ? call_recorded_launch : call_launch, LAUNCHES);
             *(is_recorded ? &recorded[at] : &plain[at]) = time;
-            must(driver->cuStreamSynchronize(stream), "cuStreamSynchronize");
+            must(driver->cuStreamSynchronize(kernel.stream), "cuStreamSynchronize");
         }
         ratios[at] = recorded[at] / plain[at];
         added[at] = recorded[at] - plain[at];
@@ -206,66 +187,52 @@ static void bench_launches(void)
 
 static void check_ring(void)
 {
-    static struct launch_entry entries[RING];
-    const struct launch_query query = {.context = context, .device = -1, .kernel = "empty"};
-    uint64_t before = launch_count(context);
-    for (uint64_t i = 0; i < 2 * RING; i++)
+    struct launch_entry *entries = calloc(ring, sizeof *entries);
+    const struct launch_query query = {.context = kernel.context, .device = -1, .kernel = "empty"};
+    uint64_t before = launch_count(kernel.context);
+    for (uint64_t i = 0; i < 2 * ring; i++)
         call_record(i);
-    size_t count = launch_read(&query, entries, RING);
-    if (launch_count(context) != before + 2 * RING || count != RING)
+    size_t count = entries ? launch_read(&query, entries, ring) : 0;
+    if (launch_count(kernel.context) != before + 2 * ring || count != ring)
         die("the ring", "does not hold what was launched");
-    if (!entries[0].function->has_layout) {
+    if (!entries[0].function->has_layout)
         printf("arguments are not kept: the driver does not tell their layout (CUDA 12.4 and later do)\n");
-        return;
-    }
-    for (uint64_t i = 0; i < RING; i++) {
-        const uint64_t words[] = {2 * RING - 1 - i, ~(2 * RING - 1 - i)};
+    for (uint64_t i = 0; i < ring && entries[0].function->has_layout; i++) {
+        const uint64_t words[] = {2 * ring - 1 - i, ~(2 * ring - 1 - i)};
         if (entries[i].kept_bytes != 24 || memcmp(entries[i].bytes, words, sizeof words) != 0)
             die("the ring", "holds other arguments than the launches had");
     }
+    free(entries);
 }
 
 /* ---- main ---- */
 
-static void empty(const cusim_thread *thread, void *const *arguments)
-{
-    (void)thread, (void)arguments;
-}
-
-static void register_kernel(void)
-{
-    static const size_t sizes[] = {8, 8, 4, 4};
-    static const cusim_kernel kernel = {.name = "empty", .function = empty, .argument_bytes = sizes, .argument_count = 4};
-    void (*add)(const cusim_kernel *) = (void (*)(const cusim_kernel *))dlsym(driver->library, "cusim_register_kernel");
-    if (add)
-        add(&kernel);
-}
-
 static void start(void)
 {
-    CUdevice device;
-    CUmodule module;
-    char name[128] = "";
-    if (cufence_init(NULL) != CUFENCE_OK)
-        die("cufence_init", cufence_error_detail());
-    register_kernel();
-    must(driver->cuDeviceGet(&device, 0), "cuDeviceGet");
-    must(driver->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-    must(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent");
-    must(driver->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    must(driver->cuModuleLoadData(&module, image), "cuModuleLoadData");
-    must(driver->cuModuleGetFunction(&function, module, "empty"), "cuModuleGetFunction");
-    launch_open(RING); /* whatever the options say */
-    driver->cuDeviceGetName(name, sizeof name, device);
-    printf("cufence %s on %s, CUDA %d.%d\n", cufence_version_string(), name, driver->version / 1000,
-           driver->version % 1000 / 10);
+    const char *failure = one_kernel_start(&kernel, ring);
+    if (failure)
+        die("start", failure);
+    printf("cufence %s on %s, CUDA %d.%d; %" PRIu64 " launches kept, %.1f MiB\n", cufence_version_string(), kernel.device,
+           driver->version / 1000, driver->version % 1000 / 10, ring, (double)ring * sizeof(struct launch_entry) / (1 << 20));
+}
+
+static int read_arguments(int argc, char **argv)
+{
+    for (int i = 1; i < argc; i++) {
+        if (strcmp(argv[i], "--quick") == 0)
+            quick = 1;
+        else if (strcmp(argv[i], "--ring") == 0 && i + 1 < argc)
+            ring = strtoull(argv[++i], NULL, 10);
+        else
+            return 0;
+    }
+    return ring > 0 && ring <= MAX_RING && (ring & (ring - 1)) == 0;
 }
 
 int main(int argc, char **argv)
 {
-    quick = argc == 2 && strcmp(argv[1], "--quick") == 0;
-    if (argc > 1 + quick) {
-        fprintf(stderr, "usage: bench_launch [--quick]\n");
+    if (!read_arguments(argc, argv)) {
+        fprintf(stderr, "usage: bench_launch [--quick] [--ring N], where N is a power of two of at most %d\n", MAX_RING);
         return 2;
     }
     start();

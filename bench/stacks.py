@@ -1,11 +1,16 @@
-"""Measures what one captured stack costs, by the depth of the Python stack: medians of several rounds, nanoseconds.
+"""Measures what a captured stack costs, and a launch on record with one, by the number of Python frames.
 
 python3 bench/stacks.py [build/lib/libstack_hook.so]
+
+Figures are nanoseconds: Python's part of a stack, all of a stack, and a launch of a kernel with four arguments on record. One
+stack again and again: medians of several rounds; many stacks in turn, from as many places, with the interpreter at work in
+between: means, less what the clock takes. On the simulated device unless CUFENCE_DRIVER names another.
 """
 
 from __future__ import annotations
 
 import ctypes
+import os
 import statistics
 import sys
 from collections.abc import Callable
@@ -13,24 +18,57 @@ from pathlib import Path
 
 ROUNDS = 15
 CALLS = 200_000
+NOTHING, PYTHON, STACK, LAUNCH = range(4)  # of stack_hook.c
+TURNS = 40
 
 
-def at_depth(depth: int, measure: Callable[[int], float]) -> float:
-    return measure(CALLS) if depth <= 1 else at_depth(depth - 1, measure)
+def at_depth(depth: int, places: int, work: Callable[[], None]) -> Callable[[], None]:
+    """A function that calls `work` under `depth` frames, each of another function, from 2 ** places places."""
+    lines = ["def f0(): work()"]
+    for i in range(1, depth):
+        call = f"f{i - 1}()"
+        lines.append(f"def f{i}():\n    {call}" + (f"\n    {call}" if i <= places else ""))
+    space = {"work": work}
+    exec("\n".join(lines), space)
+    return space[f"f{depth - 1}"]
+
+
+def again_and_again(hook: ctypes.CDLL, depth: int, what: int) -> float:
+    samples: list[float] = []
+    measure = at_depth(depth, 0, lambda: samples.append(hook.hook_ns(what, CALLS)))
+    for _ in range(ROUNDS):
+        measure()
+    return statistics.median(samples)
+
+
+def in_turn(hook: ctypes.CDLL, depth: int, places: int, what: int) -> float:
+    samples: list[float] = []
+    measure = at_depth(depth, places, lambda: samples.append(hook.hook_ns(what, 1)))
+    measure()
+    samples.clear()
+    for _ in range(TURNS):
+        measure()
+    samples.sort()
+    return statistics.mean(samples[: len(samples) * 19 // 20])  # without those during which something else ran
 
 
 def main() -> None:
     library = sys.argv[1] if len(sys.argv) > 1 else Path(__file__).parents[1] / "build" / "lib" / "libstack_hook.so"
+    os.environ.setdefault("CUFENCE_DRIVER", "sim")
     hook = ctypes.CDLL(str(library))
-    hook.hook_python_ns.restype = hook.hook_all_ns.restype = ctypes.c_double
-    print(f"Python {sys.version.split()[0]}; frames of Python, its part of a stack, all of a stack")
-    for depth in (1, 4, 10, 14):
-        figures = [
-            statistics.median(at_depth(depth, measure) for _ in range(ROUNDS))
-            for measure in (hook.hook_python_ns, hook.hook_all_ns)
-        ]
-        # main() and the module, and from 3.12 on no frame for a comprehension or generator
-        print(f"{depth:3} calls deep  {figures[0]:6.1f} ns  {figures[1]:6.1f} ns")
+    hook.hook_ns.restype = ctypes.c_double
+    hook.hook_start.restype = ctypes.c_char_p
+    failure = hook.hook_start()
+    if failure:
+        sys.exit(f"bench/stacks.py: {failure.decode()}")
+    around = 4  # further frames: the module, main() and the two above
+    print(f"Python {sys.version.split()[0]}: Python's part, the stack, the launch; ns")
+    for frames in (5, 10, 20):
+        figures = [again_and_again(hook, frames - around, what) for what in (PYTHON, STACK, LAUNCH)]
+        print(f"{frames:3} frames, one stack   " + "".join(f"{figure:8.1f}" for figure in figures))
+    clock = in_turn(hook, 20 - around, 9, NOTHING)
+    figures = [in_turn(hook, 20 - around, 9, what) - clock for what in (PYTHON, STACK, LAUNCH)]
+    print(" 20 frames, 512 stacks  " + "".join(f"{figure:8.1f}" for figure in figures))
 
 
 if __name__ == "__main__":

@@ -75,7 +75,9 @@ static inline uint64_t fingerprint(const struct python_frame_layout *layout, uin
 static inline uint64_t identify(const struct python_frame_layout *layout, uint64_t code)
 {
     uint64_t version = layout->code_version == NO_FIELD ? 0 : (uint32_t)load_int(code, layout->code_version);
-    return version ? version << 32 | (uint32_t)load_int(code, layout->code_first_line) : fingerprint(layout, code);
+    if (__builtin_expect(version == 0, layout->code_version == NO_FIELD))
+        return fingerprint(layout, code);
+    return version << 32 | (uint32_t)load_int(code, layout->code_first_line);
 }
 
 static inline uint64_t instruction_of(const struct python_frame_layout *layout, uint64_t frame, uint64_t code)

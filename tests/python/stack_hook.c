@@ -1,4 +1,5 @@
 /* What tests/python/test_stacks.py and bench/stacks.py call through ctypes: captures, as text and in nanoseconds. */
+#include "one_kernel.h"
 #include "stacks/stack.h"
 
 #include <stdio.h>
@@ -11,8 +12,8 @@
 EXPORT uint32_t hook_number(void);
 EXPORT size_t hook_text(uint32_t number, char *out, size_t size);
 EXPORT size_t hook_all(char *out, size_t size);
-EXPORT double hook_python_ns(unsigned rounds);
-EXPORT double hook_all_ns(unsigned rounds);
+EXPORT const char *hook_start(void);
+EXPORT double hook_ns(int what, unsigned rounds);
 
 static size_t write_frames(const struct stack_frame *frames, size_t count, char *out, size_t size)
 {
@@ -49,25 +50,37 @@ static double now(void)
     return (double)time.tv_sec * 1e9 + (double)time.tv_nsec;
 }
 
-double hook_python_ns(unsigned rounds)
+enum { RING = 4096 }; /* the default of the option launches */
+enum what { NOTHING, PYTHON, STACK, LAUNCH };
+
+static struct one_kernel kernel;
+
+/* Before launches are recorded. Returns NULL, or what failed. */
+const char *hook_start(void)
 {
-    uint32_t sink = 0;
-    double start = now();
-    for (unsigned i = 0; i < rounds; i++)
-        sink += stack_capture_python();
-    double end = now();
-    return sink == UINT32_MAX ? -1 : (end - start) / rounds;
+    return one_kernel_start(&kernel, RING);
 }
 
-/* Into a ring, as launches are kept. */
-double hook_all_ns(unsigned rounds)
+static void take(enum what what)
 {
-    enum { RING = 1024 };
-    static struct stack *ring;
-    if (!ring && !(ring = calloc(RING, sizeof *ring)))
-        return -1;
+    static struct stack *ring; /* as launches are kept */
+    static unsigned count;
+    if (!ring)
+        ring = calloc(RING, sizeof *ring);
+    count++;
+    if (what == PYTHON)
+        stack_capture_python();
+    else if (what == STACK && ring)
+        stack_capture(&ring[count % RING]);
+    else if (what == LAUNCH)
+        one_kernel_record(&kernel, count);
+}
+
+/* For one of `rounds`, the clock's own time among them. */
+double hook_ns(int what, unsigned rounds)
+{
     double start = now();
     for (unsigned i = 0; i < rounds; i++)
-        stack_capture(&ring[i % RING]);
+        take((enum what)what);
     return (now() - start) / rounds;
 }
