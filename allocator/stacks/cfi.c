@@ -188,7 +188,7 @@ static int load_word(const struct cfi_bytes *stack, uint64_t address, uint64_t *
 {
     struct reader reader = reader_at(stack, address);
     *value = reader_unsigned(&reader, sizeof *value);
-    return reader.at != NULL;
+    return reader.at && (address - stack->address) % sizeof *value == 0;
 }
 
 static int known_register(const struct cfi_frame *frame, uint64_t reg, uint64_t *value)

@@ -17,6 +17,10 @@ static struct interned_stack capture_python(void)
     return stack;
 }
 
+/* cufence's own frames are 46 words of a launch (gcc 12), cudaLaunchKernel()'s is 42 (CUDA 13.0). Where Python frames say who
+ * called, fewer have to do, for those have cost their time. */
+#define WORDS_BESIDE_PYTHON 160
+
 /* The frame pointer that the compiler is made to keep here leads to the caller's registers: the System V ABI for x86-64,
  * section 3.2.2. */
 __attribute__((noinline)) void stack_capture(struct stack *out)
@@ -26,7 +30,7 @@ __attribute__((noinline)) void stack_capture(struct stack *out)
 #if defined(__x86_64__)
     if (python.readable < STACK_SHOWN) {
         const uint64_t *frame = __builtin_frame_address(0);
-        native_capture(out, frame[1], frame + 2, frame[0]);
+        native_capture(out, frame[1], frame + 2, frame[0], python.number ? WORDS_BESIDE_PYTHON : STACK_WORDS);
         return;
     }
 #endif

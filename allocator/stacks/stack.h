@@ -14,7 +14,7 @@
 #include <stdint.h>
 
 #define STACK_SHOWN 8   /* frames of a stack that a report shows at most */
-#define STACK_WORDS 160 /* of the native stack, copied from the caller's stack pointer upwards; 8 bytes each */
+#define STACK_WORDS 256 /* of the native stack at most, copied from the caller's stack pointer upwards; 8 bytes each */
 
 /* Plain data; may be copied. All zero: nothing is known. */
 struct stack {

@@ -366,7 +366,8 @@ static void what_the_copied_words_do_not_hold_ends_the_walk(void **state)
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x80, 1)), CFI_STEPPED); /* the last word */
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x81, 1)), CFI_ENDED);
     assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x88, 1)), CFI_ENDED);
-    assert_int_equal(result_of(CODE_OF(DW_CFA_offset | CFI_RIP, 2)), CFI_ENDED); /* below the stack pointer */
+    assert_int_equal(result_of(CODE_OF(DW_CFA_def_cfa_offset, 0x29)), CFI_ENDED); /* no word */
+    assert_int_equal(result_of(CODE_OF(DW_CFA_offset | CFI_RIP, 2)), CFI_ENDED);  /* below the stack pointer */
 }
 
 static void a_frame_that_does_not_lie_further_up_ends_the_walk(void **state)

@@ -97,7 +97,7 @@ static void wild_frame_pointers_end_the_chain(void **state)
     chain_outer(&stack);
     const uint64_t wild[] = {0,
                              1,
-                             stack.sp - 8,
+                             stack.sp - 16,
                              stack.sp + 1,
                              stack.sp + 8ull * stack.word_count - 8,
                              stack.sp + 8ull * stack.word_count,
@@ -154,6 +154,19 @@ static void room_for_fewer_frames_is_respected(void **state)
     chain_outer(&stack);
     assert_int_equal(native_frames(&stack, libdw_open(), frames, 1), 1);
     assert_int_equal(frames[1].offset, 0);
+}
+
+static void no_more_words_than_asked_for_are_copied(void **state)
+{
+    (void)state;
+    struct stack stack;
+    memset(&stack, 0xa5, sizeof stack);
+    const uint64_t before = stack.words[16];
+    native_capture(&stack, 1, __builtin_frame_address(0), 2, 16);
+    assert_int_equal(stack.word_count, 16);
+    assert_int_equal(stack.words[16], before);
+    chain_outer(&stack); /* in a process without Python */
+    assert_int_equal(stack.word_count, STACK_WORDS);
 }
 
 static void *capture_near_the_end(void *argument)
@@ -227,6 +240,7 @@ int main(void)
         cmocka_unit_test(words_and_counters_of_no_stack_are_survived),
         cmocka_unit_test(a_frame_in_no_module_is_left_out),
         cmocka_unit_test(room_for_fewer_frames_is_respected),
+        cmocka_unit_test(no_more_words_than_asked_for_are_copied),
         cmocka_unit_test(nothing_beyond_a_threads_stack_is_read),
         cmocka_unit_test(a_coroutines_stack_is_copied_to_the_end_of_its_page),
     };
