@@ -13,6 +13,7 @@
 enum option_uaf { UAF_OFF, UAF_STRICT };
 enum option_side { SIDE_END, SIDE_START, SIDE_ALTERNATE };
 enum option_ipc { IPC_REFUSE, IPC_DRIVER };
+enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 
 #define OPTION_ALIGN_AUTO 0u
@@ -28,18 +29,18 @@ struct options {
     uint64_t arena;                /* address space to reserve, 1G..64T, default 64T; halved until the driver agrees */
     uint64_t waste;                /* percent by which a reused mapping may be larger than needed, 0..100, default 12 */
     uint64_t idle_age;             /* ms after which an idle mapping is given back, 0 = never, default 30000 */
-    uint64_t idle_max;   /* idle bytes above which the oldest are given back, default 0 = three quarters of the device */
-    uint64_t cache_max;  /* physical memory kept without a mapping, per device, default 1G */
-    uint64_t history;    /* freed buffers remembered, 0..16M, default 65536 */
-    uint64_t launches;   /* kernel launches remembered of each context, 0..65536, default 1024; 0 remembers none */
-    int stacks;          /* on (default) | off: remember where in Python each buffer was allocated (uaf=strict: and freed) */
-    uint64_t exit_wait;  /* ms that the end of the process waits for the devices' last faults, default 10000; 0: not */
-    int coredump;        /* on (default) | off: arm GPU core dumps */
-    int peers;           /* on | off (default): map buffers for every peer device too */
-    enum option_ipc ipc; /* refuse (default) | driver: what cuMemAlloc gives under the preload can be exported */
-    int verbose;         /* on | off (default): say on stderr what was set up, and statistics at the end */
-    char log[256];       /* file for reports beside stderr, "" = stderr only; %p pid, %r rank, %h host */
-    char json[256];      /* file that gets each report as a line of JSON, "" = none; the same letters */
+    uint64_t idle_max;  /* idle bytes above which the oldest are given back, default 0 = three quarters of the device */
+    uint64_t cache_max; /* physical memory kept without a mapping, per device, default 1G */
+    uint64_t history;   /* freed buffers remembered, 0..16M, default 65536 */
+    uint64_t launches;  /* kernel launches remembered of each context, 0..65536, default 1024; 0 remembers none */
+    int stacks;         /* on (default) | off: remember where in Python each buffer was allocated (uaf=strict: and freed) */
+    uint64_t exit_wait; /* ms that the end of the process waits for the devices' last faults, default 10000; 0: not */
+    int coredump;       /* on (default) | off: arm GPU core dumps */
+    enum option_peers peers; /* auto (default): map buffers for the peers that the program gives access to | on: all | off */
+    enum option_ipc ipc;     /* refuse (default) | driver: what cuMemAlloc gives under the preload can be exported */
+    int verbose;             /* on | off (default): say on stderr what was set up, and statistics at the end */
+    char log[256];           /* file for reports beside stderr, "" = stderr only; %p pid, %r rank, %h host */
+    char json[256];          /* file that gets each report as a line of JSON, "" = none; the same letters */
 };
 
 enum option_type {

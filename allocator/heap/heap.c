@@ -60,12 +60,34 @@ static void forget(struct slot *slot)
     free(block);
 }
 
+void heap_share(int device, int peer)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    int can = 0;
+    if (!arena_is_shared(device, peer) && driver->cuDeviceCanAccessPeer &&
+        driver->cuDeviceCanAccessPeer(&can, peer, device) == CUDA_SUCCESS && can) {
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+        arena_share(device, peer);
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+    }
+}
+
+static void share_everything(void)
+{
+    int devices = 0;
+    driver->cuDeviceGetCount(&devices);
+    for (int device = 0; device < devices; device++) {
+        for (int peer = 0; peer < devices; peer++)
+            heap_share(device, peer);
+    }
+}
+
 cufence_status heap_open(const struct options *options, void (*on_context)(CUcontext context, int device))
 {
     heap_options = options;
     context_set_hook(on_context);
     physical_configure(options->cache_max);
-    cufence_status status = arena_open(options->arena, options->history, forget, options->peers);
+    cufence_status status = arena_open(options->arena, options->history, forget);
     if (status != CUFENCE_OK)
         return status;
     status = index_open();
@@ -74,6 +96,8 @@ cufence_status heap_open(const struct options *options, void (*on_context)(CUcon
     status = worker_start();
     if (status != CUFENCE_OK)
         goto no_worker;
+    if (options->peers == PEERS_ON)
+        share_everything();
     return CUFENCE_OK;
 
 no_worker:

@@ -82,6 +82,10 @@ size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total);
 
 /* Errors: INVALID_ARGUMENT for a device that does not exist. -1: all. */
 cufence_status heap_stats(int device, cufence_stats *stats);
+/* From now on `peer` has access to the buffers of `device`, if the hardware can; also to those that are there. Some context is
+ * current. */
+void heap_share(int device, int peer);
+
 /* With may_wait the contexts are synchronised where no stream is captured, and what was freed last goes as well. */
 cufence_status heap_trim(int device, int may_wait);
 

@@ -58,6 +58,17 @@ int bounds_within_rows(const char *call, CUdeviceptr address, size_t pitch, size
     return bounds_within(call, address, size, is_write);
 }
 
+int bounds_bridge(CUdeviceptr to, CUdeviceptr from)
+{
+    struct heap_range ranges[2];
+    if (preload_devices > 1 && heap_owns(to) && heap_owns(from) && heap_range_of(to, &ranges[0]) &&
+        heap_range_of(from, &ranges[1]) && ranges[0].device != ranges[1].device) {
+        share(ranges[0].device, ranges[1].device);
+        share(ranges[1].device, ranges[0].device);
+    }
+    return 1;
+}
+
 /* A device side of a copy, or a unified one, whose address may be the device's. */
 static int is_device(CUmemorytype type)
 {
@@ -81,7 +92,9 @@ int bounds_within_2d(const char *call, const CUDA_MEMCPY2D *copy)
                                copy->Height, 1)) &&
            (!is_device(copy->srcMemoryType) ||
             bounds_within_rows(call, at(copy->srcDevice, copy->srcXInBytes, copy->srcY, from_pitch), from_pitch,
-                               copy->WidthInBytes, copy->Height, 0));
+                               copy->WidthInBytes, copy->Height, 0)) &&
+           (!is_device(copy->dstMemoryType) || !is_device(copy->srcMemoryType) ||
+            bounds_bridge(copy->dstDevice, copy->srcDevice));
 }
 
 /* Rows of slices `slice` rows apart, from the first byte of the first row to the last of the last. */
@@ -106,5 +119,7 @@ int bounds_within_3d(const char *call, const CUDA_MEMCPY3D *copy)
                           to_slice, copy, 1)) &&
            (!is_device(copy->srcMemoryType) ||
             within_slices(call, at(copy->srcDevice, copy->srcXInBytes, copy->srcY + copy->srcZ * from_slice, from_pitch),
-                          from_pitch, from_slice, copy, 0));
+                          from_pitch, from_slice, copy, 0)) &&
+           (!is_device(copy->dstMemoryType) || !is_device(copy->srcMemoryType) ||
+            bounds_bridge(copy->dstDevice, copy->srcDevice));
 }

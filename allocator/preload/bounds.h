@@ -19,9 +19,13 @@ int bounds_within_rows(const char *call, CUdeviceptr address, size_t pitch, size
 int bounds_within_2d(const char *call, const CUDA_MEMCPY2D *copy);
 int bounds_within_3d(const char *call, const CUDA_MEMCPY3D *copy);
 
+/* Unlike the driver's own memory, a mapping can be copied between two devices only where each has access to the other's: sees
+ * to that. Returns 1. */
+int bounds_bridge(CUdeviceptr to, CUdeviceptr from);
+
 #define bounds_write(to, size) bounds_within(call, to, size, 1)
 #define bounds_read(from, size) bounds_within(call, (CUdeviceptr)(from), size, 0)
-#define bounds_copy(to, from, size) (bounds_write(to, size) && bounds_read(from, size))
+#define bounds_copy(to, from, size) (bounds_write(to, size) && bounds_read(from, size) && bounds_bridge(to, from))
 #define bounds_set(to, element, count) bounds_within_rows(call, to, element, element, count, 1)
 #define bounds_set_2d(to, pitch, element, width, height)                                                                       \
     bounds_within_rows(call, to, pitch, (width) > SIZE_MAX / (element) ? SIZE_MAX : (width) * (element), height, 1)

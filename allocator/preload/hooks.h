@@ -114,6 +114,8 @@
          (stream))                                                                                                             \
     HOOK(cuStreamDestroy_v2, "cuStreamDestroy", 4000, 0, BY_HAND, 1, (CUstream stream), (stream))                              \
     HOOK(cuCtxDestroy_v2, "cuCtxDestroy", 4000, 0, BY_HAND, 1, (CUcontext context), (context))                                 \
+    HOOK(cuCtxEnablePeerAccess, "cuCtxEnablePeerAccess", 4000, 0, BY_HAND, 1, (CUcontext context, unsigned flags),             \
+         (context, flags))                                                                                                     \
     HOOK(cuDevicePrimaryCtxReset_v2, "cuDevicePrimaryCtxReset", 11000, 0, BY_HAND, 1, (CUdevice device), (device))             \
     HOOK(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, 0, BY_HAND, 1, (CUdevice device), (device))         \
     HOOK_TWINS(HOOK, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, _ptsz, 10010, BY_HAND, 1,                         \

@@ -51,7 +51,8 @@ static inline int is_ours(CUdeviceptr pointer)
 void table_open(void);
 
 /* contexts.c */
-CUcontext launch_context(void); /* the current one, where a launch is about to go; NULL without one */
+void share(int device, int peer); /* the program gives `peer` access to the memory of `device` */
+CUcontext launch_context(void);   /* the current one, where a launch is about to go; NULL without one */
 /* To be called with the result of a call that has waited for work of the current context. Learns of the faults that the work
  * has met; returns the result, or CUDA_ERROR_ILLEGAL_ADDRESS. */
 CUresult settled(CUresult result, int is_context_idle);

@@ -300,17 +300,14 @@ CUresult hook_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
     return result;
 }
 
-/* Our memory is mapped for its own device, and with peers=on for all of them. */
+/* Access is the device's in our books, not the pool's, and what was given is not taken back. */
 CUresult hook_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
 {
-    static int has_warned; /* atomic */
-    unsigned owner = is_active() ? pool_of_handle(handle) : 0;
-    for (size_t i = 0; owner && map && i < count; i++) {
-        if (map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && map[i].location.id != pools[owner].device &&
-            map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE && !preload_options->peers &&
-            !__atomic_exchange_n(&has_warned, 1, __ATOMIC_RELAXED))
-            fprintf(stderr, "cufence: GPU %d gets no access to the buffers of GPU %d: peers=on maps them for every peer\n",
-                    map[i].location.id, pools[owner].device);
+    CUresult result = real.cuMemPoolSetAccess(handle, map, count);
+    unsigned owner = is_active() && result == CUDA_SUCCESS ? pool_of_handle(handle) : 0;
+    for (size_t i = 0; owner && i < count; i++) {
+        if (map[i].location.type == CU_MEM_LOCATION_TYPE_DEVICE && map[i].flags != CU_MEM_ACCESS_FLAGS_PROT_NONE)
+            share(pools[owner].device, map[i].location.id);
     }
-    return real.cuMemPoolSetAccess(handle, map, count);
+    return result;
 }

@@ -21,7 +21,6 @@ static struct {
     uint64_t cursor; /* next address to give out */
     uint64_t history;
     void (*forget)(struct slot *slot);
-    int peers;
     struct slot **ring;
     size_t capacity; /* power of two */
     size_t head, count;
@@ -29,12 +28,15 @@ static struct {
     uint64_t used;
 } arena = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+#define DEVICES 64
+static uint64_t peers_of[DEVICES]; /* atomic; by device: which others have access to its memory, a bit each */
+
 static struct slot *nth(size_t i)
 {
     return arena.ring[(arena.head + i) & (arena.capacity - 1)];
 }
 
-cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struct slot *slot), int peers)
+cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struct slot *slot))
 {
     CUdeviceptr address = 0;
     CUresult result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -57,7 +59,6 @@ cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struc
     arena.cursor = address + LEAD;
     arena.history = history;
     arena.forget = forget;
-    arena.peers = peers;
     pthread_mutex_unlock(&arena.lock);
     return CUFENCE_OK;
 }
@@ -196,24 +197,49 @@ static void set_mapped(struct slot *slot, int is_mapped, CUmemGenericAllocationH
     pthread_mutex_unlock(&arena.lock);
 }
 
-static CUresult give_access(const struct slot *slot)
+static CUresult give_access(uint64_t base, uint64_t mapped, int device, uint64_t peers)
 {
-    CUmemAccessDesc access[64];
-    size_t count = 1;
-    access[0] = (CUmemAccessDesc){.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    access[0].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
-    access[0].location.id = slot->device;
-    int devices = 0;
-    if (arena.peers && driver->cuDeviceCanAccessPeer && driver->cuDeviceGetCount(&devices) == CUDA_SUCCESS) {
-        for (int peer = 0; peer < devices && count < sizeof access / sizeof *access; peer++) {
-            int can = 0;
-            if (peer != slot->device && driver->cuDeviceCanAccessPeer(&can, peer, slot->device) == CUDA_SUCCESS && can) {
-                access[count] = access[0];
-                access[count++].location.id = peer;
-            }
+    CUmemAccessDesc access[1 + DEVICES];
+    size_t count = 0;
+    for (int other = -1; other < DEVICES; other++) {
+        if (other < 0 || (peers >> other & 1 && other != device)) {
+            access[count] = (CUmemAccessDesc){.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+            access[count].location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+            access[count++].location.id = other < 0 ? device : other;
         }
     }
-    return driver->cuMemSetAccess(slot->base, slot->mapped, access, count);
+    return driver->cuMemSetAccess(base, mapped, access, count);
+}
+
+static uint64_t peers_now(int device)
+{
+    return (unsigned)device < DEVICES ? __atomic_load_n(&peers_of[device], __ATOMIC_SEQ_CST) : 0;
+}
+
+int arena_is_shared(int device, int peer)
+{
+    return (unsigned)peer < DEVICES && peers_now(device) >> peer & 1;
+}
+
+void arena_share(int device, int peer)
+{
+    struct slot *slots = NULL; /* copies: the lock is not held over driver calls */
+    size_t count = 0;
+    if ((unsigned)device >= DEVICES || (unsigned)peer >= DEVICES || device == peer ||
+        __atomic_fetch_or(&peers_of[device], UINT64_C(1) << peer, __ATOMIC_SEQ_CST) >> peer & 1)
+        return;
+    pthread_mutex_lock(&arena.lock);
+    if (arena.count)
+        slots = malloc(arena.count * sizeof *slots);
+    for (size_t i = 0; slots && i < arena.count; i++) {
+        if (nth(i)->device == device && nth(i)->handle)
+            slots[count++] = *nth(i);
+    }
+    pthread_mutex_unlock(&arena.lock);
+    /* One that has been unmapped meanwhile is refused; its address is not used again so soon. */
+    for (size_t i = 0; i < count; i++)
+        give_access(slots[i].base, slots[i].mapped, device, peers_now(device));
+    free(slots);
 }
 
 cufence_status slot_map(struct slot *slot)
@@ -225,10 +251,13 @@ cufence_status slot_map(struct slot *slot)
     status = driver_check(driver->cuMemMap(slot->base, slot->mapped, 0, handle, 0), "cuMemMap");
     if (status != CUFENCE_OK)
         goto unmapped;
-    status = driver_check(give_access(slot), "cuMemSetAccess");
+    uint64_t peers = peers_now(slot->device);
+    status = driver_check(give_access(slot->base, slot->mapped, slot->device, peers), "cuMemSetAccess");
     if (status != CUFENCE_OK)
         goto inaccessible;
     set_mapped(slot, 1, handle);
+    if (peers_now(slot->device) != peers) /* shared meanwhile, by a thread that may not have seen the slot */
+        give_access(slot->base, slot->mapped, slot->device, peers_now(slot->device));
     return CUFENCE_OK;
 
 inaccessible:

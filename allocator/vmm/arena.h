@@ -26,12 +26,16 @@ struct slot {
  * Reserves `bytes`, halved until the driver agrees, down to 256 MiB.
  *   history   how many slots without a mapping are remembered; the oldest are forgotten beyond
  *   forget    called, with the arena's lock held, for a slot that the arena drops; its owner may free it. Must not call the
- * arena peers     map for every device that can be a peer, too Errors: OUT_OF_ADDRESS_SPACE, DRIVER. Call once, or again after
- * a failure.
+ *             arena
+ * Errors: OUT_OF_ADDRESS_SPACE, DRIVER. Call once, or again after a failure.
  */
-cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struct slot *slot), int peers);
+cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struct slot *slot));
 
 void arena_close(void); /* undoes arena_open(); no slot has been cut */
+
+/* From now on `peer` has access to the memory of `device` too, also to what is mapped already. Some context is current. */
+void arena_share(int device, int peer);
+int arena_is_shared(int device, int peer);
 
 uint64_t arena_start(void); /* 0 before arena_open(). The first guard's worth of it is never mapped */
 uint64_t arena_end(void);
@@ -41,7 +45,7 @@ uint64_t arena_used(void); /* address space that slots have taken since the last
  * Errors: OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY (the host's). */
 cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t guard);
 
-/* Maps physical memory into a cut slot and gives its device (and peers) access. The content is undefined.
+/* Maps physical memory into a cut slot and gives its device access, and those that it is shared with. The content is undefined.
  * Errors: OUT_OF_MEMORY, DRIVER; the slot may be tried again, or abandoned. */
 cufence_status slot_map(struct slot *slot);
 

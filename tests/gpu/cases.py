@@ -245,7 +245,7 @@ PYTORCH = [
             needs=("torch", "two GPUs"),
             ways=HOOKED,
         )
-        for peers in ("off", "on")
+        for peers in ("auto", "on")
     ),
     _overrun(
         "as_module",

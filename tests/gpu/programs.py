@@ -26,7 +26,7 @@ ANY_CUDA = Path("/usr/local/cuda/lib64")
 
 
 def _program(name: str, source: str | None = None, **facts: object) -> Case:
-    return Case(name, source or name, ways=RUNTIMES, needs=(), **facts)  # type: ignore[arg-type]
+    return Case(name, source or name, ways=RUNTIMES, **{"needs": (), **facts})  # type: ignore[arg-type]
 
 
 CASES = [
@@ -83,6 +83,12 @@ CASES = [
         allocations=400,
     ),
     _program("oom", status=0, output=[r"\d+ GiB, then cudaErrorMemoryAllocation", "recovered"], allocations=3),
+    _program(
+        "peers",
+        status=0,
+        output=[r"no access\n(cuda\w+: cudaSuccess, right\n){5}access\n(cuda\w+: cudaSuccess, right\n){5}a kernel: cudaSuccess, right"],
+        needs=("two GPUs",),
+    ),
     _program("managed", status=0, output=["pinned", "mapped", "managed"]),
     _program("ipc", output=["cudaIpcGetMemHandle: cudaErrorInvalidValue"], error=["ipc=driver"]),
     _program(

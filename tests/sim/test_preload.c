@@ -559,6 +559,28 @@ static void two_devices_are_kept_apart(void **state)
     }
 }
 
+static void peers_have_the_access_that_the_program_gives(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *options, *before, *after;
+    } rows[] = {{NULL, "no", "yes"}, {"peers=on", "yes", "yes"}, {"peers=off", "no", "no"}};
+    static const char *const stories[] = {"peers pool", "peers context", "peers copy"};
+    for (size_t i = 0; i < 3 * sizeof rows / sizeof rows[0]; i++) {
+        const char *story = stories[i % 3], *after = rows[i / 3].after;
+        char wanted[256];
+        snprintf(wanted, sizeof wanted, "before: %s\nan early buffer: %s\none that is used again: %s\na late one: %s\n",
+                 rows[i / 3].before, after, after, after);
+        run(&by_dlsym, story, PRELOAD, rows[i / 3].options, "devices=2");
+        expect_status(&by_dlsym, story, 0);
+        expect_out(&by_dlsym, story, wanted);
+        if (rows[i / 3].options != NULL && strcmp(rows[i / 3].options, "peers=off") == 0)
+            expect_in(&by_dlsym, story, last.err, "because peers=off says so");
+        else
+            expect_silence(&by_dlsym, story);
+    }
+}
+
 /* ---- captures and contexts ---- */
 
 static void captured_allocations_live_as_long_as_the_graph(void **state)
@@ -709,6 +731,7 @@ int main(void)
         TEST(on_fault_abort_aborts),
         TEST(a_use_after_free_is_reported),
         TEST(two_devices_are_kept_apart),
+        TEST(peers_have_the_access_that_the_program_gives),
         TEST(captured_allocations_live_as_long_as_the_graph),
         TEST(an_overrun_in_a_graph_is_reported),
         TEST(graph_memory_nodes_pass_through),

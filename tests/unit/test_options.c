@@ -43,7 +43,7 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(options.history, 65536);
     assert_int_equal(options.launches, 1024);
     assert_int_equal(options.coredump, 1);
-    assert_int_equal(options.peers, 0);
+    assert_int_equal(options.peers, PEERS_AUTO);
     assert_int_equal(options.verbose, 0);
     assert_string_equal(options.log, "");
     assert_string_equal(options.json, "");
@@ -206,7 +206,7 @@ static void later_texts_win_and_empty_ones_are_fine(void **state)
     assert_int_equal(options_parse(&options, "waste=1,peers=on", "CUFENCE_OPTIONS"), CUFENCE_OK);
     assert_int_equal(options_parse(&options, "waste=2", "cufence_init"), CUFENCE_OK);
     assert_int_equal(options.waste, 2);
-    assert_int_equal(options.peers, 1);
+    assert_int_equal(options.peers, PEERS_ON);
 }
 
 static void long_texts_are_cut_in_messages_and_bounded_in_paths(void **state)

@@ -20,10 +20,4 @@ for _ in range(10):
     loss = model(torch.randn(32, 64, device="cuda:0")).square().mean()
     loss.backward()
 digest.update(model.module.weight.grad.cpu().numpy().tobytes())
-del first, second, back
-for device in (0, 1):
-    with torch.cuda.device(device):
-        torch.cuda.synchronize()
-        torch.cuda.empty_cache()
-        assert torch.cuda.memory_allocated() < 1 << 20, torch.cuda.memory_allocated()
 print("sha256", digest.hexdigest())

@@ -21,6 +21,7 @@
     X(cuDevicePrimaryCtxReset)                                                                                                 \
     X(cuCtxSetCurrent)                                                                                                         \
     X(cuCtxSynchronize)                                                                                                        \
+    X(cuCtxEnablePeerAccess)                                                                                                   \
     X(cuStreamCreate)                                                                                                          \
     X(cuStreamDestroy)                                                                                                         \
     X(cuStreamSynchronize)                                                                                                     \
@@ -60,6 +61,8 @@
     X(cuMemPoolGetAttribute)                                                                                                   \
     X(cuMemPoolSetAttribute)                                                                                                   \
     X(cuMemPoolTrimTo)                                                                                                         \
+    X(cuMemPoolSetAccess)                                                                                                      \
+    X(cuMemGetAccess)                                                                                                          \
     X(cuMemcpy)                                                                                                                \
     X(cuMemcpyHtoD)                                                                                                            \
     X(cuMemcpyDtoH)                                                                                                            \

@@ -315,6 +315,51 @@ int story_two_devices(int count, char **arguments)
     return has_failed;
 }
 
+static void say_access(const char *when, CUdeviceptr address)
+{
+    const CUmemLocation other = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1};
+    unsigned long long flags = 77;
+    MUST(cu.cuMemGetAccess(&flags, &other, address));
+    printf("%s: %s\n", when, flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE ? "yes" : "no");
+}
+
+/* peers pool|context|copy: whether device 1 has access to buffers of device 0. Only cufence's can be asked about. */
+int story_peers(int count, char **arguments)
+{
+    const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 1},
+                                    .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUdeviceptr early, idle, late;
+    CUmemoryPool pool;
+    CUcontext own, other;
+    start();
+    MUST(cu.cuDevicePrimaryCtxRetain(&own, 0));
+    MUST(cu.cuDevicePrimaryCtxRetain(&other, 1));
+    MUST(cu.cuMemAlloc(&early, 4000));
+    MUST(cu.cuMemAllocAsync(&idle, 3 * GRANULE, NULL));
+    say_access("before", early);
+    MUST(cu.cuMemFreeAsync(idle, NULL));
+    MUST(cu.cuStreamSynchronize(NULL));
+    if (count > 2 && strcmp(arguments[2], "pool") == 0) {
+        MUST(cu.cuDeviceGetDefaultMemPool(&pool, 0));
+        MUST(cu.cuMemPoolSetAccess(pool, &access, 1));
+    } else {
+        MUST(cu.cuCtxSetCurrent(other));
+        if (count > 2 && strcmp(arguments[2], "copy") == 0) {
+            MUST(cu.cuMemAlloc(&late, 4000));
+            MUST(cu.cuMemcpyDtoD(late, early, 4000));
+        } else {
+            MUST(cu.cuCtxEnablePeerAccess(own, 0));
+        }
+        MUST(cu.cuCtxSetCurrent(own));
+    }
+    say_access("an early buffer", early);
+    MUST(cu.cuMemAllocAsync(&late, 3 * GRANULE, NULL));
+    say_access("one that is used again", late);
+    MUST(cu.cuMemAlloc(&late, 5 * GRANULE));
+    say_access("a late one", late);
+    return 0;
+}
+
 int story_ipc(int count, char **arguments)
 {
     (void)count;

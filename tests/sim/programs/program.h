@@ -37,6 +37,7 @@ CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream);
     X(graph_nodes)                                                                                                             \
     X(reset)                                                                                                                   \
     X(two_devices)                                                                                                             \
+    X(peers)                                                                                                                   \
     X(ipc)                                                                                                                     \
     X(fork_first)                                                                                                              \
     X(untouched)                                                                                                               \
