@@ -119,6 +119,17 @@ static int is_of_cuda(const struct module *module)
            starts_with(name, "libcudart-"); /* as some wheels rename it */
 }
 
+/* Of libcudart_static.a, as nm lists it for CUDA 13.0: the launches, and the internals that they call. */
+static int is_of_static_cudart(const char *function)
+{
+    static const char *const starts[] = {"libcudart_static_", "cudaLaunch", "__cudaLaunch", "cudaGraphLaunch"};
+    for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
+        if (starts_with(function, starts[i]))
+            return 1;
+    }
+    return 0;
+}
+
 static void describe(struct libdw_session *session, uint64_t pc, const struct module *module, struct stack_frame *frame)
 {
     char name[NAME_BYTES];
@@ -130,25 +141,32 @@ static void describe(struct libdw_session *session, uint64_t pc, const struct mo
         libdw_line(session, pc - 1, frame->file, sizeof frame->file, &frame->line);
 }
 
-/* Those of cufence and those in no module are left out. */
+/* Those of cufence and those in no module are left out, and what starts a program, behind main(). */
 static size_t describe_all(struct libdw_session *session, const uint64_t *pcs, size_t count, struct stack_frame *out,
                            size_t max)
 {
     struct module module;
     size_t written = 0;
     for (size_t i = 0; i < count && written < max; i++) {
-        if (module_of(pcs[i] - 1, &module) && !is_of_cufence(&module))
-            describe(session, pcs[i], &module, &out[written++]);
+        if (!module_of(pcs[i] - 1, &module) || is_of_cufence(&module))
+            continue;
+        describe(session, pcs[i], &module, &out[written++]);
+        if (module.is_program && strcmp(out[written - 1].function, "main") == 0)
+            break;
     }
     return written;
 }
 
 /* How many leading ones are not the program's own: 0 if all are such. */
-static size_t count_leading_internal(const uint64_t *pcs, size_t count)
+static size_t count_leading_internal(struct libdw_session *session, const uint64_t *pcs, size_t count)
 {
     struct module module;
+    char name[NAME_BYTES];
     for (size_t i = 0; i < count; i++) {
-        if (module_of(pcs[i] - 1, &module) && !is_of_cufence(&module) && !is_of_cuda(&module))
+        if (!module_of(pcs[i] - 1, &module) || is_of_cufence(&module) || is_of_cuda(&module))
+            continue;
+        find_name(session, pcs[i], &module, name, sizeof name);
+        if (!is_of_static_cudart(name))
             return i;
     }
     return 0;
@@ -159,8 +177,8 @@ size_t native_frames(const struct stack *stack, const struct libdw *libdw, struc
     uint64_t pcs[FRAMES_MOST];
     if (!stack->pc || max == 0)
         return 0;
-    size_t count = unwind(stack, pcs, FRAMES_MOST), skipped = count_leading_internal(pcs, count);
     struct libdw_session *session = libdw ? libdw_begin(libdw) : NULL;
+    size_t count = unwind(stack, pcs, FRAMES_MOST), skipped = count_leading_internal(session, pcs, count);
     size_t written = describe_all(session, pcs + skipped, count - skipped, out, max);
     if (session)
         libdw_end(session);

@@ -193,6 +193,28 @@ static void wild_frame_pointers_in_such_code_end_the_walk(void **state)
     assert_int_equal(names_of(&stack)->count, 3);
 }
 
+static void a_static_runtimes_own_frames_are_left_out(void **state)
+{
+    (void)state;
+    struct stack stack;
+    code_that_launches(&stack);
+    sink++;
+    const struct named *named = names_of(&stack);
+    assert_frame(named, 0, "code_that_launches");
+    assert_frame(named, 1, "a_static_runtimes_own_frames_are_left_out");
+}
+
+static struct stack under_main;
+
+static void what_starts_a_program_is_left_out(void **state)
+{
+    (void)state;
+    const struct named *named = names_of(&under_main);
+    assert_int_equal(named->count, 2);
+    assert_frame(named, 0, "code_take");
+    assert_frame(named, 1, "main");
+}
+
 static void *take_in_thread(void *out)
 {
     code_small(code_take, out);
@@ -336,6 +358,8 @@ int main(void)
         cmocka_unit_test(a_frame_beyond_the_copied_words_is_the_last),
         cmocka_unit_test(code_without_call_frame_information_is_crossed_by_frame_pointers),
         cmocka_unit_test(wild_frame_pointers_in_such_code_end_the_walk),
+        cmocka_unit_test(a_static_runtimes_own_frames_are_left_out),
+        cmocka_unit_test(what_starts_a_program_is_left_out),
         cmocka_unit_test(the_walk_ends_where_a_thread_began),
 #if !defined(__SANITIZE_THREAD__)
         cmocka_unit_test(the_instruction_that_a_signal_came_before_is_found),
@@ -344,5 +368,6 @@ int main(void)
         cmocka_unit_test(without_a_symbol_table_module_and_offset_are_left),
         cmocka_unit_test(another_file_of_the_same_name_gives_no_names),
     };
+    code_take(&under_main);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -88,3 +88,21 @@ void code_that_traps(void)
     __asm__ volatile("ud2");
     touch(bytes);
 }
+
+__attribute__((noinline)) void libcudart_static_76a125a71b5a(void *stack)
+{
+    stack_capture(stack);
+    sink++;
+}
+
+__attribute__((noinline)) void cudaLaunchKernel(void *stack)
+{
+    libcudart_static_76a125a71b5a(stack);
+    sink++;
+}
+
+__attribute__((noinline)) void code_that_launches(void *stack)
+{
+    cudaLaunchKernel(stack);
+    sink++;
+}

@@ -17,6 +17,11 @@ void code_with_realigned_frame(unwind_callee *callee, void *argument);
 void code_with_two_ends(unwind_callee *callee, void *argument, int early);
 void code_that_traps(void); /* by an invalid instruction */
 
+/* As in a program with CUDA's runtime in it: each calls the one before, and the first takes the stack. */
+void libcudart_static_76a125a71b5a(void *stack);
+void cudaLaunchKernel(void *stack);
+void code_that_launches(void *stack);
+
 /* With frame pointers, and without any call frame information. */
 void plain_outer(unwind_callee *callee, void *argument);
 void plain_inner(unwind_callee *callee, void *argument);
