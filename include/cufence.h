@@ -112,13 +112,13 @@ typedef struct cufence_fault {
     const char *file;   /* source file of the access, or NULL */
     int line;           /* its line, or 0 */
     int is_address_known;
-    uint64_t address;             /* of the first faulting lane */
+    uint64_t address;             /* of the first faulting lane, or that the call on the host was given */
     const cufence_buffer *buffer; /* the buffer that the access was meant for, or NULL */
     int device;
 } cufence_fault;
 
-/* Called once a fault, after its report was written, on a thread of cufence's. It may call every function here but must not
- * call CUDA: the context may be stopped. */
+/* Called once a fault, after its report was written, on a thread of cufence's; of a call on the host, on the thread that made
+ * it. It may call every function here but must not call CUDA: the context may be stopped. */
 typedef void (*cufence_fault_handler)(const cufence_fault *fault, void *user);
 
 /* Returns major * 10000 + minor * 100 + patch of the library in use. */

@@ -115,6 +115,7 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
 /* "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
  * "illegal access", "exception". Static. */
 const char *fault_kind_name(enum fault_kind kind);
+#define FAULT_UNEXPLAINED "unexplained" /* the kind of a fault whose evidence could not be read */
 
 /* Where a report comes from. */
 struct report_origin {
@@ -129,5 +130,8 @@ struct report_origin {
  * "==pid==". Returns malloc'ed text that ends with a newline (the caller frees it), NULL when the host is out of memory.
  */
 char *fault_report_text(const struct diagnosis *diagnosis, const struct report_origin *origin);
+
+/* The same of a fault of which nothing is known but why. */
+char *fault_unexplained_text(const char *reason, const struct report_origin *origin);
 
 #endif

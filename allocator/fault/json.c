@@ -503,7 +503,7 @@ char *fault_report_json(const struct diagnosis *diagnosis, const struct report_o
 char *fault_unexplained_json(const char *reason, const struct report_origin *origin)
 {
     int has_failed;
-    struct members report = open_report(&has_failed, "unexplained");
+    struct members report = open_report(&has_failed, FAULT_UNEXPLAINED);
     put_origin(report, origin, NULL);
     put_text(report, "reason", reason);
     return close_report(report);

@@ -18,7 +18,7 @@ int report_rank(void);
 /* All return malloc'ed text, one line that ends with a newline (the caller frees it), NULL when the host is out of memory. */
 char *fault_report_json(const struct diagnosis *diagnosis, const struct report_origin *origin);
 
-/* A fault of which nothing is known but why: kind "unexplained". */
+/* A fault of which nothing is known but why: kind FAULT_UNEXPLAINED. */
 char *fault_unexplained_json(const char *reason, const struct report_origin *origin);
 
 /* A call on the host that did something wrong with a buffer. */

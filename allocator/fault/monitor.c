@@ -24,6 +24,7 @@
 #define POISON_MS 500
 /* The driver's own debugger goes on for a while after that; a process that ends meanwhile crashes in it (the same driver). */
 #define SETTLING_MS 100
+#define NO_MEMORY "cufence: a kernel has faulted, and the host has no memory for the report\n"
 #define IDLE_FENCE_MS 1000
 #define BUSY_FENCE_MS 300
 
@@ -178,30 +179,33 @@ static void report(const struct evidence *evidence)
         keep(text, json);
         call_handler(&diagnosis, text, device);
     } else {
-        static const char sorry[] = "cufence: a kernel has faulted, and the host has no memory for the report\n";
-        publish(sorry, json);
-        keep(strdup(sorry), json);
+        publish(NO_MEMORY, json);
+        keep(strdup(NO_MEMORY), json);
     }
     free(around);
     act(device);
 }
 
+static void report_unexplained(size_t size)
+{
+    char reason[640];
+    snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, error_detail());
+    const struct report_origin origin = {(int)getpid(), monitor.rank, -1, NULL};
+    char *text = fault_unexplained_text(reason, &origin), *json = fault_unexplained_json(reason, &origin);
+    if (!text)
+        text = strdup(NO_MEMORY);
+    publish(text ? text : NO_MEMORY, json);
+    keep(text, json);
+    give_to_handler(&(cufence_fault){.text = text ? text : NO_MEMORY, .kind = FAULT_UNEXPLAINED, .device = -1});
+    act(-1);
+}
+
 static void explain(const void *bytes, size_t size)
 {
     struct evidence *evidence = NULL;
-    cufence_status status = evidence_from_coredump(bytes, size, &evidence);
-    if (status != CUFENCE_OK) {
-        char reason[640], text[768];
-        snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, error_detail());
-        snprintf(text, sizeof text, "==%d== cufence: a kernel has faulted, but %s\n", (int)getpid(), reason);
-        const struct report_origin origin = {(int)getpid(), monitor.rank, -1, NULL};
-        char *json = fault_unexplained_json(reason, &origin);
-        publish(text, json);
-        keep(strdup(text), json);
-        act(-1);
-        return;
-    }
-    if (!is_ours(evidence))
+    if (evidence_from_coredump(bytes, size, &evidence) != CUFENCE_OK)
+        report_unexplained(size);
+    else if (!is_ours(evidence))
         report(evidence);
     evidence_free(evidence);
 }

@@ -51,8 +51,10 @@ static void headline(struct report *report, const struct report_origin *origin)
         put_access(report);
     } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS) {
         put_illegal_access(report);
+    } else if (diagnosis->site) {
+        report_put(report, "exception: %s", diagnosis->site->exception_name);
     } else {
-        report_put(report, "exception: %s", diagnosis->site ? diagnosis->site->exception_name : "the dump names none");
+        report_put(report, "exception that the dump does not name");
     }
     report_end_headline(report, origin, diagnosis->evidence->device_name);
 }
@@ -389,5 +391,17 @@ char *fault_report_text(const struct diagnosis *diagnosis, const struct report_o
         report_argument_lines(&report);
         memory_line(&report);
     }
+    return report_close(&report);
+}
+
+char *fault_unexplained_text(const char *reason, const struct report_origin *origin)
+{
+    struct report report;
+    if (!report_open(&report, NULL, origin->pid))
+        return NULL;
+    report_begin(&report, NULL, NULL);
+    report_put(&report, "cufence: unexplained fault of a kernel");
+    report_end_headline(&report, origin, "");
+    note_line(&report, "reason", reason);
     return report_close(&report);
 }

@@ -247,6 +247,25 @@ static void use_after_free(void)
     CHECK(seen.address == (uintptr_t)buffer && strcmp(seen.label, "table") == 0);
 }
 
+static void a_damaged_dump_is_told_too(void)
+{
+    char file[1024] = "", text[1024];
+    size_t size = sizeof file;
+    CHECK_OK(cufence_set_fault_handler(handler, &seen));
+    start("exitcode=0,on_fault=continue");
+    CHECK_CU(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, file, &size));
+    int fifo = open(file, O_WRONLY);
+    CHECK(write(fifo, "no dump", 7) == 7);
+    close(fifo);
+    settle();
+    CHECK(cufence_fault_count() == 1 && seen.calls == 1 && strcmp(seen.kind, "unexplained") == 0 && !seen.has_address);
+    cufence_last_report(text, sizeof text);
+    CHECK(strstr(text, "unexplained fault of a kernel on a GPU\n"));
+    CHECK(strstr(text, "  reason     its core dump (7 bytes) cannot be read: "));
+    cufence_last_report_json(text, sizeof text);
+    CHECK(strstr(text, "\"kind\":\"unexplained\"") && strstr(text, "\"reason\":\"its core dump (7 bytes) cannot be read: "));
+}
+
 static void exited_warp(void)
 {
     CHECK_OK(cufence_set_fault_handler(handler, &seen));
@@ -602,6 +621,7 @@ static void test_traces(void **state)
     X(never_synchronises)                                                                                                      \
     X(underrun)                                                                                                                \
     X(use_after_free)                                                                                                          \
+    X(a_damaged_dump_is_told_too)                                                                                              \
     X(exited_warp)                                                                                                             \
     X(atomic)                                                                                                                  \
     X(other_stream_goes_on)                                                                                                    \

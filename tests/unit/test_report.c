@@ -344,7 +344,7 @@ static const struct {
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1                   candidate\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), argument 1                   candidate\n"},
     {no_exception,
-     "cufence: exception: the dump names none on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "cufence: exception that the dump does not name on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"},
 };
 /* clang-format on */
@@ -472,6 +472,19 @@ static void a_call_that_meets_no_buffer_names_the_address(void **state)
     free(text);
 }
 
+static void a_fault_without_evidence_says_why(void **state)
+{
+    (void)state;
+    char *text = fault_unexplained_text("its core dump (7 bytes) cannot be read: it is no ELF file",
+                                        &(struct report_origin){4242, 1, -1, NULL});
+    assert_non_null(text);
+    strip_prefixes(text);
+    assert_string_equal(text, "cufence: unexplained fault of a kernel on a GPU, rank 1\n"
+                              "\n"
+                              "  reason     its core dump (7 bytes) cannot be read: it is no ELF file\n");
+    free(text);
+}
+
 static void the_device_is_named_as_well_as_it_can_be(void **state)
 {
     (void)state;
@@ -593,6 +606,7 @@ int main(void)
         cmocka_unit_test(a_buffer_tells_where_it_was_allocated_and_freed),
         cmocka_unit_test(a_call_on_the_host_is_told_in_the_same_words),
         cmocka_unit_test(a_call_that_meets_no_buffer_names_the_address),
+        cmocka_unit_test(a_fault_without_evidence_says_why),
         cmocka_unit_test(the_device_is_named_as_well_as_it_can_be),
         cmocka_unit_test(headlines_name_the_access),
         cmocka_unit_test(long_and_hostile_names_stay_on_their_line),
