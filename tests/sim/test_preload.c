@@ -142,6 +142,14 @@ static void expect_in(const struct way *way, const char *story, const char *text
         complain(way, story, "missing", wanted);
 }
 
+/* Under the library. */
+static void run_guarded(const struct way *way, const char *story, const char *settings, int status, const char *out)
+{
+    run(way, story, PRELOAD, settings, NULL);
+    expect_status(way, story, status);
+    expect_out(way, story, out);
+}
+
 static void expect_silence(const struct way *way, const char *story)
 {
     if (last.err[0] != '\0')
@@ -222,9 +230,7 @@ static void libraries_get_the_alignment_that_they_count_on(void **state)
     expect_alike("alignment", NO_PRELOAD, NULL, 0, aligned);
     expect_alike("alignment", PRELOAD, NULL, 0, flush);
     for (size_t i = 0; i < sizeof options / sizeof options[0]; i++) {
-        run(&as_xla, "alignment", PRELOAD, options[i], NULL);
-        expect_status(&as_xla, "alignment", 0);
-        expect_out(&as_xla, "alignment", aligned);
+        run_guarded(&as_xla, "alignment", options[i], 0, aligned);
     }
     run(&as_xla, "alignment", PRELOAD, "align=512", NULL);
     expect_out(&as_xla, "alignment", aligned);
@@ -326,9 +332,7 @@ static void freeing_twice_is_refused_and_reported(void **state)
         snprintf(wanted, sizeof wanted, "%s%s", cases[i].out, afterwards);
         expect_alike(cases[i].story, NO_PRELOAD, NULL, 1, wanted);
         for (size_t j = 0; j < WAYS; j++) {
-            run(&ways[j], cases[i].story, PRELOAD, NULL, NULL);
-            expect_status(&ways[j], cases[i].story, 1);
-            expect_out(&ways[j], cases[i].story, wanted);
+            run_guarded(&ways[j], cases[i].story, NULL, 1, wanted);
             expect_in(&ways[j], cases[i].story, last.err, cases[i].report);
             expect_in(&ways[j], cases[i].story, last.err, cases[i].buffer);
         }
@@ -393,9 +397,7 @@ static void copies_past_the_end_are_refused_and_reported(void **state)
         for (size_t j = 0; j < WAYS; j++) {
             if (i != 0 && j != i % WAYS)
                 continue; /* the first case in every way, the others by turns */
-            run(&ways[j], cases[i].story, PRELOAD, NULL, NULL);
-            expect_status(&ways[j], cases[i].story, 1);
-            expect_out(&ways[j], cases[i].story, wanted);
+            run_guarded(&ways[j], cases[i].story, NULL, 1, wanted);
             expect_in(&ways[j], cases[i].story, last.err, by);
             expect_in(&ways[j], cases[i].story, last.err, cases[i].report);
         }
@@ -408,20 +410,16 @@ static void a_guarded_buffer_is_not_exported(void **state)
     const char *story = "ipc";
     expect_alike(story, NO_PRELOAD, NULL, 0, "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
     for (size_t i = 0; i < WAYS; i++) {
-        run(&ways[i], story, PRELOAD, NULL, NULL);
-        expect_status(&ways[i], story, 1);
-        expect_out(&ways[i], story, "cuIpcGetMemHandle: CUDA_ERROR_INVALID_VALUE\nbuffer: usable, ends with a mapping\n");
+        run_guarded(&ways[i], story, NULL, 1,
+                    "cuIpcGetMemHandle: CUDA_ERROR_INVALID_VALUE\nbuffer: usable, ends with a mapping\n");
         expect_in(&ways[i], story, last.err, "cuIpcGetMemHandle");
         expect_in(&ways[i], story, last.err, "ipc=driver");
-        run(&ways[i], story, PRELOAD, "ipc=driver", NULL);
-        expect_status(&ways[i], story, 0);
-        expect_out(&ways[i], story, "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
+        run_guarded(&ways[i], story, "ipc=driver", 0,
+                    "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
         expect_silence(&ways[i], story);
     }
     static const struct way as_nccl = {"program_libnccl", NULL}; /* whose purpose it is */
-    run(&as_nccl, story, PRELOAD, NULL, NULL);
-    expect_status(&as_nccl, story, 0);
-    expect_out(&as_nccl, story, "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
+    run_guarded(&as_nccl, story, NULL, 0, "cuIpcGetMemHandle: CUDA_SUCCESS\nbuffer: usable, ends within a mapping\n");
     expect_silence(&as_nccl, story);
 }
 
@@ -448,16 +446,12 @@ static void an_overrun_is_reported_and_returned(void **state)
         for (size_t j = 0; j < sizeof synchronisations / sizeof synchronisations[0]; j++) {
             snprintf(story, sizeof story, "overrun plain %s", synchronisations[j]);
             snprintf(wanted, sizeof wanted, "%s: CUDA_ERROR_ILLEGAL_ADDRESS\n", synchronisations[j]);
-            run(&ways[i], story, PRELOAD, NULL, NULL);
-            expect_status(&ways[i], story, 1);
-            expect_out(&ways[i], story, wanted);
+            run_guarded(&ways[i], story, NULL, 1, wanted);
             expect_overrun_report(&ways[i], story);
         }
         for (size_t j = 1; j < sizeof allocations / sizeof allocations[0]; j++) {
             snprintf(story, sizeof story, "overrun %s stream", allocations[j]);
-            run(&ways[i], story, PRELOAD, NULL, NULL);
-            expect_status(&ways[i], story, 1);
-            expect_out(&ways[i], story, "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+            run_guarded(&ways[i], story, NULL, 1, "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n");
             expect_overrun_report(&ways[i], story);
         }
     }
@@ -474,9 +468,7 @@ static void a_program_that_never_synchronises_hears_of_it(void **state)
     (void)state;
     const char *story = "overrun plain none";
     for (size_t i = 0; i < WAYS; i++) {
-        run(&ways[i], story, PRELOAD, NULL, NULL);
-        expect_status(&ways[i], story, FAULTED);
-        expect_out(&ways[i], story, "none: CUDA_SUCCESS\n");
+        run_guarded(&ways[i], story, NULL, FAULTED, "none: CUDA_SUCCESS\n");
         expect_overrun_report(&ways[i], story);
     }
 }
@@ -502,9 +494,7 @@ static void every_call_after_a_fault_answers(const char *options, const char *an
         length += (size_t)snprintf(wanted + length, sizeof wanted - length, "%s: %s\n", hooked_calls[i],
                                    answer_of(hooked_calls[i], answer));
     for (size_t i = 0; i < WAYS; i++) {
-        run(&ways[i], "after_fault", PRELOAD, options, NULL);
-        expect_status(&ways[i], "after_fault", FAULTED);
-        expect_out(&ways[i], "after_fault", wanted);
+        run_guarded(&ways[i], "after_fault", options, FAULTED, wanted);
         expect_overrun_report(&ways[i], "after_fault");
     }
 }
@@ -534,9 +524,7 @@ static void a_use_after_free_is_reported(void **state)
     (void)state;
     const char *story = "use_after_free";
     for (size_t i = 0; i < WAYS; i++) {
-        run(&ways[i], story, PRELOAD, "uaf=strict", NULL);
-        expect_status(&ways[i], story, 1);
-        expect_out(&ways[i], story, "cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+        run_guarded(&ways[i], story, "uaf=strict", 1, "cuCtxSynchronize: CUDA_ERROR_ILLEGAL_ADDRESS\n");
         expect_in(&ways[i], story, last.err, "use-after-free WRITE of 4 bytes");
         expect_in(&ways[i], story, last.err, "0 bytes into buffer #1, which has been freed");
     }
@@ -599,9 +587,7 @@ static void an_overrun_in_a_graph_is_reported(void **state)
     (void)state;
     const char *story = "capture overrun";
     for (size_t i = 0; i < WAYS; i++) {
-        run(&ways[i], story, PRELOAD, NULL, NULL);
-        expect_status(&ways[i], story, 1);
-        expect_out(&ways[i], story, "end of the capture: CUDA_SUCCESS\nreplay: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+        run_guarded(&ways[i], story, NULL, 1, "end of the capture: CUDA_SUCCESS\nreplay: CUDA_ERROR_ILLEGAL_ADDRESS\n");
         expect_in(&ways[i], story, last.err, "0 bytes past the end of buffer #3");
         expect_in(&ways[i], story, last.err, "store<<<(1,1,1), (1,1,1)>>>");
     }
@@ -630,9 +616,7 @@ static void a_reset_of_the_device_is_survived(void **state)
     for (size_t i = 0; i < WAYS; i++) {
         run(&ways[i], "reset", PRELOAD, NULL, NULL);
         expect_out(&ways[i], "reset", wanted);
-        run(&ways[i], "reset overrun", PRELOAD, NULL, NULL);
-        expect_status(&ways[i], "reset overrun", 1);
-        expect_out(&ways[i], "reset overrun", with_overrun);
+        run_guarded(&ways[i], "reset overrun", NULL, 1, with_overrun);
         expect_in(&ways[i], "reset overrun", last.err, "0 bytes past the end of buffer #3");
     }
 }
@@ -658,9 +642,7 @@ static void a_process_without_cuda_stays_as_it_is(void **state)
     run(&by_dlsym, "untouched", NO_PRELOAD, NULL, NULL);
     strcpy(without, last.out); /* a sanitizer may have a thread of its own */
     expect_in(&by_dlsym, "untouched", without, "maps of libcufence.so no, threads ");
-    run(&by_dlsym, "untouched", PRELOAD, NULL, NULL);
-    expect_status(&by_dlsym, "untouched", 0);
-    expect_out(&by_dlsym, "untouched", without);
+    run_guarded(&by_dlsym, "untouched", NULL, 0, without);
     expect_silence(&by_dlsym, "untouched");
 }
 
@@ -668,9 +650,7 @@ static void a_program_that_is_started_by_another_is_guarded(void **state)
 {
     (void)state;
     for (size_t i = 0; i < WAYS; i++) {
-        run(&ways[i], "exec_child", PRELOAD, NULL, NULL);
-        expect_status(&ways[i], "exec_child", 0);
-        expect_out(&ways[i], "exec_child", "context: CUDA_ERROR_ILLEGAL_ADDRESS\nchild 1\n");
+        run_guarded(&ways[i], "exec_child", NULL, 0, "context: CUDA_ERROR_ILLEGAL_ADDRESS\nchild 1\n");
         expect_overrun_report(&ways[i], "exec_child");
     }
 }

@@ -349,12 +349,11 @@ static const struct {
 };
 /* clang-format on */
 
-static char *report_of(void (*make)(struct story *story), struct story *story, int device, const char *device_name)
+static char *text_of(const struct story *story, struct report_origin origin)
 {
     struct diagnosis diagnosis;
-    make(story);
     fault_diagnose(&story->evidence, &story->memory, &diagnosis);
-    char *text = fault_report_text(&diagnosis, &(struct report_origin){4242, -1, device, device_name});
+    char *text = fault_report_text(&diagnosis, &origin);
     assert_non_null(text);
     return text;
 }
@@ -380,7 +379,8 @@ static void every_report_reads_as_written_here(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
         struct story story;
-        char *text = report_of(reports[i].make, &story, 0, NULL);
+        reports[i].make(&story);
+        char *text = text_of(&story, (struct report_origin){4242, -1, 0, NULL});
         strip_prefixes(text);
         assert_string_equal(text, reports[i].text);
         free(text);
@@ -406,9 +406,7 @@ static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
         story.near[i].freed_stack = story.near[i].freed_ns ? 130 : 0;
     }
     story.memory.buffer_frames = frames_of;
-    struct diagnosis diagnosis;
-    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-    char *text = fault_report_text(&diagnosis, &(struct report_origin){4242, -1, 0, NULL});
+    char *text = text_of(&story, (struct report_origin){4242, -1, 0, NULL});
     assert_non_null(strstr(text, "             allocated at  model.py:120 in forward\n"
                                  "==4242==                            train.py:40 in step\n"
                                  "==4242==              freed"));
@@ -499,11 +497,9 @@ static void the_device_is_named_as_well_as_it_can_be(void **state)
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct story story;
-        struct diagnosis diagnosis;
         overrun(&story);
         strcpy(story.evidence.device_name, cases[i].dumped);
-        fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-        char *text = fault_report_text(&diagnosis, &(struct report_origin){4242, -1, cases[i].device, cases[i].given});
+        char *text = text_of(&story, (struct report_origin){4242, -1, cases[i].device, cases[i].given});
         assert_int_equal(strncmp(text, cases[i].headline, strlen(cases[i].headline)), 0);
         free(text);
     }
@@ -526,13 +522,11 @@ static void headlines_name_the_access(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         for (int is_known = 0; is_known < 2; is_known++) {
             struct story story;
-            struct diagnosis diagnosis;
             overrun(&story);
             story.sites[0].access = cases[i].access;
             story.sites[0].access_bytes = cases[i].bytes;
             story.lanes[0].certainty = story.lanes[1].certainty = is_known ? CERTAIN_EXACT : CERTAIN_NOT;
-            fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-            char *text = fault_report_text(&diagnosis, &(struct report_origin){1, -1, 0, NULL});
+            char *text = text_of(&story, (struct report_origin){1, -1, 0, NULL});
             const char *expected = is_known ? cases[i].known : cases[i].unknown;
             assert_int_equal(strncmp(text + strlen("==1== cufence: "), expected, strlen(expected)), 0);
             free(text);
@@ -550,11 +544,9 @@ static void long_and_hostile_names_stay_on_their_line(void **state)
     memcpy(name, "\n==4242== forged \033[2J", strlen("\n==4242== forged \033[2J"));
     name[LENGTH] = '\0';
     struct story story;
-    struct diagnosis diagnosis;
     overrun(&story);
     story.sites[0].kernel = story.sites[0].symbol = story.sites[0].file = story.sites[0].instruction = name;
-    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-    char *text = fault_report_text(&diagnosis, &(struct report_origin){4242, -1, 0, NULL});
+    char *text = text_of(&story, (struct report_origin){4242, -1, 0, NULL});
     assert_true(strlen(text) > 4 * LENGTH);
     assert_non_null(strstr(text, "kernel     ?==4242== forged ?[2J"));
     assert_non_null(strstr(text, "<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer  exact\n"));
