@@ -24,6 +24,7 @@
 #define POISON_MS 500
 /* The driver's own debugger goes on for a while after that; a process that ends meanwhile crashes in it (the same driver). */
 #define SETTLING_MS 100
+#define DEVICE_NAME 128
 #define NO_MEMORY "cufence: a kernel has faulted, and the host has no memory for the report\n"
 #define IDLE_FENCE_MS 1000
 #define BUSY_FENCE_MS 300
@@ -159,18 +160,25 @@ static void act(int device)
     }
 }
 
+/* `name` is where the driver's name for the device goes. */
+static struct report_origin origin_of(int device, char name[DEVICE_NAME])
+{
+    CUdevice handle;
+    name[0] = '\0';
+    if (device >= 0 && driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
+        driver->cuDeviceGetName(name, DEVICE_NAME, handle);
+    return (struct report_origin){(int)getpid(), monitor.rank, device, name[0] ? name : NULL};
+}
+
 static void report(const struct evidence *evidence)
 {
     int device = evidence_device(evidence);
     struct surroundings *around = surroundings_of(monitor.sources, evidence, device);
     struct diagnosis diagnosis;
-    char name[128] = "", *text = NULL, *json = NULL;
-    CUdevice handle;
+    char name[DEVICE_NAME], *text = NULL, *json = NULL;
     if (around) {
         fault_diagnose(evidence, &around->memory, &diagnosis);
-        if (driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
-            driver->cuDeviceGetName(name, sizeof name, handle);
-        const struct report_origin origin = {(int)getpid(), monitor.rank, device, name[0] ? name : NULL};
+        const struct report_origin origin = origin_of(device, name);
         text = fault_report_text(&diagnosis, &origin);
         json = fault_report_json(&diagnosis, &origin);
     }
@@ -188,9 +196,9 @@ static void report(const struct evidence *evidence)
 
 static void report_unexplained(size_t size)
 {
-    char reason[640];
+    char reason[640], name[DEVICE_NAME];
     snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, error_detail());
-    const struct report_origin origin = {(int)getpid(), monitor.rank, -1, NULL};
+    const struct report_origin origin = origin_of(-1, name);
     char *text = fault_unexplained_text(reason, &origin), *json = fault_unexplained_json(reason, &origin);
     if (!text)
         text = strdup(NO_MEMORY);
@@ -375,7 +383,8 @@ void monitor_forget_context(CUcontext context)
 void monitor_misuse(const struct misuse *misuse)
 {
     const cufence_buffer *buffer = misuse->place->buffer.id ? &misuse->place->buffer : NULL;
-    const struct report_origin origin = {(int)getpid(), monitor.rank, buffer ? buffer->device : -1, NULL};
+    char name[DEVICE_NAME];
+    const struct report_origin origin = origin_of(buffer ? buffer->device : -1, name);
     char *text = misuse_text(misuse, &origin);
     if (text) {
         char *json = fault_misuse_json(misuse, &origin);

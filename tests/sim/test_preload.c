@@ -392,7 +392,7 @@ static void copies_past_the_end_are_refused_and_reported(void **state)
         snprintf(wanted, sizeof wanted,
                  "%s: CUDA_ERROR_INVALID_VALUE\na good copy afterwards: CUDA_SUCCESS\ncuCtxSynchronize: CUDA_SUCCESS\n",
                  cases[i].call);
-        snprintf(by, sizeof by, "out of bounds by %s on GPU 0\n", cases[i].call);
+        snprintf(by, sizeof by, "out of bounds by %s on GPU 0 (cufence simulated device)\n", cases[i].call);
         expect_alike(cases[i].story, NO_PRELOAD, NULL, 1, wanted);
         for (size_t j = 0; j < WAYS; j++) {
             if (i != 0 && j != i % WAYS)
