@@ -19,6 +19,7 @@ PRELOAD_HOOKS(DECLARE)
 /* The driver's. NULL where this driver has none; nobody can have asked for its hook then. Constant once a hook was given out.
  */
 struct real {
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): a declaration */
 #define MEMBER(symbol, base, version, thread, how, check, parameters, arguments) CUresult(*symbol) parameters;
     PRELOAD_HOOKS(MEMBER)
 #undef MEMBER

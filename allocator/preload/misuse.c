@@ -9,7 +9,7 @@
 /* Not on the stack, of which stack_capture() takes the top: it would find little else there. */
 struct caller {
     struct stack stack;
-    struct stack_frame frames[8];
+    struct stack_frame frames[STACK_SHOWN];
 };
 
 static uint64_t now_ns(void)
@@ -26,7 +26,7 @@ CUresult misuse(struct misuse what)
     if (caller) {
         stack_capture(&caller->stack);
         what.frames = caller->frames;
-        what.frame_count = stack_frames(&caller->stack, caller->frames, sizeof caller->frames / sizeof *caller->frames);
+        what.frame_count = stack_frames(&caller->stack, caller->frames, STACK_SHOWN);
     }
     what.tid = (uint64_t)gettid();
     what.sentence = cufence_error_detail();
