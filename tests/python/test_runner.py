@@ -146,7 +146,7 @@ class Starting(unittest.TestCase):
 
     def test_skips(self) -> None:
         machine = self.machine("/nowhere")
-        self.assertIn("there is no torch", ways.reason_to_skip(CLEAN, "run", machine))
+        self.assertIn("no torch here", ways.reason_to_skip(CLEAN, "run", machine))
         machine.facts["torch"] = machine.facts["triton"] = "1"
         self.assertIsNone(ways.reason_to_skip(CLEAN, "backend", machine))
         machine.python_with_wheel = None
