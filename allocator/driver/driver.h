@@ -68,6 +68,9 @@
     X(cuFuncGetParamInfo, 12040, OPTIONAL)                                                                                     \
     X(cuKernelGetName, 12030, OPTIONAL)                                                                                        \
     X(cuKernelGetParamInfo, 12040, OPTIONAL)                                                                                   \
+    X(cuUserObjectCreate, 11030, OPTIONAL)                                                                                     \
+    X(cuUserObjectRelease, 11030, OPTIONAL)                                                                                    \
+    X(cuGraphRetainUserObject, 11030, OPTIONAL)                                                                                \
     X(cuCoredumpSetAttributeGlobal, 12010, OPTIONAL)                                                                           \
     X(cuCoredumpGetAttributeGlobal, 12010, OPTIONAL)
 
@@ -79,8 +82,8 @@ struct driver {
 #define X(function, version_, need) __typeof__(function) *function; /* NOLINT(bugprone-macro-parentheses): a declaration */
     DRIVER_FUNCTIONS(X)
 #undef X
-    /* cuStreamGetCaptureInfo with the signature of CUDA 11.3, not the newest: status and id of a stream's capture are all that
-     * is asked for, the rest may be NULL. */
+    /* cuStreamGetCaptureInfo with the signature of CUDA 11.3, not the newest: status, id and graph of a stream's capture are
+     * all that is asked for, the rest may be NULL. */
     CUresult (*stream_capture_info)(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                                     const CUgraphNode **dependencies, size_t *dependency_count);
 };

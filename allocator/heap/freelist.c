@@ -263,29 +263,44 @@ void freelist_retire(struct freelist *list)
     }
 }
 
+static struct block *take_idle(struct freelist *list)
+{
+    struct block *block = NULL;
+    list_lock(list);
+    for (unsigned bin = 0; list->idle_pages && bin < BINS && !block; bin++)
+        block = list->bins[bin];
+    if (block)
+        remove_idle(list, block);
+    list_unlock(list);
+    return block;
+}
+
+void freelist_drop(struct freelist *list)
+{
+    struct block *block;
+    while ((block = take_idle(list)) != NULL)
+        block_unmap(block);
+}
+
 struct block *freelist_take_any(struct freelist *list)
 {
     list_lock(list);
     struct block *block = list->waiting ? list->waiting : list->retiring;
-    for (unsigned bin = 0; bin < BINS && !block; bin++)
-        block = list->bins[bin];
     if (block && block == list->waiting) {
         DL_DELETE(list->waiting, block);
         list->waiting_count--;
-    } else if (block && block == list->retiring) {
+    } else if (block) {
         DL_DELETE(list->retiring, block);
         __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
-    } else if (block) {
-        remove_idle(list, block);
     }
     list_unlock(list);
-    return block;
+    return block ? block : take_idle(list);
 }
 
 uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes)
 {
     uint64_t trimmed = 0;
-    if (list->pool && __atomic_load_n(&list->pool->references, __ATOMIC_RELAXED))
+    if (list->pool && pool_is_held(list->pool))
         return 0;
     while (trimmed < bytes) {
         struct block *oldest = NULL;
@@ -319,7 +334,7 @@ void freelist_begin_sync(struct freelist *list)
 void freelist_end_sync(struct freelist *list)
 {
     struct block *block, *next;
-    if (list->pool && __atomic_load_n(&list->pool->references, __ATOMIC_RELAXED))
+    if (list->pool && pool_is_held(list->pool))
         return;
     list_lock(list);
     if (list->snapshot > list->passed)

@@ -182,7 +182,7 @@ void block_unmap(struct block *block)
     struct heap_context *context = block->context;
     __atomic_sub_fetch(&context->mapped_bytes, block->slot.mapped, __ATOMIC_RELAXED);
     if (block->pool)
-        __atomic_sub_fetch(&context->captured_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+        pool_join(block, NULL);
     __atomic_add_fetch(&context->retired, 1, __ATOMIC_RELAXED);
     slot_unmap(&block->slot);
 }
@@ -210,15 +210,6 @@ static struct block *obtain(struct freelist *list, const struct layout *layout, 
 done:
     scope_leave(scope);
     return block;
-}
-
-static void join_pool(struct block *block, struct pool *pool)
-{
-    if (pool && !block->pool)
-        __atomic_add_fetch(&block->context->captured_bytes, block->slot.mapped, __ATOMIC_RELAXED);
-    else if (!pool && block->pool)
-        __atomic_sub_fetch(&block->context->captured_bytes, block->slot.mapped, __ATOMIC_RELAXED);
-    block->pool = pool;
 }
 
 /* For people: what is no stream is 0. */
@@ -273,7 +264,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     if (!block && !(block = obtain(list, &layout, size, &status)))
         return status;
     if (block->pool != pool)
-        join_pool(block, pool);
+        pool_join(block, pool);
     block->owner = wanted->owner;
     if (mapped)
         *mapped = block->slot.mapped;
@@ -337,6 +328,18 @@ static CUstream *take_recorded(struct block *block, uint32_t *count)
     return recorded;
 }
 
+/* Records the events that tell when the streams are done with a block. Returns 0 where that fails: then nothing proves it but a
+ * synchronisation of the context. */
+static int await_streams(struct block *block, CUstream stream, const CUstream *recorded, uint32_t count)
+{
+    struct scope scope = scope_enter(block->context);
+    uint32_t missing = record_events(block, stream, recorded, count);
+    if (missing)
+        block_forget_events(block);
+    scope_leave(scope);
+    return !missing;
+}
+
 /* What becomes of a freed block that belongs to no pool; the events that it has to wait for are recorded in it. */
 static enum freed_state retire_or_keep(struct block *block, CUstream stream, const CUstream *recorded, uint32_t count)
 {
@@ -347,12 +350,28 @@ static enum freed_state retire_or_keep(struct block *block, CUstream stream, con
         return FREED_WAITING;
     if (!count && !is_strict)
         return FREED_IDLE;
+    return await_streams(block, stream, recorded, count) && is_strict ? FREED_RETIRING : FREED_WAITING;
+}
+
+/* A graph's buffer that is freed outside of its capture: by the program, or by another capture. It stays the graph's. */
+static void return_to_graph(struct block *block, CUstream stream, struct pool *capture, uint64_t freed_by)
+{
+    uint32_t count;
+    CUstream *recorded = take_recorded(block, &count);
+    struct facts facts = block->facts;
+    facts.free_stream = stream_number(stream);
+    facts.who = facts_allocated_tid(&facts) | freed_by;
+    facts_write(block, &facts);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_ACTIVE;
     struct scope scope = scope_enter(block->context);
-    uint32_t missing = record_events(block, stream, recorded, count);
-    if (missing)
-        block_forget_events(block); /* nothing proves that it has passed but a synchronisation of the context */
+    block_forget_events(block); /* of its last return */
+    if (!capture && stream != HEAP_SYNCHRONISED && stream != HEAP_UNORDERED)
+        driver->cuStreamIsCapturing(stream, &status); /* also refuses where an event would end another stream's capture */
     scope_leave(scope);
-    return is_strict && !missing ? FREED_RETIRING : FREED_WAITING;
+    if (status == CU_STREAM_CAPTURE_STATUS_NONE)
+        await_streams(block, stream, recorded, count);
+    free(recorded);
+    capture_return(block, capture, stream == HEAP_SYNCHRONISED);
 }
 
 cufence_status heap_free(void *pointer, CUstream stream, struct heap_freed *freed)
@@ -365,29 +384,41 @@ cufence_status heap_free(void *pointer, CUstream stream, struct heap_freed *free
         return refuse_free(address);
 
     struct heap_context *context = block->context;
-    struct pool *pool =
-        block->pool && __atomic_load_n(&block->pool->references, __ATOMIC_RELAXED) ? block->pool : pool_of(context, stream);
-    struct freelist *list = freelist_for(context, stream, pool);
-    if (!list) {
+    struct pool *pool = block->pool && pool_is_held(block->pool) ? block->pool : NULL;
+    struct pool *capture = !pool || pool->is_capture ? pool_of(context, stream) : NULL;
+    int is_returned = pool && pool->is_capture && capture != pool;
+    pool = pool ? pool : capture;
+    struct freelist *list = is_returned ? NULL : freelist_for(context, stream, pool);
+    if (!list && !is_returned) {
         index_add(block); /* it stays live, so that it can be freed when the host has memory again */
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
     }
+    int is_first = !block->pool || !block->returned; /* what a graph allocates again is not counted again */
     if (freed)
-        *freed = (struct heap_freed){.size = block->facts.size, .mapped = block->slot.mapped, .owner = block->owner};
+        *freed = is_first ? (struct heap_freed){.size = block->facts.size, .mapped = block->slot.mapped, .owner = block->owner}
+                          : (struct heap_freed){0};
+    uint32_t freed_stack = heap_options->uaf == UAF_STRICT ? python_stack() : 0; /* else no late access is ever seen */
+    if (is_returned) {
+        return_to_graph(block, stream, capture, facts_freed_by(thread_id(), freed_stack));
+        index_add(block);
+        return CUFENCE_OK;
+    }
+    if (!is_first)
+        capture_forget(block);
     CUstream *recorded = NULL;
     uint32_t recorded_count = __atomic_load_n(&block->recorded_count, __ATOMIC_RELAXED);
     if (recorded_count)
         recorded = take_recorded(block, &recorded_count);
     uint64_t now = now_ns();
-    uint32_t freed_stack = heap_options->uaf == UAF_STRICT ? python_stack() : 0; /* else no late access is ever seen */
     facts_write_freed(block, now ? now : 1, stream_number(stream), facts_freed_by(thread_id(), freed_stack));
-    if (block->pool != pool)
-        join_pool(block, pool);
+    int is_own = block->pool == pool;
+    if (!is_own)
+        pool_join(block, pool);
 
     enum freed_state state;
-    if (pool) /* inside a capture nothing may be waited for; what other streams use stays out of reuse until the graph is gone
-               */
-        state = recorded_count ? FREED_WAITING : FREED_IDLE;
+    if (pool) /* inside a capture nothing may be waited for; what is used outside of it too stays out of reuse until the graph
+                 is gone */
+        state = recorded_count || (pool->is_capture && !is_own) ? FREED_WAITING : FREED_IDLE;
     else
         state = retire_or_keep(block, stream, recorded, recorded_count);
     free(recorded);
@@ -486,7 +517,7 @@ static int has_released_pools(struct heap_context *context)
 {
     struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
     for (; list; list = list->next) {
-        if (!list->pool || __atomic_load_n(&list->pool->references, __ATOMIC_RELAXED))
+        if (!list->pool || pool_is_held(list->pool))
             continue;
         list_lock(list);
         int has_blocks = list->idle_pages || list->waiting;
@@ -504,6 +535,7 @@ cufence_status heap_trim(int device, int may_wait)
         if (device >= 0 && context->device != device)
             continue;
         struct scope scope = scope_enter(context);
+        captures_collect(context);
         reclaim(context, may_wait || has_released_pools(context) ? 2 : 1);
         scope_leave(scope);
     }

@@ -1,6 +1,6 @@
 /*
  * The heap: buffers over the slots of vmm/. Allocation, stream-ordered free, reuse of mapped slots, retirement of freed ones
- * (uaf=strict), pools for CUDA graphs, and the index of live and past buffers.
+ * (uaf=strict), memory of CUDA graphs, and the index of live and past buffers.
  *
  * Contracts of the public functions are in cufence.h; here is what the other rooms need beside them.
  * Thread safety: all functions, from any thread, once heap_open() has returned.
@@ -102,6 +102,20 @@ void heap_reset_peak(void);
 /* Counts captures that begin (1) and end (-1): while one is under way, the heap does not synchronise. */
 void heap_count_captures(int change);
 int heap_captures(void);
+
+/*
+ * What a stream's capture allocates and frees stays mapped, because each launch of the graph uses the same addresses. Of a
+ * capture that is followed, it goes once no graph, executable or launch is left that came of it: at once what was freed within
+ * the capture, the rest when the program has freed it. Of others it stays until the process ends.
+ *
+ * To be called when a capture of the stream has just begun, by the thread that began it and in the context that its memory is
+ * to be in. Where the capture cannot be followed (a driver before CUDA 11.3, a context without buffers), nothing happens.
+ */
+void heap_follow_capture(CUstream stream);
+/* For good: graphs are made in ways that may hide from us what holds their memory. */
+void heap_keep_captures(void);
+/* To be called before each launch of a graph: it allocates again what the program has freed of the graph's memory. */
+void heap_graph_launch(void);
 
 /* From now on, allocations in contexts of `device` (-1: all) give FAULTED. */
 void heap_set_faulted(int device);

@@ -8,7 +8,7 @@
  * context and freelist.lock over queries of events:
  *   arena's lock  (visits; `forget`)
  *   contexts_lock (the list of contexts)
- *   context.lock  (its free lists and pools)
+ *   context.lock  (its free lists and pools, and what graphs have been returned)
  *   freelist.lock (its blocks)
  *   block.recorded_lock (a spin lock, for a few stores)
  *   events_lock   (a context's spare events)
@@ -76,7 +76,7 @@ struct block {
     struct slot slot; /* first: the arena hands it back */
 
     _Alignas(CACHE_LINE) struct heap_context *context;
-    struct pool *pool; /* graph memory; written by the owner */
+    struct pool *pool; /* graph memory; atomic, written by the owner */
     uint64_t version;
     struct facts facts; /* of the buffer in it, or of the last one; id 0: none yet. Five words here, four in the next line */
 
@@ -89,9 +89,22 @@ struct block {
     CUstream *recorded; /* further streams that use it, under recorded_lock while live */
     CUevent *events;    /* to pass before it may be used or unmapped; of the freelist it waits in */
     pthread_spinlock_t recorded_lock;
+    uint32_t returned; /* enum returned; written by the owner, LISTED under context.lock */
+    uint64_t returned_launches;
 };
 _Static_assert(offsetof(struct block, context) == CACHE_LINE && offsetof(struct block, recorded) == 3 * CACHE_LINE,
                "a free needs the second and the third line");
+
+/*
+ * A buffer of a graph that was freed outside of the graph's capture. The graph's next launch allocates it again, at the same
+ * address, so it stays in the index, and with the pool that it belongs to, until the graph is gone.
+ */
+enum returned {
+    RETURNED = 1,         /* the program has freed it at least once */
+    RETURNED_LISTED = 2,  /* it is in its pool's list */
+    RETURNED_IDLE = 4,    /* whoever freed it had synchronised its context; else `events` are to pass */
+    RETURNED_CAPTURED = 8 /* the free is part of another graph, which holds the pool */
+};
 
 /* A point on a stream: every free up to `sequence` lies before it. */
 struct marker {
@@ -143,8 +156,13 @@ static inline void list_unlock(struct freelist *list)
 struct pool {
     struct heap_context *context;
     uint64_t id[2];
-    unsigned references; /* begins without release; an implicit pool keeps one for ever */
-    unsigned active;     /* begins without end */
+    unsigned references;    /* atomic: begins without release; of a capture's: what may launch the graph, and other graphs */
+    int is_capture;         /* the pool of a capture that nobody named; constant */
+    unsigned blocks;        /* atomic: in it, live or not */
+    struct block *returned; /* a capture's, under context.lock, as `held` */
+    struct pool **held;     /* captures whose memory this one frees */
+    size_t held_count;
+    unsigned active; /* begins without end */
     cufence_pool_filter contains;
     void *user;
     void (*destroy)(void *);
@@ -218,6 +236,7 @@ void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the
 struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste);
 void freelist_advance(struct freelist *list); /* looks which markers and waiting blocks have passed */
 void freelist_retire(struct freelist *list);  /* unmaps what has passed of `retiring` */
+void freelist_drop(struct freelist *list);    /* unmaps what is idle, of a graph that is gone */
 /* freelist_trim unmaps idle blocks that have passed and were freed before `before_ns`, oldest first, at most `bytes`; returns
  * bytes. */
 /* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
@@ -231,6 +250,23 @@ void freelist_end_sync(struct freelist *list);
 
 /* pools.c */
 struct pool *pool_of(struct heap_context *context, CUstream stream); /* the pool that `stream` allocates from now, or NULL */
+
+/* captured.c */
+struct pool *capture_pool(struct heap_context *context, CUstream stream); /* the same, where nobody has named the pool */
+/* Takes a block that was freed outside of its capture, with the events to pass in it. capture: the one that frees it, or NULL.
+ * The caller puts it back into the index. */
+void capture_return(struct block *block, struct pool *capture, int is_idle);
+void capture_forget(struct block *block);            /* it is not returned any more; by its owner */
+void captures_collect(struct heap_context *context); /* gives up what graphs that are gone have held. Expects a scope */
+int captures_are_gone(void);                         /* some graph has gone since the last call */
+
+/* Moves a block from one pool to another; NULL: none. */
+void pool_join(struct block *block, struct pool *pool);
+
+static inline int pool_is_held(const struct pool *pool)
+{
+    return __atomic_load_n(&pool->references, __ATOMIC_ACQUIRE) != 0;
+}
 
 /* worker.c */
 cufence_status worker_start(void);

@@ -4,19 +4,6 @@
 
 #include <stdlib.h>
 
-static int captures; /* atomic */
-
-void heap_count_captures(int change)
-{
-    if (__atomic_add_fetch(&captures, change, __ATOMIC_RELAXED) < 0)
-        __atomic_store_n(&captures, 0, __ATOMIC_RELAXED); /* one that began before we looked */
-}
-
-int heap_captures(void)
-{
-    return __atomic_load_n(&captures, __ATOMIC_RELAXED);
-}
-
 /* Held while a filter of a pool runs, so that its end does not destroy it meanwhile. Comes before context.lock. */
 static pthread_mutex_t filter_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -42,6 +29,20 @@ static struct pool *obtain(struct heap_context *context, const uint64_t id[2])
         LL_PREPEND(context->pools, pool);
     }
     return pool;
+}
+
+void pool_join(struct block *block, struct pool *pool)
+{
+    struct pool *previous = block->pool;
+    if (pool && !previous)
+        __atomic_add_fetch(&block->context->captured_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+    else if (!pool && previous)
+        __atomic_sub_fetch(&block->context->captured_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+    if (pool)
+        __atomic_add_fetch(&pool->blocks, 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->pool, pool, __ATOMIC_RELAXED);
+    if (previous)
+        __atomic_sub_fetch(&previous->blocks, 1, __ATOMIC_RELEASE);
 }
 
 static struct pool *claimed(struct heap_context *context, CUstream stream)
@@ -77,22 +78,7 @@ struct pool *pool_of(struct heap_context *context, CUstream stream)
         if (pool)
             return pool;
     }
-    /* The legacy stream cannot be captured; asking would cost a fifth of an allocation, or an error without a context. */
-    if (!stream || stream == CU_STREAM_LEGACY)
-        return NULL;
-    CUstreamCaptureStatus capture = CU_STREAM_CAPTURE_STATUS_NONE;
-    cuuint64_t id = 0;
-    if (driver->stream_capture_info(stream, &capture, &id, NULL, NULL, NULL) != CUDA_SUCCESS ||
-        capture != CU_STREAM_CAPTURE_STATUS_ACTIVE)
-        return NULL;
-    /* A capture that nobody named. When its graph goes is not known, so its memory stays. */
-    const uint64_t name[2] = {UINT64_MAX, id};
-    pthread_mutex_lock(&context->lock);
-    struct pool *pool = obtain(context, name);
-    if (pool)
-        __atomic_store_n(&pool->references, 1, __ATOMIC_RELAXED);
-    pthread_mutex_unlock(&context->lock);
-    return pool;
+    return capture_pool(context, stream);
 }
 
 cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user, void (*destroy)(void *))

@@ -92,12 +92,14 @@ static int has_retiring(void)
     return 0;
 }
 
-static void visit(struct heap_context *context, int is_time_to_trim)
+static void visit(struct heap_context *context, int is_time_to_trim, int has_gone)
 {
     if (__atomic_load_n(&context->is_dead, __ATOMIC_RELAXED) || __atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED))
         return;
     struct scope scope = scope_enter(context);
     if (scope.pushed) {
+        if (has_gone || is_time_to_trim)
+            captures_collect(context);
         retire(context);
         if (is_time_to_trim)
             trim(context);
@@ -131,9 +133,10 @@ static void *run(void *unused)
         int is_time_to_trim = now_ns() - trimmed_ns > (uint64_t)REST_NS;
         if (is_time_to_trim)
             trimmed_ns = now_ns();
+        int has_gone = captures_are_gone();
         for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
             pthread_mutex_lock(&visiting);
-            visit(context, is_time_to_trim);
+            visit(context, is_time_to_trim, has_gone);
             pthread_mutex_unlock(&visiting);
         }
     }
@@ -191,6 +194,7 @@ void reclaim(struct heap_context *context, int level)
         pthread_mutex_unlock(&sync_lock);
     }
     if (level >= 1) {
+        captures_collect(context);
         for (struct freelist *list = first_list(context); list; list = list->next) {
             freelist_advance(list);
             freelist_retire(list);

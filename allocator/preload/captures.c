@@ -1,10 +1,19 @@
-/* Which captures are under way: while one is, nothing of ours may synchronise a context. */
+/* Which captures are under way: while one is, nothing of ours may synchronise a context. And that their memory is followed. */
 #include "internal.h"
 
-static CUresult begun(CUresult result)
+/* To be called first: where the capture's memory will be has to be known by then. */
+static void about_to_begin(void)
 {
-    if (result == CUDA_SUCCESS && is_active())
+    if (is_active())
+        heap_enter_context();
+}
+
+static CUresult begun(CUresult result, CUstream stream)
+{
+    if (result == CUDA_SUCCESS && is_active()) {
         heap_count_captures(1);
+        heap_follow_capture(stream);
+    }
     return result;
 }
 
@@ -18,22 +27,26 @@ static CUresult ended(CUresult result)
 
 CUresult hook_cuStreamBeginCapture(CUstream stream)
 {
-    return begun(real.cuStreamBeginCapture(stream));
+    about_to_begin();
+    return begun(real.cuStreamBeginCapture(stream), stream);
 }
 
 CUresult hook_cuStreamBeginCapture_ptsz(CUstream stream)
 {
-    return begun(real.cuStreamBeginCapture_ptsz(stream));
+    about_to_begin();
+    return begun(real.cuStreamBeginCapture_ptsz(stream), own_default(stream));
 }
 
 CUresult hook_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
 {
-    return begun(real.cuStreamBeginCapture_v2(stream, mode));
+    about_to_begin();
+    return begun(real.cuStreamBeginCapture_v2(stream, mode), stream);
 }
 
 CUresult hook_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
 {
-    return begun(real.cuStreamBeginCapture_v2_ptsz(stream, mode));
+    about_to_begin();
+    return begun(real.cuStreamBeginCapture_v2_ptsz(stream, mode), own_default(stream));
 }
 
 CUresult hook_cuStreamEndCapture(CUstream stream, CUgraph *graph)
@@ -44,4 +57,13 @@ CUresult hook_cuStreamEndCapture(CUstream stream, CUgraph *graph)
 CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
 {
     return ended(real.cuStreamEndCapture_ptsz(stream, graph));
+}
+
+/* Whether the body of a conditional node keeps the user objects of what is in it is not documented. */
+CUresult hook_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,
+                                             unsigned initial, unsigned flags)
+{
+    if (is_active())
+        heap_keep_captures();
+    return real.cuGraphConditionalHandleCreate(handle, graph, context, initial, flags);
 }

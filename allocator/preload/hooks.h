@@ -122,6 +122,9 @@
          (CUstream stream, CUstreamCaptureMode mode), (stream, mode))                                                          \
     HOOK_TWINS(HOOK, cuStreamEndCapture, "cuStreamEndCapture", 10000, _ptsz, 10000, BY_HAND, 1,                                \
          (CUstream stream, CUgraph *graph), (stream, graph))                                                                   \
+    HOOK(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", 12030, 0, BY_HAND, 1,                               \
+         (CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned initial, unsigned flags),               \
+         (handle, graph, context, initial, flags))                                                                             \
     /* copies: the twins of those that wait end in _ptds */                                                                    \
     HOOK_TWINS(HOOK, cuMemcpy, "cuMemcpy", 4000, _ptds, 7000, WAITS, bounds_copy(to, from, size),                              \
          (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \
@@ -233,9 +236,9 @@
     PASSED("cuDevicePrimaryCtxGetState", 7000, 0, "only asks")                                                                 \
     PASSED("cuDevicePrimaryCtxSetFlags", 7000, 0, "scheduling only")                                                           \
     PASSED("cuDevicePrimaryCtxSetFlags", 11000, 0, "scheduling only")                                                          \
-    PASSED("cuStreamBeginCaptureToGraph", 12030, 0, "the capture is noticed at each allocation")                               \
-    PASSED("cuStreamBeginCaptureToGraph", 12030, 1, "the capture is noticed at each allocation")                               \
-    PASSED("cuStreamBeginRecaptureToGraph", 13010, 0, "the capture is noticed at each allocation")                             \
+    PASSED("cuStreamBeginCaptureToGraph", 12030, 0, "noticed at each allocation; its memory stays")                           \
+    PASSED("cuStreamBeginCaptureToGraph", 12030, 1, "noticed at each allocation; its memory stays")                           \
+    PASSED("cuStreamBeginRecaptureToGraph", 13010, 0, "noticed at each allocation; its memory stays")                         \
     PASSED("cuMemcpyBatchAsync", 12080, 0, "a copy that leaves a mapping is refused by the driver")                            \
     PASSED("cuMemcpyBatchAsync", 12080, 1, "a copy that leaves a mapping is refused by the driver")                            \
     PASSED("cuMemcpyBatchAsync", 13000, 0, "a copy that leaves a mapping is refused by the driver")                            \

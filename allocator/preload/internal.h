@@ -48,6 +48,12 @@ static inline int is_ours(CUdeviceptr pointer)
     return is_active() && heap_owns(pointer);
 }
 
+/* What the NULL stream means in the forms for per-thread default streams. */
+static inline CUstream own_default(CUstream stream)
+{
+    return stream ? stream : CU_STREAM_PER_THREAD;
+}
+
 /* table.c: finds the real functions. Called before anything else of this room; any thread, any number of times. */
 void table_open(void);
 

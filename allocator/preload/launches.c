@@ -16,12 +16,6 @@ static void record(const struct launch_call *call)
         launch_record(context, call);
 }
 
-/* What the NULL stream means in the forms for per-thread default streams. */
-static CUstream own_default(CUstream stream)
-{
-    return stream ? stream : CU_STREAM_PER_THREAD;
-}
-
 static CUstream as_it_is(CUstream stream)
 {
     return stream;
@@ -105,6 +99,7 @@ CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
             return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
         if (is_active() && (context = launch_context()) != NULL)                                                               \
             launch_record_graph(context, graph, stream_meant(stream));                                                         \
+        heap_graph_launch();                                                                                                   \
         return real.symbol(graph, stream);                                                                                     \
     }
 GRAPH(cuGraphLaunch, as_it_is)

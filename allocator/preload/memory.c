@@ -120,12 +120,6 @@ static int allocate_on(CUdeviceptr *out, size_t size, struct purpose purpose, CU
     return purpose.owner != 0;
 }
 
-/* What the NULL stream means in the forms for per-thread default streams. */
-static CUstream own_default(CUstream stream)
-{
-    return stream ? stream : CU_STREAM_PER_THREAD;
-}
-
 CUresult hook_cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream stream)
 {
     CUresult result;

@@ -143,7 +143,7 @@ static CUresult begin_locked(CUcontext context, CUstream handle, CUstreamCapture
     if (stream->capture != NULL)
         return CUDA_ERROR_ILLEGAL_STATE;
     struct capture *capture = calloc(1, sizeof *capture);
-    CUgraph graph = into != NULL ? into : graph_create();
+    CUgraph graph = into != NULL ? into : graph_create(NULL);
     if (capture == NULL || graph == NULL) {
         free(capture);
         if (graph != NULL && into == NULL)

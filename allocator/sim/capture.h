@@ -66,16 +66,33 @@ struct recording {
     size_t count, capacity;
     struct graph_memory *allocations; /* freed with the recording */
     size_t allocation_count, allocation_capacity;
+    CUuserObject *objects; /* one entry for each reference */
+    size_t object_count, object_capacity;
 };
 
 struct CUgraph_st {
     struct recording *recording;
 };
 
-CUgraph graph_create(void);
+struct CUgraphExec_st {
+    struct recording *recording;
+};
+
+/* `recording` is the graph's from then on; NULL: an empty one. Without memory NULL, and the recording is the caller's still. */
+CUgraph graph_create(struct recording *recording);
 void graph_free(CUgraph graph);
 int recording_append(struct recording *recording, struct operation *operation);
 int recording_add_allocation(struct recording *recording, CUdeviceptr address, CUcontext context);
+/* Takes over a reference that the caller has. */
+int recording_add_object(struct recording *recording, CUuserObject object);
+struct recording *recording_retain(struct recording *recording);
 void recording_release(struct recording *recording);
+/* With the same operations, and references of its own to the same objects. NULL without memory. */
+struct recording *recording_copy(const struct recording *recording);
+
+/* user_object.c */
+void user_object_retain(CUuserObject object);
+/* The last one calls the destructor, on the calling thread, which may hold no lock. */
+void user_object_release(CUuserObject object);
 
 #endif

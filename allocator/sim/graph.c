@@ -5,10 +5,6 @@
 
 #include <stdlib.h>
 
-struct CUgraphExec_st {
-    struct recording *recording;
-};
-
 static int grow(void **array, size_t *capacity, size_t count, size_t size)
 {
     if (count < *capacity)
@@ -43,7 +39,17 @@ int recording_add_allocation(struct recording *recording, CUdeviceptr address, C
     return 0;
 }
 
-static struct recording *recording_retain(struct recording *recording)
+int recording_add_object(struct recording *recording, CUuserObject object)
+{
+    void *array = recording->objects;
+    if (grow(&array, &recording->object_capacity, recording->object_count, sizeof(CUuserObject)) != 0)
+        return -1;
+    recording->objects = array;
+    recording->objects[recording->object_count++] = object;
+    return 0;
+}
+
+struct recording *recording_retain(struct recording *recording)
 {
     atomic_fetch_add(&recording->references, 1);
     return recording;
@@ -57,22 +63,48 @@ void recording_release(struct recording *recording)
         operation_release(recording->operations[i]);
     for (size_t i = 0; i < recording->allocation_count; i++)
         space_free_of_graph(recording->allocations[i].address, recording->allocations[i].context);
+    for (size_t i = 0; i < recording->object_count; i++)
+        user_object_release(recording->objects[i]);
     free(recording->operations);
     free(recording->allocations);
+    free(recording->objects);
     free(recording);
 }
 
-CUgraph graph_create(void)
+static struct recording *recording_create(void)
+{
+    struct recording *recording = calloc(1, sizeof *recording);
+    if (recording != NULL)
+        atomic_init(&recording->references, 1);
+    return recording;
+}
+
+struct recording *recording_copy(const struct recording *recording)
+{
+    struct recording *copy = recording_create();
+    int error = copy == NULL;
+    for (size_t i = 0; i < recording->count && !error; i++)
+        error = recording_append(copy, recording->operations[i]);
+    for (size_t i = 0; i < recording->object_count && !error; i++) {
+        error = recording_add_object(copy, recording->objects[i]);
+        if (!error)
+            user_object_retain(recording->objects[i]);
+    }
+    if (error && copy != NULL)
+        recording_release(copy);
+    return error ? NULL : copy;
+}
+
+CUgraph graph_create(struct recording *recording)
 {
     CUgraph graph = calloc(1, sizeof *graph);
-    struct recording *recording = calloc(1, sizeof *recording);
-    if (graph == NULL || recording == NULL || handle_add(HANDLE_GRAPH, graph, NULL) != 0) {
+    struct recording *own = recording == NULL ? recording_create() : NULL;
+    if (graph == NULL || (recording == NULL && own == NULL) || handle_add(HANDLE_GRAPH, graph, NULL) != 0) {
         free(graph);
-        free(recording);
+        free(own);
         return NULL;
     }
-    atomic_init(&recording->references, 1);
-    graph->recording = recording;
+    graph->recording = recording == NULL ? own : recording;
     return graph;
 }
 

@@ -5,7 +5,15 @@
 #ifndef CUFENCE_SIM_HANDLE_H
 #define CUFENCE_SIM_HANDLE_H
 
-enum handle_kind { HANDLE_STREAM = 1, HANDLE_EVENT, HANDLE_GRAPH, HANDLE_GRAPH_EXEC, HANDLE_MODULE, HANDLE_LIBRARY };
+enum handle_kind {
+    HANDLE_STREAM = 1,
+    HANDLE_EVENT,
+    HANDLE_GRAPH,
+    HANDLE_GRAPH_EXEC,
+    HANDLE_MODULE,
+    HANDLE_LIBRARY,
+    HANDLE_USER_OBJECT
+};
 
 /* `owner` is the context that it goes with, NULL for none. Returns 0, or -1 without memory. */
 int handle_add(enum handle_kind kind, const void *object, const void *owner);

@@ -29,7 +29,7 @@ SIM_API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
     CALL_ENTER("cuGraphCreate");
     if (phGraph == NULL || flags != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    *phGraph = graph_create();
+    *phGraph = graph_create(NULL);
     return *phGraph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 

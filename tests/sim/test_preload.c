@@ -603,6 +603,84 @@ static void graph_memory_nodes_pass_through(void **state)
                     "a node that frees it: CUDA_SUCCESS\n");
 }
 
+/* What happens to a graph's memory is the same in every way; these two find most of the functions differently. The device has
+ * memory for a few of the buffers. */
+static void expect_graph_memory(const char *name, const char *device, const char *out)
+{
+    static const size_t some[] = {0, 4};
+    char story[64];
+    snprintf(story, sizeof story, "graph_memory %s", name);
+    for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
+        run(&ways[some[i]], story, PRELOAD, NULL, device);
+        expect_status(&ways[some[i]], story, 0);
+        expect_out(&ways[some[i]], story, out);
+        expect_silence(&ways[some[i]], story);
+    }
+}
+
+#define FEW "memory=256M"
+
+static void capturing_again_and_again_takes_no_more_memory(void **state)
+{
+    (void)state;
+    expect_alike("graph_memory recapture", PRELOAD, FEW, 0, "100 graphs counted to 100\nat the end: 0 held\n");
+}
+
+static void memory_of_a_capture_stays_where_it_cannot_be_followed(void **state)
+{
+    (void)state;
+    static const char *const failures[] = {FEW ",fail=cuUserObjectCreate:1:2",
+                                           FEW ",fail=cuGraphRetainUserObject:1:2"};
+    for (size_t i = 0; i < sizeof failures / sizeof failures[0]; i++)
+        expect_graph_memory("executable", failures[i], "counted to 1\nwith an executable: 1 held\nwithout: 1 held\n");
+    expect_graph_memory("conditional", FEW, "after a graph with a condition: 1 held\n");
+}
+
+static void whatever_launches_a_graph_keeps_its_memory(void **state)
+{
+    (void)state;
+    expect_graph_memory("executable", FEW, "counted to 1\nwith an executable: 1 held\nwithout: 0 held\n");
+    expect_graph_memory("clone", FEW, "counted to 1\nwith a clone: 1 held\nwithout: 0 held\n");
+    expect_graph_memory("child", FEW, "counted to 1\nwith a parent's executable: 1 held\nwithout: 0 held\n");
+    expect_graph_memory("update", FEW, "with the second graph's work: 1 held\ncounted to 1\nwithout: 0 held\n");
+    expect_graph_memory("in_flight", FEW, "before the launch has run: 1 held\ncounted to 1\nwithout: 0 held\n");
+    expect_graph_memory("freed_by_another", FEW, "counted to 2\nwith the second graph: 1 held\nwithout: 0 held\n");
+    expect_graph_memory("failed", FEW,
+                        "synchronise: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n"
+                        "end of the capture: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED\n"
+                        "after a capture that failed: 0 held\n");
+}
+
+static void what_a_graph_leaves_is_the_programs(void **state)
+{
+    (void)state;
+    expect_graph_memory("output", FEW,
+                        "the buffer holds 2\n"
+                        "with the buffer: 1 held\n"
+                        "free: CUDA_SUCCESS\n"
+                        "without: 0 held\n");
+    expect_graph_memory("output_again", FEW,
+                        "free: CUDA_SUCCESS\n"
+                        "free: CUDA_SUCCESS\n"
+                        "free: CUDA_SUCCESS\n"
+                        "the buffer held 3\n"
+                        "the buffer holds 4\n"
+                        "free: CUDA_SUCCESS\n"
+                        "without: 0 held\n");
+    expect_graph_memory("output_in_use", FEW, "while it is used: 1 held\ncounted to 2\nwithout: 0 held\n");
+}
+
+static void a_late_access_to_a_graphs_memory_is_reported(void **state)
+{
+    (void)state;
+    const char *story = "graph_memory late";
+    run(&by_dlsym, story, PRELOAD, NULL, FEW);
+    expect_status(&by_dlsym, story, FAULTED);
+    expect_out(&by_dlsym, story, "without: 0 held\nlate access: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_in(&by_dlsym, story, last.err, "use-after-free WRITE of 4 bytes");
+    expect_in(&by_dlsym, story, last.err, "100 bytes into buffer #2, which has been freed");
+}
+
 static void a_reset_of_the_device_is_survived(void **state)
 {
     (void)state;
@@ -715,6 +793,11 @@ int main(void)
         TEST(captured_allocations_live_as_long_as_the_graph),
         TEST(an_overrun_in_a_graph_is_reported),
         TEST(graph_memory_nodes_pass_through),
+        TEST(capturing_again_and_again_takes_no_more_memory),
+        TEST(memory_of_a_capture_stays_where_it_cannot_be_followed),
+        TEST(whatever_launches_a_graph_keeps_its_memory),
+        TEST(what_a_graph_leaves_is_the_programs),
+        TEST(a_late_access_to_a_graphs_memory_is_reported),
         TEST(a_reset_of_the_device_is_survived),
         TEST(threads_share_the_device),
         TEST(a_fork_before_cuda_works_on_both_sides),

@@ -36,10 +36,15 @@
     X(cuGraphAddMemAllocNode)                                                                                                  \
     X(cuGraphAddMemFreeNode)                                                                                                   \
     X(cuGraphAddMemsetNode)                                                                                                    \
+    X(cuGraphAddChildGraphNode)                                                                                                \
+    X(cuGraphClone)                                                                                                            \
+    X(cuGraphExecUpdate)                                                                                                       \
+    X(cuGraphConditionalHandleCreate)                                                                                          \
     X(cuGraphInstantiateWithFlags)                                                                                             \
     X(cuGraphLaunch)                                                                                                           \
     X(cuGraphDestroy)                                                                                                          \
     X(cuGraphExecDestroy)                                                                                                      \
+    X(cuLaunchHostFunc)                                                                                                        \
     X(cuMemAlloc)                                                                                                              \
     X(cuMemAllocPitch)                                                                                                         \
     X(cuMemAllocAsync)                                                                                                         \

@@ -34,6 +34,7 @@ CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream);
     X(double_free)                                                                                                             \
     X(own_pool)                                                                                                                \
     X(capture)                                                                                                                 \
+    X(graph_memory)                                                                                                            \
     X(graph_nodes)                                                                                                             \
     X(reset)                                                                                                                   \
     X(two_devices)                                                                                                             \

@@ -1,0 +1,257 @@
+/*
+ * Memory of captures that nobody has named a pool for. CUDA itself tells when a graph is gone: a user object goes with the
+ * captured graph into its clones, its executables, the graphs that have it as a child, and the launches that are under way,
+ * and is destroyed with the last of them (CUDA Programming Guide, "CUDA User Objects").
+ */
+#include "internal.h"
+
+#include <stdlib.h>
+
+static int captures;      /* atomic: under way */
+static int is_keeping;    /* atomic: heap_keep_captures() */
+static int has_gone;      /* atomic: since captures_are_gone() */
+static unsigned returned; /* atomic: blocks in the lists of returned ones */
+static uint64_t launches; /* atomic: of graphs, while there are such blocks */
+
+void heap_count_captures(int change)
+{
+    if (__atomic_add_fetch(&captures, change, __ATOMIC_RELAXED) < 0)
+        __atomic_store_n(&captures, 0, __ATOMIC_RELAXED); /* one that began before we looked */
+}
+
+int heap_captures(void)
+{
+    return __atomic_load_n(&captures, __ATOMIC_RELAXED);
+}
+
+void heap_keep_captures(void)
+{
+    __atomic_store_n(&is_keeping, 1, __ATOMIC_RELAXED);
+}
+
+void heap_graph_launch(void)
+{
+    if (__atomic_load_n(&returned, __ATOMIC_RELAXED))
+        __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
+}
+
+int captures_are_gone(void)
+{
+    return __atomic_load_n(&has_gone, __ATOMIC_RELAXED) && __atomic_exchange_n(&has_gone, 0, __ATOMIC_ACQUIRE);
+}
+
+/* ---- pools ---- */
+
+static int is_gone(const struct pool *pool)
+{
+    return pool->is_capture && !pool_is_held(pool);
+}
+
+/* Finds or makes the pool of a capture; one whose graph and memory are gone serves again. Expects context.lock. */
+static struct pool *obtain(struct heap_context *context, uint64_t capture)
+{
+    struct pool *pool, *spare = NULL;
+    LL_FOREACH(context->pools, pool)
+    {
+        if (pool->is_capture && pool->id[1] == capture)
+            return pool;
+        if (is_gone(pool) && !__atomic_load_n(&pool->blocks, __ATOMIC_ACQUIRE) && !pool->held_count)
+            spare = pool;
+    }
+    if (!spare && (spare = calloc(1, sizeof *spare)) != NULL) {
+        spare->context = context;
+        spare->id[0] = UINT64_MAX;
+        spare->is_capture = 1;
+        LL_PREPEND(context->pools, spare);
+    }
+    if (spare) {
+        spare->id[1] = capture;
+        __atomic_store_n(&spare->references, 1, __ATOMIC_RELEASE);
+    }
+    return spare;
+}
+
+static struct pool *pool_of_capture(struct heap_context *context, CUstream stream, CUgraph *graph)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    if (driver->stream_capture_info(stream, &status, &id, graph, NULL, NULL) != CUDA_SUCCESS ||
+        status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
+        return NULL;
+    pthread_mutex_lock(&context->lock);
+    struct pool *pool = obtain(context, id);
+    pthread_mutex_unlock(&context->lock);
+    return pool;
+}
+
+struct pool *capture_pool(struct heap_context *context, CUstream stream)
+{
+    /* The legacy stream cannot be captured; asking would cost a fifth of an allocation, or an error without a context. */
+    if (!stream || stream == CU_STREAM_LEGACY)
+        return NULL;
+    return pool_of_capture(context, stream, NULL);
+}
+
+/* On a thread of CUDA's, which may not call CUDA. */
+static void CUDA_CB graph_gone(void *user)
+{
+    struct pool *pool = user;
+    if (__atomic_load_n(&is_keeping, __ATOMIC_RELAXED))
+        return;
+    __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&has_gone, 1, __ATOMIC_RELEASE);
+    worker_wake();
+}
+
+void heap_follow_capture(CUstream stream)
+{
+    CUcontext handle = NULL;
+    CUgraph graph = NULL;
+    CUuserObject object;
+    driver->cuCtxGetCurrent(&handle);
+    struct heap_context *context = handle ? context_known(handle) : NULL;
+    if (!context || !driver->cuUserObjectCreate || !driver->cuUserObjectRelease || !driver->cuGraphRetainUserObject)
+        return;
+    struct pool *pool = pool_of_capture(context, stream, &graph);
+    if (!pool)
+        return;
+    __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* so that a failure leaves one for good */
+    if (driver->cuUserObjectCreate(&object, pool, graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
+        return;
+    if (driver->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS)
+        __atomic_sub_fetch(&pool->references, 1, __ATOMIC_RELEASE);
+    else
+        driver->cuUserObjectRelease(object, 1);
+}
+
+/* ---- buffers that were freed outside of their capture ---- */
+
+/* The graph of `holder` frees memory of the graph of `held`. Expects context.lock. */
+static void hold(struct pool *holder, struct pool *held)
+{
+    for (size_t i = 0; i < holder->held_count; i++) {
+        if (holder->held[i] == held)
+            return;
+    }
+    __atomic_add_fetch(&held->references, 1, __ATOMIC_RELAXED);
+    struct pool **grown = holder->is_capture ? realloc(holder->held, (holder->held_count + 1) * sizeof(struct pool *)) : NULL;
+    if (!grown)
+        return; /* it stays for good: nobody knows when the holder goes */
+    grown[holder->held_count++] = held;
+    holder->held = grown;
+}
+
+void capture_return(struct block *block, struct pool *capture, int is_idle)
+{
+    struct pool *pool = block->pool;
+    pthread_mutex_lock(&block->context->lock);
+    if (!(block->returned & RETURNED_LISTED)) {
+        DL_APPEND(pool->returned, block);
+        __atomic_add_fetch(&returned, 1, __ATOMIC_RELAXED);
+    }
+    block->returned = RETURNED | RETURNED_LISTED | (is_idle ? RETURNED_IDLE : 0u) | (capture ? RETURNED_CAPTURED : 0u);
+    block->returned_launches = __atomic_load_n(&launches, __ATOMIC_RELAXED);
+    if (capture)
+        hold(capture, pool);
+    pthread_mutex_unlock(&block->context->lock);
+}
+
+/* Expects context.lock. */
+static void unlist(struct block *block)
+{
+    DL_DELETE(block->pool->returned, block);
+    block->returned &= ~(uint32_t)RETURNED_LISTED;
+    __atomic_sub_fetch(&returned, 1, __ATOMIC_RELAXED);
+}
+
+void capture_forget(struct block *block)
+{
+    pthread_mutex_lock(&block->context->lock);
+    if (block->returned & RETURNED_LISTED)
+        unlist(block);
+    pthread_mutex_unlock(&block->context->lock);
+    block->returned = 0;
+    struct facts facts = block->facts;
+    facts.who = facts_allocated_tid(&facts);
+    facts_write(block, &facts);
+    struct scope scope = scope_enter(block->context);
+    block_forget_events(block);
+    scope_leave(scope);
+}
+
+/* ---- graphs that are gone ---- */
+
+/* Frees a returned block in earnest. Returns whether it is the caller's to unmap. */
+static int let_go(struct block *block, struct freelist *to)
+{
+    enum freed_state state = block->returned & RETURNED_IDLE ? FREED_GONE : block->event_count ? FREED_RETIRING : FREED_WAITING;
+    uint64_t now = now_ns();
+    block->returned = 0;
+    pool_join(block, NULL);
+    facts_write_freed(block, now ? now : 1, block->facts.free_stream, 0);
+    freelist_put(to, block, state, now);
+    return state == FREED_GONE;
+}
+
+/* Puts what is to be unmapped into *gone. Returns whether other graphs have been let go. Expects context.lock. */
+static int release(struct pool *pool, struct freelist *to, struct block **gone)
+{
+    struct block *block, *next;
+    DL_FOREACH_SAFE(pool->returned, block, next)
+    {
+        if (index_remove(__atomic_load_n(&block->facts.address, __ATOMIC_RELAXED)) != block)
+            continue; /* it is being freed just now, and is taken out of here by who does it */
+        unlist(block);
+        int is_live =
+            !(block->returned & RETURNED_CAPTURED) && block->returned_launches != __atomic_load_n(&launches, __ATOMIC_RELAXED);
+        if (is_live) /* a launch since then has allocated it again, and a graph does not take it along */
+            index_add(block);
+        else if (let_go(block, to))
+            DL_APPEND(*gone, block);
+    }
+    size_t count = pool->held_count;
+    for (size_t i = 0; i < count; i++)
+        __atomic_sub_fetch(&pool->held[i]->references, 1, __ATOMIC_RELEASE);
+    pool->held_count = 0;
+    return count != 0;
+}
+
+static int has_gone_pools(struct heap_context *context)
+{
+    struct pool *pool;
+    pthread_mutex_lock(&context->lock);
+    for (pool = context->pools; pool && !is_gone(pool); pool = pool->next)
+        ;
+    pthread_mutex_unlock(&context->lock);
+    return pool != NULL;
+}
+
+void captures_collect(struct heap_context *context)
+{
+    struct pool *pool;
+    struct block *gone = NULL, *block, *next;
+    if (__atomic_load_n(&context->is_dead, __ATOMIC_RELAXED) || !has_gone_pools(context))
+        return;
+    struct freelist *list = freelist_for(context, HEAP_SYNCHRONISED, NULL);
+    if (!list)
+        return;
+    pthread_mutex_lock(&context->lock);
+    for (int again = 1; again;) {
+        again = 0;
+        LL_FOREACH(context->pools, pool)
+        {
+            if (is_gone(pool))
+                again |= release(pool, list, &gone);
+        }
+    }
+    pthread_mutex_unlock(&context->lock);
+    DL_FOREACH_SAFE(gone, block, next)
+    {
+        DL_DELETE(gone, block);
+        block_unmap(block);
+    }
+    for (list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE); list; list = list->next) {
+        if (list->pool && is_gone(list->pool))
+            freelist_drop(list);
+    }
+}

@@ -1,0 +1,349 @@
+/* Stories about the memory that captures allocate: how long it stays, and when it goes. */
+#include "program.h"
+
+#include <stdatomic.h>
+#include <unistd.h>
+
+#define BIG ((size_t)32 << 20)
+
+static CUstream stream;
+static CUdeviceptr kept;   /* counts what the graphs have done */
+static size_t free_before; /* with everything that the program needs without a graph */
+
+static size_t free_memory(void)
+{
+    size_t free_bytes, total;
+    MUST(cu.cuMemGetInfo(&free_bytes, &total));
+    return free_bytes;
+}
+
+static void begin(void)
+{
+    start();
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAlloc(&kept, 4096));
+    MUST(cu.cuMemsetD32(kept, 0, 1024));
+    MUST(cu.cuCtxSynchronize());
+    free_before = free_memory();
+}
+
+static uint32_t counted(void)
+{
+    uint32_t word = 0;
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuMemcpyDtoH(&word, kept, 4));
+    return word;
+}
+
+/* What the program has at least, in buffers of `BIG`, once the background has done its work. */
+static void say_held(const char *when, size_t wanted)
+{
+    size_t held = 0;
+    for (int tries = 0; tries < 100; tries++) {
+        held = (free_before - free_memory()) / BIG;
+        if (held <= wanted)
+            break;
+        usleep(20000);
+    }
+    printf("%s: %zu held\n", when, held);
+}
+
+/* What is kept for reuse goes too. */
+static void trim(void)
+{
+    CUmemoryPool pool;
+    MUST(cu.cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cu.cuMemPoolTrimTo(pool, 0));
+}
+
+/* A graph that adds one to *kept by way of a buffer. That one is freed in the capture, unless *left is to have it. */
+static CUgraph capture(CUdeviceptr *left)
+{
+    CUgraph graph;
+    CUdeviceptr buffer;
+    MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(cu.cuMemAllocAsync(&buffer, BIG, stream));
+    MUST(cu.cuMemcpyDtoDAsync(buffer, kept, 4096, stream));
+    MUST(add_one(buffer, 1024, stream));
+    MUST(cu.cuMemcpyDtoDAsync(kept, buffer, 4096, stream));
+    if (left != NULL)
+        *left = buffer;
+    else
+        MUST(cu.cuMemFreeAsync(buffer, stream));
+    MUST(cu.cuStreamEndCapture(stream, &graph));
+    return graph;
+}
+
+static CUgraphExec instantiate(CUgraph graph)
+{
+    CUgraphExec executable;
+    MUST(cu.cuGraphInstantiateWithFlags(&executable, graph, 0));
+    return executable;
+}
+
+/* The device has memory for a few of them. */
+static void recapture(void)
+{
+    for (int i = 0; i < 100; i++) {
+        CUgraph graph = capture(NULL);
+        CUgraphExec executable = instantiate(graph);
+        MUST(cu.cuGraphDestroy(graph));
+        MUST(cu.cuGraphLaunch(executable, stream));
+        MUST(cu.cuStreamSynchronize(stream));
+        MUST(cu.cuGraphExecDestroy(executable));
+    }
+    printf("100 graphs counted to %u\n", counted());
+    say_held("at the end", 0);
+}
+
+static void executable(void)
+{
+    CUgraph graph = capture(NULL);
+    CUgraphExec first = instantiate(graph), second = instantiate(graph);
+    MUST(cu.cuGraphExecDestroy(first));
+    MUST(cu.cuGraphDestroy(graph));
+    usleep(300000);
+    MUST(cu.cuGraphLaunch(second, stream));
+    printf("counted to %u\n", counted());
+    say_held("with an executable", 1);
+    MUST(cu.cuGraphExecDestroy(second));
+    say_held("without", 0);
+}
+
+static void clone(void)
+{
+    CUgraph graph = capture(NULL), copy;
+    MUST(cu.cuGraphClone(&copy, graph));
+    MUST(cu.cuGraphDestroy(graph));
+    usleep(300000);
+    CUgraphExec made = instantiate(copy);
+    MUST(cu.cuGraphLaunch(made, stream));
+    printf("counted to %u\n", counted());
+    MUST(cu.cuGraphExecDestroy(made));
+    say_held("with a clone", 1);
+    MUST(cu.cuGraphDestroy(copy));
+    say_held("without", 0);
+}
+
+static void child(void)
+{
+    CUgraph graph = capture(NULL), parent;
+    CUgraphNode node;
+    MUST(cu.cuGraphCreate(&parent, 0));
+    MUST(cu.cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
+    MUST(cu.cuGraphDestroy(graph));
+    CUgraphExec made = instantiate(parent);
+    MUST(cu.cuGraphDestroy(parent));
+    usleep(300000);
+    MUST(cu.cuGraphLaunch(made, stream));
+    printf("counted to %u\n", counted());
+    say_held("with a parent's executable", 1);
+    MUST(cu.cuGraphExecDestroy(made));
+    say_held("without", 0);
+}
+
+static void update(void)
+{
+    CUgraph first = capture(NULL), second = capture(NULL);
+    CUgraphExec made = instantiate(first);
+    CUgraphExecUpdateResultInfo result;
+    MUST(cu.cuGraphExecUpdate(made, second, &result));
+    MUST(cu.cuGraphDestroy(first));
+    MUST(cu.cuGraphDestroy(second));
+    say_held("with the second graph's work", 1);
+    MUST(cu.cuGraphLaunch(made, stream));
+    printf("counted to %u\n", counted());
+    MUST(cu.cuGraphExecDestroy(made));
+    say_held("without", 0);
+}
+
+/* A buffer that the program has not freed survives its graph. */
+static void output(void)
+{
+    CUdeviceptr left;
+    uint32_t word = 0;
+    CUgraph graph = capture(&left);
+    CUgraphExec made = instantiate(graph);
+    MUST(cu.cuGraphDestroy(graph));
+    MUST(cu.cuGraphLaunch(made, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuGraphExecDestroy(made));
+    usleep(300000);
+    MUST(add_one(left, 1024, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuMemcpyDtoH(&word, left, 4));
+    printf("the buffer holds %u\n", word);
+    say_held("with the buffer", 1);
+    say("free", cu.cuMemFreeAsync(left, stream));
+    trim();
+    say_held("without", 0);
+}
+
+/* Each launch allocates again what was freed behind the one before. */
+static void output_again(void)
+{
+    CUdeviceptr left;
+    uint32_t word = 0;
+    CUgraph graph = capture(&left);
+    CUgraphExec made = instantiate(graph);
+    MUST(cu.cuGraphDestroy(graph));
+    for (int i = 0; i < 3; i++) {
+        MUST(cu.cuGraphLaunch(made, stream));
+        MUST(cu.cuMemcpyDtoHAsync(&word, left, 4, stream));
+        MUST(cu.cuStreamSynchronize(stream));
+        say("free", cu.cuMemFreeAsync(left, stream));
+    }
+    printf("the buffer held %u\n", word);
+    MUST(cu.cuGraphLaunch(made, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuGraphExecDestroy(made));
+    usleep(300000);
+    MUST(cu.cuMemcpyDtoH(&word, left, 4)); /* allocated by the last launch, and freed by nobody */
+    printf("the buffer holds %u\n", word);
+    say("free", cu.cuMemFreeAsync(left, stream));
+    trim();
+    say_held("without", 0);
+}
+
+static atomic_int is_open;
+
+static void wait_until_open(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&is_open))
+        usleep(1000);
+}
+
+/* The graph is gone, but what the program did with its output is still to come. */
+static void output_in_use(void)
+{
+    CUdeviceptr left;
+    CUgraph graph = capture(&left);
+    CUgraphExec made = instantiate(graph);
+    MUST(cu.cuGraphDestroy(graph));
+    MUST(cu.cuGraphLaunch(made, stream));
+    MUST(cu.cuLaunchHostFunc(stream, wait_until_open, NULL));
+    MUST(add_one(left, 1024, stream));
+    MUST(cu.cuMemcpyDtoDAsync(kept, left, 4096, stream));
+    MUST(cu.cuMemFreeAsync(left, stream));
+    MUST(cu.cuGraphExecDestroy(made));
+    usleep(300000);
+    say_held("while it is used", 1);
+    atomic_store(&is_open, 1);
+    printf("counted to %u\n", counted());
+    say_held("without", 0);
+}
+
+/* The launch is under way when its graph is destroyed. */
+static void in_flight(void)
+{
+    CUgraph graph = capture(NULL);
+    CUgraphExec made = instantiate(graph);
+    MUST(cu.cuGraphDestroy(graph));
+    MUST(cu.cuLaunchHostFunc(stream, wait_until_open, NULL));
+    MUST(cu.cuGraphLaunch(made, stream));
+    MUST(cu.cuGraphExecDestroy(made));
+    usleep(300000);
+    say_held("before the launch has run", 1);
+    atomic_store(&is_open, 1);
+    printf("counted to %u\n", counted());
+    say_held("without", 0);
+}
+
+/* The first graph's output is read and freed by the second one. */
+static void freed_by_another(void)
+{
+    CUdeviceptr left;
+    CUgraph graph = capture(&left), second;
+    CUgraphExec made = instantiate(graph);
+    MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(add_one(left, 1024, stream));
+    MUST(cu.cuMemcpyDtoDAsync(kept, left, 4096, stream));
+    MUST(cu.cuMemFreeAsync(left, stream));
+    MUST(cu.cuStreamEndCapture(stream, &second));
+    CUgraphExec reader = instantiate(second);
+    MUST(cu.cuGraphDestroy(second));
+    MUST(cu.cuGraphLaunch(made, stream));
+    MUST(cu.cuStreamSynchronize(stream));
+    MUST(cu.cuGraphDestroy(graph));
+    MUST(cu.cuGraphExecDestroy(made));
+    usleep(300000);
+    MUST(cu.cuGraphLaunch(reader, stream));
+    printf("counted to %u\n", counted());
+    say_held("with the second graph", 1);
+    MUST(cu.cuGraphExecDestroy(reader));
+    usleep(300000);
+    trim();
+    say_held("without", 0);
+}
+
+static void failed(void)
+{
+    CUgraph graph;
+    CUdeviceptr buffer;
+    MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(cu.cuMemAllocAsync(&buffer, BIG, stream));
+    MUST(cu.cuMemFreeAsync(buffer, stream));
+    say("synchronise", cu.cuStreamSynchronize(stream));
+    say("end of the capture", cu.cuStreamEndCapture(stream, &graph));
+    say_held("after a capture that failed", 0);
+}
+
+/* Nobody knows what becomes of graphs with conditional nodes. */
+static void conditional(void)
+{
+    CUgraph graph = capture(NULL);
+    CUgraphConditionalHandle handle;
+    CUcontext context;
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cu.cuGraphConditionalHandleCreate(&handle, graph, context, 1, 0));
+    MUST(cu.cuGraphDestroy(graph));
+    usleep(300000);
+    say_held("after a graph with a condition", 1);
+}
+
+static void late(void)
+{
+    CUdeviceptr buffer;
+    CUgraph graph;
+    MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    MUST(cu.cuMemAllocAsync(&buffer, BIG, stream));
+    MUST(cu.cuMemFreeAsync(buffer, stream));
+    MUST(cu.cuStreamEndCapture(stream, &graph));
+    MUST(cu.cuGraphDestroy(graph));
+    say_held("without", 0);
+    MUST(store(buffer + 100, 1, stream));
+    say("late access", cu.cuStreamSynchronize(stream));
+}
+
+static const struct {
+    const char *name;
+    void (*run)(void);
+} stories[] = {
+    {"recapture", recapture},
+    {"executable", executable},
+    {"clone", clone},
+    {"child", child},
+    {"update", update},
+    {"output", output},
+    {"output_again", output_again},
+    {"output_in_use", output_in_use},
+    {"in_flight", in_flight},
+    {"freed_by_another", freed_by_another},
+    {"failed", failed},
+    {"conditional", conditional},
+    {"late", late},
+};
+
+int story_graph_memory(int count, char **arguments)
+{
+    for (size_t i = 0; count > 2 && i < sizeof stories / sizeof stories[0]; i++) {
+        if (strcmp(stories[i].name, arguments[2]) != 0)
+            continue;
+        begin();
+        stories[i].run();
+        return 0;
+    }
+    fprintf(stderr, "program: graph_memory needs the name of a story\n");
+    return 2;
+}
