@@ -66,6 +66,8 @@ static struct pool *obtain(struct heap_context *context, uint64_t capture)
     }
     if (spare) {
         spare->id[1] = capture;
+        spare->graph = NULL;
+        spare->is_auto_freed = 0;
         __atomic_store_n(&spare->references, 1, __ATOMIC_RELEASE);
     }
     return spare;
@@ -103,6 +105,34 @@ static void CUDA_CB graph_gone(void *user)
     worker_wake();
 }
 
+/* Graphs have no ids; a handle may be that of a graph that was destroyed. */
+static void name_graph(struct pool *named, CUgraph graph)
+{
+    struct pool *pool;
+    pthread_mutex_lock(&named->context->lock);
+    LL_FOREACH(named->context->pools, pool)
+    {
+        if (pool->graph == graph)
+            pool->graph = NULL;
+    }
+    named->graph = graph;
+    pthread_mutex_unlock(&named->context->lock);
+}
+
+void heap_auto_free(CUgraph graph)
+{
+    struct pool *pool;
+    for (struct heap_context *context = context_next(NULL); context && graph; context = context_next(context)) {
+        pthread_mutex_lock(&context->lock);
+        LL_FOREACH(context->pools, pool)
+        {
+            if (pool->graph == graph)
+                pool->is_auto_freed = 1;
+        }
+        pthread_mutex_unlock(&context->lock);
+    }
+}
+
 void heap_follow_capture(CUstream stream)
 {
     CUcontext handle = NULL;
@@ -115,6 +145,7 @@ void heap_follow_capture(CUstream stream)
     struct pool *pool = pool_of_capture(context, stream, &graph);
     if (!pool)
         return;
+    name_graph(pool, graph);
     __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* so that a failure leaves one for good */
     if (driver->cuUserObjectCreate(&object, pool, graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
         return;
@@ -202,8 +233,8 @@ static int release(struct pool *pool, struct freelist *to, struct block **gone)
         if (index_remove(__atomic_load_n(&block->facts.address, __ATOMIC_RELAXED)) != block)
             continue; /* it is being freed just now, and is taken out of here by who does it */
         unlist(block);
-        int is_live =
-            !(block->returned & RETURNED_CAPTURED) && block->returned_launches != __atomic_load_n(&launches, __ATOMIC_RELAXED);
+        int is_live = !pool->is_auto_freed && !(block->returned & RETURNED_CAPTURED) &&
+                      block->returned_launches != __atomic_load_n(&launches, __ATOMIC_RELAXED);
         if (is_live) /* a launch since then has allocated it again, and a graph does not take it along */
             index_add(block);
         else if (let_go(block, to))

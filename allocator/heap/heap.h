@@ -114,6 +114,9 @@ int heap_captures(void);
 void heap_follow_capture(CUstream stream);
 /* For good: graphs are made in ways that may hide from us what holds their memory. */
 void heap_keep_captures(void);
+/* The graph is instantiated so that each launch frees what the one before it has left: what the program has freed once is not
+ * waited for after the last launch. */
+void heap_auto_free(CUgraph graph);
 /* To be called before each launch of a graph: it allocates again what the program has freed of the graph's memory. */
 void heap_graph_launch(void);
 

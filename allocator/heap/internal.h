@@ -156,11 +156,13 @@ static inline void list_unlock(struct freelist *list)
 struct pool {
     struct heap_context *context;
     uint64_t id[2];
-    unsigned references;    /* atomic: begins without release; of a capture's: what may launch the graph, and other graphs */
-    int is_capture;         /* the pool of a capture that nobody named; constant */
-    unsigned blocks;        /* atomic: in it, live or not */
-    struct block *returned; /* a capture's, under context.lock, as `held` */
-    struct pool **held;     /* captures whose memory this one frees */
+    unsigned references; /* atomic: begins without release; of a capture's: what may launch the graph, and other graphs */
+    int is_capture;      /* the pool of a capture that nobody named; constant */
+    unsigned blocks;     /* atomic: in it, live or not */
+    CUgraph graph;       /* a capture's, under context.lock, as all to `held_count`; NULL once another may have the handle */
+    int is_auto_freed;   /* heap_auto_free() */
+    struct block *returned;
+    struct pool **held; /* captures whose memory this one frees */
     size_t held_count;
     unsigned active; /* begins without end */
     cufence_pool_filter contains;

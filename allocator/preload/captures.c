@@ -59,6 +59,31 @@ CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     return ended(real.cuStreamEndCapture_ptsz(stream, graph));
 }
 
+static void note_flags(CUgraph graph, unsigned long long flags)
+{
+    if (is_active() && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH))
+        heap_auto_free(graph);
+}
+
+CUresult hook_cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
+{
+    note_flags(graph, flags);
+    return real.cuGraphInstantiateWithFlags(executable, graph, flags);
+}
+
+CUresult hook_cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
+{
+    note_flags(graph, parameters ? parameters->flags : 0);
+    return real.cuGraphInstantiateWithParams(executable, graph, parameters);
+}
+
+CUresult hook_cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph graph,
+                                                CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
+{
+    note_flags(graph, parameters ? parameters->flags : 0);
+    return real.cuGraphInstantiateWithParams_ptsz(executable, graph, parameters);
+}
+
 /* Whether the body of a conditional node keeps the user objects of what is in it is not documented. */
 CUresult hook_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,
                                              unsigned initial, unsigned flags)

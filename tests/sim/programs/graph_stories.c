@@ -205,6 +205,56 @@ static void output_again(void)
     say_held("without", 0);
 }
 
+/* Each launch frees what the one before it has left, so the program needs to free it only once. */
+static void auto_free(void)
+{
+    CUdeviceptr left;
+    CUgraphExec made;
+    CUgraph graph = capture(&left);
+    MUST(cu.cuGraphInstantiateWithFlags(&made, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+    MUST(cu.cuGraphDestroy(graph));
+    MUST(cu.cuMemFreeAsync(left, stream));
+    for (int i = 0; i < 3; i++)
+        MUST(cu.cuGraphLaunch(made, stream));
+    printf("counted to %u\n", counted());
+    say_held("with an executable", 1);
+    MUST(cu.cuGraphExecDestroy(made));
+    say_held("without", 0);
+}
+
+/* What a loop of `with torch.cuda.graph(CUDAGraph()): y = f(x)` does: the output of one round is freed while the next is
+ * captured, when its graph is gone. */
+static void torch_loop(void)
+{
+    CUgraph graph;
+    CUgraphExec made = NULL;
+    CUdeviceptr output = 0, previous;
+    for (int i = 0; i < 100; i++) {
+        if (made != NULL)
+            MUST(cu.cuGraphExecDestroy(made));
+        MUST(cu.cuCtxSynchronize());
+        trim();
+        previous = output;
+        MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        MUST(cu.cuMemAllocAsync(&output, BIG, stream));
+        MUST(cu.cuMemcpyDtoDAsync(output, kept, 4096, stream));
+        MUST(add_one(output, 1024, stream));
+        MUST(cu.cuMemcpyDtoDAsync(kept, output, 4096, stream));
+        if (previous != 0)
+            MUST(cu.cuMemFreeAsync(previous, stream));
+        MUST(cu.cuStreamEndCapture(stream, &graph));
+        MUST(cu.cuGraphInstantiateWithFlags(&made, graph, CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
+        MUST(cu.cuGraphDestroy(graph));
+        MUST(cu.cuGraphLaunch(made, stream));
+    }
+    printf("100 graphs counted to %u\n", counted());
+    MUST(cu.cuGraphExecDestroy(made));
+    MUST(cu.cuMemFreeAsync(output, stream));
+    usleep(300000);
+    trim();
+    say_held("at the end", 0);
+}
+
 static atomic_int is_open;
 
 static void wait_until_open(void *unused)
@@ -327,6 +377,8 @@ static const struct {
     {"update", update},
     {"output", output},
     {"output_again", output_again},
+    {"auto_free", auto_free},
+    {"torch_loop", torch_loop},
     {"output_in_use", output_in_use},
     {"in_flight", in_flight},
     {"freed_by_another", freed_by_another},
