@@ -47,6 +47,12 @@ static int is_gone(const struct pool *pool)
     return pool->is_capture && !pool_is_held(pool);
 }
 
+/* Expects context.lock. */
+static int holds_memory(const struct pool *pool)
+{
+    return __atomic_load_n(&pool->blocks, __ATOMIC_ACQUIRE) || pool->held_count;
+}
+
 /* Finds or makes the pool of a capture; one whose graph and memory are gone serves again. Expects context.lock. */
 static struct pool *obtain(struct heap_context *context, uint64_t capture)
 {
@@ -55,7 +61,7 @@ static struct pool *obtain(struct heap_context *context, uint64_t capture)
     {
         if (pool->is_capture && pool->id[1] == capture)
             return pool;
-        if (is_gone(pool) && !__atomic_load_n(&pool->blocks, __ATOMIC_ACQUIRE) && !pool->held_count)
+        if (is_gone(pool) && !holds_memory(pool))
             spare = pool;
     }
     if (!spare && (spare = calloc(1, sizeof *spare)) != NULL) {
@@ -65,7 +71,7 @@ static struct pool *obtain(struct heap_context *context, uint64_t capture)
         LL_PREPEND(context->pools, spare);
     }
     if (spare) {
-        spare->id[1] = capture;
+        __atomic_store_n(&spare->id[1], capture, __ATOMIC_RELAXED);
         spare->graph = NULL;
         spare->is_auto_freed = 0;
         __atomic_store_n(&spare->references, 1, __ATOMIC_RELEASE);
@@ -75,15 +81,19 @@ static struct pool *obtain(struct heap_context *context, uint64_t capture)
 
 static struct pool *pool_of_capture(struct heap_context *context, CUstream stream, CUgraph *graph)
 {
+    static _Thread_local struct pool *latest;
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
     if (driver->stream_capture_info(stream, &status, &id, graph, NULL, NULL) != CUDA_SUCCESS ||
         status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         return NULL;
+    /* While its capture goes on, a pool is no other capture's. */
+    if (latest && latest->context == context && __atomic_load_n(&latest->id[1], __ATOMIC_RELAXED) == id)
+        return latest;
     pthread_mutex_lock(&context->lock);
-    struct pool *pool = obtain(context, id);
+    latest = obtain(context, id);
     pthread_mutex_unlock(&context->lock);
-    return pool;
+    return latest;
 }
 
 struct pool *capture_pool(struct heap_context *context, CUstream stream)
@@ -251,7 +261,7 @@ static int has_gone_pools(struct heap_context *context)
 {
     struct pool *pool;
     pthread_mutex_lock(&context->lock);
-    for (pool = context->pools; pool && !is_gone(pool); pool = pool->next)
+    for (pool = context->pools; pool && !(is_gone(pool) && holds_memory(pool)); pool = pool->next)
         ;
     pthread_mutex_unlock(&context->lock);
     return pool != NULL;

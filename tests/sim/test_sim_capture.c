@@ -315,6 +315,105 @@ static void the_legacy_stream_cannot_depend_on_a_capture(void **state)
     assert_int_equal(counted(), 1);
 }
 
+static unsigned destroyed;
+
+static void CUDA_CB destroy(void *user)
+{
+    assert_ptr_equal(user, &destroyed);
+    destroyed++;
+}
+
+/* A graph of `nodes` launches, with a user object that it alone refers to. */
+static CUgraph graph_with_object(unsigned nodes)
+{
+    CUgraph graph;
+    CUuserObject object;
+    OK(cuUserObjectCreate(&object, &destroyed, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CUstreamCaptureStatus status;
+    OK(cuStreamGetCaptureInfo(stream, &status, NULL, &graph, NULL, NULL, NULL));
+    OK(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
+    for (unsigned i = 0; i < nodes; i++)
+        OK(launch_add(1, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    destroyed = 0;
+    return graph;
+}
+
+static void a_user_object_goes_with_the_last_that_can_launch_its_graph(void **state)
+{
+    (void)state;
+    CUgraph graph = graph_with_object(1), clone, parent;
+    CUgraphExec executable, other_executable;
+    CUgraphNode node;
+    OK(cuGraphInstantiate(&executable, graph, 0));
+    OK(cuGraphClone(&clone, graph));
+    OK(cuGraphCreate(&parent, 0));
+    OK(cuGraphAddChildGraphNode(&node, parent, NULL, 0, graph));
+    OK(cuGraphInstantiate(&other_executable, parent, 0));
+    OK(cuGraphDestroy(graph));
+    OK(cuGraphDestroy(parent));
+    OK(cuGraphExecDestroy(executable));
+    OK(cuGraphLaunch(other_executable, stream));
+    assert_int_equal(counted(), 1);
+    OK(cuGraphExecDestroy(other_executable));
+    assert_int_equal(destroyed, 0);
+    OK(cuGraphDestroy(clone));
+    assert_int_equal(destroyed, 1);
+}
+
+static void an_update_takes_the_objects_of_its_graph(void **state)
+{
+    (void)state;
+    CUgraph first = graph_with_object(1), second = graph_with_object(1), longer = graph_with_object(2);
+    CUgraphExec executable;
+    CUgraphExecUpdateResultInfo info;
+    OK(cuGraphInstantiate(&executable, first, 0));
+    OK(cuGraphDestroy(first));
+    assert_result(cuGraphExecUpdate(executable, longer, &info), CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE);
+    assert_int_equal(info.result, CU_GRAPH_EXEC_UPDATE_ERROR_TOPOLOGY_CHANGED);
+    assert_int_equal(destroyed, 0);
+    OK(cuGraphExecUpdate(executable, second, &info));
+    assert_int_equal(info.result, CU_GRAPH_EXEC_UPDATE_SUCCESS);
+    assert_int_equal(destroyed, 1); /* the first graph's */
+    OK(cuGraphDestroy(second));
+    assert_int_equal(destroyed, 1);
+    OK(cuGraphExecDestroy(executable));
+    assert_int_equal(destroyed, 2);
+    OK(cuGraphDestroy(longer));
+    assert_int_equal(destroyed, 3);
+}
+
+static void user_objects_are_checked(void **state)
+{
+    (void)state;
+    CUuserObject object;
+    CUgraph graph, clone;
+    const unsigned no_sync = CU_USER_OBJECT_NO_DESTRUCTOR_SYNC;
+    OK(cuGraphCreate(&graph, 0));
+    assert_result(cuUserObjectCreate(&object, &destroyed, destroy, 0, no_sync), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuUserObjectCreate(&object, &destroyed, destroy, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    destroyed = 0;
+    OK(cuUserObjectCreate(&object, &destroyed, destroy, 1, no_sync));
+    OK(cuGraphRetainUserObject(graph, object, 1, 0));
+    OK(cuUserObjectRelease(object, 1));
+    assert_int_equal(destroyed, 0);
+    OK(cuGraphDestroy(graph));
+    assert_int_equal(destroyed, 1);
+    assert_result(cuUserObjectRelease(object, 1), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuGraphRetainUserObject(graph, object, 1, 0), CUDA_ERROR_INVALID_VALUE);
+    assert_result(cuGraphClone(&clone, graph), CUDA_ERROR_INVALID_VALUE);
+
+    /* Memory of its own has one address, and cannot be in two graphs. */
+    CUdeviceptr memory;
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(cuMemAllocAsync(&memory, 64, stream));
+    OK(cuMemFreeAsync(memory, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    assert_result(cuGraphClone(&clone, graph), CUDA_ERROR_INVALID_VALUE);
+    OK(cuGraphDestroy(graph));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -324,6 +423,9 @@ int main(void)
         cmocka_unit_test_setup(unsafe_calls_are_refused_by_mode, clear_counter),
         cmocka_unit_test_setup(memory_can_be_mapped_during_a_capture, clear_counter),
         cmocka_unit_test_setup(the_legacy_stream_cannot_depend_on_a_capture, clear_counter),
+        cmocka_unit_test_setup(a_user_object_goes_with_the_last_that_can_launch_its_graph, clear_counter),
+        cmocka_unit_test_setup(an_update_takes_the_objects_of_its_graph, clear_counter),
+        cmocka_unit_test(user_objects_are_checked),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
