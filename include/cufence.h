@@ -227,7 +227,8 @@ cufence_status cufence_wait_reports(unsigned timeout_ms);
  * Memory of CUDA graphs. What is allocated on a stream of the pool between begin and end, and what is freed there, stays
  * mapped until the pool is released as often as it was begun, because a replay of the graph uses the same addresses.
  * Between two begins of one pool its freed buffers serve its own allocations only. Without a pool, cufence sees by itself
- * that a stream is being captured, and then keeps what the capture got until the process ends.
+ * that a stream is being captured, and then keeps what the capture got: until the process ends, or, under the preload library,
+ * until nothing can launch the graph any more.
  *   id        any two numbers that name the pool (PyTorch's MempoolId_t)
  *   contains  says whether a stream allocates from the pool. Called by the allocating thread; it must not call cufence.
  *             NULL means every stream that is being captured

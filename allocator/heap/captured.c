@@ -6,12 +6,12 @@
 #include "internal.h"
 
 #include <stdlib.h>
+#include <uthash.h>
 
 static int captures;      /* atomic: under way */
 static int is_keeping;    /* atomic: heap_keep_captures() */
 static int has_gone;      /* atomic: since captures_are_gone() */
 static unsigned returned; /* atomic: blocks in the lists of returned ones */
-static uint64_t launches; /* atomic: of graphs, while there are such blocks */
 
 void heap_count_captures(int change)
 {
@@ -24,15 +24,22 @@ int heap_captures(void)
     return __atomic_load_n(&captures, __ATOMIC_RELAXED);
 }
 
+void heap_prepare_capture(void)
+{
+    CUcontext handle = NULL;
+    driver->cuCtxGetCurrent(&handle);
+    struct heap_context *context = handle ? context_known(handle) : NULL;
+    if (!context)
+        return;
+    struct scope scope = scope_enter(context);
+    for (struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE); list; list = list->next)
+        freelist_mark_rest(list, now_ns());
+    scope_leave(scope);
+}
+
 void heap_keep_captures(void)
 {
     __atomic_store_n(&is_keeping, 1, __ATOMIC_RELAXED);
-}
-
-void heap_graph_launch(void)
-{
-    if (__atomic_load_n(&returned, __ATOMIC_RELAXED))
-        __atomic_add_fetch(&launches, 1, __ATOMIC_RELAXED);
 }
 
 int captures_are_gone(void)
@@ -129,18 +136,70 @@ static void name_graph(struct pool *named, CUgraph graph)
     pthread_mutex_unlock(&named->context->lock);
 }
 
-void heap_auto_free(CUgraph graph)
+/* ---- executables of graphs that are followed ---- */
+
+struct executable {
+    CUgraphExec handle;
+    struct pool *pool; /* not another capture's before the executable is gone */
+    UT_hash_handle hh;
+};
+
+static struct executable *executables;
+static pthread_mutex_t executables_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static uint64_t other_launches;                                      /* atomic: of unknown ones, while any block is returned */
+
+static struct pool *pool_of_graph(CUgraph graph, int is_auto_freed)
 {
-    struct pool *pool;
-    for (struct heap_context *context = context_next(NULL); context && graph; context = context_next(context)) {
+    struct pool *pool = NULL;
+    for (struct heap_context *context = context_next(NULL); context && !pool; context = context_next(context)) {
         pthread_mutex_lock(&context->lock);
-        LL_FOREACH(context->pools, pool)
-        {
-            if (pool->graph == graph)
-                pool->is_auto_freed = 1;
-        }
+        LL_SEARCH_SCALAR(context->pools, pool, graph, graph);
+        if (pool)
+            pool->is_auto_freed |= is_auto_freed;
         pthread_mutex_unlock(&context->lock);
     }
+    return pool;
+}
+
+void heap_graph_instantiated(CUgraphExec handle, CUgraph graph, int is_auto_freed)
+{
+    struct pool *pool = graph ? pool_of_graph(graph, is_auto_freed) : NULL;
+    struct executable *executable = pool ? malloc(sizeof *executable) : NULL;
+    if (!executable)
+        return;
+    executable->handle = handle;
+    executable->pool = pool;
+    pthread_mutex_lock(&executables_lock);
+    HASH_ADD_PTR(executables, handle, executable);
+    pthread_mutex_unlock(&executables_lock);
+}
+
+void heap_executable_gone(CUgraphExec handle)
+{
+    struct executable *executable;
+    pthread_mutex_lock(&executables_lock);
+    HASH_FIND_PTR(executables, &handle, executable);
+    if (executable)
+        HASH_DEL(executables, executable);
+    pthread_mutex_unlock(&executables_lock);
+    free(executable);
+}
+
+void heap_graph_launch(CUgraphExec handle)
+{
+    struct executable *executable;
+    if (__builtin_expect(!__atomic_load_n(&returned, __ATOMIC_RELAXED), 1))
+        return;
+    pthread_mutex_lock(&executables_lock);
+    HASH_FIND_PTR(executables, &handle, executable);
+    __atomic_add_fetch(executable ? &executable->pool->launches : &other_launches, 1, __ATOMIC_RELAXED);
+    pthread_mutex_unlock(&executables_lock);
+}
+
+/* How often the graph may have been launched; only differences tell anything. */
+static uint64_t launches_of(const struct pool *pool)
+{
+    return __atomic_load_n(&pool->launches, __ATOMIC_RELAXED) + __atomic_load_n(&other_launches, __ATOMIC_RELAXED);
 }
 
 void heap_follow_capture(CUstream stream)
@@ -191,7 +250,7 @@ void capture_return(struct block *block, struct pool *capture, int is_idle)
         __atomic_add_fetch(&returned, 1, __ATOMIC_RELAXED);
     }
     block->returned = RETURNED | RETURNED_LISTED | (is_idle ? RETURNED_IDLE : 0u) | (capture ? RETURNED_CAPTURED : 0u);
-    block->returned_launches = __atomic_load_n(&launches, __ATOMIC_RELAXED);
+    block->returned_launches = launches_of(pool);
     if (capture)
         hold(capture, pool);
     pthread_mutex_unlock(&block->context->lock);
@@ -243,8 +302,8 @@ static int release(struct pool *pool, struct freelist *to, struct block **gone)
         if (index_remove(__atomic_load_n(&block->facts.address, __ATOMIC_RELAXED)) != block)
             continue; /* it is being freed just now, and is taken out of here by who does it */
         unlist(block);
-        int is_live = !pool->is_auto_freed && !(block->returned & RETURNED_CAPTURED) &&
-                      block->returned_launches != __atomic_load_n(&launches, __ATOMIC_RELAXED);
+        int is_live =
+            !pool->is_auto_freed && !(block->returned & RETURNED_CAPTURED) && block->returned_launches != launches_of(pool);
         if (is_live) /* a launch since then has allocated it again, and a graph does not take it along */
             index_add(block);
         else if (let_go(block, to))
@@ -267,9 +326,34 @@ static int has_gone_pools(struct heap_context *context)
     return pool != NULL;
 }
 
-void captures_collect(struct heap_context *context)
+/* Takes what only the graph has used out of a list, into *gone. Expects context.lock: with it, and with its blocks, the pool
+ * stays that of the graph. */
+static void take_all(struct freelist *list, struct block **gone)
+{
+    struct block *block;
+    while ((block = freelist_take_idle(list)) != NULL)
+        DL_APPEND(*gone, block);
+}
+
+static void release_all(struct heap_context *context, struct freelist *to, struct block **gone)
 {
     struct pool *pool;
+    for (int again = 1; again;) {
+        again = 0;
+        LL_FOREACH(context->pools, pool)
+        {
+            if (is_gone(pool))
+                again |= release(pool, to, gone);
+        }
+    }
+    for (struct freelist *list = context->freelists; list; list = list->next) {
+        if (list->pool && is_gone(list->pool))
+            take_all(list, gone);
+    }
+}
+
+void captures_collect(struct heap_context *context)
+{
     struct block *gone = NULL, *block, *next;
     if (__atomic_load_n(&context->is_dead, __ATOMIC_RELAXED) || !has_gone_pools(context))
         return;
@@ -277,22 +361,11 @@ void captures_collect(struct heap_context *context)
     if (!list)
         return;
     pthread_mutex_lock(&context->lock);
-    for (int again = 1; again;) {
-        again = 0;
-        LL_FOREACH(context->pools, pool)
-        {
-            if (is_gone(pool))
-                again |= release(pool, list, &gone);
-        }
-    }
+    release_all(context, list, &gone);
     pthread_mutex_unlock(&context->lock);
     DL_FOREACH_SAFE(gone, block, next)
     {
         DL_DELETE(gone, block);
         block_unmap(block);
-    }
-    for (list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE); list; list = list->next) {
-        if (list->pool && is_gone(list->pool))
-            freelist_drop(list);
     }
 }

@@ -194,6 +194,18 @@ void freelist_mark(struct freelist *list, uint64_t now)
         event_give(list->context, event);
 }
 
+void freelist_mark_rest(struct freelist *list, uint64_t now)
+{
+    CUstream stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    if (list->pool || stream == HEAP_SYNCHRONISED || stream == HEAP_UNORDERED || stream == CU_STREAM_PER_THREAD)
+        return; /* another thread's own stream cannot be named */
+    list_lock(list);
+    int due = list->freed != list->marked && list->freed > list->passed;
+    list_unlock(list);
+    if (due)
+        freelist_mark(list, now);
+}
+
 struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste)
 {
     list_lock(list);
@@ -263,7 +275,7 @@ void freelist_retire(struct freelist *list)
     }
 }
 
-static struct block *take_idle(struct freelist *list)
+struct block *freelist_take_idle(struct freelist *list)
 {
     struct block *block = NULL;
     list_lock(list);
@@ -273,13 +285,6 @@ static struct block *take_idle(struct freelist *list)
         remove_idle(list, block);
     list_unlock(list);
     return block;
-}
-
-void freelist_drop(struct freelist *list)
-{
-    struct block *block;
-    while ((block = take_idle(list)) != NULL)
-        block_unmap(block);
 }
 
 struct block *freelist_take_any(struct freelist *list)
@@ -294,7 +299,7 @@ struct block *freelist_take_any(struct freelist *list)
         __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
     }
     list_unlock(list);
-    return block ? block : take_idle(list);
+    return block ? block : freelist_take_idle(list);
 }
 
 uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes)

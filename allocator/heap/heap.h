@@ -112,13 +112,18 @@ int heap_captures(void);
  * to be in. Where the capture cannot be followed (a driver before CUDA 11.3, a context without buffers), nothing happens.
  */
 void heap_follow_capture(CUstream stream);
+/* To be called when a capture is about to begin: what lies idle by then can be given back while it goes on. */
+void heap_prepare_capture(void);
 /* For good: graphs are made in ways that may hide from us what holds their memory. */
 void heap_keep_captures(void);
-/* The graph is instantiated so that each launch frees what the one before it has left: what the program has freed once is not
- * waited for after the last launch. */
-void heap_auto_free(CUgraph graph);
-/* To be called before each launch of a graph: it allocates again what the program has freed of the graph's memory. */
-void heap_graph_launch(void);
+/*
+ * A launch of a graph allocates again what the program has freed of the graph's memory; to be called before each. The other two
+ * tell which graph it is: the one behind an instantiation that has succeeded, the other before an executable is destroyed.
+ *   is_auto_freed   each launch frees what the one before it has left: what the program has freed once, it need not free again
+ */
+void heap_graph_launch(CUgraphExec executable);
+void heap_graph_instantiated(CUgraphExec executable, CUgraph graph, int is_auto_freed);
+void heap_executable_gone(CUgraphExec executable);
 
 /* From now on, allocations in contexts of `device` (-1: all) give FAULTED. */
 void heap_set_faulted(int device);

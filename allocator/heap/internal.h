@@ -89,8 +89,8 @@ struct block {
     CUstream *recorded; /* further streams that use it, under recorded_lock while live */
     CUevent *events;    /* to pass before it may be used or unmapped; of the freelist it waits in */
     pthread_spinlock_t recorded_lock;
-    uint32_t returned; /* enum returned; written by the owner, LISTED under context.lock */
-    uint64_t returned_launches;
+    uint32_t returned;          /* enum returned; written by the owner, LISTED under context.lock */
+    uint64_t returned_launches; /* of its graph, at its latest return */
 };
 _Static_assert(offsetof(struct block, context) == CACHE_LINE && offsetof(struct block, recorded) == 3 * CACHE_LINE,
                "a free needs the second and the third line");
@@ -160,7 +160,8 @@ struct pool {
     int is_capture;      /* the pool of a capture that nobody named; constant */
     unsigned blocks;     /* atomic: in it, live or not */
     CUgraph graph;       /* a capture's, under context.lock, as all to `held_count`; NULL once another may have the handle */
-    int is_auto_freed;   /* heap_auto_free() */
+    int is_auto_freed;   /* heap_graph_instantiated() */
+    uint64_t launches;   /* atomic: while any block is returned */
     struct block *returned;
     struct pool **held; /* captures whose memory this one frees */
     size_t held_count;
@@ -233,17 +234,18 @@ void freelist_count(struct freelist *list, uint64_t size); /* an allocation that
 void block_forget_events(struct block *block);
 enum freed_state { FREED_IDLE, FREED_WAITING, FREED_RETIRING, FREED_GONE /* only counted: the caller unmaps it */ };
 int freelist_put(struct freelist *list, struct block *block, enum freed_state state,
-                 uint64_t now);                          /* and counts it; 1: a mark is due */
-void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the stream, which must exist */
+                 uint64_t now);                               /* and counts it; 1: a mark is due */
+void freelist_mark(struct freelist *list, uint64_t now);      /* puts a marker on the stream, which must exist */
+void freelist_mark_rest(struct freelist *list, uint64_t now); /* the same, where frees have come since the last one */
 struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste);
 void freelist_advance(struct freelist *list); /* looks which markers and waiting blocks have passed */
 void freelist_retire(struct freelist *list);  /* unmaps what has passed of `retiring` */
-void freelist_drop(struct freelist *list);    /* unmaps what is idle, of a graph that is gone */
 /* freelist_trim unmaps idle blocks that have passed and were freed before `before_ns`, oldest first, at most `bytes`; returns
  * bytes. */
 /* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes);
+struct block *freelist_take_idle(struct freelist *list); /* whether it has passed or not; NULL: there is none */
 /* Takes every block that waits or is idle out of the list of a context that has been destroyed, one a call; NULL: no more. */
 struct block *freelist_take_any(struct freelist *list);
 /* Around a synchronisation of the context: what was freed before the first call has passed at the second. */

@@ -4,8 +4,10 @@
 /* To be called first: where the capture's memory will be has to be known by then. */
 static void about_to_begin(void)
 {
-    if (is_active())
+    if (is_active()) {
         heap_enter_context();
+        heap_prepare_capture();
+    }
 }
 
 static CUresult begun(CUresult result, CUstream stream)
@@ -59,29 +61,36 @@ CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
     return ended(real.cuStreamEndCapture_ptsz(stream, graph));
 }
 
-static void note_flags(CUgraph graph, unsigned long long flags)
+static CUresult instantiated(CUresult result, CUgraphExec *executable, CUgraph graph, unsigned long long flags)
 {
-    if (is_active() && (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH))
-        heap_auto_free(graph);
+    if (result == CUDA_SUCCESS && is_active())
+        heap_graph_instantiated(*executable, graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
+    return result;
 }
 
 CUresult hook_cuGraphInstantiateWithFlags(CUgraphExec *executable, CUgraph graph, unsigned long long flags)
 {
-    note_flags(graph, flags);
-    return real.cuGraphInstantiateWithFlags(executable, graph, flags);
+    return instantiated(real.cuGraphInstantiateWithFlags(executable, graph, flags), executable, graph, flags);
 }
 
 CUresult hook_cuGraphInstantiateWithParams(CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
 {
-    note_flags(graph, parameters ? parameters->flags : 0);
-    return real.cuGraphInstantiateWithParams(executable, graph, parameters);
+    CUresult result = real.cuGraphInstantiateWithParams(executable, graph, parameters);
+    return instantiated(result, executable, graph, parameters ? parameters->flags : 0);
 }
 
 CUresult hook_cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph graph,
                                                 CUDA_GRAPH_INSTANTIATE_PARAMS *parameters)
 {
-    note_flags(graph, parameters ? parameters->flags : 0);
-    return real.cuGraphInstantiateWithParams_ptsz(executable, graph, parameters);
+    CUresult result = real.cuGraphInstantiateWithParams_ptsz(executable, graph, parameters);
+    return instantiated(result, executable, graph, parameters ? parameters->flags : 0);
+}
+
+CUresult hook_cuGraphExecDestroy(CUgraphExec executable)
+{
+    if (is_active())
+        heap_executable_gone(executable);
+    return real.cuGraphExecDestroy(executable);
 }
 
 /* Whether the body of a conditional node keeps the user objects of what is in it is not documented. */

@@ -126,6 +126,7 @@
          (CUgraphExec *executable, CUgraph graph, unsigned long long flags), (executable, graph, flags))                       \
     HOOK_TWINS(HOOK, cuGraphInstantiateWithParams, "cuGraphInstantiateWithParams", 12000, _ptsz, 12000, BY_HAND, 1,            \
          (CUgraphExec *executable, CUgraph graph, CUDA_GRAPH_INSTANTIATE_PARAMS *parameters), (executable, graph, parameters)) \
+    HOOK(cuGraphExecDestroy, "cuGraphExecDestroy", 10000, 0, BY_HAND, 1, (CUgraphExec executable), (executable))               \
     HOOK(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", 12030, 0, BY_HAND, 1,                               \
          (CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned initial, unsigned flags),               \
          (handle, graph, context, initial, flags))                                                                             \

@@ -99,7 +99,7 @@ CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
             return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
         if (is_active() && (context = launch_context()) != NULL)                                                               \
             launch_record_graph(context, graph, stream_meant(stream));                                                         \
-        heap_graph_launch();                                                                                                   \
+        heap_graph_launch(graph);                                                                                              \
         return real.symbol(graph, stream);                                                                                     \
     }
 GRAPH(cuGraphLaunch, as_it_is)

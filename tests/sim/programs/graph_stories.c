@@ -1,6 +1,7 @@
 /* Stories about the memory that captures allocate: how long it stays, and when it goes. */
 #include "program.h"
 
+#include <pthread.h>
 #include <stdatomic.h>
 #include <unistd.h>
 
@@ -110,7 +111,7 @@ static void executable(void)
     say_held("without", 0);
 }
 
-static void clone(void)
+static void cloned(void)
 {
     CUgraph graph = capture(NULL), copy;
     MUST(cu.cuGraphClone(&copy, graph));
@@ -366,13 +367,70 @@ static void late(void)
     say("late access", cu.cuStreamSynchronize(stream));
 }
 
+/* Threads that capture, launch, free and destroy at once. */
+static void *capture_often(void *argument)
+{
+    CUdeviceptr own, left, within;
+    CUstream my_stream;
+    CUgraph graph;
+    unsigned *count = argument, word = 0;
+    CUcontext context;
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuStreamCreate(&my_stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAllocAsync(&own, 4096, my_stream));
+    MUST(cu.cuMemsetD32Async(own, 0, 1024, my_stream));
+    for (int i = 0; i < 50; i++) {
+        MUST(cu.cuStreamBeginCapture(my_stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+        MUST(cu.cuMemAllocAsync(&left, 4096, my_stream));
+        MUST(cu.cuMemAllocAsync(&within, 4096, my_stream));
+        MUST(cu.cuMemcpyDtoDAsync(within, own, 4096, my_stream));
+        MUST(add_one(within, 1024, my_stream));
+        MUST(cu.cuMemcpyDtoDAsync(left, within, 4096, my_stream));
+        MUST(cu.cuMemFreeAsync(within, my_stream));
+        MUST(cu.cuStreamEndCapture(my_stream, &graph));
+        CUgraphExec made = instantiate(graph);
+        MUST(cu.cuGraphLaunch(made, my_stream));
+        MUST(cu.cuMemcpyDtoDAsync(own, left, 4096, my_stream));
+        if (i % 2)
+            MUST(cu.cuGraphExecDestroy(made));
+        MUST(cu.cuMemFreeAsync(left, my_stream));
+        if (i % 2 == 0)
+            MUST(cu.cuGraphExecDestroy(made));
+        MUST(cu.cuGraphDestroy(graph));
+        MUST(cu.cuStreamSynchronize(my_stream));
+    }
+    MUST(cu.cuMemcpyDtoHAsync(&word, own, 4, my_stream));
+    MUST(cu.cuStreamSynchronize(my_stream));
+    MUST(cu.cuMemFreeAsync(own, my_stream));
+    *count = word;
+    return NULL;
+}
+
+static void threads(void)
+{
+    enum { THREADS = 4 };
+    pthread_t ids[THREADS];
+    unsigned counts[THREADS], sum = 0;
+    for (int i = 0; i < THREADS; i++)
+        pthread_create(&ids[i], NULL, capture_often, &counts[i]);
+    for (int i = 0; i < THREADS; i++) {
+        pthread_join(ids[i], NULL);
+        sum += counts[i];
+    }
+    MUST(cu.cuCtxSynchronize());
+    trim();
+    printf("counted to %u\n", sum);
+    say_held("at the end", 0);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
 } stories[] = {
     {"recapture", recapture},
     {"executable", executable},
-    {"clone", clone},
+    {"clone", cloned},
     {"child", child},
     {"update", update},
     {"output", output},
@@ -384,6 +442,7 @@ static const struct {
     {"freed_by_another", freed_by_another},
     {"failed", failed},
     {"conditional", conditional},
+    {"threads", threads},
     {"late", late},
 };
 
