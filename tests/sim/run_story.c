@@ -15,7 +15,7 @@ static void fill(const cusim_thread *thread, void *const *arguments)
 #define NAME_OF(function) #function
 #define FIND(function) __typeof__(&(function)) p_##function = (__typeof__(&(function)))dlsym(library, NAME_OF(function))
 
-static void overrun(void *library)
+__attribute__((noinline)) static void overrun(void *library)
 {
     FIND(cuInit);
     FIND(cuDevicePrimaryCtxRetain);
