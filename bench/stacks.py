@@ -3,8 +3,9 @@
 python3 bench/stacks.py [build/lib/libstack_hook.so]
 
 Figures are nanoseconds: Python's part of a stack, all of a stack, and a launch of a kernel with four arguments on record. One
-stack again and again: medians of several rounds; many stacks in turn, from as many places, with the interpreter at work in
-between: means, less what the clock takes. On the simulated device unless CUFENCE_DRIVER names another.
+stack again and again; or many stacks in turn, from as many places, with the interpreter at work in between, less what the
+clock takes. Each is the mean of the fastest of several rounds: whatever else runs on the machine only adds. On the simulated
+device unless CUFENCE_DRIVER names another.
 """
 
 from __future__ import annotations
@@ -16,10 +17,9 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-ROUNDS = 15
-CALLS = 200_000
+ROUNDS = 50
+CALLS = 40_000
 NOTHING, PYTHON, STACK, LAUNCH = range(4)  # of stack_hook.c
-TURNS = 40
 
 
 def at_depth(depth: int, places: int, work: Callable[[], None]) -> Callable[[], None]:
@@ -38,18 +38,18 @@ def again_and_again(hook: ctypes.CDLL, depth: int, what: int) -> float:
     measure = at_depth(depth, 0, lambda: samples.append(hook.hook_ns(what, CALLS)))
     for _ in range(ROUNDS):
         measure()
-    return statistics.median(samples)
+    return min(samples)
 
 
 def in_turn(hook: ctypes.CDLL, depth: int, places: int, what: int) -> float:
     samples: list[float] = []
     measure = at_depth(depth, places, lambda: samples.append(hook.hook_ns(what, 1)))
-    measure()
-    samples.clear()
-    for _ in range(TURNS):
+    means: list[float] = []
+    for _ in range(ROUNDS):
+        samples.clear()
         measure()
-    samples.sort()
-    return statistics.mean(samples[: len(samples) * 19 // 20])  # without those during which something else ran
+        means.append(statistics.mean(samples))
+    return min(means)
 
 
 def main() -> None:

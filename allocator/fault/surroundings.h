@@ -24,7 +24,7 @@ struct fault_sources {
 };
 
 enum {
-    SURROUNDINGS_LAUNCHES = 1024,
+    SURROUNDINGS_LAUNCHES = 4096,     /* of the kernels that faulted: as many as are kept by default */
     SURROUNDINGS_PLACES = 16,         /* whose frames are looked up: that may take milliseconds each */
     SURROUNDINGS_FRAMES = STACK_SHOWN /* of each, the innermost ones */
 };

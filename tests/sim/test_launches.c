@@ -172,6 +172,24 @@ static void knows_launches_of_two_places(void)
     CHECK(has_line("arguments", "0  buffer #1 +0, 4000 bytes", "exact"));
 }
 
+/* As many launches wait for the device as several streams take, when the first of them faults. */
+static void finds_the_launch_behind_thousands(void)
+{
+    CUfunction function;
+    int n = COUNT;
+    start("exitcode=0");
+    char *in = allocate(), *out = allocate();
+    void *arguments[] = {&in, &out, &n};
+    launch_or_record("_Z4copyPKfPfi", in, out, COUNT, 0);
+    for (int i = 0; i < 4000; i++)
+        launch_or_record("_Z4copyPKfPfi", out, in, 10, 0);
+    CHECK_CU(cuModuleGetFunction(&function, module, "_Z4copyPKfPfi"));
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
+    settle();
+    CHECK(has_line("launched", "by thread", "on stream 0x0"));
+    CHECK(has_line("launched at", "launch", "exact"));
+}
+
 static void without_a_ring(void)
 {
     start("exitcode=0,launches=0");
@@ -249,6 +267,7 @@ static void says_the_rank(void)
     X(keeps_what_several_launches_were_given)                                                                                  \
     X(knows_launches_of_one_place)                                                                                             \
     X(knows_launches_of_two_places)                                                                                            \
+    X(finds_the_launch_behind_thousands)                                                                                       \
     X(without_a_ring)                                                                                                          \
     X(names_the_launch_of_a_graph)                                                                                             \
     X(records_inside_a_capture)                                                                                                \

@@ -41,7 +41,7 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(options.idle_max, 0);
     assert_int_equal(options.cache_max, UINT64_C(1) << 30);
     assert_int_equal(options.history, 65536);
-    assert_int_equal(options.launches, 1024);
+    assert_int_equal(options.launches, 4096);
     assert_int_equal(options.coredump, 1);
     assert_int_equal(options.peers, PEERS_AUTO);
     assert_int_equal(options.verbose, 0);
