@@ -32,9 +32,12 @@ static struct interpreter {
 static int is_known; /* atomic; -1: it is one that cannot be read */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
+/* At any offset: some are in the middle of a text. */
 static inline uint64_t load_word(uint64_t object, uint64_t offset)
 {
-    return *(const uint64_t *)(uintptr_t)(object + offset);
+    uint64_t word;
+    memcpy(&word, (const char *)(uintptr_t)object + offset, sizeof word);
+    return word;
 }
 
 static inline int load_int(uint64_t object, uint64_t offset)
