@@ -41,7 +41,7 @@ struct needs caller_needs(const void *address)
     uint64_t *entry = &known[(place * UINT64_C(0x9e3779b97f4a7c15)) >> 58];
     uint64_t word = __atomic_load_n(entry, __ATOMIC_RELAXED);
     if (word >> 16 == place)
-        return (struct needs){.alignment = (word & 0xffff) >> 1, .exports = word & 1};
+        return (struct needs){.alignment = (uint32_t)(word & 0xffff) >> 1, .exports = word & 1};
     struct needs needs = look_up(address);
     __atomic_store_n(entry, place << 16 | needs.alignment << 1 | needs.exports, __ATOMIC_RELAXED);
     return needs;
