@@ -175,6 +175,12 @@ PYTORCH = [
         ways=HOOKED,
     ),
     _clean("cuda_graph_clean", ["100 replays are right"], ways=HOOKED),
+    _clean(
+        "graph_recapture",
+        ["40 graphs are right", r"at most 0\.\d\d of", r"came back after \d+ ms"],
+        is_alone=True,
+        ways=HOOKED,
+    ),
     _clean("compile_default", ["compiled equals eager"], needs=TRITON, ways=HOOKED, seconds=400),
     _clean(
         "compile_reduce_overhead",
