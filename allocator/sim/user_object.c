@@ -17,13 +17,18 @@ void user_object_retain(CUuserObject object)
     atomic_fetch_add(&object->references, 1);
 }
 
-void user_object_release(CUuserObject object)
+static void release(CUuserObject object, unsigned count)
 {
-    if (atomic_fetch_sub(&object->references, 1) != 1)
+    if (atomic_fetch_sub(&object->references, count) != count)
         return;
     handle_remove(HANDLE_USER_OBJECT, object);
     object->destroy(object->user);
     free(object);
+}
+
+void user_object_release(CUuserObject object)
+{
+    release(object, 1);
 }
 
 SIM_API CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostFn destroy, unsigned int initialRefcount,
@@ -48,10 +53,9 @@ SIM_API CUresult cuUserObjectCreate(CUuserObject *object_out, void *ptr, CUhostF
 SIM_API CUresult cuUserObjectRelease(CUuserObject object, unsigned int count)
 {
     CALL_ENTER("cuUserObjectRelease");
-    if (!handle_is_valid(HANDLE_USER_OBJECT, object) || count == 0 || count > INT_MAX)
+    if (!handle_is_valid(HANDLE_USER_OBJECT, object) || count == 0 || count > atomic_load(&object->references))
         return CUDA_ERROR_INVALID_VALUE;
-    for (unsigned i = 0; i < count; i++)
-        user_object_release(object);
+    release(object, count);
     return CUDA_SUCCESS;
 }
 

@@ -396,6 +396,7 @@ static void user_objects_are_checked(void **state)
     destroyed = 0;
     OK(cuUserObjectCreate(&object, &destroyed, destroy, 1, no_sync));
     OK(cuGraphRetainUserObject(graph, object, 1, 0));
+    assert_result(cuUserObjectRelease(object, 3), CUDA_ERROR_INVALID_VALUE);
     OK(cuUserObjectRelease(object, 1));
     assert_int_equal(destroyed, 0);
     OK(cuGraphDestroy(graph));
