@@ -39,7 +39,7 @@ struct python_layout {
     enum linetable_format format;
 };
 
-/* For whom these are constants, reading a frame costs about two thirds. 3.13 has the frames of 3.12. */
+/* Whoever has these as constants reads a frame in a tenth (3.12) to a quarter (3.10) less time. 3.13 has the frames of 3.12. */
 #define PYTHON_FRAME_3_9                                                                                                       \
     {                                                                                                                          \
         .frame_previous = 24, .frame_code = 32, .frame_position = 104, .frame_owner = NO_FIELD, .position_scale = 1,           \
