@@ -20,6 +20,7 @@
 
 #define PUBLIC __attribute__((visibility("default")))
 #define REPORT_MS 5000 /* that the process' end waits for a report under way */
+#define DEBUGGER_REST_MS 500
 #define STRING_(x) #x
 #define STRING(x) STRING_(x)
 
@@ -125,13 +126,25 @@ static void remove_traces(int status, void *unused)
         monitor_stop(0);
 }
 
+/* Waits for all work and for the reports of its faults. Returns 1 if all work is done. */
+static int wait_for_faults(void)
+{
+    if (!wait_for_devices())
+        return 0;
+    if (exit_result == CUDA_ERROR_ILLEGAL_ADDRESS)
+        monitor_await_dump();
+    monitor_flush(REPORT_MS);
+    return 1;
+}
+
 /* Of the main thread, at its end: when the process exits from there, this runs before all exit handlers, also before those that
- * the driver's debugger library has registered since the fault, and which a dump under way does not survive. */
+ * the driver's debugger library has registered since the fault, and which a dump under way does not survive. Without the
+ * preload library those will run, and the debugger is given time to come to rest. */
 static void before_exit(void *unused)
 {
     (void)unused;
-    if (getpid() == process.pid && wait_for_devices())
-        monitor_flush(REPORT_MS);
+    if (getpid() == process.pid && wait_for_faults() && monitor_fault_count() && !preload_is_there())
+        usleep(DEBUGGER_REST_MS * 1000);
 }
 
 extern int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *object); /* of the C library */
@@ -152,7 +165,7 @@ static void at_exit(int status, void *unused)
     (void)unused;
     if (getpid() != process.pid || is_done++)
         return;
-    int is_synchronised = wait_for_devices();
+    int is_synchronised = wait_for_faults();
     monitor_stop(is_synchronised ? REPORT_MS : 0);
     heap_close();
     int has_failed = is_synchronised && exit_result == CUDA_ERROR_ILLEGAL_ADDRESS;

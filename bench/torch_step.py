@@ -40,12 +40,19 @@ class Backend:
     environment: dict[str, str]
     options: dict[str, str] | None  # of cufence.enable(); None: without cufence
     is_slow: bool = False  # needs fewer pairs: its ratio is far from 1
+    launcher: tuple[str, ...] = ()  # the command that starts the interpreter
 
 
+RUN = (str(ROOT / "build" / "bin" / "cufence"), "run")
 BACKENDS = {
     "native": Backend("native allocator", {}, None),
-    "cufence": Backend("cufence, default options, dumps armed", {}, {}),
-    "cufence_strict": Backend("cufence, uaf=strict", {}, {"uaf": "strict"}),
+    "run": Backend("`cufence run` (as backend:cufence), default options, dumps armed", {}, None, launcher=(*RUN, "--")),
+    "cufence": Backend("cufence.enable(), default options, dumps armed", {}, {}),
+    "run_strict": Backend("`cufence run --set uaf=strict`", {}, None, launcher=(*RUN, "--set", "uaf=strict", "--")),
+    "cufence_strict": Backend("cufence.enable(uaf='strict')", {}, {"uaf": "strict"}),
+    "async": Backend(
+        "PyTorch's backend:cudaMallocAsync, without cufence", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, None
+    ),
     "no_caching": Backend("PYTORCH_NO_CUDA_MEMORY_CACHING=1", {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}, None, True),
     "no_caching_blocking": Backend(
         "the same and CUDA_LAUNCH_BLOCKING=1",
@@ -144,7 +151,7 @@ class Worker:
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, [package, environment.get("PYTHONPATH")]))
         environment.setdefault("CUFENCE_LIBRARY", str(ROOT / "build" / "lib" / "libcufence.so"))
         self.process = subprocess.Popen(
-            [sys.executable, str(Path(__file__).resolve()), "--worker", name],
+            [*BACKENDS[name].launcher, sys.executable, str(Path(__file__).resolve()), "--worker", name],
             env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
         self.answers: queue.Queue[Any] = queue.Queue()

@@ -26,6 +26,7 @@
 #define SETTLING_MS 100
 #define DEVICE_NAME 128
 #define NO_MEMORY "cufence: a kernel has faulted, and the host has no memory for the report\n"
+#define LATE_DUMP_MS 2000 /* one of eight processes that fault on one device at once has seen the error before its dump */
 #define IDLE_FENCE_MS 1000
 #define BUSY_FENCE_MS 300
 
@@ -491,6 +492,19 @@ struct patience {
 static int has_kernel_fault(void)
 {
     return monitor_fault_count() > __atomic_load_n(&monitor.misuses, __ATOMIC_ACQUIRE);
+}
+
+void monitor_await_dump(void)
+{
+    static int is_in_vain; /* atomic */
+    if (!monitor.is_armed || __atomic_load_n(&is_in_vain, __ATOMIC_RELAXED))
+        return;
+    for (int waited = 0; waited < LATE_DUMP_MS; waited++) {
+        if (has_kernel_fault() || is_under_way())
+            return;
+        usleep(1000);
+    }
+    __atomic_store_n(&is_in_vain, 1, __ATOMIC_RELAXED);
 }
 
 static int has_lost_patience(void *user)

@@ -52,6 +52,10 @@ size_t monitor_last_json(char *buffer, size_t size);
 cufence_status monitor_wait(unsigned timeout_ms);
 cufence_status monitor_flush(unsigned timeout_ms);
 
+/* A context has an error that a kernel's fault makes, and no fault is known: waits until the dump begins, 2 s at most. The copy
+ * engine's errors have no dump: after one wait in vain it does not wait again. */
+void monitor_await_dump(void);
+
 /*
  * After a synchronisation in the current context: waits for the report of what faulted, and with on_fault=error for the
  * context's error to be real, 5 s at most. 10 us where nothing has faulted.

@@ -65,6 +65,8 @@ CUresult settled(CUresult result, int is_context_idle)
 {
     if (!is_active() || (result != CUDA_SUCCESS && result != CUDA_ERROR_ILLEGAL_ADDRESS))
         return result;
+    if (result == CUDA_ERROR_ILLEGAL_ADDRESS && !has_failed())
+        monitor_await_dump();
     struct seen *seen = current();
     uint64_t launches = seen ? launch_count(seen->handle) : 0;
     if (seen && launches != __atomic_load_n(&seen->settled, __ATOMIC_RELAXED)) {

@@ -16,6 +16,9 @@
  * driver's library, but does not call it. */
 CUFENCE_PRELOAD_EXPORT void *cufence_preload_hook(const char *symbol);
 
+/* Whether libcufence_preload.so has asked. */
+int preload_is_there(void);
+
 /* What cufence was started with; it must stay. Before the first hook that allocates is called. */
 void preload_configure(const struct options *options);
 
