@@ -32,7 +32,7 @@ static struct one_kernel kernel;
 static uint64_t ring = 4096; /* the default of the option */
 static int quick;
 
-static void die(const char *what, const char *why)
+static _Noreturn void die(const char *what, const char *why)
 {
     fprintf(stderr, "bench_launch: %s: %s\n", what, why);
     exit(1);
@@ -192,7 +192,9 @@ static void check_ring(void)
     uint64_t before = launch_count(kernel.context);
     for (uint64_t i = 0; i < 2 * ring; i++)
         call_record(i);
-    size_t count = entries ? launch_read(&query, entries, ring) : 0;
+    if (!entries)
+        die("the ring", "no memory to read it into");
+    size_t count = launch_read(&query, entries, ring);
     if (launch_count(kernel.context) != before + 2 * ring || count != ring)
         die("the ring", "does not hold what was launched");
     if (!entries[0].function->has_layout)

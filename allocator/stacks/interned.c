@@ -18,12 +18,8 @@ const uint64_t interned_keys[2 * INTERNED_DEPTH] = {
     0x6c9e0e8bb01e8a3e, 0xd71577c1bd314b27, 0x78af2fda55605c60, 0xe65525f3aa55ab94, 0x5748986263e81440, 0x55ca396a2aab10b6,
     0xb4cc5c341141e8ce, 0xa15486af7c72e993};
 
-struct identity {
-    uint64_t code, identity;
-};
-
 struct code {
-    struct identity identity;
+    struct interned_code identity;
     UT_hash_handle hh;
     char *function, *file;
 };
@@ -73,17 +69,16 @@ struct interned_stack interned_find(uint64_t hash)
 }
 
 /* NULL if there is no host memory, or no room (*is_full). */
-static const struct code *code_of(const struct interned_frame *frame, const struct interned_text *text, int *is_full)
+static const struct code *code_of(const struct interned_code *identity, const struct interned_text *text, int *is_full)
 {
-    struct identity identity = {frame->code, frame->identity};
     struct code *code;
-    HASH_FIND(hh, codes, &identity, sizeof identity, code);
+    HASH_FIND(hh, codes, identity, sizeof *identity, code);
     if (code)
         return code;
     *is_full = code_count == INTERNED_CODES;
     if (*is_full || !(code = calloc(1, sizeof *code)))
         return NULL;
-    code->identity = identity;
+    code->identity = *identity;
     code->function = strdup(text->function);
     code->file = strdup(text->file);
     if (!code->function || !code->file) {
@@ -103,7 +98,7 @@ static struct entry *make_entry(const struct interned_frame *frames, size_t coun
     for (size_t i = 0; entry && i < count; i++) {
         struct interned_text text = {0};
         describe(&frames[i], &text);
-        const struct code *code = code_of(&frames[i], &text, is_full);
+        const struct code *code = code_of(&frames[i].code, &text, is_full);
         if (!code) {
             free(entry);
             return NULL;

@@ -19,9 +19,13 @@
 #define INTERNED_CODES 32768     /* kept at most: 88 bytes and their texts each */
 #define INTERNED_FULL UINT16_MAX /* the number of every stack that comes after the last one that is kept */
 
+struct interned_code {
+    uint64_t address;  /* of the code object */
+    uint64_t identity; /* tells it from any other one that is there at another time */
+};
+
 struct interned_frame {
-    uint64_t code;        /* where its code object is */
-    uint64_t identity;    /* tells that from any other code object that is there at another time */
+    struct interned_code code;
     uint64_t instruction; /* of which code object, and where in it */
 };
 
@@ -43,7 +47,7 @@ typedef void (*interned_describe)(const struct interned_frame *frame, struct int
 static inline void interned_mix(struct interned_sum *sum, const struct interned_frame *frame)
 {
     const uint64_t *keys = &interned_keys[2 * sum->count++];
-    sum->products += (unsigned __int128)(frame->instruction + keys[0]) * (frame->identity + keys[1]);
+    sum->products += (unsigned __int128)(frame->instruction + keys[0]) * (frame->code.identity + keys[1]);
 }
 
 /* 0 without frames, and only then. */

@@ -108,8 +108,7 @@ static inline __attribute__((always_inline)) int next(const struct python_frame_
         walk->frame = load_word(frame, layout->frame_previous);
         if (is_shim(layout, frame) || !code || load_word(code, TYPE_OFFSET) != (uint64_t)(uintptr_t)code_type)
             continue;
-        out->code = code;
-        out->identity = identify(layout, code);
+        out->code = (struct interned_code){code, identify(layout, code)};
         out->instruction = instruction_of(layout, frame, code);
         return 1;
     }
@@ -290,15 +289,15 @@ static void copy_text(uint64_t str, char *out, size_t size)
 void python_describe(const struct interned_frame *frame, struct interned_text *out)
 {
     const struct python_layout *layout = &interpreter.layout;
-    uint64_t table = load_word(frame->code, layout->frame.code_linetable);
-    int64_t position = (int64_t)(frame->instruction - frame->code - layout->code_bytecode);
-    copy_text(load_word(frame->code, layout->frame.code_name), out->function, sizeof out->function);
-    copy_text(load_word(frame->code, layout->frame.code_filename), out->file, sizeof out->file);
+    uint64_t table = load_word(frame->code.address, layout->frame.code_linetable);
+    int64_t position = (int64_t)(frame->instruction - frame->code.address - layout->code_bytecode);
+    copy_text(load_word(frame->code.address, layout->frame.code_name), out->function, sizeof out->function);
+    copy_text(load_word(frame->code.address, layout->frame.code_filename), out->file, sizeof out->file);
     out->line = 0;
     if (!is_pointer(table) || load_word(table, TYPE_OFFSET) != (uint64_t)(uintptr_t)interpreter.bytes_type ||
         load_word(table, SIZE_OFFSET) > TABLE_MOST || position > INT32_MAX)
         return;
     out->line =
         linetable_line(layout->format, (const unsigned char *)(uintptr_t)table + BYTES_DATA, load_word(table, SIZE_OFFSET),
-                       load_int(frame->code, layout->frame.code_first_line), position < 0 ? -1 : (int)position);
+                       load_int(frame->code.address, layout->frame.code_first_line), position < 0 ? -1 : (int)position);
 }

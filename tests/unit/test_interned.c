@@ -17,14 +17,14 @@ static unsigned described; /* calls of describe(); under the room's lock */
 static void describe(const struct interned_frame *frame, struct interned_text *out)
 {
     described++;
-    snprintf(out->function, sizeof out->function, "f%llu", (unsigned long long)frame->code);
-    snprintf(out->file, sizeof out->file, "%s.py", frame->identity == IMPORTER ? "<frozen importlib._bootstrap>" : "file");
-    out->line = (int)(100 + frame->instruction - frame->code);
+    snprintf(out->function, sizeof out->function, "f%llu", (unsigned long long)frame->code.address);
+    snprintf(out->file, sizeof out->file, "%s.py", frame->code.identity == IMPORTER ? "<frozen importlib._bootstrap>" : "file");
+    out->line = (int)(100 + frame->instruction - frame->code.address);
 }
 
 static struct interned_frame frame_at(uint64_t code, uint64_t position)
 {
-    return (struct interned_frame){.code = code, .identity = 7, .instruction = code + position};
+    return (struct interned_frame){.code = {code, 7}, .instruction = code + position};
 }
 
 static uint32_t add(const struct interned_frame *frames, size_t count)
@@ -71,7 +71,7 @@ static void what_differs_in_anything_is_another_stack(void **state)
     seen[3] = add(frames, 2);
     struct interned_frame swapped[] = {frames[1], frames[0]};
     seen[4] = add(swapped, 2);
-    frames[1].identity++; /* another code object where that one was */
+    frames[1].code.identity++; /* another code object where that one was */
     seen[5] = add(frames, 2);
     for (int i = 0; i < 6; i++) {
         assert_true(seen[i] != 0);
@@ -102,7 +102,7 @@ static void hashes_of_like_stacks_differ(void **state)
                 for (size_t depth = 0; depth < DEPTHS; depth++) {
                     struct interned_frame before = frames[depth];
                     frames[depth] = frame_at(0x7f0000001000 + 256 * code, 2 * position);
-                    frames[depth].identity = version << 32 | 1;
+                    frames[depth].code.identity = version << 32 | 1;
                     hashes[count++] = hash_of(frames, INTERNED_DEPTH);
                     frames[depth] = before;
                 }
@@ -134,7 +134,7 @@ static void nothing_and_unknown_numbers_have_no_frames(void **state)
 static void the_importer_is_left_out(void **state)
 {
     (void)state;
-    struct interned_frame frames[] = {frame_at(0x5000, 4), {0x6000, IMPORTER, 0x6006}, frame_at(0x7000, 8)};
+    struct interned_frame frames[] = {frame_at(0x5000, 4), {{0x6000, IMPORTER}, 0x6006}, frame_at(0x7000, 8)};
     struct interned_stack stack = interned_add(frames, 3, describe);
     struct stack_frame out[4];
     assert_int_equal(stack.readable, 2);

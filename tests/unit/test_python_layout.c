@@ -109,8 +109,8 @@ static void frames_are_read_up_to_the_limit(void **state)
     memset(out, 0, sizeof out);
     assert_int_equal(python_frames_of(&layout, world.thread, &world.code_type, out), INTERNED_DEPTH);
     assert_true(out[3].instruction == (uintptr_t)world.code + 192 + 6);
-    assert_true(out[3].code == (uintptr_t)world.code);
-    assert_int_equal(out[INTERNED_DEPTH].code, 0);
+    assert_true(out[3].code.address == (uintptr_t)world.code);
+    assert_int_equal(out[INTERNED_DEPTH].code.address, 0);
 }
 
 static void shims_and_what_is_no_code_are_left_out(void **state)
@@ -180,7 +180,7 @@ static uint64_t first_identity(const struct python_layout *layout)
 {
     struct interned_frame frames[INTERNED_DEPTH];
     assert_int_equal(python_frames_of(layout, world.thread, &world.code_type, frames), INTERNED_DEPTH);
-    return frames[0].identity;
+    return frames[0].code.identity;
 }
 
 /* The version alone, whatever else has changed; but for the first line, which tells interpreters apart. */
