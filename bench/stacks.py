@@ -63,7 +63,7 @@ def main() -> None:
         sys.exit(f"bench/stacks.py: {failure.decode()}")
     around = 4  # further frames: the module, main() and the two above
     print(f"Python {sys.version.split()[0]}: Python's part, the stack, the launch; ns")
-    for frames in (5, 10, 20):
+    for frames in (5, 10, 20, 40):
         figures = [again_and_again(hook, frames - around, what) for what in (PYTHON, STACK, LAUNCH)]
         print(f"{frames:3} frames, one stack   " + "".join(f"{figure:8.1f}" for figure in figures))
     clock = in_turn(hook, 20 - around, 9, NOTHING)

@@ -31,7 +31,6 @@ struct fault_launch {
 
 /* The frames behind cufence_buffer.allocated_stack and freed_stack: stack_python_frames(). */
 typedef size_t buffer_frames_reader(uint32_t stack, struct stack_frame *out, size_t max);
-enum { BUFFER_FRAMES = STACK_SHOWN }; /* of each in a report, the innermost ones */
 
 /* The buffers that may matter, in any order, as plain copies, and the launches. */
 struct fault_memory {

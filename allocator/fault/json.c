@@ -225,9 +225,9 @@ static void put_event(struct members buffer, const char *key, uint64_t time_ns, 
 static void put_event_frames(struct members buffer, const char *key, buffer_frames_reader *read, uint32_t stack)
 {
     struct members event = {json_object_get(buffer.object, key), buffer.has_failed};
-    struct stack_frame frames[BUFFER_FRAMES];
+    struct stack_frame frames[STACK_READ];
     if (event.object && stack && read)
-        put_frames(event, frames, read(stack, frames, BUFFER_FRAMES));
+        put_frames(event, frames, read(stack, frames, STACK_READ));
 }
 
 /* Not a member of anything yet: whoever asks adds what is to be said of its part in this fault, and puts it where it belongs.

@@ -18,7 +18,9 @@ char *misuse_text(const struct misuse *misuse, const struct report_origin *origi
         report_put(&report, "0x%" PRIx64 ": ", misuse->address);
     report_put(&report, "%s", misuse->sentence);
     report_end(&report, CERTAIN_EXACT);
-    report_frame_lines(&report, "called at", NULL, misuse->frames, misuse->frame_count);
+    report_frame_lines(
+        &report, &(struct report_stack){
+                     .key = "called at", .certainty = CERTAIN_NOT, .frames = misuse->frames, .count = misuse->frame_count});
     if (misuse->place->buffer.id)
         report_buffer_lines(&report, &misuse->place->buffer, misuse->now_ns, misuse->buffer_frames);
     return report_close(&report);

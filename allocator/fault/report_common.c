@@ -1,5 +1,7 @@
 #include "report_common.h"
 
+#include "frames.h"
+
 #include "report_launch.h"
 
 #include <inttypes.h>
@@ -41,20 +43,30 @@ void report_put_label(struct report *report, const cufence_buffer *buffer)
     report_put(report, "\"");
 }
 
-void report_frame_lines(struct report *report, const char *key, const char *subkey, const struct stack_frame *frames,
-                        size_t count)
+void report_frame_lines(struct report *report, const struct report_stack *stack)
 {
-    for (size_t i = 0; i < count; i++) {
-        report_begin(report, i ? "" : key, i && subkey ? "" : subkey);
-        report_put_frame(report, &frames[i]);
-        report_end(report, CERTAIN_NOT);
+    unsigned char shown[STACK_READ];
+    frames_choose(stack->frames, stack->count, STACK_SHOWN, shown);
+    for (size_t i = 0, next; i < stack->count; i = next) {
+        for (next = i + 1; next < stack->count && !shown[next]; next++)
+            ;
+        report_begin(report, i ? "" : stack->key, i && stack->subkey ? "" : stack->subkey);
+        report_put_frame(report, &stack->frames[i]);
+        if (next - i > 1)
+            report_put(report, ", called through %zu more", next - i - 1);
+        if (i == 0 && stack->remark)
+            report_put(report, "%s", stack->remark);
+        report_end(report, i ? CERTAIN_NOT : stack->certainty);
     }
 }
 
-static void place_lines(struct report *report, const char *event, uint32_t stack, buffer_frames_reader *read)
+static void place_lines(struct report *report, const char *event, uint32_t number, buffer_frames_reader *read)
 {
-    struct stack_frame frames[BUFFER_FRAMES];
-    report_frame_lines(report, "", event, frames, stack && read ? read(stack, frames, BUFFER_FRAMES) : 0);
+    struct stack_frame frames[STACK_READ];
+    struct report_stack stack = {.key = "", .subkey = event, .certainty = CERTAIN_NOT, .frames = frames};
+    if (number && read)
+        stack.count = read(number, frames, STACK_READ);
+    report_frame_lines(report, &stack);
 }
 
 void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, buffer_frames_reader *frames)

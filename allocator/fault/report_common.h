@@ -15,9 +15,15 @@ void report_put_buffer(struct report *report, const cufence_buffer *buffer);
 /* ", label "layer 3"", if it has one. */
 void report_put_label(struct report *report, const cufence_buffer *buffer);
 
-/* A line for each frame; the keys, as those of report_begin(), stand before the first one. */
-void report_frame_lines(struct report *report, const char *key, const char *subkey, const struct stack_frame *frames,
-                        size_t count);
+/* Lines for the frames of a stack (frames.h). What belongs to the first one: the keys, as those of report_begin(), a certainty
+ * (CERTAIN_NOT: none), and a remark, which may be NULL. */
+struct report_stack {
+    const char *key, *subkey, *remark;
+    enum certainty certainty;
+    const struct stack_frame *frames;
+    size_t count;
+};
+void report_frame_lines(struct report *report, const struct report_stack *stack);
 
 /* The lines of the buffer: where it lies, and who allocated and freed it, when and where. `frames` may be NULL. */
 void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, buffer_frames_reader *frames);

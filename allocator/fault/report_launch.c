@@ -1,7 +1,9 @@
 #include "report_launch.h"
 
 #include "arguments.h"
+#include "frames.h"
 #include "launches.h"
+#include "report_common.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -32,7 +34,7 @@ void report_put_frame(struct report *report, const struct stack_frame *frame)
 {
     const char *gap = "";
     if (frame->file[0]) {
-        report_put_name(report, frame->file);
+        report_put_name(report, frames_file(frame));
         if (frame->line)
             report_put(report, ":%d", frame->line);
         gap = " in ";
@@ -73,13 +75,12 @@ void report_launch_lines(struct report *report)
         return;
     if (origin->fits == 1)
         launched_line(report, launch->entry);
-    for (size_t i = 0; i < launch->frame_count; i++) {
-        report_begin(report, "", i ? "" : "launched at");
-        report_put_frame(report, &launch->frames[i]);
-        if (i == 0 && !origin->fits)
-            report_put(report, ", perhaps in this graph");
-        report_end(report, i ? CERTAIN_NOT : origin->certainty);
-    }
+    report_frame_lines(report, &(struct report_stack){.key = "",
+                                                      .subkey = "launched at",
+                                                      .remark = origin->fits ? NULL : ", perhaps in this graph",
+                                                      .certainty = origin->certainty,
+                                                      .frames = launch->frames,
+                                                      .count = launch->frame_count});
     if (launch->frame_count && origin->fits > 1 && origin->certainty == CERTAIN_CANDIDATE) {
         report_begin(report, "", "");
         report_put(report, "the newest of %zu launches that it may have been", origin->fits);

@@ -160,7 +160,7 @@ static const struct launch_place *place_of(struct surroundings *around, const st
         return NULL;
     struct launch_place *place = &around->places[around->place_count];
     place->stack = stack;
-    place->frame_count = sources->frames(stack, place->frames, SURROUNDINGS_FRAMES);
+    place->frame_count = sources->frames(stack, place->frames, STACK_READ);
     if (!place->frame_count)
         return NULL;
     for (size_t i = 0; !stack->python && i < around->place_count; i++)

@@ -24,15 +24,14 @@ struct fault_sources {
 };
 
 enum {
-    SURROUNDINGS_LAUNCHES = 4096,     /* of the kernels that faulted: as many as are kept by default */
-    SURROUNDINGS_PLACES = 16,         /* whose frames are looked up: that may take milliseconds each */
-    SURROUNDINGS_FRAMES = STACK_SHOWN /* of each, the innermost ones */
+    SURROUNDINGS_LAUNCHES = 4096, /* of the kernels that faulted: as many as are kept by default */
+    SURROUNDINGS_PLACES = 16      /* whose frames are looked up: that may take milliseconds each */
 };
 
 /* Where launches came from. */
 struct launch_place {
     const struct stack *stack; /* of one of them */
-    struct stack_frame frames[SURROUNDINGS_FRAMES];
+    struct stack_frame frames[STACK_READ];
     size_t frame_count;
 };
 

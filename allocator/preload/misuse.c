@@ -11,7 +11,7 @@
 /* Not on the stack, of which stack_capture() takes the top: it would find little else there. */
 struct caller {
     struct stack stack;
-    struct stack_frame frames[STACK_SHOWN];
+    struct stack_frame frames[STACK_READ];
 };
 
 static uint64_t now_ns(void)
@@ -29,7 +29,7 @@ CUresult misuse(struct misuse what)
     if (caller) {
         stack_capture(&caller->stack);
         what.frames = caller->frames;
-        what.frame_count = stack_frames(&caller->stack, caller->frames, STACK_SHOWN);
+        what.frame_count = stack_frames(&caller->stack, caller->frames, STACK_READ);
     }
     what.tid = (uint64_t)gettid();
     what.sentence = cufence_error_detail();

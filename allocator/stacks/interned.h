@@ -14,8 +14,8 @@
 
 #include "stack.h"
 
-#define INTERNED_DEPTH 16        /* frames of a stack that are looked at, the innermost */
-#define INTERNED_STACKS 65534    /* kept at most: 0.3 KiB each at the deepest */
+#define INTERNED_DEPTH STACK_READ
+#define INTERNED_STACKS 65534    /* kept at most: 0.4 KiB each at the deepest */
 #define INTERNED_CODES 32768     /* kept at most: 88 bytes and their texts each */
 #define INTERNED_FULL UINT16_MAX /* the number of every stack that comes after the last one that is kept */
 

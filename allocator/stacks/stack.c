@@ -47,7 +47,8 @@ uint32_t stack_capture_python(void)
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max)
 {
     size_t count = stack_python_frames(stack->python, out, max);
-    return count + native_frames(stack, libdw_open(), out + count, max - count);
+    size_t room = count < STACK_SHOWN ? STACK_SHOWN - count : 0;
+    return count + native_frames(stack, libdw_open(), out + count, room < max - count ? room : max - count);
 }
 
 size_t stack_python_frames(uint32_t python, struct stack_frame *out, size_t max)

@@ -13,7 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define STACK_SHOWN 8   /* frames of a stack that a report shows at most */
+#define STACK_READ 24   /* frames of a stack that are looked at, the innermost */
+#define STACK_SHOWN 8   /* lines that a report has for them at most */
 #define STACK_WORDS 256 /* of the native stack at most, copied from the caller's stack pointer upwards; 8 bytes each */
 
 /* Plain data; may be copied. All zero: nothing is known. */
@@ -41,8 +42,8 @@ void stack_capture(struct stack *out);
  * allocations. */
 uint32_t stack_capture_python(void);
 
-/* The frames, innermost first: those of Python where there are any, then native ones, those of cufence itself left out. With
- * STACK_SHOWN frames of Python or more, the native ones are not there. Returns how many, at most `max`. May take milliseconds
+/* The frames, innermost first: those of Python where there are any, then native ones, those of cufence itself left out, as many
+ * as STACK_SHOWN leaves room for. Returns how many, at most `max`. May take milliseconds
  * and memory: for reports. */
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max);
 size_t stack_python_frames(uint32_t python, struct stack_frame *out, size_t max);

@@ -415,6 +415,41 @@ static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
     free(text);
 }
 
+static void a_deep_stack_leads_to_the_programs_own_line(void **state)
+{
+    (void)state;
+    enum { DEPTH = 12 };
+    struct stack_frame frames[DEPTH] = {0};
+    for (int i = 0; i < DEPTH; i++) {
+        frames[i] = (struct stack_frame){.is_python = 1,
+                                         .file = "/venv/lib/python3.12/site-packages/torch/nn/module.py",
+                                         .function = "call",
+                                         .line = 100 + i};
+    }
+    strcpy(frames[DEPTH - 2].file, "/home/me/train.py");
+    cufence_description place = {.place = CUFENCE_PLACE_FREED, .buffer = world[F]};
+    const struct misuse misuse = {.kind = "double free",
+                                  .call = "cuMemFree",
+                                  .sentence = "has been freed before",
+                                  .address = place.buffer.address,
+                                  .place = &place,
+                                  .frames = frames,
+                                  .frame_count = DEPTH};
+    char *text = misuse_text(&misuse, &(struct report_origin){4242, -1, 0, NULL});
+    assert_non_null(text);
+    strip_prefixes(text);
+    assert_non_null(strstr(text, "  called at  torch/nn/module.py:100 in call\n"
+                                 "             torch/nn/module.py:101 in call\n"
+                                 "             torch/nn/module.py:102 in call\n"
+                                 "             torch/nn/module.py:103 in call\n"
+                                 "             torch/nn/module.py:104 in call\n"
+                                 "             torch/nn/module.py:105 in call\n"
+                                 "             torch/nn/module.py:106 in call, called through 3 more\n"
+                                 "             /home/me/train.py:110 in call, called through 1 more\n"
+                                 "  buffer "));
+    free(text);
+}
+
 static void a_call_on_the_host_is_told_in_the_same_words(void **state)
 {
     (void)state;
@@ -596,6 +631,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_report_reads_as_written_here),
         cmocka_unit_test(a_buffer_tells_where_it_was_allocated_and_freed),
+        cmocka_unit_test(a_deep_stack_leads_to_the_programs_own_line),
         cmocka_unit_test(a_call_on_the_host_is_told_in_the_same_words),
         cmocka_unit_test(a_call_that_meets_no_buffer_names_the_address),
         cmocka_unit_test(a_fault_without_evidence_says_why),

@@ -1,0 +1,39 @@
+#include "frames.h"
+
+#include <string.h>
+
+static const char *const package_folders[] = {"/site-packages/", "/dist-packages/"};
+
+/* Of an installed package, of Python itself, or made at run time: "<string>". */
+static int is_of_library(const struct stack_frame *frame)
+{
+    return !frame->is_python || frame->file[0] == '<' || frames_file(frame) != frame->file ||
+           strstr(frame->file, "/lib/python3.") != NULL;
+}
+
+const char *frames_file(const struct stack_frame *frame)
+{
+    const char *file = frame->file;
+    for (size_t i = 0; i < sizeof package_folders / sizeof *package_folders; i++) {
+        for (const char *found; (found = strstr(file, package_folders[i])) != NULL;)
+            file = found + strlen(package_folders[i]);
+    }
+    return file;
+}
+
+size_t frames_choose(const struct stack_frame *frames, size_t count, size_t lines, unsigned char *shown)
+{
+    enum { INNERMOST, THE_PROGRAMS, THE_REST, PASSES };
+    size_t taken = 0;
+    memset(shown, 0, count);
+    for (int pass = 0; pass < PASSES; pass++) {
+        for (size_t i = 0; i < count && taken < lines; i++) {
+            int is_wanted = pass == INNERMOST ? i == 0 : pass == THE_REST || !is_of_library(&frames[i]);
+            if (!is_wanted || shown[i])
+                continue;
+            shown[i] = 1;
+            taken++;
+        }
+    }
+    return taken;
+}

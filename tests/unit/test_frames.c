@@ -1,0 +1,102 @@
+/* Which frames a report shows, and how it writes their files. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fault/frames.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define PACKAGES "/venv/lib/python3.12/site-packages/"
+
+/* A stack out of letters: p: of the program, l: of a package, s: of Python itself, m: made at run time, n: native. */
+static size_t make(const char *letters, struct stack_frame *frames)
+{
+    size_t count = strlen(letters);
+    memset(frames, 0, count * sizeof *frames);
+    for (size_t i = 0; i < count; i++) {
+        const char *file = letters[i] == 'p'   ? "/home/me/train.py"
+                           : letters[i] == 'l' ? PACKAGES "torch/nn/functional.py"
+                           : letters[i] == 's' ? "/usr/lib/python3.12/threading.py"
+                           : letters[i] == 'm' ? "<string>"
+                                               : "launch.cpp";
+        frames[i].is_python = letters[i] != 'n';
+        snprintf(frames[i].file, sizeof frames[i].file, "%s", file);
+    }
+    return count;
+}
+
+static void the_programs_own_frames_come_first(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *stack, *shown;
+        size_t lines;
+    } rows[] = {
+        {"p", "1", 8},
+        {"lllp", "1111", 4},
+        {"lllp", "1101", 3},
+        {"lllp", "1001", 2},
+        {"lllp", "1000", 1},
+        {"llllllllllllp", "1111111000001", 8},
+        {"lllplllpllllp", "1111100100001", 7},
+        {"pppppppppp", "1111111100", 8},
+        {"lsmlpsmp", "10001001", 3},
+        {"nnnnnnnnnn", "1111111100", 8},
+        {"lllllllppnnn", "110000011000", 4},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct stack_frame frames[STACK_READ];
+        unsigned char shown[STACK_READ];
+        char text[STACK_READ + 1] = "";
+        size_t count = make(rows[i].stack, frames), taken = frames_choose(frames, count, rows[i].lines, shown), ones = 0;
+        for (size_t k = 0; k < count; k++) {
+            text[k] = shown[k] ? '1' : '0';
+            ones += shown[k];
+        }
+        assert_string_equal(text, rows[i].shown);
+        assert_int_equal(taken, ones);
+    }
+}
+
+static void no_frames_need_no_lines(void **state)
+{
+    (void)state;
+    unsigned char shown[1] = {7};
+    assert_int_equal(frames_choose(NULL, 0, 8, shown), 0);
+    assert_int_equal(shown[0], 7);
+}
+
+static void files_are_written_as_import_finds_them(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *file, *written;
+    } rows[] = {
+        {PACKAGES "torch/nn/functional.py", "torch/nn/functional.py"},
+        {"/usr/lib/python3/dist-packages/numpy/core.py", "numpy/core.py"},
+        {"/a/site-packages/b" PACKAGES "c.py", "c.py"},
+        {"/home/me/train.py", "/home/me/train.py"},
+        {"/home/me/site-packages.py", "/home/me/site-packages.py"},
+        {"<string>", "<string>"},
+        {"", ""},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct stack_frame frame = {.is_python = 1};
+        snprintf(frame.file, sizeof frame.file, "%s", rows[i].file);
+        assert_string_equal(frames_file(&frame), rows[i].written);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_programs_own_frames_come_first),
+        cmocka_unit_test(no_frames_need_no_lines),
+        cmocka_unit_test(files_are_written_as_import_finds_them),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
