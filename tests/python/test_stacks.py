@@ -34,7 +34,7 @@ def text(number):
 
 def expected(frame):
     lines = []
-    for _ in range(16):
+    for _ in range(24):
         if frame is None:
             break
         name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)
@@ -199,7 +199,7 @@ class Stacks(unittest.TestCase):
             """
             def deep(depth):
                 if depth == 0:
-                    assert text(number()).count("\\n") == 16
+                    assert text(number()).count("\\n") == 24
                     return check(number(), expected(sys._getframe()), "deep")
                 return deep(depth - 1)
             deep(100)
