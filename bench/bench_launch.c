@@ -91,7 +91,7 @@ static void call_record(uint64_t i)
 
 static void call_graph(uint64_t i)
 {
-    launch_record_graph(kernel.context, (CUgraphExec)(uintptr_t)(i + 1), kernel.stream);
+    launch_record_graph(kernel.context, (CUgraphExec)(uintptr_t)(i + 1), kernel.stream, NULL);
 }
 
 static void call_launch(uint64_t i)

@@ -207,11 +207,11 @@ void launch_record(CUcontext context, const struct launch_call *call)
     if (!place)
         return;
     fill(&place->entry, call, function);
-    stack_capture(&place->entry.stack);
+    stack_capture_from(&place->entry.stack, call->frame ? call->frame : __builtin_frame_address(0));
     let_go(place);
 }
 
-void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream)
+void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream, const void *frame)
 {
     static const struct launch_call no_kernel;
     struct place *place = begin(context, stream);
@@ -219,7 +219,7 @@ void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream)
         return;
     fill(&place->entry, &no_kernel, NULL);
     place->entry.graph = (uint64_t)(uintptr_t)graph;
-    stack_capture(&place->entry.stack);
+    stack_capture_from(&place->entry.stack, frame ? frame : __builtin_frame_address(0));
     let_go(place);
 }
 

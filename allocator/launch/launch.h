@@ -24,6 +24,7 @@ struct launch_call {
     void **parameters; /* kernelParams of cuLaunchKernel, may be NULL */
     void **extra;      /* its extra, may be NULL */
     int is_cooperative;
+    const void *frame; /* __builtin_frame_address(0) of the function whose caller launches; NULL: of launch_record() */
 };
 
 /* How many launches to keep for each context, rounded up to a power of two; 0 keeps none, and counts them all the same.
@@ -32,7 +33,8 @@ void launch_open(uint64_t entries);
 
 /* Before or after the launch itself, while `call` is good. A launch without a context (NULL) is counted only. */
 void launch_record(CUcontext context, const struct launch_call *call);
-void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream);
+/* `frame` as above. */
+void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream, const void *frame);
 
 /* Launches recorded in the context, graphs too, kept or not. Only ever grows. */
 uint64_t launch_count(CUcontext context);

@@ -33,7 +33,8 @@ static CUstream as_it_is(CUstream stream)
                                      .shared_bytes = shared,                                                                   \
                                      .stream = stream_meant(stream),                                                           \
                                      .parameters = parameters,                                                                 \
-                                     .extra = extra});                                                                         \
+                                     .extra = extra,                                                                           \
+                                     .frame = __builtin_frame_address(0)});                                                    \
         return real.symbol(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);                                      \
     }
 KERNEL(cuLaunchKernel, as_it_is)
@@ -51,13 +52,15 @@ KERNEL(cuLaunchKernel_ptsz, own_default)
                                      .shared_bytes = shared,                                                                   \
                                      .stream = stream_meant(stream),                                                           \
                                      .parameters = parameters,                                                                 \
-                                     .is_cooperative = 1});                                                                    \
+                                     .is_cooperative = 1,                                                                      \
+                                     .frame = __builtin_frame_address(0)});                                                    \
         return real.symbol(f, gx, gy, gz, bx, by, bz, shared, stream, parameters);                                             \
     }
 COOPERATIVE(cuLaunchCooperativeKernel, as_it_is)
 COOPERATIVE(cuLaunchCooperativeKernel_ptsz, own_default)
 
-static void record_configured(const CUlaunchConfig *config, CUfunction f, CUstream stream, void **parameters, void **extra)
+static void record_configured(const CUlaunchConfig *config, CUfunction f, CUstream stream, void **parameters, void **extra,
+                              const void *frame)
 {
     struct launch_call call = {.function = f,
                                .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -65,7 +68,8 @@ static void record_configured(const CUlaunchConfig *config, CUfunction f, CUstre
                                .shared_bytes = config->sharedMemBytes,
                                .stream = stream,
                                .parameters = parameters,
-                               .extra = extra};
+                               .extra = extra,
+                               .frame = frame};
     for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
         const CUlaunchAttribute *attribute = &config->attrs[i];
         if (attribute->id == CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION) {
@@ -85,7 +89,7 @@ static void record_configured(const CUlaunchConfig *config, CUfunction f, CUstre
         if (!is_allowed())                                                                                                     \
             return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
         if (config)                                                                                                            \
-            record_configured(config, f, stream_meant(config->hStream), parameters, extra);                                    \
+            record_configured(config, f, stream_meant(config->hStream), parameters, extra, __builtin_frame_address(0));        \
         return real.symbol(config, f, parameters, extra);                                                                      \
     }
 CONFIGURED(cuLaunchKernelEx, as_it_is)
@@ -98,7 +102,7 @@ CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
         if (!is_allowed())                                                                                                     \
             return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
         if (is_active() && (context = launch_context()) != NULL)                                                               \
-            launch_record_graph(context, graph, stream_meant(stream));                                                         \
+            launch_record_graph(context, graph, stream_meant(stream), __builtin_frame_address(0));                             \
         heap_graph_launch(graph);                                                                                              \
         return real.symbol(graph, stream);                                                                                     \
     }

@@ -219,10 +219,15 @@ static __attribute__((noinline)) int look_again(void)
     return is_found;
 }
 
-static const void *thread_state(void)
+int python_is_there(void)
 {
     int known = __atomic_load_n(&is_known, __ATOMIC_ACQUIRE);
-    return known == 1 || (known == 0 && look_again()) ? interpreter.thread_state() : NULL;
+    return known == 1 || (known == 0 && look_again());
+}
+
+static const void *thread_state(void)
+{
+    return python_is_there() ? interpreter.thread_state() : NULL;
 }
 
 uint64_t python_hash(void)

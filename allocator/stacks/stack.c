@@ -17,26 +17,39 @@ static struct interned_stack capture_python(void)
     return stack;
 }
 
-/* cufence's own frames are 46 words of a launch (gcc 12), cudaLaunchKernel()'s is 42 (CUDA 13.0). Where Python frames say who
- * called, fewer have to do, for those have cost their time. */
-#define WORDS_BESIDE_PYTHON 160
-
-/* The frame pointer that the compiler is made to keep here leads to the caller's registers: the System V ABI for x86-64,
- * section 3.2.2. */
-__attribute__((noinline)) void stack_capture(struct stack *out)
+/* A function's frame pointer leads to its caller's registers: the System V ABI for x86-64, section 3.2.2. Inlined, because a
+ * function that ends with a call may have given up its own frame by then. */
+static inline __attribute__((always_inline)) void capture(struct stack *out, const void *frame)
 {
     struct interned_stack python = capture_python();
     out->python = python.number;
 #if defined(__x86_64__)
     if (python.readable < STACK_SHOWN) {
-        const uint64_t *frame = __builtin_frame_address(0);
-        native_capture(out, frame[1], frame + 2, frame[0], python.number ? WORDS_BESIDE_PYTHON : STACK_WORDS);
+        const uint64_t *pair = frame;
+        native_capture(out, pair[1], pair + 2, pair[0]);
         return;
     }
+#else
+    (void)frame;
 #endif
     /* The native half would not be seen; and where the caller's stack pointer is, no rule of the other ABIs says. */
     out->pc = out->sp = out->fp = 0;
     out->word_count = 0;
+}
+
+void stack_capture_from(struct stack *out, const void *frame)
+{
+    capture(out, frame);
+}
+
+__attribute__((noinline)) void stack_capture(struct stack *out)
+{
+    capture(out, __builtin_frame_address(0));
+}
+
+int stack_has_python(void)
+{
+    return python_is_there();
 }
 
 uint32_t stack_capture_python(void)

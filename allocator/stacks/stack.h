@@ -15,13 +15,13 @@
 
 #define STACK_READ 24   /* frames of a stack that are looked at, the innermost */
 #define STACK_SHOWN 8   /* lines that a report has for them at most */
-#define STACK_WORDS 256 /* of the native stack at most, copied from the caller's stack pointer upwards; 8 bytes each */
+#define STACK_WORDS 160 /* of the native stack at most, copied from the caller's stack pointer upwards; 8 bytes each */
 
 /* Plain data; may be copied. All zero: nothing is known. */
 struct stack {
     uint32_t python; /* the interned Python frames, 0: none */
     uint32_t word_count;
-    uint64_t pc, sp, fp; /* registers in the frame that called stack_capture() */
+    uint64_t pc, sp, fp; /* registers in the frame that the stack begins with */
     uint64_t words[STACK_WORDS];
 };
 
@@ -37,6 +37,13 @@ struct stack_frame {
 
 /* Takes the calling thread's stack. */
 void stack_capture(struct stack *out);
+
+/* The same from the caller of a function on, which passes its own __builtin_frame_address(0) and has more to do afterwards: so
+ * none of the words that are copied are taken up by what lies below. */
+void stack_capture_from(struct stack *out, const void *frame);
+
+/* Whether there is an interpreter in this process whose frames can be read. */
+int stack_has_python(void);
 
 /* Only the Python part, as a number of at most 16 bits that stack_python_frames() understands; 0 without Python frames. For
  * allocations. */

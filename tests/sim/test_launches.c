@@ -172,22 +172,37 @@ static void knows_launches_of_two_places(void)
     CHECK(has_line("arguments", "0  buffer #1 +0, 4000 bytes", "exact"));
 }
 
-/* As many launches wait for the device as several streams take, when the first of them faults. */
-static void finds_the_launch_behind_thousands(void)
+/* The launch that faults, then `others`, then the fault; says whether the report knows the launch. */
+static int is_found_behind(const char *options, int others)
 {
     CUfunction function;
     int n = COUNT;
-    start("exitcode=0");
+    start(options);
     char *in = allocate(), *out = allocate();
     void *arguments[] = {&in, &out, &n};
     launch_or_record("_Z4copyPKfPfi", in, out, COUNT, 0);
-    for (int i = 0; i < 4000; i++)
+    for (int i = 0; i < others; i++)
         launch_or_record("_Z4copyPKfPfi", out, in, 10, 0);
     CHECK_CU(cuModuleGetFunction(&function, module, "_Z4copyPKfPfi"));
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
     settle();
-    CHECK(has_line("launched", "by thread", "on stream 0x0"));
-    CHECK(has_line("launched at", "launch", "exact"));
+    return has_line("launched", "by thread", "on stream 0x0") && has_line("launched at", "launch", "exact");
+}
+
+/* As many launches wait for the device as several streams take, when the first of them faults. */
+static void finds_the_launch_behind_thousands(void)
+{
+    CHECK(is_found_behind("exitcode=0,launches=16384", 4000));
+}
+
+static void keeps_a_quarter_without_python(void)
+{
+    CHECK(is_found_behind("exitcode=0,launches=64", 15));
+}
+
+static void keeps_no_more_than_that(void)
+{
+    CHECK(!is_found_behind("exitcode=0,launches=64", 16));
 }
 
 static void without_a_ring(void)
@@ -218,7 +233,7 @@ static void names_the_launch_of_a_graph(void)
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL));
     CHECK_CU(cuStreamEndCapture(stream, &graph));
     CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
-    launch_record_graph(context, exec, stream);
+    launch_record_graph(context, exec, stream, NULL);
     CHECK_CU(cuGraphLaunch(exec, stream));
     settle();
     CHECK(has_line("launched at", "perhaps in this graph", "candidate"));
@@ -268,6 +283,8 @@ static void says_the_rank(void)
     X(knows_launches_of_one_place)                                                                                             \
     X(knows_launches_of_two_places)                                                                                            \
     X(finds_the_launch_behind_thousands)                                                                                       \
+    X(keeps_a_quarter_without_python)                                                                                          \
+    X(keeps_no_more_than_that)                                                                                                 \
     X(without_a_ring)                                                                                                          \
     X(names_the_launch_of_a_graph)                                                                                             \
     X(records_inside_a_capture)                                                                                                \

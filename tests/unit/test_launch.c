@@ -194,7 +194,7 @@ static void readers_choose_by_kernel_context_and_device(void **state)
     record(context, 1, (void *[]){&word, &word});
     record(context, 2, (void *[]){&word, &word});
     record(other, 1, (void *[]){&word, &word});
-    launch_record_graph(context, (CUgraphExec)(uintptr_t)0x77, STREAM);
+    launch_record_graph(context, (CUgraphExec)(uintptr_t)0x77, STREAM, NULL);
     assert_int_equal(read_all(context, "fill", entries, SIZE), 1);
     assert_int_equal(entries[0].sequence, 1);
     assert_int_equal(read_all(NULL, "fill", entries, SIZE), 2);
@@ -423,7 +423,7 @@ static void without_a_ring_launches_are_counted(void **state)
     launch_open(0);
     size_t before = questions;
     record(context, 1, (void *[]){&word, &word});
-    launch_record_graph(context, (CUgraphExec)(uintptr_t)0x77, STREAM);
+    launch_record_graph(context, (CUgraphExec)(uintptr_t)0x77, STREAM, NULL);
     assert_int_equal(launch_count(context), 2);
     assert_int_equal(questions, before);
     assert_int_equal(read_all(context, NULL, &entry, 1), 0);

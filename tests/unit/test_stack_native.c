@@ -156,17 +156,24 @@ static void room_for_fewer_frames_is_respected(void **state)
     assert_int_equal(frames[1].offset, 0);
 }
 
-static void no_more_words_than_asked_for_are_copied(void **state)
+static void a_deep_stack_is_copied_as_far_as_there_is_room(void **state)
 {
     (void)state;
     struct stack stack;
-    memset(&stack, 0xa5, sizeof stack);
-    const uint64_t before = stack.words[16];
-    native_capture(&stack, 1, __builtin_frame_address(0), 2, 16);
-    assert_int_equal(stack.word_count, 16);
-    assert_int_equal(stack.words[16], before);
-    chain_outer(&stack); /* in a process without Python */
+    chain_outer(&stack);
     assert_int_equal(stack.word_count, STACK_WORDS);
+}
+
+static void a_copy_begins_where_it_is_told_to(void **state)
+{
+    (void)state;
+    struct stack stack;
+    const uint64_t *frame = __builtin_frame_address(0);
+    stack_capture_from(&stack, frame);
+    assert_int_equal(stack.fp, frame[0]);
+    assert_int_equal(stack.pc, frame[1]);
+    assert_int_equal(stack.sp, (uint64_t)(uintptr_t)(frame + 2));
+    assert_int_equal(stack.words[0], frame[2]);
 }
 
 static void *capture_near_the_end(void *argument)
@@ -240,7 +247,8 @@ int main(void)
         cmocka_unit_test(words_and_counters_of_no_stack_are_survived),
         cmocka_unit_test(a_frame_in_no_module_is_left_out),
         cmocka_unit_test(room_for_fewer_frames_is_respected),
-        cmocka_unit_test(no_more_words_than_asked_for_are_copied),
+        cmocka_unit_test(a_deep_stack_is_copied_as_far_as_there_is_room),
+        cmocka_unit_test(a_copy_begins_where_it_is_told_to),
         cmocka_unit_test(nothing_beyond_a_threads_stack_is_read),
         cmocka_unit_test(a_coroutines_stack_is_copied_to_the_end_of_its_page),
     };
