@@ -185,7 +185,7 @@ struct heap_context *context_for(int device, cufence_status *status)
 static struct freelist *find(struct heap_context *context, CUstream stream, uint64_t thread, struct pool *pool)
 {
     struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
-    while (list && !(list->stream == stream && list->thread == thread && list->pool == pool))
+    while (list && !(list_stream(list) == stream && list->thread == thread && list->pool == pool))
         list = list->next;
     return list;
 }
@@ -198,7 +198,7 @@ struct freelist *freelist_for(struct heap_context *context, CUstream stream, str
         stream = NULL;
     struct freelist **slot = &latest[(((uintptr_t)stream >> 4) ^ ((uintptr_t)stream >> 10) ^ ((uintptr_t)pool >> 5)) & 3];
     struct freelist *list = *slot;
-    if (list && list->context == context && list->stream == stream && list->pool == pool)
+    if (list && list->context == context && list_stream(list) == stream && list->pool == pool)
         return list;
     if (!thread_id)
         thread_id = (uint64_t)gettid();

@@ -133,7 +133,7 @@ int freelist_put(struct freelist *list, struct block *block, enum freed_state st
         list->passed = list->freed;
     } else if (state == FREED_IDLE) {
         put_idle(list, block);
-        if (list->stream == HEAP_SYNCHRONISED)
+        if (list_stream(list) == HEAP_SYNCHRONISED)
             list->passed = list->freed;
     } else if (state == FREED_WAITING) {
         DL_APPEND(list->waiting, block);
@@ -142,7 +142,7 @@ int freelist_put(struct freelist *list, struct block *block, enum freed_state st
         DL_APPEND(list->retiring, block);
         __atomic_add_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
     }
-    int due = !list->pool && list->stream != HEAP_SYNCHRONISED &&
+    int due = !list->pool && list_stream(list) != HEAP_SYNCHRONISED &&
               (list->freed - list->marked >= MARK_FREES || now - list->marked_ns >= MARK_NS);
     list_unlock(list);
     return due;
@@ -179,12 +179,12 @@ void freelist_mark(struct freelist *list, uint64_t now)
     if (!due)
         return;
     /* Also refuses where a stream that synchronises with this one is being captured. */
-    if (driver->cuStreamIsCapturing(list->stream, &capture) != CUDA_SUCCESS || capture != CU_STREAM_CAPTURE_STATUS_NONE)
+    if (driver->cuStreamIsCapturing(list_stream(list), &capture) != CUDA_SUCCESS || capture != CU_STREAM_CAPTURE_STATUS_NONE)
         return;
     CUevent event = event_take(list->context);
     if (!event)
         return;
-    int recorded = driver->cuEventRecord(event, list->stream) == CUDA_SUCCESS;
+    int recorded = driver->cuEventRecord(event, list_stream(list)) == CUDA_SUCCESS;
     list_lock(list);
     recorded = recorded && list->marker_count < MARKERS;
     if (recorded)
@@ -196,7 +196,7 @@ void freelist_mark(struct freelist *list, uint64_t now)
 
 void freelist_mark_rest(struct freelist *list, uint64_t now)
 {
-    CUstream stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    CUstream stream = list_stream(list);
     if (list->pool || stream == HEAP_SYNCHRONISED || stream == HEAP_UNORDERED || stream == CU_STREAM_PER_THREAD)
         return; /* another thread's own stream cannot be named */
     list_lock(list);

@@ -11,7 +11,7 @@ void heap_stream_gone(CUstream stream)
     for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
         struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
         for (; list; list = list->next) {
-            if (list->stream != stream || list->pool)
+            if (list_stream(list) != stream || list->pool)
                 continue;
             struct scope scope = scope_enter(context);
             freelist_mark(list, now_ns());

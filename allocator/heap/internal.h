@@ -138,6 +138,12 @@ struct freelist {
     struct freelist *next; /* of the context; never removed */
 };
 
+/* Whose it is: that of a stream that is destroyed becomes HEAP_UNORDERED's, at any time. */
+static inline CUstream list_stream(const struct freelist *list)
+{
+    return __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+}
+
 static inline void list_lock(struct freelist *list)
 {
     for (unsigned spins = 0; __atomic_exchange_n(&list->lock, 1, __ATOMIC_ACQUIRE);) {

@@ -11,7 +11,7 @@ static const char *plural(unsigned long long count)
     return count == 1 ? "" : "s";
 }
 
-static int refuse(const char *call, CUdeviceptr address, unsigned long long size, int is_write)
+static int refuse(const struct host_call *call, CUdeviceptr address, unsigned long long size, int is_write)
 {
     cufence_description description;
     heap_describe(address, &description);
@@ -29,16 +29,15 @@ static int refuse(const char *call, CUdeviceptr address, unsigned long long size
                   description.place == CUFENCE_PLACE_PAST_END ? "past the end of" : "before the start of", id);
     else
         error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s where no buffer is", what);
-    misuse((struct misuse){.kind = is_write ? "host write out of bounds" : "host read out of bounds",
-                           .call = call,
-                           .address = address,
-                           .access = is_write ? ACCESS_WRITE : ACCESS_READ,
-                           .bytes = size,
-                           .place = &description});
+    misuse(call, (struct misuse){.kind = is_write ? "host write out of bounds" : "host read out of bounds",
+                                 .address = address,
+                                 .access = is_write ? ACCESS_WRITE : ACCESS_READ,
+                                 .bytes = size,
+                                 .place = &description});
     return 0;
 }
 
-int bounds_within(const char *call, CUdeviceptr address, size_t size, int is_write)
+int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
 {
     struct heap_range range;
     if (!heap_owns(address) || size == 0)
@@ -48,7 +47,8 @@ int bounds_within(const char *call, CUdeviceptr address, size_t size, int is_wri
     return refuse(call, address, size, is_write);
 }
 
-int bounds_within_rows(const char *call, CUdeviceptr address, size_t pitch, size_t width, size_t height, int is_write)
+int bounds_within_rows(const struct host_call *call, CUdeviceptr address, size_t pitch, size_t width, size_t height,
+                       int is_write)
 {
     size_t size;
     if (!width || !height)
@@ -81,7 +81,7 @@ static CUdeviceptr at(CUdeviceptr base, size_t x, size_t y, size_t pitch)
     return base + y * pitch + x;
 }
 
-int bounds_within_2d(const char *call, const CUDA_MEMCPY2D *copy)
+int bounds_within_2d(const struct host_call *call, const CUDA_MEMCPY2D *copy)
 {
     if (!copy)
         return 1;
@@ -98,15 +98,15 @@ int bounds_within_2d(const char *call, const CUDA_MEMCPY2D *copy)
 }
 
 /* Rows of slices `slice` rows apart, from the first byte of the first row to the last of the last. */
-static int within_slices(const char *call, CUdeviceptr address, size_t pitch, size_t slice, const CUDA_MEMCPY3D *copy,
-                         int is_write)
+static int within_slices(const struct host_call *call, CUdeviceptr address, size_t pitch, size_t slice,
+                         const CUDA_MEMCPY3D *copy, int is_write)
 {
     if (!copy->Depth || !copy->Height)
         return 1;
     return bounds_within_rows(call, address, pitch, copy->WidthInBytes, (copy->Depth - 1) * slice + copy->Height, is_write);
 }
 
-int bounds_within_3d(const char *call, const CUDA_MEMCPY3D *copy)
+int bounds_within_3d(const struct host_call *call, const CUDA_MEMCPY3D *copy)
 {
     if (!copy)
         return 1;

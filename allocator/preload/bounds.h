@@ -2,22 +2,23 @@
  * Copies and sets on buffers of ours, checked on the host before they are queued: the driver refuses one that leaves a
  * mapping, but knows nothing of the slack before a buffer and behind it. What goes too far is reported (misuse.c) and refused
  * with CUDA_ERROR_INVALID_VALUE, as the driver would. Memory that is not ours is none of our business.
- *
- * `call` is the driver function's name without the suffixes of its symbol: the base in hooks.h.
  */
 #ifndef CUFENCE_PRELOAD_BOUNDS_H
 #define CUFENCE_PRELOAD_BOUNDS_H
 
 #include <cuda.h>
 
+struct host_call; /* internal.h */
+
 /* Whether [address, address + size) lies within one live buffer, or outside of our address space. Reports it otherwise. */
-int bounds_within(const char *call, CUdeviceptr address, size_t size, int is_write);
+int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write);
 
 /* The same for `height` rows of `width` bytes, `pitch` apart. */
-int bounds_within_rows(const char *call, CUdeviceptr address, size_t pitch, size_t width, size_t height, int is_write);
+int bounds_within_rows(const struct host_call *call, CUdeviceptr address, size_t pitch, size_t width, size_t height,
+                       int is_write);
 
-int bounds_within_2d(const char *call, const CUDA_MEMCPY2D *copy);
-int bounds_within_3d(const char *call, const CUDA_MEMCPY3D *copy);
+int bounds_within_2d(const struct host_call *call, const CUDA_MEMCPY2D *copy);
+int bounds_within_3d(const struct host_call *call, const CUDA_MEMCPY3D *copy);
 
 /* Unlike the driver's own memory, a mapping can be copied between two devices only where each has access to the other's: sees
  * to that. Returns 1. */

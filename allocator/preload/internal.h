@@ -83,8 +83,15 @@ struct needs {
 };
 struct needs caller_needs(const void *address);
 
-/* misuse.c: reports what a call of this thread did wrong with one of our buffers: `what` tells of it up to its `place`, and
- * cufence_error_detail() is its sentence. Returns CUDA_ERROR_INVALID_VALUE. */
-CUresult misuse(struct misuse what);
+/* A call that a hook has taken. */
+struct host_call {
+    const char *name;  /* the driver function's, without the suffixes of its symbol: the base in hooks.h */
+    const void *frame; /* __builtin_frame_address(0) of the hook: who called stands behind it */
+};
+#define HOST_CALL(name) (&(const struct host_call){name, __builtin_frame_address(0)}) /* in a hook */
+
+/* misuse.c: reports what a call of this thread did wrong with one of our buffers: `what` tells of its kind, address, access and
+ * place, and cufence_error_detail() is its sentence. Returns CUDA_ERROR_INVALID_VALUE. */
+CUresult misuse(const struct host_call *call, struct misuse what);
 
 #endif

@@ -156,7 +156,7 @@ CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t size, CUmemo
 /* They succeed after a fault, unlike everything else: programs free in destructors, where an error would end them before they
  * could say what the call before has told them. */
 
-static CUresult give_back(const char *call, CUdeviceptr pointer, CUstream stream)
+static CUresult give_back(const struct host_call *call, CUdeviceptr pointer, CUstream stream)
 {
     struct heap_freed freed;
     cufence_status status = heap_free((void *)(uintptr_t)pointer, stream, &freed);
@@ -169,7 +169,7 @@ static CUresult give_back(const char *call, CUdeviceptr pointer, CUstream stream
     cufence_description place;
     heap_describe_free(pointer, &place);
     const char *kind = status == CUFENCE_ERROR_DOUBLE_FREE ? "double free" : "invalid free";
-    return misuse((struct misuse){.kind = kind, .call = call, .address = pointer, .place = &place});
+    return misuse(call, (struct misuse){.kind = kind, .address = pointer, .place = &place});
 }
 
 /* Returns once no work of the buffer's context is left. What goes wrong is the result. */
@@ -193,18 +193,18 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     int had_failed = has_failed();
     /* A synchronisation would end a capture; then the buffer waits for the next one. */
     CUresult waited = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_users(pointer);
-    CUresult result = give_back("cuMemFree", pointer, waited == CUDA_SUCCESS ? HEAP_SYNCHRONISED : HEAP_UNORDERED);
+    CUresult result = give_back(HOST_CALL("cuMemFree"), pointer, waited == CUDA_SUCCESS ? HEAP_SYNCHRONISED : HEAP_UNORDERED);
     return waited == CUDA_ERROR_ILLEGAL_ADDRESS && !had_failed ? waited : result; /* it has met the fault by waiting */
 }
 
 CUresult hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
 {
-    return is_ours(pointer) ? give_back("cuMemFreeAsync", pointer, stream) : real.cuMemFreeAsync(pointer, stream);
+    return is_ours(pointer) ? give_back(HOST_CALL("cuMemFreeAsync"), pointer, stream) : real.cuMemFreeAsync(pointer, stream);
 }
 
 CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
 {
-    return is_ours(pointer) ? give_back("cuMemFreeAsync", pointer, own_default(stream))
+    return is_ours(pointer) ? give_back(HOST_CALL("cuMemFreeAsync"), pointer, own_default(stream))
                             : real.cuMemFreeAsync_ptsz(pointer, stream);
 }
 

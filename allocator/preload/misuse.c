@@ -8,7 +8,7 @@
 
 #define CALLERS_NAMED 16 /* in a process: each takes up to 0.1 s, and a program that frees twice may do so in a loop */
 
-/* Not on the stack, of which stack_capture() takes the top: it would find little else there. */
+/* Too large for the stack. */
 struct caller {
     struct stack stack;
     struct stack_frame frames[STACK_READ];
@@ -21,16 +21,17 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-CUresult misuse(struct misuse what)
+CUresult misuse(const struct host_call *call, struct misuse what)
 {
     static unsigned named; /* atomic */
     struct caller *caller = __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < CALLERS_NAMED ? malloc(sizeof *caller) : NULL;
     what.now_ns = now_ns(); /* making frames readable takes a while */
     if (caller) {
-        stack_capture(&caller->stack);
+        stack_capture_from(&caller->stack, call->frame);
         what.frames = caller->frames;
         what.frame_count = stack_frames(&caller->stack, caller->frames, STACK_READ);
     }
+    what.call = call->name;
     what.tid = (uint64_t)gettid();
     what.sentence = cufence_error_detail();
     what.buffer_frames = stack_python_frames;

@@ -9,7 +9,7 @@
 #define WATCH(symbol, base, check, parameters, result)                                                                         \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
-        const char *const call = base;                                                                                         \
+        const struct host_call *const call = HOST_CALL(base);                                                                  \
         (void)call;                                                                                                            \
         if (is_active()) {                                                                                                     \
             if (heap_is_faulted())                                                                                             \
