@@ -1,7 +1,6 @@
 #include "report_common.h"
 
 #include "frames.h"
-
 #include "report_launch.h"
 
 #include <inttypes.h>

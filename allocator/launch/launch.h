@@ -3,7 +3,7 @@
  *
  * Recording makes no driver call but for a kernel that was never seen before (its name and the layout of its arguments), takes
  * no lock, and waits for nobody: a launch that finds its place in the ring taken, by a reader or by a writer that is a whole
- * round late, is counted and not kept. A ring's memory, about 2.5 KiB for a launch, is taken at its context's first launch.
+ * round late, is counted and not kept. A ring's memory, 1.7 KiB for a launch, is taken at its context's first launch.
  *
  * Thread safety: every function, from any thread, after launch_open().
  */

@@ -59,7 +59,7 @@ static inline void copy_words(uint64_t *to, const uint64_t *from, size_t count)
 }
 #endif
 
-void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64_t fp)
+void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64_t fp, size_t most)
 {
     uint64_t sp = (uint64_t)(uintptr_t)from;
     if (__builtin_expect(stack_high == 0, 0))
@@ -69,7 +69,7 @@ void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64
     out->pc = pc;
     out->sp = sp;
     out->fp = fp;
-    out->word_count = (uint32_t)(words < STACK_WORDS ? words : STACK_WORDS);
+    out->word_count = (uint32_t)(words < most ? words : most);
     copy_words(out->words, from, out->word_count);
 }
 

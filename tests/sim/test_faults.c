@@ -207,6 +207,28 @@ static void ends_with_chosen_status(void)
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
 }
 
+static void CUDA_CB nap(void *unused)
+{
+    (void)unused;
+    usleep(100000);
+}
+
+static void expect_the_report(void)
+{
+    CHECK(cufence_fault_count() == 1);
+}
+
+/* The driver's debugger registers handlers of its own at a fault, and they run before those that were there before. */
+static void reports_before_any_exit_handler_runs(void)
+{
+    start("exitcode=0");
+    char *buffer = allocate(COUNT * 4, "a");
+    CHECK_CU(cuLaunchHostFunc(NULL, nap, NULL));
+    CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
+    CHECK(cufence_fault_count() == 0);
+    CHECK(atexit(expect_the_report) == 0);
+}
+
 static void never_synchronises(void)
 {
     start("exitcode=0");
@@ -618,6 +640,7 @@ static void test_traces(void **state)
     X(overrun)                                                                                                                 \
     X(becomes_a_real_error)                                                                                                    \
     X(goes_on_with_continue)                                                                                                   \
+    X(reports_before_any_exit_handler_runs)                                                                                    \
     X(never_synchronises)                                                                                                      \
     X(underrun)                                                                                                                \
     X(use_after_free)                                                                                                          \
