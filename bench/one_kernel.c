@@ -1,5 +1,7 @@
 #include "one_kernel.h"
 
+#include "empty.ptx.h"
+
 #include <cufence.h>
 
 #include "driver/driver.h"
@@ -7,14 +9,6 @@
 
 #include <dlfcn.h>
 #include <sim.h>
-
-static const char image[] = ".version 6.0\n"
-                            ".target sm_50\n"
-                            ".address_size 64\n"
-                            ".visible .entry empty(.param .u64 x, .param .u64 y, .param .f32 a, .param .u32 n)\n"
-                            "{\n"
-                            "    ret;\n"
-                            "}\n";
 
 static void empty(const cusim_thread *thread, void *const *arguments)
 {
@@ -41,7 +35,7 @@ const char *one_kernel_start(struct one_kernel *out, uint64_t places)
         driver_check(driver->cuDevicePrimaryCtxRetain(&out->context, device), "cuDevicePrimaryCtxRetain") != CUFENCE_OK ||
         driver_check(driver->cuCtxSetCurrent(out->context), "cuCtxSetCurrent") != CUFENCE_OK ||
         driver_check(driver->cuStreamCreate(&out->stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate") != CUFENCE_OK ||
-        driver_check(driver->cuModuleLoadData(&module, image), "cuModuleLoadData") != CUFENCE_OK ||
+        driver_check(driver->cuModuleLoadData(&module, empty_ptx), "cuModuleLoadData") != CUFENCE_OK ||
         driver_check(driver->cuModuleGetFunction(&out->function, module, "empty"), "cuModuleGetFunction") != CUFENCE_OK ||
         driver_check(driver->cuDeviceGetName(out->device, sizeof out->device, device), "cuDeviceGetName") != CUFENCE_OK)
         return cufence_error_detail();
