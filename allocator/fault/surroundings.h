@@ -24,7 +24,7 @@ struct fault_sources {
 };
 
 enum {
-    SURROUNDINGS_LAUNCHES = 4096, /* of the kernels that faulted: as many as are kept by default */
+    SURROUNDINGS_LAUNCHES = 4096, /* of the kernels that faulted: as many as are kept of one thread by default */
     SURROUNDINGS_PLACES = 16      /* whose frames are looked up: that may take milliseconds each */
 };
 

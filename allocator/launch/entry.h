@@ -23,7 +23,7 @@ struct launch_function {
 };
 
 struct launch_entry {
-    uint64_t sequence;                      /* of its context, from 1; higher is newer */
+    uint64_t sequence;                      /* of its thread in its context, from 1; higher is newer */
     uint64_t time_ns;                       /* CLOCK_MONOTONIC, up to one tick of the kernel (1 to 10 ms) early */
     const struct launch_function *function; /* NULL for a graph */
     uint64_t graph;                         /* CUgraphExec, 0 for a kernel */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define MAX_CONTEXTS 64
+#define RINGS 16           /* of a context: the seventeenth thread that launches shares one with the first */
 #define READ_ATTEMPTS 1000 /* at an entry that is being written, which takes 0.1 us unless the writer was put to sleep */
 
 /* Who holds the entry may read and write it; nobody else touches it. */
@@ -18,20 +19,26 @@ struct place {
     struct launch_entry entry;
 };
 
-/* One context's. A ring is never freed: it serves the next context when its own is gone. */
+/* One thread's in a context, because what two processors write in turn is fetched from the other each time. */
 struct ring {
-    CUcontext context;           /* atomic; written under the lock; NULL: nobody's */
     uint64_t count;              /* atomic: launches since it is the context's */
-    struct place *places;        /* NULL: they are counted only */
-    int device;                  /* atomic */
-} __attribute__((aligned(128))); /* two contexts' threads do not slow each other down */
+    struct place *places;        /* atomic; written once, under the lock. NULL: they are counted only */
+} __attribute__((aligned(128))); /* two threads do not slow each other down */
+
+/* One context's. Rings are never freed: they serve the next context when their own is gone. */
+struct record {
+    CUcontext context; /* atomic; written under the lock; NULL: nobody's */
+    int device;        /* atomic */
+    struct ring rings[RINGS];
+};
 
 static struct {
-    pthread_mutex_t lock; /* held while a ring is given to a context or taken from it; a leaf */
+    pthread_mutex_t lock; /* held while a record is given to a context or taken from it, and for its rings' memory; a leaf */
     uint64_t size;        /* places of a ring, a power of two or 0; constant after launch_open() */
-    size_t used;          /* atomic: rings that have served a context; only grows, under the lock */
-    struct ring rings[MAX_CONTEXTS];
-    struct ring others; /* for contexts beyond those, which are counted only */
+    size_t used;          /* atomic: records that have served a context; only grows, under the lock */
+    unsigned threads;     /* atomic: that have launched */
+    struct record records[MAX_CONTEXTS];
+    struct record others; /* for contexts beyond those, which are counted only */
 } launches = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void launch_open(uint64_t entries)
@@ -43,12 +50,12 @@ void launch_open(uint64_t entries)
 
 /* ---- rings ---- */
 
-static struct ring *find(CUcontext context)
+static struct record *find(CUcontext context)
 {
     size_t used = __atomic_load_n(&launches.used, __ATOMIC_ACQUIRE);
     for (size_t i = 0; i < used; i++)
-        if (__atomic_load_n(&launches.rings[i].context, __ATOMIC_ACQUIRE) == context)
-            return &launches.rings[i];
+        if (__atomic_load_n(&launches.records[i].context, __ATOMIC_ACQUIRE) == context)
+            return &launches.records[i];
     return NULL;
 }
 
@@ -64,37 +71,64 @@ static int device_of(CUcontext context)
     return device;
 }
 
-/* Gives the context a ring; the lock is held. */
-static struct ring *add_locked(CUcontext context, int device)
+/* Gives the context a record; the lock is held. */
+static struct record *add_locked(CUcontext context, int device)
 {
     size_t i = 0;
-    while (i < launches.used && launches.rings[i].context)
+    while (i < launches.used && launches.records[i].context)
         i++;
     if (i == MAX_CONTEXTS)
         return &launches.others;
-    struct ring *ring = &launches.rings[i];
-    if (!ring->places && launches.size)
-        ring->places = calloc(launches.size, sizeof *ring->places); /* without host memory they are counted only */
-    __atomic_store_n(&ring->device, device, __ATOMIC_RELAXED);
-    __atomic_store_n(&ring->count, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&ring->context, context, __ATOMIC_RELEASE);
+    struct record *record = &launches.records[i];
+    __atomic_store_n(&record->device, device, __ATOMIC_RELAXED);
+    for (size_t k = 0; k < RINGS; k++)
+        __atomic_store_n(&record->rings[k].count, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&record->context, context, __ATOMIC_RELEASE);
     if (i == launches.used)
         __atomic_store_n(&launches.used, i + 1, __ATOMIC_RELEASE);
-    return ring;
+    return record;
 }
 
-static struct ring *find_or_add(CUcontext context)
+static struct record *find_or_add(CUcontext context)
 {
-    struct ring *ring = context ? find(context) : &launches.others;
-    if (ring)
-        return ring;
+    struct record *record = context ? find(context) : &launches.others;
+    if (record)
+        return record;
     int device = device_of(context);
     pthread_mutex_lock(&launches.lock);
-    ring = find(context);
-    if (!ring)
-        ring = add_locked(context, device);
+    record = find(context);
+    if (!record)
+        record = add_locked(context, device);
     pthread_mutex_unlock(&launches.lock);
-    return ring;
+    return record;
+}
+
+static struct ring *own_ring(struct record *record)
+{
+    static __attribute__((tls_model("initial-exec"))) _Thread_local unsigned number; /* from 1 */
+    if (!number)
+        number = __atomic_fetch_add(&launches.threads, 1, __ATOMIC_RELAXED) % RINGS + 1;
+    return &record->rings[number - 1];
+}
+
+static struct place *make_places(struct ring *ring)
+{
+    pthread_mutex_lock(&launches.lock);
+    struct place *places = ring->places;
+    if (!places) {
+        places = calloc(launches.size, sizeof *places); /* without host memory the launch is counted only */
+        __atomic_store_n(&ring->places, places, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&launches.lock);
+    return places;
+}
+
+static struct place *places_of(struct record *record, struct ring *ring)
+{
+    if (!launches.size || record == &launches.others)
+        return NULL;
+    struct place *places = __atomic_load_n(&ring->places, __ATOMIC_ACQUIRE);
+    return places ? places : make_places(ring);
 }
 
 /* ---- entries ---- */
@@ -186,9 +220,11 @@ static void fill(struct launch_entry *entry, const struct launch_call *call, con
 static struct place *begin(CUcontext context, CUstream stream)
 {
     struct timespec now;
-    struct ring *ring = find_or_add(context);
+    struct record *record = find_or_add(context);
+    struct ring *ring = own_ring(record);
+    struct place *places = places_of(record, ring);
     uint64_t sequence = __atomic_add_fetch(&ring->count, 1, __ATOMIC_RELAXED);
-    struct place *place = ring->places && launches.size ? &ring->places[(sequence - 1) & (launches.size - 1)] : NULL;
+    struct place *place = places ? &places[(sequence - 1) & (launches.size - 1)] : NULL;
     if (!place || !hold(place))
         return NULL;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
@@ -196,7 +232,7 @@ static struct place *begin(CUcontext context, CUstream stream)
     place->entry.time_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
     place->entry.stream = (uint64_t)(uintptr_t)stream;
     place->entry.tid = own_tid();
-    place->entry.device = __atomic_load_n(&ring->device, __ATOMIC_RELAXED);
+    place->entry.device = __atomic_load_n(&record->device, __ATOMIC_RELAXED);
     return place;
 }
 
@@ -225,8 +261,11 @@ void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream, 
 
 uint64_t launch_count(CUcontext context)
 {
-    struct ring *ring = context ? find(context) : NULL;
-    return __atomic_load_n(ring ? &ring->count : &launches.others.count, __ATOMIC_ACQUIRE);
+    uint64_t count = 0;
+    const struct record *record = context ? find(context) : NULL;
+    for (size_t i = 0; i < RINGS; i++)
+        count += __atomic_load_n(&(record ? record : &launches.others)->rings[i].count, __ATOMIC_ACQUIRE);
+    return count;
 }
 
 void launch_forget_functions(void)
@@ -234,19 +273,25 @@ void launch_forget_functions(void)
     functions_forget();
 }
 
-void launch_forget_context(CUcontext context)
+static void clear(struct ring *ring)
 {
-    functions_forget(); /* its modules go with it */
-    pthread_mutex_lock(&launches.lock);
-    struct ring *ring = context ? find(context) : NULL;
-    for (uint64_t i = 0; ring && ring->places && i < launches.size; i++) {
+    for (uint64_t i = 0; ring->places && i < launches.size; i++) {
         if (hold_soon(&ring->places[i])) {
             ring->places[i].entry.sequence = 0;
             let_go(&ring->places[i]);
         }
     }
-    if (ring)
-        __atomic_store_n(&ring->context, NULL, __ATOMIC_RELEASE);
+}
+
+void launch_forget_context(CUcontext context)
+{
+    functions_forget(); /* its modules go with it */
+    pthread_mutex_lock(&launches.lock);
+    struct record *record = context ? find(context) : NULL;
+    for (size_t i = 0; record && i < RINGS; i++)
+        clear(&record->rings[i]);
+    if (record)
+        __atomic_store_n(&record->context, NULL, __ATOMIC_RELEASE);
     pthread_mutex_unlock(&launches.lock);
 }
 
@@ -259,44 +304,80 @@ static int is_asked_for(const struct launch_query *query, const struct launch_en
     return !query->kernel || (entry->function && !strcmp(entry->function->name, query->kernel));
 }
 
-static size_t read_ring(struct ring *ring, const struct launch_query *query, struct launch_entry *out, size_t max)
+/* Where in a ring a reader is: everything newer has been looked at. */
+struct cursor {
+    struct place *places;
+    uint64_t sequence, oldest; /* of the next launch to give out, if there is one: sequence >= oldest */
+    uint64_t time_ns;          /* of that launch */
+};
+
+/* Holds the launch's place if the launch is still there and asked for; NULL if not. */
+static struct place *hold_wanted(const struct launch_query *query, struct place *places, uint64_t sequence)
+{
+    struct place *place = &places[(sequence - 1) & (launches.size - 1)];
+    if (!hold_soon(place))
+        return NULL;
+    if (place->entry.sequence == sequence && is_asked_for(query, &place->entry))
+        return place;
+    let_go(place);
+    return NULL;
+}
+
+/* Goes back to a launch that is asked for. */
+static void seek(struct cursor *cursor, const struct launch_query *query)
+{
+    for (; cursor->sequence >= cursor->oldest; cursor->sequence--) {
+        struct place *place = hold_wanted(query, cursor->places, cursor->sequence);
+        if (!place)
+            continue;
+        cursor->time_ns = place->entry.time_ns;
+        let_go(place);
+        return;
+    }
+}
+
+static size_t begin_reading(struct record *record, const struct launch_query *query, struct cursor *cursors)
 {
     size_t found = 0;
-    uint64_t count = __atomic_load_n(&ring->count, __ATOMIC_ACQUIRE);
-    uint64_t oldest = count > launches.size ? count - launches.size + 1 : 1;
-    for (uint64_t sequence = count; sequence >= oldest && found < max; sequence--) {
-        struct place *place = &ring->places[(sequence - 1) & (launches.size - 1)];
-        if (!hold_soon(place))
+    CUcontext context = __atomic_load_n(&record->context, __ATOMIC_ACQUIRE);
+    if (!context || (query->context && query->context != context) ||
+        (query->device >= 0 && query->device != __atomic_load_n(&record->device, __ATOMIC_RELAXED)))
+        return 0;
+    for (size_t i = 0; i < RINGS; i++) {
+        struct cursor cursor = {.places = __atomic_load_n(&record->rings[i].places, __ATOMIC_ACQUIRE),
+                                .sequence = __atomic_load_n(&record->rings[i].count, __ATOMIC_ACQUIRE)};
+        cursor.oldest = cursor.sequence > launches.size ? cursor.sequence - launches.size + 1 : 1;
+        if (!cursor.places)
             continue;
-        if (place->entry.sequence == sequence && is_asked_for(query, &place->entry))
-            out[found++] = place->entry;
-        let_go(place);
+        seek(&cursor, query);
+        cursors[found++] = cursor;
     }
     return found;
 }
 
-static int newest_first(const void *left, const void *right)
+/* The cursor at the newest launch, NULL if all are through. */
+static struct cursor *newest(struct cursor *cursors, size_t count)
 {
-    const struct launch_entry *a = left, *b = right;
-    if (a->time_ns != b->time_ns)
-        return a->time_ns < b->time_ns ? 1 : -1;
-    return a->sequence < b->sequence ? 1 : a->sequence > b->sequence ? -1 : 0;
+    struct cursor *newest = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (cursors[i].sequence >= cursors[i].oldest && (!newest || cursors[i].time_ns > newest->time_ns))
+            newest = &cursors[i];
+    return newest;
 }
 
 size_t launch_read(const struct launch_query *query, struct launch_entry *out, size_t max)
 {
-    size_t found = 0, rings = 0, used = __atomic_load_n(&launches.used, __ATOMIC_ACQUIRE);
-    for (size_t i = 0; i < used && found < max; i++) {
-        struct ring *ring = &launches.rings[i];
-        CUcontext context = __atomic_load_n(&ring->context, __ATOMIC_ACQUIRE);
-        if (!context || !ring->places || (query->context && query->context != context) ||
-            (query->device >= 0 && query->device != __atomic_load_n(&ring->device, __ATOMIC_RELAXED)))
-            continue;
-        size_t before = found;
-        found += read_ring(ring, query, out + found, max - found);
-        rings += found > before;
+    struct cursor cursors[MAX_CONTEXTS * RINGS], *next;
+    size_t found = 0, count = 0, used = __atomic_load_n(&launches.used, __ATOMIC_ACQUIRE);
+    for (size_t i = 0; i < used; i++)
+        count += begin_reading(&launches.records[i], query, cursors + count);
+    while (found < max && (next = newest(cursors, count)) != NULL) {
+        struct place *place = hold_wanted(query, next->places, next->sequence--);
+        if (place) {
+            out[found++] = place->entry;
+            let_go(place);
+        }
+        seek(next, query);
     }
-    if (rings > 1)
-        qsort(out, found, sizeof *out, newest_first);
     return found;
 }

@@ -1,9 +1,11 @@
 /*
- * The ring of recent kernel launches of each CUDA context: what was launched, with which arguments, and from where.
+ * The recent kernel launches of each CUDA context, in a ring for each thread: what was launched, with which arguments, and from
+ * where.
  *
  * Recording makes no driver call but for a kernel that was never seen before (its name and the layout of its arguments), takes
  * no lock, and waits for nobody: a launch that finds its place in the ring taken, by a reader or by a writer that is a whole
- * round late, is counted and not kept. A ring's memory, 1.7 KiB for a launch, is taken at its context's first launch.
+ * round late, is counted and not kept. A ring's memory, 1.7 KiB for a launch, is taken at its thread's first launch in the
+ * context. Of more than sixteen threads some share a ring.
  *
  * Thread safety: every function, from any thread, after launch_open().
  */
@@ -27,8 +29,8 @@ struct launch_call {
     const void *frame; /* __builtin_frame_address(0) of the function whose caller launches; NULL: of launch_record() */
 };
 
-/* How many launches to keep for each context, rounded up to a power of two; 0 keeps none, and counts them all the same.
- * Once, before anything is recorded. */
+/* How many launches to keep for each context and thread, rounded up to a power of two; 0 keeps none, and counts them all the
+ * same. Once, before anything is recorded. */
 void launch_open(uint64_t entries);
 
 /* Before or after the launch itself, while `call` is good. A launch without a context (NULL) is counted only. */
@@ -42,7 +44,7 @@ uint64_t launch_count(CUcontext context);
 /* Before a module or library is unloaded: a function's handle may come again, and mean another one. */
 void launch_forget_functions(void);
 
-/* Before a context is destroyed or reset: its launches and all functions are forgotten, its ring serves the next context. */
+/* Before a context is destroyed or reset: its launches and all functions are forgotten, its rings serve the next context. */
 void launch_forget_context(CUcontext context);
 
 /* Which launches to read. */
@@ -54,7 +56,7 @@ struct launch_query {
 };
 
 /* Copies the newest launches, newest first, at most `max`, and returns how many. Those that are being written or read by
- * another thread are skipped. Where `max` is too small for the launches of several contexts, whole contexts are missing. */
+ * another thread are skipped. Launches of different threads within one tick of the clock (see entry.h) are in no order. */
 size_t launch_read(const struct launch_query *query, struct launch_entry *out, size_t max);
 
 #endif

@@ -7,6 +7,7 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "driver/driver.h"
 #include "launch/launch.h"
@@ -402,7 +403,9 @@ static void writers_and_a_reader_do_not_disturb_each_other(void **state)
             uint64_t words[2];
             memcpy(words, entries[i].bytes, sizeof words);
             assert_int_equal(words[0], ~words[1]);
-            assert_true(i == 0 || entries[i].sequence < entries[i - 1].sequence);
+            assert_true(i == 0 || entries[i].time_ns <= entries[i - 1].time_ns);
+            for (size_t k = 0; k < i; k++)
+                assert_true(entries[k].tid != entries[i].tid || entries[k].sequence > entries[i].sequence);
         }
     }
     for (size_t i = 0; i < WRITERS; i++)
@@ -410,6 +413,43 @@ static void writers_and_a_reader_do_not_disturb_each_other(void **state)
     assert_true(seen > 0);
     assert_int_equal(launch_count(context), WRITERS * ROUNDS);
     assert_true(read_all(context, "fill", entries, SIZE) > 0);
+}
+
+struct burst {
+    CUcontext context;
+    uint64_t count, first;
+};
+
+static void *write_burst(void *user)
+{
+    const struct burst *burst = user;
+    for (uint64_t i = 0; i < burst->count; i++)
+        record(burst->context, 1, (void *[]){&(uint64_t){burst->first + i}, &(uint64_t){0}});
+    return NULL;
+}
+
+/* A thread that launches much does not push out what another has launched before, and the newest of all come first. */
+static void each_thread_has_a_ring_of_its_own(void **state)
+{
+    (void)state;
+    static struct launch_entry entries[3 * SIZE];
+    CUcontext context = fresh();
+    pthread_t thread;
+    write_burst(&(struct burst){context, 2, 100});
+    usleep(20000); /* later by more than a tick of the clock */
+    assert_int_equal(pthread_create(&thread, NULL, write_burst, &(struct burst){context, 3 * SIZE, 200}), 0);
+    pthread_join(thread, NULL);
+    usleep(20000);
+    write_burst(&(struct burst){context, 1, 102});
+    assert_int_equal(launch_count(context), 3 * SIZE + 3);
+    assert_int_equal(read_all(context, NULL, entries, 3 * SIZE), SIZE + 3);
+    const uint64_t wanted[] = {102, 200 + 3 * SIZE - 1, 200 + 3 * SIZE - 2}, last[] = {200 + 2 * SIZE, 101, 100};
+    for (size_t i = 0; i < 3; i++) {
+        assert_memory_equal(entries[i].bytes, &wanted[i], 8);
+        assert_memory_equal(entries[SIZE + i].bytes, &last[i], 8);
+    }
+    assert_int_equal(read_all(context, NULL, entries, 2), 2);
+    assert_memory_equal(entries[1].bytes, &wanted[1], 8);
 }
 
 static void without_a_ring_launches_are_counted(void **state)
@@ -445,6 +485,7 @@ int main(void)
         cmocka_unit_test(a_context_that_is_gone_leaves_no_launches),
         cmocka_unit_test(many_contexts_are_counted),
         cmocka_unit_test(writers_and_a_reader_do_not_disturb_each_other),
+        cmocka_unit_test(each_thread_has_a_ring_of_its_own),
         cmocka_unit_test(without_a_ring_launches_are_counted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
