@@ -199,6 +199,7 @@ def _compare(case: Case, machine: Machine, stdout: str) -> tuple[list[str], list
 def run_case(case: Case, way: str, machine: Machine) -> Result:
     """Runs a case, and the run that it is compared with."""
     place = machine.folder / f"{case.name}.{way}"
+    shutil.rmtree(place, ignore_errors=True)  # of a run before
     shutil.copytree(STORIES, place, ignore=shutil.ignore_patterns("__pycache__"))
     source = (place / f"{case.story}.py").read_text()
     run = execute(command_of(case, way, machine), environment_of(case, way, machine, place), place, case.seconds)

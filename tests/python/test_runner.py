@@ -269,6 +269,26 @@ class Command(unittest.TestCase):
         self.assertEqual(len(output.getvalue().splitlines()), 3)
         self.assertIn("--jobs: 0 is not", self.run_it("--jobs", "0").stderr)
 
+    def test_lost_fault(self) -> None:
+        """A run whose fault the driver has lost beside others is made again alone, and says so; other failures stand."""
+        hung = harness.Run(-9, "", "launch 1.5\n", None, is_timed_out=True)
+        late = harness.Run(-9, "", REPORT, None, is_timed_out=True)
+        ends = {"lost": hung, "late": late, "clean": hung}
+        runs = [(harness.Case(name, name, report=[] if name == "clean" else ["x"]), "run") for name in ends]
+        made: list[str] = []
+
+        def run_case(case: harness.Case, way: str, _machine: object) -> harness.Result:
+            made.append(case.name)
+            is_again = made.count(case.name) > 1
+            return harness.Result(case.name, is_again, "found", None, None if is_again else ends[case.name], way)
+
+        patches = unittest.mock.patch.multiple(runner, reason_to_skip=lambda *_: "", run_case=run_case)
+        with patches, contextlib.redirect_stdout(io.StringIO()):
+            found = runner.run_all(runs, None, 2, False)
+        self.assertEqual([(result.name, result.ok) for result in found], [("lost", True), ("late", False), ("clean", False)])
+        self.assertEqual(sorted(made), ["clean", "late", "lost", "lost"])
+        self.assertRegex(found[0].detail, "^alone, after it had hung beside others.*; found$")
+
     def test_unknown(self) -> None:
         for wrong in ("no_such_case", "oom.backend"):
             done = self.run_it(wrong)
