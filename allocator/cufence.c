@@ -205,7 +205,8 @@ static cufence_status start(const char *options)
         status = monitor_start(&process.options, &sources);
     if (status != CUFENCE_OK)
         return status;
-    launch_open(process.options.launches);
+    /* A record with a native stack is four times as large, and has to stay in the processor's cache to be cheap. */
+    launch_open(stack_has_python() ? process.options.launches : (process.options.launches + 3) / 4);
     status = heap_open(&process.options, on_context);
     if (status != CUFENCE_OK) {
         monitor_cancel();

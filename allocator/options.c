@@ -59,7 +59,7 @@ static const struct option_row table[] = {
      .help = "how many freed buffers are remembered: unmapped ones, and of each stream those whose memory serves others"},
     {.name = "launches", .type = OPTION_NUMBER, .allowed = "0..65536", .default_value = "4096",
      .offset = FIELD(launches), .maximum = 65536,
-     .help = "how many kernel launches are remembered for reports, of each thread in each context; 1.7 KiB each"},
+     .help = "how many kernel launches are remembered for reports, of each thread in each context, and a quarter of that in a program without Python; 1.7 KiB each"},
     {.name = "stacks", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(stacks),
      .help = "remember where in Python each buffer was allocated, and with uaf=strict where it was freed; launches always do"},
     {.name = "exit_wait", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "10000",

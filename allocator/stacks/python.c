@@ -219,7 +219,7 @@ static __attribute__((noinline)) int look_again(void)
     return is_found;
 }
 
-static int is_there(void)
+int python_is_there(void)
 {
     int known = __atomic_load_n(&is_known, __ATOMIC_ACQUIRE);
     return known == 1 || (known == 0 && look_again());
@@ -227,7 +227,7 @@ static int is_there(void)
 
 static const void *thread_state(void)
 {
-    return is_there() ? interpreter.thread_state() : NULL;
+    return python_is_there() ? interpreter.thread_state() : NULL;
 }
 
 uint64_t python_hash(void)

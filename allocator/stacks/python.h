@@ -11,9 +11,11 @@
 #include "interned.h"
 #include "python_layout.h"
 
+/* Whether this process has an interpreter that python_layout.h knows; one that is loaded later may be found later. */
+int python_is_there(void);
+
 /* Of the calling thread's innermost INTERNED_DEPTH frames, those of the interpreter's own making left out: interned_hash()
- * of what python_frames() gives. 0 without frames, or without an interpreter that python_layout.h knows; one that is loaded
- * later may be found later. */
+ * of what python_frames() gives. 0 without frames, or without an interpreter that python_layout.h knows. */
 uint64_t python_hash(void);
 
 /* The same frames, innermost first. Returns how many. */

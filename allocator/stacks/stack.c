@@ -51,6 +51,11 @@ __attribute__((noinline)) void stack_capture(struct stack *out)
     capture(out, __builtin_frame_address(0));
 }
 
+int stack_has_python(void)
+{
+    return python_is_there();
+}
+
 uint32_t stack_capture_python(void)
 {
     return capture_python().number;

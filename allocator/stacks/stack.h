@@ -42,6 +42,9 @@ void stack_capture(struct stack *out);
  * none of the words that are copied are taken up by what lies below. */
 void stack_capture_from(struct stack *out, const void *frame);
 
+/* Whether there is an interpreter in this process whose frames can be read. */
+int stack_has_python(void);
+
 /* Only the Python part, as a number of at most 16 bits that stack_python_frames() understands; 0 without Python frames. For
  * allocations. */
 uint32_t stack_capture_python(void);

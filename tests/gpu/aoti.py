@@ -28,6 +28,13 @@ WITHOUT = ("native", "classic")
 CLASSIC = {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1", "CUDA_LAUNCH_BLOCKING": "1"}
 
 
+# The program's own words; where a call of AOTI's was the first to meet the fault, AOTI has named it, and its exception does not.
+ERROR = (
+    r"aoti_app: .*(illegal memory access|a kernel has faulted)"
+    r"|CUDA driver error: an illegal memory access\b.*\n(.*\n)*aoti_app: .*API call failed"
+)
+
+
 def _fault(name: str, arguments: list[str], kernel: str) -> Case:
     return Case(
         name,
@@ -40,7 +47,7 @@ def _fault(name: str, arguments: list[str], kernel: str) -> Case:
             rf"kernel +{kernel}(_\d+)?\b.*exact",  # the number with TORCHINDUCTOR_UNIQUE_USER_KERNEL_NAMES=1
             r"at +\S+\.py:\d+",
         ],
-        error=[r"aoti_app: .*(illegal memory access|a kernel has faulted)"],
+        error=[ERROR],
         ways=WAYS,
         needs=NEEDS,
     )
