@@ -1,7 +1,6 @@
 #include "report_common.h"
 
 #include "frames.h"
-#include "report_launch.h"
 
 #include <inttypes.h>
 
@@ -42,6 +41,28 @@ void report_put_label(struct report *report, const cufence_buffer *buffer)
     report_put(report, "\"");
 }
 
+/* "model.py:12 in forward" */
+static void put_frame(struct report *report, const struct stack_frame *frame)
+{
+    const char *gap = "";
+    if (frame->file[0]) {
+        report_put_name(report, frames_file(frame));
+        if (frame->line)
+            report_put(report, ":%d", frame->line);
+        gap = " in ";
+    }
+    if (frame->function[0]) {
+        report_put(report, "%s", gap);
+        report_put_name(report, frame->function);
+        gap = " ";
+    }
+    if (!frame->file[0] && frame->module[0]) {
+        report_put(report, "%s(", gap);
+        report_put_name(report, frame->module);
+        report_put(report, "+0x%" PRIx64 ")", frame->offset);
+    }
+}
+
 void report_frame_lines(struct report *report, const struct report_stack *stack)
 {
     unsigned char shown[STACK_READ];
@@ -50,7 +71,7 @@ void report_frame_lines(struct report *report, const struct report_stack *stack)
         for (next = i + 1; next < stack->count && !shown[next]; next++)
             ;
         report_begin(report, i ? "" : stack->key, i && stack->subkey ? "" : stack->subkey);
-        report_put_frame(report, &stack->frames[i]);
+        put_frame(report, &stack->frames[i]);
         if (next - i > 1)
             report_put(report, ", called through %zu more", next - i - 1);
         if (i == 0 && stack->remark)

@@ -1,7 +1,6 @@
 #include "report_launch.h"
 
 #include "arguments.h"
-#include "frames.h"
 #include "launches.h"
 #include "report_common.h"
 
@@ -29,27 +28,6 @@ void report_put_dim(struct report *report, const uint32_t dim[3])
 }
 
 /* ---- where the launch came from ---- */
-
-void report_put_frame(struct report *report, const struct stack_frame *frame)
-{
-    const char *gap = "";
-    if (frame->file[0]) {
-        report_put_name(report, frames_file(frame));
-        if (frame->line)
-            report_put(report, ":%d", frame->line);
-        gap = " in ";
-    }
-    if (frame->function[0]) {
-        report_put(report, "%s", gap);
-        report_put_name(report, frame->function);
-        gap = " ";
-    }
-    if (!frame->file[0] && frame->module[0]) {
-        report_put(report, "%s(", gap);
-        report_put_name(report, frame->module);
-        report_put(report, "+0x%" PRIx64 ")", frame->offset);
-    }
-}
 
 /* With the dimensions, where the kernel line has none. */
 static void launched_line(struct report *report, const struct launch_entry *entry)

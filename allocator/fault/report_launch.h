@@ -13,9 +13,6 @@ void report_put_argument(struct report *report, int word);
 /* "(8,1,1)" */
 void report_put_dim(struct report *report, const uint32_t dim[3]);
 
-/* "model.py:12 in forward" */
-void report_put_frame(struct report *report, const struct stack_frame *frame);
-
 /* Who launched the kernel, and from where. */
 void report_launch_lines(struct report *report);
 

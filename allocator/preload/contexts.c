@@ -3,10 +3,8 @@
 
 #include "fault/monitor.h"
 #include "launch/launch.h"
-#include "options.h"
 
 #include <pthread.h>
-#include <stdio.h>
 
 #define CONTEXTS 256
 #define REPORT_MS 5000
@@ -175,39 +173,6 @@ CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device)
 CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
     return end_primary(real.cuDevicePrimaryCtxRelease_v2, device, 0);
-}
-
-void share(int device, int peer)
-{
-    static int has_warned; /* atomic */
-    if (device == peer)
-        return;
-    if (preload_options->peers != PEERS_OFF)
-        heap_share(device, peer); /* quick where it has been done */
-    else if (!__atomic_exchange_n(&has_warned, 1, __ATOMIC_RELAXED))
-        fprintf(stderr, "cufence: GPU %d gets no access to the buffers of GPU %d, because peers=off says so\n", peer, device);
-}
-
-static int device_of(CUcontext context)
-{
-    CUcontext popped;
-    CUdevice device = -1;
-    if (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
-        if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-            device = -1;
-        driver->cuCtxPopCurrent(&popped);
-    }
-    return device;
-}
-
-/* The current context's device gets access to what is allocated in the other. */
-CUresult hook_cuCtxEnablePeerAccess(CUcontext context, unsigned flags)
-{
-    CUdevice device;
-    CUresult result = real.cuCtxEnablePeerAccess(context, flags);
-    if (is_active() && result == CUDA_SUCCESS && driver->cuCtxGetDevice(&device) == CUDA_SUCCESS)
-        share(device_of(context), device);
-    return result;
 }
 
 static CUresult destroy_stream(CUresult (*function)(CUstream), CUstream stream)

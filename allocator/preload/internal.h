@@ -57,9 +57,11 @@ static inline CUstream own_default(CUstream stream)
 /* table.c: finds the real functions. Called before anything else of this room; any thread, any number of times. */
 void table_open(void);
 
+/* peers.c: the program gives `peer` access to the memory of `device`. */
+void share(int device, int peer);
+
 /* contexts.c */
-void share(int device, int peer); /* the program gives `peer` access to the memory of `device` */
-CUcontext launch_context(void);   /* the current one, where a launch is about to go; NULL without one */
+CUcontext launch_context(void); /* the current one, where a launch is about to go; NULL without one */
 /* To be called with the result of a call that has waited for work of the current context. Learns of the faults that the work
  * has met; returns the result, or CUDA_ERROR_ILLEGAL_ADDRESS. */
 CUresult settled(CUresult result, int is_context_idle);

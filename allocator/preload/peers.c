@@ -1,0 +1,39 @@
+/* Which GPU has access to which other one's buffers. */
+#include "internal.h"
+
+#include "options.h"
+
+#include <stdio.h>
+
+void share(int device, int peer)
+{
+    static int has_warned; /* atomic */
+    if (device == peer)
+        return;
+    if (preload_options->peers != PEERS_OFF)
+        heap_share(device, peer); /* quick where it has been done */
+    else if (!__atomic_exchange_n(&has_warned, 1, __ATOMIC_RELAXED))
+        fprintf(stderr, "cufence: GPU %d gets no access to the buffers of GPU %d, because peers=off says so\n", peer, device);
+}
+
+static int device_of(CUcontext context)
+{
+    CUcontext popped;
+    CUdevice device = -1;
+    if (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
+        if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+            device = -1;
+        driver->cuCtxPopCurrent(&popped);
+    }
+    return device;
+}
+
+/* The current context's device gets access to what is allocated in the other. */
+CUresult hook_cuCtxEnablePeerAccess(CUcontext context, unsigned flags)
+{
+    CUdevice device;
+    CUresult result = real.cuCtxEnablePeerAccess(context, flags);
+    if (is_active() && result == CUDA_SUCCESS && driver->cuCtxGetDevice(&device) == CUDA_SUCCESS)
+        share(device_of(context), device);
+    return result;
+}
