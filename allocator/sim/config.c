@@ -96,6 +96,8 @@ static int parse_setting(const char *key, char *value)
         config.reserve = number;
     else if (strcmp(key, "latency") == 0 && number <= 10000000)
         cusim_set_latency(NULL, (unsigned)number);
+    else if (strcmp(key, "late_dump") == 0 && number >= 1 && number <= 10000)
+        config.late_dump = (unsigned)number;
     else
         return 0;
     return 1;
@@ -115,10 +117,11 @@ CUresult config_load(void)
             *value++ = '\0';
         /* The failure's fields are cut apart while they are read, so a message shows the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
-            fprintf(stderr,
-                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                    "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, fail=CALL:NTH:CODE\n",
-                    text, item, SIM_MAX_DEVICES);
+            fprintf(
+                stderr,
+                "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
+                "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, fail=CALL:NTH:CODE\n",
+                text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }

@@ -13,8 +13,9 @@
 
 struct sim_config {
     unsigned devices;
-    size_t memory;  /* bytes a device */
-    size_t reserve; /* bytes of address space a process */
+    size_t memory;      /* bytes a device */
+    size_t reserve;     /* bytes of address space a process */
+    unsigned late_dump; /* milliseconds from a fault's error to the start of its dump; 0: the dump first, and no error then */
 };
 
 const struct sim_config *config_get(void);

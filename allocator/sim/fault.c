@@ -1,3 +1,4 @@
+#include "config.h"
 #include "fault.h"
 #include "stream.h"
 
@@ -133,14 +134,16 @@ int fault_report(const struct fault_site *site)
     unsigned earlier = atomic_fetch_add(&context->faults, 1);
     struct dump_settings settings;
     context_dump_settings(context, &settings);
+    /* Measured: of several processes that fault at once, one may have the error before its dump. */
+    unsigned late_ms = config_get()->late_dump;
     if (settings.is_enabled) {
         stream_dump_begin(context);
-        coredump_write(site, &settings);
+        coredump_write(site, &settings, late_ms);
         stream_dump_end(context);
         if ((settings.flags & CU_COREDUMP_SKIP_ABORT) == 0)
             abort();
         /* Measured: without abort the first fault of a context is survived, the second is not. */
-        if (earlier == 0)
+        if (earlier == 0 && late_ms == 0)
             return 1;
     }
     atomic_store(&context->error, CUDA_ERROR_ILLEGAL_ADDRESS);

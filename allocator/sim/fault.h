@@ -43,7 +43,8 @@ struct fault_site {
 /* Does what the driver does at a fault: dump, abort, sticky error. Returns whether the kernel goes on. */
 int fault_report(const struct fault_site *site);
 
-/* coredump.c: writes the dump to where the settings say. Failures are told on stderr. */
-void coredump_write(const struct fault_site *site, const struct dump_settings *settings);
+/* coredump.c: writes the dump to where the settings say, at once or in `late_ms` milliseconds in the background. Failures are
+ * told on stderr. */
+void coredump_write(const struct fault_site *site, const struct dump_settings *settings, unsigned late_ms);
 
 #endif

@@ -11,6 +11,7 @@
  *   reserve=SIZE        address space that cuMemAddressReserve gives out at most, default 1T (256G under AddressSanitizer,
  *                       16G under ThreadSanitizer)
  *   latency=US          every call of the virtual memory API takes that many microseconds more
+ *   late_dump=MS        a fault's error is there at once, and its dump begins so many milliseconds later
  *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; may be given several times
  * A bad value: a message on stderr, and CUDA_ERROR_INVALID_VALUE from cuInit(). What the environment names wins over the
  * setters below.

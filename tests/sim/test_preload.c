@@ -473,6 +473,24 @@ static void a_program_that_never_synchronises_hears_of_it(void **state)
     }
 }
 
+/* The error comes before the driver begins its dump. */
+static void a_late_dump_is_waited_for(void **state)
+{
+    (void)state;
+    const struct {
+        const char *story, *out;
+        int status;
+    } ends[] = {{"overrun plain context", "context: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
+                {"overrun plain stream", "stream: CUDA_ERROR_ILLEGAL_ADDRESS\n", 1},
+                {"overrun plain none", "none: CUDA_SUCCESS\n", FAULTED}};
+    for (size_t i = 0; i < sizeof ends / sizeof ends[0]; i++) {
+        run(&by_dlsym, ends[i].story, PRELOAD, NULL, "late_dump=300");
+        expect_status(&by_dlsym, ends[i].story, ends[i].status);
+        expect_out(&by_dlsym, ends[i].story, ends[i].out);
+        expect_overrun_report(&by_dlsym, ends[i].story);
+    }
+}
+
 static const char *const hooked_calls[] = {
     "cuMemAlloc",         "cuMemAllocAsync",   "cuMemcpyHtoD",      "cuMemcpyDtoH",        "cuMemcpyDtoD",
     "cuMemcpyAsync",      "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8",          "cuMemsetD32Async",
@@ -789,6 +807,7 @@ int main(void)
         TEST(an_overrun_is_reported_and_returned),
         TEST(an_overrun_is_silent_without_the_library),
         TEST(a_program_that_never_synchronises_hears_of_it),
+        TEST(a_late_dump_is_waited_for),
         TEST(after_a_fault_every_hooked_call_fails),
         TEST(on_fault_continue_goes_on),
         TEST(on_fault_abort_aborts),
