@@ -42,6 +42,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.pairs < 2:
         parser.error(f"--pairs: {arguments.pairs} is not a number from 2")
+    for program in ("plain_launches", "cufence"):
+        if not (arguments.programs / program).is_file():
+            parser.error(f"there is no {arguments.programs / program}; './dev build' makes it, and --programs names its folder")
     settings = [word for setting in arguments.set for word in ("--set", setting)]
     for threads in arguments.threads:
         plain: list[Path | str] = [arguments.programs / "plain_launches", str(threads)]

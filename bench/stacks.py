@@ -2,10 +2,11 @@
 
 python3 bench/stacks.py [build/lib/libstack_hook.so]
 
-Figures are nanoseconds: Python's part of a stack, all of a stack, and a launch of a kernel with four arguments on record. One
-stack again and again; or many stacks in turn, from as many places, with the interpreter at work in between, less what the
-clock takes. Each is the mean of the fastest of several rounds: whatever else runs on the machine only adds. On the simulated
-device unless CUFENCE_DRIVER names another.
+Figures are nanoseconds: Python's part of a stack, all of a stack, a launch of a kernel with four arguments on record, and an
+allocation of 4 KiB with its free, which takes Python's part unless CUFENCE_OPTIONS says stacks=off. One stack again and again; or
+many stacks in turn, from as many places, with the interpreter at work in between, less what the clock takes. Each is the mean of
+the fastest of several rounds: whatever else runs on the machine only adds. On the simulated device unless CUFENCE_DRIVER names
+another.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pathlib import Path
 
 ROUNDS = 50
 CALLS = 40_000
-NOTHING, PYTHON, STACK, LAUNCH = range(4)  # of stack_hook.c
+NOTHING, PYTHON, STACK, LAUNCH, ALLOCATION = range(5)  # of stack_hook.c
 
 
 def at_depth(depth: int, places: int, work: Callable[[], None]) -> Callable[[], None]:
@@ -62,12 +63,12 @@ def main() -> None:
     if failure:
         sys.exit(f"bench/stacks.py: {failure.decode()}")
     around = 4  # further frames: the module, main() and the two above
-    print(f"Python {sys.version.split()[0]}: Python's part, the stack, the launch; ns")
+    print(f"Python {sys.version.split()[0]}: Python's part, the stack, the launch, an allocation and its free; ns")
     for frames in (5, 10, 20, 40):
-        figures = [again_and_again(hook, frames - around, what) for what in (PYTHON, STACK, LAUNCH)]
+        figures = [again_and_again(hook, frames - around, what) for what in (PYTHON, STACK, LAUNCH, ALLOCATION)]
         print(f"{frames:3} frames, one stack   " + "".join(f"{figure:8.1f}" for figure in figures))
     clock = in_turn(hook, 20 - around, 9, NOTHING)
-    figures = [in_turn(hook, 20 - around, 9, what) - clock for what in (PYTHON, STACK, LAUNCH)]
+    figures = [in_turn(hook, 20 - around, 9, what) - clock for what in (PYTHON, STACK, LAUNCH, ALLOCATION)]
     print(" 20 frames, 512 stacks  " + "".join(f"{figure:8.1f}" for figure in figures))
 
 

@@ -1,5 +1,8 @@
 /* What tests/python/test_stacks.py and bench/stacks.py call through ctypes: captures, as text and in nanoseconds. */
 #include "one_kernel.h"
+
+#include <cufence.h>
+
 #include "stacks/stack.h"
 
 #include <stdio.h>
@@ -51,7 +54,7 @@ static double now(void)
 }
 
 enum { RING = 4096 }; /* the default of the option launches */
-enum what { NOTHING, PYTHON, STACK, LAUNCH };
+enum what { NOTHING, PYTHON, STACK, LAUNCH, ALLOCATION };
 
 static struct one_kernel kernel;
 
@@ -65,6 +68,7 @@ static void take(enum what what)
 {
     static struct stack *ring; /* as launches are kept */
     static unsigned count;
+    void *buffer;
     if (!ring)
         ring = calloc(RING, sizeof *ring);
     count++;
@@ -74,6 +78,8 @@ static void take(enum what what)
         stack_capture(&ring[count % RING]);
     else if (what == LAUNCH)
         one_kernel_record(&kernel, count);
+    else if (what == ALLOCATION && cufence_malloc(&buffer, 4096, 0, NULL) == CUFENCE_OK)
+        cufence_free(buffer, NULL);
 }
 
 /* For one of `rounds`, the clock's own time among them. */
