@@ -1,11 +1,13 @@
 /* The public functions, and what holds the rooms together: start, exit, and who tells whom. */
 #include "cufence.h"
 
+#include "contexts/contexts.h"
 #include "driver/driver.h"
 #include "error.h"
 #include "fault/monitor.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
+#include "lock.h"
 #include "options.h"
 #include "preload/preload.h"
 #include "stacks/labels.h"
@@ -26,13 +28,14 @@
 #define STRING(x) STRING_(x)
 
 static struct {
-    pthread_mutex_t lock; /* held while starting; comes before every lock of the rooms */
+    struct lock lock;     /* held while starting */
     int is_started;       /* atomic */
+    int is_forked;        /* atomic; this is a child of the process that was started */
     int removes_traces;   /* at the exit; a start that is tried again does not ask for it twice */
     pid_t pid;            /* that started it: a forked child has no CUDA */
     char *text;           /* the options it was started with; NULL before */
     struct options options;
-} process = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} process = {.lock = LOCK(RANK_PROCESS)};
 
 static uint64_t monotonic_ns(void)
 {
@@ -49,7 +52,7 @@ static size_t read_launches(int device, const char *kernel, int has_graphs, stru
 
 static const struct fault_sources sources = {.near = heap_near,
                                              .live = heap_live,
-                                             .set_faulted = heap_set_faulted,
+                                             .set_faulted = contexts_set_faulted,
                                              .arena_start = arena_start,
                                              .arena_end = arena_end,
                                              .now_ns = monotonic_ns,
@@ -59,18 +62,15 @@ static const struct fault_sources sources = {.near = heap_near,
 
 /* ---- the end of the process ---- */
 
-static void synchronise(CUcontext context, int device, void *user)
+static CUresult synchronise(const struct context *context)
 {
     CUcontext popped;
-    CUresult *worst = user;
-    (void)device;
-    CUresult result = driver->cuCtxPushCurrent(context);
+    CUresult result = driver->cuCtxPushCurrent(context->handle);
     if (result == CUDA_SUCCESS) {
         result = driver->cuCtxSynchronize();
         driver->cuCtxPopCurrent(&popped);
     }
-    if (result != CUDA_SUCCESS)
-        *worst = result;
+    return result;
 }
 
 static CUresult exit_result; /* written by the thread below, read only after it was joined */
@@ -78,7 +78,11 @@ static CUresult exit_result; /* written by the thread below, read only after it 
 static void *synchronise_all(void *unused)
 {
     (void)unused;
-    heap_each_context(synchronise, &exit_result);
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        CUresult result = synchronise(context);
+        if (result != CUDA_SUCCESS && exit_result != CUDA_ERROR_ILLEGAL_ADDRESS) /* nothing is worse */
+            exit_result = result;
+    }
     return NULL;
 }
 
@@ -183,11 +187,28 @@ static void at_exit(int status, void *unused)
 
 /* The handler is registered anew with each context, so that it runs before the driver's own: a driver that makes a context
  * after a reset registers one again. */
-static void on_context(CUcontext context, int device)
+static void context_begun(struct context *context)
 {
     on_exit(at_exit, NULL);
     wait_before_exit();
-    monitor_add_context(context, device);
+    monitor_add_context(context->handle, context->device);
+}
+
+static void context_gone(struct context *context)
+{
+    monitor_forget_context(context->handle);
+    heap_context_gone(context);
+    launch_forget_context(context);
+}
+
+/* CUDA does not survive a fork: in the child every call goes to the driver, which says so, and no lock of the parent's threads
+ * is waited for. */
+static void after_fork(void)
+{
+    preload_stop();
+    contexts_close();
+    __atomic_store_n(&process.is_started, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&process.is_forked, 1, __ATOMIC_RELEASE);
 }
 
 /* ---- start ---- */
@@ -207,7 +228,9 @@ static cufence_status start(const char *options)
         return status;
     /* A record with a native stack is four times as large, and has to stay in the processor's cache to be cheap. */
     launch_open(stack_has_python() ? process.options.launches : (process.options.launches + 3) / 4);
-    status = heap_open(&process.options, on_context);
+    static const struct context_events events = {context_begun, context_gone, heap_stream_ends};
+    contexts_open(&events);
+    status = heap_open(&process.options);
     if (status != CUFENCE_OK) {
         monitor_cancel();
         return status;
@@ -215,7 +238,8 @@ static cufence_status start(const char *options)
     preload_configure(&process.options);
     wait_before_exit();
     if (!process.removes_traces)
-        process.removes_traces = on_exit(remove_traces, NULL) == 0; /* also where no context ever comes to be */
+        process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also where no context ever comes to be */
+                                 pthread_atfork(NULL, NULL, after_fork) == 0;
     if (process.options.verbose)
         fprintf(stderr, "cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space, core dumps %s\n",
                 cufence_version_string(), driver->path, driver->version / 1000, driver->version % 1000 / 10,
@@ -223,10 +247,19 @@ static cufence_status start(const char *options)
     return CUFENCE_OK;
 }
 
+static cufence_status refuse_child(void)
+{
+    return error_set(CUFENCE_ERROR_NOT_INITIALIZED,
+                     "this process was forked from one that uses CUDA, and a child cannot use it; start CUDA after the fork, or "
+                     "use another start method (spawn)");
+}
+
 PUBLIC cufence_status cufence_init(const char *options)
 {
     cufence_status status;
-    pthread_mutex_lock(&process.lock);
+    if (__atomic_load_n(&process.is_forked, __ATOMIC_ACQUIRE))
+        return refuse_child();
+    lock_take(&process.lock);
     if (process.is_started) {
         status = strcmp(process.text, options ? options : "") == 0
                      ? CUFENCE_OK
@@ -244,7 +277,7 @@ PUBLIC cufence_status cufence_init(const char *options)
             process.text = NULL;
         }
     }
-    pthread_mutex_unlock(&process.lock);
+    lock_release(&process.lock);
     return status;
 }
 
@@ -259,6 +292,8 @@ static cufence_status check_started(void)
 {
     if (__atomic_load_n(&process.is_started, __ATOMIC_ACQUIRE))
         return CUFENCE_OK;
+    if (__atomic_load_n(&process.is_forked, __ATOMIC_ACQUIRE))
+        return refuse_child();
     return error_set(CUFENCE_ERROR_NOT_INITIALIZED, "cufence_init() has not been called, or has failed");
 }
 
@@ -314,17 +349,54 @@ PUBLIC const char *cufence_error_detail(void)
     return error_detail();
 }
 
+static struct context *context_for(int device, cufence_status *status)
+{
+    if (device >= 0)
+        return context_of_device(device, status);
+    struct context *context = device == -1 ? context_current() : NULL;
+    if (device < -1)
+        *status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "there is no device %d; -1 means the current context's", device);
+    else if (!context)
+        *status =
+            error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the calling thread has no current CUDA context; name a device from 0");
+    return context;
+}
+
+static cufence_status unknown_stream(cufence_stream stream)
+{
+    return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the driver does not know stream %p", (void *)stream);
+}
+
 PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_stream stream)
 {
     cufence_status status = check_started_with(pointer, "pointer");
-    const struct heap_request wanted = {.size = size, .device = device, .stream = stream};
-    return status == CUFENCE_OK ? heap_allocate(pointer, &wanted, NULL) : status;
+    struct context *context = status == CUFENCE_OK ? context_for(device, &status) : NULL;
+    if (!context)
+        return status;
+    struct stream *meant = stream_in(context, stream);
+    const struct heap_request wanted = {.size = size, .context = context, .stream = meant};
+    return meant ? heap_allocate(pointer, &wanted, NULL) : unknown_stream(stream);
 }
 
+/* A default stream is the caller's, and, since a caller may not have made the buffer's context current, that context's too. */
 PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
 {
+    struct heap_claim claim;
     cufence_status status = check_started();
-    return status == CUFENCE_OK ? heap_free(pointer, stream, NULL) : status;
+    if (status != CUFENCE_OK || !pointer)
+        return status;
+    status = heap_claim(pointer, &claim);
+    if (status != CUFENCE_OK)
+        return status;
+    struct stream *meant = stream_resolve(stream);
+    if (stream_is_default(stream) && (!meant || meant->context != claim.context)) {
+        struct stream *own = stream_in(claim.context, stream);
+        if (meant && own)
+            heap_claim_record(&claim, own);
+        meant = meant ? meant : own;
+    }
+    heap_free(&claim, meant, meant ? HEAP_STREAM : HEAP_UNKNOWN, NULL);
+    return CUFENCE_OK;
 }
 
 PUBLIC cufence_status cufence_record_stream(void *pointer, cufence_stream stream)

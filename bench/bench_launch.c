@@ -74,7 +74,7 @@ static size_t batches(void)
 
 static void call_count(uint64_t i)
 {
-    if (launch_count(kernel.context) == UINT64_MAX - i)
+    if (launch_count(kernel.entry) == UINT64_MAX - i)
         die("launch_count", "cannot be that much");
 }
 
@@ -91,7 +91,7 @@ static void call_record(uint64_t i)
 
 static void call_graph(uint64_t i)
 {
-    launch_record_graph(kernel.context, (CUgraphExec)(uintptr_t)(i + 1), kernel.stream, NULL);
+    launch_record_graph(kernel.entry, (CUgraphExec)(uintptr_t)(i + 1), kernel.stream, NULL);
 }
 
 static void call_launch(uint64_t i)
@@ -189,14 +189,14 @@ static void bench_launches(void)
 static void check_ring(void)
 {
     struct launch_entry *entries = calloc(ring, sizeof *entries);
-    const struct launch_query query = {.context = kernel.context, .device = -1, .kernel = "empty"};
-    uint64_t before = launch_count(kernel.context);
+    const struct launch_query query = {.context = kernel.entry, .device = -1, .kernel = "empty"};
+    uint64_t before = launch_count(kernel.entry);
     for (uint64_t i = 0; i < 2 * ring; i++)
         call_record(i);
     if (!entries)
         die("the ring", "no memory to read it into");
     size_t count = launch_read(&query, entries, ring);
-    if (launch_count(kernel.context) != before + 2 * ring || count != ring)
+    if (launch_count(kernel.entry) != before + 2 * ring || count != ring)
         die("the ring", "does not hold what was launched");
     if (!entries[0].function->has_layout)
         printf("arguments are not kept: the driver does not tell their layout (CUDA 12.4 and later do)\n");

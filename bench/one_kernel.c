@@ -40,6 +40,7 @@ const char *one_kernel_start(struct one_kernel *out, uint64_t places)
         driver_check(driver->cuDeviceGetName(out->device, sizeof out->device, device), "cuDeviceGetName") != CUFENCE_OK)
         return cufence_error_detail();
     launch_open(places);
+    out->entry = context_of(out->context);
     return NULL;
 }
 
@@ -63,7 +64,7 @@ void one_kernel_record(const struct one_kernel *kernel, uint64_t i)
                                      .block = {1, 1, 1},
                                      .stream = kernel->stream,
                                      .parameters = parameters};
-    launch_record(kernel->context, &call);
+    launch_record(kernel->entry, &call);
 }
 
 CUresult one_kernel_launch(const struct one_kernel *kernel, uint64_t i)

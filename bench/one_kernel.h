@@ -10,6 +10,7 @@
 
 struct one_kernel {
     CUcontext context;
+    struct context *entry; /* the same */
     CUstream stream;
     CUfunction function;
     char device[128]; /* its name */

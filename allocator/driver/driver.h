@@ -26,6 +26,7 @@
     X(cuDeviceGetAttribute, 2000, REQUIRED)                                                                                    \
     X(cuDeviceTotalMem, 3020, REQUIRED)                                                                                        \
     X(cuDevicePrimaryCtxRetain, 7000, REQUIRED)                                                                                \
+    X(cuDevicePrimaryCtxRelease, 11000, REQUIRED)                                                                              \
     X(cuDevicePrimaryCtxGetState, 7000, REQUIRED)                                                                              \
     X(cuCtxGetCurrent, 4000, REQUIRED)                                                                                         \
     X(cuCtxSetCurrent, 4000, REQUIRED)                                                                                         \
@@ -63,6 +64,7 @@
     X(cuDeviceGetMemPool, 11020, OPTIONAL)                                                                                     \
     X(cuDeviceGetDefaultMemPool, 11020, OPTIONAL)                                                                              \
     X(cuStreamGetCtx, 9020, OPTIONAL)                                                                                          \
+    X(cuStreamGetId, 12000, OPTIONAL)                                                                                          \
     X(cuCtxGetId, 12000, OPTIONAL)                                                                                             \
     X(cuFuncGetName, 12030, OPTIONAL)                                                                                          \
     X(cuFuncGetParamInfo, 12040, OPTIONAL)                                                                                     \

@@ -9,10 +9,17 @@
 static int recall(uint64_t address, int exact, struct facts *out)
 {
     out->id = 0;
-    for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
-        struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
-        for (; list; list = list->next)
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        struct books *books = books_of(context);
+        if (!books)
+            continue;
+        lock_take(&books->lock);
+        freelist_recall(&books->shared, address, exact, out);
+        for (struct freelist *list = books->lists; list; list = list->next)
             freelist_recall(list, address, exact, out);
+        for (struct freelist *list = books->draining; list; list = list->next)
+            freelist_recall(list, address, exact, out);
+        lock_release(&books->lock);
     }
     return out->id != 0;
 }
@@ -174,8 +181,7 @@ int heap_range_of(uint64_t address, struct heap_range *out)
     *out = (struct heap_range){.id = facts.id,
                                .address = facts.address,
                                .size = facts.size,
-                               .context = block->context->handle,
-                               .device = block->context->device,
+                               .context = block->books->context,
                                .owner = block->owner};
     return 1;
 }

@@ -1,6 +1,31 @@
 #include "internal.h"
 
+#include "options.h"
+#include "stacks/stack.h"
+
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec + 1;
+}
+
+uint32_t facts_tid(void)
+{
+    static HOT_TLS uint32_t id;
+    if (!id)
+        id = (uint32_t)gettid();
+    return id;
+}
+
+uint32_t facts_stack(void)
+{
+    return heap_options->stacks ? stack_capture_python() : 0;
+}
 
 /*
  * Readers (a description, a report) are rare and must not slow the fast path, so the facts are guarded by a version instead of

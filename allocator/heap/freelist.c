@@ -1,11 +1,14 @@
 #include "internal.h"
 
+#include "options.h"
+
 #include <stdlib.h>
+#include <string.h>
 
 #define MARK_FREES 256     /* a marker costs about 500 ns in all (H100): 2 ns a free */
 #define MARK_NS 5000000ull /* and one comes at least this often while frees come */
 #define SCAN 16            /* blocks looked at in a bin of mixed sizes */
-#define WAITING_SCAN 64
+#define WAITING_SCAN 64    /* waiting blocks whose events are asked in one go */
 
 static unsigned bin_of(uint64_t pages)
 {
@@ -16,9 +19,12 @@ static unsigned bin_of(uint64_t pages)
     return bin < BINS ? bin : BINS - 1;
 }
 
+/* All of these expect the list's lock. */
+
 static void put_idle(struct freelist *list, struct block *block)
 {
     struct block **bin = &list->bins[bin_of(block->pages)];
+    block_become(block, BLOCK_IDLE);
     DL_PREPEND(*bin, block);
     list->idle_pages += block->pages;
 }
@@ -27,6 +33,7 @@ static void remove_idle(struct freelist *list, struct block *block)
 {
     DL_DELETE(list->bins[bin_of(block->pages)], block);
     list->idle_pages -= block->pages;
+    block_become(block, BLOCK_HELD);
 }
 
 /* Keeps the facts of the buffer that was in a block, before another one takes its place. Expects the list's lock. */
@@ -91,7 +98,7 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
 /* Expects the list's lock. */
 static void count_bytes(struct freelist *list, int64_t bytes)
 {
-    struct heap_context *context = list->context;
+    struct books *context = list->books;
     list->live_bytes += bytes;
     if (list->live_bytes < UNKNOWN_BYTES && list->live_bytes > -UNKNOWN_BYTES)
         return;
@@ -123,30 +130,54 @@ struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t wast
     return block;
 }
 
-int freelist_put(struct freelist *list, struct block *block, enum freed_state state, uint64_t now)
+/* ---- frees ---- */
+
+/* Expects the list's lock. */
+static void put(struct freelist *list, struct block *block, enum block_state state)
 {
-    list_lock(list);
     block->free_sequence = ++list->freed;
-    list->frees++;
-    count_bytes(list, -(int64_t)block->facts.size);
-    if (state == FREED_GONE) {
-        list->passed = list->freed;
-    } else if (state == FREED_IDLE) {
+    if (state == BLOCK_IDLE) {
         put_idle(list, block);
-        if (list_stream(list) == HEAP_SYNCHRONISED)
-            list->passed = list->freed;
-    } else if (state == FREED_WAITING) {
+    } else if (state == BLOCK_WAITING) {
+        block_become(block, BLOCK_WAITING);
         DL_APPEND(list->waiting, block);
-        list->waiting_count++;
-    } else {
+        __atomic_add_fetch(&list->waiting_count, 1, __ATOMIC_RELAXED);
+    } else if (state == BLOCK_RETIRING) {
+        block_become(block, BLOCK_RETIRING);
         DL_APPEND(list->retiring, block);
         __atomic_add_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
     }
-    int due = !list->pool && list_stream(list) != HEAP_SYNCHRONISED &&
+}
+
+/* Expects the list's lock. */
+static void unwait(struct freelist *list, struct block *block)
+{
+    DL_DELETE(list->waiting, block);
+    __atomic_sub_fetch(&list->waiting_count, 1, __ATOMIC_RELAXED);
+    block_become(block, BLOCK_HELD);
+}
+
+int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now)
+{
+    list_lock(list);
+    list->frees++;
+    count_bytes(list, -(int64_t)block->facts.size);
+    put(list, block, state);
+    int due = !list->pool && list->stream &&
               (list->freed - list->marked >= MARK_FREES || now - list->marked_ns >= MARK_NS);
     list_unlock(list);
     return due;
 }
+
+/* Between lists, which is no free. */
+static void move_to(struct freelist *list, struct block *block, enum block_state state)
+{
+    list_lock(list);
+    put(list, block, state);
+    list_unlock(list);
+}
+
+/* ---- markers ---- */
 
 /* Expects the list's lock. */
 static void advance_markers(struct freelist *list)
@@ -155,7 +186,7 @@ static void advance_markers(struct freelist *list)
     while (done < list->marker_count && driver->cuEventQuery(list->markers[done].event) == CUDA_SUCCESS) {
         if (list->markers[done].sequence > list->passed)
             list->passed = list->markers[done].sequence;
-        event_give(list->context, list->markers[done].event);
+        event_give(list->books, list->markers[done].event);
         done++;
     }
     list->marker_count -= done;
@@ -163,154 +194,128 @@ static void advance_markers(struct freelist *list)
         list->markers[i] = list->markers[i + done];
 }
 
-void freelist_mark(struct freelist *list, uint64_t now)
+int freelist_is_unmarked(struct freelist *list)
+{
+    list_lock(list);
+    int is_unmarked = list->freed != list->marked && list->freed > list->passed;
+    list_unlock(list);
+    return is_unmarked;
+}
+
+void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_t now)
 {
     CUstreamCaptureStatus capture;
     list_lock(list);
     if (list->marker_count == MARKERS)
         advance_markers(list);
-    int due = list->marker_count < MARKERS;
+    int has_room = list->marker_count < MARKERS;
     uint64_t sequence = list->freed;
-    if (due) {
-        list->marked = sequence;
-        list->marked_ns = now;
-    }
     list_unlock(list);
-    if (!due)
-        return;
     /* Also refuses where a stream that synchronises with this one is being captured. */
-    if (driver->cuStreamIsCapturing(list_stream(list), &capture) != CUDA_SUCCESS || capture != CU_STREAM_CAPTURE_STATUS_NONE)
+    if (!has_room || !stream_is_named_here(stream) || driver->cuStreamIsCapturing(stream->handle, &capture) != CUDA_SUCCESS ||
+        capture != CU_STREAM_CAPTURE_STATUS_NONE)
         return;
-    CUevent event = event_take(list->context);
+    CUevent event = event_take(list->books);
     if (!event)
         return;
-    int recorded = driver->cuEventRecord(event, list_stream(list)) == CUDA_SUCCESS;
-    list_lock(list);
-    recorded = recorded && list->marker_count < MARKERS;
-    if (recorded)
+    int is_recorded = driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
+    if (is_recorded) {
+        list_lock(list);
         list->markers[list->marker_count++] = (struct marker){.event = event, .sequence = sequence};
-    list_unlock(list);
-    if (!recorded)
-        event_give(list->context, event);
-}
-
-void freelist_mark_rest(struct freelist *list, uint64_t now)
-{
-    CUstream stream = list_stream(list);
-    if (list->pool || stream == HEAP_SYNCHRONISED || stream == HEAP_UNORDERED || stream == CU_STREAM_PER_THREAD)
-        return; /* another thread's own stream cannot be named */
-    list_lock(list);
-    int due = list->freed != list->marked && list->freed > list->passed;
-    list_unlock(list);
-    if (due)
-        freelist_mark(list, now);
-}
-
-struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste)
-{
-    list_lock(list);
-    advance_markers(list);
-    struct block *block = search(list, pages, waste, list->passed);
-    list_unlock(list);
-    return block;
-}
-
-/* Whether every event of a block has passed; they are given back then. A block without events cannot be known to. */
-static int has_passed(struct block *block)
-{
-    if (!block->event_count)
-        return 0;
-    for (uint32_t i = 0; i < block->event_count; i++) {
-        if (driver->cuEventQuery(block->events[i]) != CUDA_SUCCESS)
-            return 0;
+        list->marked = sequence;
+        list->marked_ns = now;
+        list_unlock(list);
+    } else {
+        event_give(list->books, event);
     }
-    return 1;
 }
 
-void block_forget_events(struct block *block)
+void freelist_mark(struct freelist *list, uint64_t now)
 {
-    for (uint32_t i = 0; i < block->event_count; i++)
-        event_give(block->context, block->events[i]);
-    free(block->events);
-    block->events = NULL;
-    block->event_count = 0;
+    stream_touch_begin(); /* also keeps other threads from adding markers */
+    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    if (stream)
+        freelist_mark_touched(list, stream, now);
+    stream_touch_end();
 }
+
+/* ---- what has passed ---- */
 
 void freelist_advance(struct freelist *list)
 {
     struct block *block, *next;
-    unsigned seen = 0;
+    unsigned asked = 0;
     list_lock(list);
     advance_markers(list);
-    DL_FOREACH_SAFE(list->waiting, block, next)
-    {
-        if (seen++ == WAITING_SCAN)
-            break;
-        if (has_passed(block)) {
-            block_forget_events(block);
-            DL_DELETE(list->waiting, block);
-            list->waiting_count--;
-            put_idle(list, block);
+    if (!list->pool) {
+        DL_FOREACH_SAFE(list->waiting, block, next)
+        {
+            if (block->awaits_context) /* no event tells */
+                continue;
+            if (asked++ == WAITING_SCAN)
+                break;
+            if (waits_are_over(block)) {
+                unwait(list, block);
+                put_idle(list, block);
+            }
         }
     }
     list_unlock(list);
 }
 
-void freelist_retire(struct freelist *list)
+static struct block *take_passed(struct freelist *list, uint64_t pages, uint64_t waste)
 {
-    for (;;) {
-        list_lock(list);
-        struct block *block = list->retiring;
-        if (block && has_passed(block)) {
-            block_forget_events(block);
-            DL_DELETE(list->retiring, block);
-            __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
-        } else {
-            block = NULL;
-        }
-        list_unlock(list);
-        if (!block)
-            return;
-        block_unmap(block);
-    }
-}
-
-struct block *freelist_take_idle(struct freelist *list)
-{
-    struct block *block = NULL;
     list_lock(list);
-    for (unsigned bin = 0; list->idle_pages && bin < BINS && !block; bin++)
-        block = list->bins[bin];
-    if (block)
-        remove_idle(list, block);
+    struct block *block = NULL;
+    if (list->idle_pages) {
+        advance_markers(list);
+        block = search(list, pages, waste, list->passed);
+    }
     list_unlock(list);
     return block;
 }
 
-struct block *freelist_take_any(struct freelist *list)
+struct block *freelist_steal(struct books *books, const struct freelist *thief, uint64_t pages, uint64_t waste)
 {
-    list_lock(list);
-    struct block *block = list->waiting ? list->waiting : list->retiring;
-    if (block && block == list->waiting) {
-        DL_DELETE(list->waiting, block);
-        list->waiting_count--;
-    } else if (block) {
-        DL_DELETE(list->retiring, block);
-        __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+    struct block *block = thief == &books->shared ? NULL : take_passed(&books->shared, pages, waste);
+    for (struct freelist *list = books->lists; list && !block; list = list->next) {
+        if (list != thief)
+            block = take_passed(list, pages, waste);
     }
-    list_unlock(list);
-    return block ? block : freelist_take_idle(list);
+    for (struct freelist *list = books->draining; list && !block; list = list->next)
+        block = take_passed(list, pages, waste);
+    return block;
 }
 
-uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes)
+struct block *freelist_take_retired(struct freelist *list)
 {
-    uint64_t trimmed = 0;
-    if (list->pool && pool_is_held(list->pool))
-        return 0;
-    while (trimmed < bytes) {
+    struct block *block = NULL;
+    if (!__atomic_load_n(&list->retiring_count, __ATOMIC_RELAXED))
+        return NULL;
+    list_lock(list);
+    DL_FOREACH(list->retiring, block)
+    {
+        if (!block->awaits_context)
+            break; /* the first whose events tell: those of one stream pass in order */
+    }
+    if (block && waits_are_over(block)) {
+        DL_DELETE(list->retiring, block);
+        __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+        block_become(block, BLOCK_HELD);
+    } else {
+        block = NULL;
+    }
+    list_unlock(list);
+    return block;
+}
+
+uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t bytes, struct block **gone)
+{
+    uint64_t taken = 0;
+    list_lock(list);
+    advance_markers(list);
+    while (taken < bytes && list->idle_pages) {
         struct block *oldest = NULL;
-        list_lock(list);
-        advance_markers(list);
         for (unsigned bin = 0; bin < BINS; bin++) {
             /* utlist keeps the tail behind the head's prev: the one that has been idle longest. */
             struct block *block = list->bins[bin] ? list->bins[bin]->prev : NULL;
@@ -318,40 +323,227 @@ uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes
                 (!oldest || block->facts.freed_ns < oldest->facts.freed_ns))
                 oldest = block;
         }
-        if (oldest)
-            remove_idle(list, oldest);
-        list_unlock(list);
         if (!oldest)
             break;
-        trimmed += oldest->slot.mapped;
-        block_unmap(oldest);
+        remove_idle(list, oldest);
+        taken += oldest->slot.mapped;
+        DL_APPEND(*gone, oldest);
     }
-    return trimmed;
-}
-
-void freelist_begin_sync(struct freelist *list)
-{
-    list_lock(list);
-    list->snapshot = list->freed;
     list_unlock(list);
+    return taken;
 }
 
-void freelist_end_sync(struct freelist *list)
+/* ---- synchronisations ---- */
+
+/* Every list of the books but those of pools. */
+static struct freelist *each_list(struct books *books, const struct freelist *list)
+{
+    if (!list)
+        return &books->shared;
+    if (list == &books->shared)
+        return books->lists ? books->lists : books->draining;
+    if (list->next)
+        return list->next;
+    return __atomic_load_n(&list->stream, __ATOMIC_RELAXED) ? books->draining : NULL;
+}
+
+void freelists_begin_sync(struct books *books)
+{
+    lock_take(&books->lock);
+    for (struct freelist *list = each_list(books, NULL); list; list = each_list(books, list)) {
+        list_lock(list);
+        list->snapshot = list->freed;
+        list_unlock(list);
+    }
+    lock_release(&books->lock);
+}
+
+static void end_waits(struct freelist *list, const struct books *of, uint64_t since)
 {
     struct block *block, *next;
-    if (list->pool && pool_is_held(list->pool))
-        return;
     list_lock(list);
-    if (list->snapshot > list->passed)
-        list->passed = list->snapshot;
     DL_FOREACH_SAFE(list->waiting, block, next)
     {
-        if (block->free_sequence <= list->snapshot) {
-            block_forget_events(block);
-            DL_DELETE(list->waiting, block);
-            list->waiting_count--;
+        if (waits_synchronised(block, of, since)) {
+            unwait(list, block);
             put_idle(list, block);
         }
     }
+    DL_FOREACH(list->retiring, block) /* taken by freelist_take_retired() */
+        waits_synchronised(block, of, since);
     list_unlock(list);
+}
+
+void freelists_end_sync(struct books *books, uint64_t since)
+{
+    lock_take(&books->lock);
+    for (struct freelist *list = each_list(books, NULL); list; list = each_list(books, list)) {
+        list_lock(list);
+        if (list->snapshot > list->passed)
+            list->passed = list->snapshot;
+        list_unlock(list);
+    }
+    lock_release(&books->lock);
+    end_waits(&books->shared, books, since);
+    for (struct context *context = waits_foreign() ? context_next(NULL) : NULL; context; context = context_next(context)) {
+        struct books *others = books_of(context);
+        if (others && others != books)
+            end_waits(&others->shared, books, since);
+    }
+}
+
+/* ---- making lists and giving them up ---- */
+
+/* Expects the lock of the books. */
+static struct freelist *make(struct books *books, struct stream *stream, struct pool *pool)
+{
+    struct freelist *list = books->spares;
+    if (list)
+        LL_DELETE(books->spares, list);
+    else if ((list = line_alloc(sizeof *list)) == NULL)
+        return NULL;
+    list->books = books;
+    list->pool = pool;
+    __atomic_store_n(&list->stream, stream, __ATOMIC_RELAXED);
+    return list;
+}
+
+struct freelist *freelist_of(struct stream *stream)
+{
+    struct freelist *list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
+    if (__builtin_expect(list != NULL, 1))
+        return list;
+    struct books *books = stream->context ? books_make(stream->context) : NULL;
+    if (!books)
+        return NULL;
+    lock_take(&books->lock);
+    list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
+    if (!list && (list = make(books, stream, NULL)) != NULL) {
+        LL_PREPEND(books->lists, list);
+        __atomic_store_n((struct freelist **)&stream->books, list, __ATOMIC_RELEASE);
+    }
+    lock_release(&books->lock);
+    return list;
+}
+
+struct freelist *freelist_in_pool(struct books *books, struct stream *stream, struct pool *pool)
+{
+    struct freelist *list;
+    lock_take(&books->lock);
+    for (list = pool->lists; list && list->stream != stream; list = list->next)
+        ;
+    if (!list && (list = make(books, stream, pool)) != NULL)
+        LL_PREPEND(pool->lists, list);
+    lock_release(&books->lock);
+    return list;
+}
+
+/* Expects the list's lock. */
+static void take_idle(struct freelist *list, struct block **gone)
+{
+    struct block *block;
+    for (unsigned bin = 0; bin < BINS && list->idle_pages; bin++) {
+        while ((block = list->bins[bin]) != NULL) {
+            remove_idle(list, block);
+            DL_APPEND(*gone, block);
+        }
+    }
+}
+
+void freelist_take_idle(struct freelist *list, struct block **gone)
+{
+    list_lock(list);
+    take_idle(list, gone);
+    list_unlock(list);
+}
+
+void freelist_take_all(struct freelist *list, struct block **gone)
+{
+    struct block *block, *next;
+    list_lock(list);
+    take_idle(list, gone);
+    DL_FOREACH_SAFE(list->waiting, block, next)
+    {
+        unwait(list, block);
+        DL_APPEND(*gone, block);
+    }
+    DL_FOREACH_SAFE(list->retiring, block, next)
+    {
+        DL_DELETE(list->retiring, block);
+        __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+        block_become(block, BLOCK_HELD);
+        DL_APPEND(*gone, block);
+    }
+    list_unlock(list);
+}
+
+void freelist_give_up(struct freelist *list)
+{
+    struct block *all = NULL, *block, *next;
+    freelist_take_all(list, &all);
+    DL_FOREACH_SAFE(all, block, next)
+    {
+        DL_DELETE(all, block);
+        int has_passed = !list->pool && block->free_sequence <= list->passed;
+        block_join(block, NULL);
+        if (!has_passed)
+            waits_add_context(block, list->books);
+        move_to(&list->books->shared, block, has_passed ? BLOCK_IDLE : BLOCK_WAITING);
+    }
+}
+
+void freelist_recycle(struct freelist *list)
+{
+    struct books *books = list->books;
+    struct freelist *shared = &books->shared;
+    for (unsigned i = 0; i < list->marker_count; i++)
+        event_give(books, list->markers[i].event);
+    list_lock(shared);
+    for (size_t i = 0; i < list->history_count; i++) {
+        size_t oldest = list->history_count < list->history_capacity ? 0 : list->history_position;
+        remember(shared, &list->history[(oldest + i) % list->history_count]);
+    }
+    shared->allocations += list->allocations;
+    shared->frees += list->frees;
+    count_bytes(shared, list->live_bytes);
+    list_unlock(shared);
+    free(list->history);
+    memset(list, 0, sizeof *list); /* the lock is free: nobody else finds the list any more */
+    list->books = books;
+    LL_PREPEND(books->spares, list);
+}
+
+void freelist_drain(struct books *books)
+{
+    struct freelist *list, *next;
+    LL_FOREACH_SAFE(books->draining, list, next)
+    {
+        list_lock(list);
+        advance_markers(list);
+        int has_passed = list->passed >= list->freed || !list->idle_pages;
+        list_unlock(list);
+        if (!has_passed)
+            break; /* most streams end in the order in which they were made */
+        books->draining = next;
+        freelist_give_up(list);
+        freelist_recycle(list);
+    }
+}
+
+void freelist_end(struct freelist *list)
+{
+    struct books *books = list->books;
+    lock_take(&books->lock);
+    __atomic_store_n(&list->stream, NULL, __ATOMIC_RELAXED);
+    LL_DELETE(books->lists, list);
+    if (list->marked < list->freed) /* nothing tells of the last frees */
+        freelist_give_up(list);
+    list->next = NULL;
+    if (books->draining)
+        books->draining_last->next = list;
+    else
+        books->draining = list;
+    books->draining_last = list;
+    freelist_drain(books);
+    lock_release(&books->lock);
 }

@@ -1,28 +1,39 @@
-/* What the program destroys beneath its buffers: streams and contexts. */
+/* What ends beneath the heap: streams and contexts. */
 #include "internal.h"
 
-#include <stdlib.h>
-#include <unistd.h>
+#include "options.h"
 
-void heap_stream_gone(CUstream stream)
+#include <stdlib.h>
+
+void heap_stream_ends(struct stream *stream)
 {
-    if (!stream || stream == CU_STREAM_LEGACY || stream == CU_STREAM_PER_THREAD)
+    struct freelist *list = stream->books, *other;
+    struct context *context = stream->context;
+    struct books *books = context ? books_of(context) : NULL;
+    struct pool *pool;
+    if (!books)
         return;
-    for (struct heap_context *context = context_next(NULL); context; context = context_next(context)) {
-        struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE);
-        for (; list; list = list->next) {
-            if (list_stream(list) != stream || list->pool)
-                continue;
-            struct scope scope = scope_enter(context);
-            freelist_mark(list, now_ns());
-            scope_leave(scope);
-            __atomic_store_n(&list->stream, HEAP_UNORDERED, __ATOMIC_RELAXED); /* no stream's list from now on */
+    if (list) {
+        struct scope scope = scope_enter(context);
+        if (scope.pushed && !stream->is_lost && freelist_is_unmarked(list))
+            freelist_mark_touched(list, stream, now_ns());
+        freelist_end(list);
+        scope_leave(scope);
+    }
+    lock_take(&books->lock);
+    LL_FOREACH(books->pools, pool)
+    {
+        LL_FOREACH(pool->lists, other)
+        {
+            if (other->stream == stream) /* until the pool is gone, for nobody */
+                __atomic_store_n(&other->stream, NULL, __ATOMIC_RELAXED);
         }
     }
+    lock_release(&books->lock);
 }
 
 struct orphans {
-    const struct heap_context *context;
+    const struct books *books;
     struct block **blocks;
     size_t count, capacity;
 };
@@ -31,7 +42,7 @@ static int collect_live(struct slot *slot, void *user)
 {
     struct orphans *orphans = user;
     struct block *block = (struct block *)slot;
-    if (block->context != orphans->context || !slot->is_mapped || index_find(block->facts.address) != block)
+    if (block->books != orphans->books || !slot->is_mapped || index_find(block->facts.address) != block)
         return 0;
     if (orphans->count == orphans->capacity) {
         size_t capacity = orphans->capacity ? orphans->capacity * 2 : 256;
@@ -45,34 +56,98 @@ static int collect_live(struct slot *slot, void *user)
     return 0;
 }
 
+/* A held block of a context that is gone, and its events with it. What another context may still use stays mapped. */
 static void drop(struct block *block)
 {
-    free(block->events); /* they are gone with the context */
-    block->events = NULL;
-    block->event_count = 0;
-    block_unmap(block);
+    free(block->recorded);
+    block->recorded = NULL;
+    block->recorded_count = 0;
+    waits_drop_context(block, block->books);
+    block->awaits_context = 0;
+    block->returned = 0;
+    if (waits_are_over(block))
+        block_unmap(block);
 }
 
-void heap_context_gone(CUcontext handle)
+static void drop_all(struct block *gone)
 {
-    struct heap_context *context = context_latest(handle);
-    if (!context)
-        return;
-    context_forget(context);
-    if (__atomic_exchange_n(&context->is_faulted, 0, __ATOMIC_RELAXED))
-        __atomic_sub_fetch(&heap_faulted, 1, __ATOMIC_RELEASE);
-    struct block *block;
-    for (struct freelist *list = __atomic_load_n(&context->freelists, __ATOMIC_ACQUIRE); list; list = list->next) {
-        while ((block = freelist_take_any(list)) != NULL)
-            drop(block);
+    struct block *block, *next;
+    DL_FOREACH_SAFE(gone, block, next)
+    {
+        DL_DELETE(gone, block);
+        drop(block);
     }
-    struct orphans orphans = {.context = context};
+}
+
+/* Every list is given up; what was in them goes into *gone. */
+static void give_up_lists(struct books *books, struct block **gone)
+{
+    struct freelist *list, *next;
+    struct pool *pool;
+    lock_take(&books->lock);
+    freelist_take_all(&books->shared, gone);
+    LL_CONCAT(books->lists, books->draining);
+    books->draining = books->draining_last = NULL;
+    LL_FOREACH(books->pools, pool)
+    {
+        LL_CONCAT(books->lists, pool->lists);
+        pool->lists = NULL;
+        if (!pool->is_capture)
+            pool->active = 0;
+    }
+    LL_FOREACH_SAFE(books->lists, list, next)
+    {
+        LL_DELETE(books->lists, list);
+        freelist_take_all(list, gone);
+        list->marker_count = 0; /* the events are gone */
+        freelist_recycle(list);
+    }
+    books->event_count = 0;
+    __atomic_store_n(&books->active_pools, 0, __ATOMIC_RELAXED);
+    lock_release(&books->lock);
+}
+
+static void drop_live(struct books *books)
+{
+    struct orphans orphans = {.books = books};
     arena_each(collect_live, &orphans);
     for (size_t i = 0; i < orphans.count; i++) {
-        if (!index_remove(orphans.blocks[i]->facts.address))
+        struct block *block = orphans.blocks[i];
+        if (index_claim(block->facts.address) != block)
             continue;
-        facts_write_freed(orphans.blocks[i], now_ns(), 0, facts_freed_by((uint64_t)gettid(), 0));
-        drop(orphans.blocks[i]);
+        facts_write_freed(block, now_ns(), 0, facts_freed_by(facts_tid(), 0));
+        freelist_put(&books->shared, block, BLOCK_PAST, now_ns());
+        drop(block);
     }
     free(orphans.blocks);
+}
+
+/* What waits elsewhere for work of the context need not any more. */
+static void end_foreign_waits(const struct books *gone)
+{
+    struct block *block;
+    for (struct context *context = waits_foreign() ? context_next(NULL) : NULL; context; context = context_next(context)) {
+        struct books *books = books_of(context);
+        if (!books || books == gone)
+            continue;
+        list_lock(&books->shared);
+        DL_FOREACH(books->shared.waiting, block)
+            waits_drop_context(block, gone);
+        DL_FOREACH(books->shared.retiring, block)
+            waits_drop_context(block, gone);
+        list_unlock(&books->shared);
+    }
+}
+
+void heap_context_gone(struct context *context)
+{
+    struct books *books = books_of(context);
+    struct block *gone = NULL;
+    if (!books)
+        return;
+    capture_forget_all(books);
+    give_up_lists(books, &gone);
+    drop_all(gone);
+    drop_live(books);
+    end_foreign_waits(books);
 }

@@ -8,27 +8,48 @@
 #ifndef CUFENCE_HEAP_H
 #define CUFENCE_HEAP_H
 
-#include "driver/driver.h"
+#include "contexts/contexts.h"
 #include "options.h"
 
 /*
  * Opens the arena and starts the background thread. The driver is loaded. `options` must stay.
- *   on_context  called once for each CUDA context before its first buffer, with the context current and the lock held that
- *               guards the making of contexts: it must not call the heap
  * Nothing is left of a failed opening, and it may be tried again.
  */
-cufence_status heap_open(const struct options *options, void (*on_context)(CUcontext context, int device));
+cufence_status heap_open(const struct options *options);
 
 /* Stops the background thread; the rest goes on working. Before the driver is taken down at exit. */
 void heap_close(void);
 
-/* Not a stream: what is allocated on it may be used by any stream at once, and what is freed on it is in use by none any more,
- * because the caller has synchronised the buffer's context. */
-#define HEAP_SYNCHRONISED ((CUstream) ~(uintptr_t)0)
+struct heap_request {
+    size_t size;             /* bytes; 0 gives NULL */
+    struct context *context; /* whose memory it is to be */
+    struct stream *stream;   /* that may use it at once; NULL, or another context's: any may */
+    uint8_t owner;           /* any number that the caller wants to have back at the free; 0 where it does not care */
+    uint32_t align;          /* a power of two that the buffer needs, whatever the option align says; 0: what that says */
+};
 
-/* Not a stream, for frees only: nothing says which work still uses the buffer. It waits for a synchronisation of the context.
- */
-#define HEAP_UNORDERED ((CUstream) ~(uintptr_t)1)
+/* mapped   gets the bytes mapped for it, as heap_freed.mapped will tell; may be NULL */
+cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped);
+
+/* A live buffer in the hands of one thread, which is going to free it: nobody else finds it any more. */
+struct heap_claim {
+    struct block *block;
+    struct context *context;    /* whose memory it is */
+    cufence_description place; /* where there is none: what lies there */
+};
+
+/* Errors: DOUBLE_FREE, INVALID_FREE. Each claim is to be freed. */
+cufence_status heap_claim(void *pointer, struct heap_claim *claim);
+
+/* As heap_record_stream(). */
+cufence_status heap_claim_record(const struct heap_claim *claim, struct stream *stream);
+
+/* Who may still use a buffer that is freed. */
+enum heap_users {
+    HEAP_STREAM, /* what the stream has got by now, whichever context it is of */
+    HEAP_NONE,   /* nobody: the caller has synchronised the buffer's context */
+    HEAP_UNKNOWN /* anybody in its context: it waits for a synchronisation of that */
+};
 
 /* What was freed. */
 struct heap_freed {
@@ -37,18 +58,11 @@ struct heap_freed {
     unsigned owner;  /* as its allocation named it */
 };
 
-struct heap_request {
-    size_t size;     /* bytes; 0 gives NULL */
-    int device;      /* -1: the current context's */
-    CUstream stream; /* or HEAP_SYNCHRONISED */
-    uint8_t owner;   /* any number that the caller wants to have back at the free; 0 where it does not care */
-    uint32_t align;  /* a power of two that the buffer needs, whatever the option align says; 0: what that says */
-};
+/* Never fails, and never waits. stream: with HEAP_STREAM; else NULL. freed: may be NULL */
+void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_users users, struct heap_freed *freed);
 
-/* mapped   gets the bytes mapped for it, as heap_freed.mapped will tell; may be NULL */
-cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped);
-/* freed   may be NULL; untouched on failure */
-cufence_status heap_free(void *pointer, CUstream stream, struct heap_freed *freed);
+/* The default streams are those of the buffer's own context. Errors: NOT_FOUND, OUT_OF_MEMORY, INVALID_ARGUMENT (the driver
+ * does not know the stream). */
 cufence_status heap_record_stream(void *pointer, CUstream stream);
 
 cufence_status pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user, void (*destroy)(void *));
@@ -61,8 +75,7 @@ int heap_owns(uint64_t address);
 /* The live buffer that holds an address. */
 struct heap_range {
     uint64_t id, address, size;
-    CUcontext context;
-    int device;
+    struct context *context;
     unsigned owner;
 };
 int heap_range_of(uint64_t address, struct heap_range *out); /* 0: no live buffer holds it */
@@ -80,6 +93,9 @@ size_t heap_near(uint64_t address, cufence_buffer *out, size_t max);
 /* Copies live buffers of a device (-1: all), newest first, at most `max`; *total gets how many there are. */
 size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total);
 
+/* OK for a device that exists, and for -1; else INVALID_ARGUMENT. */
+cufence_status heap_check_device(int device);
+
 /* Errors: INVALID_ARGUMENT for a device that does not exist. -1: all. */
 cufence_status heap_stats(int device, cufence_stats *stats);
 /* From now on `peer` has access to the buffers of `device`, if the hardware can; also to those that are there. Some context is
@@ -89,31 +105,34 @@ void heap_share(int device, int peer);
 /* With may_wait the contexts are synchronised where no stream is captured, and what was freed last goes as well. */
 cufence_status heap_trim(int device, int may_wait);
 
-/* Bytes of physical memory that the current context's buffers take. */
+/* Bytes of physical memory that a context's buffers take. */
 struct heap_figures {
     uint64_t mapped; /* live, idle and waiting */
     uint64_t peak;   /* the most of it since the last heap_reset_peak() */
     uint64_t idle;   /* of it, kept for reuse */
     uint64_t cached; /* without a mapping, kept for the next one on the device */
 };
-struct heap_figures heap_figures(void); /* zeros without a current context */
-void heap_reset_peak(void);
+struct heap_figures heap_figures(struct context *context); /* NULL: zeros */
+void heap_reset_peak(struct context *context);
 
 /* Counts captures that begin (1) and end (-1): while one is under way, the heap does not synchronise. */
 void heap_count_captures(int change);
 int heap_captures(void);
+void heap_captures_are_counted(void); /* from now on every capture is counted: without one, no stream is asked */
 
 /*
  * What a stream's capture allocates and frees stays mapped, because each launch of the graph uses the same addresses. Of a
  * capture that is followed, it goes once no graph, executable or launch is left that came of it: at once what was freed within
  * the capture, the rest when the program has freed it. Of others it stays until the process ends.
  *
- * To be called when a capture of the stream has just begun, by the thread that began it and in the context that its memory is
- * to be in. Where the capture cannot be followed (a driver before CUDA 11.3, a context without buffers), nothing happens.
+ * To be called when a capture of the stream has just begun, by the thread that began it. Where the capture cannot be followed
+ * (a driver before CUDA 11.3), nothing happens.
  */
-void heap_follow_capture(CUstream stream);
+void heap_follow_capture(struct stream *stream);
+/* The order of the stream's capture was changed by hand: what it frees is not used again within it. */
+void heap_reordered(struct stream *stream);
 /* To be called when a capture is about to begin: what lies idle by then can be given back while it goes on. */
-void heap_prepare_capture(void);
+void heap_prepare_capture(struct context *context);
 /* For good: graphs are made in ways that may hide from us what holds their memory. */
 void heap_keep_captures(void);
 /*
@@ -125,24 +144,14 @@ void heap_graph_launch(CUgraphExec executable);
 void heap_graph_instantiated(CUgraphExec executable, CUgraph graph, int is_auto_freed);
 void heap_executable_gone(CUgraphExec executable);
 
-/* From now on, allocations in contexts of `device` (-1: all) give FAULTED. */
-void heap_set_faulted(int device);
-int heap_is_faulted(void); /* the current context is one of them; a load where nothing has faulted */
-
-/* Makes the current context known, if there is one, as its first buffer would. */
-void heap_enter_context(void);
-
-/* Before a stream is destroyed: its freed buffers are given to others once its work is done. */
-void heap_stream_gone(CUstream stream);
+/* Right before a stream is gone: its freed buffers are given to others once its work is done. RANK_TOUCH is held. */
+void heap_stream_ends(struct stream *stream);
 
 /* Between these the background thread leaves every context alone: around the end of one. */
 void heap_hold(void);
 void heap_go_on(void);
 
-/* After a context was destroyed or reset: its buffers are gone. */
-void heap_context_gone(CUcontext context);
-
-/* Calls visit for every context that has or had buffers. */
-void heap_each_context(void (*visit)(CUcontext context, int device, void *user), void *user);
+/* A context was destroyed or reset: its buffers are gone. */
+void heap_context_gone(struct context *context);
 
 #endif

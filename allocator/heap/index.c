@@ -8,11 +8,15 @@
  * One entry for each page of the arena: the block whose live buffer starts in it. A page belongs to one mapping and a mapping
  * to one buffer, so an entry is enough. The table is reserved whole and takes memory where the arena has been used: 8 bytes
  * for each 2 MiB of address space. Compared with a hash table it costs one cache line an operation and no lock.
+ *
+ * An entry is the block's address and, in the 16 bits above it, a tag that changes each time the block gets there: who has
+ * found a buffer and comes too late to claim it does not claim the next one in the same block.
  */
 #define PAGE_BITS 21 /* a mapping's granularity is at least 2 MiB */
+#define NEAR 64      /* pages that a search for the buffer around an address walks before it asks the arena */
 
-static struct block **pages;
-static uint64_t reach; /* atomic: the most pages that a buffer has had */
+static uint64_t *pages; /* entries: atomic; 0: none */
+static uint64_t reach;  /* atomic: the most pages that a buffer has had */
 
 static size_t table_bytes(void)
 {
@@ -39,9 +43,14 @@ void index_close(void)
     pages = NULL;
 }
 
-static struct block **entry_of(uint64_t address)
+static uint64_t *entry_of(uint64_t address)
 {
     return address >= arena_start() && address < arena_end() ? &pages[(address - arena_start()) >> PAGE_BITS] : NULL;
+}
+
+static struct block *block_in(uint64_t entry)
+{
+    return (struct block *)(uintptr_t)(entry & ((UINT64_C(1) << ADDRESS_BITS) - 1));
 }
 
 static int starts_at(struct block *block, uint64_t address)
@@ -55,39 +64,54 @@ void index_add(struct block *block)
     while (block->pages > most &&
            !__atomic_compare_exchange_n(&reach, &most, block->pages, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
-    __atomic_store_n(entry_of(block->facts.address), block, __ATOMIC_RELEASE);
+    block_become(block, BLOCK_LIVE);
+    uint64_t entry = (uint64_t)(uintptr_t)block | (uint64_t)++block->tag << ADDRESS_BITS;
+    __atomic_store_n(entry_of(block->facts.address), entry, __ATOMIC_RELEASE);
 }
 
 struct block *index_find(uint64_t address)
 {
-    struct block **entry = entry_of(address), *block = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : NULL;
-    if (block) { /* the two lines that a free needs, at once */
-        __builtin_prefetch((char *)block + CACHE_LINE, 1);
-        __builtin_prefetch((char *)block + 2 * CACHE_LINE, 1);
-    }
+    uint64_t *entry = entry_of(address);
+    struct block *block = entry ? block_in(__atomic_load_n(entry, __ATOMIC_ACQUIRE)) : NULL;
     return starts_at(block, address) ? block : NULL;
 }
 
-/* The nearest live buffer that begins at or below the address, as far below as the largest buffer of all goes. */
 struct block *index_holding(uint64_t address)
 {
-    struct block **entry = entry_of(address);
+    uint64_t *entry = entry_of(address);
     if (!entry)
         return NULL;
     uint64_t below = (uint64_t)(entry - pages), most = __atomic_load_n(&reach, __ATOMIC_RELAXED);
-    for (uint64_t i = 0; i <= below && i <= most; i++) {
-        struct block *block = __atomic_load_n(entry - i, __ATOMIC_ACQUIRE);
+    for (uint64_t i = 0; i <= below && i <= most && i < NEAR; i++) {
+        struct block *block = block_in(__atomic_load_n(entry - i, __ATOMIC_ACQUIRE));
+        if (block)
+            return block;
+    }
+    if (most < NEAR)
+        return NULL;
+    uint64_t base = arena_base_of(address); /* of the mapping: the buffer begins in it */
+    uint64_t *first = base ? entry_of(base) : NULL;
+    for (uint64_t i = 0; first && i < NEAR && first + i <= entry; i++) {
+        struct block *block = block_in(__atomic_load_n(first + i, __ATOMIC_ACQUIRE));
         if (block)
             return block;
     }
     return NULL;
 }
 
-struct block *index_remove(uint64_t address)
+struct block *index_claim(uint64_t address)
 {
-    struct block **entry = entry_of(address), *block = index_find(address);
+    uint64_t *entry = entry_of(address);
+    uint64_t seen = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : 0;
+    struct block *block = block_in(seen);
+    if (block) { /* the two lines that a free needs, at once */
+        __builtin_prefetch((char *)block + CACHE_LINE, 1);
+        __builtin_prefetch((char *)block + 2 * CACHE_LINE, 1);
+    }
     /* Of several threads that free the same buffer, one gets it. */
-    if (block && !__atomic_compare_exchange_n(entry, &block, NULL, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
-        block = NULL;
+    if (!starts_at(block, address) ||
+        !__atomic_compare_exchange_n(entry, &seen, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+        return NULL;
+    block_become(block, BLOCK_HELD);
     return block;
 }

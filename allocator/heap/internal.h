@@ -1,39 +1,35 @@
 /*
- * What the files of heap/ share.
+ * What the files of heap/ share. Who calls whom, from top to bottom; none calls one above it:
  *
- * A block is a slot of the arena and the buffer in it, if any. It is in one place: in the index (live), in a free list
- * (idle, waiting for other streams, or waiting to be retired), in the hands of one thread, or only in the arena's books (past).
+ *   allocate.c  free.c  gone.c  figures.c  worker.c   what the other rooms call, and the background thread
+ *   reclaim.c                                         gives memory back to the driver
+ *   captured.c                                        memory of captures: graphs that are gone, buffers freed outside of them
+ *   pools.c                                           which pool an allocation or a free belongs to
+ *   freelist.c  describe.c                            freed blocks by stream; what lies at an address
+ *   books.c  index.c  waits.c                         what the heap knows of a context; live blocks by address; who still uses one
+ *   block.c  facts.c  bell.c                          a block and its states; the facts of a buffer; wakes the background thread
  *
- * Lock order, from first to last; none is held over a driver call that can be slow, but contexts_lock over the making of a
- * context and freelist.lock over queries of events:
- *   arena's lock  (visits; `forget`)
- *   contexts_lock (the list of contexts)
- *   context.lock  (its free lists and pools, and what graphs have been returned)
- *   freelist.lock (its blocks)
- *   block.recorded_lock (a spin lock, for a few stores)
- *   events_lock   (a context's spare events)
+ * A block is a slot of the arena and the buffer in it, if any. Locks and their order: lock.h.
  */
 #ifndef CUFENCE_HEAP_INTERNAL_H
 #define CUFENCE_HEAP_INTERNAL_H
 
 #include "heap.h"
+#include "lock.h"
 #include "vmm/arena.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stddef.h>
 #include <utlist.h>
-
-/* Thread-local data of the fast path, without a call for its address. It comes out of the little room that the loader keeps
- * for libraries that are opened late: a few words in all. */
-#define HOT_TLS __attribute__((tls_model("initial-exec"))) _Thread_local
 
 #define CACHE_LINE 64ul
 #define BINS_EXACT 64 /* page counts up to here have a bin each; above, eight bins a doubling */
 #define BINS (BINS_EXACT + 8 * 24)
 #define MARKERS 8
 
-/* The facts of one buffer, in words that can be copied one by one; first what a free reads or writes. */
+/* ---- facts.c: what there is to know of one buffer ---- */
+
+/* In words that can be copied one by one; first what a free reads or writes. */
 struct facts {
     uint64_t address, size;
     uint64_t who; /* threads and the stack of the free, see facts_freed_by() */
@@ -67,44 +63,84 @@ static inline uint64_t facts_freed_tid(const struct facts *facts)
 }
 #define FACTS_WORDS (sizeof(struct facts) / sizeof(uint64_t))
 
+/* ---- block.c ---- */
+
+enum block_state {
+    BLOCK_HELD,     /* in the hands of one thread */
+    BLOCK_LIVE,     /* in the index */
+    BLOCK_IDLE,     /* in a bin of a free list */
+    BLOCK_WAITING,  /* in a free list, for those who may still use it; idle then */
+    BLOCK_RETIRING, /* the same; unmapped then */
+    BLOCK_PAST      /* unmapped: only the arena knows it */
+};
+
 /*
  * Laid out for programs with more buffers than the caches hold: an allocation that reuses a block touches the first three
- * lines, a free the second and the third. The owner writes the facts; anybody may read them at any time: `version` is odd while
- * they change (facts_write(), facts_read()).
+ * lines, a free the second and the third. Who holds the block writes it; anybody may read the facts at any time: `version` is
+ * odd while they change (facts_write(), facts_read()).
  */
 struct block {
     struct slot slot; /* first: the arena hands it back */
 
-    _Alignas(CACHE_LINE) struct heap_context *context;
-    struct pool *pool; /* graph memory; atomic, written by the owner */
+    _Alignas(CACHE_LINE) struct books *books; /* of its context; constant while it is mapped */
+    struct pool *pool;                        /* graph memory; atomic */
     uint64_t version;
     struct facts facts; /* of the buffer in it, or of the last one; id 0: none yet. Five words here, four in the next line */
 
     struct block *prev, *next;
-    uint64_t free_sequence; /* in its freelist */
+    uint64_t free_sequence; /* in its free list */
     uint32_t pages : 24;    /* of the mapping, in units of the granularity */
-    uint32_t owner : 8;     /* what its allocation named; written by the owner of the block */
-    uint16_t recorded_count, event_count;
+    uint32_t owner : 8;     /* what its allocation named */
+    uint8_t state;          /* enum block_state; block_become() */
+    uint8_t is_counted;     /* among the allocations that have not been freed */
+    uint16_t tag;           /* index.c */
 
-    CUstream *recorded; /* further streams that use it, under recorded_lock while live */
-    CUevent *events;    /* to pass before it may be used or unmapped; of the freelist it waits in */
+    struct recorded *recorded; /* further streams that use it, under recorded_lock while live */
+    struct wait *waits;        /* who may still use it; of who holds it, or of the list that it waits in */
+    uint64_t waiting_since;    /* waits_now() when the last of them was added */
     pthread_spinlock_t recorded_lock;
-    uint32_t returned;          /* enum returned; written by the owner, LISTED under context.lock */
+    uint16_t recorded_count, wait_count;
+    uint32_t returned;          /* enum returned; LISTED under RANK_BOOKS */
+    uint32_t awaits_context;    /* enum awaits: what it waits for beside the events */
     uint64_t returned_launches; /* of its graph, at its latest return */
 };
-_Static_assert(offsetof(struct block, context) == CACHE_LINE && offsetof(struct block, recorded) == 3 * CACHE_LINE,
+_Static_assert(offsetof(struct block, books) == CACHE_LINE && offsetof(struct block, recorded) == 3 * CACHE_LINE,
                "a free needs the second and the third line");
 
-/*
- * A buffer of a graph that was freed outside of the graph's capture. The graph's next launch allocates it again, at the same
- * address, so it stays in the index, and with the pool that it belongs to, until the graph is gone.
- */
-enum returned {
-    RETURNED = 1,         /* the program has freed it at least once */
-    RETURNED_LISTED = 2,  /* it is in its pool's list */
-    RETURNED_IDLE = 4,    /* whoever freed it had synchronised its context; else `events` are to pass */
-    RETURNED_CAPTURED = 8 /* the free is part of another graph, which holds the pool */
-};
+/* The one way from a state to the next. A step that does not exist is an error of ours: it is said, and debug builds abort. */
+void block_become(struct block *block, enum block_state state);
+
+/* Makes a mapping and a held block for it. NULL: *status says why, a slot that could not be mapped is of the past. */
+struct block *block_map(struct books *books, uint64_t pages, uint64_t mapped, uint64_t guard, cufence_status *status);
+void block_unmap(struct block *block); /* a held one: it belongs to the past then */
+void block_forget(struct slot *slot);  /* for the arena: drops one of the past */
+void block_join(struct block *block, struct pool *pool); /* moves it from one pool to another; NULL: none */
+void *line_alloc(size_t size); /* zeroed, on a cache line of its own; free() it; NULL when the host is out of memory */
+
+/* facts.c */
+void facts_write(struct block *block, const struct facts *facts);
+void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t freed_by); /* the same, at its free */
+struct facts facts_read(const struct block *block);
+void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
+uint64_t now_ns(void);      /* CLOCK_MONOTONIC_COARSE: a few ns a call, good to a few ms; never 0 */
+uint32_t facts_tid(void);   /* the calling thread's */
+uint32_t facts_stack(void); /* where in Python this is called from */
+
+/* index.c: live buffers by the address of their first byte, and by any address in them */
+cufence_status index_open(void);
+void index_close(void); /* undoes index_open(); no buffer has been in it */
+void index_add(struct block *block);            /* a held one: it is live then */
+struct block *index_find(uint64_t address);
+struct block *index_holding(uint64_t address);  /* the live buffer that begins nearest at or below the address, or NULL */
+struct block *index_claim(uint64_t address);    /* NULL: no live buffer starts there; else the caller holds the block */
+
+/* bell.c: the background thread's sleep */
+void bell_ring(void); /* there is something to do; any thread, CUDA's own too */
+int bell_wait(uint64_t nanoseconds, int is_polling); /* 0: bell_stop() was called. Polling, it does not hear the bell */
+void bell_stop(void);
+void bell_reset(void);
+
+/* ---- books.c: what the heap knows of a context ---- */
 
 /* A point on a stream: every free up to `sequence` lies before it. */
 struct marker {
@@ -112,40 +148,62 @@ struct marker {
     uint64_t sequence;
 };
 
-/* The freed blocks of one stream (and one pool). */
+/*
+ * The freed blocks of one stream, outside of captures or of one pool. A context's shared list is no stream's: what is idle
+ * there may be used by any. Only it has blocks that wait; those of a pool that wait stay until the pool is gone.
+ */
 struct freelist {
     int lock; /* list_lock(): held for tens of nanoseconds, so a thread that finds it taken spins, and then lets others run */
-    struct heap_context *context;
-    CUstream stream;
-    uint64_t thread; /* with the per-thread default stream: whose; else 0 */
+    struct books *books;
+    struct stream *stream; /* atomic; NULL: the shared list, or its stream is gone */
     struct pool *pool;
     struct block *bins[BINS]; /* idle ones, the latest first */
-    struct block *waiting;    /* for recorded streams; in order of their frees */
-    struct block *retiring;   /* uaf=strict: to be unmapped once their events have passed; in order of their frees */
+    struct block *waiting, *retiring; /* in order of their frees */
     uint64_t freed;           /* sequence number of the last free */
     uint64_t passed;          /* frees up to here are behind the stream */
-    uint64_t snapshot;        /* `freed` when the last synchronisation of the context began */
+    uint64_t snapshot;        /* `freed` when a synchronisation of the context began */
     uint64_t marked;          /* sequence of the last marker */
     uint64_t marked_ns;
     struct marker markers[MARKERS]; /* a queue: the first `marker_count` are waiting */
     unsigned marker_count;
     uint64_t idle_pages;
-    uint64_t waiting_count, retiring_count;
+    uint64_t waiting_count, retiring_count; /* atomic */
     uint64_t allocations, frees;
     int64_t live_bytes;    /* of its stream, less what has gone into the context's sum */
     struct facts *history; /* a ring of the buffers whose blocks have been taken for others since */
     size_t history_position, history_count, history_capacity;
-    struct freelist *next; /* of the context; never removed */
+    struct freelist *next; /* under RANK_BOOKS: of the context's, of its draining or spare ones, or of its pool's */
 };
 
-/* Whose it is: that of a stream that is destroyed becomes HEAP_UNORDERED's, at any time. */
-static inline CUstream list_stream(const struct freelist *list)
-{
-    return __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
-}
+struct books {
+    struct context *context;
+    struct lock lock;
+    struct freelist shared;
+    struct freelist *lists;    /* under lock, as all to `pools`: of streams that exist */
+    struct freelist *draining, *draining_last; /* of streams that are gone, until their last marker has passed; oldest first */
+    struct freelist *spares;
+    struct pool *pools;
+    unsigned active_pools; /* atomic: how many pools are between begin and end */
+    struct lock events_lock;
+    CUevent *events; /* spare ones */
+    size_t event_count, event_capacity;
+    uint64_t mapped_bytes, captured_bytes; /* atomic, as all below */
+    uint64_t peak_mapped_bytes;
+    uint64_t fresh, retired;
+    uint64_t allocations, frees; /* of lists that have been given up */
+    /* Away from what every allocation only reads. */
+    _Alignas(CACHE_LINE) int64_t live_bytes; /* the free lists' own sums are to be added */
+    int64_t peak_live_bytes;
+};
+
+struct books *books_of(struct context *context); /* NULL: it has none yet */
+struct books *books_make(struct context *context); /* NULL: the host has no memory */
+CUevent event_take(struct books *books); /* NULL if the driver has none left. Expects a scope */
+void event_give(struct books *books, CUevent event);
 
 static inline void list_lock(struct freelist *list)
 {
+    lock_entered(RANK_LIST);
     for (unsigned spins = 0; __atomic_exchange_n(&list->lock, 1, __ATOMIC_ACQUIRE);) {
         while (__atomic_load_n(&list->lock, __ATOMIC_RELAXED)) {
             if (++spins % 256 == 0)
@@ -157,17 +215,94 @@ static inline void list_lock(struct freelist *list)
 static inline void list_unlock(struct freelist *list)
 {
     __atomic_store_n(&list->lock, 0, __ATOMIC_RELEASE);
+    lock_left(RANK_LIST);
 }
 
+/* ---- waits.c: who may still use a freed block ---- */
+
+struct recorded {
+    struct stream *stream;
+    uint64_t generation; /* another one by now: the stream is gone */
+};
+
+struct wait {
+    struct books *of;
+    CUevent event; /* NULL: nothing tells but a synchronisation of the context that began after `waiting_since` */
+};
+
+enum awaits {
+    AWAITS_OWN = 1,     /* a synchronisation of its own context, which takes no memory to note */
+    AWAITS_FOR_EVER = 2 /* the host had no memory to note what: it stays out of use until the context is gone */
+};
+
+uint64_t waits_now(void);
+/* Adds what `stream` has got by now; by its event where the stream can be touched, else by a synchronisation of its context. */
+void waits_add(struct block *block, struct stream *stream, uint64_t generation);
+void waits_add_context(struct block *block, struct books *of); /* all that a context has got by now */
+int waits_are_over(struct block *block);                      /* asks the events; those that have passed are given back */
+/* The context's synchronisation that began at `since` has ended. Returns whether nothing is left to wait for. */
+int waits_synchronised(struct block *block, const struct books *of, uint64_t since);
+void waits_forget(struct block *block);                            /* all of them */
+void waits_drop_context(struct block *block, const struct books *of); /* that context is gone, and its events with it */
+unsigned waits_foreign(void); /* atomic: how many blocks may be waiting for another context than theirs */
+
+/* ---- freelist.c; all but freelist_of(), freelist_take(), freelist_put() and freelist_count() expect a scope ---- */
+
+struct freelist *freelist_of(struct stream *stream); /* made at its first use; NULL: the host has no memory */
+struct freelist *freelist_in_pool(struct books *books, struct stream *stream, struct pool *pool);
+struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t size); /* and counts `size` bytes */
+void freelist_count(struct freelist *list, uint64_t size); /* an allocation that another list or a mapping has served */
+/* Gives a held block to the list: idle behind what its stream has got, WAITING or RETIRING with its waits. With PAST it is only
+ * counted: the caller unmaps it. Counts its free. Returns whether a mark is due. */
+int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now);
+void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the stream, which the caller can name */
+void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_t now); /* RANK_TOUCH is held */
+/* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
+void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
+int freelist_is_unmarked(struct freelist *list); /* frees have come since the last marker */
+void freelist_advance(struct freelist *list);    /* looks which markers and waiting blocks have passed */
+/* What has passed, the first fit of any stream's. Expects the lock of the books. */
+struct block *freelist_steal(struct books *books, const struct freelist *thief, uint64_t pages, uint64_t waste);
+/* Takes every idle block that has passed and was freed before `before_ns`, oldest first, at most `bytes`, into *gone. Returns
+ * bytes. */
+uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t bytes, struct block **gone);
+struct block *freelist_take_retired(struct freelist *list); /* one that nobody uses any more, or NULL */
+void freelist_take_idle(struct freelist *list, struct block **gone); /* whether it has passed or not */
+void freelist_take_all(struct freelist *list, struct block **gone);  /* idle, waiting or retiring */
+/* Moves all to the shared list: what has not passed, and what pools have held, waits for a synchronisation there. Expects the
+ * lock of the books, as the next two. */
+void freelist_give_up(struct freelist *list);
+void freelist_recycle(struct freelist *list); /* an empty one that is in no list of lists: it serves another stream */
+void freelist_drain(struct books *books);     /* gives up the lists of streams that are gone, once they have passed */
+void freelist_end(struct freelist *list);     /* its stream is gone */
+/* Around a synchronisation of the context: what was freed before the first call has passed at the second. */
+void freelists_begin_sync(struct books *books);
+void freelists_end_sync(struct books *books, uint64_t since);
+
+/* ---- pools.c: memory of graphs ---- */
+
+/*
+ * A buffer of a graph that was freed outside of the graph's capture. The graph's next launch allocates it again, at the same
+ * address, so it stays in the index, and with the pool that it belongs to, until the graph is gone.
+ */
+enum returned {
+    RETURNED = 1,         /* the program has freed it at least once */
+    RETURNED_LISTED = 2,  /* it is in its pool's list */
+    RETURNED_IDLE = 4,    /* whoever freed it had synchronised its context; else its waits are to be over */
+    RETURNED_CAPTURED = 8 /* the free is part of another graph, which holds the pool */
+};
+
 struct pool {
-    struct heap_context *context;
+    struct books *books;
     uint64_t id[2];
     unsigned references; /* atomic: begins without release; of a capture's: what may launch the graph, and other graphs */
     int is_capture;      /* the pool of a capture that nobody named; constant */
+    int is_unordered;    /* atomic; the capture's order was changed by hand: nothing in it is used twice */
     unsigned blocks;     /* atomic: in it, live or not */
-    CUgraph graph;       /* a capture's, under context.lock, as all to `held_count`; NULL once another may have the handle */
-    int is_auto_freed;   /* heap_graph_instantiated() */
-    uint64_t launches;   /* atomic: while any block is returned */
+    struct freelist *lists; /* under RANK_BOOKS, as all to `held_count` */
+    CUgraph graph;          /* a capture's; NULL once another may have the handle */
+    int is_auto_freed;      /* heap_graph_instantiated() */
+    uint64_t launches;      /* atomic: while any block is returned */
     struct block *returned;
     struct pool **held; /* captures whose memory this one frees */
     size_t held_count;
@@ -178,120 +313,39 @@ struct pool {
     struct pool *next;
 };
 
-struct heap_context {
-    CUcontext handle;
-    unsigned long long unique; /* cuCtxGetId, 0 if the driver has none */
-    int device;
-    int is_primary;
-    int is_faulted;
-    int is_dead; /* destroyed by the program; atomic */
-    pthread_mutex_t lock;
-    struct freelist *freelists; /* append-only list, read without the lock */
-    struct pool *pools;
-    unsigned active_pools; /* atomic: how many pools are between begin and end */
-    pthread_mutex_t events_lock;
-    CUevent *events; /* spare ones */
-    size_t event_count, event_capacity;
-    uint64_t mapped_bytes, captured_bytes; /* atomic, as all below */
-    uint64_t peak_mapped_bytes;
-    uint64_t fresh, retired;
-    /* Away from what every allocation only reads. */
-    _Alignas(CACHE_LINE) int64_t live_bytes; /* the free lists' own sums are to be added */
-    int64_t peak_live_bytes;
-};
-
-/* context.c */
-void context_set_hook(void (*hook)(CUcontext context, int device));
-void *line_alloc(size_t size); /* zeroed, on a cache line of its own; free() it; NULL when the host is out of memory */
-struct heap_context *context_for(int device, cufence_status *status);   /* -1: the current one */
-struct heap_context *context_known(CUcontext handle);                   /* NULL: it has no buffers, or is gone */
-struct heap_context *context_latest(CUcontext handle);                  /* without asking the driver, which has let it go */
-void context_forget(struct heap_context *context);                      /* it is dead: the next one may have its handle */
-struct heap_context *context_next(const struct heap_context *previous); /* all contexts, NULL first */
-struct freelist *freelist_for(struct heap_context *context, CUstream stream, struct pool *pool);
-CUevent event_take(struct heap_context *context); /* NULL if the driver has none left */
-void event_give(struct heap_context *context, CUevent event);
-
-/* Makes a context current and the thread's captures relaxed, for driver calls that must work whatever the caller is doing. */
-struct scope {
-    CUstreamCaptureMode mode;
-    int pushed;
-};
-struct scope scope_enter(struct heap_context *context);
-void scope_leave(struct scope scope);
-
-/* facts.c */
-void facts_write(struct block *block, const struct facts *facts);                              /* by the owner of the block */
-void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t freed_by); /* the same, at its free */
-struct facts facts_read(const struct block *block);
-void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
-
-/* index.c: live buffers by the address of their first byte, and by any address in them */
-cufence_status index_open(void);
-void index_close(void); /* undoes index_open(); no buffer has been in it */
-void index_add(struct block *block);
-struct block *index_find(uint64_t address);
-struct block *index_holding(uint64_t address); /* NULL: no live buffer's first byte lies within reach below, see there */
-struct block *index_remove(uint64_t address);  /* NULL: no live buffer starts there; else the caller owns the block */
-
-/* freelist.c; all but freelist_take() expect an entered scope */
-struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t size); /* and counts `size` bytes */
-void freelist_count(struct freelist *list, uint64_t size); /* an allocation that another list or a mapping has served */
-void block_forget_events(struct block *block);
-enum freed_state { FREED_IDLE, FREED_WAITING, FREED_RETIRING, FREED_GONE /* only counted: the caller unmaps it */ };
-int freelist_put(struct freelist *list, struct block *block, enum freed_state state,
-                 uint64_t now);                               /* and counts it; 1: a mark is due */
-void freelist_mark(struct freelist *list, uint64_t now);      /* puts a marker on the stream, which must exist */
-void freelist_mark_rest(struct freelist *list, uint64_t now); /* the same, where frees have come since the last one */
-struct block *freelist_take_passed(struct freelist *list, uint64_t pages, uint64_t waste);
-void freelist_advance(struct freelist *list); /* looks which markers and waiting blocks have passed */
-void freelist_retire(struct freelist *list);  /* unmaps what has passed of `retiring` */
-/* freelist_trim unmaps idle blocks that have passed and were freed before `before_ns`, oldest first, at most `bytes`; returns
- * bytes. */
-/* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
-void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
-uint64_t freelist_trim(struct freelist *list, uint64_t before_ns, uint64_t bytes);
-struct block *freelist_take_idle(struct freelist *list); /* whether it has passed or not; NULL: there is none */
-/* Takes every block that waits or is idle out of the list of a context that has been destroyed, one a call; NULL: no more. */
-struct block *freelist_take_any(struct freelist *list);
-/* Around a synchronisation of the context: what was freed before the first call has passed at the second. */
-void freelist_begin_sync(struct freelist *list);
-void freelist_end_sync(struct freelist *list);
-
-/* pools.c */
-struct pool *pool_of(struct heap_context *context, CUstream stream); /* the pool that `stream` allocates from now, or NULL */
-
-/* captured.c */
-struct pool *capture_pool(struct heap_context *context, CUstream stream); /* the same, where nobody has named the pool */
-/* Takes a block that was freed outside of its capture, with the events to pass in it. capture: the one that frees it, or NULL.
- * The caller puts it back into the index. */
-void capture_return(struct block *block, struct pool *capture, int is_idle);
-void capture_forget(struct block *block);            /* it is not returned any more; by its owner */
-void captures_collect(struct heap_context *context); /* gives up what graphs that are gone have held. Expects a scope */
-int captures_are_gone(void);                         /* some graph has gone since the last call */
-
-/* Moves a block from one pool to another; NULL: none. */
-void pool_join(struct block *block, struct pool *pool);
-
 static inline int pool_is_held(const struct pool *pool)
 {
     return __atomic_load_n(&pool->references, __ATOMIC_ACQUIRE) != 0;
 }
 
+struct pool *pool_of(struct books *books, struct stream *stream); /* the pool that `stream` allocates from now, or NULL */
+struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a stream that is captured, or NULL */
+int pools_may_be_captured(void); /* some stream may be */
+int pool_has_memory(const struct pool *pool); /* expects RANK_BOOKS */
+void pools_drop_lists(struct pool *pool); /* what it holds and nobody uses goes to the shared list; expects RANK_BOOKS */
+
+/* ---- captured.c ---- */
+
+/* Takes a held block that was freed outside of its capture, with its waits, and puts it back into the index. capture: the one
+ * that frees it, or NULL. */
+void capture_return(struct block *block, struct pool *capture, int is_idle);
+void capture_forget(struct block *block); /* it is not returned any more; by who holds it */
+void capture_forget_all(struct books *books); /* the context is gone */
+void captures_collect(struct books *books);   /* gives up what graphs that are gone have held. Expects a scope */
+int captures_are_gone(void);                  /* some graph has gone since the last call */
+
+/* ---- reclaim.c ---- */
+
+/* Gives memory back to the driver, harder with each level: 0 caches, 1 what has passed, 2 after a synchronisation.
+ * Expects a scope. */
+void reclaim(struct books *books, int level);
+void reclaim_retired(struct books *books); /* unmaps what is to be retired and has passed */
+void reclaim_old(struct books *books);     /* what has been idle too long, or is too much */
+
 /* worker.c */
 cufence_status worker_start(void);
 void worker_stop(void); /* returns when it no longer calls the driver */
-void worker_wake(void); /* there is something to retire */
-/* Gives memory back to the driver, harder with each level: 0 caches, 1 what has passed, 2 after a synchronisation.
- * Expects an entered scope. */
-void reclaim(struct heap_context *context, int level);
 
-/* describe.c */
-
-/* heap.c */
-uint64_t now_ns(void);                 /* CLOCK_MONOTONIC_COARSE: a few ns a call, good to a few ms */
-void block_unmap(struct block *block); /* of an idle or retired block; it belongs to the past then */
-extern unsigned heap_faulted;          /* atomic: how many contexts have faulted */
 extern const struct options *heap_options;
 extern uint64_t heap_granularity; /* of mappings, bytes */
 

@@ -1,15 +1,13 @@
 #include "launch.h"
 
-#include "driver/driver.h"
 #include "functions.h"
+#include "lock.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-#define MAX_CONTEXTS 64
 #define RINGS 16           /* of a context: the seventeenth thread that launches shares one with the first */
 #define READ_ATTEMPTS 1000 /* at an entry that is being written, which takes 0.1 us unless the writer was put to sleep */
 
@@ -25,21 +23,21 @@ struct ring {
     struct place *places;        /* atomic; written once, under the lock. NULL: they are counted only */
 } __attribute__((aligned(128))); /* two threads do not slow each other down */
 
-/* One context's. Rings are never freed: they serve the next context when their own is gone. */
+/* One context's, or that of the context which has its entry now. */
 struct record {
-    CUcontext context; /* atomic; written under the lock; NULL: nobody's */
-    int device;        /* atomic */
+    struct context *context;
+    struct record *next; /* of all; constant */
+    uint64_t settled;    /* atomic: launches by the last time that the context was found idle */
     struct ring rings[RINGS];
 };
 
 static struct {
-    pthread_mutex_t lock; /* held while a record is given to a context or taken from it, and for its rings' memory; a leaf */
-    uint64_t size;        /* places of a ring, a power of two or 0; constant after launch_open() */
-    size_t used;          /* atomic: records that have served a context; only grows, under the lock */
-    unsigned threads;     /* atomic: that have launched */
-    struct record records[MAX_CONTEXTS];
-    struct record others; /* for contexts beyond those, which are counted only */
-} launches = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct lock lock;       /* held while a record is made or cleared, and for its rings' memory */
+    uint64_t size;          /* places of a ring, a power of two or 0; constant after launch_open() */
+    unsigned threads;       /* atomic: that have launched */
+    struct record *records; /* atomic; added in front, never removed */
+    struct record others;   /* of no context, or one that the host has no memory for: they are counted only */
+} launches = {.lock = LOCK(RANK_LAUNCHES)};
 
 void launch_open(uint64_t entries)
 {
@@ -50,57 +48,30 @@ void launch_open(uint64_t entries)
 
 /* ---- rings ---- */
 
-static struct record *find(CUcontext context)
+static struct record *find(const struct context *context)
 {
-    size_t used = __atomic_load_n(&launches.used, __ATOMIC_ACQUIRE);
-    for (size_t i = 0; i < used; i++)
-        if (__atomic_load_n(&launches.records[i].context, __ATOMIC_ACQUIRE) == context)
-            return &launches.records[i];
-    return NULL;
+    return __atomic_load_n((struct record *const *)&context->books[CONTEXT_LAUNCHES], __ATOMIC_ACQUIRE);
 }
 
-static int device_of(CUcontext context)
+static struct record *add(struct context *context)
 {
-    CUdevice device = -1;
-    CUcontext popped;
-    if (driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
-        return -1;
-    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-        device = -1;
-    driver->cuCtxPopCurrent(&popped);
-    return device;
+    lock_take(&launches.lock);
+    struct record *record = find(context);
+    if (!record && (record = aligned_alloc(_Alignof(struct record), sizeof *record)) != NULL) {
+        memset(record, 0, sizeof *record);
+        record->context = context;
+        record->next = launches.records;
+        __atomic_store_n(&launches.records, record, __ATOMIC_RELEASE);
+        __atomic_store_n((struct record **)&context->books[CONTEXT_LAUNCHES], record, __ATOMIC_RELEASE);
+    }
+    lock_release(&launches.lock);
+    return record ? record : &launches.others;
 }
 
-/* Gives the context a record; the lock is held. */
-static struct record *add_locked(CUcontext context, int device)
-{
-    size_t i = 0;
-    while (i < launches.used && launches.records[i].context)
-        i++;
-    if (i == MAX_CONTEXTS)
-        return &launches.others;
-    struct record *record = &launches.records[i];
-    __atomic_store_n(&record->device, device, __ATOMIC_RELAXED);
-    for (size_t k = 0; k < RINGS; k++)
-        __atomic_store_n(&record->rings[k].count, 0, __ATOMIC_RELAXED);
-    __atomic_store_n(&record->context, context, __ATOMIC_RELEASE);
-    if (i == launches.used)
-        __atomic_store_n(&launches.used, i + 1, __ATOMIC_RELEASE);
-    return record;
-}
-
-static struct record *find_or_add(CUcontext context)
+static struct record *find_or_add(struct context *context)
 {
     struct record *record = context ? find(context) : &launches.others;
-    if (record)
-        return record;
-    int device = device_of(context);
-    pthread_mutex_lock(&launches.lock);
-    record = find(context);
-    if (!record)
-        record = add_locked(context, device);
-    pthread_mutex_unlock(&launches.lock);
-    return record;
+    return record ? record : add(context);
 }
 
 static struct ring *own_ring(struct record *record)
@@ -113,13 +84,13 @@ static struct ring *own_ring(struct record *record)
 
 static struct place *make_places(struct ring *ring)
 {
-    pthread_mutex_lock(&launches.lock);
+    lock_take(&launches.lock);
     struct place *places = ring->places;
     if (!places) {
         places = calloc(launches.size, sizeof *places); /* without host memory the launch is counted only */
         __atomic_store_n(&ring->places, places, __ATOMIC_RELEASE);
     }
-    pthread_mutex_unlock(&launches.lock);
+    lock_release(&launches.lock);
     return places;
 }
 
@@ -217,7 +188,7 @@ static void fill(struct launch_entry *entry, const struct launch_call *call, con
 }
 
 /* Counts one launch and returns the place for it, held, with what every launch has filled in; NULL if it is not to be kept. */
-static struct place *begin(CUcontext context, CUstream stream)
+static struct place *begin(struct context *context, CUstream stream)
 {
     struct timespec now;
     struct record *record = find_or_add(context);
@@ -232,11 +203,11 @@ static struct place *begin(CUcontext context, CUstream stream)
     place->entry.time_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
     place->entry.stream = (uint64_t)(uintptr_t)stream;
     place->entry.tid = own_tid();
-    place->entry.device = __atomic_load_n(&record->device, __ATOMIC_RELAXED);
+    place->entry.device = context ? context->device : -1;
     return place;
 }
 
-void launch_record(CUcontext context, const struct launch_call *call)
+void launch_record(struct context *context, const struct launch_call *call)
 {
     const struct launch_function *function = launches.size ? functions_find(call->function) : NULL;
     struct place *place = begin(context, call->stream);
@@ -247,7 +218,7 @@ void launch_record(CUcontext context, const struct launch_call *call)
     let_go(place);
 }
 
-void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream, const void *frame)
+void launch_record_graph(struct context *context, CUgraphExec graph, CUstream stream, const void *frame)
 {
     static const struct launch_call no_kernel;
     struct place *place = begin(context, stream);
@@ -259,13 +230,26 @@ void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream, 
     let_go(place);
 }
 
-uint64_t launch_count(CUcontext context)
+uint64_t launch_count(const struct context *context)
 {
     uint64_t count = 0;
-    const struct record *record = context ? find(context) : NULL;
-    for (size_t i = 0; i < RINGS; i++)
-        count += __atomic_load_n(&(record ? record : &launches.others)->rings[i].count, __ATOMIC_ACQUIRE);
+    const struct record *record = context ? find(context) : &launches.others;
+    for (size_t i = 0; record && i < RINGS; i++)
+        count += __atomic_load_n(&record->rings[i].count, __ATOMIC_ACQUIRE);
     return count;
+}
+
+int launch_is_settled(const struct context *context, uint64_t count)
+{
+    const struct record *record = find(context);
+    return count == (record ? __atomic_load_n(&record->settled, __ATOMIC_RELAXED) : 0);
+}
+
+void launch_settle(const struct context *context, uint64_t count)
+{
+    struct record *record = find(context);
+    if (record)
+        __atomic_store_n(&record->settled, count, __ATOMIC_RELAXED);
 }
 
 void launch_forget_functions(void)
@@ -283,16 +267,18 @@ static void clear(struct ring *ring)
     }
 }
 
-void launch_forget_context(CUcontext context)
+void launch_forget_context(struct context *context)
 {
     functions_forget(); /* its modules go with it */
-    pthread_mutex_lock(&launches.lock);
-    struct record *record = context ? find(context) : NULL;
-    for (size_t i = 0; record && i < RINGS; i++)
+    struct record *record = find(context);
+    lock_take(&launches.lock);
+    for (size_t i = 0; record && i < RINGS; i++) {
         clear(&record->rings[i]);
+        __atomic_store_n(&record->rings[i].count, 0, __ATOMIC_RELEASE);
+    }
     if (record)
-        __atomic_store_n(&record->context, NULL, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&launches.lock);
+        __atomic_store_n(&record->settled, 0, __ATOMIC_RELAXED);
+    lock_release(&launches.lock);
 }
 
 /* ---- reading ---- */
@@ -339,9 +325,8 @@ static void seek(struct cursor *cursor, const struct launch_query *query)
 static size_t begin_reading(struct record *record, const struct launch_query *query, struct cursor *cursors)
 {
     size_t found = 0;
-    CUcontext context = __atomic_load_n(&record->context, __ATOMIC_ACQUIRE);
-    if (!context || (query->context && query->context != context) ||
-        (query->device >= 0 && query->device != __atomic_load_n(&record->device, __ATOMIC_RELAXED)))
+    if ((query->context && query->context != record->context) ||
+        (query->device >= 0 && query->device != record->context->device))
         return 0;
     for (size_t i = 0; i < RINGS; i++) {
         struct cursor cursor = {.places = __atomic_load_n(&record->rings[i].places, __ATOMIC_ACQUIRE),
@@ -367,10 +352,13 @@ static struct cursor *newest(struct cursor *cursors, size_t count)
 
 size_t launch_read(const struct launch_query *query, struct launch_entry *out, size_t max)
 {
-    struct cursor cursors[MAX_CONTEXTS * RINGS], *next;
-    size_t found = 0, count = 0, used = __atomic_load_n(&launches.used, __ATOMIC_ACQUIRE);
-    for (size_t i = 0; i < used; i++)
-        count += begin_reading(&launches.records[i], query, cursors + count);
+    struct record *first = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE), *record;
+    size_t found = 0, count = 0, records = 0;
+    for (record = first; record; record = record->next)
+        records++;
+    struct cursor *cursors = malloc(records * RINGS * sizeof *cursors + 1), *next;
+    for (record = cursors ? first : NULL; record; record = record->next)
+        count += begin_reading(record, query, cursors + count);
     while (found < max && (next = newest(cursors, count)) != NULL) {
         struct place *place = hold_wanted(query, next->places, next->sequence--);
         if (place) {
@@ -379,5 +367,6 @@ size_t launch_read(const struct launch_query *query, struct launch_entry *out, s
         }
         seek(next, query);
     }
+    free(cursors);
     return found;
 }

@@ -14,7 +14,7 @@
 
 #include "entry.h"
 
-#include <cuda.h>
+#include "contexts/contexts.h"
 
 /* What a launch was called with. Everything is borrowed for the length of the call. */
 struct launch_call {
@@ -34,22 +34,26 @@ struct launch_call {
 void launch_open(uint64_t entries);
 
 /* Before or after the launch itself, while `call` is good. A launch without a context (NULL) is counted only. */
-void launch_record(CUcontext context, const struct launch_call *call);
+void launch_record(struct context *context, const struct launch_call *call);
 /* `frame` as above. */
-void launch_record_graph(CUcontext context, CUgraphExec graph, CUstream stream, const void *frame);
+void launch_record_graph(struct context *context, CUgraphExec graph, CUstream stream, const void *frame);
 
-/* Launches recorded in the context, graphs too, kept or not. Only ever grows. */
-uint64_t launch_count(CUcontext context);
+/* Launches recorded in the context (NULL: in none), graphs too, kept or not. Only ever grows while the context lives. */
+uint64_t launch_count(const struct context *context);
+
+/* Whether the context was found idle with `count` launches on record; and that it was. */
+int launch_is_settled(const struct context *context, uint64_t count);
+void launch_settle(const struct context *context, uint64_t count);
 
 /* Before a module or library is unloaded: a function's handle may come again, and mean another one. */
 void launch_forget_functions(void);
 
-/* Before a context is destroyed or reset: its launches and all functions are forgotten, its rings serve the next context. */
-void launch_forget_context(CUcontext context);
+/* A context is gone: its launches and all functions are forgotten, its rings serve the next one in its entry. */
+void launch_forget_context(struct context *context);
 
 /* Which launches to read. */
 struct launch_query {
-    CUcontext context;  /* NULL: all of them */
+    const struct context *context; /* NULL: all of them */
     int device;         /* -1: all of them */
     const char *kernel; /* the mangled name; NULL: all of them */
     int has_graphs;     /* graphs too, whatever `kernel` says */

@@ -1,65 +1,102 @@
 /* Which captures are under way: while one is, nothing of ours may synchronise a context. And that their memory is followed. */
 #include "internal.h"
 
-/* To be called first: where the capture's memory will be has to be known by then. */
-static void about_to_begin(void)
+/* Where the capture's memory will be has to be known before it begins, and nothing of ours touches the stream meanwhile. */
+static struct stream *about_to_begin(CUstream handle)
 {
-    if (is_active()) {
-        heap_enter_context();
-        heap_prepare_capture();
-    }
-}
-
-static CUresult begun(CUresult result, CUstream stream)
-{
-    if (result == CUDA_SUCCESS && is_active()) {
+    struct stream *stream = is_active() ? stream_resolve(handle) : NULL;
+    if (stream) {
+        heap_prepare_capture(stream->context);
         heap_count_captures(1);
-        heap_follow_capture(stream);
+        stream_touch_begin();
     }
-    return result;
+    return stream;
 }
 
-/* A capture that went wrong has ended too; a stream that was in none gives ILLEGAL_STATE. */
-static CUresult ended(CUresult result)
+static CUresult begun(CUresult result, struct stream *stream)
 {
-    if (result != CUDA_ERROR_ILLEGAL_STATE && result != CUDA_ERROR_INVALID_VALUE && is_active())
+    if (!stream)
+        return result;
+    stream_touch_end();
+    if (result == CUDA_SUCCESS)
+        heap_follow_capture(stream);
+    else
         heap_count_captures(-1);
     return result;
 }
 
-CUresult hook_cuStreamBeginCapture(CUstream stream)
+#define BEGIN(symbol, stream_meant, parameters, arguments)                                                                     \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        struct stream *known = about_to_begin(stream_meant(stream));                                                           \
+        return begun(real.symbol arguments, known);                                                                            \
+    }
+BEGIN(cuStreamBeginCapture, as_it_is, (CUstream stream), (stream))
+BEGIN(cuStreamBeginCapture_ptsz, own_default, (CUstream stream), (stream))
+BEGIN(cuStreamBeginCapture_v2, as_it_is, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+BEGIN(cuStreamBeginCapture_v2_ptsz, own_default, (CUstream stream, CUstreamCaptureMode mode), (stream, mode))
+#define TO_GRAPH                                                                                                               \
+    (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,                     \
+     CUstreamCaptureMode mode)
+BEGIN(cuStreamBeginCaptureToGraph, as_it_is, TO_GRAPH, (stream, graph, nodes, edges, count, mode))
+BEGIN(cuStreamBeginCaptureToGraph_ptsz, own_default, TO_GRAPH, (stream, graph, nodes, edges, count, mode))
+
+static int is_captured(CUstream stream)
 {
-    about_to_begin();
-    return begun(real.cuStreamBeginCapture(stream), stream);
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return driver->stream_capture_info(stream, &status, NULL, NULL, NULL, NULL) == CUDA_SUCCESS &&
+           status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-CUresult hook_cuStreamBeginCapture_ptsz(CUstream stream)
+/* Some errors end the capture, some do not: the stream knows. */
+#define END(symbol, stream_meant)                                                                                              \
+    CUresult hook_##symbol(CUstream stream, CUgraph *graph)                                                                    \
+    {                                                                                                                          \
+        int was_captured = is_active() && is_captured(stream_meant(stream));                                                   \
+        CUresult result = real.symbol(stream, graph);                                                                          \
+        if (was_captured && !is_captured(stream_meant(stream)))                                                                \
+            heap_count_captures(-1);                                                                                           \
+        return result;                                                                                                         \
+    }
+END(cuStreamEndCapture, as_it_is)
+END(cuStreamEndCapture_ptsz, own_default)
+
+/* A wait may draw the stream into a capture. */
+#define WAIT(symbol)                                                                                                           \
+    CUresult hook_##symbol(CUstream stream, CUevent event, unsigned flags)                                                     \
+    {                                                                                                                          \
+        if (!is_active() || !heap_captures())                                                                                  \
+            return real.symbol(stream, event, flags);                                                                          \
+        stream_touch_begin();                                                                                                  \
+        CUresult result = real.symbol(stream, event, flags);                                                                   \
+        stream_touch_end();                                                                                                    \
+        return result;                                                                                                         \
+    }
+WAIT(cuStreamWaitEvent)
+WAIT(cuStreamWaitEvent_ptsz)
+
+/* What comes next on the stream may no longer be behind what came before. */
+static CUresult reordered(CUresult result, CUstream handle, unsigned flags)
 {
-    about_to_begin();
-    return begun(real.cuStreamBeginCapture_ptsz(stream), own_default(stream));
+    struct stream *stream =
+        result == CUDA_SUCCESS && is_active() && (flags & 1) == CU_STREAM_SET_CAPTURE_DEPENDENCIES ? stream_resolve(handle) : NULL;
+    if (stream)
+        heap_reordered(stream);
+    return result;
 }
 
-CUresult hook_cuStreamBeginCapture_v2(CUstream stream, CUstreamCaptureMode mode)
-{
-    about_to_begin();
-    return begun(real.cuStreamBeginCapture_v2(stream, mode), stream);
-}
-
-CUresult hook_cuStreamBeginCapture_v2_ptsz(CUstream stream, CUstreamCaptureMode mode)
-{
-    about_to_begin();
-    return begun(real.cuStreamBeginCapture_v2_ptsz(stream, mode), own_default(stream));
-}
-
-CUresult hook_cuStreamEndCapture(CUstream stream, CUgraph *graph)
-{
-    return ended(real.cuStreamEndCapture(stream, graph));
-}
-
-CUresult hook_cuStreamEndCapture_ptsz(CUstream stream, CUgraph *graph)
-{
-    return ended(real.cuStreamEndCapture_ptsz(stream, graph));
-}
+#define UPDATE(symbol, stream_meant, parameters, arguments)                                                                    \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        return reordered(real.symbol arguments, stream_meant(stream), flags);                                                  \
+    }
+#define NODES (CUstream stream, CUgraphNode * nodes, size_t count, unsigned flags)
+#define NODES_AND_EDGES                                                                                                        \
+    (CUstream stream, CUgraphNode * nodes, const CUgraphEdgeData *edges, size_t count, unsigned flags)
+UPDATE(cuStreamUpdateCaptureDependencies, as_it_is, NODES, (stream, nodes, count, flags))
+UPDATE(cuStreamUpdateCaptureDependencies_ptsz, own_default, NODES, (stream, nodes, count, flags))
+UPDATE(cuStreamUpdateCaptureDependencies_v2, as_it_is, NODES_AND_EDGES, (stream, nodes, edges, count, flags))
+UPDATE(cuStreamUpdateCaptureDependencies_v2_ptsz, own_default, NODES_AND_EDGES, (stream, nodes, edges, count, flags))
 
 static CUresult instantiated(CUresult result, CUgraphExec *executable, CUgraph graph, unsigned long long flags)
 {

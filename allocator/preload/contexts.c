@@ -1,63 +1,12 @@
-/* The contexts: what each has been given to do since it was last waited for, and its end. */
+/* The ends of contexts and streams, and what a synchronisation learns. Which ones there are: contexts/. */
 #include "internal.h"
 
 #include "fault/monitor.h"
 #include "launch/launch.h"
 
-#include <pthread.h>
+#include <stdlib.h>
 
-#define CONTEXTS 256
 #define REPORT_MS 5000
-
-struct seen {
-    CUcontext handle; /* atomic; NULL: destroyed */
-    uint64_t settled; /* atomic: launch_count() at the last synchronisation of the whole context */
-};
-
-static struct seen contexts[CONTEXTS];
-static unsigned context_count; /* atomic; entries are never removed */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-
-static struct seen *find(CUcontext handle)
-{
-    unsigned count = __atomic_load_n(&context_count, __ATOMIC_ACQUIRE);
-    for (unsigned i = 0; i < count; i++) {
-        if (__atomic_load_n(&contexts[i].handle, __ATOMIC_RELAXED) == handle)
-            return &contexts[i];
-    }
-    return NULL;
-}
-
-/* The current context's entry; made at its first launch. NULL without a context. */
-static struct seen *current(void)
-{
-    static _Thread_local struct seen *latest;
-    CUcontext handle = NULL;
-    driver->cuCtxGetCurrent(&handle);
-    if (!handle)
-        return NULL;
-    if (latest && __atomic_load_n(&latest->handle, __ATOMIC_RELAXED) == handle)
-        return latest;
-    struct seen *seen = find(handle);
-    if (!seen) {
-        heap_enter_context(); /* its fences and the exit handler have to be there before a kernel can fault */
-        pthread_mutex_lock(&lock);
-        seen = find(handle);
-        if (!seen && context_count < CONTEXTS) {
-            seen = &contexts[context_count];
-            seen->handle = handle;
-            __atomic_store_n(&context_count, context_count + 1, __ATOMIC_RELEASE);
-        }
-        pthread_mutex_unlock(&lock);
-    }
-    return latest = seen;
-}
-
-CUcontext launch_context(void)
-{
-    struct seen *seen = current();
-    return seen ? seen->handle : NULL;
-}
 
 CUresult settled(CUresult result, int is_context_idle)
 {
@@ -65,12 +14,12 @@ CUresult settled(CUresult result, int is_context_idle)
         return result;
     if (result == CUDA_ERROR_ILLEGAL_ADDRESS && !has_failed())
         monitor_await_dump();
-    struct seen *seen = current();
-    uint64_t launches = seen ? launch_count(seen->handle) : 0;
-    if (seen && launches != __atomic_load_n(&seen->settled, __ATOMIC_RELAXED)) {
+    struct context *context = context_current();
+    uint64_t launches = context ? launch_count(context) : 0;
+    if (context && !launch_is_settled(context, launches)) {
         fault_learn(is_context_idle);
         if (is_context_idle)
-            __atomic_store_n(&seen->settled, launches, __ATOMIC_RELAXED);
+            launch_settle(context, launches);
     }
     return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : result;
 }
@@ -90,32 +39,12 @@ static void before_end(CUcontext context)
 
 static void after_end(CUcontext context)
 {
-    monitor_forget_context(context);
-    heap_context_gone(context);
+    context_ended(context);
     pools_forget_context();
-    launch_forget_context(context);
-    struct seen *seen = find(context);
-    if (seen)
-        __atomic_store_n(&seen->handle, NULL, __ATOMIC_RELAXED);
+    heap_go_on();
 }
 
-/* 0 where it is not known either. */
-static int is_primary(CUdevice device, int wanted)
-{
-    unsigned flags;
-    int is_on;
-    return driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) == CUDA_SUCCESS && !is_on == !wanted;
-}
-
-/* The primary context of a device, NULL if it is not active. Asking for it makes none, and the program holds it still. */
-static CUcontext primary_of(CUdevice device)
-{
-    CUcontext context = NULL;
-    if (!is_primary(device, 1) || driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
-        return NULL;
-    (real.cuDevicePrimaryCtxRelease_v2 ? real.cuDevicePrimaryCtxRelease_v2 : real.cuDevicePrimaryCtxRelease)(device);
-    return context;
-}
+/* ---- contexts that the program makes ---- */
 
 /* Programs and the CUDA runtime call the old and the new forms of these. */
 
@@ -127,7 +56,8 @@ static CUresult destroy(CUresult (*function)(CUcontext), CUcontext context)
     CUresult result = function(context);
     if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS)
         after_end(context);
-    heap_go_on();
+    else
+        heap_go_on();
     return result;
 }
 
@@ -141,53 +71,159 @@ CUresult hook_cuCtxDestroy_v2(CUcontext context)
     return destroy(real.cuCtxDestroy_v2, context);
 }
 
-/* A reset ends the primary context whoever holds it, a release only if nobody does. */
-static CUresult end_primary(CUresult (*function)(CUdevice), CUdevice device, int is_reset)
+/* ---- primary contexts: they end with the last of those who hold them ---- */
+
+static int *holds; /* atomic; by device: how often the program holds its primary context, by what we have seen */
+
+int contexts_count_devices(int devices)
+{
+    holds = calloc((size_t)devices + 1, sizeof *holds);
+    return holds != NULL;
+}
+
+static void count_hold(CUdevice device, int change)
+{
+    if (is_active() && device >= 0 && device < preload_devices)
+        __atomic_add_fetch(&holds[device], change, __ATOMIC_RELAXED);
+}
+
+static int may_be_last(CUdevice device)
+{
+    return device < 0 || device >= preload_devices || __atomic_load_n(&holds[device], __ATOMIC_RELAXED) <= 1;
+}
+
+/* The primary context of a device, NULL if it is not active. Asking for it makes none, and the program holds it still. */
+static CUcontext primary_of(CUdevice device)
+{
+    CUcontext context = NULL;
+    unsigned flags;
+    int is_on = 0;
+    if (driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) != CUDA_SUCCESS || !is_on ||
+        driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+        return NULL;
+    driver->cuDevicePrimaryCtxRelease_v2(device);
+    return context;
+}
+
+CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
+{
+    CUresult result = real.cuDevicePrimaryCtxRetain(context, device);
+    if (result == CUDA_SUCCESS)
+        count_hold(device, 1);
+    return result;
+}
+
+/* A release that ends nothing does not wait: what runs may be waiting for the caller, and a capture would be broken. */
+static CUresult release(CUresult (*function)(CUdevice), CUdevice device)
+{
+    CUcontext context = is_active() && may_be_last(device) ? primary_of(device) : NULL;
+    if (context)
+        before_end(context);
+    CUresult result = function(device);
+    if (result == CUDA_SUCCESS)
+        count_hold(device, -1);
+    if (context && !primary_of(device))
+        after_end(context);
+    else if (context)
+        heap_go_on();
+    return result;
+}
+
+/* A reset ends the primary context whoever holds it. */
+static CUresult reset(CUresult (*function)(CUdevice), CUdevice device)
 {
     CUcontext context = is_active() ? primary_of(device) : NULL;
-    if (!context)
-        return function(device);
-    before_end(context);
+    if (context)
+        before_end(context);
     CUresult result = function(device);
-    if (is_reset || is_primary(device, 0))
+    if (context)
         after_end(context);
-    heap_go_on();
     return result;
 }
 
 CUresult hook_cuDevicePrimaryCtxReset(CUdevice device)
 {
-    return end_primary(real.cuDevicePrimaryCtxReset, device, 1);
+    return reset(real.cuDevicePrimaryCtxReset, device);
 }
 
 CUresult hook_cuDevicePrimaryCtxReset_v2(CUdevice device)
 {
-    return end_primary(real.cuDevicePrimaryCtxReset_v2, device, 1);
+    return reset(real.cuDevicePrimaryCtxReset_v2, device);
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease(CUdevice device)
 {
-    return end_primary(real.cuDevicePrimaryCtxRelease, device, 0);
+    return release(real.cuDevicePrimaryCtxRelease, device);
 }
 
 CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
 {
-    return end_primary(real.cuDevicePrimaryCtxRelease_v2, device, 0);
+    return release(real.cuDevicePrimaryCtxRelease_v2, device);
 }
 
-static CUresult destroy_stream(CUresult (*function)(CUstream), CUstream stream)
+/* ---- green contexts: each holds its device's primary one, and stands for it ---- */
+
+static CUdevice device_of(CUcontext context)
 {
-    if (is_active())
-        heap_stream_gone(stream);
-    return function(stream);
+    CUcontext popped;
+    CUdevice device = -1;
+    if (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
+        if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+            device = -1;
+        driver->cuCtxPopCurrent(&popped);
+    }
+    return device;
 }
+
+CUresult hook_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags)
+{
+    CUresult result = real.cuGreenCtxCreate(green, resources, device, flags);
+    if (result == CUDA_SUCCESS)
+        count_hold(device, 1);
+    return result;
+}
+
+CUresult hook_cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
+{
+    CUresult result = real.cuCtxFromGreenCtx(context, green);
+    if (result == CUDA_SUCCESS && is_active())
+        context_is_green(*context, device_of(*context));
+    return result;
+}
+
+CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
+{
+    CUcontext own = NULL;
+    if (!is_active() || !real.cuCtxFromGreenCtx || real.cuCtxFromGreenCtx(&own, green) != CUDA_SUCCESS)
+        return real.cuGreenCtxDestroy(green);
+    CUdevice device = device_of(own);
+    CUcontext primary = may_be_last(device) ? primary_of(device) : NULL;
+    if (primary)
+        before_end(primary);
+    CUresult result = real.cuGreenCtxDestroy(green);
+    if (result == CUDA_SUCCESS) {
+        context_ended(own);
+        count_hold(device, -1);
+    }
+    if (primary && !primary_of(device))
+        after_end(primary);
+    else if (primary)
+        heap_go_on();
+    return result;
+}
+
+/* ---- streams ---- */
 
 CUresult hook_cuStreamDestroy(CUstream stream)
 {
-    return destroy_stream(real.cuStreamDestroy, stream);
+    if (is_active())
+        stream_ended(stream);
+    return real.cuStreamDestroy(stream);
 }
 
 CUresult hook_cuStreamDestroy_v2(CUstream stream)
 {
-    return destroy_stream(real.cuStreamDestroy_v2, stream);
+    if (is_active())
+        stream_ended(stream);
+    return real.cuStreamDestroy_v2(stream);
 }

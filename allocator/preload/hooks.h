@@ -27,6 +27,9 @@
 #undef cuDevicePrimaryCtxRelease
 #undef cuDevicePrimaryCtxReset
 #undef cuStreamBeginCapture
+#undef cuStreamBeginCaptureToGraph
+#undef cuStreamUpdateCaptureDependencies
+#undef cuStreamWaitEvent
 #undef cuStreamDestroy
 
 /* Both forms of a function: for the legacy default stream, and for per-thread ones. */
@@ -120,6 +123,24 @@
     HOOK(cuDevicePrimaryCtxRelease_v2, "cuDevicePrimaryCtxRelease", 11000, 0, BY_HAND, 1, (CUdevice device), (device))         \
     HOOK_TWINS(HOOK, cuStreamBeginCapture_v2, "cuStreamBeginCapture", 10010, _ptsz, 10010, BY_HAND, 1,                         \
          (CUstream stream, CUstreamCaptureMode mode), (stream, mode))                                                          \
+    HOOK(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, 0, BY_HAND, 1,                                                           \
+         (CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags), (green, resources, device, flags)) \
+    HOOK(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, 0, BY_HAND, 1, (CUgreenCtx green), (green))                            \
+    HOOK(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, 0, BY_HAND, 1, (CUcontext *context, CUgreenCtx green),                 \
+         (context, green))                                                                                                     \
+    HOOK(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, 0, BY_HAND, 1, (CUcontext *context, CUdevice device),     \
+         (context, device))                                                                                                    \
+    HOOK_TWINS(HOOK, cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, _ptsz, 12030, BY_HAND, 1,              \
+         (CUstream stream, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,                \
+          CUstreamCaptureMode mode),                                                                                           \
+         (stream, graph, nodes, edges, count, mode))                                                                           \
+    HOOK_TWINS(HOOK, cuStreamWaitEvent, "cuStreamWaitEvent", 3020, _ptsz, 7000, BY_HAND, 1,                                    \
+         (CUstream stream, CUevent event, unsigned flags), (stream, event, flags))                                             \
+    HOOK_TWINS(HOOK, cuStreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies", 11030, _ptsz, 11030, BY_HAND, 1,  \
+         (CUstream stream, CUgraphNode *nodes, size_t count, unsigned flags), (stream, nodes, count, flags))                   \
+    HOOK_TWINS(HOOK, cuStreamUpdateCaptureDependencies_v2, "cuStreamUpdateCaptureDependencies", 12030, _ptsz, 12030, BY_HAND, 1,\
+         (CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, unsigned flags),                    \
+         (stream, nodes, edges, count, flags))                                                                                 \
     HOOK_TWINS(HOOK, cuStreamEndCapture, "cuStreamEndCapture", 10000, _ptsz, 10000, BY_HAND, 1,                                \
          (CUstream stream, CUgraph *graph), (stream, graph))                                                                   \
     HOOK(cuGraphInstantiateWithFlags, "cuGraphInstantiateWithFlags", 11040, 0, BY_HAND, 1,                                     \
@@ -237,12 +258,9 @@
     PASSED("cuLaunchHostFunc", 10000, 0, "runs on the host")                                                                   \
     PASSED("cuLaunchHostFunc", 10000, 1, "runs on the host")                                                                   \
     PASSED("cuLaunchCooperativeKernelMultiDevice", 9000, 0, "deprecated; a fault in it is reported without its launch")        \
-    PASSED("cuDevicePrimaryCtxRetain", 7000, 0, "adds a context, ends none")                                                   \
     PASSED("cuDevicePrimaryCtxGetState", 7000, 0, "only asks")                                                                 \
     PASSED("cuDevicePrimaryCtxSetFlags", 7000, 0, "scheduling only")                                                           \
     PASSED("cuDevicePrimaryCtxSetFlags", 11000, 0, "scheduling only")                                                          \
-    PASSED("cuStreamBeginCaptureToGraph", 12030, 0, "noticed at each allocation; its memory stays")                           \
-    PASSED("cuStreamBeginCaptureToGraph", 12030, 1, "noticed at each allocation; its memory stays")                           \
     PASSED("cuStreamBeginRecaptureToGraph", 13010, 0, "noticed at each allocation; its memory stays")                         \
     PASSED("cuMemcpyBatchAsync", 12080, 0, "a copy that leaves a mapping is refused by the driver")                            \
     PASSED("cuMemcpyBatchAsync", 12080, 1, "a copy that leaves a mapping is refused by the driver")                            \

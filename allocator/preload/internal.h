@@ -5,6 +5,7 @@
 #ifndef CUFENCE_PRELOAD_INTERNAL_H
 #define CUFENCE_PRELOAD_INTERNAL_H
 
+#include "contexts/contexts.h"
 #include "driver/driver.h"
 #include "fault/misuse.h"
 #include "heap/heap.h"
@@ -27,7 +28,7 @@ struct real {
 extern struct real real;
 
 /* start.c */
-extern int preload_is_active;                 /* atomic: cufence runs. Set once, never cleared */
+extern int preload_is_active;                 /* atomic: cufence runs. Cleared in a forked child alone */
 extern const struct options *preload_options; /* and the number of devices: constant once it is set */
 extern int preload_devices;
 
@@ -39,7 +40,7 @@ static inline int is_active(void)
 /* Whether the program shall see the fault that the current context has had. */
 static inline int has_failed(void)
 {
-    return is_active() && heap_is_faulted();
+    return is_active() && context_is_faulted();
 }
 
 /* Whether the address is in our address space: a buffer of ours, or one that was. */
@@ -48,7 +49,12 @@ static inline int is_ours(CUdeviceptr pointer)
     return is_active() && heap_owns(pointer);
 }
 
-/* What the NULL stream means in the forms for per-thread default streams. */
+/* What a stream's handle means in the forms for the legacy default stream, and in those for per-thread ones. */
+static inline CUstream as_it_is(CUstream stream)
+{
+    return stream;
+}
+
 static inline CUstream own_default(CUstream stream)
 {
     return stream ? stream : CU_STREAM_PER_THREAD;
@@ -60,15 +66,15 @@ void table_open(void);
 /* peers.c: the program gives `peer` access to the memory of `device`. */
 void share(int device, int peer);
 
-/* contexts.c */
-CUcontext launch_context(void); /* the current one, where a launch is about to go; NULL without one */
+/* contexts.c: once, at the start. 0: the host has no memory. */
+int contexts_count_devices(int devices);
 /* To be called with the result of a call that has waited for work of the current context. Learns of the faults that the work
  * has met; returns the result, or CUDA_ERROR_ILLEGAL_ADDRESS. */
 CUresult settled(CUresult result, int is_context_idle);
 
 /* pools.c: what the program's memory pools hold. An owner is what heap_allocate() takes: 1 and above here. */
 #define OWNER_NO_POOL 1u                         /* cuMemAlloc and its like */
-unsigned pool_current(void);                     /* the current device's; 0: the driver's own business */
+unsigned pool_current(const struct context *context); /* its device's; 0: the driver's own business */
 unsigned pool_of_handle(CUmemoryPool handle);    /* 0: the driver's own business */
 int pool_reserve(unsigned owner, size_t size);   /* counts; 0: more than the pool may have */
 void pool_cancel(unsigned owner, size_t size);   /* it came to nothing */
@@ -76,6 +82,7 @@ void pool_mapped(unsigned owner, size_t mapped); /* it came to this much memory 
 void pool_freed(const struct heap_freed *freed); /* both are gone */
 int pools_are_used(void);                        /* some buffer has come from one */
 CUmemoryPool pool_handle(unsigned owner);        /* NULL for OWNER_NO_POOL */
+int pool_device(unsigned owner);                 /* whose memory it has; not of OWNER_NO_POOL */
 void pools_forget_context(void);                 /* some context has gone */
 
 /* callers.c: what the code at this address takes for granted of what it allocates. */

@@ -6,19 +6,14 @@
 /* Returns 0 where the launch has to fail. */
 static int is_allowed(void)
 {
-    return !is_active() || !heap_is_faulted();
+    return !is_active() || !context_is_faulted();
 }
 
 static void record(const struct launch_call *call)
 {
-    CUcontext context = is_active() ? launch_context() : NULL;
+    struct context *context = is_active() ? context_current() : NULL;
     if (context)
         launch_record(context, call);
-}
-
-static CUstream as_it_is(CUstream stream)
-{
-    return stream;
 }
 
 #define KERNEL(symbol, stream_meant)                                                                                           \
@@ -98,10 +93,10 @@ CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
 #define GRAPH(symbol, stream_meant)                                                                                            \
     CUresult hook_##symbol(CUgraphExec graph, CUstream stream)                                                                 \
     {                                                                                                                          \
-        CUcontext context;                                                                                                     \
+        struct context *context;                                                                                               \
         if (!is_allowed())                                                                                                     \
             return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
-        if (is_active() && (context = launch_context()) != NULL)                                                               \
+        if (is_active() && (context = context_current()) != NULL)                                                               \
             launch_record_graph(context, graph, stream_meant(stream), __builtin_frame_address(0));                             \
         heap_graph_launch(graph);                                                                                              \
         return real.symbol(graph, stream);                                                                                     \

@@ -30,18 +30,18 @@ static CUresult result_of(cufence_status status)
 
 /* What an allocation is wanted for. */
 struct purpose {
-    CUstream stream;
+    struct context *context; /* whose memory it is to be */
+    struct stream *stream;   /* NULL: any may use it */
     unsigned owner;
     struct needs needs;
 };
 
 #define CALLERS_NEEDS caller_needs(__builtin_return_address(0)) /* in a hook */
 
-/* In the current context. */
 static CUresult allocate(CUdeviceptr *out, size_t size, const struct purpose *purpose)
 {
     const struct heap_request wanted = {.size = size,
-                                        .device = -1,
+                                        .context = purpose->context,
                                         .stream = purpose->stream,
                                         .owner = (uint8_t)purpose->owner,
                                         .align = purpose->needs.alignment};
@@ -59,31 +59,30 @@ static CUresult allocate(CUdeviceptr *out, size_t size, const struct purpose *pu
     return CUDA_SUCCESS;
 }
 
-static int has_context(void)
-{
-    CUcontext context = NULL;
-    return driver->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context;
-}
-
 /* ---- allocations that are good for every stream at once ---- */
 
-static int leaves_to_driver(const void *out, size_t size, struct needs needs)
+/* Returns 0 where the driver is to do it. */
+static int is_for_us(struct purpose *purpose, const void *out, size_t size, struct needs needs)
 {
-    return !is_active() || !out || !size || preload_options->ipc == IPC_DRIVER || needs.exports || !has_context();
+    if (!is_active() || !out || !size || preload_options->ipc == IPC_DRIVER || needs.exports)
+        return 0;
+    *purpose = (struct purpose){.context = context_current(), .owner = OWNER_NO_POOL, .needs = needs};
+    return purpose->context != NULL;
 }
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
-    const struct purpose purpose = {HEAP_SYNCHRONISED, OWNER_NO_POOL, CALLERS_NEEDS};
-    return leaves_to_driver(out, size, purpose.needs) ? real.cuMemAlloc_v2(out, size) : allocate(out, size, &purpose);
+    struct purpose purpose;
+    return is_for_us(&purpose, out, size, CALLERS_NEEDS) ? allocate(out, size, &purpose) : real.cuMemAlloc_v2(out, size);
 }
 
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element)
 {
     size_t size, row;
-    const struct purpose purpose = {HEAP_SYNCHRONISED, OWNER_NO_POOL, CALLERS_NEEDS};
-    if (leaves_to_driver(out, width, purpose.needs) || !pitch || !height || (element != 4 && element != 8 && element != 16) ||
-        __builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &size))
+    struct purpose purpose;
+    if (!pitch || !height || (element != 4 && element != 8 && element != 16) ||
+        __builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &size) ||
+        !is_for_us(&purpose, out, width, CALLERS_NEEDS))
         return real.cuMemAllocPitch_v2(out, pitch, width, height, element);
     CUresult result = allocate(out, size, &purpose);
     if (result == CUDA_SUCCESS)
@@ -93,93 +92,72 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, 
 
 /* ---- stream-ordered ones ---- */
 
-/* The memory is that of the stream's device; a program with one device need not be asked. */
-static int enter_context_of(CUstream stream)
+/* The memory is that of the pool's device: with no pool named, the current one of the stream's. Returns 0 where the driver is
+ * to do it. */
+static int allocate_on(CUdeviceptr *out, size_t size, CUstream handle, unsigned owner, struct needs needs, CUresult *result)
 {
-    CUcontext current = NULL, wanted = NULL;
-    if (preload_devices < 2 || !driver->cuStreamGetCtx || !stream || stream == CU_STREAM_LEGACY ||
-        stream == CU_STREAM_PER_THREAD || driver->cuCtxGetCurrent(&current) != CUDA_SUCCESS ||
-        driver->cuStreamGetCtx(stream, &wanted) != CUDA_SUCCESS || current == wanted)
+    struct stream *stream = is_active() && out && size ? stream_resolve(handle) : NULL;
+    if (!stream)
         return 0;
-    return driver->cuCtxPushCurrent(wanted) == CUDA_SUCCESS;
-}
-
-/* Without an owner it is the device's current pool. Returns 0 where the driver is to do it. */
-static int allocate_on(CUdeviceptr *out, size_t size, struct purpose purpose, CUresult *result)
-{
-    CUcontext popped;
-    if (!is_active() || !out || !size || !has_context())
+    struct purpose purpose = {.context = stream->context, .stream = stream, .owner = owner, .needs = needs};
+    if (owner)
+        purpose.context = context_for_pool(pool_device(owner), stream->context);
+    else
+        purpose.owner = pool_current(stream->context);
+    if (!purpose.owner || !purpose.context)
         return 0;
-    int is_pushed = enter_context_of(purpose.stream);
-    if (!purpose.owner)
-        purpose.owner = pool_current();
-    if (purpose.owner)
-        *result = allocate(out, size, &purpose);
-    if (is_pushed)
-        driver->cuCtxPopCurrent(&popped);
-    return purpose.owner != 0;
+    *result = allocate(out, size, &purpose);
+    return 1;
 }
 
-CUresult hook_cuMemAllocAsync(CUdeviceptr *out, size_t size, CUstream stream)
-{
-    CUresult result;
-    const struct purpose purpose = {stream, 0, CALLERS_NEEDS};
-    return allocate_on(out, size, purpose, &result) ? result : real.cuMemAllocAsync(out, size, stream);
-}
+#define ALLOC_ASYNC(symbol, stream_meant)                                                                                      \
+    CUresult hook_##symbol(CUdeviceptr *out, size_t size, CUstream stream)                                                     \
+    {                                                                                                                          \
+        CUresult result;                                                                                                       \
+        return allocate_on(out, size, stream_meant(stream), 0, CALLERS_NEEDS, &result) ? result                                \
+                                                                                       : real.symbol(out, size, stream);       \
+    }
+ALLOC_ASYNC(cuMemAllocAsync, as_it_is)
+ALLOC_ASYNC(cuMemAllocAsync_ptsz, own_default)
 
-CUresult hook_cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t size, CUstream stream)
-{
-    CUresult result;
-    const struct purpose purpose = {own_default(stream), 0, CALLERS_NEEDS};
-    return allocate_on(out, size, purpose, &result) ? result : real.cuMemAllocAsync_ptsz(out, size, stream);
-}
-
-CUresult hook_cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
-{
-    CUresult result;
-    const struct purpose purpose = {stream, is_active() ? pool_of_handle(pool) : 0, CALLERS_NEEDS};
-    return purpose.owner && allocate_on(out, size, purpose, &result) ? result
-                                                                     : real.cuMemAllocFromPoolAsync(out, size, pool, stream);
-}
-
-CUresult hook_cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)
-{
-    CUresult result;
-    const struct purpose purpose = {own_default(stream), is_active() ? pool_of_handle(pool) : 0, CALLERS_NEEDS};
-    return purpose.owner && allocate_on(out, size, purpose, &result)
-               ? result
-               : real.cuMemAllocFromPoolAsync_ptsz(out, size, pool, stream);
-}
+#define ALLOC_FROM_POOL(symbol, stream_meant)                                                                                  \
+    CUresult hook_##symbol(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)                                  \
+    {                                                                                                                          \
+        CUresult result;                                                                                                       \
+        unsigned owner = is_active() ? pool_of_handle(pool) : 0;                                                               \
+        return owner && allocate_on(out, size, stream_meant(stream), owner, CALLERS_NEEDS, &result)                            \
+                   ? result                                                                                                    \
+                   : real.symbol(out, size, pool, stream);                                                                     \
+    }
+ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, as_it_is)
+ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, own_default)
 
 /* ---- frees ---- */
 
 /* They succeed after a fault, unlike everything else: programs free in destructors, where an error would end them before they
  * could say what the call before has told them. */
 
-static CUresult give_back(const struct host_call *call, CUdeviceptr pointer, CUstream stream)
+static CUresult refuse_free(const struct host_call *call, CUdeviceptr pointer, cufence_status status,
+                            const cufence_description *place)
+{
+    const char *kind = status == CUFENCE_ERROR_DOUBLE_FREE ? "double free" : "invalid free";
+    return misuse(call, (struct misuse){.kind = kind, .address = pointer, .place = place});
+}
+
+static void give_back(const struct heap_claim *claim, struct stream *stream, enum heap_users users)
 {
     struct heap_freed freed;
-    cufence_status status = heap_free((void *)(uintptr_t)pointer, stream, &freed);
-    if (status == CUFENCE_OK) {
-        pool_freed(&freed);
-        return CUDA_SUCCESS;
-    }
-    if (status != CUFENCE_ERROR_DOUBLE_FREE && status != CUFENCE_ERROR_INVALID_FREE)
-        return result_of(status);
-    cufence_description place;
-    heap_describe_free(pointer, &place);
-    const char *kind = status == CUFENCE_ERROR_DOUBLE_FREE ? "double free" : "invalid free";
-    return misuse(call, (struct misuse){.kind = kind, .address = pointer, .place = &place});
+    heap_free(claim, stream, users, &freed);
+    pool_freed(&freed);
 }
 
 /* Returns once no work of the buffer's context is left. What goes wrong is the result. */
-static CUresult wait_for_users(CUdeviceptr pointer)
+static CUresult wait_for_users(const struct context *context)
 {
-    struct heap_range range;
     CUcontext popped;
     if (has_failed())
         return CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (!heap_range_of(pointer, &range) || driver->cuCtxPushCurrent(range.context) != CUDA_SUCCESS)
+    if (driver->cuCtxPushCurrent(context->handle) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = settled(driver->cuCtxSynchronize(), 1);
     driver->cuCtxPopCurrent(&popped);
@@ -188,25 +166,39 @@ static CUresult wait_for_users(CUdeviceptr pointer)
 
 CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 {
+    struct heap_claim claim;
     if (!is_ours(pointer))
         return real.cuMemFree_v2(pointer);
+    cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
+    if (status != CUFENCE_OK)
+        return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.place);
     int had_failed = has_failed();
     /* A synchronisation would end a capture; then the buffer waits for the next one. */
-    CUresult waited = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_users(pointer);
-    CUresult result = give_back(HOST_CALL("cuMemFree"), pointer, waited == CUDA_SUCCESS ? HEAP_SYNCHRONISED : HEAP_UNORDERED);
-    return waited == CUDA_ERROR_ILLEGAL_ADDRESS && !had_failed ? waited : result; /* it has met the fault by waiting */
+    CUresult waited = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_users(claim.context);
+    give_back(&claim, NULL, waited == CUDA_SUCCESS ? HEAP_NONE : HEAP_UNKNOWN);
+    return waited == CUDA_ERROR_ILLEGAL_ADDRESS && !had_failed ? waited : CUDA_SUCCESS; /* it has met the fault by waiting */
 }
 
-CUresult hook_cuMemFreeAsync(CUdeviceptr pointer, CUstream stream)
+/* Ordered on what the stream means to the caller: a default stream is the current context's, whosever the memory is. */
+static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CUstream handle)
 {
-    return is_ours(pointer) ? give_back(HOST_CALL("cuMemFreeAsync"), pointer, stream) : real.cuMemFreeAsync(pointer, stream);
+    struct heap_claim claim;
+    cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
+    if (status != CUFENCE_OK)
+        return refuse_free(call, pointer, status, &claim.place);
+    struct stream *stream = stream_resolve(handle);
+    give_back(&claim, stream, stream ? HEAP_STREAM : HEAP_UNKNOWN);
+    return CUDA_SUCCESS;
 }
 
-CUresult hook_cuMemFreeAsync_ptsz(CUdeviceptr pointer, CUstream stream)
-{
-    return is_ours(pointer) ? give_back(HOST_CALL("cuMemFreeAsync"), pointer, own_default(stream))
-                            : real.cuMemFreeAsync_ptsz(pointer, stream);
-}
+#define FREE_ASYNC(symbol, stream_meant)                                                                                       \
+    CUresult hook_##symbol(CUdeviceptr pointer, CUstream stream)                                                               \
+    {                                                                                                                          \
+        return is_ours(pointer) ? free_async(HOST_CALL("cuMemFreeAsync"), pointer, stream_meant(stream))                       \
+                                : real.symbol(pointer, stream);                                                                \
+    }
+FREE_ASYNC(cuMemFreeAsync, as_it_is)
+FREE_ASYNC(cuMemFreeAsync_ptsz, own_default)
 
 /* ---- questions ---- */
 
@@ -216,7 +208,7 @@ CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
     CUresult result = real.cuMemGetInfo_v2(free_bytes, total);
     if (result != CUDA_SUCCESS || !is_active() || !free_bytes || !total)
         return result;
-    struct heap_figures figures = heap_figures();
+    struct heap_figures figures = heap_figures(context_current());
     *free_bytes += figures.cached + (pools_are_used() ? 0 : figures.idle);
     if (*free_bytes > *total)
         *free_bytes = *total;
@@ -242,7 +234,7 @@ static int answer(const struct heap_range *range, CUpointer_attribute attribute,
 {
     switch ((int)attribute) {
     case CU_POINTER_ATTRIBUTE_CONTEXT:
-        *(CUcontext *)data = range->context;
+        *(CUcontext *)data = range->context->handle;
         return 1;
     case CU_POINTER_ATTRIBUTE_RANGE_START_ADDR:
         *(CUdeviceptr *)data = range->address;

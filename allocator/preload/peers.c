@@ -16,24 +16,13 @@ void share(int device, int peer)
         fprintf(stderr, "cufence: GPU %d gets no access to the buffers of GPU %d, because peers=off says so\n", peer, device);
 }
 
-static int device_of(CUcontext context)
-{
-    CUcontext popped;
-    CUdevice device = -1;
-    if (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
-        if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-            device = -1;
-        driver->cuCtxPopCurrent(&popped);
-    }
-    return device;
-}
-
 /* The current context's device gets access to what is allocated in the other. */
 CUresult hook_cuCtxEnablePeerAccess(CUcontext context, unsigned flags)
 {
-    CUdevice device;
     CUresult result = real.cuCtxEnablePeerAccess(context, flags);
-    if (is_active() && result == CUDA_SUCCESS && driver->cuCtxGetDevice(&device) == CUDA_SUCCESS)
-        share(device_of(context), device);
+    struct context *peer = is_active() && result == CUDA_SUCCESS ? context_current() : NULL;
+    struct context *owner = peer ? context_of(context) : NULL;
+    if (owner)
+        share(owner->device, peer->device);
     return result;
 }

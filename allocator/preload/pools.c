@@ -7,9 +7,9 @@
  */
 #include "internal.h"
 
+#include "lock.h"
 #include "options.h"
 
-#include <pthread.h>
 #include <stdio.h>
 
 #define POOLS 256
@@ -27,7 +27,7 @@ struct pool_account {
 };
 
 static struct pool_account pools[POOLS];
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for adding and destroying; a leaf */
+static struct lock lock = LOCK(RANK_POOLS);               /* for adding and destroying */
 static unsigned generation = 1;                          /* atomic: what threads remember of it is void when it changes */
 static uint64_t without_pool_mapped;                     /* atomic: of OWNER_NO_POOL */
 
@@ -47,7 +47,7 @@ static unsigned lookup(CUmemoryPool handle)
 
 static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t limit)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     unsigned owner = lookup(handle);
     for (unsigned i = FIRST_POOL; !owner && i < POOLS; i++) {
         if (pools[i].handle)
@@ -56,7 +56,7 @@ static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t li
         __atomic_store_n(&pools[i].handle, handle, __ATOMIC_RELEASE);
         owner = i;
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     if (!owner)
         fprintf(stderr, "cufence: more than %u memory pools at once: this one is left to the driver, unguarded\n",
                 POOLS - FIRST_POOL);
@@ -78,29 +78,25 @@ unsigned pool_of_handle(CUmemoryPool handle)
     return owner;
 }
 
-static unsigned find_current(void)
+static unsigned find_current(int device)
 {
-    CUdevice device;
     CUmemoryPool handle = NULL;
-    if (!driver->cuDeviceGetMemPool || driver->cuCtxGetDevice(&device) != CUDA_SUCCESS ||
-        driver->cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS)
+    if (!driver->cuDeviceGetMemPool || driver->cuDeviceGetMemPool(&handle, device) != CUDA_SUCCESS)
         return 0;
     return pool_of_handle(handle);
 }
 
-unsigned pool_current(void)
+unsigned pool_current(const struct context *context)
 {
     static _Thread_local struct {
-        CUcontext context;
+        uint64_t context;
         unsigned generation, owner;
     } latest;
-    CUcontext context = NULL;
-    driver->cuCtxGetCurrent(&context);
     unsigned now = __atomic_load_n(&generation, __ATOMIC_ACQUIRE);
-    if (context && latest.context == context && latest.generation == now)
+    if (latest.context == context->generation && latest.generation == now)
         return latest.owner;
-    unsigned owner = context ? find_current() : 0;
-    latest.context = context;
+    unsigned owner = find_current(context->device);
+    latest.context = context->generation;
     latest.generation = now; /* not what it is by now: add() has changed it then, and the next call looks again */
     latest.owner = owner;
     return owner;
@@ -109,6 +105,11 @@ unsigned pool_current(void)
 CUmemoryPool pool_handle(unsigned owner)
 {
     return owner >= FIRST_POOL && owner < POOLS ? pools[owner].handle : NULL;
+}
+
+int pool_device(unsigned owner)
+{
+    return pools[owner].device;
 }
 
 void pools_forget_context(void)
@@ -134,7 +135,6 @@ int pool_reserve(unsigned owner, size_t size)
         return 0;
     }
     __atomic_add_fetch(&pool->live, 1, __ATOMIC_RELAXED);
-    raise_to(&pool->used_high, used);
     return 1;
 }
 
@@ -142,10 +142,10 @@ static void release_if_done(struct pool_account *pool)
 {
     if (__atomic_sub_fetch(&pool->live, 1, __ATOMIC_ACQ_REL) || !__atomic_load_n(&pool->is_destroyed, __ATOMIC_ACQUIRE))
         return;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     if (pool->is_destroyed && !pool->live)
         pool->handle = NULL;
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
 }
 
 void pool_cancel(unsigned owner, size_t size)
@@ -158,10 +158,12 @@ void pool_cancel(unsigned owner, size_t size)
 
 void pool_mapped(unsigned owner, size_t mapped)
 {
-    if (owner == OWNER_NO_POOL)
+    if (owner == OWNER_NO_POOL) {
         __atomic_add_fetch(&without_pool_mapped, mapped, __ATOMIC_RELAXED);
-    else if (owner >= FIRST_POOL)
+    } else if (owner >= FIRST_POOL) {
+        raise_to(&pools[owner].used_high, __atomic_load_n(&pools[owner].used, __ATOMIC_RELAXED));
         raise_to(&pools[owner].mapped_high, __atomic_add_fetch(&pools[owner].mapped, mapped, __ATOMIC_RELAXED));
+    }
 }
 
 void pool_freed(const struct heap_freed *freed)
@@ -190,9 +192,14 @@ int pools_are_used(void)
     return 0;
 }
 
+static struct heap_figures figures_of(const struct pool_account *pool)
+{
+    return heap_figures(context_for_pool(pool->device, context_current()));
+}
+
 static uint64_t reserved(struct pool_account *pool)
 {
-    uint64_t all = heap_figures().mapped, others = without_pools();
+    uint64_t all = figures_of(pool).mapped, others = without_pools();
     uint64_t own = __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED);
     if (!pool->is_default || all < others + own)
         return own;
@@ -202,7 +209,7 @@ static uint64_t reserved(struct pool_account *pool)
 static uint64_t reserved_high(struct pool_account *pool)
 {
     uint64_t most = __atomic_load_n(&pool->mapped_high, __ATOMIC_RELAXED), others = without_pools();
-    uint64_t peak = heap_figures().peak;
+    uint64_t peak = figures_of(pool).peak;
     if (pool->is_default && peak > others && peak - others > most)
         most = peak - others;
     uint64_t now = reserved(pool);
@@ -247,7 +254,7 @@ CUresult hook_cuMemPoolSetAttribute(CUmemoryPool handle, CUmemPool_attribute att
     } else if (attribute == CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH) {
         __atomic_store_n(&pool->mapped_high, __atomic_load_n(&pool->mapped, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
         if (pool->is_default)
-            heap_reset_peak();
+            heap_reset_peak(context_for_pool(pool->device, context_current()));
     }
     return result;
 }
@@ -276,11 +283,11 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
     unsigned owner = is_active() ? pool_of_handle(handle) : 0;
     CUresult result = real.cuMemPoolDestroy(handle);
     if (owner && result == CUDA_SUCCESS) {
-        pthread_mutex_lock(&lock);
+        lock_take(&lock);
         __atomic_store_n(&pools[owner].is_destroyed, 1, __ATOMIC_RELEASE);
         if (!__atomic_load_n(&pools[owner].live, __ATOMIC_ACQUIRE))
             pools[owner].handle = NULL;
-        pthread_mutex_unlock(&lock);
+        lock_release(&lock);
         changed();
     }
     return result;

@@ -22,4 +22,7 @@ int preload_is_there(void);
 /* What cufence was started with; it must stay. Before the first hook that allocates is called. */
 void preload_configure(const struct options *options);
 
+/* In a forked child, which has no CUDA: every call goes to the driver from now on. */
+void preload_stop(void);
+
 #endif

@@ -16,11 +16,20 @@ void preload_configure(const struct options *options)
     preload_options = options;
 }
 
+void preload_stop(void)
+{
+    __atomic_store_n(&preload_is_active, 0, __ATOMIC_RELEASE);
+}
+
 static void start(void)
 {
-    if (cufence_init(NULL) == CUFENCE_OK && driver->cuDeviceGetCount(&preload_devices) == CUDA_SUCCESS)
+    if (cufence_init(NULL) == CUFENCE_OK && driver->cuDeviceGetCount(&preload_devices) == CUDA_SUCCESS &&
+        contexts_count_devices(preload_devices)) {
+        if (!driver_symbol("cuStreamBeginRecaptureToGraph")) /* a capture that no hook sees */
+            heap_captures_are_counted();
+        contexts_watch();
         __atomic_store_n(&preload_is_active, 1, __ATOMIC_RELEASE);
-    else
+    } else
         fprintf(stderr, "cufence: this process runs unguarded: %s\n", cufence_error_detail());
 }
 

@@ -1,6 +1,7 @@
 #include "torch/pluggable.h"
-#include "driver/driver.h"
+#include "contexts/contexts.h"
 #include "fault/monitor.h"
+#include "heap/heap.h"
 
 #include <stdio.h>
 
@@ -14,11 +15,21 @@ void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)
     return pointer;
 }
 
+/* PyTorch names the device of the stream, and may have another one's context current. */
 void cufence_torch_free(void *pointer, size_t size, int device, cufence_stream stream)
 {
-    if (cufence_free(pointer, stream) != CUFENCE_OK)
+    struct heap_claim claim;
+    cufence_status status = CUFENCE_OK;
+    if (!pointer)
+        return;
+    if (!driver || heap_claim(pointer, &claim) != CUFENCE_OK) {
         fprintf(stderr, "cufence: PyTorch could not free %p (%zu bytes on GPU %d): %s\n", pointer, size, device,
                 cufence_error_detail());
+        return;
+    }
+    struct context *context = device >= 0 ? context_of_device(device, &status) : claim.context;
+    struct stream *meant = context ? stream_in(context, stream) : NULL;
+    heap_free(&claim, meant, meant ? HEAP_STREAM : HEAP_UNKNOWN, NULL);
 }
 
 void cufence_torch_record_stream(void *pointer, cufence_stream stream)

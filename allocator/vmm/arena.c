@@ -1,9 +1,9 @@
 #include "arena.h"
 
 #include "error.h"
+#include "lock.h"
 #include "physical.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -16,7 +16,7 @@
  * in constant time, and a binary search over the ring answers for an address.
  */
 static struct {
-    pthread_mutex_t lock; /* guards all of this; taken before the owner's locks, never held over driver calls */
+    struct lock lock; /* guards all of this; never held over driver calls */
     uint64_t start, end;
     uint64_t cursor; /* next address to give out */
     uint64_t history;
@@ -26,7 +26,7 @@ static struct {
     size_t head, count;
     size_t past; /* slots of the ring without a mapping that were mapped once */
     uint64_t used;
-} arena = {.lock = PTHREAD_MUTEX_INITIALIZER};
+} arena = {.lock = LOCK(RANK_ARENA)};
 
 #define DEVICES 64
 static uint64_t peers_of[DEVICES]; /* atomic; by device: which others have access to its memory, a bit each */
@@ -53,22 +53,22 @@ cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struc
             "the driver reserves not even 256 MiB of address space; look at `ulimit -v` and at what else the process "
             "has reserved");
     }
-    pthread_mutex_lock(&arena.lock);
+    lock_take(&arena.lock);
     arena.start = address;
     arena.end = address + bytes;
     arena.cursor = address + LEAD;
     arena.history = history;
     arena.forget = forget;
-    pthread_mutex_unlock(&arena.lock);
+    lock_release(&arena.lock);
     return CUFENCE_OK;
 }
 
 void arena_close(void)
 {
-    pthread_mutex_lock(&arena.lock);
+    lock_take(&arena.lock);
     uint64_t start = arena.start, bytes = arena.end - arena.start;
     arena.start = arena.end = arena.cursor = 0;
-    pthread_mutex_unlock(&arena.lock);
+    lock_release(&arena.lock);
     driver->cuMemAddressFree(start, bytes);
 }
 
@@ -84,9 +84,9 @@ uint64_t arena_end(void)
 
 uint64_t arena_used(void)
 {
-    pthread_mutex_lock(&arena.lock);
+    lock_take(&arena.lock);
     uint64_t used = arena.used;
-    pthread_mutex_unlock(&arena.lock);
+    lock_release(&arena.lock);
     return used;
 }
 
@@ -165,7 +165,7 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
 {
     cufence_status status = CUFENCE_OK;
     *slot = (struct slot){.mapped = mapped, .span = mapped + guard, .device = device};
-    pthread_mutex_lock(&arena.lock);
+    lock_take(&arena.lock);
     if (arena.past > arena.history)
         forget_oldest();
     if (arena.count == arena.capacity && grow() != 0) {
@@ -183,18 +183,18 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
         slot->is_mapped = 1; /* in use from now on, so that a wrap does not forget it before it is mapped */
         append(slot);
     }
-    pthread_mutex_unlock(&arena.lock);
+    lock_release(&arena.lock);
     return status;
 }
 
 static void set_mapped(struct slot *slot, int is_mapped, CUmemGenericAllocationHandle handle)
 {
-    pthread_mutex_lock(&arena.lock);
+    lock_take(&arena.lock);
     slot->handle = handle;
     slot->is_mapped = is_mapped;
     if (!is_mapped)
         arena.past++;
-    pthread_mutex_unlock(&arena.lock);
+    lock_release(&arena.lock);
 }
 
 static CUresult give_access(uint64_t base, uint64_t mapped, int device, uint64_t peers)
@@ -228,14 +228,14 @@ void arena_share(int device, int peer)
     if ((unsigned)device >= DEVICES || (unsigned)peer >= DEVICES || device == peer ||
         __atomic_fetch_or(&peers_of[device], UINT64_C(1) << peer, __ATOMIC_SEQ_CST) >> peer & 1)
         return;
-    pthread_mutex_lock(&arena.lock);
+    lock_take(&arena.lock);
     if (arena.count)
         slots = malloc(arena.count * sizeof *slots);
     for (size_t i = 0; slots && i < arena.count; i++) {
         if (nth(i)->device == device && nth(i)->handle)
             slots[count++] = *nth(i);
     }
-    pthread_mutex_unlock(&arena.lock);
+    lock_release(&arena.lock);
     /* One that has been unmapped meanwhile is refused; its address is not used again so soon. */
     for (size_t i = 0; i < count; i++)
         give_access(slots[i].base, slots[i].mapped, device, peers_now(device));
@@ -295,9 +295,22 @@ static size_t rank(uint64_t address)
     return low;
 }
 
+uint64_t arena_base_of(uint64_t address)
+{
+    uint64_t base = 0;
+    lock_take(&arena.lock);
+    size_t at = address >= arena.start && address < arena.end ? rank(address) : 0;
+    if (at) {
+        const struct slot *slot = nth(at - 1);
+        base = address >= slot->base && address - slot->base < slot->mapped ? slot->base : 0;
+    }
+    lock_release(&arena.lock);
+    return base;
+}
+
 void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot, uint64_t gap_start, void *user), void *user)
 {
-    pthread_mutex_lock(&arena.lock);
+    lock_take(&arena.lock);
     if (address >= arena.start && address < arena.end && arena.count) {
         /* The ring's seam is the cursor; below and above it are neighbours only if the arena's own ends do not lie between. */
         size_t count = arena.count, middle = rank(address), total = 2 * reach < count ? 2 * reach : count;
@@ -308,15 +321,15 @@ void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot
             visit(slot, follows ? before->base + before->mapped : arena.start, user);
         }
     }
-    pthread_mutex_unlock(&arena.lock);
+    lock_release(&arena.lock);
 }
 
 void arena_each(int (*visit)(struct slot *slot, void *user), void *user)
 {
-    pthread_mutex_lock(&arena.lock);
+    lock_take(&arena.lock);
     for (size_t i = arena.count; i-- > 0;) {
         if (visit(nth(i), user))
             break;
     }
-    pthread_mutex_unlock(&arena.lock);
+    lock_release(&arena.lock);
 }

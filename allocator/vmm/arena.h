@@ -5,8 +5,8 @@
  *
  * It knows no buffers. `struct slot` is meant to be embedded as the first member of what its owner knows about the slot.
  *
- * Units: bytes, multiples of the granularity. Lock order: the arena's lock comes before any lock of its owner's that
- * `visit` or `forget` take; it is not held over driver calls.
+ * Units: bytes, multiples of the granularity. The arena's lock is not held over driver calls; `visit` and `forget` run under
+ * it and take no other.
  */
 #ifndef CUFENCE_VMM_ARENA_H
 #define CUFENCE_VMM_ARENA_H
@@ -55,6 +55,9 @@ void slot_abandon(struct slot *slot);
 /* Unmaps; an access faults from now on. No work on the device may use it any more: the driver does not wait.
  * The physical memory goes to the cache. The slot stays in the books as a slot of the past. */
 void slot_unmap(struct slot *slot);
+
+/* The first byte of the mapping that holds the address, 0 without one. */
+uint64_t arena_base_of(uint64_t address);
 
 /*
  * Calls visit, in no fixed order, for up to `reach` slots that begin at or below `address` and up to `reach`

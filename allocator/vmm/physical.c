@@ -1,8 +1,8 @@
 #include "physical.h"
 
 #include "error.h"
+#include "lock.h"
 
-#include <pthread.h>
 #include <stdlib.h>
 #include <utlist.h>
 
@@ -14,7 +14,7 @@ struct cached {
 };
 
 /* A short list: what is kept are the sizes of the last retired mappings. */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all below; a leaf */
+static struct lock lock = LOCK(RANK_PHYSICAL); /* guards all below */
 static struct cached *cache;
 static uint64_t cache_limit;
 static uint64_t cached_bytes[64]; /* by device */
@@ -44,7 +44,7 @@ static CUmemAllocationProp properties(int device)
 cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationHandle *handle)
 {
     struct cached *found;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     LL_FOREACH(cache, found)
     {
         if (found->device == device && found->bytes == bytes)
@@ -54,7 +54,7 @@ cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationH
         LL_DELETE(cache, found);
         cached_bytes[slot_of(device)] -= bytes;
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     if (found) {
         *handle = found->handle;
         free(found);
@@ -69,13 +69,13 @@ void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle hand
     struct cached *entry = malloc(sizeof *entry);
     if (entry) {
         *entry = (struct cached){.device = device, .bytes = bytes, .handle = handle};
-        pthread_mutex_lock(&lock);
+        lock_take(&lock);
         int fits = cached_bytes[slot_of(device)] + bytes <= cache_limit;
         if (fits) {
             LL_PREPEND(cache, entry);
             cached_bytes[slot_of(device)] += bytes;
         }
-        pthread_mutex_unlock(&lock);
+        lock_release(&lock);
         if (fits)
             return;
         free(entry);
@@ -86,7 +86,7 @@ void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle hand
 void physical_trim(int device)
 {
     struct cached *entry, *next, *mine = NULL;
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     LL_FOREACH_SAFE(cache, entry, next)
     {
         if (entry->device == device) {
@@ -95,7 +95,7 @@ void physical_trim(int device)
             cached_bytes[slot_of(device)] -= entry->bytes;
         }
     }
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     LL_FOREACH_SAFE(mine, entry, next)
     {
         driver->cuMemRelease(entry->handle);
@@ -105,8 +105,8 @@ void physical_trim(int device)
 
 uint64_t physical_cached_bytes(int device)
 {
-    pthread_mutex_lock(&lock);
+    lock_take(&lock);
     uint64_t bytes = cached_bytes[slot_of(device)];
-    pthread_mutex_unlock(&lock);
+    lock_release(&lock);
     return bytes;
 }

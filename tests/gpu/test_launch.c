@@ -37,14 +37,14 @@ static void launch(CUfunction function, unsigned blocks, CUstream stream, void *
 {
     const struct launch_call call = {
         .function = function, .grid = {blocks, 1, 1}, .block = {128, 1, 1}, .stream = stream, .parameters = arguments};
-    launch_record(current(), &call);
+    launch_record(context_of(current()), &call);
     story_ok(driver->cuLaunchKernel(function, blocks, 1, 1, 128, 1, 1, 0, stream, arguments, NULL), "cuLaunchKernel");
 }
 
 static const struct launch_entry *newest(void)
 {
     static struct launch_entry entry;
-    const struct launch_query query = {.context = current(), .device = -1};
+    const struct launch_query query = {.context = context_of(current()), .device = -1};
     story_check(launch_read(&query, &entry, 1) == 1, "no launch is on record");
     return &entry;
 }

@@ -60,7 +60,7 @@ __attribute__((noinline)) static void launch_or_record(const char *kernel, void 
     void *arguments[] = {&in, &out, &n};
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
     const struct launch_call call = {.function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
-    launch_record(context, &call);
+    launch_record(context_of(context), &call);
     if (is_real)
         CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
 }
@@ -210,7 +210,7 @@ static void without_a_ring(void)
     start("exitcode=0,launches=0");
     char *in = allocate(), *out = allocate();
     launch("_Z4copyPKfPfi", in, out, COUNT);
-    CHECK(launch_count(context) == 1);
+    CHECK(launch_count(context_of(context)) == 1);
     settle();
     CHECK(has_line("kernel", "argument word 1 points to this buffer", "exact"));
     CHECK(!strstr(text, "launched") && !strstr(text, "arguments"));
@@ -233,7 +233,7 @@ static void names_the_launch_of_a_graph(void)
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL));
     CHECK_CU(cuStreamEndCapture(stream, &graph));
     CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
-    launch_record_graph(context, exec, stream, NULL);
+    launch_record_graph(context_of(context), exec, stream, NULL);
     CHECK_CU(cuGraphLaunch(exec, stream));
     settle();
     CHECK(has_line("launched at", "perhaps in this graph", "candidate"));
@@ -253,11 +253,11 @@ static void records_inside_a_capture(void)
     CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
     const struct launch_call call = {.function = function, .stream = stream, .parameters = arguments};
-    launch_record(context, &call);
+    launch_record(context_of(context), &call);
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL));
     CHECK_CU(cuStreamEndCapture(stream, &graph));
     CHECK(graph);
-    CHECK(launch_count(context) == 1);
+    CHECK(launch_count(context_of(context)) == 1);
 }
 
 static void says_the_rank(void)

@@ -1,0 +1,355 @@
+#include "internal.h"
+
+#include "error.h"
+#include "lock.h"
+
+#include <stdlib.h>
+
+uint64_t contexts_epoch = 1;
+const struct context_events *contexts_events;
+
+static struct lock lock = LOCK(RANK_CONTEXTS);
+static struct context *registry; /* atomic; entries are added in front, and never removed */
+static uint64_t generations;     /* under lock */
+static unsigned faulted;         /* atomic: how many are */
+static int is_watched;           /* atomic */
+
+void contexts_open(const struct context_events *events)
+{
+    contexts_events = events;
+}
+
+void contexts_watch(void)
+{
+    __atomic_store_n(&is_watched, 1, __ATOMIC_RELEASE);
+}
+
+int contexts_are_watched(void)
+{
+    return __atomic_load_n(&is_watched, __ATOMIC_RELAXED);
+}
+
+struct scope scope_enter(const struct context *context)
+{
+    struct scope scope = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+    scope.pushed = driver->cuCtxPushCurrent(__atomic_load_n(&context->handle, __ATOMIC_RELAXED)) == CUDA_SUCCESS;
+    driver->cuThreadExchangeStreamCaptureMode(&scope.mode);
+    return scope;
+}
+
+void scope_leave(struct scope scope)
+{
+    CUcontext popped;
+    driver->cuThreadExchangeStreamCaptureMode(&scope.mode);
+    if (scope.pushed)
+        driver->cuCtxPopCurrent(&popped);
+}
+
+/* ---- the registry ---- */
+
+static struct context *first(void)
+{
+    return __atomic_load_n(&registry, __ATOMIC_ACQUIRE);
+}
+
+struct context *context_next(const struct context *previous)
+{
+    struct context *context = previous ? previous->next : first();
+    while (context && (!context_is_alive(context) || context->stands_for))
+        context = context->next;
+    return context;
+}
+
+struct context *context_next_ever(const struct context *previous)
+{
+    struct context *context = previous ? previous->next : first();
+    while (context && context->stands_for)
+        context = context->next;
+    return context;
+}
+
+/* The entry of a handle, a green context's own. */
+static struct context *entry_of(CUcontext handle)
+{
+    struct context *context = first();
+    while (context && !(context_is_alive(context) && __atomic_load_n(&context->handle, __ATOMIC_RELAXED) == handle))
+        context = context->next;
+    return context;
+}
+
+static struct context *meant_by(struct context *entry)
+{
+    return entry && entry->stands_for ? entry->stands_for : entry;
+}
+
+struct context *context_known(CUcontext handle)
+{
+    return meant_by(entry_of(handle));
+}
+
+static unsigned long long unique_id(CUcontext handle)
+{
+    unsigned long long id = 0;
+    if (driver->cuCtxGetId && driver->cuCtxGetId(handle, &id) != CUDA_SUCCESS)
+        id = 0;
+    return id;
+}
+
+/* Whether the handle still is that context. One with a sticky error may answer nothing but the error, and it is the same. */
+static int is_same(const struct context *context)
+{
+    unsigned long long id = 0;
+    if (contexts_are_watched() || __atomic_load_n(&context->is_held, __ATOMIC_RELAXED) || !driver->cuCtxGetId)
+        return 1;
+    CUresult result = driver->cuCtxGetId(context->handle, &id);
+    if (result == CUDA_SUCCESS)
+        return id == context->unique;
+    return result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* Expects the lock. */
+static void end(struct context *context)
+{
+    __atomic_store_n(&context->is_alive, 0, __ATOMIC_RELEASE);
+    contexts_changed();
+    if (__atomic_exchange_n(&context->is_faulted, 0, __ATOMIC_RELAXED))
+        __atomic_sub_fetch(&faulted, 1, __ATOMIC_RELEASE);
+    for (struct context *other = first(); other; other = other->next) {
+        if (other->stands_for == context) /* green ones end with their primary */
+            __atomic_store_n(&other->is_alive, 0, __ATOMIC_RELEASE);
+    }
+    if (context->stands_for)
+        return;
+    contexts_events->ended(context);
+    streams_forget(context);
+    contexts_changed();
+}
+
+/* An entry serves one device, whose figures the other rooms keep behind it. */
+static struct context *spare(int device)
+{
+    struct context *context = first();
+    while (context && (context_is_alive(context) || context->stands_for || context->device != device))
+        context = context->next;
+    if (!context && (context = calloc(1, sizeof *context)) != NULL) {
+        context->device = device;
+        context->next = registry;
+        __atomic_store_n(&registry, context, __ATOMIC_RELEASE);
+    }
+    return context;
+}
+
+/* Expects the lock. NULL: the host has no memory. */
+static struct context *begin(CUcontext handle, int device, int is_primary)
+{
+    struct context *context = spare(device);
+    if (!context)
+        return NULL;
+    __atomic_store_n(&context->handle, handle, __ATOMIC_RELAXED);
+    context->unique = unique_id(handle);
+    context->generation = ++generations;
+    context->is_primary = is_primary;
+    __atomic_store_n(&context->is_held, 0, __ATOMIC_RELAXED);
+    context->legacy.context = context;
+    context->legacy.handle = NULL;
+    struct scope scope = scope_enter(context);
+    contexts_events->begun(context);
+    scope_leave(scope);
+    __atomic_store_n(&context->is_alive, 1, __ATOMIC_RELEASE);
+    return context;
+}
+
+/* The device's primary context if it is active, NULL if not. Asking for it makes none. */
+static CUcontext primary_handle(CUdevice device)
+{
+    CUcontext primary = NULL;
+    unsigned flags;
+    int is_active = 0;
+    if (driver->cuDevicePrimaryCtxGetState(device, &flags, &is_active) != CUDA_SUCCESS || !is_active ||
+        driver->cuDevicePrimaryCtxRetain(&primary, device) != CUDA_SUCCESS)
+        return NULL;
+    driver->cuDevicePrimaryCtxRelease(device);
+    return primary;
+}
+
+static int device_of(CUcontext handle)
+{
+    CUcontext popped;
+    CUdevice device = -1;
+    if (driver->cuCtxPushCurrent(handle) != CUDA_SUCCESS)
+        return -1;
+    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
+        device = -1;
+    driver->cuCtxPopCurrent(&popped);
+    return device;
+}
+
+/* The entry of a handle that the driver knows. Expects the lock. */
+static struct context *obtain(CUcontext handle)
+{
+    struct context *entry = entry_of(handle);
+    if (entry && is_same(entry))
+        return meant_by(entry);
+    if (entry)
+        end(entry);
+    int device = device_of(handle);
+    return device < 0 ? NULL : begin(handle, device, primary_handle(device) == handle);
+}
+
+struct context *context_of(CUcontext handle)
+{
+    if (!handle)
+        return NULL;
+    struct context *entry = entry_of(handle);
+    if (entry && is_same(entry))
+        return meant_by(entry);
+    lock_take(&lock);
+    struct context *context = obtain(handle);
+    lock_release(&lock);
+    return context;
+}
+
+struct context *context_current(void)
+{
+    static HOT_TLS struct {
+        CUcontext handle;
+        struct context *context;
+        uint64_t epoch;
+    } latest;
+    CUcontext handle = NULL;
+    if (driver->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
+        return NULL;
+    uint64_t epoch = contexts_epoch_now();
+    if (latest.handle == handle && latest.epoch == epoch && is_same(latest.context))
+        return latest.context;
+    struct context *context = context_of(handle);
+    if (context) {
+        latest.handle = handle;
+        latest.context = context;
+        latest.epoch = epoch; /* not what it is by now: it may have ended meanwhile */
+    }
+    return context;
+}
+
+/* ---- devices ---- */
+
+static cufence_status check_device(int device)
+{
+    int devices = 0, has_vmm = 0;
+    cufence_status status = driver_check(driver->cuDeviceGetCount(&devices), "cuDeviceGetCount");
+    if (status != CUFENCE_OK)
+        return status;
+    if (device < 0 || device >= devices)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "there is no device %d: the driver has %d, counted from 0", device,
+                         devices);
+    driver->cuDeviceGetAttribute(&has_vmm, CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, device);
+    return has_vmm ? CUFENCE_OK
+                   : error_set(CUFENCE_ERROR_UNSUPPORTED, "device %d has no virtual memory management, which cufence needs",
+                               device);
+}
+
+static struct context *held_primary(int device)
+{
+    struct context *context = context_next(NULL);
+    while (context && !(context->device == device && __atomic_load_n(&context->is_held, __ATOMIC_RELAXED)))
+        context = context_next(context);
+    return context;
+}
+
+struct context *context_of_device(int device, cufence_status *status)
+{
+    struct context *context = held_primary(device);
+    CUcontext handle;
+    if (context)
+        return context;
+    *status = check_device(device);
+    if (*status == CUFENCE_OK)
+        *status = driver_check(driver->cuDevicePrimaryCtxRetain(&handle, device), "cuDevicePrimaryCtxRetain");
+    if (*status != CUFENCE_OK)
+        return NULL;
+    lock_take(&lock);
+    context = held_primary(device);
+    if (context) {
+        driver->cuDevicePrimaryCtxRelease(device); /* another thread has been quicker */
+    } else if ((context = obtain(handle)) != NULL) {
+        __atomic_store_n(&context->is_held, 1, __ATOMIC_RELEASE);
+    } else {
+        driver->cuDevicePrimaryCtxRelease(device);
+        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a context");
+    }
+    lock_release(&lock);
+    return context;
+}
+
+struct context *context_for_pool(int device, struct context *near)
+{
+    if (near && near->device == device)
+        return near;
+    CUcontext primary = primary_handle(device);
+    if (primary)
+        return context_of(primary);
+    struct context *context = context_next(NULL);
+    while (context && context->device != device)
+        context = context_next(context);
+    return context;
+}
+
+void context_is_green(CUcontext handle, int device)
+{
+    CUcontext primary = primary_handle(device);
+    struct context *stands_for = primary && primary != handle ? context_of(primary) : NULL;
+    if (!stands_for)
+        return;
+    lock_take(&lock);
+    struct context *entry = entry_of(handle);
+    if (entry && !entry->stands_for) { /* it was taken for one of its own, or the handle has come back */
+        end(entry);
+        entry = NULL;
+    }
+    /* An entry that stands for another one is never reused for a context of its own: threads may hold it. */
+    for (struct context *other = first(); other && !entry; other = other->next) {
+        if (other->stands_for && !context_is_alive(other))
+            entry = other;
+    }
+    if (!entry && (entry = calloc(1, sizeof *entry)) != NULL) {
+        entry->next = registry;
+        entry->stands_for = stands_for;
+        __atomic_store_n(&registry, entry, __ATOMIC_RELEASE);
+    }
+    if (entry) {
+        entry->stands_for = stands_for;
+        entry->device = device;
+        entry->unique = unique_id(handle);
+        __atomic_store_n(&entry->handle, handle, __ATOMIC_RELAXED);
+        __atomic_store_n(&entry->is_alive, 1, __ATOMIC_RELEASE);
+        contexts_changed();
+    }
+    lock_release(&lock);
+}
+
+void context_ended(CUcontext handle)
+{
+    lock_take(&lock);
+    struct context *entry = entry_of(handle);
+    if (entry)
+        end(entry);
+    lock_release(&lock);
+}
+
+/* ---- faults ---- */
+
+void contexts_set_faulted(int device)
+{
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        if ((device < 0 || context->device == device) && !__atomic_exchange_n(&context->is_faulted, 1, __ATOMIC_RELAXED))
+            __atomic_add_fetch(&faulted, 1, __ATOMIC_RELEASE);
+    }
+}
+
+int context_is_faulted(void)
+{
+    if (__builtin_expect(!__atomic_load_n(&faulted, __ATOMIC_ACQUIRE), 1))
+        return 0;
+    struct context *context = context_current();
+    return context && __atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED);
+}

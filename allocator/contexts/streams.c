@@ -1,0 +1,274 @@
+#include "internal.h"
+
+#include "lock.h"
+
+#include <stdlib.h>
+
+#define HASH_NONFATAL_OOM 1
+#include <uthash.h>
+
+struct entry {
+    struct stream stream; /* first: it is what the others hold */
+    int is_used;          /* atomic; 0: a spare one, or of a thread whose context is gone */
+    struct entry *next;   /* of all entries; constant */
+    struct entry *chain;  /* the next spare one, or the next of its thread's own */
+    UT_hash_handle hh;    /* by handle; not for per-thread streams */
+};
+
+static struct lock lock = LOCK(RANK_STREAMS); /* guards all of this */
+static struct entry *all, *spares, *by_handle;
+static struct lock touch = LOCK(RANK_TOUCH);
+
+static uint64_t threads; /* atomic: that have asked for a stream of their own */
+static int is_closed;    /* atomic: contexts_close() */
+
+struct own {
+    uint64_t thread;     /* the calling thread's number, from 1; never that of another one of this process */
+    struct entry *first; /* its per-thread streams; others only clear is_used */
+};
+static HOT_TLS struct own own;
+
+extern int __cxa_thread_atexit_impl(void (*function)(void *), void *argument, void *object); /* of the C library */
+extern char __dso_handle;
+
+void stream_touch_begin(void)
+{
+    lock_take(&touch);
+}
+
+void stream_touch_end(void)
+{
+    lock_release(&touch);
+}
+
+void contexts_close(void)
+{
+    __atomic_store_n(&is_closed, 1, __ATOMIC_RELEASE);
+}
+
+int stream_is_named_here(const struct stream *stream)
+{
+    return !stream->thread || stream->thread == own.thread;
+}
+
+/* ---- entries; all expect the lock ---- */
+
+static struct entry *take_spare(void)
+{
+    struct entry *entry = spares;
+    if (entry) {
+        spares = entry->chain;
+    } else if ((entry = calloc(1, sizeof *entry)) != NULL) {
+        entry->next = all;
+        all = entry;
+    }
+    return entry;
+}
+
+static void give_spare(struct entry *entry)
+{
+    entry->chain = spares;
+    spares = entry;
+}
+
+static void use(struct entry *entry, struct context *context, CUstream handle, uint64_t thread, unsigned long long id)
+{
+    entry->stream.context = context;
+    entry->stream.handle = handle;
+    entry->stream.thread = thread;
+    entry->stream.id = id;
+    entry->stream.is_lost = 0;
+    __atomic_store_n(&entry->is_used, 1, __ATOMIC_RELEASE);
+}
+
+/* From now on nobody finds it, and who remembers it sees another generation. */
+static void retire(struct entry *entry)
+{
+    __atomic_store_n(&entry->is_used, 0, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&entry->stream.generation, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&entry->stream.books, NULL, __ATOMIC_RELAXED);
+    if (!entry->stream.thread) {
+        HASH_DEL(by_handle, entry);
+        give_spare(entry);
+    } /* else its thread has it in its list, and reuses it */
+}
+
+void streams_forget(struct context *context)
+{
+    __atomic_add_fetch(&context->legacy.generation, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&context->legacy.books, NULL, __ATOMIC_RELAXED);
+    lock_take(&lock);
+    for (struct entry *entry = all; entry; entry = entry->next) {
+        if (entry->is_used && entry->stream.context == context)
+            retire(entry);
+    }
+    lock_release(&lock);
+}
+
+/* ---- streams that the program has made ---- */
+
+static unsigned long long id_of(CUstream handle)
+{
+    unsigned long long id = 0;
+    if (contexts_are_watched() || !driver->cuStreamGetId || driver->cuStreamGetId(handle, &id) != CUDA_SUCCESS)
+        id = 0;
+    return id;
+}
+
+static struct entry *find(CUstream handle)
+{
+    struct entry *entry;
+    HASH_FIND_PTR(by_handle, &handle, entry);
+    return entry;
+}
+
+/* Tells the others that a stream ends, and forgets it. */
+static void end(struct entry *entry)
+{
+    lock_take(&touch);
+    contexts_events->stream_ends(&entry->stream);
+    lock_take(&lock);
+    if (__atomic_load_n(&entry->is_used, __ATOMIC_RELAXED))
+        retire(entry);
+    lock_release(&lock);
+    lock_release(&touch);
+    contexts_changed();
+}
+
+static struct context *context_of_stream(CUstream handle)
+{
+    CUcontext context = NULL;
+    if (!driver->cuStreamGetCtx || driver->cuStreamGetCtx(handle, &context) != CUDA_SUCCESS)
+        return context_current();
+    return context_of(context);
+}
+
+static struct stream *look_up(CUstream handle)
+{
+    unsigned long long id = id_of(handle);
+    lock_take(&lock);
+    struct entry *entry = find(handle);
+    lock_release(&lock);
+    if (entry && entry->stream.id == id)
+        return &entry->stream;
+    if (entry) { /* destroyed without a word, and the handle is another stream's */
+        entry->stream.is_lost = 1;
+        end(entry);
+    }
+    struct context *context = context_of_stream(handle);
+    if (!context)
+        return NULL;
+    lock_take(&lock);
+    entry = find(handle);
+    if (!entry && (entry = take_spare()) != NULL) {
+        use(entry, context, handle, 0, id);
+        HASH_ADD_PTR(by_handle, stream.handle, entry);
+        if (!entry->hh.tbl) { /* no memory for the table */
+            entry->is_used = 0;
+            give_spare(entry);
+            entry = NULL;
+        }
+    }
+    lock_release(&lock);
+    return entry ? &entry->stream : NULL;
+}
+
+static struct stream *explicit_stream(CUstream handle)
+{
+    static HOT_TLS struct {
+        CUstream handle;
+        struct stream *stream;
+        uint64_t epoch;
+    } latest[4];
+    unsigned slot = (unsigned)((uintptr_t)handle >> 4 ^ (uintptr_t)handle >> 10) & 3;
+    uint64_t epoch = contexts_epoch_now();
+    if (latest[slot].handle == handle && latest[slot].epoch == epoch &&
+        (contexts_are_watched() || latest[slot].stream->id == id_of(handle)))
+        return latest[slot].stream;
+    struct stream *stream = look_up(handle);
+    if (stream) {
+        latest[slot].handle = handle;
+        latest[slot].stream = stream;
+        latest[slot].epoch = epoch;
+    }
+    return stream;
+}
+
+void stream_ended(CUstream handle)
+{
+    if (stream_is_default(handle))
+        return;
+    lock_take(&lock);
+    struct entry *entry = find(handle);
+    lock_release(&lock);
+    if (entry)
+        end(entry);
+}
+
+/* ---- per-thread streams ---- */
+
+/* The C library calls it before any of the driver's own ends of threads: those are behind pthread keys, or were registered
+ * before the thread's first use of a stream. */
+static void thread_ends(void *unused)
+{
+    (void)unused;
+    struct entry *next;
+    for (struct entry *entry = own.first; entry; entry = next) {
+        next = entry->chain;
+        if (__atomic_load_n(&is_closed, __ATOMIC_ACQUIRE))
+            continue;
+        if (__atomic_load_n(&entry->is_used, __ATOMIC_ACQUIRE))
+            end(entry);
+        lock_take(&lock);
+        give_spare(entry);
+        lock_release(&lock);
+    }
+    own.first = NULL;
+}
+
+static struct entry *make_own(struct context *context)
+{
+    if (!own.thread) {
+        own.thread = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
+        __cxa_thread_atexit_impl(thread_ends, NULL, &__dso_handle);
+    }
+    lock_take(&lock);
+    struct entry *entry = own.first;
+    while (entry && entry->is_used)
+        entry = entry->chain;
+    if (!entry && (entry = take_spare()) != NULL) {
+        entry->chain = own.first;
+        own.first = entry;
+    }
+    if (entry)
+        use(entry, context, CU_STREAM_PER_THREAD, own.thread, 0);
+    lock_release(&lock);
+    return entry;
+}
+
+static struct stream *per_thread_stream(struct context *context)
+{
+    struct entry *entry = own.first;
+    while (entry && !(__atomic_load_n(&entry->is_used, __ATOMIC_ACQUIRE) && entry->stream.context == context))
+        entry = entry->chain;
+    if (!entry)
+        entry = make_own(context);
+    return entry ? &entry->stream : NULL;
+}
+
+/* ---- what a handle means ---- */
+
+struct stream *stream_in(struct context *context, CUstream handle)
+{
+    if (!handle || handle == CU_STREAM_LEGACY)
+        return &context->legacy;
+    return handle == CU_STREAM_PER_THREAD ? per_thread_stream(context) : explicit_stream(handle);
+}
+
+struct stream *stream_resolve(CUstream handle)
+{
+    if (!stream_is_default(handle))
+        return explicit_stream(handle);
+    struct context *context = context_current();
+    return context ? stream_in(context, handle) : NULL;
+}

@@ -1,0 +1,219 @@
+/* Opening the heap, and allocation. */
+#include "internal.h"
+
+#include "error.h"
+#include "guard/layout.h"
+#include "options.h"
+#include "stacks/labels.h"
+#include "vmm/physical.h"
+
+#include <stdio.h>
+
+const struct options *heap_options;
+uint64_t heap_granularity = 2ull << 20;
+
+void heap_share(int device, int peer)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    int can = 0;
+    if (!arena_is_shared(device, peer) && driver->cuDeviceCanAccessPeer &&
+        driver->cuDeviceCanAccessPeer(&can, peer, device) == CUDA_SUCCESS && can) {
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+        arena_share(device, peer);
+        driver->cuThreadExchangeStreamCaptureMode(&mode);
+    }
+}
+
+static void share_everything(void)
+{
+    int devices = 0;
+    driver->cuDeviceGetCount(&devices);
+    for (int device = 0; device < devices; device++) {
+        for (int peer = 0; peer < devices; peer++)
+            heap_share(device, peer);
+    }
+}
+
+cufence_status heap_open(const struct options *options)
+{
+    heap_options = options;
+    physical_configure(options->cache_max);
+    cufence_status status = arena_open(options->arena, options->history, block_forget);
+    if (status != CUFENCE_OK)
+        return status;
+    status = index_open();
+    if (status != CUFENCE_OK)
+        goto no_index;
+    status = worker_start();
+    if (status != CUFENCE_OK)
+        goto no_worker;
+    if (options->peers == PEERS_ON)
+        share_everything();
+    return CUFENCE_OK;
+
+no_worker:
+    index_close();
+no_index:
+    arena_close();
+    return status;
+}
+
+void heap_close(void)
+{
+    worker_stop();
+}
+
+/* Ids in the order of a thread's allocations; threads take them a few at a time, so as not to wait for each other's line. */
+static uint64_t take_id(void)
+{
+    enum { AT_ONCE = 16 };
+    static _Alignas(CACHE_LINE) uint64_t given[CACHE_LINE / sizeof(uint64_t)]; /* atomic; a line of its own */
+    static HOT_TLS uint64_t next, end;
+    if (next == end) {
+        next = __atomic_fetch_add(&given[0], AT_ONCE, __ATOMIC_RELAXED);
+        end = next + AT_ONCE;
+    }
+    return ++next;
+}
+
+/* Says what holds the memory, because "out of memory" alone helps nobody. */
+static cufence_status out_of_memory(struct books *books, uint64_t size, uint64_t mapped)
+{
+    cufence_stats stats = {0};
+    cufence_buffer newest[1];
+    uint64_t total = 0;
+    size_t free_bytes = 0, all_bytes = 0;
+    int device = books->context->device;
+    char largest[96] = "";
+    heap_stats(device, &stats);
+    driver->cuMemGetInfo(&free_bytes, &all_bytes);
+    if (heap_live(device, newest, 1, &total) > 0)
+        snprintf(largest, sizeof largest, "; the newest is #%llu of %llu bytes", (unsigned long long)newest[0].id,
+                 (unsigned long long)newest[0].size);
+    return error_set(
+        CUFENCE_ERROR_OUT_OF_MEMORY,
+        "no memory for %llu bytes (%llu with its mapping) on device %d: %zu of %zu bytes are free; %llu live buffers "
+        "ask for %llu bytes and map %llu, of which graphs hold %llu%s. A buffer takes whole pages of 2 MiB",
+        (unsigned long long)size, (unsigned long long)mapped, device, free_bytes, all_bytes,
+        (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes, (unsigned long long)stats.mapped_bytes,
+        (unsigned long long)stats.captured_bytes, largest);
+}
+
+/* A block with a mapping of its own; memory that is kept for reuse is given up for it if need be. */
+static struct block *map_anew(struct books *books, const struct layout *layout, uint64_t size, int is_captured,
+                              cufence_status *status)
+{
+    int hardest = is_captured ? 1 : 2; /* a synchronisation would end the capture */
+    struct block *block = block_map(books, layout->pages, layout->mapped, layout->guard, status);
+    for (int level = 0; !block && level <= hardest; level++) {
+        if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)
+            return NULL;
+        reclaim(books, level);
+        block = block_map(books, layout->pages, layout->mapped, layout->guard, status);
+    }
+    if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY)
+        *status = out_of_memory(books, size, layout->mapped);
+    return block;
+}
+
+/* Nothing idle in the list itself: what has passed meanwhile, what other streams have left behind them, a mapping. */
+static struct block *obtain(struct freelist *list, const struct layout *layout, uint64_t size, cufence_status *status)
+{
+    struct books *books = list->books;
+    struct block *block = NULL;
+    struct scope scope = scope_enter(books->context);
+    if (!list->pool) {
+        freelist_advance(&books->shared);
+        lock_take(&books->lock);
+        freelist_drain(books);
+        block = freelist_steal(books, list == &books->shared ? NULL : list, layout->pages, heap_options->waste);
+        lock_release(&books->lock);
+    }
+    if (!block)
+        block = map_anew(books, layout, size, list->pool != NULL, status);
+    if (block)
+        freelist_count(list, size);
+    scope_leave(scope);
+    return block;
+}
+
+/* The option's alignment, or what the buffer needs if that is more. 0: align=auto is enough. */
+static uint64_t align_of(const struct heap_request *wanted)
+{
+    uint64_t align = heap_options->align;
+    return wanted->align > (align ? align : layout_auto_align(wanted->size)) ? wanted->align : align;
+}
+
+static enum layout_side side_of(void)
+{
+    static unsigned allocations; /* atomic */
+    switch (heap_options->side) {
+    case SIDE_ALTERNATE:
+        return __atomic_fetch_add(&allocations, 1, __ATOMIC_RELAXED) % 2 ? LAYOUT_START : LAYOUT_END;
+    case SIDE_START:
+        return LAYOUT_START;
+    default:
+        return LAYOUT_END;
+    }
+}
+
+/* Where freed blocks come from for the request, and which pool the buffer belongs to. */
+static struct freelist *list_for(struct books *books, struct stream *stream)
+{
+    if (!stream || stream->context != books->context)
+        return &books->shared; /* memory of another device than the stream's: what nobody uses any more */
+    struct pool *pool = pool_of(books, stream);
+    return __builtin_expect(pool != NULL, 0) ? freelist_in_pool(books, stream, pool) : freelist_of(stream);
+}
+
+cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped)
+{
+    cufence_status status = CUFENCE_OK;
+    size_t size = wanted->size;
+    struct context *context = wanted->context;
+    if (__atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED))
+        return error_set(CUFENCE_ERROR_FAULTED,
+                         "a kernel has faulted on device %d before; the report tells which (on_fault=continue "
+                         "goes on in spite of it)",
+                         context->device);
+    if (size == 0) {
+        *pointer = NULL;
+        return CUFENCE_OK;
+    }
+    enum layout_side side = side_of();
+    struct layout layout;
+    status = layout_compute(&(struct layout_request){.size = size,
+                                                     .align = align_of(wanted),
+                                                     .side = side,
+                                                     .granularity = heap_granularity,
+                                                     .guard_min = heap_options->guard,
+                                                     .guard_max = heap_options->guard_max},
+                            &layout);
+    if (status != CUFENCE_OK)
+        return status;
+    struct books *books = books_make(context);
+    struct freelist *list = books ? list_for(books, wanted->stream) : NULL;
+    if (!list)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
+    struct block *block = freelist_take(list, layout.pages, heap_options->waste, size);
+    if (!block)
+        block = obtain(list, &layout, size, &status);
+    if (!block)
+        return status;
+    block_join(block, list->pool);
+    block->owner = wanted->owner;
+    block->is_counted = 1;
+    if (mapped)
+        *mapped = block->slot.mapped;
+    struct facts facts = {.id = take_id(),
+                          .address = block->slot.base + layout_offset(block->slot.mapped, size, layout.align, side),
+                          .size = size,
+                          .stream = wanted->stream ? (uint64_t)(uintptr_t)wanted->stream->handle : 0,
+                          .allocated_ns = now_ns(),
+                          .who = facts_tid(),
+                          .label = facts_label(label_current(), facts_stack())};
+    facts_write(block, &facts);
+    *pointer = (void *)(uintptr_t)facts.address; /* before it is in the index: from then on another thread may free it */
+    index_add(block);
+    return CUFENCE_OK;
+}

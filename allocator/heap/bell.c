@@ -1,0 +1,65 @@
+/* The background thread's sleep, apart from it: whoever has something for it rings, and knows nothing of what it does. */
+#include "internal.h"
+
+#include <errno.h>
+#include <time.h>
+
+static struct {
+    struct lock lock;
+    pthread_cond_t wake;
+    int is_open, is_stopping, has_work;
+    int is_resting; /* atomic */
+} bell = {.lock = LOCK(RANK_BELL)};
+
+void bell_reset(void)
+{
+    pthread_condattr_t attributes;
+    lock_take(&bell.lock);
+    if (!bell.is_open) {
+        pthread_condattr_init(&attributes);
+        pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+        pthread_cond_init(&bell.wake, &attributes);
+        pthread_condattr_destroy(&attributes);
+        bell.is_open = 1;
+    }
+    bell.is_stopping = 0;
+    lock_release(&bell.lock);
+}
+
+void bell_ring(void)
+{
+    /* While the thread polls, it looks by itself; read without the lock because a late look costs one rest at most. */
+    if (!__atomic_load_n(&bell.is_resting, __ATOMIC_RELAXED))
+        return;
+    lock_take(&bell.lock);
+    bell.has_work = 1;
+    pthread_cond_signal(&bell.wake);
+    lock_release(&bell.lock);
+}
+
+void bell_stop(void)
+{
+    lock_take(&bell.lock);
+    bell.is_stopping = 1;
+    pthread_cond_signal(&bell.wake);
+    lock_release(&bell.lock);
+}
+
+int bell_wait(uint64_t nanoseconds, int is_polling)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)nanoseconds;
+    until.tv_sec += until.tv_nsec / 1000000000l;
+    until.tv_nsec %= 1000000000l;
+    lock_take(&bell.lock);
+    __atomic_store_n(&bell.is_resting, !is_polling, __ATOMIC_RELAXED);
+    while (!bell.is_stopping && !(bell.is_resting && bell.has_work) &&
+           pthread_cond_timedwait(&bell.wake, &bell.lock.mutex, &until) != ETIMEDOUT)
+        ;
+    bell.has_work = 0;
+    __atomic_store_n(&bell.is_resting, 0, __ATOMIC_RELAXED);
+    int goes_on = !bell.is_stopping;
+    lock_release(&bell.lock);
+    return goes_on;
+}

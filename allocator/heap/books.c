@@ -1,0 +1,59 @@
+#include "internal.h"
+
+#include <stdlib.h>
+
+struct books *books_of(struct context *context)
+{
+    return __atomic_load_n((struct books **)&context->books[CONTEXT_HEAP], __ATOMIC_ACQUIRE);
+}
+
+struct books *books_make(struct context *context)
+{
+    struct books *books = books_of(context), *none = NULL;
+    if (books)
+        return books;
+    books = line_alloc(sizeof *books);
+    if (!books)
+        return NULL;
+    books->context = context;
+    lock_init(&books->lock, RANK_BOOKS);
+    lock_init(&books->events_lock, RANK_EVENTS);
+    books->shared.books = books;
+    books->shared.passed = UINT64_MAX; /* whatever gets there */
+    if (__atomic_compare_exchange_n((struct books **)&context->books[CONTEXT_HEAP], &none, books, 0, __ATOMIC_ACQ_REL,
+                                    __ATOMIC_ACQUIRE))
+        return books;
+    free(books);
+    return none;
+}
+
+CUevent event_take(struct books *books)
+{
+    CUevent event = NULL;
+    lock_take(&books->events_lock);
+    if (books->event_count)
+        event = books->events[--books->event_count];
+    lock_release(&books->events_lock);
+    if (!event && driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+        event = NULL;
+    return event;
+}
+
+void event_give(struct books *books, CUevent event)
+{
+    lock_take(&books->events_lock);
+    if (books->event_count == books->event_capacity) {
+        size_t capacity = books->event_capacity ? books->event_capacity * 2 : 64;
+        CUevent *events = realloc(books->events, capacity * sizeof(CUevent));
+        if (events) {
+            books->events = events;
+            books->event_capacity = capacity;
+        }
+    }
+    int kept = books->event_count < books->event_capacity;
+    if (kept)
+        books->events[books->event_count++] = event;
+    lock_release(&books->events_lock);
+    if (!kept)
+        driver->cuEventDestroy(event);
+}

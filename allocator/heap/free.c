@@ -1,0 +1,241 @@
+/* Frees, and the streams recorded for a buffer. */
+#include "internal.h"
+
+#include "error.h"
+#include "options.h"
+
+#include <stdlib.h>
+
+#define RECORDED_MOST 1024u
+
+/* No live buffer starts at `address`: says what is there instead. */
+static cufence_status refuse(uint64_t address, cufence_description *description)
+{
+    heap_describe_free(address, description);
+    const cufence_buffer *buffer = &description->buffer;
+    if (description->place == CUFENCE_PLACE_FREED && buffer->address == address)
+        return error_set(CUFENCE_ERROR_DOUBLE_FREE, "0x%llx was buffer #%llu of %llu bytes, which thread %llu has freed",
+                         (unsigned long long)address, (unsigned long long)buffer->id, (unsigned long long)buffer->size,
+                         (unsigned long long)buffer->freed_tid);
+    if (description->place == CUFENCE_PLACE_INSIDE)
+        return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx lies %llu bytes inside buffer #%llu, which starts at 0x%llx",
+                         (unsigned long long)address, (unsigned long long)description->offset, (unsigned long long)buffer->id,
+                         (unsigned long long)buffer->address);
+    return error_set(CUFENCE_ERROR_INVALID_FREE, "0x%llx was not allocated by cufence", (unsigned long long)address);
+}
+
+cufence_status heap_claim(void *pointer, struct heap_claim *claim)
+{
+    struct block *block = index_claim((uint64_t)(uintptr_t)pointer);
+    claim->block = block;
+    if (__builtin_expect(!block, 0)) {
+        claim->context = NULL;
+        return refuse((uint64_t)(uintptr_t)pointer, &claim->place);
+    }
+    claim->context = block->books->context;
+    return CUFENCE_OK;
+}
+
+/* Adds what every recorded stream has got by now to the waits of the block. */
+static void wait_for_recorded(struct block *block)
+{
+    pthread_spin_lock(&block->recorded_lock);
+    struct recorded *recorded = block->recorded;
+    unsigned count = block->recorded_count;
+    block->recorded = NULL;
+    __atomic_store_n(&block->recorded_count, 0, __ATOMIC_RELAXED);
+    pthread_spin_unlock(&block->recorded_lock);
+    for (unsigned i = 0; i < count; i++)
+        waits_add(block, recorded[i].stream, recorded[i].generation);
+    free(recorded);
+}
+
+static void drop_recorded(struct block *block)
+{
+    pthread_spin_lock(&block->recorded_lock);
+    struct recorded *recorded = block->recorded;
+    block->recorded = NULL;
+    __atomic_store_n(&block->recorded_count, 0, __ATOMIC_RELAXED);
+    pthread_spin_unlock(&block->recorded_lock);
+    free(recorded);
+}
+
+static int has_recorded(const struct block *block)
+{
+    return __atomic_load_n(&block->recorded_count, __ATOMIC_RELAXED) != 0;
+}
+
+static void write_freed(struct block *block, struct stream *stream)
+{
+    uint32_t stack = heap_options->uaf == UAF_STRICT ? facts_stack() : 0; /* else no late access is ever seen */
+    facts_write_freed(block, now_ns(), stream ? (uint64_t)(uintptr_t)stream->handle : 0, facts_freed_by(facts_tid(), stack));
+}
+
+/* ---- memory of graphs ---- */
+
+/* By the program or by another capture, outside of the buffer's own: it stays the graph's. */
+static void return_to_graph(struct block *block, struct stream *stream, enum heap_users users, struct pool *capture)
+{
+    struct facts facts = block->facts;
+    facts.free_stream = stream ? (uint64_t)(uintptr_t)stream->handle : 0;
+    facts.who = facts_allocated_tid(&facts) | facts_freed_by(facts_tid(), 0);
+    facts_write(block, &facts);
+    struct scope scope = scope_enter(block->books->context);
+    waits_forget(block); /* of its last return */
+    scope_leave(scope);
+    if (users == HEAP_NONE) {
+        drop_recorded(block);
+    } else if (!capture && users == HEAP_STREAM) {
+        waits_add(block, stream, stream->generation);
+        wait_for_recorded(block);
+    } else {
+        drop_recorded(block);
+        waits_add_context(block, block->books);
+    }
+    capture_return(block, capture, users == HEAP_NONE);
+}
+
+/* Within a capture nothing may be waited for. What is used outside of it too stays out of use until the graph is gone, as all
+ * does once the capture's order was changed by hand. */
+static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
+{
+    struct freelist *list = freelist_in_pool(pool->books, stream, pool);
+    int is_reusable = is_ordered && !has_recorded(block) && (block->pool == pool || !pool->is_capture) &&
+                      !__atomic_load_n(&pool->is_unordered, __ATOMIC_RELAXED);
+    drop_recorded(block);
+    write_freed(block, stream);
+    block_join(block, pool);
+    if (!list) { /* the host has no memory */
+        list = &block->books->shared;
+        block->awaits_context |= AWAITS_FOR_EVER;
+        is_reusable = 0;
+    }
+    freelist_put(list, block, is_reusable ? BLOCK_IDLE : BLOCK_WAITING, block->facts.freed_ns);
+}
+
+/* ---- other memory ---- */
+
+/* It is not behind one stream of its own context alone. */
+static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
+{
+    int is_strict = heap_options->uaf == UAF_STRICT;
+    struct freelist *shared = &block->books->shared;
+    write_freed(block, stream);
+    if (users == HEAP_NONE) {
+        drop_recorded(block);
+    } else {
+        if (users == HEAP_STREAM)
+            waits_add(block, stream, stream->generation);
+        else
+            waits_add_context(block, block->books);
+        wait_for_recorded(block);
+    }
+    int is_idle = users == HEAP_NONE;
+    enum block_state state = is_strict ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
+    freelist_put(shared, block, state, block->facts.freed_ns);
+    if (state == BLOCK_PAST)
+        block_unmap(block);
+    else if (state == BLOCK_RETIRING)
+        bell_ring();
+}
+
+static void count_freed(struct block *block, struct heap_freed *freed)
+{
+    if (!freed)
+        return;
+    *freed = block->is_counted ? (struct heap_freed){block->facts.size, block->slot.mapped, block->owner}
+                               : (struct heap_freed){0};
+    block->is_counted = 0; /* what a graph allocates again is not counted again */
+}
+
+/* Graph memory, or a free within a capture. Returns 0 where it is neither. */
+static int free_of_graph(struct block *block, struct stream *stream, enum heap_users users)
+{
+    struct books *books = block->books;
+    struct pool *pool = block->pool && pool_is_held(block->pool) ? block->pool : NULL, *capture = NULL;
+    if (users == HEAP_STREAM && stream->context == books->context && (!pool || pool->is_capture))
+        capture = pool_of(books, stream);
+    if (!pool && !capture) {
+        if (block->returned)
+            capture_forget(block);
+        block_join(block, NULL);
+        return 0;
+    }
+    if (pool && pool->is_capture && capture != pool) {
+        return_to_graph(block, stream, users, capture);
+        return 1;
+    }
+    if (block->returned)
+        capture_forget(block);
+    int is_own_stream = stream && stream->context == books->context;
+    free_in_pool(block, is_own_stream ? stream : &books->context->legacy, pool ? pool : capture,
+                 users == HEAP_NONE || (users == HEAP_STREAM && is_own_stream));
+    return 1;
+}
+
+void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_users users, struct heap_freed *freed)
+{
+    struct block *block = claim->block;
+    struct books *books = block->books;
+    struct freelist *list;
+    count_freed(block, freed);
+    int may_be_captured = users == HEAP_STREAM && stream->handle && pools_may_be_captured();
+    if (__builtin_expect(block->pool || may_be_captured || __atomic_load_n(&books->active_pools, __ATOMIC_RELAXED), 0) &&
+        free_of_graph(block, stream, users))
+        return;
+    if (users != HEAP_STREAM || stream->context != books->context || has_recorded(block) || heap_options->uaf == UAF_STRICT ||
+        (list = freelist_of(stream)) == NULL) {
+        free_with_waits(block, stream, users);
+        return;
+    }
+    write_freed(block, stream);
+    if (freelist_put(list, block, BLOCK_IDLE, block->facts.freed_ns)) {
+        struct scope scope = scope_enter(books->context);
+        freelist_mark(list, block->facts.freed_ns);
+        scope_leave(scope);
+    }
+}
+
+/* ---- recorded streams ---- */
+
+static cufence_status record(struct block *block, struct stream *stream)
+{
+    cufence_status status = CUFENCE_OK;
+    pthread_spin_lock(&block->recorded_lock);
+    unsigned count = block->recorded_count, known = 0;
+    while (known < count && !(block->recorded[known].stream == stream &&
+                              block->recorded[known].generation == __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE)))
+        known++;
+    if (known == count) {
+        struct recorded *grown = count == RECORDED_MOST ? NULL : realloc(block->recorded, (count + 1) * sizeof *grown);
+        if (grown) {
+            grown[count] = (struct recorded){stream, __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE)};
+            block->recorded = grown;
+            __atomic_store_n(&block->recorded_count, (uint16_t)(count + 1), __ATOMIC_RELAXED);
+        } else {
+            status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "cannot record stream %u of a buffer: no memory, or more than %u",
+                               count + 1, RECORDED_MOST);
+        }
+    }
+    pthread_spin_unlock(&block->recorded_lock);
+    return status;
+}
+
+cufence_status heap_record_stream(void *pointer, CUstream handle)
+{
+    uint64_t address = (uint64_t)(uintptr_t)pointer;
+    struct block *block = pointer ? index_find(address) : NULL;
+    if (!pointer)
+        return CUFENCE_OK;
+    if (!block)
+        return error_set(CUFENCE_ERROR_NOT_FOUND, "no live buffer starts at 0x%llx", (unsigned long long)address);
+    struct context *context = block->books->context;
+    struct stream *stream = stream_is_default(handle) ? stream_in(context, handle) : stream_resolve(handle);
+    return stream ? record(block, stream)
+                  : error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "stream %p cannot be asked for its context", (void *)handle);
+}
+
+cufence_status heap_claim_record(const struct heap_claim *claim, struct stream *stream)
+{
+    return record(claim->block, stream);
+}

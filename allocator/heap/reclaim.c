@@ -1,0 +1,155 @@
+/* Gives memory back to the driver, and finds out what may be given back. */
+#include "internal.h"
+
+#include "options.h"
+#include "vmm/physical.h"
+
+#define MARKED_AT_ONCE 64
+
+/* One at a time: the sequence snapshots of a synchronisation live in the free lists. */
+static struct lock sync_lock = LOCK(RANK_SYNC);
+
+static void unmap_all(struct block *gone)
+{
+    struct block *block, *next;
+    DL_FOREACH_SAFE(gone, block, next)
+    {
+        DL_DELETE(gone, block);
+        block_unmap(block);
+    }
+}
+
+void reclaim_retired(struct books *books)
+{
+    struct block *block;
+    while ((block = freelist_take_retired(&books->shared)) != NULL)
+        block_unmap(block);
+}
+
+/* Up to `bytes` of what was freed before `before_ns`. Returns bytes. */
+static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t bytes)
+{
+    struct block *gone = NULL;
+    lock_take(&books->lock);
+    uint64_t taken = freelist_take_old(&books->shared, before_ns, bytes, &gone);
+    for (struct freelist *list = books->lists; list && taken < bytes; list = list->next)
+        taken += freelist_take_old(list, before_ns, bytes - taken, &gone);
+    for (struct freelist *list = books->draining; list && taken < bytes; list = list->next)
+        taken += freelist_take_old(list, before_ns, bytes - taken, &gone);
+    lock_release(&books->lock);
+    unmap_all(gone);
+    return taken;
+}
+
+static uint64_t idle_bytes(struct books *books)
+{
+    lock_take(&books->lock);
+    uint64_t pages = books->shared.idle_pages;
+    for (struct freelist *list = books->lists; list; list = list->next)
+        pages += list->idle_pages;
+    for (struct freelist *list = books->draining; list; list = list->next)
+        pages += list->idle_pages;
+    lock_release(&books->lock);
+    return pages * heap_granularity;
+}
+
+static uint64_t idle_limit(struct books *books)
+{
+    size_t total = 0;
+    if (heap_options->idle_max)
+        return heap_options->idle_max;
+    /* A training step frees most of its memory and wants it back in the next one. */
+    return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS ? total / 4 * 3 : UINT64_MAX;
+}
+
+/* Frees behind the last marker of their stream: without one, nothing tells when they have passed. */
+static void mark_rest(struct books *books)
+{
+    struct freelist *unmarked[MARKED_AT_ONCE];
+    unsigned count = 0;
+    lock_take(&books->lock);
+    for (struct freelist *list = books->lists; list && count < MARKED_AT_ONCE; list = list->next) {
+        if (freelist_is_unmarked(list))
+            unmarked[count++] = list;
+    }
+    lock_release(&books->lock);
+    while (count)
+        freelist_mark(unmarked[--count], now_ns()); /* asks again whether its stream is there */
+}
+
+static void advance(struct books *books)
+{
+    freelist_advance(&books->shared);
+    lock_take(&books->lock);
+    freelist_drain(books);
+    lock_release(&books->lock);
+}
+
+void reclaim_old(struct books *books)
+{
+    uint64_t now = now_ns(), age = heap_options->idle_age * 1000000ull;
+    if (contexts_are_watched())
+        mark_rest(books);
+    advance(books);
+    uint64_t idle = idle_bytes(books), limit = idle ? idle_limit(books) : UINT64_MAX;
+    if (idle && age && now > age)
+        idle -= unmap_old(books, now - age, UINT64_MAX);
+    if (idle > limit)
+        unmap_old(books, UINT64_MAX, idle - limit);
+}
+
+static void synchronise(struct books *books)
+{
+    lock_take(&sync_lock);
+    uint64_t since = waits_now();
+    freelists_begin_sync(books);
+    if (driver->cuCtxSynchronize() == CUDA_SUCCESS)
+        freelists_end_sync(books, since);
+    lock_release(&sync_lock);
+}
+
+void reclaim(struct books *books, int level)
+{
+    if (level >= 2 && !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) && !heap_captures())
+        synchronise(books);
+    if (level >= 1) {
+        captures_collect(books);
+        advance(books);
+        reclaim_retired(books);
+        unmap_old(books, UINT64_MAX, UINT64_MAX);
+    }
+    physical_trim(books->context->device);
+}
+
+void heap_prepare_capture(struct context *context)
+{
+    struct books *books = books_of(context);
+    if (!books)
+        return;
+    struct scope scope = scope_enter(context);
+    mark_rest(books);
+    scope_leave(scope);
+}
+
+/* Whether blocks wait that only a synchronisation can free. */
+static int has_unordered(struct books *books)
+{
+    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) != 0;
+}
+
+cufence_status heap_trim(int device, int may_wait)
+{
+    cufence_status status = heap_check_device(device);
+    for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
+        struct books *books = books_of(context);
+        if (!books || (device >= 0 && context->device != device))
+            continue;
+        struct scope scope = scope_enter(context);
+        if (scope.pushed) {
+            captures_collect(books);
+            reclaim(books, may_wait || has_unordered(books) ? 2 : 1);
+        }
+        scope_leave(scope);
+    }
+    return status;
+}

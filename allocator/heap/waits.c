@@ -1,0 +1,140 @@
+/* Who may still use a freed block: events of any context, and contexts that are to be synchronised. */
+#include "internal.h"
+
+#include <stdlib.h>
+
+static uint64_t clock_ticks = 1; /* atomic: orders additions and synchronisations */
+static unsigned foreign;         /* atomic: waits for another context than the block's */
+
+uint64_t waits_now(void)
+{
+    return __atomic_add_fetch(&clock_ticks, 1, __ATOMIC_ACQ_REL);
+}
+
+unsigned waits_foreign(void)
+{
+    return __atomic_load_n(&foreign, __ATOMIC_RELAXED);
+}
+
+static int append(struct block *block, struct books *of, CUevent event)
+{
+    block->waiting_since = waits_now();
+    struct wait *grown =
+        block->wait_count < UINT16_MAX ? realloc(block->waits, (block->wait_count + 1u) * sizeof *grown) : NULL;
+    if (!grown)
+        return 0;
+    grown[block->wait_count++] = (struct wait){of, event};
+    block->waits = grown;
+    if (of != block->books)
+        __atomic_add_fetch(&foreign, 1, __ATOMIC_RELAXED);
+    return 1;
+}
+
+/* Removes a wait, and keeps the order of none. */
+static void cross_out(struct block *block, unsigned i)
+{
+    if (block->waits[i].of != block->books)
+        __atomic_sub_fetch(&foreign, 1, __ATOMIC_RELAXED);
+    block->waits[i] = block->waits[--block->wait_count];
+    if (!block->wait_count) {
+        free(block->waits);
+        block->waits = NULL;
+    }
+}
+
+void waits_add_context(struct block *block, struct books *of)
+{
+    if (of == block->books) {
+        block->waiting_since = waits_now();
+        block->awaits_context |= AWAITS_OWN;
+    } else if (!append(block, of, NULL)) {
+        block->awaits_context |= AWAITS_FOR_EVER;
+    }
+}
+
+/* An event behind what the stream has got. NULL where it cannot be touched: it is gone, captured, or another thread's own. */
+static CUevent event_behind(struct stream *stream, uint64_t generation, struct books *of)
+{
+    CUstreamCaptureStatus status;
+    CUevent event = NULL;
+    if (!stream_is_named_here(stream))
+        return NULL;
+    struct scope scope = scope_enter(stream->context);
+    stream_touch_begin();
+    if (__atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation &&
+        /* also refuses where an event would end another stream's capture */
+        driver->cuStreamIsCapturing(stream->handle, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE)
+        event = event_take(of);
+    if (event && driver->cuEventRecord(event, stream->handle) != CUDA_SUCCESS) {
+        event_give(of, event);
+        event = NULL;
+    }
+    stream_touch_end();
+    scope_leave(scope);
+    return event;
+}
+
+void waits_add(struct block *block, struct stream *stream, uint64_t generation)
+{
+    struct context *context = stream->context;
+    struct books *of = context ? books_make(context) : block->books;
+    CUevent event = of ? event_behind(stream, generation, of) : NULL;
+    if (!of) {
+        block->awaits_context |= AWAITS_FOR_EVER;
+    } else if (!event) {
+        waits_add_context(block, of);
+    } else if (!append(block, of, event)) {
+        event_give(of, event);
+        waits_add_context(block, of);
+    }
+}
+
+int waits_are_over(struct block *block)
+{
+    for (unsigned i = block->wait_count; i-- > 0;) {
+        struct wait wait = block->waits[i];
+        if (!wait.event || driver->cuEventQuery(wait.event) != CUDA_SUCCESS)
+            return 0;
+        cross_out(block, i);
+        event_give(wait.of, wait.event);
+    }
+    return !block->awaits_context;
+}
+
+int waits_synchronised(struct block *block, const struct books *of, uint64_t since)
+{
+    if (block->waiting_since > since)
+        return 0;
+    if (of == block->books)
+        block->awaits_context &= ~(uint32_t)AWAITS_OWN;
+    for (unsigned i = block->wait_count; i-- > 0;) {
+        struct wait wait = block->waits[i];
+        if (wait.of != of)
+            continue;
+        cross_out(block, i);
+        if (wait.event)
+            event_give(wait.of, wait.event);
+    }
+    return !block->awaits_context && !block->wait_count;
+}
+
+void waits_forget(struct block *block)
+{
+    while (block->wait_count) {
+        struct wait wait = block->waits[block->wait_count - 1u];
+        cross_out(block, block->wait_count - 1u);
+        if (wait.event)
+            event_give(wait.of, wait.event);
+    }
+    block->awaits_context = 0;
+}
+
+void waits_drop_context(struct block *block, const struct books *of)
+{
+    for (unsigned i = block->wait_count; i-- > 0;) {
+        if (block->waits[i].of == of)
+            cross_out(block, i);
+    }
+    if (of == block->books)
+        block->awaits_context &= ~(uint32_t)AWAITS_OWN;
+}

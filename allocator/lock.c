@@ -1,0 +1,25 @@
+#include "lock.h"
+
+#ifndef NDEBUG
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static _Thread_local unsigned held; /* a bit for each rank */
+
+void lock_entered(enum lock_rank rank)
+{
+    if (held >> rank) {
+        fprintf(stderr, "cufence: internal error: a lock of rank %d is taken while one of rank %d is held\n", (int)rank,
+                31 - __builtin_clz(held));
+        abort();
+    }
+    held |= 1u << rank;
+}
+
+void lock_left(enum lock_rank rank)
+{
+    held &= ~(1u << rank);
+}
+
+#endif
