@@ -74,6 +74,8 @@ static CUresult record_locked(CUcontext context, CUevent event, CUstream handle,
 {
     CUstream stream;
     CALL_TRY(stream_find_locked(context, handle, &stream));
+    if (stream->context != event->context)
+        return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture != NULL) {
         struct capture *capture;
         struct capture_clock clock;
@@ -172,7 +174,7 @@ SIM_API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
     CALL_ENTER("cuEventElapsedTime");
     if (pMilliseconds == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!handle_is_valid(HANDLE_EVENT, hStart) || !handle_is_valid(HANDLE_EVENT, hEnd) ||
+    if (!handle_is_valid(HANDLE_EVENT, hStart) || !handle_is_valid(HANDLE_EVENT, hEnd) || hStart->context != hEnd->context ||
         ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult result = CUDA_SUCCESS;

@@ -98,8 +98,25 @@ CUfunction kernel_find(const char *name)
     pthread_mutex_lock(&kernels_lock);
     add_builtins_locked();
     struct CUfunc_st *function = functions;
-    while (function != NULL && strcmp(function->kernel.name, name) != 0)
+    while (function != NULL && (function->kernel_handle != NULL || strcmp(function->kernel.name, name) != 0))
         function = function->next;
+    pthread_mutex_unlock(&kernels_lock);
+    return function;
+}
+
+CUfunction kernel_bind(CUfunction kernel, CUcontext context)
+{
+    pthread_mutex_lock(&kernels_lock);
+    struct CUfunc_st *function = functions;
+    while (function != NULL && (function->kernel_handle != kernel || function->context_id != context->id))
+        function = function->next;
+    if (function == NULL && (function = malloc(sizeof *function)) != NULL) {
+        *function = *kernel;
+        function->kernel_handle = kernel;
+        function->context_id = context->id;
+        function->next = functions;
+        functions = function;
+    }
     pthread_mutex_unlock(&kernels_lock);
     return function;
 }
@@ -176,9 +193,12 @@ SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
         return CUDA_ERROR_INVALID_VALUE;
     if (!handle_is_valid(HANDLE_MODULE, hmod))
         return CUDA_ERROR_INVALID_HANDLE;
-    CUfunction function = kernel_find(name);
-    if (function == NULL)
+    CUfunction kernel = kernel_find(name);
+    if (kernel == NULL)
         return CUDA_ERROR_NOT_FOUND;
+    CUfunction function = kernel_bind(kernel, hmod->context);
+    if (function == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     *hfunc = function;
     return CUDA_SUCCESS;
 }
@@ -223,10 +243,12 @@ SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const 
 SIM_API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
     CALL_ENTER("cuKernelGetFunction");
+    CUcontext context;
+    CALL_TRY(context_current(&context));
     if (pFunc == NULL || !kernel_is_valid(kernel))
         return pFunc == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *pFunc = (CUfunction)kernel;
-    return CUDA_SUCCESS;
+    *pFunc = kernel_bind((CUfunction)kernel, context);
+    return *pFunc == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 static CUresult get_name(const char **name, const void *function)

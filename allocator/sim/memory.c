@@ -130,6 +130,17 @@ SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t Width
     return space_allocate(dptr, size, context, context->device, NULL);
 }
 
+/* The context whose work a free waits for: the memory's own, whatever is current (measured: not that of a peer which uses it).
+ * NULL for none: memory of a pool is freed at once, as cuda.h says. */
+static CUcontext owner_of(CUdeviceptr address)
+{
+    struct space_range range;
+    struct host_range host;
+    if (space_find(address, &range) == CUDA_SUCCESS)
+        return range.pool == NULL ? range.context : NULL;
+    return host_find(address, &host) ? host.context : NULL;
+}
+
 SIM_API CUresult cuMemFree(CUdeviceptr dptr)
 {
     CALL_ENTER("cuMemFree");
@@ -138,9 +149,12 @@ SIM_API CUresult cuMemFree(CUdeviceptr dptr)
     if (dptr == 0)
         return CUDA_SUCCESS;
     CALL_TRY(capture_check_unsafe());
-    queue_lock();
-    context_wait_locked(context);
-    queue_unlock();
-    CALL_TRY((CUresult)atomic_load(&context->error));
+    CUcontext owner = owner_of(dptr);
+    if (owner != NULL) {
+        queue_lock();
+        context_wait_locked(owner);
+        queue_unlock();
+        CALL_TRY((CUresult)atomic_load(&owner->error));
+    }
     return space_is_device(dptr) ? space_free(dptr) : host_free_managed(dptr);
 }

@@ -16,6 +16,11 @@
  * A bad value: a message on stderr, and CUDA_ERROR_INVALID_VALUE from cuInit(). What the environment names wins over the
  * setters below.
  *
+ * Several devices: each context has a default stream of its own, which orders with no other context, and each thread has one
+ * in each context. A stream belongs to the context it was made in, whatever is current: a launch runs there, and wants a
+ * CUfunction of that context or a CUkernel; cuMemAllocAsync takes memory of that device. An event is recorded on streams of
+ * its own context, and waited for on any. cuMemFree waits for the context of the memory, and for none if it is a pool's.
+ *
  * Limits: a process holds at most about 30,000 mappings (the kernel's vm.max_map_count); access rights are kept for each
  * device, but enforced as their union; what the host itself has mapped does not fault when a kernel touches it;
  * the branches of a graph run one after the other; cuCtxDestroy waits for the context's work; memory of a pool goes with the

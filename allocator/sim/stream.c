@@ -3,6 +3,7 @@
 #include "capture.h"
 #include "fault.h"
 #include "handle.h"
+#include "kernel.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -330,10 +331,20 @@ CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream
     return *stream == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
+/* A function of one context cannot run in a stream of another; a CUkernel runs wherever the stream is. */
+static int is_foreign(const struct operation *operation, const struct CUstream_st *stream)
+{
+    return operation->kind == OPERATION_KERNEL && operation->launch.function->context_id != 0 &&
+           operation->launch.function->context_id != stream->context->id;
+}
+
 static CUresult submit_locked(CUcontext context, CUstream handle, struct operation *operation, enum submit_mode mode)
 {
     CUstream stream;
     CALL_TRY(stream_find_locked(context, handle, &stream));
+    CALL_TRY((CUresult)atomic_load(&stream->context->error));
+    if (is_foreign(operation, stream))
+        return CUDA_ERROR_INVALID_HANDLE;
     if (mode == SUBMIT_AND_WAIT)
         CALL_TRY(capture_check_unsafe_locked());
     if (stream->capture != NULL)

@@ -300,7 +300,12 @@ static void a_destroyed_context_says_so(void **state)
     assert_ptr_equal(current, own);
     OK(cuCtxGetId(NULL, &own_id));
     assert_int_not_equal(id, own_id);
-    launch_append(9, NULL);
+    CUmodule module;
+    CUfunction own_append;
+    uint32_t value = 9;
+    OK(cuModuleLoadData(&module, "any image"));
+    OK(cuModuleGetFunction(&own_append, module, "append"));
+    OK(cuLaunchKernel(own_append, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&value}, NULL));
     OK(cuCtxPushCurrent(context));
     OK(cuCtxDestroy(own));
     assert_int_equal(atomic_load(&log_count), 1);
