@@ -25,7 +25,7 @@
 #endif
 
 /* Written by cusim_configure() and config_load(), both before cuInit() has returned. */
-static struct sim_config config = {.devices = 1, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
+static struct sim_config config = {.devices = 1, .reuses_handles = 1, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
 static atomic_int is_closed;
 
 const struct sim_config *config_get(void)
@@ -96,6 +96,8 @@ static int parse_setting(const char *key, char *value)
         config.reserve = number;
     else if (strcmp(key, "latency") == 0 && number <= 10000000)
         cusim_set_latency(NULL, (unsigned)number);
+    else if (strcmp(key, "reuse") == 0 && number <= 1)
+        config.reuses_handles = (int)number;
     else if (strcmp(key, "late_dump") == 0 && number >= 1 && number <= 10000)
         config.late_dump = (unsigned)number;
     else
@@ -117,11 +119,11 @@ CUresult config_load(void)
             *value++ = '\0';
         /* The failure's fields are cut apart while they are read, so a message shows the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
-            fprintf(
-                stderr,
-                "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, fail=CALL:NTH:CODE\n",
-                text, item, SIM_MAX_DEVICES);
+            fprintf(stderr,
+                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
+                    "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, "
+                    "fail=CALL:NTH:CODE\n",
+                    text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }

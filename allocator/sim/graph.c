@@ -28,14 +28,13 @@ int recording_append(struct recording *recording, struct operation *operation)
     return 0;
 }
 
-int recording_add_allocation(struct recording *recording, CUdeviceptr address, CUcontext context)
+int recording_add_allocation(struct recording *recording, CUdeviceptr address)
 {
     void *array = recording->allocations;
     if (grow(&array, &recording->allocation_capacity, recording->allocation_count, sizeof *recording->allocations) != 0)
         return -1;
     recording->allocations = array;
-    recording->allocations[recording->allocation_count++] = (struct graph_memory){address, context};
-    space_give_to_graph(address);
+    recording->allocations[recording->allocation_count++] = (struct graph_memory){address, space_give_to_graph(address)};
     return 0;
 }
 
@@ -62,7 +61,7 @@ void recording_release(struct recording *recording)
     for (size_t i = 0; i < recording->count; i++)
         operation_release(recording->operations[i]);
     for (size_t i = 0; i < recording->allocation_count; i++)
-        space_free_of_graph(recording->allocations[i].address, recording->allocations[i].context);
+        space_free_of_graph(recording->allocations[i].address, recording->allocations[i].id);
     for (size_t i = 0; i < recording->object_count; i++)
         user_object_release(recording->objects[i]);
     free(recording->operations);

@@ -12,7 +12,9 @@ enum handle_kind {
     HANDLE_GRAPH_EXEC,
     HANDLE_MODULE,
     HANDLE_LIBRARY,
-    HANDLE_USER_OBJECT
+    HANDLE_USER_OBJECT,
+    HANDLE_GREEN,
+    HANDLE_DESCRIPTION
 };
 
 /* `owner` is the context that it goes with, NULL for none. Returns 0, or -1 without memory. */

@@ -139,11 +139,11 @@ static CUresult load(CUmodule *module, const void *image)
         return CUDA_ERROR_INVALID_VALUE;
     CALL_TRY(capture_check_unsafe());
     CUmodule loaded = calloc(1, sizeof *loaded);
-    if (loaded == NULL || handle_add(HANDLE_MODULE, loaded, context) != 0) {
+    if (loaded == NULL || handle_add(HANDLE_MODULE, loaded, context->home) != 0) {
         free(loaded);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    loaded->context = context;
+    loaded->context = context->home;
     *module = loaded;
     return CUDA_SUCCESS;
 }
@@ -247,7 +247,7 @@ SIM_API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
     CALL_TRY(context_current(&context));
     if (pFunc == NULL || !kernel_is_valid(kernel))
         return pFunc == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *pFunc = kernel_bind((CUfunction)kernel, context);
+    *pFunc = kernel_bind((CUfunction)kernel, context->home);
     return *pFunc == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 

@@ -22,7 +22,7 @@ struct CUfunc_st {
 
 /* The newest of that name, or NULL. */
 CUfunction kernel_find(const char *name);
-/* The CUfunction of a CUkernel in a context: the same one each time. NULL without memory. */
+/* The CUfunction of a CUkernel in a context that is its own home: the same one each time. NULL without memory. */
 CUfunction kernel_bind(CUfunction kernel, CUcontext context);
 /* Whether a CUfunction or CUkernel is one of ours. */
 int kernel_is_valid(const void *function);

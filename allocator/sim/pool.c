@@ -150,7 +150,7 @@ static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext con
     if (stream->capture == NULL)
         return space_allocate(address, size, context, pool->device, &pool->memory);
     CALL_TRY(space_allocate(address, size, context, pool->device, NULL));
-    if (recording_add_allocation(stream->capture->graph->recording, *address, context) != 0) {
+    if (recording_add_allocation(stream->capture->graph->recording, *address) != 0) {
         space_free(*address);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
@@ -170,12 +170,12 @@ static CUresult find_and_allocate_locked(CUdeviceptr *address, size_t size, CUme
 {
     CUstream stream;
     CALL_TRY(stream_find_locked(context, handle, &stream));
-    CALL_TRY((CUresult)atomic_load(&stream->context->error));
+    CALL_TRY(context_error(stream->context));
     if (pool == NULL)
         CALL_TRY(get_pool(&pool, stream->context->device, current_pool_locked));
     if (is_beyond_limit(pool, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
-    return allocate_locked(address, size, stream->context, pool, stream);
+    return allocate_locked(address, size, stream->context->home, pool, stream);
 }
 
 static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
@@ -208,7 +208,7 @@ static CUresult find_capture(CUcontext context, CUstream handle, int *is_capture
     queue_lock();
     CUresult result = stream_find_locked(context, handle, &stream);
     if (result == CUDA_SUCCESS)
-        result = (CUresult)atomic_load(&stream->context->error);
+        result = context_error(stream->context);
     *is_captured = result == CUDA_SUCCESS && stream->capture != NULL;
     queue_unlock();
     return result;

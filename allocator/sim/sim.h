@@ -11,6 +11,8 @@
  *   reserve=SIZE        address space that cuMemAddressReserve gives out at most, default 1T (256G under AddressSanitizer,
  *                       16G under ThreadSanitizer)
  *   latency=US          every call of the virtual memory API takes that many microseconds more
+ *   reuse=0|1           handles of destroyed contexts and streams are handed out again at once, as the driver's may be
+ *                       (default 1); 0: never, so that every use of a stale one is seen
  *   late_dump=MS        a fault's error is there at once, and its dump begins so many milliseconds later
  *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; may be given several times
  * A bad value: a message on stderr, and CUDA_ERROR_INVALID_VALUE from cuInit(). What the environment names wins over the
@@ -20,6 +22,11 @@
  * in each context. A stream belongs to the context it was made in, whatever is current: a launch runs there, and wants a
  * CUfunction of that context or a CUkernel; cuMemAllocAsync takes memory of that device. An event is recorded on streams of
  * its own context, and waited for on any. cuMemFree waits for the context of the memory, and for none if it is a pool's.
+ *
+ * Green contexts: cuCtxFromGreenCtx gives each a CUcontext with an id and a default stream of its own; memory, modules, events
+ * and errors are those of its device's primary context, which cuCtxSynchronize waits for with all of its green ones. It has no
+ * per-thread default stream. Its end waits for nothing: queued work goes on, and a call on a stream that was left gets
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED.
  *
  * Limits: a process holds at most about 30,000 mappings (the kernel's vm.max_map_count); access rights are kept for each
  * device, but enforced as their union; what the host itself has mapped does not fault when a kernel touches it;

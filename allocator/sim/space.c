@@ -596,21 +596,23 @@ void space_collect(CUdeviceptr address)
     pthread_mutex_unlock(&memory_lock);
 }
 
-void space_give_to_graph(CUdeviceptr address)
+uint64_t space_give_to_graph(CUdeviceptr address)
 {
     pthread_mutex_lock(&memory_lock);
     struct block *block = find_block_locked(address);
     if (block != NULL)
         block->is_of_graph = 1;
+    uint64_t id = block == NULL ? 0 : block->id;
     pthread_mutex_unlock(&memory_lock);
+    return id;
 }
 
-void space_free_of_graph(CUdeviceptr address, CUcontext context)
+void space_free_of_graph(CUdeviceptr address, uint64_t id)
 {
     pthread_mutex_lock(&memory_lock);
     struct block *block = find_block_locked(address);
     /* A context's end has freed its memory, and the address may be another's by now. */
-    if (block != NULL && block->is_of_graph && block->context == context)
+    if (block != NULL && block->is_of_graph && block->id == id)
         free_block_locked(block);
     pthread_mutex_unlock(&memory_lock);
 }

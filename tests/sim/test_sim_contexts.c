@@ -220,6 +220,161 @@ static void a_free_waits_for_the_memorys_context_alone(void **state)
     OK(cuCtxSynchronize());
 }
 
+static void a_destroyed_contexts_handle_is_the_next_ones(void **state)
+{
+    (void)state;
+    CUcontext first, second;
+    unsigned long long first_id, second_id;
+    OK(cuCtxCreate(&first, NULL, 0, 1));
+    OK(cuCtxGetId(first, &first_id));
+    OK(cuCtxPushCurrent(contexts[0]));
+    OK(cuCtxDestroy(first));
+    assert_result(cuCtxSetCurrent(first), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuCtxCreate(&second, NULL, 0, 0));
+    assert_ptr_equal(first, second);
+    OK(cuCtxGetId(second, &second_id));
+    assert_int_not_equal(first_id, second_id);
+    /* What was current below is still the one that is gone. */
+    OK(cuCtxPopCurrent(NULL));
+    OK(cuCtxPopCurrent(NULL));
+    assert_result(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuCtxPopCurrent(NULL));
+    OK(cuCtxDestroy(second));
+}
+
+static CUdevResourceDesc half_of(CUdevice device)
+{
+    CUdevResource all, halves[2];
+    CUdevResourceDesc description;
+    unsigned count = 0;
+    OK(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+    OK(cuDevSmResourceSplitByCount(NULL, &count, &all, NULL, 0, all.sm.smCount / 2));
+    assert_int_equal(count, 2);
+    OK(cuDevSmResourceSplitByCount(halves, &count, &all, NULL, 0, all.sm.smCount / 2));
+    assert_int_equal(halves[1].sm.smCount, all.sm.smCount / 2);
+    OK(cuDevResourceGenerateDesc(&description, halves, 1));
+    return description;
+}
+
+static void a_green_context_is_a_context_of_its_own_on_the_primarys_memory(void **state)
+{
+    (void)state;
+    CUgreenCtx green, found;
+    CUcontext converted, of_stream, of_memory;
+    CUstream stream;
+    CUdevice device;
+    CUdeviceptr memory;
+    unsigned long long id, primary_id, stream_id;
+    uint32_t flag = 0;
+    OK(cuGreenCtxCreate(&green, half_of(1), 1, CU_GREEN_CTX_DEFAULT_STREAM));
+    assert_result(cuCtxSetCurrent((CUcontext)green), CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuCtxFromGreenCtx(&converted, green));
+    OK(cuCtxGetId(converted, &id));
+    OK(cuCtxGetId(contexts[1], &primary_id));
+    assert_int_not_equal(id, primary_id);
+    OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    OK(cuStreamGetGreenCtx(stream, &found));
+    assert_ptr_equal(found, green);
+    OK(cuStreamGetCtx(stream, &of_stream));
+    assert_ptr_equal(of_stream, converted);
+    OK(cuStreamGetCtx_v2(stream, &of_stream, &found));
+    assert_ptr_equal(of_stream, contexts[1]);
+    assert_ptr_equal(found, green);
+    OK(cuCtxSetCurrent(converted));
+    OK(cuCtxGetDevice(&device));
+    assert_int_equal(device, 1);
+    assert_result(cuStreamGetId(CU_STREAM_PER_THREAD, &stream_id), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuMemAlloc(&memory, 64));
+    OK(cuPointerGetAttribute(&of_memory, CU_POINTER_ATTRIBUTE_CONTEXT, memory));
+    assert_ptr_equal(of_memory, contexts[1]);
+
+    /* The primary's functions run there; its default stream does not wait for theirs, and synchronising it waits for all. */
+    launch_spin(spins[1], &flag, NULL);
+    OK(launch_add(adds[1], 1, NULL));
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(launch_add(adds[1], 2, NULL));
+    OK(cuStreamSynchronize(NULL));
+    assert_int_equal(atomic_load(&counter), 2);
+    OK(launch_add(adds[1], 4, stream));
+    OK(cuStreamSynchronize(stream));
+    assert_int_equal(atomic_load(&counter), 6);
+    let_go(&flag);
+    OK(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&counter), 7);
+    OK(cuStreamDestroy(stream));
+    OK(cuGreenCtxDestroy(green));
+    assert_result(cuCtxSetCurrent(converted), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_result(cuGreenCtxDestroy(green), CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuMemFree(memory)); /* the primary's, so it is still there */
+}
+
+static void an_event_can_be_of_a_whole_green_context(void **state)
+{
+    (void)state;
+    uint32_t flag = 0, other = 0;
+    CUgreenCtx green;
+    CUevent event, foreign;
+    CUstream streams[2], primarys;
+    OK(cuEventCreate(&foreign, CU_EVENT_DEFAULT));
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    OK(cuStreamCreate(&primarys, CU_STREAM_NON_BLOCKING));
+    OK(cuGreenCtxCreate(&green, half_of(1), 1, CU_GREEN_CTX_DEFAULT_STREAM));
+    for (int i = 0; i < 2; i++)
+        OK(cuGreenCtxStreamCreate(&streams[i], green, CU_STREAM_NON_BLOCKING, 0));
+    assert_result(cuGreenCtxRecordEvent(green, foreign), CUDA_ERROR_INVALID_HANDLE);
+    launch_spin(spins[1], &flag, streams[1]);
+    launch_spin(spins[1], &other, primarys);
+    OK(cuGreenCtxRecordEvent(green, event));
+    assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    let_go(&flag);
+    OK(cuEventSynchronize(event)); /* does not wait for the primary's stream */
+    OK(cuEventRecord(event, primarys));
+    OK(cuGreenCtxWaitEvent(green, event));
+    OK(launch_add(adds[1], 1, streams[0]));
+    assert_result(cuStreamQuery(streams[0]), CUDA_ERROR_NOT_READY);
+    assert_int_equal(atomic_load(&counter), 0);
+    let_go(&other);
+    OK(cuStreamSynchronize(streams[0]));
+    assert_int_equal(atomic_load(&counter), 1);
+    OK(cuGreenCtxDestroy(green));
+    assert_result(cuStreamQuery(streams[0]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_result(cuStreamDestroy(streams[1]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuStreamDestroy(primarys));
+    OK(cuEventDestroy(event));
+    OK(cuEventDestroy(foreign));
+}
+
+static void a_green_context_ends_while_its_work_goes_on(void **state)
+{
+    (void)state;
+    uint32_t flag = 0;
+    CUgreenCtx green, next;
+    CUcontext first, second;
+    CUstream stream;
+    unsigned long long first_id, second_id;
+    OK(cuGreenCtxCreate(&green, half_of(0), 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(cuCtxFromGreenCtx(&first, green));
+    OK(cuCtxGetId(first, &first_id));
+    OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    launch_spin(spins[0], &flag, stream);
+    OK(launch_add(adds[0], 1, stream));
+    OK(cuGreenCtxDestroy(green));
+    OK(cuGreenCtxCreate(&next, half_of(0), 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(cuCtxFromGreenCtx(&second, next));
+    assert_ptr_equal(first, second);
+    OK(cuCtxGetId(second, &second_id));
+    assert_int_not_equal(first_id, second_id);
+    OK(cuCtxSetCurrent(second));
+    OK(cuCtxSynchronize()); /* knows nothing of the other's work */
+    assert_int_equal(atomic_load(&counter), 0);
+    let_go(&flag);
+    OK(cuCtxSetCurrent(contexts[0]));
+    OK(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&counter), 1);
+    OK(cuGreenCtxDestroy(next));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -229,6 +384,10 @@ int main(void)
         cmocka_unit_test_setup(memory_comes_from_the_streams_device, start_anew),
         cmocka_unit_test_setup(events_are_recorded_at_home_and_waited_for_anywhere, start_anew),
         cmocka_unit_test_setup(a_free_waits_for_the_memorys_context_alone, start_anew),
+        cmocka_unit_test_setup(a_destroyed_contexts_handle_is_the_next_ones, start_anew),
+        cmocka_unit_test_setup(a_green_context_is_a_context_of_its_own_on_the_primarys_memory, start_anew),
+        cmocka_unit_test_setup(an_event_can_be_of_a_whole_green_context, start_anew),
+        cmocka_unit_test_setup(a_green_context_ends_while_its_work_goes_on, start_anew),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }
