@@ -98,6 +98,8 @@ static int parse_setting(const char *key, char *value)
         cusim_set_latency(NULL, (unsigned)number);
     else if (strcmp(key, "reuse") == 0 && number <= 1)
         config.reuses_handles = (int)number;
+    else if (strcmp(key, "strict") == 0 && number <= 1)
+        config.is_strict = (int)number;
     else if (strcmp(key, "late_dump") == 0 && number >= 1 && number <= 10000)
         config.late_dump = (unsigned)number;
     else
@@ -119,11 +121,12 @@ CUresult config_load(void)
             *value++ = '\0';
         /* The failure's fields are cut apart while they are read, so a message shows the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
-            fprintf(stderr,
-                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                    "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, "
-                    "fail=CALL:NTH:CODE\n",
-                    text, item, SIM_MAX_DEVICES);
+            fprintf(
+                stderr,
+                "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
+                "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, strict=0|1, "
+                "fail=CALL:NTH:CODE\n",
+                text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }

@@ -2,6 +2,7 @@
 #include "call.h"
 #include "config.h"
 #include "event.h"
+#include "handle.h"
 #include "host.h"
 #include "kernel.h"
 #include "space.h"
@@ -32,11 +33,6 @@ CUresult context_error(const struct CUctx_st *context)
     return (CUresult)atomic_load(&context->home->error);
 }
 
-static CUresult context_state(CUcontext context)
-{
-    return atomic_load(&context->is_alive) ? context_error(context) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
-}
-
 static CUcontext top(void)
 {
     return current.depth == 0 ? NULL : current.stack[current.depth - 1].context;
@@ -47,15 +43,17 @@ CUresult context_current(CUcontext *context)
     *context = top();
     if (*context == NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    int is_same = current.stack[current.depth - 1].id == (*context)->id;
-    return is_same ? context_state(*context) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    int is_gone = current.stack[current.depth - 1].id != (*context)->id || !atomic_load(&(*context)->is_alive);
+    if (is_gone)
+        handle_is_stale("current context", (uint64_t)(uintptr_t)*context);
+    return is_gone ? CUDA_ERROR_CONTEXT_IS_DESTROYED : context_error(*context);
 }
 
 CUresult context_check(void)
 {
-    CUcontext context;
-    CUresult result = context_current(&context);
-    return result == CUDA_ERROR_INVALID_CONTEXT || result == CUDA_ERROR_CONTEXT_IS_DESTROYED ? CUDA_SUCCESS : result;
+    CUcontext context = top();
+    int is_there = context != NULL && current.stack[current.depth - 1].id == context->id && atomic_load(&context->is_alive);
+    return is_there ? context_error(context) : CUDA_SUCCESS;
 }
 
 static int is_known(CUcontext context)
@@ -68,9 +66,23 @@ static int is_known(CUcontext context)
     return known != NULL;
 }
 
+/* Errors: INVALID_CONTEXT, CONTEXT_IS_DESTROYED. */
+static CUresult check_alive(CUcontext context)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (context == NULL || !is_known(context))
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    else if (!atomic_load(&context->is_alive))
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (result != CUDA_SUCCESS)
+        handle_is_stale("context", (uint64_t)(uintptr_t)context);
+    return result;
+}
+
 CUresult context_validate(CUcontext context)
 {
-    return context == NULL || !is_known(context) ? CUDA_ERROR_INVALID_CONTEXT : context_state(context);
+    CALL_TRY(check_alive(context));
+    return context_error(context);
 }
 
 void context_dump_settings(CUcontext context, struct dump_settings *settings)
@@ -320,10 +332,9 @@ SIM_API CUresult cuCtxCreate(CUcontext *pctx, CUctxCreateParams *ctxCreateParams
 SIM_API CUresult cuCtxDestroy(CUcontext ctx)
 {
     CALL_ENTER("cuCtxDestroy");
-    if (ctx == NULL || !is_known(ctx) || ctx->is_primary || ctx->green != NULL)
+    CALL_TRY(check_alive(ctx));
+    if (ctx->is_primary || ctx->green != NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (!atomic_load(&ctx->is_alive))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (top() == ctx)
         current.depth--;
     destroy(ctx);
@@ -342,10 +353,8 @@ SIM_API CUresult cuCtxGetCurrent(CUcontext *pctx)
 SIM_API CUresult cuCtxSetCurrent(CUcontext ctx)
 {
     CALL_ENTER("cuCtxSetCurrent");
-    if (ctx != NULL && !is_known(ctx))
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (ctx != NULL && !atomic_load(&ctx->is_alive))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (ctx != NULL)
+        CALL_TRY(check_alive(ctx));
     if (current.depth == 0)
         return ctx == NULL ? CUDA_SUCCESS : push(ctx);
     current.depth--;
@@ -355,9 +364,8 @@ SIM_API CUresult cuCtxSetCurrent(CUcontext ctx)
 SIM_API CUresult cuCtxPushCurrent(CUcontext ctx)
 {
     CALL_ENTER("cuCtxPushCurrent");
-    if (ctx == NULL || !is_known(ctx))
-        return CUDA_ERROR_INVALID_CONTEXT;
-    return atomic_load(&ctx->is_alive) ? push(ctx) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    CALL_TRY(check_alive(ctx));
+    return push(ctx);
 }
 
 SIM_API CUresult cuCtxPopCurrent(CUcontext *pctx)

@@ -22,7 +22,7 @@ void event_release(struct CUevent_st *event)
     queue_lock();
     forget_locked(event);
     queue_unlock();
-    free(event);
+    handle_free(event);
 }
 
 void event_complete(struct CUevent_st *event, uint64_t generation)

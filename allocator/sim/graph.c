@@ -111,7 +111,7 @@ void graph_free(CUgraph graph)
 {
     handle_remove(HANDLE_GRAPH, graph);
     recording_release(graph->recording);
-    free(graph);
+    handle_free(graph);
 }
 
 SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
@@ -120,7 +120,7 @@ SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
     if (!handle_remove(HANDLE_GRAPH, hGraph))
         return CUDA_ERROR_INVALID_VALUE;
     recording_release(hGraph->recording);
-    free(hGraph);
+    handle_free(hGraph);
     return CUDA_SUCCESS;
 }
 
@@ -170,7 +170,7 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
     if (!handle_remove(HANDLE_GRAPH_EXEC, hGraphExec))
         return CUDA_ERROR_INVALID_VALUE;
     recording_release(hGraphExec->recording);
-    free(hGraphExec);
+    handle_free(hGraphExec);
     return CUDA_SUCCESS;
 }
 

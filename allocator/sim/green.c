@@ -155,7 +155,7 @@ SIM_API CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
     if (!handle_remove(HANDLE_GREEN, hCtx))
         return CUDA_ERROR_INVALID_CONTEXT;
     CUresult result = context_destroy_green(hCtx->context);
-    free(hCtx);
+    handle_free(hCtx);
     return result;
 }
 
@@ -196,7 +196,7 @@ SIM_API CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx,
     CUstream stream = stream_create(greenCtx->context, flags, priority);
     if (stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *phStream = stream;
+    *phStream = stream->handle;
     return CUDA_SUCCESS;
 }
 

@@ -128,6 +128,8 @@ int kernel_is_valid(const void *function)
     while (known != NULL && known != function)
         known = known->next;
     pthread_mutex_unlock(&kernels_lock);
+    if (known == NULL)
+        handle_is_stale("function", (uint64_t)(uintptr_t)function);
     return known != NULL;
 }
 
@@ -172,7 +174,7 @@ SIM_API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 void kernel_unload_all(CUcontext context)
 {
     for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;)
-        free(module);
+        handle_free(module);
 }
 
 SIM_API CUresult cuModuleUnload(CUmodule hmod)
@@ -180,7 +182,7 @@ SIM_API CUresult cuModuleUnload(CUmodule hmod)
     CALL_ENTER("cuModuleUnload");
     if (!handle_remove(HANDLE_MODULE, hmod))
         return CUDA_ERROR_INVALID_HANDLE;
-    free(hmod);
+    handle_free(hmod);
     return CUDA_SUCCESS;
 }
 
@@ -225,7 +227,7 @@ SIM_API CUresult cuLibraryUnload(CUlibrary library)
     CALL_ENTER("cuLibraryUnload");
     if (!handle_remove(HANDLE_LIBRARY, library))
         return CUDA_ERROR_INVALID_HANDLE;
-    free(library);
+    handle_free(library);
     return CUDA_SUCCESS;
 }
 

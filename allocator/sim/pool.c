@@ -1,5 +1,6 @@
 #include "call.h"
 #include "capture.h"
+#include "handle.h"
 #include "space.h"
 
 #include <stdlib.h>
@@ -55,7 +56,10 @@ static int is_pool_locked(CUmemoryPool pool)
     CUmemoryPool known = pools;
     while (known != NULL && known != pool)
         known = known->next;
-    return known != NULL && !known->is_destroyed;
+    int is_known = known != NULL && !known->is_destroyed;
+    if (!is_known)
+        handle_is_stale("pool", (uint64_t)(uintptr_t)pool);
+    return is_known;
 }
 
 static int is_pool(CUmemoryPool pool)

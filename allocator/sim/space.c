@@ -1,5 +1,6 @@
 #include "space.h"
 #include "context.h"
+#include "handle.h"
 #include "pages.h"
 
 #include <pthread.h>
@@ -87,6 +88,8 @@ static void *find_range(void *tree, uint64_t start, uint64_t end)
 static struct physical *find_physical(CUmemGenericAllocationHandle handle)
 {
     void **found = tfind(&handle, &physicals, compare_handles);
+    if (found == NULL)
+        handle_is_stale("memory handle", handle);
     return found == NULL ? NULL : *found;
 }
 

@@ -49,7 +49,8 @@ static CUstream create_locked(CUcontext context, unsigned flags, int priority)
     *stream = (struct CUstream_st){.context = context, .flags = flags, .priority = priority, .references = 1};
     stream->id = atomic_fetch_add(&next_stream_id, 1);
     pthread_cond_init(&stream->wake, NULL);
-    if (handle_add(HANDLE_STREAM, stream, context) != 0) {
+    stream->handle = handle_open(HANDLE_STREAM, stream, context);
+    if (stream->handle == NULL) {
         pthread_cond_destroy(&stream->wake);
         free(stream);
         return NULL;
@@ -101,7 +102,7 @@ static void unlink_locked(CUstream stream)
 /* The queue still runs to its end, and the context waits for it until then. */
 static void close_locked(CUstream stream)
 {
-    handle_remove(HANDLE_STREAM, stream);
+    handle_close(HANDLE_STREAM, stream->handle);
     stream->is_closed = 1;
     if (stream->has_worker)
         pthread_cond_signal(&stream->wake);
@@ -373,6 +374,14 @@ void stream_use_own_default(int is_own)
     uses_own_default = is_own;
 }
 
+static CUresult check_attached(const struct CUstream_st *stream)
+{
+    if (!stream->is_detached)
+        return CUDA_SUCCESS;
+    handle_is_stale("stream of a context", (uint64_t)(uintptr_t)stream->handle);
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
 CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream)
 {
     if (handle == NULL && uses_own_default)
@@ -383,9 +392,10 @@ CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream
         return CUDA_SUCCESS;
     }
     if (handle != CU_STREAM_PER_THREAD) {
-        if (!handle_is_valid(HANDLE_STREAM, handle))
+        *stream = handle_find(HANDLE_STREAM, handle);
+        if (*stream == NULL)
             return CUDA_ERROR_INVALID_HANDLE;
-        return handle->is_detached ? CUDA_ERROR_CONTEXT_IS_DESTROYED : CUDA_SUCCESS;
+        return check_attached(*stream);
     }
     if (context->green != NULL)
         return CUDA_ERROR_INVALID_HANDLE;
@@ -449,7 +459,7 @@ static CUresult create(CUstream *out, unsigned flags, int priority)
     CUstream stream = stream_create(context, flags, priority);
     if (stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *out = stream;
+    *out = stream->handle;
     return CUDA_SUCCESS;
 }
 
@@ -467,6 +477,7 @@ SIM_API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int fla
 
 static CUresult destroy_locked(CUstream stream)
 {
+    CALL_TRY(check_attached(stream));
     if (stream->capture != NULL)
         return capture_refuse_locked(stream);
     close_locked(stream);
@@ -478,8 +489,9 @@ SIM_API CUresult cuStreamDestroy(CUstream hStream)
     CALL_ENTER("cuStreamDestroy");
     queue_lock();
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
-    if (handle_is_valid(HANDLE_STREAM, hStream) && hStream != hStream->context->legacy && hStream->owner == 0)
-        result = hStream->is_detached ? CUDA_ERROR_CONTEXT_IS_DESTROYED : destroy_locked(hStream);
+    CUstream stream = handle_find(HANDLE_STREAM, hStream);
+    if (stream != NULL && stream != stream->context->legacy && stream->owner == 0)
+        result = destroy_locked(stream);
     queue_unlock();
     return result;
 }

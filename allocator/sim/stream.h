@@ -16,6 +16,7 @@ struct work;
 
 struct CUstream_st {
     struct CUstream_st *next; /* of its context's home */
+    CUstream handle;          /* what the program has; not the address of this, which lives on while work and events need it */
     CUcontext context;
     int is_detached; /* its green context is destroyed: every call but the work that is queued fails */
     unsigned flags;
