@@ -1,5 +1,6 @@
 #include "config.h"
 #include "call.h"
+#include "newer.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -86,6 +87,9 @@ static int parse_setting(const char *key, char *value)
     size_t number = 0;
     if (strcmp(key, "fail") == 0)
         return parse_failure(value);
+    int version;
+    if (strcmp(key, "newer") == 0)
+        return newer_parse(value, &version);
     if (!parse_size(value, &number))
         return 0;
     if (strcmp(key, "devices") == 0 && number >= 1 && number <= SIM_MAX_DEVICES)
@@ -121,12 +125,12 @@ CUresult config_load(void)
             *value++ = '\0';
         /* The failure's fields are cut apart while they are read, so a message shows the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
-            fprintf(
-                stderr,
-                "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, strict=0|1, "
-                "fail=CALL:NTH:CODE\n",
-                text, item, SIM_MAX_DEVICES);
+            fprintf(stderr,
+                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
+                    "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, "
+                    "strict=0|1, newer=VERSION, "
+                    "fail=CALL:NTH:CODE\n",
+                    text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }

@@ -2,13 +2,12 @@
 #include "config.h"
 #include "context.h"
 #include "fault.h"
+#include "newer.h"
 #include "space.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-
-#define DRIVER_VERSION 13000
 
 SIM_API CUresult cuInit(unsigned int Flags)
 {
@@ -50,7 +49,7 @@ SIM_API CUresult cuDriverGetVersion(int *driverVersion)
     CALL_ENTER_UNINITIALIZED("cuDriverGetVersion");
     if (driverVersion == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *driverVersion = DRIVER_VERSION;
+    *driverVersion = newer_version() != 0 ? newer_version() : CUDA_VERSION;
     return CUDA_SUCCESS;
 }
 
