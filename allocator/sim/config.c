@@ -82,12 +82,29 @@ static int parse_failure(char *text)
     return 1;
 }
 
+/* DOMAIN:BUS:DEVICE in hexadecimal, as PCI addresses are written, for the next device. */
+static int parse_pci(const char *text)
+{
+    static unsigned next;
+    unsigned domain, bus, device;
+    int length = 0;
+    if (sscanf(text, "%4x:%2x:%2x%n", &domain, &bus, &device, &length) != 3 || text[length] != '\0' || device > 0x1f ||
+        next == SIM_MAX_DEVICES)
+        return 0;
+    config.pci[next].domain = domain;
+    config.pci[next].bus = bus;
+    config.pci[next++].device = device;
+    return 1;
+}
+
 static int parse_setting(const char *key, char *value)
 {
     size_t number = 0;
     if (strcmp(key, "fail") == 0)
         return parse_failure(value);
     int version;
+    if (strcmp(key, "pci") == 0)
+        return parse_pci(value);
     if (strcmp(key, "newer") == 0)
         return newer_parse(value, &version);
     if (!parse_size(value, &number))
@@ -113,6 +130,8 @@ static int parse_setting(const char *key, char *value)
 
 CUresult config_load(void)
 {
+    for (unsigned i = 0; i < SIM_MAX_DEVICES; i++)
+        config.pci[i].bus = 0x10 + i;
     const char *text = getenv("CUFENCE_SIM");
     char *copy = text == NULL ? NULL : strdup(text);
     CUresult result = CUDA_SUCCESS;
@@ -128,7 +147,7 @@ CUresult config_load(void)
             fprintf(stderr,
                     "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
                     "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, "
-                    "strict=0|1, newer=VERSION, "
+                    "strict=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
                     "fail=CALL:NTH:CODE\n",
                     text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;

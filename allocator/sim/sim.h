@@ -20,6 +20,8 @@
  *                         cuMemAlloc(size_t bytes, unsigned flags, CUdeviceptr *out)
  *                         cuMemFree(unsigned flags, CUdeviceptr address)
  *                         cuStreamSynchronize(unsigned flags, CUstream stream), and for per-thread default streams
+ *   pci=D:B:D           domain, bus and device of the next GPU, in hexadecimal; once for each. 0:10:0, 0:11:0, ... without.
+ *                       pci=1:0:0,pci=2:0:0 is how virtual machines have it. Core dumps tell bus and device alone
  *   late_dump=MS        a fault's error is there at once, and its dump begins so many milliseconds later
  *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; may be given several times
  * A bad value: a message on stderr, and CUDA_ERROR_INVALID_VALUE from cuInit(). What the environment names wins over the
