@@ -1,5 +1,6 @@
 #include "config.h"
 #include "call.h"
+#include "newer.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -25,7 +26,7 @@
 #endif
 
 /* Written by cusim_configure() and config_load(), both before cuInit() has returned. */
-static struct sim_config config = {.devices = 1, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
+static struct sim_config config = {.devices = 1, .reuses_handles = 1, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
 static atomic_int is_closed;
 
 const struct sim_config *config_get(void)
@@ -81,11 +82,31 @@ static int parse_failure(char *text)
     return 1;
 }
 
+/* DOMAIN:BUS:DEVICE in hexadecimal, as PCI addresses are written, for the next device. */
+static int parse_pci(const char *text)
+{
+    static unsigned next;
+    unsigned domain, bus, device;
+    int length = 0;
+    if (sscanf(text, "%4x:%2x:%2x%n", &domain, &bus, &device, &length) != 3 || text[length] != '\0' || device > 0x1f ||
+        next == SIM_MAX_DEVICES)
+        return 0;
+    config.pci[next].domain = domain;
+    config.pci[next].bus = bus;
+    config.pci[next++].device = device;
+    return 1;
+}
+
 static int parse_setting(const char *key, char *value)
 {
     size_t number = 0;
     if (strcmp(key, "fail") == 0)
         return parse_failure(value);
+    int version;
+    if (strcmp(key, "pci") == 0)
+        return parse_pci(value);
+    if (strcmp(key, "newer") == 0)
+        return newer_parse(value, &version);
     if (!parse_size(value, &number))
         return 0;
     if (strcmp(key, "devices") == 0 && number >= 1 && number <= SIM_MAX_DEVICES)
@@ -96,6 +117,10 @@ static int parse_setting(const char *key, char *value)
         config.reserve = number;
     else if (strcmp(key, "latency") == 0 && number <= 10000000)
         cusim_set_latency(NULL, (unsigned)number);
+    else if (strcmp(key, "reuse") == 0 && number <= 1)
+        config.reuses_handles = (int)number;
+    else if (strcmp(key, "strict") == 0 && number <= 1)
+        config.is_strict = (int)number;
     else if (strcmp(key, "late_dump") == 0 && number >= 1 && number <= 10000)
         config.late_dump = (unsigned)number;
     else
@@ -105,6 +130,8 @@ static int parse_setting(const char *key, char *value)
 
 CUresult config_load(void)
 {
+    for (unsigned i = 0; i < SIM_MAX_DEVICES; i++)
+        config.pci[i].bus = 0x10 + i;
     const char *text = getenv("CUFENCE_SIM");
     char *copy = text == NULL ? NULL : strdup(text);
     CUresult result = CUDA_SUCCESS;
@@ -117,11 +144,12 @@ CUresult config_load(void)
             *value++ = '\0';
         /* The failure's fields are cut apart while they are read, so a message shows the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
-            fprintf(
-                stderr,
-                "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, fail=CALL:NTH:CODE\n",
-                text, item, SIM_MAX_DEVICES);
+            fprintf(stderr,
+                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
+                    "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, "
+                    "strict=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
+                    "fail=CALL:NTH:CODE\n",
+                    text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }
