@@ -1,7 +1,8 @@
 """Changes the library, one operator, constant, call or condition at a time, and says which changes no test notices.
 
-Works on a copy of the tree in build-mutants, built without optimisation. Each change is compiled, and the tests are run, the
-quick ones first (unit, sim, torture), up to the first that fails, crashes or takes far longer than without the change. A change
+Works on a copy of the tree in build-mutants, built without optimisation. Each change is compiled, and the tests are run (those
+that have noticed changes of the same file or are named as it is, then unit, sim, torture), up to the first that fails, crashes
+or takes far longer than without the change. A change
 that does not compile, or leaves the object file as it is, does not count, and another one is drawn in its place.
 
 The draw depends on the seed and the files alone, and a larger count begins with the changes of a smaller one. What was noticed
@@ -68,9 +69,10 @@ def copy_tree(names):
 
 def configure():
     launcher = "ccache" if shutil.which("ccache") else ""
+    linker = next((f"-fuse-ld={name}" for name in ("mold", "lld", "gold") if shutil.which(f"ld.{name}")), "")
     done = run("cmake", "-G", "Ninja", "-S", TREE, "-B", BUILD, "-Wno-dev", "-DCMAKE_BUILD_TYPE=Debug", "-DCMAKE_C_COMPILER=gcc",
                "-DCMAKE_CXX_COMPILER=g++", "-DCMAKE_C_FLAGS=-w", "-DCMAKE_C_FLAGS_DEBUG=-O0 -g", "-DCUFENCE_BENCH=OFF",
-               "-DCUFENCE_EXAMPLES=OFF", f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}",
+               "-DCUFENCE_EXAMPLES=OFF", f"-DCMAKE_C_COMPILER_LAUNCHER={launcher}", f"-DCMAKE_EXE_LINKER_FLAGS={linker}",
                *([f"-DCUFENCE_CUDA_INCLUDE={os.environ['CUFENCE_CUDA_INCLUDE']}"] if "CUFENCE_CUDA_INCLUDE" in os.environ else []))
     if done.returncode:
         sys.exit(done.stdout)
@@ -100,12 +102,24 @@ class Suite:
                     self.programs[test["name"]] = pathlib.Path(test["command"][0]).name
         self.usual = {}  # seconds, by test
 
-    def targets(self, stage):
-        return sorted({self.programs[name] for name in self.stages[stage]})
+    def steps(self, name, records):
+        """Lists of tests, in the order in which to try them on a change of that file."""
+        stem, before = pathlib.Path(name).stem, collections.Counter()
+        for key, record in records.items():
+            test = (record["by"] or "").split(" ")[0]
+            if key.startswith(name + " ") and test in self.programs:
+                before[test] += 1
+        named = [test for test in self.programs if test.split(".")[1] == stem]
+        likely = list(dict.fromkeys(named + [test for test, _ in before.most_common(2)]))
+        rest = [[test for test in tests if test not in likely] for tests in self.stages.values()]
+        return [tests for tests in (likely, *rest) if tests]
 
-    def run(self, stage, timeout):
-        """Runs a stage up to the first failure. Returns the failure's name, or None."""
-        tests = "|".join(re.escape(name) for name in self.stages[stage])
+    def targets(self, tests):
+        return sorted({self.programs[name] for name in tests})
+
+    def run(self, names, timeout):
+        """Runs tests up to the first failure. Returns the failure's name, or None."""
+        tests = "|".join(re.escape(name) for name in names)
         scratch = WORK / "tmp"
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.mkdir(parents=True)
@@ -163,27 +177,25 @@ def line_of(text, start):
     return text.count("\n", 0, start) + 1
 
 
-def try_change(suite, name, original, change):
+def try_change(suite, name, original, change, records):
     """Returns what has noticed the change, SURVIVED, or None if it does not count."""
     file = TREE / name
-    before = object_file(name).read_bytes() if object_file(name).exists() else b""
+    build([f"CMakeFiles/cufence_core.dir/{name}.o"])
+    before = object_file(name).read_bytes()
     file.write_text(original[:change.start] + change.new + original[change.end:])
     try:
         compiled = build([f"CMakeFiles/cufence_core.dir/{name}.o"])
         if compiled.returncode or object_file(name).read_bytes() == before:
             return None
-        for stage in STAGES:
-            if not suite.stages[stage]:
-                continue
-            if build(suite.targets(stage)).returncode:
+        for tests in suite.steps(name, records):
+            if build(suite.targets(tests)).returncode:
                 return None
-            noticed = suite.run(stage, suite.timeout)
+            noticed = suite.run(tests, suite.timeout)
             if noticed:
                 return noticed
         return "SURVIVED"
     finally:
         file.write_text(original)
-        build([f"CMakeFiles/cufence_core.dir/{name}.o"])
 
 
 def show(rows):
@@ -217,7 +229,7 @@ def main():
     suite = Suite()
     for stage in STAGES:
         if suite.stages[stage]:
-            failed = suite.run(stage, 300)
+            failed = suite.run(suite.stages[stage], 300)
             if failed:
                 sys.exit(f"mutants: without any change, {stage} fails: {failed}")
     suite.timeout = int(30 + 5 * max(suite.usual.values()))
@@ -235,7 +247,7 @@ def main():
             by = known["by"]
         else:
             started = time.monotonic()
-            by = try_change(suite, name, text, change)
+            by = try_change(suite, name, text, change, records)
             records[key] = {"by": by, "tree": tree_hash, "seconds": round(time.monotonic() - started)}
             RECORDS.write_text(json.dumps(records, indent=1))
         if by is None:
