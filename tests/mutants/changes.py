@@ -88,7 +88,8 @@ def bodies(code, pairs):
 
 def is_binary(code, i):
     before = code[i - 1]
-    return before.kind in ("number", "text") or before.text in (")", "]") or (before.kind == "name" and before.text not in KEYWORDS)
+    is_name = before.kind == "name" and before.text not in KEYWORDS
+    return is_name or before.kind in ("number", "text") or before.text in (")", "]")
 
 
 def of_operator(code, i):
@@ -105,8 +106,9 @@ def of_constant(code, i):
     if not match or code[i - 1].text in (".",):
         return None
     value = int(match[1], 8 if re.fullmatch("0[0-7]+", match[1]) else 0)
-    new = (0 if value == 1 else value + 1)
-    return Change("constant", code[i].start, code[i].end, code[i].text, (hex(new) if match[1][:2] in ("0x", "0X") else str(new)) + match[2])
+    new = 0 if value == 1 else value + 1
+    written = hex(new) if match[1][:2] in ("0x", "0X") else str(new)
+    return Change("constant", code[i].start, code[i].end, code[i].text, written + match[2])
 
 
 def of_call(code, i, pairs):
