@@ -26,9 +26,21 @@ static struct piece trim(struct piece piece)
     return piece;
 }
 
-static int is_word(struct piece piece, const char *word)
+/* What stands behind `word`, whatever blanks there are within it, since PyTorch skips those; start is NULL if `piece` does not
+ * begin with it. */
+static struct piece behind(struct piece piece, const char *word)
 {
-    return piece.length == strlen(word) && !memcmp(piece.start, word, piece.length);
+    for (; *word; word++) {
+        while (piece.length && isspace((unsigned char)piece.start[0])) {
+            piece.start++;
+            piece.length--;
+        }
+        if (!piece.length || piece.start[0] != *word)
+            return (struct piece){NULL, 0};
+        piece.start++;
+        piece.length--;
+    }
+    return piece;
 }
 
 /* The length of the entry at `at`: up to a comma outside of a list. Lists do not nest. */
@@ -55,8 +67,7 @@ static void write_entry(FILE *out, struct piece entry)
 
 static void write_option(FILE *out, struct piece key, struct piece value, int has_value)
 {
-    size_t prefix = strlen(PREFIX);
-    fprintf(out, "%s%.*s", ftell(out) > 0 ? "," : "", (int)(key.length - prefix), key.start + prefix);
+    fprintf(out, "%s%.*s", ftell(out) > 0 ? "," : "", (int)key.length, key.start);
     if (has_value)
         fprintf(out, "=%.*s", (int)value.length, value.start);
 }
@@ -68,10 +79,11 @@ static void rewrite_entry(struct piece entry, FILE *text, FILE *options, struct 
     struct piece key = trim((struct piece){entry.start, key_length}), value = {"", 0};
     if (colon)
         value = trim((struct piece){colon + 1, entry.length - key_length - 1});
-    if (is_word(key, "backend"))
+    struct piece of_backend = behind(key, "backend"), option = behind(key, PREFIX);
+    if (of_backend.start && !of_backend.length)
         *backend = value;
-    else if (key.length >= strlen(PREFIX) && !memcmp(key.start, PREFIX, strlen(PREFIX)))
-        write_option(options, key, value, colon != NULL);
+    else if (option.start)
+        write_option(options, trim(option), value, colon != NULL);
     else
         write_entry(text, entry);
 }

@@ -107,12 +107,18 @@ void streams_forget(struct context *context)
 
 /* ---- streams that the program has made ---- */
 
+/* 0: nobody needs it, or the driver does not tell. */
 static unsigned long long id_of(CUstream handle)
 {
     unsigned long long id = 0;
     if (contexts_are_watched() || !driver->cuStreamGetId || driver->cuStreamGetId(handle, &id) != CUDA_SUCCESS)
         id = 0;
     return id;
+}
+
+static int is_same(const struct stream *stream, unsigned long long id)
+{
+    return !id || stream->id == id;
 }
 
 static struct entry *find(CUstream handle)
@@ -135,27 +141,36 @@ static void end(struct entry *entry)
     contexts_changed();
 }
 
-static struct context *context_of_stream(CUstream handle)
+/* near: where it is looked for first, since a driver may answer only where a context is current; NULL: where the caller is. */
+static struct context *context_of_stream(CUstream handle, struct context *near, unsigned long long *id)
 {
     CUcontext context = NULL;
-    if (!driver->cuStreamGetCtx || driver->cuStreamGetCtx(handle, &context) != CUDA_SUCCESS)
-        return context_current();
-    return context_of(context);
+    struct scope scope = {0};
+    if (near)
+        scope = scope_enter(near);
+    CUresult result = driver->cuStreamGetCtx ? driver->cuStreamGetCtx(handle, &context) : CUDA_ERROR_NOT_SUPPORTED;
+    *id = id_of(handle);
+    if (near)
+        scope_leave(scope);
+    if (result == CUDA_SUCCESS)
+        return context_of(context);
+    /* One of a green context has no other; an unknown stream is nobody's. */
+    return result == CUDA_ERROR_INVALID_HANDLE ? NULL : near ? near : context_current();
 }
 
-static struct stream *look_up(CUstream handle)
+static struct stream *look_up(CUstream handle, struct context *near)
 {
     unsigned long long id = id_of(handle);
     lock_take(&lock);
     struct entry *entry = find(handle);
     lock_release(&lock);
-    if (entry && entry->stream.id == id)
+    if (entry && is_same(&entry->stream, id))
         return &entry->stream;
     if (entry) { /* destroyed without a word, and the handle is another stream's */
         entry->stream.is_lost = 1;
         end(entry);
     }
-    struct context *context = context_of_stream(handle);
+    struct context *context = context_of_stream(handle, near, &id);
     if (!context)
         return NULL;
     lock_take(&lock);
@@ -173,7 +188,7 @@ static struct stream *look_up(CUstream handle)
     return entry ? &entry->stream : NULL;
 }
 
-static struct stream *explicit_stream(CUstream handle)
+static struct stream *explicit_stream(CUstream handle, struct context *near)
 {
     static HOT_TLS struct {
         CUstream handle;
@@ -183,9 +198,9 @@ static struct stream *explicit_stream(CUstream handle)
     unsigned slot = (unsigned)((uintptr_t)handle >> 4 ^ (uintptr_t)handle >> 10) & 3;
     uint64_t epoch = contexts_epoch_now();
     if (latest[slot].handle == handle && latest[slot].epoch == epoch &&
-        (contexts_are_watched() || latest[slot].stream->id == id_of(handle)))
+        (contexts_are_watched() || is_same(latest[slot].stream, id_of(handle))))
         return latest[slot].stream;
-    struct stream *stream = look_up(handle);
+    struct stream *stream = look_up(handle, near);
     if (stream) {
         latest[slot].handle = handle;
         latest[slot].stream = stream;
@@ -262,13 +277,13 @@ struct stream *stream_in(struct context *context, CUstream handle)
 {
     if (!handle || handle == CU_STREAM_LEGACY)
         return &context->legacy;
-    return handle == CU_STREAM_PER_THREAD ? per_thread_stream(context) : explicit_stream(handle);
+    return handle == CU_STREAM_PER_THREAD ? per_thread_stream(context) : explicit_stream(handle, context);
 }
 
 struct stream *stream_resolve(CUstream handle)
 {
     if (!stream_is_default(handle))
-        return explicit_stream(handle);
+        return explicit_stream(handle, NULL);
     struct context *context = context_current();
     return context ? stream_in(context, handle) : NULL;
 }

@@ -24,7 +24,7 @@ uint64_t reader_break(struct reader *reader)
 
 void reader_skip(struct reader *reader, uint64_t size)
 {
-    if (size > reader_left(reader)) {
+    if (!reader->at || size > reader_left(reader)) {
         reader_break(reader);
         return;
     }

@@ -5,29 +5,35 @@ static int signed_byte(unsigned char byte)
     return byte < 128 ? byte : byte - 256;
 }
 
-static int line_of_lnotab(const unsigned char *table, size_t size, int line, int position)
+/* The first line is whatever lies in the interpreter's memory. */
+static int as_line(long long line)
 {
-    int address = 0;
+    return line < 0 || line > INT32_MAX ? 0 : (int)line;
+}
+
+static int line_of_lnotab(const unsigned char *table, size_t size, long long line, int position)
+{
+    long long address = 0;
     for (size_t i = 0; i + 1 < size; i += 2) {
         address += table[i];
         if (address > position)
             break;
         line += signed_byte(table[i + 1]);
     }
-    return line;
+    return as_line(line);
 }
 
-static int line_of_ranges(const unsigned char *table, size_t size, int line, int position)
+static int line_of_ranges(const unsigned char *table, size_t size, long long line, int position)
 {
     enum { NO_LINE = -128 };
-    int end = 0;
+    long long end = 0;
     for (size_t i = 0; i + 1 < size; i += 2) {
         int delta = signed_byte(table[i + 1]);
         end += table[i];
         if (delta != NO_LINE)
             line += delta;
         if (position < end)
-            return delta == NO_LINE ? 0 : line;
+            return delta == NO_LINE ? 0 : as_line(line);
     }
     return 0;
 }
@@ -74,7 +80,7 @@ static int line_of_locations(const unsigned char *table, size_t size, int first_
         else if (kind == NO_COLUMNS || kind == LONG)
             line += read_signed(&reader);
         if (position < end)
-            return kind == NO_LOCATION || line < 0 || line > INT32_MAX ? 0 : (int)line;
+            return kind == NO_LOCATION ? 0 : as_line(line);
         while (reader.at < reader.end && !(*reader.at & 0x80)) /* columns: the next entry's first byte has the top bit set */
             reader.at++;
     }

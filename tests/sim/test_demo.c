@@ -5,6 +5,8 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "concurrently.h"
+
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -242,7 +244,7 @@ static void test_doctor_names_a_variable_that_wins(void **state)
     expect_text(&run, "unset it");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_overrun),
@@ -257,5 +259,5 @@ int main(void)
         cmocka_unit_test(test_doctor_tries_the_hooks),
         cmocka_unit_test(test_doctor_names_a_variable_that_wins),
     };
-    return cmocka_run_group_tests_name("demo", tests, NULL, NULL);
+    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
 }

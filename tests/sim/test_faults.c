@@ -1,5 +1,6 @@
 /* From a bug in a kernel to the report, the handler, the errors and the exit status, on the simulated device. */
 #include "child.h"
+#include "concurrently.h"
 
 #include <cuda.h>
 #include <dirent.h>
@@ -652,7 +653,7 @@ static void test_traces(void **state)
     X(forked_child_leaves_the_parent_alone)
 CASES(CASE)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
 #define ENTRY(story) cmocka_unit_test(test_##story),
@@ -665,5 +666,5 @@ int main(void)
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_traces),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
 }

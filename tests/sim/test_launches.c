@@ -1,5 +1,6 @@
 /* Faults of kernels whose launches are on record: what the report gains from them. */
 #include "child.h"
+#include "concurrently.h"
 
 #include <cuda.h>
 #include <sim.h>
@@ -291,12 +292,12 @@ static void says_the_rank(void)
     X(says_the_rank)
 CASES(CASE)
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
 #define ENTRY(story) cmocka_unit_test(test_##story),
         CASES(ENTRY)
 #undef ENTRY
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
 }

@@ -509,14 +509,64 @@ static void test_half_known(void **state)
     }
 }
 
+/* The other thirty lanes of the warp have exited since, the first one among them, and made the same access on their way. */
+static void test_lanes_that_have_left(void **state)
+{
+    (void)state;
+    static const uint64_t code[6][2] = {
+        {0xdeadbe0000027802, 0x000fe20000000f00}, /* MOV R2, 0xdeadbe00 */
+        {0x0000007f00037802, 0x000fe20000000f00}, /* MOV R3, 0x7f */
+        {0x0000100402007386, 0x000fe2000010eb00}, /* STG.E.64 [R2+0x10], R4 */
+        {0x0000000000007918, 0x000fe20000000000}, /* NOP */
+        {0x0000000000007918, 0x000fe20000000000}, /* NOP: the two that are left stand here */
+        {0x000000000000794d, 0x000fea0003800000}, /* EXIT */
+    };
+    struct synthetic synthetic;
+    struct evidence *evidence = NULL;
+    make_synthetic(&synthetic, &newest);
+    struct dump_builder *builder = &synthetic.builder;
+    static const uint64_t store = 0x0000100402007386;
+    uint8_t *cubin = builder->bytes + builder->sections[synthetic.part[CUBIN]].sh_offset;
+    uint8_t *at = memmem(cubin, builder->sections[synthetic.part[CUBIN]].sh_size, &store, sizeof(store));
+    assert_non_null(at);
+    memcpy(at - 0x10, code, sizeof(code));
+    builder_put64(builder, synthetic.part[WARPS], 0, KERNEL_START + 0x20);
+    for (uint32_t i = 0; i < 2; i++) {
+        builder_put32(builder, synthetic.part[LANES], i * newest.lane + 16, 1 + i);
+        builder_put32(builder, synthetic.part[LANES], i * newest.lane + 20, 33 + i);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        builder_put32(builder, synthetic.part[GRIDS], 72 + 4 * i, i ? 1 : 5);
+        builder_put32(builder, synthetic.part[GRIDS], 84 + 4 * i, i ? 1 : 64);
+    }
+    assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+    const struct evidence_site *site = &evidence->sites[0];
+    assert_int_equal(site->lane_count, 31); /* the driver blames one of those that are left */
+    for (uint32_t i = 0; i < 31; i++) {
+        uint32_t number = i + (i > 0); /* all but lane 1 */
+        assert_int_equal(site->lanes[i].lane, number);
+        assert_int_equal(site->lanes[i].thread[0], 32 + number);
+        assert_int_equal(site->lanes[i].address, 0x7fdeadbe10);
+        assert_int_equal(site->lanes[i].certainty, number == 2 ? CERTAIN_EXACT : CERTAIN_DERIVED);
+    }
+    evidence_free(evidence);
+    builder_end(builder);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_recorded),    cmocka_unit_test(test_masked_lanes_are_left_out),
-        cmocka_unit_test(test_row_sizes),   cmocka_unit_test(test_row_too_small),
-        cmocka_unit_test(test_links),       cmocka_unit_test(test_offsets_and_sizes),
-        cmocka_unit_test(test_truncation),  cmocka_unit_test(test_not_a_dump),
-        cmocka_unit_test(test_exited_warp), cmocka_unit_test(test_half_known),
+        cmocka_unit_test(test_recorded),
+        cmocka_unit_test(test_masked_lanes_are_left_out),
+        cmocka_unit_test(test_row_sizes),
+        cmocka_unit_test(test_row_too_small),
+        cmocka_unit_test(test_links),
+        cmocka_unit_test(test_offsets_and_sizes),
+        cmocka_unit_test(test_truncation),
+        cmocka_unit_test(test_not_a_dump),
+        cmocka_unit_test(test_exited_warp),
+        cmocka_unit_test(test_half_known),
+        cmocka_unit_test(test_lanes_that_have_left),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

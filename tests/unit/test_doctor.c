@@ -4,6 +4,8 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include "concurrently.h"
+
 #include <cufence.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -362,7 +364,7 @@ static void a_program_that_is_not_there_says_so(void **state)
     assert_string_equal(child.error, "No such file or directory");
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variables_in_the_way_are_named),
@@ -376,5 +378,5 @@ int main(void)
         cmocka_unit_test(a_program_that_does_not_end_is_killed_with_its_children),
         cmocka_unit_test(a_program_that_is_not_there_says_so),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
 }

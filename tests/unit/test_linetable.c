@@ -65,6 +65,16 @@ static void beyond_the_table_is_no_line(void **state)
     assert_int_equal(linetable_line(LINETABLE_LOCATIONS, NULL, 0, 1, 0), 0);
 }
 
+static void no_line_is_beyond_an_int(void **state)
+{
+    (void)state;
+    static const unsigned char forward[] = {2, 1}, back[] = {2, 0x81};
+    for (enum linetable_format format = LINETABLE_LNOTAB; format <= LINETABLE_RANGES; format++) {
+        assert_int_equal(linetable_line(format, forward, sizeof forward, INT32_MAX, 2 * (format == LINETABLE_LNOTAB)), 0);
+        assert_int_equal(linetable_line(format, back, sizeof back, 1, 2 * (format == LINETABLE_LNOTAB)), 0);
+    }
+}
+
 /* Of exact size on the heap, so that a sanitizer sees a read outside. */
 static void tables_of_noise_are_survived(void **state)
 {
@@ -92,6 +102,7 @@ int main(void)
         cmocka_unit_test(python_3_13),
         cmocka_unit_test(before_the_first_instruction_is_the_first_line),
         cmocka_unit_test(beyond_the_table_is_no_line),
+        cmocka_unit_test(no_line_is_beyond_an_int),
         cmocka_unit_test(tables_of_noise_are_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -74,6 +74,8 @@ static void blanks_count_for_nothing(void **state)
         {" backend : native ", ASYNC, "", "native"},
         {"backend:\tnative\n, a : 1", ASYNC ",a:1", "", "native"},
         {"max split_size_mb : 6 4", ASYNC ",maxsplit_size_mb:64", "", NULL},
+        {"back end:native,a:1", ASYNC ",a:1", "", "native"},
+        {"cu fence_ uaf:strict", ASYNC, "uaf=strict", NULL},
     };
     EXPECT_ALL(stories);
 }

@@ -1,0 +1,43 @@
+/* PYTORCH_CUDA_ALLOC_CONF as somebody typed it. What is written has no blanks and begins with the back end, and written again
+ * it is the same; the options go to the parser of options, as `cufence run` does it. */
+#include "cli/alloc_conf.h"
+#include "options.h"
+
+#include <ctype.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BEGINNING "backend:cudaMallocAsync"
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
+{
+    struct alloc_conf conf, again;
+    struct options options;
+    char *text = malloc(size + 1);
+    require(text != NULL);
+    if (size)
+        memcpy(text, bytes, size);
+    text[size] = '\0';
+
+    require(alloc_conf_rewrite(text, &conf) == CUFENCE_OK);
+    require(strncmp(conf.text, BEGINNING, strlen(BEGINNING)) == 0 && conf.options);
+    for (const char *at = conf.text; *at; at++)
+        require(!isspace((unsigned char)*at));
+    require(alloc_conf_rewrite(conf.text, &again) == CUFENCE_OK);
+    require(strcmp(again.text, conf.text) == 0 && !*again.options && strcmp(again.backend, "cudaMallocAsync") == 0);
+    options_default(&options);
+    (void)options_parse(&options, conf.options, "fuzz");
+    alloc_conf_free(&conf);
+    alloc_conf_free(&again);
+    free(text);
+    return 0;
+}

@@ -1,0 +1,56 @@
+/*
+ * A cubin's line table on its own, which the core dump's target reaches only where everything around it is right. The input:
+ * the place that is looked for (2 bytes), how .debug_line is relocated (1), the sizes of .debug_line_str and .debug_str (1
+ * each), those two, and .debug_line.
+ */
+#include "fault/lines.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static int relocation(void *user, uint64_t offset, uint64_t *base)
+{
+    unsigned way = *(const uint8_t *)user;
+    *base = way & 0xf0;
+    return (int)((way + offset % 3) % 3) - 1;
+}
+
+static struct span take(const uint8_t **data, size_t *left, size_t size)
+{
+    struct span part = {*data, size < *left ? size : *left};
+    *data += part.size;
+    *left -= part.size;
+    return part;
+}
+
+static int is_within(struct span span, const char *text)
+{
+    uintptr_t at = (uintptr_t)text, start = (uintptr_t)span.bytes;
+    return at >= start && at < start + span.size && memchr(text, 0, span.size - (at - start)) != NULL;
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct line_place place = {0};
+    if (size < 5)
+        return 0;
+    uint8_t way = data[2];
+    uint64_t offset = data[0] | (uint64_t)data[1] << 8;
+    size_t left = size - 5, line_str = data[3], str = data[4];
+    data += 5;
+    struct line_query query = {.start = 0x1000, .offset = offset, .relocation = relocation, .user = &way};
+    query.line_str = take(&data, &left, line_str);
+    query.str = take(&data, &left, str);
+    query.line = take(&data, &left, left);
+    if (!lines_find(&query, &place))
+        return 0;
+    /* the contract: what it names lies in the sections */
+    if (!is_within(query.line, place.file) && !is_within(query.line_str, place.file) && !is_within(query.str, place.file))
+        abort();
+    if (place.directory && !is_within(query.line, place.directory) && !is_within(query.line_str, place.directory) &&
+        !is_within(query.str, place.directory))
+        abort();
+    return 0;
+}

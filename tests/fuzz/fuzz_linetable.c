@@ -1,0 +1,24 @@
+/*
+ * A code object's line table, first line and position, as they lie in the memory of an interpreter that may be at its end. The
+ * input: the format, the position (2 bytes), the first line (4 bytes), and the table.
+ */
+#include "stacks/linetable.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    int16_t position;
+    int32_t first_line;
+    if (size < 7)
+        return 0;
+    memcpy(&position, data + 1, sizeof position);
+    memcpy(&first_line, data + 3, sizeof first_line);
+    int line = linetable_line(data[0] % 3, data + 7, size - 7, first_line, position);
+    if (position < 0 ? line != first_line : line < 0)
+        abort(); /* the contract: before the first instruction it is the first line, and 0 where none is known */
+    return 0;
+}

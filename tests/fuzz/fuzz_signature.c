@@ -1,0 +1,28 @@
+/* The name of a kernel, as a cubin's symbol table has it, demangled or not: its list of arguments. The input: how many
+ * arguments there are, and the name. */
+#include "fault/signature.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size < 1)
+        return 0;
+    size_t count = data[0] % 16u;
+    char *name = malloc(size);
+    if (!name)
+        return 0;
+    memcpy(name, data + 1, size - 1);
+    name[size - 1] = '\0';
+    int last = 0;
+    for (size_t i = 0; i <= count; i++)
+        last = signature_is_const(name, count, i);
+    if (last)
+        abort(); /* there is no such argument */
+    free(name);
+    return 0;
+}

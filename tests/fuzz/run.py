@@ -1,0 +1,91 @@
+"""Runs the fuzz targets of the preset `fuzz`, one at a time, and puts what is worth keeping into their corpora.
+
+./dev fuzz [TARGET...] [--seconds N] builds them and calls this. A finding ends its target's run with the input in
+build-fuzz/found, and the status is 1. All that a target has learnt stays in build-fuzz/grown; of that, the inputs that libFuzzer
+needs for the same coverage go into tests/fuzz/corpus, the smallest first, as long as a corpus stays below 300 KB. Inputs that
+have a name of their own (not a hash) stay in any case.
+"""
+import argparse
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BUILD = ROOT / "build-fuzz"
+CORPORA = ROOT / "tests" / "fuzz" / "corpus"
+CORPUS_BYTES = 300_000
+INPUT_BYTES = 60_000
+
+
+def targets():
+    return sorted(file.stem.removeprefix("fuzz_") for file in (ROOT / "tests" / "fuzz").glob("fuzz_*.c"))
+
+
+def call(target, *arguments):
+    """Returns the status and the output of the target's program, at the lowest priority."""
+    environment = dict(os.environ, UBSAN_OPTIONS="print_stacktrace=1")
+    command = ["nice", "-n", "19", str(BUILD / "bin" / f"fuzz_{target}"), *map(str, arguments)]
+    run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return run.returncode, run.stdout.decode(errors="replace")
+
+
+def fuzz(target, seconds):
+    """Returns whether nothing was found."""
+    grown, found = BUILD / "grown" / target, BUILD / "found"
+    for folder in (grown, found, CORPORA / target):
+        folder.mkdir(parents=True, exist_ok=True)
+    status, output = call(target, f"-max_total_time={seconds}", "-timeout=20", "-rss_limit_mb=3000", "-print_final_stats=1",
+                          f"-artifact_prefix={found}/{target}-", grown, CORPORA / target)
+    done = re.search(r"^#(\d+)\s+DONE\s+cov: (\d+)", output, re.M)
+    if status or not done:
+        print(output[-6000:])
+        print(f"{target}: FAILED; the input is in {found}")
+        return False
+    print(f"{target}: {int(done[1]):,} runs in {seconds} s, clean, {done[2]} edges covered", flush=True)
+    return True
+
+
+def keep(target):
+    """Fills the target's corpus from what has been learnt."""
+    corpus, grown = CORPORA / target, BUILD / "grown" / target
+    with tempfile.TemporaryDirectory() as fresh:
+        status, output = call(target, "-set_cover_merge=1", fresh, corpus, grown)
+        if status:
+            sys.exit(f"{target}: cannot be merged\n{output[-4000:]}")
+        has_name = lambda file: not re.fullmatch("[0-9a-f]{40}", file.name)
+        for file in corpus.iterdir():
+            if not has_name(file):
+                file.unlink()
+        held = {file.read_bytes() for file in corpus.iterdir()}
+        size = sum(map(len, held))
+        for file in sorted(pathlib.Path(fresh).iterdir(), key=lambda file: (file.stat().st_size, file.name)):
+            content = file.read_bytes()
+            if content in held or len(content) > INPUT_BYTES or size + len(content) > CORPUS_BYTES:
+                continue
+            size += len(content)
+            shutil.copyfile(file, corpus / file.name)
+    print(f"{target}: {len(list(corpus.iterdir()))} inputs in the corpus, {size:,} bytes", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="dev fuzz", description=__doc__.splitlines()[0])
+    parser.add_argument("targets", nargs="*", metavar="TARGET", help=", ".join(targets()))
+    parser.add_argument("--seconds", type=int, default=60, help="how long each target runs (60)")
+    options = parser.parse_args()
+    for target in options.targets:
+        if target not in targets():
+            parser.error(f"there is no target {target}: {', '.join(targets())}")
+    is_clean = True
+    for target in options.targets or targets():
+        if fuzz(target, options.seconds):
+            keep(target)
+        else:
+            is_clean = False
+    sys.exit(0 if is_clean else 1)
+
+
+main()
