@@ -225,20 +225,15 @@ int python_is_there(void)
     return known == 1 || (known == 0 && look_again());
 }
 
-static const void *thread_state(void)
-{
-    return python_is_there() ? interpreter.thread_state() : NULL;
-}
-
 uint64_t python_hash(void)
 {
-    const void *state = thread_state();
+    const void *state = interpreter.thread_state();
     return state ? interpreter.hash(&interpreter.layout.frame, interpreter.code_type, begin(&interpreter.layout, state)) : 0;
 }
 
 size_t python_frames(struct interned_frame *out)
 {
-    const void *state = thread_state();
+    const void *state = interpreter.thread_state();
     return state ? python_frames_of(&interpreter.layout, state, interpreter.code_type, out) : 0;
 }
 
