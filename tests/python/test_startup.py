@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import unittest
 import venv
@@ -312,18 +313,49 @@ class Hook(unittest.TestCase):
         message = self.refused(CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
         self.assertIn("libcufence_preload.so is missing: the installation is incomplete", message)
 
+    def check_goes_on(self, *command: str, settings: str = "backend:cufence", **named: Any) -> str:
+        """A program with Python inside it runs the code and is refused torch alone. Returns why."""
+        code = (
+            "import os, sys; print('went on', os.environ['PYTORCH_CUDA_ALLOC_CONF'], os.environ.get('CUFENCE_OPTIONS'))\n"
+            "try:\n    import torch\nexcept ImportError as error:\n    print(error)\n"
+        )
+        environment = standin.clean_environment(
+            PYTHONHOME=sys.base_prefix,
+            PYTHONPATH=str(standin.PACKAGE / "cufence" / "_bootstrap"),
+            CUFENCE_LIBRARY=str(self.library),
+            PYTORCH_CUDA_ALLOC_CONF=settings,
+        )
+        done = subprocess.run([*command, code], env=environment, capture_output=True, text=True, timeout=60, **named)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        first, _, why = done.stdout.partition("\n")
+        self.assertEqual(first, f"went on {settings} None", "children find the environment as it was")
+        return why
+
     def test_another_program(self) -> None:
         """A program that is not the interpreter that Python takes it for, as where Python is embedded."""
-        environment = standin.clean_environment(
-            PYTHONHOME=sys.base_prefix, PYTHONPATH=str(standin.PACKAGE), CUFENCE_LIBRARY=str(self.library)
+        why = self.check_goes_on("/bin/true", "-c", executable=sys.executable)
+        self.assertIn("this program is not the Python interpreter /bin/true. Start the program under 'cufence run'", why)
+
+    def test_embedded(self) -> None:
+        """As gdb, vim and uwsgi do it; also where the settings are wrong."""
+        python = Path(str(sysconfig.get_config_var("LIBDIR")), str(sysconfig.get_config_var("INSTSONAME")))
+        if python.suffix == ".a" or not python.is_file():
+            self.skipTest("this Python has no shared library")
+        source, program = self.folder / "embeds.c", self.folder / "embeds"
+        source.write_text(
+            "#include <dlfcn.h>\n"
+            "int main(int count, char **arguments)\n"
+            "{\n"
+            "    void *python = dlopen(arguments[1], RTLD_NOW | RTLD_GLOBAL);\n"
+            "    ((void (*)(void))dlsym(python, \"Py_Initialize\"))();\n"
+            "    return ((int (*)(const char *))dlsym(python, \"PyRun_SimpleString\"))(arguments[count - 1]) |\n"
+            "           ((int (*)(void))dlsym(python, \"Py_FinalizeEx\"))();\n"
+            "}\n"
         )
-        environment[CUDA] = "backend:cufence"
-        command = ["/bin/true", "-S", "-c", "import cufence._startup; print('went on')"]
-        done = subprocess.run(command, executable=sys.executable, env=environment, capture_output=True, text=True, timeout=60)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-        self.assertIn(
-            "this program is not the Python interpreter /bin/true. Start the program under 'cufence run'", done.stderr
-        )
+        subprocess.run([standin.c_compiler(), str(source), "-ldl", "-o", str(program)], check=True)
+        self.assertIn("Start the program under 'cufence run'", self.check_goes_on(str(program), str(python)))
+        why = self.check_goes_on(str(program), str(python), settings="backend:cufence,cufence_uaf")
+        self.assertIn("'cufence_uaf:' is not of the form cufence_KEY:value", why)
 
     def test_environment_too_long(self) -> None:
         """Linux allows 128 KiB for one variable, and with the new options this one is longer."""
