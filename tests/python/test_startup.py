@@ -41,8 +41,6 @@ class Configuration(unittest.TestCase):
 
     def test_mistakes(self) -> None:
         for text, words in (
-            ("cufence_uaf:strict", "cufence_uaf:strict is an option of backend:cufence, which is not asked for"),
-            ("backend:native,cufence_uaf:strict", "which is not asked for"),
             ("backend:cufence,cufence_uaf", "'cufence_uaf:' is not of the form cufence_KEY:value"),
             ("backend:cufence,cufence_:strict", "'cufence_:strict' is not of the form"),
             ("backend:cufence,cufence_log:[a,b]", "cufence_log: the value '[a,b]' holds a comma"),
@@ -68,15 +66,50 @@ class Configuration(unittest.TestCase):
             self.assertEqual(configuration.merged(options, before), expected)
 
     def test_in_force(self) -> None:
-        for environment, expected, in_vain in (
-            ({}, (None, ""), None),
-            ({GENERAL: "backend:cufence"}, (GENERAL, "backend:cufence"), None),
-            ({CUDA: "", GENERAL: "backend:cufence"}, (CUDA, ""), GENERAL),
-            ({CUDA: "backend:cufence", GENERAL: "backend:cufence"}, (CUDA, "backend:cufence"), GENERAL),
-            ({CUDA: "backend:cufence", GENERAL: "backend:native"}, (CUDA, "backend:cufence"), None),
+        for environment, expected in (
+            ({}, (None, "")),
+            ({GENERAL: "backend:cufence"}, (GENERAL, "backend:cufence")),
+            ({CUDA: "", GENERAL: "backend:cufence"}, (CUDA, "")),
         ):
             self.assertEqual(configuration.in_force(environment), expected)
-            self.assertEqual(configuration.passed_over(environment), in_vain)
+
+    def test_read(self) -> None:
+        """Versions of PyTorch differ in which variable they prefer."""
+        beneath = "backend:cudaMallocAsync"
+        for environment, is_wanted, options, cuda, general in (
+            ({}, False, {}, "", ""),
+            ({GENERAL: "backend:cufence,a:1"}, True, {GENERAL: []}, ",a:1", ",a:1"),
+            ({CUDA: "", GENERAL: "backend:cufence,a:1"}, True, {GENERAL: [], CUDA: []}, "", ",a:1"),
+            (
+                {CUDA: "cufence_uaf:off,b:2", GENERAL: "backend:cufence,cufence_uaf:strict"},
+                True,
+                {GENERAL: ["uaf=strict"], CUDA: ["uaf=off"]},
+                ",b:2",
+                "",
+            ),
+            ({CUDA: f"{beneath},c:3", GENERAL: "backend:cufence"}, True, {GENERAL: [], CUDA: []}, ",c:3", ""),
+        ):
+            found = configuration.read(environment)
+            self.assertEqual(found, (is_wanted, options, {CUDA: beneath + cuda, GENERAL: beneath + general}), environment)
+            self.assertEqual(list(found[1]), list(options), "in this order: the last wins")
+        for environment, words in (
+            ({CUDA: "cufence_uaf:strict"}, f"{CUDA}: cufence_uaf:strict is an option of backend:cufence, which is not"),
+            ({CUDA: "backend:native", GENERAL: "backend:cufence"}, f"{GENERAL} names backend:cufence, but {CUDA} names"),
+            ({CUDA: "backend:cufence", GENERAL: "cufence:1"}, f"{GENERAL}: 'cufence:1': say backend:cufence"),
+        ):
+            with self.assertRaises(configuration.Mistake) as caught:
+                configuration.read(environment)
+            self.assertIn(words, str(caught.exception))
+
+    def test_same_grammar_as_the_command(self) -> None:
+        """The table that tests/unit/test_run_alloc_conf.c holds `cufence run` to."""
+        lines = (standin.ROOT / "tests" / "fixtures" / "alloc_conf.txt").read_text().splitlines()
+        rows = [line.split("|") for line in lines if line and not line.startswith("#")]
+        self.assertGreater(len(rows), 20)
+        for text, rewritten, options in rows:
+            _, given, others = configuration.split(text)
+            kept = [item for item in others if not item.startswith("backend:")]
+            self.assertEqual((configuration.for_torch(kept), ",".join(given)), (rewritten, options), text)
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
@@ -291,12 +324,16 @@ class Hook(unittest.TestCase):
         self.assertIn("CUFENCE_OPTIONS and PYTORCH_ALLOC_CONF together: ", message)
 
     def test_both_variables(self) -> None:
-        found = self.found("-c", "import torch", **{CUDA: "backend:cufence", GENERAL: "expandable_segments:True"})
-        self.assertEqual((found["preloaded"], found["stderr"]), (True, ""))
-        self.assertEqual(found["environment"][GENERAL], "expandable_segments:True")
-        found = self.found("-c", "import torch", **{CUDA: "expandable_segments:True", GENERAL: "backend:cufence"})
-        self.assertFalse(found["preloaded"])
-        self.assertIn(f"warning: {GENERAL} asks for backend:cufence, but PyTorch reads {CUDA} alone", found["stderr"])
+        """Whichever PyTorch reads, both say the same."""
+        ask, other = "backend:cufence,cufence_side:start,cufence_align:64", "expandable_segments:True,cufence_align:32"
+        for first, second, align in ((CUDA, GENERAL, 64), (GENERAL, CUDA, 32)):
+            found = self.found("-c", "import torch", **{first: ask, second: other})
+            self.assertEqual((found["preloaded"], found["stderr"]), (True, ""))
+            environment = found["environment"]
+            self.assertEqual(environment[first], "backend:cudaMallocAsync")
+            self.assertEqual(environment[second], "backend:cudaMallocAsync,expandable_segments:True")
+            options = configuration.options(environment["CUFENCE_OPTIONS"])
+            self.assertEqual(options, {"side": "start", "align": str(align)}, "PYTORCH_CUDA_ALLOC_CONF wins")
 
     def test_loader_refuses(self) -> None:
         bad = self.folder / "bad"

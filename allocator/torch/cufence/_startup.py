@@ -103,30 +103,20 @@ def _check_preloaded(is_restarted: bool) -> None:
         _say(f"warning: LD_PRELOAD names {_preload.named()}, but {why}: nothing is guarded in process {os.getpid()}")
 
 
-def _check_both_variables() -> None:
-    passed_over = _configuration.passed_over(os.environ)
-    if passed_over:
-        variable, _ = _configuration.in_force(os.environ)
-        _say(
-            f"warning: {passed_over} asks for backend:{_configuration.BACKEND}, but PyTorch reads {variable} alone where both "
-            f"are set: set one of them"
-        )
-
-
 def _heed_settings() -> None:
-    variable, text = _configuration.in_force(os.environ)
-    if not variable or _configuration.BACKEND not in text:
+    if not any(_configuration.BACKEND in os.environ.get(name, "") for name in _configuration.VARIABLES):
         return
     try:
-        is_wanted, options, others = _configuration.split(text)
+        is_wanted, options, texts = _configuration.read(os.environ)
     except _configuration.Mistake as mistake:
-        raise _environment.Refusal(f"{variable}: {mistake}") from mistake
+        raise _environment.Refusal(str(mistake)) from mistake
     if not is_wanted:
         return
     if not _preload.path():
-        _check_interpreter(variable)
-    _environment.hand_on(os.environ, variable, options)
-    os.environ[variable] = _configuration.for_torch(others)
+        _check_interpreter(next(iter(options)))
+    for variable, given in options.items():
+        _environment.hand_on(os.environ, variable, given)
+    os.environ.update(texts)
     if not _preload.path():
         _restart()
 
@@ -134,7 +124,6 @@ def _heed_settings() -> None:
 def run() -> None:
     try:
         _check_preloaded(_is_restarted())
-        _check_both_variables()
         _heed_settings()
     except _environment.Refusal as refusal:
         _refuse(str(refusal))
