@@ -175,7 +175,8 @@ cufence_status cufence_record_stream(void *pointer, cufence_stream stream);
 
 /*
  * Labels: the buffers that the calling thread allocates between push and pop carry `label`, and reports show it. They nest,
- * 32 deep. The text is copied. Errors: INVALID_ARGUMENT (NULL, too deep, pop without push).
+ * 32 deep. The text is copied, cut to what cufence_buffer.label holds. cufence keeps 16384 different labels; each one after
+ * that shows as one text that says so. Errors: INVALID_ARGUMENT (NULL, too deep, pop without push).
  */
 cufence_status cufence_label_push(const char *label);
 cufence_status cufence_label_pop(void);

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HASH_NONFATAL_OOM 1 /* what could not be added has no table then */
 #include <uthash.h>
 
 #define SLOTS 131072ul /* a power of two; the load stays below a half */
@@ -71,6 +73,30 @@ struct interned_stack interned_find(uint64_t hash)
     return stack;
 }
 
+static void free_code(struct code *code)
+{
+    free(code->function);
+    free(code->file);
+    free(code);
+}
+
+/* NULL without host memory. */
+static struct code *make_code(const struct interned_code *identity, const struct interned_text *text)
+{
+    struct code *code = calloc(1, sizeof *code);
+    if (!code)
+        return NULL;
+    code->identity = *identity;
+    code->function = strdup(text->function);
+    code->file = strdup(text->file);
+    if (code->function && code->file)
+        HASH_ADD(hh, codes, identity, sizeof code->identity, code);
+    if (code->hh.tbl)
+        return code;
+    free_code(code);
+    return NULL;
+}
+
 /* NULL if there is no host memory, or no room (*is_full). */
 static const struct code *code_of(const struct interned_code *identity, const struct interned_text *text, int *is_full)
 {
@@ -79,19 +105,8 @@ static const struct code *code_of(const struct interned_code *identity, const st
     if (code)
         return code;
     *is_full = code_count == INTERNED_CODES;
-    if (*is_full || !(code = calloc(1, sizeof *code)))
-        return NULL;
-    code->identity = *identity;
-    code->function = strdup(text->function);
-    code->file = strdup(text->file);
-    if (!code->function || !code->file) {
-        free(code->function);
-        free(code->file);
-        free(code);
-        return NULL;
-    }
-    HASH_ADD(hh, codes, identity, sizeof code->identity, code);
-    code_count++;
+    if (!*is_full && (code = make_code(identity, text)))
+        code_count++;
     return code;
 }
 
@@ -133,12 +148,13 @@ static int make_tables(void)
     if (slots)
         return 1;
     struct slot *table = calloc(SLOTS, sizeof *table);
-    entries = calloc(INTERNED_STACKS + 1, sizeof(struct entry *));
-    if (!table || !entries) {
+    struct entry **numbers = calloc(INTERNED_STACKS + 1, sizeof(struct entry *));
+    if (!table || !numbers) {
         free(table);
-        free(entries);
+        free(numbers);
         return 0;
     }
+    entries = numbers;
     __atomic_store_n(&slots, table, __ATOMIC_RELEASE);
     return 1;
 }

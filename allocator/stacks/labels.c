@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define HASH_NONFATAL_OOM 1 /* what could not be added has no table then */
 #include <uthash.h>
 
 struct label {
@@ -12,27 +14,43 @@ struct label {
     char text[];
 };
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards `labels`; a leaf */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both; a leaf */
 static struct label *labels;
+static unsigned count;
 static _Thread_local const char *stack[LABEL_DEPTH];
 static _Thread_local unsigned depth;
 /* The top of the stack, read at each allocation: without a call for its address. */
 static __attribute__((tls_model("initial-exec"))) _Thread_local const char *current;
 
+/* NULL without host memory. */
+static struct label *add(const char *text, size_t length)
+{
+    struct label *label = malloc(sizeof *label + length + 1);
+    if (!label)
+        return NULL;
+    memcpy(label->text, text, length);
+    label->text[length] = 0;
+    HASH_ADD_KEYPTR(hh, labels, label->text, length, label);
+    if (label->hh.tbl) {
+        count++;
+        return label;
+    }
+    free(label);
+    return NULL;
+}
+
 static const char *intern(const char *text)
 {
     struct label *label;
+    size_t length = strnlen(text, LABEL_BYTES - 1);
     pthread_mutex_lock(&lock);
-    HASH_FIND_STR(labels, text, label);
-    if (!label) {
-        size_t length = strlen(text);
-        label = malloc(sizeof *label + length + 1);
-        if (label) {
-            memcpy(label->text, text, length + 1);
-            HASH_ADD_KEYPTR(hh, labels, label->text, length, label);
-        }
-    }
+    HASH_FIND(hh, labels, text, length, label);
+    int is_full = !label && count == LABEL_TEXTS;
+    if (!label && !is_full)
+        label = add(text, length);
     pthread_mutex_unlock(&lock);
+    if (is_full)
+        return LABEL_OF_TOO_MANY;
     return label ? label->text : NULL;
 }
 

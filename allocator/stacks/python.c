@@ -1,5 +1,7 @@
 #include "python.h"
 
+#include "python_proof.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -26,10 +28,11 @@ typedef uint64_t hasher(const struct python_frame_layout *layout, const void *co
 static struct interpreter {
     struct python_layout layout;
     hasher *hash;
-    const void *code_type, *str_type, *bytes_type;
+    struct python_types types;
     void *(*thread_state)(void); /* the calling thread's, whoever has the GIL; NULL if it has none */
 } interpreter;
-static int is_known; /* atomic; -1: it is one that cannot be read */
+static int is_known;  /* atomic; -1: it is one that cannot be read */
+static int is_proven; /* atomic; once one of its threads has had frames to see it by */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* At any offset: some are in the middle of a text. */
@@ -187,12 +190,12 @@ static int find_interpreter(struct interpreter *out)
     const unsigned long *version = dlsym(RTLD_DEFAULT, "Py_Version"); /* from 3.11 on */
     const char *(*get_version)(void) = (const char *(*)(void))dlsym(RTLD_DEFAULT, "Py_GetVersion");
     out->thread_state = (void *(*)(void))dlsym(RTLD_DEFAULT, "PyGILState_GetThisThreadState");
-    out->code_type = dlsym(RTLD_DEFAULT, "PyCode_Type");
-    out->str_type = dlsym(RTLD_DEFAULT, "PyUnicode_Type");
-    out->bytes_type = dlsym(RTLD_DEFAULT, "PyBytes_Type");
-    if (!out->thread_state || !out->code_type || !out->str_type || !out->bytes_type || !type_type || !get_version)
+    out->types.code = dlsym(RTLD_DEFAULT, "PyCode_Type");
+    out->types.str = dlsym(RTLD_DEFAULT, "PyUnicode_Type");
+    out->types.bytes = dlsym(RTLD_DEFAULT, "PyBytes_Type");
+    if (!out->thread_state || !out->types.code || !out->types.str || !out->types.bytes || !type_type || !get_version)
         return 0;
-    const void *const *type = (const void *const *)((const char *)out->code_type + TYPE_OFFSET);
+    const void *const *type = (const void *const *)((const char *)out->types.code + TYPE_OFFSET);
     if (*type != type_type)
         return *type ? -1 : 0; /* a build whose objects begin otherwise (Py_TRACE_REFS); or one that has not started yet */
     if (!python_layout_for(version ? *version : parse_version(get_version()), dlsym(RTLD_DEFAULT, "_PyRuntime"), &out->layout))
@@ -225,21 +228,28 @@ int python_is_there(void)
     return known == 1 || (known == 0 && look_again());
 }
 
-static const void *thread_state(void)
+static __attribute__((cold, noinline)) int prove(const void *state)
 {
-    return python_is_there() ? interpreter.thread_state() : NULL;
+    enum python_proof proof = python_prove(&interpreter.layout, &interpreter.types, state);
+    if (proof == PYTHON_IS_OTHERWISE)
+        __atomic_store_n(&is_known, -1, __ATOMIC_RELEASE);
+    else if (proof == PYTHON_IS_PROVEN)
+        __atomic_store_n(&is_proven, 1, __ATOMIC_RELAXED);
+    return proof == PYTHON_IS_PROVEN;
 }
 
 uint64_t python_hash(void)
 {
-    const void *state = thread_state();
-    return state ? interpreter.hash(&interpreter.layout.frame, interpreter.code_type, begin(&interpreter.layout, state)) : 0;
+    const void *state = interpreter.thread_state();
+    if (!state || (__builtin_expect(!__atomic_load_n(&is_proven, __ATOMIC_RELAXED), 0) && !prove(state)))
+        return 0;
+    return interpreter.hash(&interpreter.layout.frame, interpreter.types.code, begin(&interpreter.layout, state));
 }
 
 size_t python_frames(struct interned_frame *out)
 {
-    const void *state = thread_state();
-    return state ? python_frames_of(&interpreter.layout, state, interpreter.code_type, out) : 0;
+    const void *state = interpreter.thread_state();
+    return state ? python_frames_of(&interpreter.layout, state, interpreter.types.code, out) : 0;
 }
 
 /* ---- texts ---- */
@@ -272,7 +282,7 @@ static void copy_text(uint64_t str, char *out, size_t size)
 {
     enum { UTF8_LONGEST = 4 };
     int is_ascii = 0;
-    unsigned kind = is_pointer(str) && load_word(str, TYPE_OFFSET) == (uint64_t)(uintptr_t)interpreter.str_type
+    unsigned kind = is_pointer(str) && load_word(str, TYPE_OFFSET) == (uint64_t)(uintptr_t)interpreter.types.str
                         ? form_of(str, &is_ascii)
                         : 0;
     size_t at = 0;
@@ -299,7 +309,7 @@ void python_describe(const struct interned_frame *frame, struct interned_text *o
     copy_text(load_word(frame->code.address, layout->frame.code_name), out->function, sizeof out->function);
     copy_text(load_word(frame->code.address, layout->frame.code_filename), out->file, sizeof out->file);
     out->line = 0;
-    if (!is_pointer(table) || load_word(table, TYPE_OFFSET) != (uint64_t)(uintptr_t)interpreter.bytes_type ||
+    if (!is_pointer(table) || load_word(table, TYPE_OFFSET) != (uint64_t)(uintptr_t)interpreter.types.bytes ||
         load_word(table, SIZE_OFFSET) > TABLE_MOST || position > INT32_MAX)
         return;
     out->line =

@@ -15,7 +15,7 @@
 int python_is_there(void);
 
 /* Of the calling thread's innermost INTERNED_DEPTH frames, those of the interpreter's own making left out: interned_hash()
- * of what python_frames() gives. 0 without frames, or without an interpreter that python_layout.h knows. */
+ * of what python_frames() gives. 0 without frames. */
 uint64_t python_hash(void);
 
 /* The same frames, innermost first. Returns how many. */

@@ -3,8 +3,9 @@
 #include "interned.h"
 #include "native.h"
 #include "python.h"
+#include "python_end.h"
 
-static struct interned_stack capture_python(void)
+static struct interned_stack read_python(void)
 {
     uint64_t hash = python_hash();
     if (!hash)
@@ -13,6 +14,17 @@ static struct interned_stack capture_python(void)
     if (__builtin_expect(!stack.number, 0)) {
         struct interned_frame frames[INTERNED_DEPTH];
         stack = interned_add(frames, python_frames(frames), python_describe);
+    }
+    return stack;
+}
+
+static struct interned_stack capture_python(void)
+{
+    struct interned_stack stack = {0};
+    struct python_reader *reader = python_is_there() ? python_begin_read() : NULL;
+    if (reader) {
+        stack = read_python();
+        python_end_read(reader);
     }
     return stack;
 }

@@ -7,7 +7,9 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define MOST 64
@@ -17,6 +19,7 @@ EXPORT size_t hook_text(uint32_t number, char *out, size_t size);
 EXPORT size_t hook_all(char *out, size_t size);
 EXPORT const char *hook_start(void);
 EXPORT double hook_ns(int what, unsigned rounds);
+EXPORT void hook_use_memory(void);
 
 static size_t write_frames(const struct stack_frame *frames, size_t count, char *out, size_t size)
 {
@@ -89,4 +92,18 @@ double hook_ns(int what, unsigned rounds)
     for (unsigned i = 0; i < rounds; i++)
         take((enum what)what);
     return (now() - start) / rounds;
+}
+
+/* Has what was freed before overwritten, for 60 ms. */
+void hook_use_memory(void)
+{
+    for (int i = 0; i < 60; i++) {
+        for (size_t size = 64; size < 3000; size += 16) {
+            char *memory = malloc(size);
+            if (memory)
+                memset(memory, 0x40, size);
+            __asm__ volatile("" : : "r"(memory) : "memory"); /* so that neither is left out */
+        }
+        usleep(1000);
+    }
 }

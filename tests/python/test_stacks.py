@@ -286,6 +286,42 @@ class Stacks(unittest.TestCase):
             """
         )
 
+    def test_the_end_of_the_interpreter(self) -> None:
+        """It frees the state of a daemon thread that is still capturing, and what comes then overwrites it."""
+        self.run_code(
+            """
+            import threading, time
+            hook.hook_ns.argtypes = [ctypes.c_int, ctypes.c_uint]
+            def deep(depth):
+                return deep(depth - 1) if depth else hook.hook_ns(1, 2**32 - 1)
+            for _ in range(3):
+                threading.Thread(target=deep, args=(3,), daemon=True).start()
+            class Slow:
+                def __init__(self): self.work = hook.hook_use_memory
+                def __del__(self): self.work()
+            sys.keep = Slow()
+            time.sleep(0.2)
+            """
+        )
+
+    def test_where_captures_stop(self) -> None:
+        """What a program has atexit run still has frames, what the interpreter takes down behind that has none."""
+        self.run_code(
+            """
+            import atexit, os
+            number() # cufence finds the interpreter
+            for _ in range(3): pass # and is heard by it
+            def late():
+                if ":late:python" not in text(number()):
+                    os._exit(3)
+            atexit.register(late)
+            class Last:
+                def __init__(self): self.number, self.leave = number, os._exit
+                def __del__(self): self.leave(4 if self.number() else 0)
+            sys.last = Last()
+            """
+        )
+
     def test_where_a_buffer_was_allocated_and_freed(self) -> None:
         code = """
 import ctypes

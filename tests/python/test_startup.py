@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import unittest
 import venv
@@ -40,8 +41,6 @@ class Configuration(unittest.TestCase):
 
     def test_mistakes(self) -> None:
         for text, words in (
-            ("cufence_uaf:strict", "cufence_uaf:strict is an option of backend:cufence, which is not asked for"),
-            ("backend:native,cufence_uaf:strict", "which is not asked for"),
             ("backend:cufence,cufence_uaf", "'cufence_uaf:' is not of the form cufence_KEY:value"),
             ("backend:cufence,cufence_:strict", "'cufence_:strict' is not of the form"),
             ("backend:cufence,cufence_log:[a,b]", "cufence_log: the value '[a,b]' holds a comma"),
@@ -67,15 +66,50 @@ class Configuration(unittest.TestCase):
             self.assertEqual(configuration.merged(options, before), expected)
 
     def test_in_force(self) -> None:
-        for environment, expected, in_vain in (
-            ({}, (None, ""), None),
-            ({GENERAL: "backend:cufence"}, (GENERAL, "backend:cufence"), None),
-            ({CUDA: "", GENERAL: "backend:cufence"}, (CUDA, ""), GENERAL),
-            ({CUDA: "backend:cufence", GENERAL: "backend:cufence"}, (CUDA, "backend:cufence"), GENERAL),
-            ({CUDA: "backend:cufence", GENERAL: "backend:native"}, (CUDA, "backend:cufence"), None),
+        for environment, expected in (
+            ({}, (None, "")),
+            ({GENERAL: "backend:cufence"}, (GENERAL, "backend:cufence")),
+            ({CUDA: "", GENERAL: "backend:cufence"}, (CUDA, "")),
         ):
             self.assertEqual(configuration.in_force(environment), expected)
-            self.assertEqual(configuration.passed_over(environment), in_vain)
+
+    def test_read(self) -> None:
+        """Versions of PyTorch differ in which variable they prefer."""
+        beneath = "backend:cudaMallocAsync"
+        for environment, is_wanted, options, cuda, general in (
+            ({}, False, {}, "", ""),
+            ({GENERAL: "backend:cufence,a:1"}, True, {GENERAL: []}, ",a:1", ",a:1"),
+            ({CUDA: "", GENERAL: "backend:cufence,a:1"}, True, {GENERAL: [], CUDA: []}, "", ",a:1"),
+            (
+                {CUDA: "cufence_uaf:off,b:2", GENERAL: "backend:cufence,cufence_uaf:strict"},
+                True,
+                {GENERAL: ["uaf=strict"], CUDA: ["uaf=off"]},
+                ",b:2",
+                "",
+            ),
+            ({CUDA: f"{beneath},c:3", GENERAL: "backend:cufence"}, True, {GENERAL: [], CUDA: []}, ",c:3", ""),
+        ):
+            found = configuration.read(environment)
+            self.assertEqual(found, (is_wanted, options, {CUDA: beneath + cuda, GENERAL: beneath + general}), environment)
+            self.assertEqual(list(found[1]), list(options), "in this order: the last wins")
+        for environment, words in (
+            ({CUDA: "cufence_uaf:strict"}, f"{CUDA}: cufence_uaf:strict is an option of backend:cufence, which is not"),
+            ({CUDA: "backend:native", GENERAL: "backend:cufence"}, f"{GENERAL} names backend:cufence, but {CUDA} names"),
+            ({CUDA: "backend:cufence", GENERAL: "cufence:1"}, f"{GENERAL}: 'cufence:1': say backend:cufence"),
+        ):
+            with self.assertRaises(configuration.Mistake) as caught:
+                configuration.read(environment)
+            self.assertIn(words, str(caught.exception))
+
+    def test_same_grammar_as_the_command(self) -> None:
+        """The table that tests/unit/test_run_alloc_conf.c holds `cufence run` to."""
+        lines = (standin.ROOT / "tests" / "fixtures" / "alloc_conf.txt").read_text().splitlines()
+        rows = [line.split("|") for line in lines if line and not line.startswith("#")]
+        self.assertGreater(len(rows), 20)
+        for text, rewritten, options in rows:
+            _, given, others = configuration.split(text)
+            kept = [item for item in others if not item.startswith("backend:")]
+            self.assertEqual((configuration.for_torch(kept), ",".join(given)), (rewritten, options), text)
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
@@ -290,12 +324,16 @@ class Hook(unittest.TestCase):
         self.assertIn("CUFENCE_OPTIONS and PYTORCH_ALLOC_CONF together: ", message)
 
     def test_both_variables(self) -> None:
-        found = self.found("-c", "import torch", **{CUDA: "backend:cufence", GENERAL: "expandable_segments:True"})
-        self.assertEqual((found["preloaded"], found["stderr"]), (True, ""))
-        self.assertEqual(found["environment"][GENERAL], "expandable_segments:True")
-        found = self.found("-c", "import torch", **{CUDA: "expandable_segments:True", GENERAL: "backend:cufence"})
-        self.assertFalse(found["preloaded"])
-        self.assertIn(f"warning: {GENERAL} asks for backend:cufence, but PyTorch reads {CUDA} alone", found["stderr"])
+        """Whichever PyTorch reads, both say the same."""
+        ask, other = "backend:cufence,cufence_side:start,cufence_align:64", "expandable_segments:True,cufence_align:32"
+        for first, second, align in ((CUDA, GENERAL, 64), (GENERAL, CUDA, 32)):
+            found = self.found("-c", "import torch", **{first: ask, second: other})
+            self.assertEqual((found["preloaded"], found["stderr"]), (True, ""))
+            environment = found["environment"]
+            self.assertEqual(environment[first], "backend:cudaMallocAsync")
+            self.assertEqual(environment[second], "backend:cudaMallocAsync,expandable_segments:True")
+            options = configuration.options(environment["CUFENCE_OPTIONS"])
+            self.assertEqual(options, {"side": "start", "align": str(align)}, "PYTORCH_CUDA_ALLOC_CONF wins")
 
     def test_loader_refuses(self) -> None:
         bad = self.folder / "bad"
@@ -312,18 +350,49 @@ class Hook(unittest.TestCase):
         message = self.refused(CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
         self.assertIn("libcufence_preload.so is missing: the installation is incomplete", message)
 
+    def check_goes_on(self, *command: str, settings: str = "backend:cufence", **named: Any) -> str:
+        """A program with Python inside it runs the code and is refused torch alone. Returns why."""
+        code = (
+            "import os, sys; print('went on', os.environ['PYTORCH_CUDA_ALLOC_CONF'], os.environ.get('CUFENCE_OPTIONS'))\n"
+            "try:\n    import torch\nexcept ImportError as error:\n    print(error)\n"
+        )
+        environment = standin.clean_environment(
+            PYTHONHOME=sys.base_prefix,
+            PYTHONPATH=str(standin.PACKAGE / "cufence" / "_bootstrap"),
+            CUFENCE_LIBRARY=str(self.library),
+            PYTORCH_CUDA_ALLOC_CONF=settings,
+        )
+        done = subprocess.run([*command, code], env=environment, capture_output=True, text=True, timeout=60, **named)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        first, _, why = done.stdout.partition("\n")
+        self.assertEqual(first, f"went on {settings} None", "children find the environment as it was")
+        return why
+
     def test_another_program(self) -> None:
         """A program that is not the interpreter that Python takes it for, as where Python is embedded."""
-        environment = standin.clean_environment(
-            PYTHONHOME=sys.base_prefix, PYTHONPATH=str(standin.PACKAGE), CUFENCE_LIBRARY=str(self.library)
+        why = self.check_goes_on("/bin/true", "-c", executable=sys.executable)
+        self.assertIn("this program is not the Python interpreter /bin/true. Start the program under 'cufence run'", why)
+
+    def test_embedded(self) -> None:
+        """As gdb, vim and uwsgi do it; also where the settings are wrong."""
+        python = Path(str(sysconfig.get_config_var("LIBDIR")), str(sysconfig.get_config_var("INSTSONAME")))
+        if python.suffix == ".a" or not python.is_file():
+            self.skipTest("this Python has no shared library")
+        source, program = self.folder / "embeds.c", self.folder / "embeds"
+        source.write_text(
+            "#include <dlfcn.h>\n"
+            "int main(int count, char **arguments)\n"
+            "{\n"
+            "    void *python = dlopen(arguments[1], RTLD_NOW | RTLD_GLOBAL);\n"
+            "    ((void (*)(void))dlsym(python, \"Py_Initialize\"))();\n"
+            "    return ((int (*)(const char *))dlsym(python, \"PyRun_SimpleString\"))(arguments[count - 1]) |\n"
+            "           ((int (*)(void))dlsym(python, \"Py_FinalizeEx\"))();\n"
+            "}\n"
         )
-        environment[CUDA] = "backend:cufence"
-        command = ["/bin/true", "-S", "-c", "import cufence._startup; print('went on')"]
-        done = subprocess.run(command, executable=sys.executable, env=environment, capture_output=True, text=True, timeout=60)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
-        self.assertIn(
-            "this program is not the Python interpreter /bin/true. Start the program under 'cufence run'", done.stderr
-        )
+        subprocess.run([standin.c_compiler(), str(source), "-ldl", "-o", str(program)], check=True)
+        self.assertIn("Start the program under 'cufence run'", self.check_goes_on(str(program), str(python)))
+        why = self.check_goes_on(str(program), str(python), settings="backend:cufence,cufence_uaf")
+        self.assertIn("'cufence_uaf:' is not of the form cufence_KEY:value", why)
 
     def test_environment_too_long(self) -> None:
         """Linux allows 128 KiB for one variable, and with the new options this one is longer."""

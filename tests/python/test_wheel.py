@@ -19,8 +19,9 @@ from typing import ClassVar
 import standin
 
 LIBRARIES = ["libcufence.so", "libcufence_preload.so", "libcufence_sim.so"]
-# What every Linux with glibc and libstdc++ has; anything else would have to be in the wheel.
-SYSTEM_LIBRARIES = {"libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libstdc++.so.6", "libz.so.1"}
+# What every Linux with glibc has; anything else would have to be in the wheel. Not libstdc++.so.6: the system's, loaded first,
+# breaks what a conda environment imports later with a newer one.
+SYSTEM_LIBRARIES = {"libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libz.so.1"}
 SYSTEM_LIBRARIES |= {"ld-linux-x86-64.so.2", "librt.so.1"}
 NO_NETWORK = re.compile(r"Temporary failure in name resolution|Network is unreachable|Failed to establish a new connection")
 

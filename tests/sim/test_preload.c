@@ -794,6 +794,18 @@ static void the_drivers_debugger_is_not_taken_down_at_the_exit(void **state)
     expect_the_same("exit_handlers " PROGRAMS_FOLDER "/libordinary.so.1", NULL, 0, both);
 }
 
+/* PyTorch has 100,000 and more of them, and dladdr() takes tens of microseconds in libraries as large. */
+static void static_objects_cost_no_search(void **state)
+{
+    (void)state;
+    static const struct way counting = {"count_questions", NULL};
+#ifdef __SANITIZE_THREAD__
+    skip(); /* its runtime takes the registrations before the library can */
+#endif
+    run_guarded(&counting, PROGRAMS_FOLDER "/libstatics.so", NULL, 0, "dladdr 0\nlibraries seldom\n");
+    expect_silence(&counting, "libstatics.so");
+}
+
 int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, finish)
@@ -846,6 +858,7 @@ int main(int argc, char **argv)
         TEST(a_program_that_is_started_by_another_is_guarded),
         TEST(get_proc_address_gives_itself_and_one_function),
         TEST(the_drivers_debugger_is_not_taken_down_at_the_exit),
+        TEST(static_objects_cost_no_search),
         TEST(dlsym_works_for_those_who_have_nothing_to_do_with_it),
     };
     return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);

@@ -1,6 +1,10 @@
 /* Python stacks as numbers: one each, found again, bounded; no interpreter here. */
 #include "stacks/interned.h"
 
+#include "failing_malloc.h"
+
+#include <cufence.h>
+
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,6 +42,46 @@ static uint64_t hash_of(const struct interned_frame *frames, size_t count)
     for (size_t i = 0; i < count; i++)
         interned_mix(&sum, &frames[i]);
     return interned_hash(&sum);
+}
+
+/* The first of the tests: the tables are made in it. More stacks than those have room for at first, so that they grow. */
+static void malloc_may_fail_at_every_position(void **state)
+{
+    (void)state;
+    for (uint64_t i = 0; i < 500; i++) {
+        struct interned_frame frames[] = {frame_at(0x100000 + 64 * i, 4), frame_at(0x200000 + 64 * i, 8)};
+        struct stack_frame out[2];
+        uint32_t number = 0;
+        for (long position = 0;; position++) {
+            fail_malloc_at(position);
+            number = add(frames, 2);
+            int has_failed = malloc_has_failed();
+            fail_malloc_at(-1);
+            if (!has_failed)
+                break;
+            assert_int_equal(number, 0);
+            assert_int_equal(interned_find(hash_of(frames, 2)).number, 0);
+        }
+        assert_int_equal(number, i + 1);
+        assert_int_equal(interned_read(number, out, 2), 2);
+        assert_int_equal(out[1].line, 108);
+    }
+}
+
+/* All that is read of a stack is told. */
+static void the_public_text_has_every_frame(void **state)
+{
+    (void)state;
+    struct interned_frame frames[INTERNED_DEPTH];
+    char text[INTERNED_DEPTH * 64];
+    for (size_t i = 0; i < INTERNED_DEPTH; i++)
+        frames[i] = frame_at(0x9000 + 64 * i, i);
+    size_t size = cufence_stack(add(frames, INTERNED_DEPTH), text, sizeof text), lines = 0;
+    assert_int_equal(size, strlen(text) + 1);
+    for (const char *at = text; (at = strchr(at, '\n')); at++)
+        lines++;
+    assert_int_equal(lines, INTERNED_DEPTH);
+    assert_non_null(strstr(text, "file.py:123 in f"));
 }
 
 static void a_stack_has_one_number(void **state)
@@ -191,7 +235,9 @@ static void what_comes_after_the_last_one_says_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(malloc_may_fail_at_every_position),
         cmocka_unit_test(a_stack_has_one_number),
+        cmocka_unit_test(the_public_text_has_every_frame),
         cmocka_unit_test(what_differs_in_anything_is_another_stack),
         cmocka_unit_test(hashes_of_like_stacks_differ),
         cmocka_unit_test(only_no_frames_hash_to_0),

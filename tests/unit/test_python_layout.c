@@ -1,10 +1,12 @@
 /* Which interpreters are read, and frames in memory that no interpreter made. */
 #include "stacks/python.h"
+#include "stacks/python_proof.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 
 #include <cmocka.h>
 
@@ -225,6 +227,51 @@ static void without_a_version_what_a_report_shows_is_the_identity(void **state)
     }
 }
 
+/* Addresses that are not mapped: what is mapped ends in the middle of a field. */
+static uint64_t nowhere(void)
+{
+    static char *pages;
+    if (!pages) {
+        pages = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        assert_true(pages != MAP_FAILED);
+        assert_int_equal(munmap(pages + 4096, 4096), 0);
+    }
+    return (uintptr_t)pages + 4088;
+}
+
+static void a_layout_is_proved_without_a_fault(void **state)
+{
+    (void)state;
+    static uint64_t str_type, bytes_type;
+    const struct python_types types = {&world.code_type, &str_type, &bytes_type};
+    struct {
+        uint64_t *word, value;
+        enum python_proof proof;
+    } changes[] = {
+        {&world.code[31], 0, PYTHON_IS_PROVEN},
+        {&world.thread[7], nowhere() + 8, PYTHON_IS_OTHERWISE},
+        {&world.thread[7], 0, PYTHON_IS_UNPROVEN},
+        {&world.holder[0], nowhere(), PYTHON_IS_OTHERWISE},
+        {&world.holder[0], 0, PYTHON_IS_UNPROVEN},
+        {&world.frames[0][0], nowhere(), PYTHON_IS_OTHERWISE},
+        {&world.frames[0][0], (uintptr_t)world.not_code, PYTHON_IS_PROVEN},
+        {&world.frames[3][1], nowhere(), PYTHON_IS_OTHERWISE},
+        {&world.code[1], (uintptr_t)&str_type, PYTHON_IS_UNPROVEN},
+        {&world.code[14], nowhere(), PYTHON_IS_OTHERWISE},
+        {&world.code[14], (uintptr_t)world.table, PYTHON_IS_OTHERWISE},
+        {&world.code[16], 0, PYTHON_IS_OTHERWISE},
+        {&world.code[17], (uintptr_t)world.text, PYTHON_IS_OTHERWISE},
+        {&world.table[2], (uint64_t)1 << 46, PYTHON_IS_OTHERWISE},
+    };
+    for (size_t i = 0; i < sizeof changes / sizeof changes[0]; i++) {
+        struct python_layout layout = set_up();
+        world.text[1] = (uintptr_t)&str_type;
+        world.table[1] = (uintptr_t)&bytes_type;
+        *changes[i].word = changes[i].value;
+        assert_int_equal(python_prove(&layout, &types, world.thread), changes[i].proof);
+    }
+}
+
 static void without_an_interpreter_there_is_no_number(void **state)
 {
     (void)state;
@@ -245,6 +292,7 @@ int main(void)
         cmocka_unit_test(the_hash_is_that_of_the_frames),
         cmocka_unit_test(a_version_is_the_identity),
         cmocka_unit_test(without_a_version_what_a_report_shows_is_the_identity),
+        cmocka_unit_test(a_layout_is_proved_without_a_fault),
         cmocka_unit_test(without_an_interpreter_there_is_no_number),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -131,6 +132,32 @@ static void a_rewritten_text_stays(void **state)
     expect(&story);
 }
 
+/* The table that tests/python/test_startup.py holds the start-up hook to. */
+static void the_start_up_hook_has_the_same_grammar(void **state)
+{
+    (void)state;
+    FILE *file = fopen(CUFENCE_FIXTURES "/alloc_conf.txt", "r");
+    char line[512];
+    int rows = 0;
+    assert_non_null(file);
+    while (fgets(line, sizeof line, file)) {
+        char *rewritten = strchr(line, '|'), *options = strrchr(line, '|');
+        struct alloc_conf conf;
+        line[strcspn(line, "\n")] = 0;
+        if (line[0] == '#')
+            continue;
+        assert_true(rewritten != options);
+        *rewritten++ = *options++ = 0;
+        assert_int_equal(alloc_conf_rewrite(line, &conf), CUFENCE_OK);
+        assert_string_equal(conf.text, rewritten);
+        assert_string_equal(conf.options, options);
+        alloc_conf_free(&conf);
+        rows++;
+    }
+    fclose(file);
+    assert_true(rows > 20);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -141,6 +168,7 @@ int main(void)
         cmocka_unit_test(what_is_not_well_formed_is_left_to_pytorch),
         cmocka_unit_test(cufence_entries_become_options),
         cmocka_unit_test(a_rewritten_text_stays),
+        cmocka_unit_test(the_start_up_hook_has_the_same_grammar),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -82,14 +82,14 @@ def settle(environment: MutableMapping[str, str]) -> None:
 def guarded(options: list[str], source: str) -> dict[str, str]:
     """This process' environment, changed so that a program started with it is guarded. Raises Refusal."""
     environment = dict(os.environ)
-    variable, text = _configuration.in_force(environment)
     try:
-        _, before, others = _configuration.split(text)
+        _, before, texts = _configuration.read(environment)
     except _configuration.Mistake as mistake:
-        raise Refusal(f"{variable}: {mistake}") from mistake
-    others = [item for item in others if not item.startswith("backend:")]
-    environment[variable or _configuration.VARIABLES[0]] = _configuration.for_torch(others)
-    hand_on(environment, source, [*before, *options])
+        raise Refusal(str(mistake)) from mistake
+    environment.update(texts)
+    for variable, given in before.items():
+        hand_on(environment, variable, given)
+    hand_on(environment, source, options)
     preload(environment)
     settle(environment)
     return environment

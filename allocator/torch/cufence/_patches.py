@@ -165,3 +165,17 @@ def install() -> None:
     for name, patch in PATCHES.items():
         if name in sys.modules:
             _apply(patch, sys.modules[name])
+
+
+class _Refuser:
+    def __init__(self, name: str, message: str) -> None:
+        self.name, self.message = name, message
+
+    def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
+        if name == self.name:
+            raise ImportError(self.message, name=name)
+
+
+def refuse(name: str, message: str) -> None:
+    """Has the import of a module fail with this message."""
+    sys.meta_path.insert(0, _Refuser(name, message))  # type: ignore[arg-type]

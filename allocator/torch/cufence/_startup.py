@@ -5,6 +5,8 @@ _bootstrap/sitecustomize.py under `cufence run`. It imports neither torch nor an
 
     backend:cufence asked for    the settings are rewritten for PyTorch, cufence's options checked and handed on, and where
                                  the preload library is missing the interpreter is started anew, once, with it
+    it cannot be had             the process ends; a program with Python inside it (gdb, vim, uwsgi), which may have no use for
+                                 PyTorch, goes on, its environment as it was, and `import torch` fails
     preload library here         libraries that keep pools of their own are told not to, see _patches.py
 """
 
@@ -23,13 +25,6 @@ def _say(message: str) -> None:
     os.write(2, f"cufence: {message}\n".encode(errors="backslashreplace"))
 
 
-def _refuse(message: str) -> None:
-    """Ends the process: an exception would be swallowed by site.py, and the program would run unguarded."""
-    _say(message)
-    sys.stdout.flush()
-    os._exit(USAGE_STATUS)
-
-
 def _is_this(executable: str) -> bool:
     try:
         return bool(executable) and os.path.samefile("/proc/self/exe", executable)
@@ -37,12 +32,40 @@ def _is_this(executable: str) -> bool:
         return False
 
 
+def _is_command(arguments: list[str] | None) -> bool:
+    """Whether the process was started with these arguments, as far as that is known."""
+    if arguments is None:
+        return True
+    try:
+        with open("/proc/self/cmdline", "rb") as file:
+            return file.read().split(b"\0")[1:-1] == [os.fsencode(argument) for argument in arguments[1:]]
+    except OSError:
+        return True
+
+
+def _is_embedded() -> bool:
+    """Whether the process is another program, with Python inside it."""
+    return not _is_this(sys.executable) or not _is_command(getattr(sys, "orig_argv", None))
+
+
+def _refuse(message: str) -> None:
+    """Ends the process: an exception would be swallowed by site.py, and the program would run unguarded."""
+    if _is_embedded():
+        from . import _patches
+
+        _patches.refuse("torch", f"cufence: {message}")
+        return
+    _say(message)
+    sys.stdout.flush()
+    os._exit(USAGE_STATUS)
+
+
 def _check_interpreter(variable: str) -> None:
     why = None
-    if not hasattr(sys, "orig_argv"):
-        why = f"Python {sys.version.split()[0]} does not keep its arguments (3.10 and later do)"
-    elif not _is_this(sys.executable):
+    if _is_embedded():
         why = f"this program is not the Python interpreter {sys.executable or '(unknown)'}"
+    elif not hasattr(sys, "orig_argv"):
+        why = f"Python {sys.version.split()[0]} does not keep its arguments (3.10 and later do)"
     if why:
         raise _environment.Refusal(
             f"{variable} asks for backend:{_configuration.BACKEND}, which starts the interpreter anew with "
@@ -50,8 +73,7 @@ def _check_interpreter(variable: str) -> None:
         )
 
 
-def _restart(variable: str) -> None:
-    _check_interpreter(variable)
+def _restart() -> None:
     _environment.preload(os.environ)
     os.environ[RESTARTED] = f"{_configuration.BACKEND} {os.getpid()}"
     sys.stdout.flush()
@@ -81,36 +103,27 @@ def _check_preloaded(is_restarted: bool) -> None:
         _say(f"warning: LD_PRELOAD names {_preload.named()}, but {why}: nothing is guarded in process {os.getpid()}")
 
 
-def _check_both_variables() -> None:
-    passed_over = _configuration.passed_over(os.environ)
-    if passed_over:
-        variable, _ = _configuration.in_force(os.environ)
-        _say(
-            f"warning: {passed_over} asks for backend:{_configuration.BACKEND}, but PyTorch reads {variable} alone where both "
-            f"are set: set one of them"
-        )
-
-
 def _heed_settings() -> None:
-    variable, text = _configuration.in_force(os.environ)
-    if not variable or _configuration.BACKEND not in text:
+    if not any(_configuration.BACKEND in os.environ.get(name, "") for name in _configuration.VARIABLES):
         return
     try:
-        is_wanted, options, others = _configuration.split(text)
+        is_wanted, options, texts = _configuration.read(os.environ)
     except _configuration.Mistake as mistake:
-        raise _environment.Refusal(f"{variable}: {mistake}") from mistake
+        raise _environment.Refusal(str(mistake)) from mistake
     if not is_wanted:
         return
-    _environment.hand_on(os.environ, variable, options)
-    os.environ[variable] = _configuration.for_torch(others)
     if not _preload.path():
-        _restart(variable)
+        _check_interpreter(next(iter(options)))
+    for variable, given in options.items():
+        _environment.hand_on(os.environ, variable, given)
+    os.environ.update(texts)
+    if not _preload.path():
+        _restart()
 
 
 def run() -> None:
     try:
         _check_preloaded(_is_restarted())
-        _check_both_variables()
         _heed_settings()
     except _environment.Refusal as refusal:
         _refuse(str(refusal))

@@ -1,0 +1,94 @@
+#include "python_proof.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#define FRAMES 64
+
+/* In every object: the type, and in bytes the length and the data. */
+enum { TYPE = 8, LENGTH = 16, DATA = 32 };
+
+/* A walk under way. */
+struct proof {
+    const struct python_layout *layout;
+    const struct python_types *types;
+    int is_wrong;     /* something is not mapped, or no object of the type that it should be */
+    int is_forbidden; /* to read so */
+};
+
+static uint64_t load(struct proof *proof, uint64_t object, uint64_t offset, size_t size)
+{
+    uint64_t value = 0;
+    struct iovec to = {&value, size}, from = {(void *)(uintptr_t)(object + offset), size};
+    if (proof->is_wrong || proof->is_forbidden || process_vm_readv(getpid(), &to, 1, &from, 1, 0) == (ssize_t)size)
+        return value;
+    if (errno == EFAULT)
+        proof->is_wrong = 1;
+    else
+        proof->is_forbidden = 1;
+    return 0;
+}
+
+static uint64_t load_word(struct proof *proof, uint64_t object, uint64_t offset)
+{
+    return load(proof, object, offset, sizeof(uint64_t));
+}
+
+/* The object that a field holds, which has to be of the type. */
+static uint64_t load_object(struct proof *proof, uint64_t holder, uint64_t offset, const void *type)
+{
+    uint64_t object = load_word(proof, holder, offset);
+    if (load_word(proof, object, TYPE) != (uint64_t)(uintptr_t)type)
+        proof->is_wrong = 1;
+    return object;
+}
+
+static void prove_code(struct proof *proof, uint64_t code)
+{
+    const struct python_frame_layout *frame = &proof->layout->frame;
+    load_object(proof, code, frame->code_name, proof->types->str);
+    load_object(proof, code, frame->code_filename, proof->types->str);
+    uint64_t table = load_object(proof, code, frame->code_linetable, proof->types->bytes);
+    load_word(proof, table, DATA - sizeof(uint64_t) + load_word(proof, table, LENGTH));
+    load(proof, code, frame->code_first_line, sizeof(int));
+    if (frame->code_version != NO_FIELD)
+        load(proof, code, frame->code_version, sizeof(int));
+}
+
+/* Returns whether the frame is one of a program's. */
+static int prove_frame(struct proof *proof, uint64_t frame)
+{
+    enum { OWNED_BY_INTERPRETER = 3, TAGS = 7 };
+    const struct python_frame_layout *layout = &proof->layout->frame;
+    uint64_t code = load_word(proof, frame, layout->frame_code) & ~(uint64_t)TAGS;
+    load_word(proof, frame, layout->frame_position);
+    if ((layout->frame_owner != NO_FIELD && load(proof, frame, layout->frame_owner, 1) >= OWNED_BY_INTERPRETER) || !code ||
+        load_word(proof, code, TYPE) != (uint64_t)(uintptr_t)proof->types->code)
+        return 0;
+    prove_code(proof, code);
+    return 1;
+}
+
+static uint64_t first_frame(struct proof *proof, const void *thread_state)
+{
+    const struct python_layout *layout = proof->layout;
+    uint64_t frame = load_word(proof, (uint64_t)(uintptr_t)thread_state, layout->thread_frame);
+    return layout->holder_frame == NO_FIELD || !frame ? frame : load_word(proof, frame, layout->holder_frame);
+}
+
+enum python_proof python_prove(const struct python_layout *layout, const struct python_types *types, const void *thread_state)
+{
+    struct proof proof = {.layout = layout, .types = types};
+    uint64_t frame = first_frame(&proof, thread_state);
+    unsigned programs = 0;
+    for (unsigned i = 0; i < FRAMES && frame && !proof.is_wrong; i++) {
+        programs += (unsigned)prove_frame(&proof, frame);
+        frame = load_word(&proof, frame, layout->frame.frame_previous);
+    }
+    if (proof.is_forbidden)
+        return PYTHON_IS_PROVEN;
+    if (proof.is_wrong)
+        return PYTHON_IS_OTHERWISE;
+    return programs ? PYTHON_IS_PROVEN : PYTHON_IS_UNPROVEN;
+}

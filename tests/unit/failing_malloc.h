@@ -1,0 +1,53 @@
+/*
+ * The host's memory, refused at one call: for tests that are linked with --wrap (see CMakeLists.txt), so
+ * that calls of the code under test come here and those of the C library do not.
+ *
+ *     for (long position = 0; fail_malloc_at(position), work(), malloc_has_failed(); position++) ...
+ *     fail_malloc_at(-1);
+ */
+#ifndef FAILING_MALLOC_H
+#define FAILING_MALLOC_H
+
+#include <stddef.h>
+
+static long failing_position = -1, calls_of_malloc; /* by the test's own thread alone */
+
+/* The call of that number from now on fails, and no other one; negative: none. */
+static inline void fail_malloc_at(long position)
+{
+    failing_position = position;
+    calls_of_malloc = 0;
+}
+
+static inline int malloc_has_failed(void)
+{
+    return failing_position >= 0 && calls_of_malloc > failing_position;
+}
+
+static inline int fails_now(void)
+{
+    return failing_position >= 0 && calls_of_malloc++ == failing_position;
+}
+
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__wrap_malloc(size_t size)
+{
+    return fails_now() ? NULL : __real_malloc(size);
+}
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size)
+{
+    return fails_now() ? NULL : __real_calloc(count, size);
+}
+
+char *__real_strdup(const char *text);
+char *__wrap_strdup(const char *text);
+char *__wrap_strdup(const char *text)
+{
+    return fails_now() ? NULL : __real_strdup(text);
+}
+
+#endif
