@@ -1,5 +1,6 @@
 #include "internal.h"
 
+#include "base/thread.h"
 #include "error.h"
 #include "vmm/physical.h"
 
@@ -149,7 +150,7 @@ cufence_status worker_start(void)
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&worker.wake, &attributes);
     pthread_condattr_destroy(&attributes);
-    int failed = pthread_create(&worker.thread, NULL, run, NULL);
+    int failed = thread_start(&worker.thread, run, NULL);
     if (failed) {
         pthread_cond_destroy(&worker.wake);
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the background thread: %s", strerror(failed));
