@@ -116,6 +116,18 @@ unsigned kernels_poison(int device, uint64_t unmapped_address)
     return launched;
 }
 
+int kernels_current_device(void)
+{
+    CUcontext context = NULL;
+    if (driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return -1;
+    for (unsigned i = 0; i < count(); i++) {
+        if (__atomic_load_n(&prepared[i].context, __ATOMIC_RELAXED) == context)
+            return prepared[i].device;
+    }
+    return -1;
+}
+
 int kernels_only_device(void)
 {
     int device = -1;

@@ -30,6 +30,9 @@ int kernels_fence(CUcontext context, int (*is_left_out)(int device), int (*give_
 /* Launches the poison on every prepared context of the device (-1: all). Does not wait. Returns how many it launched. */
 unsigned kernels_poison(int device, uint64_t unmapped_address);
 
+/* The device of the current context, -1 if there is none or it is not prepared. A context with an error tells it too. */
+int kernels_current_device(void);
+
 /* The only device that prepared contexts are on, -1 if they are on several or on none. */
 int kernels_only_device(void);
 

@@ -82,10 +82,7 @@ static int has_faulted(int device)
 /* Of the current context; without one, any device. No call of the driver before the first fault. */
 static int has_kernel_fault(void)
 {
-    CUdevice device = -1;
-    if (has_faulted(-1) && driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-        device = -1;
-    return has_faulted(device);
+    return has_faulted(-1) && has_faulted(kernels_current_device());
 }
 
 /* ---- from a dump to a report ---- */
@@ -524,12 +521,10 @@ void fault_learn(int is_device_idle)
 
 cufence_status fault_settle(int is_device_idle)
 {
-    CUdevice device = -1;
     fault_learn(is_device_idle);
     if (!has_kernel_fault() || monitor.options->on_fault != ON_FAULT_ERROR)
         return CUFENCE_OK;
-    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS)
-        device = -1;
+    int device = kernels_current_device();
     for (int waited = 0; waited < SETTLE_MS && !kernels_have_failed(device); waited++)
         usleep(1000);
     return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted; the report tells which");
