@@ -4,6 +4,7 @@
 #include "base/output.h"
 #include "base/thread.h"
 #include "delivery.h"
+#include "device.h"
 #include "error.h"
 #include "intake.h"
 #include "json.h"
@@ -202,7 +203,7 @@ static void explain(const struct dump *dump)
     cufence_status status = dump_is_complete(dump)
                                 ? evidence_from_coredump(dump->bytes, dump->size, &evidence)
                                 : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for all of it");
-    int device = status == CUFENCE_OK ? evidence_device(evidence) : -1;
+    int device = status == CUFENCE_OK ? faulted_device(monitor.sources, evidence) : -1;
     monitor.evidence_ns = dump_clock();
     if (status == CUFENCE_OK && is_ours(evidence)) {
         monitor.poisons -= monitor.poisons > 0;
