@@ -194,6 +194,23 @@ static void reads_its_signals(void)
     CHECK(poll(&wait, 1, 5000) == 1);
 }
 
+/* The driver takes more than a second for its dump, here for two pieces of what is none. */
+static void slow_dump(void)
+{
+    char fifo[1024] = "";
+    size_t size = sizeof fifo;
+    void *pointer = NULL;
+    start("exitcode=7,on_fault=continue,verbose=on");
+    CHECK_OK(cufence_malloc(&pointer, COUNT * 4, -1, NULL));
+    CHECK_CU(cuCoredumpGetAttributeGlobal(CU_COREDUMP_FILE, fifo, &size));
+    int fd = open(fifo, O_WRONLY);
+    CHECK(write(fd, "no ", 3) == 3);
+    usleep(1300000);
+    CHECK(write(fd, "dump", 4) == 4);
+    close(fd);
+    CHECK_OK(cufence_wait_reports(20000));
+}
+
 static cufence_status waited;
 
 static void waits_for_itself(const cufence_fault *fault, void *user)
@@ -278,6 +295,7 @@ static const struct story {
     STORY(json_to_silent_fifo),
     STORY(json_to_file_that_fills),
     STORY(reads_its_signals),
+    STORY(slow_dump),
     STORY(handler_waits),
     STORY(handler_exits),
     STORY(other_device_is_healthy),
@@ -377,6 +395,26 @@ static void test_first_line(void **state)
     report = strstr(text, "out-of-bounds WRITE");
     assert_true(report && first < report);
     assert_null(strstr(first + 1, FIRST_LINE)); /* none for the fault that makes the error real */
+}
+
+/* A terminal is told how far the dump has come, a file is not. */
+static void test_progress(void **state)
+{
+    (void)state;
+    int terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_true(terminal >= 0 && grantpt(terminal) == 0 && unlockpt(terminal) == 0);
+    int end = open(ptsname(terminal), O_RDWR | O_NOCTTY);
+    pid_t pid = launch("slow_dump", end);
+    close(end);
+    read_all(terminal);
+    assert_int_equal(status_of(pid), 7);
+    expect_text("cufence: a kernel has faulted");
+    expect_text("cufence: 0.0 MiB of the core dump in 1.");
+    expect_text("its core dump (7 bytes) cannot be read");
+    expect_text("cufence: core dump of 0.0 MiB: written in 1");
+    expect("slow_dump", 7);
+    expect_text("its core dump (7 bytes) cannot be read");
+    assert_null(strstr(text, "MiB of the core dump in"));
 }
 
 /* A pipe of one page with little room in it, whose reader begins when the report is waiting. */
@@ -529,17 +567,12 @@ static void test_healthy_device(void **state)
 int main(int count, char **arguments)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_first_line),
-        cmocka_unit_test(test_full_pipe),
-        cmocka_unit_test(test_stuck_reader),
-        cmocka_unit_test(test_reader_gone),
-        cmocka_unit_test(test_full_disk_under_standard_error),
-        cmocka_unit_test(test_closed),
-        cmocka_unit_test(test_redirected),
-        cmocka_unit_test(test_unwritable_json),
-        cmocka_unit_test(test_torn_json),
-        cmocka_unit_test(test_signals),
-        cmocka_unit_test(test_handlers),
+        cmocka_unit_test(test_first_line),      cmocka_unit_test(test_progress),
+        cmocka_unit_test(test_full_pipe),       cmocka_unit_test(test_stuck_reader),
+        cmocka_unit_test(test_reader_gone),     cmocka_unit_test(test_full_disk_under_standard_error),
+        cmocka_unit_test(test_closed),          cmocka_unit_test(test_redirected),
+        cmocka_unit_test(test_unwritable_json), cmocka_unit_test(test_torn_json),
+        cmocka_unit_test(test_signals),         cmocka_unit_test(test_handlers),
         cmocka_unit_test(test_healthy_device),
     };
     for (size_t i = 0; count > 1 && i < sizeof stories / sizeof *stories; i++) {
