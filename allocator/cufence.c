@@ -1,13 +1,16 @@
 /* The public functions, and what holds the rooms together: start, exit, and who tells whom. */
 #include "cufence.h"
 
+#include "base/output.h"
+#include "base/thread.h"
 #include "contexts/contexts.h"
 #include "driver/driver.h"
 #include "error.h"
+#include "fault/delivery.h"
 #include "fault/monitor.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
-#include "lock.h"
+#include "base/lock.h"
 #include "options.h"
 #include "preload/preload.h"
 #include "stacks/labels.h"
@@ -28,12 +31,12 @@
 #define STRING(x) STRING_(x)
 
 static struct {
-    struct lock lock;     /* held while starting */
-    int is_started;       /* atomic */
-    int is_forked;        /* atomic; this is a child of the process that was started */
-    int removes_traces;   /* at the exit; a start that is tried again does not ask for it twice */
-    pid_t pid;            /* that started it: a forked child has no CUDA */
-    char *text;           /* the options it was started with; NULL before */
+    struct lock lock;   /* held while starting */
+    int is_started;     /* atomic */
+    int is_forked;      /* atomic; this is a child of the process that was started */
+    int removes_traces; /* at the exit; a start that is tried again does not ask for it twice */
+    pid_t pid;          /* that started it: a forked child has no CUDA */
+    char *text;         /* the options it was started with; NULL before */
     struct options options;
 } process = {.lock = LOCK(RANK_PROCESS)};
 
@@ -93,7 +96,7 @@ static int wait_for_devices(void)
     static int is_in_vain;
     pthread_t thread;
     struct timespec until;
-    if (is_in_vain || !process.options.exit_wait || pthread_create(&thread, NULL, synchronise_all, NULL) != 0)
+    if (is_in_vain || !process.options.exit_wait || thread_start(&thread, synchronise_all, NULL) != 0)
         return 0;
     clock_gettime(CLOCK_REALTIME, &until);
     until.tv_sec += (time_t)(process.options.exit_wait / 1000);
@@ -102,9 +105,8 @@ static int wait_for_devices(void)
     until.tv_nsec %= 1000000000l;
     if (pthread_timedjoin_np(thread, NULL, &until) == 0)
         return 1;
-    fprintf(stderr,
-            "cufence: the device was still working %llu ms after the program's end; a fault from now on is not reported\n",
-            (unsigned long long)process.options.exit_wait);
+    output_say("cufence: the device was still working %llu ms after the program's end; a fault from now on is not reported\n",
+               (unsigned long long)process.options.exit_wait);
     pthread_detach(thread);
     is_in_vain = 1;
     return 0;
@@ -115,20 +117,21 @@ static void print_stats(void)
     cufence_stats stats;
     if (heap_stats(-1, &stats) != CUFENCE_OK)
         return;
-    fprintf(
-        stderr,
+    output_say(
         "cufence: %llu allocations, %llu of them mapped anew; at most %llu bytes live; %llu mappings retired; %llu faults\n",
         (unsigned long long)stats.allocations, (unsigned long long)stats.fresh_mappings,
         (unsigned long long)stats.peak_live_bytes, (unsigned long long)stats.retired_mappings,
-        (unsigned long long)monitor_fault_count());
+        (unsigned long long)delivery_count());
 }
 
 static void remove_traces(int status, void *unused)
 {
     (void)status;
     (void)unused;
-    if (getpid() == process.pid)
-        monitor_stop(0);
+    if (getpid() != process.pid)
+        return;
+    monitor_stop(0);
+    output_flush();
 }
 
 /* Waits for all work and for the reports of its faults. Returns 1 if all work is done. */
@@ -148,7 +151,7 @@ static int wait_for_faults(void)
 static void before_exit(void *unused)
 {
     (void)unused;
-    if (getpid() == process.pid && wait_for_faults() && monitor_fault_count() && !preload_is_there())
+    if (getpid() == process.pid && wait_for_faults() && delivery_count() && !preload_is_there())
         usleep(DEBUGGER_REST_MS * 1000);
 }
 
@@ -174,14 +177,14 @@ static void at_exit(int status, void *unused)
     monitor_stop(is_synchronised ? REPORT_MS : 0);
     heap_close();
     int has_failed = is_synchronised && exit_result == CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (has_failed && !monitor_fault_count())
-        fprintf(stderr,
-                "==%d== cufence: a kernel has accessed an illegal address; without a core dump there is no more to tell\n",
-                (int)process.pid);
+    if (has_failed && !delivery_count())
+        output_say("==%d== cufence: a kernel has accessed an illegal address; without a core dump there is no more to tell\n",
+                   (int)process.pid);
     if (process.options.verbose)
         print_stats();
+    output_flush();
     /* The exit handlers that are left run with the new status. */
-    if (status == 0 && process.options.exitcode && (monitor_fault_count() || has_failed))
+    if (status == 0 && process.options.exitcode && (delivery_count() || has_failed))
         exit((int)process.options.exitcode);
 }
 
@@ -241,17 +244,18 @@ static cufence_status start(const char *options)
         process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also where no context ever comes to be */
                                  pthread_atfork(NULL, NULL, after_fork) == 0;
     if (process.options.verbose)
-        fprintf(stderr, "cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space, core dumps %s\n",
-                cufence_version_string(), driver->path, driver->version / 1000, driver->version % 1000 / 10,
-                (unsigned long long)((arena_end() - arena_start()) >> 30), monitor_is_armed() ? "armed" : "not armed");
+        output_say("cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space, core dumps %s\n", cufence_version_string(),
+                   driver->path, driver->version / 1000, driver->version % 1000 / 10,
+                   (unsigned long long)((arena_end() - arena_start()) >> 30), monitor_is_armed() ? "armed" : "not armed");
     return CUFENCE_OK;
 }
 
 static cufence_status refuse_child(void)
 {
-    return error_set(CUFENCE_ERROR_NOT_INITIALIZED,
-                     "this process was forked from one that uses CUDA, and a child cannot use it; start CUDA after the fork, or "
-                     "use another start method (spawn)");
+    return error_set(
+        CUFENCE_ERROR_NOT_INITIALIZED,
+        "this process was forked from one that uses CUDA, and a child cannot use it; start CUDA after the fork, or "
+        "use another start method (spawn)");
 }
 
 PUBLIC cufence_status cufence_init(const char *options)
@@ -429,7 +433,7 @@ PUBLIC cufence_status cufence_get_stats(int device, cufence_stats *stats)
     if (status == CUFENCE_OK)
         status = heap_stats(device, stats);
     if (status == CUFENCE_OK)
-        stats->faults = monitor_fault_count();
+        stats->faults = delivery_count();
     return status;
 }
 
@@ -441,13 +445,13 @@ PUBLIC cufence_status cufence_trim(int device)
 
 PUBLIC cufence_status cufence_set_fault_handler(cufence_fault_handler handler, void *user)
 {
-    monitor_set_handler(handler, user);
+    delivery_set_handler(handler, user);
     return CUFENCE_OK;
 }
 
 PUBLIC uint64_t cufence_fault_count(void)
 {
-    return monitor_fault_count();
+    return delivery_count();
 }
 
 PUBLIC size_t cufence_stack(uint32_t stack, char *buffer, size_t size)
@@ -465,12 +469,12 @@ PUBLIC size_t cufence_stack(uint32_t stack, char *buffer, size_t size)
 
 PUBLIC size_t cufence_last_report(char *buffer, size_t size)
 {
-    return monitor_last_report(buffer, size);
+    return delivery_last_text(buffer, size);
 }
 
 PUBLIC size_t cufence_last_report_json(char *buffer, size_t size)
 {
-    return monitor_last_json(buffer, size);
+    return delivery_last_json(buffer, size);
 }
 
 PUBLIC cufence_status cufence_wait_reports(unsigned timeout_ms)

@@ -117,8 +117,15 @@ typedef struct cufence_fault {
     int device;
 } cufence_fault;
 
-/* Called once a fault, after its report was written, on a thread of cufence's; of a call on the host, on the thread that made
- * it. It may call every function here but must not call CUDA: the context may be stopped. */
+/*
+ * Called once a fault, after its report was written and counted: on a thread of cufence's, which has all signals blocked but
+ * those of its own faults; of a call on the host, on the thread that made it. The device is stopped and the driver's locks may
+ * be held, so it may call    cufence_fault_count(), cufence_last_report(), cufence_last_report_json(), cufence_describe(),
+ * cufence_stack(), cufence_get_stats(), cufence_set_fault_handler(), and all that is about versions, options and errors; it
+ * must not    call CUDA, nor what calls it: cufence_malloc(), cufence_free(), cufence_record_stream(), cufence_trim() and the
+ * pools may wait for ever; it cannot      wait for reports: cufence_wait_reports() returns UNSUPPORTED at once, because the
+ * handler is part of one. It may end the process. Faults that come meanwhile are reported once it has returned.
+ */
 typedef void (*cufence_fault_handler)(const cufence_fault *fault, void *user);
 
 /* Returns major * 10000 + minor * 100 + patch of the library in use. */
@@ -220,7 +227,8 @@ size_t cufence_last_report_json(char *buffer, size_t size);
 
 /*
  * Waits until the faults of all work that the devices have done are reported, at most `timeout_ms`. It does not wait for work
- * that is still to be done: synchronise first. Errors: NOT_INITIALIZED, TIMEOUT (a core dump is still being written).
+ * that is still to be done: synchronise first. Errors: NOT_INITIALIZED, TIMEOUT (a core dump is still being written),
+ * UNSUPPORTED (the caller is a fault handler).
  */
 cufence_status cufence_wait_reports(unsigned timeout_ms);
 

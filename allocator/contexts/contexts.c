@@ -1,7 +1,7 @@
 #include "internal.h"
 
 #include "error.h"
-#include "lock.h"
+#include "base/lock.h"
 
 #include <stdlib.h>
 

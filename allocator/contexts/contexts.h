@@ -27,8 +27,8 @@ struct context;
 
 struct stream {
     struct context *context;
-    CUstream handle; /* with the context current: NULL is the legacy stream, CU_STREAM_PER_THREAD that of `thread` */
-    uint64_t thread; /* with a per-thread stream: whose, by our own count, see stream_is_named_here(); else 0 */
+    CUstream handle;       /* with the context current: NULL is the legacy stream, CU_STREAM_PER_THREAD that of `thread` */
+    uint64_t thread;       /* with a per-thread stream: whose, by our own count, see stream_is_named_here(); else 0 */
     uint64_t generation;   /* atomic; another one as soon as the stream is gone */
     unsigned long long id; /* cuStreamGetId; 0: not asked */
     int is_lost;           /* it was gone before anybody told: nothing can be put on it any more */
@@ -38,24 +38,24 @@ struct stream {
 enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_ROOMS };
 
 struct context {
-    CUcontext handle;            /* atomic */
-    unsigned long long unique;   /* cuCtxGetId; 0 if the driver has none */
-    uint64_t generation;         /* never that of another context of this process */
-    int device;                  /* driver ordinal */
-    int is_primary;              /* of its device */
-    int is_held;                 /* atomic; by us: it cannot end without us */
-    int is_alive;                /* atomic */
-    int is_faulted;              /* atomic */
-    struct context *stands_for;  /* a green context: its device's primary one; else NULL */
-    struct stream legacy;        /* its legacy default stream */
-    struct context *next;        /* in the registry; constant */
-    void *books[CONTEXT_ROOMS];  /* atomic; of the rooms above, which keep them for the entry's next context */
+    CUcontext handle;           /* atomic */
+    unsigned long long unique;  /* cuCtxGetId; 0 if the driver has none */
+    uint64_t generation;        /* never that of another context of this process */
+    int device;                 /* driver ordinal */
+    int is_primary;             /* of its device */
+    int is_held;                /* atomic; by us: it cannot end without us */
+    int is_alive;               /* atomic */
+    int is_faulted;             /* atomic */
+    struct context *stands_for; /* a green context: its device's primary one; else NULL */
+    struct stream legacy;       /* its legacy default stream */
+    struct context *next;       /* in the registry; constant */
+    void *books[CONTEXT_ROOMS]; /* atomic; of the rooms above, which keep them for the entry's next context */
 };
 
 /* What the other rooms want to be told. */
 struct context_events {
-    void (*begun)(struct context *context);  /* before its first use, with the context current and RANK_CONTEXTS held */
-    void (*ended)(struct context *context);  /* it is gone, or going right now; RANK_CONTEXTS held */
+    void (*begun)(struct context *context);     /* before its first use, with the context current and RANK_CONTEXTS held */
+    void (*ended)(struct context *context);     /* it is gone, or going right now; RANK_CONTEXTS held */
     void (*stream_ends)(struct stream *stream); /* right before, RANK_TOUCH held; is_lost: after it. By any thread, but for a
                                                    per-thread stream by its own */
 };
@@ -135,8 +135,9 @@ static inline int stream_is_default(CUstream handle)
 /* To be called right before a stream is destroyed, by whoever destroys it. Calls events.stream_ends() if it was known. */
 void stream_ended(CUstream handle);
 
-/* Around what makes a stream begin or join a capture (its end takes care of itself), and around the touch of a stream by a thread of ours, which asks
- * first whether it is captured. So no thread of ours touches a stream that is gone, or breaks a capture. */
+/* Around what makes a stream begin or join a capture (its end takes care of itself), and around the touch of a stream by a
+ * thread of ours, which asks first whether it is captured. So no thread of ours touches a stream that is gone, or breaks a
+ * capture. */
 void stream_touch_begin(void);
 void stream_touch_end(void);
 

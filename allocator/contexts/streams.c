@@ -1,6 +1,6 @@
 #include "internal.h"
 
-#include "lock.h"
+#include "base/lock.h"
 
 #include <stdlib.h>
 

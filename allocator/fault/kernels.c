@@ -85,14 +85,14 @@ static int wait_for(CUstream stream, int (*give_up)(void *user), void *user)
     return 1;
 }
 
-int kernels_fence(CUcontext context, int (*give_up)(void *user), void *user)
+int kernels_fence(CUcontext context, int (*is_left_out)(int device), int (*give_up)(void *user), void *user)
 {
     int is_passed = 1;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     driver->cuThreadExchangeStreamCaptureMode(&mode);
     for (unsigned i = 0; i < count() && is_passed; i++) {
         const struct prepared *entry = &prepared[i];
-        if (!enter(entry, context, -1))
+        if (is_left_out(entry->device) || !enter(entry, context, -1))
             continue;
         if (driver->cuLaunchKernel(entry->fence, 1, 1, 1, 1, 1, 1, 0, entry->stream, NULL, NULL) == CUDA_SUCCESS)
             is_passed = wait_for(entry->stream, give_up, user);
@@ -102,15 +102,43 @@ int kernels_fence(CUcontext context, int (*give_up)(void *user), void *user)
     return is_passed;
 }
 
-void kernels_poison(int device, uint64_t unmapped_address)
+unsigned kernels_poison(int device, uint64_t unmapped_address)
 {
     void *arguments[] = {&unmapped_address};
+    unsigned launched = 0;
     for (unsigned i = 0; i < count(); i++) {
         if (!enter(&prepared[i], NULL, device))
             continue;
-        driver->cuLaunchKernel(prepared[i].poison, 1, 1, 1, 1, 1, 1, 0, prepared[i].stream, arguments, NULL);
+        launched += driver->cuLaunchKernel(prepared[i].poison, 1, 1, 1, 1, 1, 1, 0, prepared[i].stream, arguments, NULL) ==
+                    CUDA_SUCCESS;
         leave();
     }
+    return launched;
+}
+
+int kernels_current_device(void)
+{
+    CUcontext context = NULL;
+    if (driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
+        return -1;
+    for (unsigned i = 0; i < count(); i++) {
+        if (__atomic_load_n(&prepared[i].context, __ATOMIC_RELAXED) == context)
+            return prepared[i].device;
+    }
+    return -1;
+}
+
+int kernels_only_device(void)
+{
+    int device = -1;
+    for (unsigned i = 0; i < count(); i++) {
+        if (!__atomic_load_n(&prepared[i].context, __ATOMIC_RELAXED) || prepared[i].device == device)
+            continue;
+        if (device >= 0)
+            return -1;
+        device = prepared[i].device;
+    }
+    return device;
 }
 
 void kernels_forget(CUcontext context)

@@ -21,13 +21,20 @@
 void kernels_prepare(CUcontext context, int device);
 
 /*
- * Puts a fence behind what `context` (NULL: every prepared one) has done, and waits for it until `give_up(user)` says so, which
- * is asked every 20 us to 1 ms. Returns 1 if every fence was passed (or the context's error is real), 0 if given up.
+ * Puts a fence behind what `context` (NULL: every prepared one) has done, but for devices that are to be left out, and waits
+ * for it until `give_up(user)` says so, which is asked every 20 us to 1 ms. Returns 1 if every fence was passed (or the
+ * context's error is real), 0 if given up.
  */
-int kernels_fence(CUcontext context, int (*give_up)(void *user), void *user);
+int kernels_fence(CUcontext context, int (*is_left_out)(int device), int (*give_up)(void *user), void *user);
 
-/* Launches the poison on every prepared context of the device (-1: all). Does not wait. */
-void kernels_poison(int device, uint64_t unmapped_address);
+/* Launches the poison on every prepared context of the device (-1: all). Does not wait. Returns how many it launched. */
+unsigned kernels_poison(int device, uint64_t unmapped_address);
+
+/* The device of the current context, -1 if there is none or it is not prepared. A context with an error tells it too. */
+int kernels_current_device(void);
+
+/* The only device that prepared contexts are on, -1 if they are on several or on none. */
+int kernels_only_device(void);
 
 /* The context is gone. */
 void kernels_forget(CUcontext context);

@@ -1,7 +1,12 @@
 #include "monitor.h"
 
 #include "arming.h"
+#include "base/output.h"
+#include "base/thread.h"
+#include "delivery.h"
+#include "device.h"
 #include "error.h"
+#include "intake.h"
 #include "json.h"
 #include "kernels.h"
 
@@ -16,7 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DUMP_LIMIT (2ull << 30) /* a dump that is larger than this is not one of the lightweight kind */
 #define SETTLE_MS 5000
 /* The driver itself makes the error real 22 to 25 ms after a dump (H100, driver 580.159.04); a second fault takes 110 to 150.
  */
@@ -25,22 +29,19 @@
 /* The driver's own debugger goes on for a while after that; a process that ends meanwhile crashes in it (the same driver). */
 #define SETTLING_MS 100
 #define DEVICE_NAME 128
-#define NO_MEMORY "cufence: a kernel has faulted, and the host has no memory for the report\n"
 #define LATE_DUMP_MS 2000 /* one of eight processes that fault on one device at once has seen the error before its dump */
 #define IDLE_FENCE_MS 1000
 #define BUSY_FENCE_MS 300
+#define PROGRESS_MS 1000 /* the first line of progress; each next one comes after twice as long */
+#define MIB ((double)(1 << 20))
 
 static struct {
     pthread_mutex_t lock; /* guards what is not said to be otherwise; a leaf */
     pthread_cond_t change;
-    int is_busy;      /* atomic: a dump is being read or explained; written under lock */
-    uint64_t faults;  /* atomic; written under lock */
-    uint64_t misuses; /* those of calls on the host, the same; no error of a context follows from them */
-    char *last_report;
-    char *last_json; /* the same fault's; NULL if the host had no memory for it */
-    cufence_fault_handler handler;
-    void *handler_user;
-    int is_running; /* set by monitor_start(), cleared by monitor_stop() */
+    int is_busy;              /* atomic: a dump is being read or explained; written under lock */
+    uint64_t faulted_devices; /* atomic: a bit for each of the first 64 on which a kernel has faulted */
+    int has_other_fault;      /* atomic: one has on another device, or nobody knows on which */
+    int is_running;           /* set by monitor_start(), cleared by monitor_stop() */
 
     /* Constant once the thread runs. */
     pthread_t thread;
@@ -48,49 +49,44 @@ static struct {
     const struct fault_sources *sources;
     int is_armed;
     struct dump_fifo fifo;
-    char log[1024];
-    char json[1024];
     int rank; /* in a distributed job, or -1 */
     int stop; /* eventfd */
     int peek; /* a reader of the FIFO that only looks: what was written and is not read yet counts as under way */
+
+    /* Of the thread. */
+    unsigned poisons;     /* faults of our own making whose dumps may still come */
+    int is_announced;     /* the first line about the dump under way has gone out */
+    unsigned progress_ms; /* when the next line of progress is due, counted from the dump's first byte */
+    uint64_t evidence_ns; /* when the last dump had been parsed ... */
+    uint64_t made_ns;     /* ... and its report made */
 } monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop = -1, .peek = -1};
 
+/* ---- which devices have faulted ---- */
+
+/* -1: nobody knows which. */
+static void note_fault(int device)
+{
+    if (device >= 0 && device < 64)
+        __atomic_or_fetch(&monitor.faulted_devices, UINT64_C(1) << device, __ATOMIC_RELEASE);
+    else
+        __atomic_store_n(&monitor.has_other_fault, 1, __ATOMIC_RELEASE);
+}
+
+static int has_faulted(int device)
+{
+    if (__atomic_load_n(&monitor.has_other_fault, __ATOMIC_ACQUIRE))
+        return 1;
+    uint64_t devices = __atomic_load_n(&monitor.faulted_devices, __ATOMIC_ACQUIRE);
+    return device < 0 ? devices != 0 : device < 64 && (devices >> device & 1);
+}
+
+/* Of the current context; without one, any device. No call of the driver before the first fault. */
+static int has_kernel_fault(void)
+{
+    return has_faulted(-1) && has_faulted(kernels_current_device());
+}
+
 /* ---- from a dump to a report ---- */
-
-static void write_all(int fd, const char *text, size_t size)
-{
-    while (size > 0) {
-        ssize_t written = write(fd, text, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return;
-        text += written;
-        size -= (size_t)written;
-    }
-}
-
-/* One write, which the system keeps whole: several processes may share the file. */
-static void append_to_file(const char *name, const char *text)
-{
-    if (!name[0])
-        return;
-    int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-    if (fd < 0) {
-        fprintf(stderr, "cufence: cannot write the report to %s: %s\n", name, strerror(errno));
-        return;
-    }
-    write_all(fd, text, strlen(text));
-    close(fd);
-}
-
-static void publish(const char *text, const char *json)
-{
-    write_all(STDERR_FILENO, text, strlen(text));
-    append_to_file(monitor.log, text);
-    if (json)
-        append_to_file(monitor.json, json);
-}
 
 static int is_ours(const struct evidence *evidence)
 {
@@ -99,16 +95,6 @@ static int is_ours(const struct evidence *evidence)
             return 0;
     }
     return evidence->site_count > 0;
-}
-
-static void give_to_handler(const cufence_fault *fault)
-{
-    pthread_mutex_lock(&monitor.lock);
-    cufence_fault_handler handler = monitor.handler;
-    void *user = monitor.handler_user;
-    pthread_mutex_unlock(&monitor.lock);
-    if (handler)
-        handler(fault, user);
 }
 
 static void call_handler(const struct diagnosis *diagnosis, const char *text, int device)
@@ -123,19 +109,7 @@ static void call_handler(const struct diagnosis *diagnosis, const char *text, in
                            .address = diagnosis->address,
                            .buffer = diagnosis->owner,
                            .device = device};
-    give_to_handler(&fault);
-}
-
-/* Counts the fault and keeps its texts, which it owns from then on. */
-static void keep(char *text, char *json)
-{
-    pthread_mutex_lock(&monitor.lock);
-    free(monitor.last_report);
-    free(monitor.last_json);
-    monitor.last_report = text;
-    monitor.last_json = json;
-    __atomic_add_fetch(&monitor.faults, 1, __ATOMIC_RELEASE);
-    pthread_mutex_unlock(&monitor.lock);
+    delivery_call_handler(&fault);
 }
 
 static int wait_for_error(int device, int ms)
@@ -154,7 +128,7 @@ static void act(int device)
     if (monitor.options->on_fault == ON_FAULT_ERROR) {
         monitor.sources->set_faulted(device);
         if (!wait_for_error(device, REAL_ERROR_MS)) {
-            kernels_poison(device, monitor.sources->arena_start());
+            monitor.poisons += kernels_poison(device, monitor.sources->arena_start());
             wait_for_error(device, POISON_MS);
         }
         usleep(SETTLING_MS * 1000);
@@ -171,9 +145,8 @@ static struct report_origin origin_of(int device, char name[DEVICE_NAME])
     return (struct report_origin){(int)getpid(), monitor.rank, device, name[0] ? name : NULL};
 }
 
-static void report(const struct evidence *evidence)
+static void report(const struct evidence *evidence, int device)
 {
-    int device = evidence_device(evidence);
     struct surroundings *around = surroundings_of(monitor.sources, evidence, device);
     struct diagnosis diagnosis;
     char name[DEVICE_NAME], *text = NULL, *json = NULL;
@@ -183,16 +156,14 @@ static void report(const struct evidence *evidence)
         text = fault_report_text(&diagnosis, &origin);
         json = fault_report_json(&diagnosis, &origin);
     }
-    if (text) {
-        publish(text, json);
-        keep(text, json);
+    monitor.made_ns = dump_clock();
+    delivery_publish(text, json);
+    note_fault(device);
+    if (text)
         call_handler(&diagnosis, text, device);
-    } else {
-        publish(NO_MEMORY, json);
-        keep(strdup(NO_MEMORY), json);
-    }
+    free(text);
+    free(json);
     free(around);
-    act(device);
 }
 
 static void report_unexplained(size_t size)
@@ -201,22 +172,52 @@ static void report_unexplained(size_t size)
     snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, error_detail());
     const struct report_origin origin = origin_of(-1, name);
     char *text = fault_unexplained_text(reason, &origin), *json = fault_unexplained_json(reason, &origin);
-    if (!text)
-        text = strdup(NO_MEMORY);
-    publish(text ? text : NO_MEMORY, json);
-    keep(text, json);
-    give_to_handler(&(cufence_fault){.text = text ? text : NO_MEMORY, .kind = FAULT_UNEXPLAINED, .device = -1});
-    act(-1);
+    monitor.made_ns = dump_clock();
+    delivery_publish(text, json);
+    note_fault(-1);
+    if (text)
+        delivery_call_handler(&(cufence_fault){.text = text, .kind = FAULT_UNEXPLAINED, .device = -1});
+    free(text);
+    free(json);
 }
 
-static void explain(const void *bytes, size_t size)
+static double ms_between(uint64_t begin_ns, uint64_t end_ns)
+{
+    return end_ns > begin_ns ? (double)(end_ns - begin_ns) / 1e6 : 0;
+}
+
+/* Where the time from the dump's first byte to the report has gone. */
+static void tell_times(const struct dump *dump)
+{
+    output_say(
+        "cufence: core dump of %.1f MiB: written in %.0f ms, %.0f of them to copy it; parsed in %.0f, explained in %.0f, "
+        "delivered in %.0f ms\n",
+        (double)dump->received / MIB, ms_between(dump->begin_ns, dump->end_ns), (double)dump->copying_ns / 1e6,
+        ms_between(dump->end_ns, monitor.evidence_ns), ms_between(monitor.evidence_ns, monitor.made_ns),
+        ms_between(monitor.made_ns, dump_clock()));
+}
+
+static void explain(const struct dump *dump)
 {
     struct evidence *evidence = NULL;
-    if (evidence_from_coredump(bytes, size, &evidence) != CUFENCE_OK)
-        report_unexplained(size);
-    else if (!is_ours(evidence))
-        report(evidence);
+    cufence_status status = dump_is_complete(dump)
+                                ? evidence_from_coredump(dump->bytes, dump->size, &evidence)
+                                : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for all of it");
+    int device = status == CUFENCE_OK ? faulted_device(monitor.sources, evidence) : -1;
+    monitor.evidence_ns = dump_clock();
+    if (status == CUFENCE_OK && is_ours(evidence)) {
+        monitor.poisons -= monitor.poisons > 0;
+        evidence_free(evidence);
+        return;
+    }
+    if (status == CUFENCE_OK)
+        report(evidence, device);
+    else
+        report_unexplained(dump->received);
     evidence_free(evidence);
+    if (monitor.options->verbose)
+        tell_times(dump);
+    act(device);
 }
 
 /* ---- the thread ---- */
@@ -237,35 +238,44 @@ static void set_busy(int is_busy)
     pthread_mutex_unlock(&monitor.lock);
 }
 
-struct dump {
-    char *bytes;
-    size_t size, capacity;
-    int is_cut; /* not all of it could be kept */
-};
-
-enum reading { READ_SOME, READ_END, READ_NOTHING_YET };
-
-static enum reading read_some(int fd, struct dump *dump)
+/* Before the driver has written enough to tell more. A fault that we have made ourselves is nobody's news. */
+static void announce(void)
 {
-    if (dump->capacity - dump->size < 1 << 16) {
-        size_t capacity = dump->capacity ? dump->capacity * 2 : 1 << 20;
-        char *grown = capacity <= DUMP_LIMIT ? realloc(dump->bytes, capacity) : NULL;
-        if (grown) {
-            dump->bytes = grown;
-            dump->capacity = capacity;
-        } else {
-            dump->is_cut = 1; /* the driver waits until somebody reads, so the rest is read and dropped */
-            dump->size = 0;
-        }
+    int device = kernels_only_device();
+    if (monitor.is_announced || monitor.poisons)
+        return;
+    monitor.is_announced = 1;
+    if (device >= 0)
+        output_say("==%d== cufence: a kernel has faulted on GPU %d; reading the driver's core dump\n", (int)getpid(), device);
+    else
+        output_say("==%d== cufence: a kernel has faulted; reading the driver's core dump\n", (int)getpid());
+}
+
+static void show_progress(const struct dump *dump)
+{
+    uint64_t ms = dump->received ? (dump_clock() - dump->begin_ns) / 1000000 : 0;
+    if (ms < monitor.progress_ms)
+        return;
+    monitor.progress_ms *= 2;
+    if (output_is_terminal())
+        output_say("==%d== cufence: %.1f MiB of the core dump in %.1f s; the driver is still writing\n", (int)getpid(),
+                   (double)dump->received / MIB, (double)ms / 1000);
+}
+
+/* Waits for input. Returns 0 when the thread is to stop. */
+static int wait_for_input(int fd, const struct dump *dump)
+{
+    struct pollfd wait[] = {{.fd = fd, .events = POLLIN}, {.fd = monitor.stop, .events = POLLIN}};
+    if (dump->received)
+        dump_rest(fd);
+    for (;;) {
+        int ready = poll(wait, 2, dump->received ? PROGRESS_MS / 4 : -1);
+        if ((ready < 0 && errno != EINTR) || (ready > 0 && wait[1].revents))
+            return 0;
+        if (ready > 0 && (wait[0].revents & (POLLIN | POLLHUP)))
+            return 1;
+        show_progress(dump);
     }
-    char dropped[4096];
-    ssize_t got =
-        dump->capacity ? read(fd, dump->bytes + dump->size, dump->capacity - dump->size) : read(fd, dropped, sizeof dropped);
-    if (got > 0 && dump->capacity)
-        dump->size += (size_t)got;
-    if (got > 0 || (got < 0 && errno == EINTR))
-        return READ_SOME;
-    return got < 0 && errno == EAGAIN ? READ_NOTHING_YET : READ_END;
 }
 
 static void *run(void *unused)
@@ -273,40 +283,35 @@ static void *run(void *unused)
     (void)unused;
     struct dump dump = {0};
     pthread_setname_np(pthread_self(), "cufence-monitor");
-    int fd = open(monitor.fifo.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    while (fd >= 0) {
-        struct pollfd wait[] = {{.fd = fd, .events = POLLIN}, {.fd = monitor.stop, .events = POLLIN}};
-        if (poll(wait, 2, -1) < 0 && errno != EINTR)
-            break;
-        if (wait[1].revents)
-            break;
-        if (!(wait[0].revents & (POLLIN | POLLHUP)))
-            continue;
-        if (!monitor.is_busy)
+    int fd = dump_open(monitor.fifo.path);
+    while (fd >= 0 && wait_for_input(fd, &dump)) {
+        if (!monitor.is_busy) {
+            monitor.is_announced = 0;
+            monitor.progress_ms = PROGRESS_MS;
             set_busy(1);
-        /* To the end, because poll() does not tell of the end of a writer that was gone before the FIFO was opened. */
-        enum reading reading;
-        do
-            reading = read_some(fd, &dump);
-        while (reading == READ_SOME);
-        if (reading == READ_NOTHING_YET)
+        }
+        enum dump_state state;
+        do {
+            state = dump_take(fd, &dump);
+            if (dump.received)
+                announce();
+            show_progress(&dump);
+        } while (state == DUMP_TAKEN);
+        if (state == DUMP_AWAITED)
             continue;
-        if (dump.is_cut)
-            explain("", 0);
-        else if (dump.size)
-            explain(dump.bytes, dump.size);
-        free(dump.bytes);
-        dump = (struct dump){0};
+        if (dump.received)
+            explain(&dump);
+        dump_forget(&dump);
         /* A FIFO tells of its last writer's end until it is opened anew; anew first, so that a writer in between stays whole.
          */
-        int again = open(monitor.fifo.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+        int again = dump_open(monitor.fifo.path);
         close(fd);
         fd = again;
         set_busy(0);
     }
     if (fd >= 0)
         close(fd);
-    free(dump.bytes);
+    dump_forget(&dump);
     set_busy(0);
     return NULL;
 }
@@ -336,20 +341,18 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
     monitor.options = options;
     monitor.sources = sources;
     monitor.rank = report_rank();
-    cufence_status status = options_expand_path(options->log, monitor.log, sizeof monitor.log);
-    if (status == CUFENCE_OK)
-        status = options_expand_path(options->json, monitor.json, sizeof monitor.json);
+    cufence_status status = delivery_open(options);
     if (status != CUFENCE_OK)
         return status;
     if (!options->coredump)
         return CUFENCE_OK;
     if (dumps_arm(&monitor.fifo) != CUFENCE_OK) {
-        fprintf(stderr, "cufence: faults will be caught but not explained: %s\n", error_detail());
+        output_say("cufence: faults will be caught but not explained: %s\n", error_detail());
         return CUFENCE_OK;
     }
     monitor.stop = eventfd(0, EFD_CLOEXEC);
     monitor.peek = open(monitor.fifo.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    int failed = monitor.stop < 0 || monitor.peek < 0 ? errno : pthread_create(&monitor.thread, NULL, run, NULL);
+    int failed = monitor.stop < 0 || monitor.peek < 0 ? errno : thread_start(&monitor.thread, run, NULL);
     if (failed) {
         dumps_disarm();
         dumps_remove_fifo(&monitor.fifo);
@@ -387,18 +390,17 @@ void monitor_misuse(const struct misuse *misuse)
     char name[DEVICE_NAME];
     const struct report_origin origin = origin_of(buffer ? buffer->device : -1, name);
     char *text = misuse_text(misuse, &origin);
-    if (text) {
-        char *json = fault_misuse_json(misuse, &origin);
-        publish(text, json);
-        give_to_handler(&(cufence_fault){.text = text,
-                                         .kind = misuse->kind,
-                                         .is_address_known = 1,
-                                         .address = misuse->address,
-                                         .buffer = buffer,
-                                         .device = origin.device});
-        __atomic_add_fetch(&monitor.misuses, 1, __ATOMIC_RELEASE);
-        keep(text, json);
-    }
+    char *json = fault_misuse_json(misuse, &origin);
+    delivery_publish(text, json);
+    if (text)
+        delivery_call_handler(&(cufence_fault){.text = text,
+                                               .kind = misuse->kind,
+                                               .is_address_known = 1,
+                                               .address = misuse->address,
+                                               .buffer = buffer,
+                                               .device = origin.device});
+    free(text);
+    free(json);
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
         dumps_remove_fifo(&monitor.fifo);
         abort();
@@ -412,49 +414,17 @@ void monitor_stop(unsigned timeout_ms)
     if (timeout_ms)
         monitor_flush(timeout_ms);
     uint64_t one = 1;
-    write_all(monitor.stop, (const char *)&one, sizeof one);
-    pthread_join(monitor.thread, NULL);
+    while (write(monitor.stop, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    if (!pthread_equal(pthread_self(), monitor.thread)) /* a handler may end the process */
+        pthread_join(monitor.thread, NULL);
     monitor.is_running = 0;
     dumps_remove_fifo(&monitor.fifo);
-}
-
-void monitor_set_handler(cufence_fault_handler handler, void *user)
-{
-    pthread_mutex_lock(&monitor.lock);
-    monitor.handler = handler;
-    monitor.handler_user = user;
-    pthread_mutex_unlock(&monitor.lock);
-}
-
-uint64_t monitor_fault_count(void)
-{
-    return __atomic_load_n(&monitor.faults, __ATOMIC_ACQUIRE);
 }
 
 int monitor_is_armed(void)
 {
     return monitor.is_armed;
-}
-
-/* `kept` is monitor.last_report or monitor.last_json. */
-static size_t copy_kept(char *const *kept, char *buffer, size_t size)
-{
-    pthread_mutex_lock(&monitor.lock);
-    size_t length = *kept ? strlen(*kept) + 1 : 0;
-    if (length && size)
-        snprintf(buffer, size, "%s", *kept);
-    pthread_mutex_unlock(&monitor.lock);
-    return length;
-}
-
-size_t monitor_last_report(char *buffer, size_t size)
-{
-    return copy_kept(&monitor.last_report, buffer, size);
-}
-
-size_t monitor_last_json(char *buffer, size_t size)
-{
-    return copy_kept(&monitor.last_json, buffer, size);
 }
 
 static struct timespec after(struct timespec time, unsigned ms)
@@ -469,6 +439,10 @@ static struct timespec after(struct timespec time, unsigned ms)
 cufence_status monitor_wait(unsigned timeout_ms)
 {
     struct timespec until, soon, now;
+    if (delivery_is_in_handler())
+        return error_set(CUFENCE_ERROR_UNSUPPORTED,
+                         "a fault handler cannot wait for reports: the one that it was called for is "
+                         "not over before it has returned");
     clock_gettime(CLOCK_MONOTONIC, &until);
     until = after(until, timeout_ms);
     int is_late = 0;
@@ -488,11 +462,6 @@ struct patience {
     struct timespec until;
     int is_out; /* the time has passed, and no dump has begun */
 };
-
-static int has_kernel_fault(void)
-{
-    return monitor_fault_count() > __atomic_load_n(&monitor.misuses, __ATOMIC_ACQUIRE);
-}
 
 void monitor_await_dump(void)
 {
@@ -525,13 +494,13 @@ static int fence(CUcontext context, unsigned ms)
     struct patience patience = {0};
     clock_gettime(CLOCK_MONOTONIC, &patience.until);
     patience.until = after(patience.until, ms);
-    kernels_fence(context, has_lost_patience, &patience);
+    kernels_fence(context, has_faulted, has_lost_patience, &patience);
     return !patience.is_out;
 }
 
 cufence_status monitor_flush(unsigned timeout_ms)
 {
-    if (monitor.is_armed && !has_kernel_fault())
+    if (monitor.is_armed && !delivery_is_in_handler())
         fence(NULL, timeout_ms);
     return monitor_wait(timeout_ms);
 }
@@ -540,6 +509,8 @@ void fault_learn(int is_device_idle)
 {
     static int is_usually_busy; /* atomic: other streams keep the device so full that a fence tells nothing but costs time */
     CUcontext context = NULL;
+    if (delivery_is_in_handler())
+        return;
     if (monitor.is_armed && !has_kernel_fault() && driver->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context) {
         if (is_device_idle)
             fence(context, IDLE_FENCE_MS);
@@ -554,7 +525,8 @@ cufence_status fault_settle(int is_device_idle)
     fault_learn(is_device_idle);
     if (!has_kernel_fault() || monitor.options->on_fault != ON_FAULT_ERROR)
         return CUFENCE_OK;
-    for (int waited = 0; waited < SETTLE_MS && !kernels_have_failed(-1); waited++)
+    int device = kernels_current_device();
+    for (int waited = 0; waited < SETTLE_MS && !kernels_have_failed(device); waited++)
         usleep(1000);
     return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted; the report tells which");
 }

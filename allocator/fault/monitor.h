@@ -37,18 +37,10 @@ void monitor_misuse(const struct misuse *misuse);
 /* Waits for dumps under way (monitor_flush), then stops the thread and removes the FIFO. */
 void monitor_stop(unsigned timeout_ms);
 
-void monitor_set_handler(cufence_fault_handler handler, void *user);
-uint64_t monitor_fault_count(void);
 int monitor_is_armed(void);
 
-/* The last report's text into buffer (cut to fit, ends with NUL). Returns its whole length with the NUL, 0 if there is none. */
-size_t monitor_last_report(char *buffer, size_t size);
-
-/* The same of its JSON. */
-size_t monitor_last_json(char *buffer, size_t size);
-
-/* Waits until no dump is on its way or being explained. Errors: TIMEOUT. A fault whose dump the driver has not begun to write
- * is not known here: monitor_flush() finds it, if the work that has it is done. */
+/* Waits until no dump is on its way or being explained. Errors: TIMEOUT, UNSUPPORTED (in a fault handler, at once). A fault
+ * whose dump the driver has not begun to write is not known here: monitor_flush() finds it, if the work that has it is done. */
 cufence_status monitor_wait(unsigned timeout_ms);
 cufence_status monitor_flush(unsigned timeout_ms);
 
@@ -58,10 +50,10 @@ void monitor_await_dump(void);
 
 /*
  * After a synchronisation in the current context: waits for the report of what faulted, and with on_fault=error for the
- * context's error to be real, 5 s at most. 10 us where nothing has faulted.
- *   is_device_idle  the whole context has been synchronised. Else other streams may keep the device busy: then it waits for
- *                   0.3 s at most, once in the process, and learns that these waits are no use.
- * Returns FAULTED if there was a fault that the program shall see, else OK.
+ * error of that context to be real, 5 s at most. 10 us where nothing has faulted; a fault on another device delays it only
+ * while its dump is being read. is_device_idle  the whole context has been synchronised. Else other streams may keep the device
+ * busy: then it waits for 0.3 s at most, once in the process, and learns that these waits are no use. Returns FAULTED if there
+ * was a fault on the context's device that the program shall see, else OK.
  */
 cufence_status fault_settle(int is_device_idle);
 

@@ -1,6 +1,5 @@
 #include "surroundings.h"
 
-#include "driver/driver.h"
 #include "launches.h"
 
 #include <stdio.h>
@@ -24,22 +23,6 @@ static int is_mapped_by_host(uint64_t address)
     if (maps)
         fclose(maps);
     return found;
-}
-
-int evidence_device(const struct evidence *evidence)
-{
-    int devices = 0;
-    driver->cuDeviceGetCount(&devices);
-    for (int i = 0; i < devices; i++) {
-        CUdevice device;
-        int bus = -1, slot = -1;
-        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS &&
-            driver->cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device) == CUDA_SUCCESS &&
-            driver->cuDeviceGetAttribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device) == CUDA_SUCCESS &&
-            (uint32_t)bus == evidence->pci_bus && (uint32_t)slot == evidence->pci_device)
-            return i;
-    }
-    return evidence->device < (uint32_t)devices ? (int)evidence->device : 0;
 }
 
 static int is_known(const struct surroundings *around, uint64_t address)

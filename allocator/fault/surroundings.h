@@ -50,7 +50,4 @@ struct surroundings {
 /* calloc'ed: the caller frees it. NULL when the host is out of memory. */
 struct surroundings *surroundings_of(const struct fault_sources *sources, const struct evidence *evidence, int device);
 
-/* The driver's ordinal for the device that the dump names; environment variables may have renumbered them. */
-int evidence_device(const struct evidence *evidence);
-
 #endif

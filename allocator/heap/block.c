@@ -1,5 +1,7 @@
 #include "internal.h"
 
+#include "base/output.h"
+
 #include "error.h"
 
 #include <stdio.h>
@@ -23,8 +25,8 @@ void block_become(struct block *block, enum block_state state)
     block->state = (uint8_t)state;
     if (__builtin_expect(steps[from] >> state & 1, 1))
         return;
-    fprintf(stderr, "cufence: internal error: the block of buffer #%llu goes from %s to %s; please report it\n",
-            (unsigned long long)block->facts.id, names[from], names[state]);
+    output_say("cufence: internal error: the block of buffer #%llu goes from %s to %s; please report it\n",
+               (unsigned long long)block->facts.id, names[from], names[state]);
 #ifndef NDEBUG
     abort();
 #endif

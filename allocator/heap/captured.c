@@ -64,7 +64,7 @@ struct executable {
 
 static struct executable *executables;
 static struct lock executables_lock = LOCK(RANK_EXECUTABLES);
-static uint64_t other_launches;                                      /* atomic: of unknown ones, while any block is returned */
+static uint64_t other_launches; /* atomic: of unknown ones, while any block is returned */
 
 static struct pool *pool_of_graph(CUgraph graph, int is_auto_freed)
 {
@@ -218,7 +218,7 @@ void capture_forget_all(struct books *books)
     LL_FOREACH(books->pools, pool)
     {
         DL_FOREACH_SAFE(pool->returned, block, next)
-            unlist(block);
+        unlist(block);
         if (pool->is_capture)
             __atomic_store_n(&pool->id[1], 0, __ATOMIC_RELAXED); /* no capture's any more */
         else

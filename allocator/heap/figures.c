@@ -39,13 +39,13 @@ static struct sums sums_of(struct books *books)
     lock_take(&books->lock);
     add_list(&books->shared, &sums);
     LL_FOREACH(books->lists, list)
-        add_list(list, &sums);
+    add_list(list, &sums);
     LL_FOREACH(books->draining, list)
-        add_list(list, &sums);
+    add_list(list, &sums);
     LL_FOREACH(books->pools, pool)
     {
         LL_FOREACH(pool->lists, list)
-            add_list(list, &sums);
+        add_list(list, &sums);
     }
     lock_release(&books->lock);
     return sums;
@@ -102,6 +102,5 @@ void heap_reset_peak(struct context *context)
 {
     struct books *books = context ? books_of(context) : NULL;
     if (books)
-        __atomic_store_n(&books->peak_mapped_bytes, __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED),
-                         __ATOMIC_RELAXED);
+        __atomic_store_n(&books->peak_mapped_bytes, __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED), __ATOMIC_RELAXED);
 }

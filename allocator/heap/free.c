@@ -143,8 +143,8 @@ static void count_freed(struct block *block, struct heap_freed *freed)
 {
     if (!freed)
         return;
-    *freed = block->is_counted ? (struct heap_freed){block->facts.size, block->slot.mapped, block->owner}
-                               : (struct heap_freed){0};
+    *freed =
+        block->is_counted ? (struct heap_freed){block->facts.size, block->slot.mapped, block->owner} : (struct heap_freed){0};
     block->is_counted = 0; /* what a graph allocates again is not counted again */
 }
 

@@ -163,8 +163,7 @@ int freelist_put(struct freelist *list, struct block *block, enum block_state st
     list->frees++;
     count_bytes(list, -(int64_t)block->facts.size);
     put(list, block, state);
-    int due = !list->pool && list->stream &&
-              (list->freed - list->marked >= MARK_FREES || now - list->marked_ns >= MARK_NS);
+    int due = !list->pool && list->stream && (list->freed - list->marked >= MARK_FREES || now - list->marked_ns >= MARK_NS);
     list_unlock(list);
     return due;
 }
@@ -370,7 +369,7 @@ static void end_waits(struct freelist *list, const struct books *of, uint64_t si
         }
     }
     DL_FOREACH(list->retiring, block) /* taken by freelist_take_retired() */
-        waits_synchronised(block, of, since);
+    waits_synchronised(block, of, since);
     list_unlock(list);
 }
 

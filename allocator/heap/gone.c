@@ -132,9 +132,9 @@ static void end_foreign_waits(const struct books *gone)
             continue;
         list_lock(&books->shared);
         DL_FOREACH(books->shared.waiting, block)
-            waits_drop_context(block, gone);
+        waits_drop_context(block, gone);
         DL_FOREACH(books->shared.retiring, block)
-            waits_drop_context(block, gone);
+        waits_drop_context(block, gone);
         list_unlock(&books->shared);
     }
 }

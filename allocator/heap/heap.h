@@ -34,7 +34,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
 /* A live buffer in the hands of one thread, which is going to free it: nobody else finds it any more. */
 struct heap_claim {
     struct block *block;
-    struct context *context;    /* whose memory it is */
+    struct context *context;   /* whose memory it is */
     cufence_description place; /* where there is none: what lies there */
 };
 

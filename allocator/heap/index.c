@@ -109,8 +109,7 @@ struct block *index_claim(uint64_t address)
         __builtin_prefetch((char *)block + 2 * CACHE_LINE, 1);
     }
     /* Of several threads that free the same buffer, one gets it. */
-    if (!starts_at(block, address) ||
-        !__atomic_compare_exchange_n(entry, &seen, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
+    if (!starts_at(block, address) || !__atomic_compare_exchange_n(entry, &seen, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return NULL;
     block_become(block, BLOCK_HELD);
     return block;

@@ -6,8 +6,9 @@
  *   captured.c                                        memory of captures: graphs that are gone, buffers freed outside of them
  *   pools.c                                           which pool an allocation or a free belongs to
  *   freelist.c  describe.c                            freed blocks by stream; what lies at an address
- *   books.c  index.c  waits.c                         what the heap knows of a context; live blocks by address; who still uses one
- *   block.c  facts.c  bell.c                          a block and its states; the facts of a buffer; wakes the background thread
+ *   books.c  index.c  waits.c                         what the heap knows of a context; live blocks by address; who still uses
+ * one block.c  facts.c  bell.c                          a block and its states; the facts of a buffer; wakes the background
+ * thread
  *
  * A block is a slot of the arena and the buffer in it, if any. Locks and their order: lock.h.
  */
@@ -15,7 +16,7 @@
 #define CUFENCE_HEAP_INTERNAL_H
 
 #include "heap.h"
-#include "lock.h"
+#include "base/lock.h"
 #include "vmm/arena.h"
 
 #include <sched.h>
@@ -112,8 +113,8 @@ void block_become(struct block *block, enum block_state state);
 
 /* Makes a mapping and a held block for it. NULL: *status says why, a slot that could not be mapped is of the past. */
 struct block *block_map(struct books *books, uint64_t pages, uint64_t mapped, uint64_t guard, cufence_status *status);
-void block_unmap(struct block *block); /* a held one: it belongs to the past then */
-void block_forget(struct slot *slot);  /* for the arena: drops one of the past */
+void block_unmap(struct block *block);                   /* a held one: it belongs to the past then */
+void block_forget(struct slot *slot);                    /* for the arena: drops one of the past */
 void block_join(struct block *block, struct pool *pool); /* moves it from one pool to another; NULL: none */
 void *line_alloc(size_t size); /* zeroed, on a cache line of its own; free() it; NULL when the host is out of memory */
 
@@ -128,14 +129,14 @@ uint32_t facts_stack(void); /* where in Python this is called from */
 
 /* index.c: live buffers by the address of their first byte, and by any address in them */
 cufence_status index_open(void);
-void index_close(void); /* undoes index_open(); no buffer has been in it */
-void index_add(struct block *block);            /* a held one: it is live then */
+void index_close(void);              /* undoes index_open(); no buffer has been in it */
+void index_add(struct block *block); /* a held one: it is live then */
 struct block *index_find(uint64_t address);
-struct block *index_holding(uint64_t address);  /* the live buffer that begins nearest at or below the address, or NULL */
-struct block *index_claim(uint64_t address);    /* NULL: no live buffer starts there; else the caller holds the block */
+struct block *index_holding(uint64_t address); /* the live buffer that begins nearest at or below the address, or NULL */
+struct block *index_claim(uint64_t address);   /* NULL: no live buffer starts there; else the caller holds the block */
 
 /* bell.c: the background thread's sleep */
-void bell_ring(void); /* there is something to do; any thread, CUDA's own too */
+void bell_ring(void);                                /* there is something to do; any thread, CUDA's own too */
 int bell_wait(uint64_t nanoseconds, int is_polling); /* 0: bell_stop() was called. Polling, it does not hear the bell */
 void bell_stop(void);
 void bell_reset(void);
@@ -157,12 +158,12 @@ struct freelist {
     struct books *books;
     struct stream *stream; /* atomic; NULL: the shared list, or its stream is gone */
     struct pool *pool;
-    struct block *bins[BINS]; /* idle ones, the latest first */
+    struct block *bins[BINS];         /* idle ones, the latest first */
     struct block *waiting, *retiring; /* in order of their frees */
-    uint64_t freed;           /* sequence number of the last free */
-    uint64_t passed;          /* frees up to here are behind the stream */
-    uint64_t snapshot;        /* `freed` when a synchronisation of the context began */
-    uint64_t marked;          /* sequence of the last marker */
+    uint64_t freed;                   /* sequence number of the last free */
+    uint64_t passed;                  /* frees up to here are behind the stream */
+    uint64_t snapshot;                /* `freed` when a synchronisation of the context began */
+    uint64_t marked;                  /* sequence of the last marker */
     uint64_t marked_ns;
     struct marker markers[MARKERS]; /* a queue: the first `marker_count` are waiting */
     unsigned marker_count;
@@ -179,7 +180,7 @@ struct books {
     struct context *context;
     struct lock lock;
     struct freelist shared;
-    struct freelist *lists;    /* under lock, as all to `pools`: of streams that exist */
+    struct freelist *lists;                    /* under lock, as all to `pools`: of streams that exist */
     struct freelist *draining, *draining_last; /* of streams that are gone, until their last marker has passed; oldest first */
     struct freelist *spares;
     struct pool *pools;
@@ -196,9 +197,9 @@ struct books {
     int64_t peak_live_bytes;
 };
 
-struct books *books_of(struct context *context); /* NULL: it has none yet */
+struct books *books_of(struct context *context);   /* NULL: it has none yet */
 struct books *books_make(struct context *context); /* NULL: the host has no memory */
-CUevent event_take(struct books *books); /* NULL if the driver has none left. Expects a scope */
+CUevent event_take(struct books *books);           /* NULL if the driver has none left. Expects a scope */
 void event_give(struct books *books, CUevent event);
 
 static inline void list_lock(struct freelist *list)
@@ -239,10 +240,10 @@ uint64_t waits_now(void);
 /* Adds what `stream` has got by now; by its event where the stream can be touched, else by a synchronisation of its context. */
 void waits_add(struct block *block, struct stream *stream, uint64_t generation);
 void waits_add_context(struct block *block, struct books *of); /* all that a context has got by now */
-int waits_are_over(struct block *block);                      /* asks the events; those that have passed are given back */
+int waits_are_over(struct block *block);                       /* asks the events; those that have passed are given back */
 /* The context's synchronisation that began at `since` has ended. Returns whether nothing is left to wait for. */
 int waits_synchronised(struct block *block, const struct books *of, uint64_t since);
-void waits_forget(struct block *block);                            /* all of them */
+void waits_forget(struct block *block);                               /* all of them */
 void waits_drop_context(struct block *block, const struct books *of); /* that context is gone, and its events with it */
 unsigned waits_foreign(void); /* atomic: how many blocks may be waiting for another context than theirs */
 
@@ -266,7 +267,7 @@ struct block *freelist_steal(struct books *books, const struct freelist *thief, 
 /* Takes every idle block that has passed and was freed before `before_ns`, oldest first, at most `bytes`, into *gone. Returns
  * bytes. */
 uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t bytes, struct block **gone);
-struct block *freelist_take_retired(struct freelist *list); /* one that nobody uses any more, or NULL */
+struct block *freelist_take_retired(struct freelist *list);          /* one that nobody uses any more, or NULL */
 void freelist_take_idle(struct freelist *list, struct block **gone); /* whether it has passed or not */
 void freelist_take_all(struct freelist *list, struct block **gone);  /* idle, waiting or retiring */
 /* Moves all to the shared list: what has not passed, and what pools have held, waits for a synchronisation there. Expects the
@@ -295,10 +296,10 @@ enum returned {
 struct pool {
     struct books *books;
     uint64_t id[2];
-    unsigned references; /* atomic: begins without release; of a capture's: what may launch the graph, and other graphs */
-    int is_capture;      /* the pool of a capture that nobody named; constant */
-    int is_unordered;    /* atomic; the capture's order was changed by hand: nothing in it is used twice */
-    unsigned blocks;     /* atomic: in it, live or not */
+    unsigned references;    /* atomic: begins without release; of a capture's: what may launch the graph, and other graphs */
+    int is_capture;         /* the pool of a capture that nobody named; constant */
+    int is_unordered;       /* atomic; the capture's order was changed by hand: nothing in it is used twice */
+    unsigned blocks;        /* atomic: in it, live or not */
     struct freelist *lists; /* under RANK_BOOKS, as all to `held_count` */
     CUgraph graph;          /* a capture's; NULL once another may have the handle */
     int is_auto_freed;      /* heap_graph_instantiated() */
@@ -320,8 +321,8 @@ static inline int pool_is_held(const struct pool *pool)
 
 struct pool *pool_of(struct books *books, struct stream *stream); /* the pool that `stream` allocates from now, or NULL */
 struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a stream that is captured, or NULL */
-int pools_may_be_captured(void); /* some stream may be */
-int pool_has_memory(const struct pool *pool); /* expects RANK_BOOKS */
+int pools_may_be_captured(void);                                                    /* some stream may be */
+int pool_has_memory(const struct pool *pool);                                       /* expects RANK_BOOKS */
 void pools_drop_lists(struct pool *pool); /* what it holds and nobody uses goes to the shared list; expects RANK_BOOKS */
 
 /* ---- captured.c ---- */
@@ -329,7 +330,7 @@ void pools_drop_lists(struct pool *pool); /* what it holds and nobody uses goes 
 /* Takes a held block that was freed outside of its capture, with its waits, and puts it back into the index. capture: the one
  * that frees it, or NULL. */
 void capture_return(struct block *block, struct pool *capture, int is_idle);
-void capture_forget(struct block *block); /* it is not returned any more; by who holds it */
+void capture_forget(struct block *block);     /* it is not returned any more; by who holds it */
 void capture_forget_all(struct books *books); /* the context is gone */
 void captures_collect(struct books *books);   /* gives up what graphs that are gone have held. Expects a scope */
 int captures_are_gone(void);                  /* some graph has gone since the last call */

@@ -73,7 +73,7 @@ static struct pool *claimed(struct books *books, CUstream stream)
 
 /* ---- captures that nobody named a pool for ---- */
 
-static int captures;         /* atomic: under way */
+static int captures;        /* atomic: under way */
 static int are_all_counted; /* atomic */
 
 void heap_captures_are_counted(void)

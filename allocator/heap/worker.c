@@ -1,11 +1,12 @@
 /* The background thread: retires what has passed, and gives back what has been idle too long. */
 #include "internal.h"
 
+#include "base/thread.h"
 #include "error.h"
 
 #include <string.h>
 
-#define POLL_NS 200000ul   /* while freed buffers wait to be retired: two to three mappings' worth of driver time */
+#define POLL_NS 200000ul    /* while freed buffers wait to be retired: two to three mappings' worth of driver time */
 #define REST_NS 100000000ul /* else: how often idle mappings are looked at */
 
 static pthread_t thread;
@@ -74,7 +75,7 @@ static void *run(void *unused)
 cufence_status worker_start(void)
 {
     bell_reset();
-    int failed = pthread_create(&thread, NULL, run, NULL);
+    int failed = thread_start(&thread, run, NULL);
     if (failed)
         return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the background thread: %s", strerror(failed));
     is_running = 1;

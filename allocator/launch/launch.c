@@ -1,7 +1,7 @@
 #include "launch.h"
 
 #include "functions.h"
-#include "lock.h"
+#include "base/lock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -54,9 +54,9 @@ void launch_forget_context(struct context *context);
 /* Which launches to read. */
 struct launch_query {
     const struct context *context; /* NULL: all of them */
-    int device;         /* -1: all of them */
-    const char *kernel; /* the mangled name; NULL: all of them */
-    int has_graphs;     /* graphs too, whatever `kernel` says */
+    int device;                    /* -1: all of them */
+    const char *kernel;            /* the mangled name; NULL: all of them */
+    int has_graphs;                /* graphs too, whatever `kernel` says */
 };
 
 /* Copies the newest launches, newest first, at most `max`, and returns how many. Those that are being written or read by

@@ -78,8 +78,9 @@ WAIT(cuStreamWaitEvent_ptsz)
 /* What comes next on the stream may no longer be behind what came before. */
 static CUresult reordered(CUresult result, CUstream handle, unsigned flags)
 {
-    struct stream *stream =
-        result == CUDA_SUCCESS && is_active() && (flags & 1) == CU_STREAM_SET_CAPTURE_DEPENDENCIES ? stream_resolve(handle) : NULL;
+    struct stream *stream = result == CUDA_SUCCESS && is_active() && (flags & 1) == CU_STREAM_SET_CAPTURE_DEPENDENCIES
+                                ? stream_resolve(handle)
+                                : NULL;
     if (stream)
         heap_reordered(stream);
     return result;
@@ -91,8 +92,7 @@ static CUresult reordered(CUresult result, CUstream handle, unsigned flags)
         return reordered(real.symbol arguments, stream_meant(stream), flags);                                                  \
     }
 #define NODES (CUstream stream, CUgraphNode * nodes, size_t count, unsigned flags)
-#define NODES_AND_EDGES                                                                                                        \
-    (CUstream stream, CUgraphNode * nodes, const CUgraphEdgeData *edges, size_t count, unsigned flags)
+#define NODES_AND_EDGES (CUstream stream, CUgraphNode * nodes, const CUgraphEdgeData *edges, size_t count, unsigned flags)
 UPDATE(cuStreamUpdateCaptureDependencies, as_it_is, NODES, (stream, nodes, count, flags))
 UPDATE(cuStreamUpdateCaptureDependencies_ptsz, own_default, NODES, (stream, nodes, count, flags))
 UPDATE(cuStreamUpdateCaptureDependencies_v2, as_it_is, NODES_AND_EDGES, (stream, nodes, edges, count, flags))

@@ -73,17 +73,17 @@ int contexts_count_devices(int devices);
 CUresult settled(CUresult result, int is_context_idle);
 
 /* pools.c: what the program's memory pools hold. An owner is what heap_allocate() takes: 1 and above here. */
-#define OWNER_NO_POOL 1u                         /* cuMemAlloc and its like */
+#define OWNER_NO_POOL 1u                              /* cuMemAlloc and its like */
 unsigned pool_current(const struct context *context); /* its device's; 0: the driver's own business */
-unsigned pool_of_handle(CUmemoryPool handle);    /* 0: the driver's own business */
-int pool_reserve(unsigned owner, size_t size);   /* counts; 0: more than the pool may have */
-void pool_cancel(unsigned owner, size_t size);   /* it came to nothing */
-void pool_mapped(unsigned owner, size_t mapped); /* it came to this much memory */
-void pool_freed(const struct heap_freed *freed); /* both are gone */
-int pools_are_used(void);                        /* some buffer has come from one */
-CUmemoryPool pool_handle(unsigned owner);        /* NULL for OWNER_NO_POOL */
-int pool_device(unsigned owner);                 /* whose memory it has; not of OWNER_NO_POOL */
-void pools_forget_context(void);                 /* some context has gone */
+unsigned pool_of_handle(CUmemoryPool handle);         /* 0: the driver's own business */
+int pool_reserve(unsigned owner, size_t size);        /* counts; 0: more than the pool may have */
+void pool_cancel(unsigned owner, size_t size);        /* it came to nothing */
+void pool_mapped(unsigned owner, size_t mapped);      /* it came to this much memory */
+void pool_freed(const struct heap_freed *freed);      /* both are gone */
+int pools_are_used(void);                             /* some buffer has come from one */
+CUmemoryPool pool_handle(unsigned owner);             /* NULL for OWNER_NO_POOL */
+int pool_device(unsigned owner);                      /* whose memory it has; not of OWNER_NO_POOL */
+void pools_forget_context(void);                      /* some context has gone */
 
 /* callers.c: what the code at this address takes for granted of what it allocates. */
 struct needs {

@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
 #define FILE_NAME "libcufence.so"
@@ -24,6 +26,16 @@ typedef void *(*dlsym_function)(void *, const char *);
 static dlsym_function real_dlsym;
 static void *(*hook_for)(const char *symbol);
 static int has_no_library;
+
+/* Descriptor 2 before main(): the program may have closed it, and opened something else under its number, by the time that
+ * libcufence.so comes. */
+static struct stat standard_error;
+static int had_standard_error;
+
+__attribute__((constructor)) static void look_at_standard_error(void)
+{
+    had_standard_error = fstat(STDERR_FILENO, &standard_error) == 0;
+}
 
 static dlsym_function find_dlsym(void)
 {
@@ -38,6 +50,13 @@ static dlsym_function find_dlsym(void)
     }
     __atomic_store_n(&real_dlsym, found, __ATOMIC_RELEASE);
     return found;
+}
+
+static void tell_of_standard_error(void *library)
+{
+    void (*tell)(const struct stat *) = (void (*)(const struct stat *))find_dlsym()(library, "cufence_output_began_with");
+    if (tell)
+        tell(had_standard_error ? &standard_error : NULL);
 }
 
 /* What the program would have called without us. */
@@ -67,10 +86,12 @@ static void *hook_of(const char *symbol)
     if (!ask && !__atomic_load_n(&has_no_library, __ATOMIC_RELAXED)) {
         void *library = open_library();
         ask = library ? (void *(*)(const char *))find_dlsym()(library, "cufence_preload_hook") : NULL;
-        if (ask)
+        if (ask) {
+            tell_of_standard_error(library);
             __atomic_store_n(&hook_for, ask, __ATOMIC_RELEASE);
-        else
+        } else {
             __atomic_store_n(&has_no_library, 1, __ATOMIC_RELAXED);
+        }
     }
     return ask ? ask(symbol) : NULL;
 }

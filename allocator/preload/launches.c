@@ -96,7 +96,7 @@ CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
         struct context *context;                                                                                               \
         if (!is_allowed())                                                                                                     \
             return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
-        if (is_active() && (context = context_current()) != NULL)                                                               \
+        if (is_active() && (context = context_current()) != NULL)                                                              \
             launch_record_graph(context, graph, stream_meant(stream), __builtin_frame_address(0));                             \
         heap_graph_launch(graph);                                                                                              \
         return real.symbol(graph, stream);                                                                                     \

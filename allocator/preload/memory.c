@@ -1,6 +1,8 @@
 /* The hooks that take and give memory, and those that are asked about it. */
 #include "internal.h"
 
+#include "base/output.h"
+
 #include "options.h"
 
 #include <stdio.h>
@@ -23,7 +25,7 @@ static CUresult result_of(cufence_status status)
         return CUDA_ERROR_INVALID_VALUE;
     default:
         if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
-            fprintf(stderr, "cufence: %s\n", cufence_error_detail());
+            output_say("cufence: %s\n", cufence_error_detail());
         return status == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_UNKNOWN;
     }
 }
@@ -280,8 +282,7 @@ static CUresult refuse_export(const char *call)
 {
     static int has_said; /* atomic */
     if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
-        fprintf(
-            stderr,
+        output_say(
             "cufence: %s: a guarded buffer cannot be given to another process. The option ipc=driver leaves what cuMemAlloc "
             "allocates to the driver, unguarded, and it can be exported then\n",
             call);

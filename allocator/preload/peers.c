@@ -1,9 +1,8 @@
 /* Which GPU has access to which other one's buffers. */
 #include "internal.h"
 
+#include "base/output.h"
 #include "options.h"
-
-#include <stdio.h>
 
 void share(int device, int peer)
 {
@@ -13,7 +12,7 @@ void share(int device, int peer)
     if (preload_options->peers != PEERS_OFF)
         heap_share(device, peer); /* quick where it has been done */
     else if (!__atomic_exchange_n(&has_warned, 1, __ATOMIC_RELAXED))
-        fprintf(stderr, "cufence: GPU %d gets no access to the buffers of GPU %d, because peers=off says so\n", peer, device);
+        output_say("cufence: GPU %d gets no access to the buffers of GPU %d, because peers=off says so\n", peer, device);
 }
 
 /* The current context's device gets access to what is allocated in the other. */

@@ -7,7 +7,9 @@
  */
 #include "internal.h"
 
-#include "lock.h"
+#include "base/output.h"
+
+#include "base/lock.h"
 #include "options.h"
 
 #include <stdio.h>
@@ -27,9 +29,9 @@ struct pool_account {
 };
 
 static struct pool_account pools[POOLS];
-static struct lock lock = LOCK(RANK_POOLS);               /* for adding and destroying */
-static unsigned generation = 1;                          /* atomic: what threads remember of it is void when it changes */
-static uint64_t without_pool_mapped;                     /* atomic: of OWNER_NO_POOL */
+static struct lock lock = LOCK(RANK_POOLS); /* for adding and destroying */
+static unsigned generation = 1;             /* atomic: what threads remember of it is void when it changes */
+static uint64_t without_pool_mapped;        /* atomic: of OWNER_NO_POOL */
 
 static void changed(void)
 {
@@ -58,8 +60,8 @@ static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t li
     }
     lock_release(&lock);
     if (!owner)
-        fprintf(stderr, "cufence: more than %u memory pools at once: this one is left to the driver, unguarded\n",
-                POOLS - FIRST_POOL);
+        output_say("cufence: more than %u memory pools at once: this one is left to the driver, unguarded\n",
+                   POOLS - FIRST_POOL);
     changed();
     return owner;
 }

@@ -2,6 +2,8 @@
  * only loads the driver, or forks before it uses it, stays as it is. */
 #include "internal.h"
 
+#include "base/output.h"
+
 #include "preload.h"
 
 #include <pthread.h>
@@ -30,7 +32,7 @@ static void start(void)
         contexts_watch();
         __atomic_store_n(&preload_is_active, 1, __ATOMIC_RELEASE);
     } else
-        fprintf(stderr, "cufence: this process runs unguarded: %s\n", cufence_error_detail());
+        output_say("cufence: this process runs unguarded: %s\n", cufence_error_detail());
 }
 
 CUresult hook_cuInit(unsigned flags)

@@ -1,5 +1,7 @@
 #include "internal.h"
 
+#include "base/output.h"
+
 #include "preload.h"
 
 #include <pthread.h>
@@ -112,7 +114,7 @@ static void say_once(const char *base)
     while (first < ROWS && strcmp(rows[first].base, base) != 0)
         first++;
     if (first < ROWS && !__atomic_exchange_n(&is_said[first], 1, __ATOMIC_RELAXED))
-        fprintf(stderr, "cufence: this driver's %s is newer than this cufence, which does not see calls of it\n", base);
+        output_say("cufence: this driver's %s is newer than this cufence, which does not see calls of it\n", base);
 }
 
 /*

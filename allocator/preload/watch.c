@@ -12,7 +12,7 @@
         const struct host_call *const call = HOST_CALL(base);                                                                  \
         (void)call;                                                                                                            \
         if (is_active()) {                                                                                                     \
-            if (context_is_faulted())                                                                                             \
+            if (context_is_faulted())                                                                                          \
                 return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                             \
             if (!(check))                                                                                                      \
                 return CUDA_ERROR_INVALID_VALUE;                                                                               \

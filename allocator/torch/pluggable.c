@@ -1,15 +1,14 @@
 #include "torch/pluggable.h"
+#include "base/output.h"
 #include "contexts/contexts.h"
 #include "fault/monitor.h"
 #include "heap/heap.h"
-
-#include <stdio.h>
 
 void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)
 {
     void *pointer = NULL;
     if (cufence_malloc(&pointer, size, device, stream) != CUFENCE_OK) {
-        fprintf(stderr, "cufence: no %zu bytes on GPU %d for PyTorch: %s\n", size, device, cufence_error_detail());
+        output_say("cufence: no %zu bytes on GPU %d for PyTorch: %s\n", size, device, cufence_error_detail());
         return NULL;
     }
     return pointer;
@@ -23,8 +22,8 @@ void cufence_torch_free(void *pointer, size_t size, int device, cufence_stream s
     if (!pointer)
         return;
     if (!driver || heap_claim(pointer, &claim) != CUFENCE_OK) {
-        fprintf(stderr, "cufence: PyTorch could not free %p (%zu bytes on GPU %d): %s\n", pointer, size, device,
-                cufence_error_detail());
+        output_say("cufence: PyTorch could not free %p (%zu bytes on GPU %d): %s\n", pointer, size, device,
+                   cufence_error_detail());
         return;
     }
     struct context *context = device >= 0 ? context_of_device(device, &status) : claim.context;
@@ -38,13 +37,13 @@ void cufence_torch_record_stream(void *pointer, cufence_stream stream)
         return;
     cufence_status status = cufence_record_stream(pointer, stream);
     if (status != CUFENCE_OK && status != CUFENCE_ERROR_NOT_FOUND)
-        fprintf(stderr, "cufence: record_stream of %p failed: %s\n", pointer, cufence_error_detail());
+        output_say("cufence: record_stream of %p failed: %s\n", pointer, cufence_error_detail());
 }
 
 void cufence_torch_reset(void)
 {
     if (cufence_trim(-1) != CUFENCE_OK)
-        fprintf(stderr, "cufence: empty_cache failed: %s\n", cufence_error_detail());
+        output_say("cufence: empty_cache failed: %s\n", cufence_error_detail());
 }
 
 /* A stream that cannot be asked (the legacy stream while another one is captured) counts as captured: waiting for it would

@@ -1,7 +1,7 @@
 #include "arena.h"
 
 #include "error.h"
-#include "lock.h"
+#include "base/lock.h"
 #include "physical.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "physical.h"
 
 #include "error.h"
-#include "lock.h"
+#include "base/lock.h"
 
 #include <stdlib.h>
 #include <utlist.h>

@@ -5,8 +5,8 @@
  * The ranks, from the first to be taken to the last. Unless it says otherwise, no driver call that can take long is made under
  * a lock: queries and records of events (about 1 us) are.
  */
-#ifndef CUFENCE_LOCK_H
-#define CUFENCE_LOCK_H
+#ifndef CUFENCE_BASE_LOCK_H
+#define CUFENCE_BASE_LOCK_H
 
 #include <pthread.h>
 
@@ -35,7 +35,10 @@ struct lock {
     enum lock_rank rank;
 };
 
-#define LOCK(rank) {PTHREAD_MUTEX_INITIALIZER, rank}
+#define LOCK(rank)                                                                                                             \
+    {                                                                                                                          \
+        PTHREAD_MUTEX_INITIALIZER, rank                                                                                        \
+    }
 
 #ifdef NDEBUG
 #define lock_entered(rank) ((void)(rank))

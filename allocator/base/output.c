@@ -1,0 +1,281 @@
+#include "output.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#define KEPT_BYTES ((size_t)1 << 20)
+#define MESSAGE_BYTES 4096
+#define OTHER_CHUNK 512 /* of terminals and the like, which tell of room but not of how much */
+
+/* Text, and of how many messages it is (the rest). */
+struct kept {
+    char *text;
+    size_t size;
+    unsigned messages;
+};
+
+static struct {
+    pthread_mutex_t lock; /* guards all of this; a leaf */
+    struct kept kept;
+    int is_printing;  /* a thread is taking what is kept until nothing is left */
+    int has_given_up; /* one wait was in vain, and nothing has been taken since */
+    unsigned lost;    /* messages, and why the last of them */
+    int lost_error;
+} output = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* Descriptor 2 at the start. Written before main(), or by cufence_output_began_with() before anything is printed. */
+static struct {
+    int is_open;
+    dev_t device;
+    ino_t inode;
+} began;
+
+void cufence_output_began_with(const struct stat *standard_error)
+{
+    began.is_open = standard_error != NULL;
+    if (standard_error) {
+        began.device = standard_error->st_dev;
+        began.inode = standard_error->st_ino;
+    }
+}
+
+static void begin_anew(void)
+{
+    pthread_mutex_init(&output.lock, NULL);
+    output.kept = (struct kept){0}; /* the parent prints it */
+    output.is_printing = 0;
+}
+
+__attribute__((constructor)) static void look_at_standard_error(void)
+{
+    struct stat found;
+    cufence_output_began_with(fstat(STDERR_FILENO, &found) == 0 ? &found : NULL);
+    pthread_atfork(NULL, NULL, begin_anew);
+}
+
+/* Whether descriptor 2 is standard error (see above): 0, or the error to give. */
+static int check_standard_error(void)
+{
+    struct stat now;
+    int flags = fcntl(STDERR_FILENO, F_GETFL), of_descriptor = fcntl(STDERR_FILENO, F_GETFD);
+    if (!began.is_open || flags < 0 || of_descriptor < 0 || (flags & O_ACCMODE) == O_RDONLY || fstat(STDERR_FILENO, &now) != 0)
+        return EBADF;
+    if (now.st_dev == began.device && now.st_ino == began.inode)
+        return 0;
+    int is_redirection = 0;
+    if (S_ISCHR(now.st_mode) || S_ISFIFO(now.st_mode))
+        is_redirection = 1;
+    else if (S_ISREG(now.st_mode)) /* a data base is read too; a temporary file that catches output may be */
+        is_redirection = (flags & O_ACCMODE) == O_WRONLY || (flags & O_APPEND) || now.st_nlink == 0;
+    return is_redirection && !(of_descriptor & FD_CLOEXEC) ? 0 : EBADF;
+}
+
+int output_is_terminal(void)
+{
+    return check_standard_error() == 0 && isatty(STDERR_FILENO);
+}
+
+/* ---- writing to a descriptor ---- */
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
+}
+
+/* As write(), but without the signal where nobody reads. */
+static ssize_t write_quietly(int fd, const char *text, size_t size)
+{
+    sigset_t pipe_only, before, pending;
+    sigemptyset(&pipe_only);
+    sigaddset(&pipe_only, SIGPIPE);
+    sigpending(&pending);
+    int was_pending = sigismember(&pending, SIGPIPE) == 1;
+    pthread_sigmask(SIG_BLOCK, &pipe_only, &before);
+    ssize_t written = write(fd, text, size);
+    int error = errno;
+    if (written < 0 && error == EPIPE && !was_pending) {
+        const struct timespec at_once = {0};
+        while (sigtimedwait(&pipe_only, NULL, &at_once) < 0 && errno == EINTR)
+            ;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = error;
+    return written;
+}
+
+/* Writes what the descriptor takes within `wait_ms`, and gets its number in *taken. Returns 0 if that was all, or errno's
+ * number: EAGAIN where only time was missing. */
+static int write_within(int fd, const char *text, size_t size, unsigned wait_ms, size_t *taken)
+{
+    struct stat what;
+    uint64_t end = now_ms() + wait_ms;
+    *taken = 0;
+    if (fstat(fd, &what) != 0)
+        return errno;
+    while (*taken < size) {
+        size_t left = size - *taken;
+        if (!S_ISREG(what.st_mode)) {
+            uint64_t now = now_ms();
+            struct pollfd room = {.fd = fd, .events = POLLOUT};
+            int ready = poll(&room, 1, now < end ? (int)(end - now) : 0);
+            if (ready == 0)
+                return EAGAIN;
+            if (ready < 0 && errno != EINTR)
+                return errno;
+            if (ready < 0)
+                continue;
+            /* A pipe with room takes that much without blocking. */
+            size_t most = S_ISFIFO(what.st_mode) ? PIPE_BUF : OTHER_CHUNK;
+            left = left < most ? left : most;
+        }
+        ssize_t written = S_ISSOCK(what.st_mode) ? send(fd, text + *taken, left, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                                 : write_quietly(fd, text + *taken, left);
+        if (written > 0) {
+            *taken += (size_t)written;
+            end = now_ms() + wait_ms;
+        } else if (written < 0 && errno == EAGAIN && now_ms() < end) {
+            usleep(1000); /* others have taken the room */
+        } else if (written == 0 || errno != EINTR) {
+            return written == 0 ? EIO : errno;
+        }
+    }
+    return 0;
+}
+
+/* ---- standard error ---- */
+
+/* Joins text to the end of `kept`; the lock is held. Returns 0 if there is no room. */
+static int keep(struct kept *kept, const char *text, size_t size, unsigned messages)
+{
+    char *grown = size <= KEPT_BYTES - kept->size ? realloc(kept->text, kept->size + size + 1) : NULL;
+    if (!grown)
+        return 0;
+    memcpy(grown + kept->size, text, size);
+    *kept = (struct kept){grown, kept->size + size, kept->messages + messages};
+    return 1;
+}
+
+/* The rest of `taken` goes in front of what has been kept meanwhile; the lock is held. Returns 0 if there is no room. */
+static int put_back(const struct kept *taken, size_t from)
+{
+    struct kept joined = {0}, behind = output.kept;
+    if (!keep(&joined, taken->text + from, taken->size - from, taken->messages))
+        return 0;
+    if (behind.size && !keep(&joined, behind.text, behind.size, behind.messages)) {
+        free(joined.text);
+        return 0;
+    }
+    free(behind.text);
+    output.kept = joined;
+    return 1;
+}
+
+static void count_lost(unsigned messages, int error)
+{
+    output.lost += messages;
+    output.lost_error = error;
+}
+
+/* What has been lost before, now that something gets through; the lock is held. */
+static void tell_of_losses(void)
+{
+    char text[200];
+    if (!output.lost)
+        return;
+    int length = snprintf(text, sizeof text, "cufence: %u message%s could not be written here: %s\n", output.lost,
+                          output.lost == 1 ? "" : "s", strerror(output.lost_error));
+    output.lost = 0;
+    keep(&output.kept, text, length > 0 ? (size_t)length : 0, 1);
+}
+
+/* Prints what is kept, until nothing is left or the descriptor takes no more. The lock is held, but not while writing. */
+static int print_kept(int may_wait)
+{
+    int error = 0;
+    output.is_printing = 1;
+    while (output.kept.size && !error) {
+        struct kept taken = output.kept;
+        unsigned wait_ms = may_wait && !output.has_given_up ? OUTPUT_WAIT_MS : 0;
+        size_t written = 0;
+        output.kept = (struct kept){0};
+        pthread_mutex_unlock(&output.lock);
+        error = check_standard_error();
+        if (!error)
+            error = write_within(STDERR_FILENO, taken.text, taken.size, wait_ms, &written);
+        pthread_mutex_lock(&output.lock);
+        if (written)
+            output.has_given_up = 0;
+        if (error == EAGAIN && wait_ms)
+            output.has_given_up = 1;
+        if (error && (error != EAGAIN || !put_back(&taken, written)))
+            count_lost(taken.messages, error);
+        if (!error)
+            tell_of_losses();
+        free(taken.text);
+    }
+    output.is_printing = 0;
+    return error;
+}
+
+int output_print(const char *text, size_t size, int may_wait)
+{
+    int saved = errno, error = 0;
+    pthread_mutex_lock(&output.lock);
+    if (!keep(&output.kept, text, size, 1)) {
+        error = ENOBUFS;
+        count_lost(1, error);
+    } else if (!output.is_printing) {
+        error = print_kept(may_wait);
+    }
+    pthread_mutex_unlock(&output.lock);
+    errno = saved;
+    return error;
+}
+
+void output_say(const char *format, ...)
+{
+    char text[MESSAGE_BYTES];
+    va_list arguments;
+    va_start(arguments, format);
+    int length = vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    if (length > 0)
+        output_print(text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1, 0);
+}
+
+void output_flush(void)
+{
+    pthread_mutex_lock(&output.lock);
+    if (output.kept.size && !output.is_printing)
+        print_kept(1);
+    pthread_mutex_unlock(&output.lock);
+}
+
+/* ---- files ---- */
+
+int output_append(const char *name, const char *text, size_t size)
+{
+    size_t taken;
+    /* Not blocking: a FIFO may have no reader. */
+    int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    if (fd < 0)
+        return errno;
+    int error = write_within(fd, text, size, OUTPUT_WAIT_MS, &taken);
+    if (close(fd) != 0 && !error)
+        error = errno; /* network file systems say there that the disk is full */
+    return error;
+}

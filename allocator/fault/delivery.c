@@ -1,0 +1,156 @@
+#include "delivery.h"
+
+#include "base/output.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NO_MEMORY "cufence: a kernel has faulted, and the host has no memory for the report\n"
+
+/* A file of reports. */
+struct report_file {
+    char name[1024]; /* "": none */
+    int is_torn;     /* atomic: a report was cut there, in the middle of a line as like as not */
+};
+
+static struct {
+    pthread_mutex_t lock; /* guards what is not said to be otherwise; a leaf */
+    uint64_t count;       /* atomic; written under lock */
+    char *last_text;
+    char *last_json; /* the same report's; NULL if the host had no memory for it */
+    cufence_fault_handler handler;
+    void *handler_user;
+    struct report_file log, json; /* the names are constant after delivery_open() */
+} delivery = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static _Thread_local int is_in_handler;
+
+cufence_status delivery_open(const struct options *options)
+{
+    cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
+    if (status == CUFENCE_OK)
+        status = options_expand_path(options->json, delivery.json.name, sizeof delivery.json.name);
+    return status;
+}
+
+/* Returns 0 or errno's number. One write, so that processes that share the file do not mix their reports. */
+static int append(struct report_file *file, const char *text)
+{
+    if (!file->name[0])
+        return 0;
+    size_t size = strlen(text);
+    char *whole = __atomic_load_n(&file->is_torn, __ATOMIC_RELAXED) ? malloc(size + 1) : NULL;
+    if (whole) { /* a reader of lines loses the one that was cut, and no more */
+        whole[0] = '\n';
+        memcpy(whole + 1, text, size);
+    }
+    int error = whole ? output_append(file->name, whole, size + 1) : output_append(file->name, text, size);
+    __atomic_store_n(&file->is_torn, error != 0, __ATOMIC_RELAXED);
+    free(whole);
+    return error;
+}
+
+/* Says what `file` did not take on standard error and, unless it is that one, in the log. */
+static void complain(const struct report_file *file, int error)
+{
+    char text[1200];
+    if (!error)
+        return;
+    snprintf(text, sizeof text, "==%d== cufence: cannot write the report to %s: %s\n", (int)getpid(), file->name,
+             strerror(error));
+    output_print(text, strlen(text), 1);
+    if (file != &delivery.log)
+        append(&delivery.log, text);
+}
+
+static void complain_of_standard_error(int error)
+{
+    char text[200];
+    if (!error)
+        return;
+    snprintf(text, sizeof text, "==%d== cufence: standard error has not taken the report above: %s\n", (int)getpid(),
+             strerror(error));
+    append(&delivery.log, text);
+}
+
+static void keep(const char *text, const char *json)
+{
+    char *kept_text = strdup(text), *kept_json = json ? strdup(json) : NULL;
+    pthread_mutex_lock(&delivery.lock);
+    free(delivery.last_text);
+    free(delivery.last_json);
+    delivery.last_text = kept_text;
+    delivery.last_json = kept_json;
+    __atomic_add_fetch(&delivery.count, 1, __ATOMIC_RELEASE);
+    pthread_mutex_unlock(&delivery.lock);
+}
+
+void delivery_publish(const char *text, const char *json)
+{
+    if (!text)
+        text = NO_MEMORY;
+    int printed = output_print(text, strlen(text), 1);
+    complain(&delivery.log, append(&delivery.log, text));
+    complain_of_standard_error(printed);
+    if (json)
+        complain(&delivery.json, append(&delivery.json, json));
+    else if (delivery.json.name[0])
+        output_say("==%d== cufence: the host has no memory for the report that %s should get\n", (int)getpid(),
+                   delivery.json.name);
+    keep(text, json);
+}
+
+void delivery_set_handler(cufence_fault_handler handler, void *user)
+{
+    pthread_mutex_lock(&delivery.lock);
+    delivery.handler = handler;
+    delivery.handler_user = user;
+    pthread_mutex_unlock(&delivery.lock);
+}
+
+void delivery_call_handler(const cufence_fault *fault)
+{
+    pthread_mutex_lock(&delivery.lock);
+    cufence_fault_handler handler = delivery.handler;
+    void *user = delivery.handler_user;
+    pthread_mutex_unlock(&delivery.lock);
+    if (!handler)
+        return;
+    is_in_handler++;
+    handler(fault, user);
+    is_in_handler--;
+}
+
+int delivery_is_in_handler(void)
+{
+    return is_in_handler;
+}
+
+uint64_t delivery_count(void)
+{
+    return __atomic_load_n(&delivery.count, __ATOMIC_ACQUIRE);
+}
+
+/* `kept` is delivery.last_text or delivery.last_json. */
+static size_t copy_kept(char *const *kept, char *buffer, size_t size)
+{
+    pthread_mutex_lock(&delivery.lock);
+    size_t length = *kept ? strlen(*kept) + 1 : 0;
+    if (length && size)
+        snprintf(buffer, size, "%s", *kept);
+    pthread_mutex_unlock(&delivery.lock);
+    return length;
+}
+
+size_t delivery_last_text(char *buffer, size_t size)
+{
+    return copy_kept(&delivery.last_text, buffer, size);
+}
+
+size_t delivery_last_json(char *buffer, size_t size)
+{
+    return copy_kept(&delivery.last_json, buffer, size);
+}

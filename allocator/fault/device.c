@@ -1,0 +1,87 @@
+#include "device.h"
+
+#include "driver/driver.h"
+
+#include <string.h>
+
+#define MOST 64 /* devices that are told apart */
+#define NEAR 8  /* buffers around an address that are looked at */
+
+static int is_at(CUdevice device, const struct evidence *evidence)
+{
+    int bus = -1, slot = -1;
+    return driver->cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, device) == CUDA_SUCCESS &&
+           driver->cuDeviceGetAttribute(&slot, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, device) == CUDA_SUCCESS &&
+           (uint32_t)bus == evidence->pci_bus && (uint32_t)slot == evidence->pci_device;
+}
+
+/* A bit for each device that it may be. */
+static uint64_t devices_there(const struct evidence *evidence, int count)
+{
+    uint64_t found = 0;
+    for (int i = 0; i < count && i < MOST; i++) {
+        CUdevice device;
+        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS && is_at(device, evidence))
+            found |= UINT64_C(1) << i;
+    }
+    return found;
+}
+
+static int is_one(uint64_t devices)
+{
+    return devices && !(devices & (devices - 1));
+}
+
+static uint64_t with_launches(const struct fault_sources *sources, const struct evidence *evidence, uint64_t devices)
+{
+    struct launch_entry newest;
+    uint64_t found = 0;
+    const char *kernel = evidence->site_count ? evidence->sites[0].symbol : NULL;
+    for (int i = 0; kernel && i < MOST; i++) {
+        if ((devices >> i & 1) && sources->launches(i, kernel, 0, &newest, 1))
+            found |= UINT64_C(1) << i;
+    }
+    return found;
+}
+
+/* The device of the buffer that has the address, guard included. */
+static uint64_t owner_of(const struct fault_sources *sources, uint64_t address)
+{
+    cufence_buffer near[NEAR];
+    size_t count = sources->near(address, near, NEAR);
+    for (size_t i = 0; i < count; i++) {
+        if (near[i].device >= 0 && near[i].device < MOST && address >= near[i].mapping_start && address < near[i].guard_end)
+            return UINT64_C(1) << near[i].device;
+    }
+    return 0;
+}
+
+static uint64_t with_buffers(const struct fault_sources *sources, const struct evidence *evidence, uint64_t devices)
+{
+    uint64_t found = 0;
+    const struct evidence_site *site = evidence->site_count ? &evidence->sites[0] : NULL;
+    for (size_t k = 0; site && !found && k < site->lane_count; k++) {
+        if (site->lanes[k].certainty != CERTAIN_NOT)
+            found = owner_of(sources, site->lanes[k].address) & devices;
+    }
+    for (size_t at = 0; site && !found && at + 8 <= site->parameter_bytes; at += 8) {
+        uint64_t word;
+        memcpy(&word, site->parameters + at, sizeof word);
+        found = owner_of(sources, word) & devices;
+    }
+    return found;
+}
+
+int faulted_device(const struct fault_sources *sources, const struct evidence *evidence)
+{
+    int count = 0;
+    driver->cuDeviceGetCount(&count);
+    uint64_t devices = devices_there(evidence, count);
+    if (!devices) /* not in the dump, or in another form */
+        return count == 1 ? 0 : evidence->device < (uint32_t)count ? (int)evidence->device : -1;
+    if (!is_one(devices)) {
+        uint64_t launched = with_launches(sources, evidence, devices);
+        devices = is_one(launched) ? launched : with_buffers(sources, evidence, launched ? launched : devices);
+    }
+    return is_one(devices) ? __builtin_ctzll(devices) : -1;
+}

@@ -1,0 +1,89 @@
+#include "intake.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DUMP_LIMIT ((size_t)2 << 30) /* a dump that is larger than this is not one of the lightweight kind */
+#define FIRST_BYTES ((size_t)1 << 20)
+#define LEAST_BYTES ((size_t)1 << 16) /* of room for one read */
+#define REST_US 500
+#define REST_US_SMALL 50 /* where the FIFO stayed small: 64 KiB are soon full */
+
+uint64_t dump_clock(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+int dump_open(const char *path)
+{
+    static const int sizes[] = {1 << 20, 1 << 19, 1 << 18, 1 << 17};
+    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    /* 1 MiB is what the system allows everybody (fs.pipe-max-size), less where the user has many pipes. */
+    for (size_t i = 0; fd >= 0 && i < sizeof sizes / sizeof *sizes && fcntl(fd, F_SETPIPE_SZ, sizes[i]) < 0; i++)
+        ;
+    return fd;
+}
+
+/* Makes room for one more read. Returns 0 if there is none: then the rest is read and dropped, because the driver waits until
+ * somebody reads. */
+static int make_room(struct dump *dump)
+{
+    if (!dump_is_complete(dump))
+        return 0;
+    if (dump->capacity - dump->size >= LEAST_BYTES)
+        return 1;
+    size_t capacity = dump->capacity ? dump->capacity * 2 : FIRST_BYTES;
+    char *grown = capacity <= DUMP_LIMIT ? realloc(dump->bytes, capacity) : NULL;
+    if (!grown)
+        return 0;
+    dump->bytes = grown;
+    dump->capacity = capacity;
+    return 1;
+}
+
+enum dump_state dump_take(int fd, struct dump *dump)
+{
+    static char dropped[LEAST_BYTES];
+    int has_room = make_room(dump);
+    uint64_t begin_ns = dump_clock();
+    ssize_t got =
+        has_room ? read(fd, dump->bytes + dump->size, dump->capacity - dump->size) : read(fd, dropped, sizeof dropped);
+    if (got < 0 && errno == EINTR)
+        return DUMP_TAKEN;
+    if (got < 0 && errno == EAGAIN)
+        return DUMP_AWAITED;
+    dump->end_ns = dump_clock();
+    if (got <= 0)
+        return DUMP_OVER;
+    if (!dump->received)
+        dump->begin_ns = begin_ns;
+    dump->copying_ns += dump->end_ns - begin_ns;
+    dump->received += (size_t)got;
+    if (has_room)
+        dump->size += (size_t)got;
+    return DUMP_TAKEN;
+}
+
+void dump_rest(int fd)
+{
+    int waiting = 0, room = fcntl(fd, F_GETPIPE_SZ);
+    if (room > 0 && ioctl(fd, FIONREAD, &waiting) == 0 && waiting < room / 2)
+        usleep(room >= 1 << 20 ? REST_US : REST_US_SMALL);
+}
+
+int dump_is_complete(const struct dump *dump)
+{
+    return dump->size == dump->received;
+}
+
+void dump_forget(struct dump *dump)
+{
+    free(dump->bytes);
+    *dump = (struct dump){0};
+}
