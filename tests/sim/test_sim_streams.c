@@ -7,6 +7,8 @@
 
 #include <sim/sim.h>
 
+#include "../support/thread_id.h"
+
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
@@ -158,6 +160,41 @@ static void each_thread_has_a_default_stream(void **state)
     let_go(&flag);
     OK(cuCtxSynchronize());
     OK(cuStreamQuery(CU_STREAM_PER_THREAD));
+}
+
+struct own_stream {
+    pid_t thread;
+    unsigned long long id;
+    CUresult state;
+    uint32_t *flag; /* spun on, if there is one */
+};
+
+static void *note_own_stream(void *argument)
+{
+    struct own_stream *own = argument;
+    own->thread = gettid();
+    OK(cuCtxSetCurrent(context));
+    OK(cuStreamGetId(CU_STREAM_PER_THREAD, &own->id));
+    own->state = cuStreamQuery(CU_STREAM_PER_THREAD);
+    if (own->flag != NULL)
+        launch_spin(own->flag, CU_STREAM_PER_THREAD);
+    return NULL;
+}
+
+static void a_thread_with_an_id_of_before_has_another_stream(void **state)
+{
+    (void)state;
+    uint32_t flag = 0;
+    struct own_stream first = {.flag = &flag}, second = {0};
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, note_own_stream, &first), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_int_equal(run_in_thread_with_id(first.thread, note_own_stream, &second), 0);
+    assert_int_equal(first.thread, second.thread);
+    assert_int_not_equal(first.id, second.id);
+    assert_result(second.state, CUDA_SUCCESS); /* while the first one's work goes on */
+    let_go(&flag);
+    OK(cuCtxSynchronize());
 }
 
 static void events_mark_a_place_in_a_stream(void **state)
@@ -417,6 +454,7 @@ int main(void)
         cmocka_unit_test_setup(streams_run_in_order_and_apart_from_each_other, clear_log),
         cmocka_unit_test_setup(legacy_stream_orders_with_blocking_streams, clear_log),
         cmocka_unit_test_setup(each_thread_has_a_default_stream, clear_log),
+        cmocka_unit_test_setup(a_thread_with_an_id_of_before_has_another_stream, clear_log),
         cmocka_unit_test_setup(events_mark_a_place_in_a_stream, clear_log),
         cmocka_unit_test_setup(a_destroyed_stream_finishes_its_work, clear_log),
         cmocka_unit_test_setup(host_functions_and_copies_keep_the_order, clear_log),
