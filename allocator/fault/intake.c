@@ -22,12 +22,14 @@ uint64_t dump_clock(void)
 
 int dump_open(const char *path)
 {
-    static const int sizes[] = {1 << 20, 1 << 19, 1 << 18, 1 << 17};
-    int fd = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-    /* 1 MiB is what the system allows everybody (fs.pipe-max-size), less where the user has many pipes. */
-    for (size_t i = 0; fd >= 0 && i < sizeof sizes / sizeof *sizes && fcntl(fd, F_SETPIPE_SZ, sizes[i]) < 0; i++)
+    return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+void dump_widen(int fd)
+{
+    static const int sizes[] = {1 << 20, 1 << 19, 1 << 18, 1 << 17}; /* the first is fs.pipe-max-size by default */
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes && fcntl(fd, F_SETPIPE_SZ, sizes[i]) < 0; i++)
         ;
-    return fd;
 }
 
 /* Makes room for one more read. Returns 0 if there is none: then the rest is read and dropped, because the driver waits until

@@ -2,7 +2,7 @@
  * Takes a core dump out of the FIFO while the driver writes it.
  *
  * The driver waits until somebody has read, and writes hundreds of thousands of small pieces where a device is full. So the
- * FIFO is made as large as the system allows, and is emptied in large gulps: a reader that wakes up for each piece costs a
+ * FIFO is widened when a dump begins, and is emptied in large gulps: a reader that wakes up for each piece costs a
  * change of threads each.
  *
  * Ownership: struct dump owns its bytes; dump_forget() frees them. Thread safety: none, one thread reads.
@@ -29,8 +29,12 @@ enum dump_state {
     DUMP_OVER     /* no writer has it open */
 };
 
-/* Opens the FIFO for reading, without waiting for a writer, and widens it. Returns the descriptor, or -1 and sets errno. */
+/* Opens the FIFO for reading, without waiting for a writer. Returns the descriptor, or -1 and sets errno. */
 int dump_open(const char *path);
+
+/* Makes the FIFO as large as the system allows. Once a dump has begun and not before: what the pipes of all of a user's
+ * processes may hold together is limited (fs.pipe-user-pages-soft, 64 MiB by default), and beyond that new ones are tiny. */
+void dump_widen(int fd);
 
 /* Takes what one read gives, and never waits. To be called until it has nothing: poll() does not tell of the end of a writer
  * that was gone before the FIFO was opened. */

@@ -289,6 +289,7 @@ static void *run(void *unused)
             monitor.is_announced = 0;
             monitor.progress_ms = PROGRESS_MS;
             set_busy(1);
+            dump_widen(fd);
         }
         enum dump_state state;
         do {
