@@ -1,5 +1,6 @@
 #include "thread.h"
 
+#include <stdlib.h>
 #include <signal.h>
 
 int thread_start(pthread_t *thread, void *(*function)(void *), void *argument)
@@ -14,4 +15,24 @@ int thread_start(pthread_t *thread, void *(*function)(void *), void *argument)
     int failed = pthread_create(thread, NULL, function, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;
+}
+
+void *thread_memory(struct thread_memory *memory)
+{
+    static pthread_mutex_t making = PTHREAD_MUTEX_INITIALIZER;
+    if (!__atomic_load_n(&memory->is_ready, __ATOMIC_ACQUIRE)) {
+        pthread_mutex_lock(&making);
+        if (!memory->is_ready && pthread_key_create(&memory->key, free) == 0)
+            __atomic_store_n(&memory->is_ready, 1, __ATOMIC_RELEASE);
+        int is_ready = memory->is_ready;
+        pthread_mutex_unlock(&making);
+        if (!is_ready)
+            return NULL;
+    }
+    void *own = pthread_getspecific(memory->key);
+    if (!own && (own = calloc(1, memory->size)) != NULL && pthread_setspecific(memory->key, own) != 0) {
+        free(own);
+        own = NULL;
+    }
+    return own;
 }

@@ -1,5 +1,6 @@
 #include "labels.h"
 
+#include "base/thread.h"
 #include "error.h"
 
 #include <pthread.h>
@@ -17,8 +18,11 @@ struct label {
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards both; a leaf */
 static struct label *labels;
 static unsigned count;
-static _Thread_local const char *stack[LABEL_DEPTH];
-static _Thread_local unsigned depth;
+struct stack {
+    const char *texts[LABEL_DEPTH];
+    unsigned depth;
+};
+static struct thread_memory stacks = {.size = sizeof(struct stack)};
 /* The top of the stack, read at each allocation: without a call for its address. */
 static __attribute__((tls_model("initial-exec"))) _Thread_local const char *current;
 
@@ -58,23 +62,25 @@ cufence_status label_push(const char *label)
 {
     if (!label)
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the label is NULL");
-    if (depth == LABEL_DEPTH)
+    struct stack *stack = thread_memory(&stacks);
+    if (stack && stack->depth == LABEL_DEPTH)
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "label \"%.40s\" is nested deeper than %d; a pop is missing", label,
                          LABEL_DEPTH);
-    const char *text = intern(label);
+    const char *text = stack ? intern(label) : NULL;
     if (!text)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the label \"%.40s\"", label);
-    stack[depth++] = text;
+    stack->texts[stack->depth++] = text;
     current = text;
     return CUFENCE_OK;
 }
 
 cufence_status label_pop(void)
 {
-    if (depth == 0)
+    struct stack *stack = thread_memory(&stacks);
+    if (!stack || stack->depth == 0)
         return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "a label was popped that was not pushed on this thread");
-    depth--;
-    current = depth ? stack[depth - 1] : NULL;
+    stack->depth--;
+    current = stack->depth ? stack->texts[stack->depth - 1] : NULL;
     return CUFENCE_OK;
 }
 
