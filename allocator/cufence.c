@@ -194,12 +194,12 @@ static void context_begun(struct context *context)
 {
     on_exit(at_exit, NULL);
     wait_before_exit();
-    monitor_add_context(context->handle, context->device);
+    monitor_add_context(context);
 }
 
 static void context_gone(struct context *context)
 {
-    monitor_forget_context(context->handle);
+    monitor_forget_context(context);
     heap_context_gone(context);
     launch_forget_context(context);
 }

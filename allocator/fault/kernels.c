@@ -1,9 +1,7 @@
 #include "kernels.h"
 
-#include <pthread.h>
+#include <stdlib.h>
 #include <unistd.h>
-
-#define CONTEXTS 256
 
 /*
  * PTX of the oldest kind that the driver still compiles for every device. The poison loads, because a warp that waits for a
@@ -26,51 +24,56 @@ static const char image[] = ".version 6.0\n"
                             "    ret;\n"
                             "}\n";
 
-static struct prepared {
-    CUcontext context;
-    int device;
+/* One context's; it serves the next one in the context's entry. */
+struct prepared {
+    int is_ready; /* atomic */
     CUfunction fence, poison;
     CUstream stream;
-} prepared[CONTEXTS];
-static unsigned prepared_count; /* atomic; entries are constant once they are counted, but contexts go */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* for adding one */
+};
 
-void kernels_prepare(CUcontext context, int device)
+static struct prepared *prepared_of(const struct context *context)
 {
-    struct prepared entry = {.context = context, .device = device};
-    CUmodule module = NULL;
-    if (driver->cuModuleLoadData(&module, image) != CUDA_SUCCESS ||
-        driver->cuModuleGetFunction(&entry.fence, module, FENCE_KERNEL) != CUDA_SUCCESS ||
-        driver->cuModuleGetFunction(&entry.poison, module, POISON_KERNEL) != CUDA_SUCCESS ||
-        driver->cuStreamCreate(&entry.stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
-        return;
-    /* Modules are loaded lazily: once now, so that no fence has to load code into a device that is stopped. */
-    driver->cuLaunchKernel(entry.fence, 1, 1, 1, 1, 1, 1, 0, entry.stream, NULL, NULL);
-    pthread_mutex_lock(&lock);
-    if (prepared_count < CONTEXTS) {
-        prepared[prepared_count] = entry;
-        __atomic_store_n(&prepared_count, prepared_count + 1, __ATOMIC_RELEASE);
-    }
-    pthread_mutex_unlock(&lock);
+    struct prepared *prepared = __atomic_load_n((struct prepared *const *)&context->books[CONTEXT_KERNELS], __ATOMIC_ACQUIRE);
+    return prepared && __atomic_load_n(&prepared->is_ready, __ATOMIC_ACQUIRE) ? prepared : NULL;
 }
 
-/* Makes an entry's context current, if it is of the device or context that is meant. */
-static int enter(const struct prepared *entry, CUcontext context, int device)
+void kernels_prepare(struct context *context)
 {
-    CUcontext own = __atomic_load_n(&entry->context, __ATOMIC_RELAXED);
-    return own && (!context || own == context) && (device < 0 || entry->device == device) &&
-           driver->cuCtxPushCurrent(own) == CUDA_SUCCESS;
+    struct prepared *entry = context->books[CONTEXT_KERNELS];
+    CUmodule module = NULL;
+    if (!entry && !(entry = calloc(1, sizeof *entry)))
+        return;
+    __atomic_store_n((struct prepared **)&context->books[CONTEXT_KERNELS], entry, __ATOMIC_RELEASE);
+    if (driver->cuModuleLoadData(&module, image) != CUDA_SUCCESS ||
+        driver->cuModuleGetFunction(&entry->fence, module, FENCE_KERNEL) != CUDA_SUCCESS ||
+        driver->cuModuleGetFunction(&entry->poison, module, POISON_KERNEL) != CUDA_SUCCESS ||
+        driver->cuStreamCreate(&entry->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        return;
+    /* Modules are loaded lazily: once now, so that no fence has to load code into a device that is stopped. */
+    driver->cuLaunchKernel(entry->fence, 1, 1, 1, 1, 1, 1, 0, entry->stream, NULL, NULL);
+    __atomic_store_n(&entry->is_ready, 1, __ATOMIC_RELEASE);
+}
+
+/* The prepared context behind `previous` (NULL: the first), if it is of the device that is meant (-1: any). */
+static struct context *next_prepared(const struct context *previous, int device)
+{
+    struct context *context = context_next(previous);
+    while (context && !(prepared_of(context) && (device < 0 || context->device == device)))
+        context = context_next(context);
+    return context;
+}
+
+/* Makes a context current. NULL: it is gone. */
+static struct prepared *enter(const struct context *context)
+{
+    struct prepared *prepared = prepared_of(context);
+    return prepared && driver->cuCtxPushCurrent(context->handle) == CUDA_SUCCESS ? prepared : NULL;
 }
 
 static void leave(void)
 {
     CUcontext popped;
     driver->cuCtxPopCurrent(&popped);
-}
-
-static unsigned count(void)
-{
-    return __atomic_load_n(&prepared_count, __ATOMIC_ACQUIRE);
 }
 
 static int wait_for(CUstream stream, int (*give_up)(void *user), void *user)
@@ -85,14 +88,14 @@ static int wait_for(CUstream stream, int (*give_up)(void *user), void *user)
     return 1;
 }
 
-int kernels_fence(CUcontext context, int (*is_left_out)(int device), int (*give_up)(void *user), void *user)
+int kernels_fence(const struct context *only, int (*is_left_out)(int device), int (*give_up)(void *user), void *user)
 {
     int is_passed = 1;
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     driver->cuThreadExchangeStreamCaptureMode(&mode);
-    for (unsigned i = 0; i < count() && is_passed; i++) {
-        const struct prepared *entry = &prepared[i];
-        if (is_left_out(entry->device) || !enter(entry, context, -1))
+    for (struct context *context = next_prepared(NULL, -1); context && is_passed; context = next_prepared(context, -1)) {
+        struct prepared *entry = (only && only != context) || is_left_out(context->device) ? NULL : enter(context);
+        if (!entry)
             continue;
         if (driver->cuLaunchKernel(entry->fence, 1, 1, 1, 1, 1, 1, 0, entry->stream, NULL, NULL) == CUDA_SUCCESS)
             is_passed = wait_for(entry->stream, give_up, user);
@@ -106,11 +109,12 @@ unsigned kernels_poison(int device, uint64_t unmapped_address)
 {
     void *arguments[] = {&unmapped_address};
     unsigned launched = 0;
-    for (unsigned i = 0; i < count(); i++) {
-        if (!enter(&prepared[i], NULL, device))
+    for (struct context *context = next_prepared(NULL, device); context; context = next_prepared(context, device)) {
+        struct prepared *entry = enter(context);
+        if (!entry)
             continue;
-        launched += driver->cuLaunchKernel(prepared[i].poison, 1, 1, 1, 1, 1, 1, 0, prepared[i].stream, arguments, NULL) ==
-                    CUDA_SUCCESS;
+        launched +=
+            driver->cuLaunchKernel(entry->poison, 1, 1, 1, 1, 1, 1, 0, entry->stream, arguments, NULL) == CUDA_SUCCESS;
         leave();
     }
     return launched;
@@ -118,43 +122,37 @@ unsigned kernels_poison(int device, uint64_t unmapped_address)
 
 int kernels_current_device(void)
 {
-    CUcontext context = NULL;
-    if (driver->cuCtxGetCurrent(&context) != CUDA_SUCCESS || !context)
-        return -1;
-    for (unsigned i = 0; i < count(); i++) {
-        if (__atomic_load_n(&prepared[i].context, __ATOMIC_RELAXED) == context)
-            return prepared[i].device;
-    }
-    return -1;
+    CUcontext handle = NULL;
+    struct context *context =
+        driver->cuCtxGetCurrent(&handle) == CUDA_SUCCESS && handle ? context_known(handle) : NULL;
+    return context && prepared_of(context) ? context->device : -1;
 }
 
 int kernels_only_device(void)
 {
     int device = -1;
-    for (unsigned i = 0; i < count(); i++) {
-        if (!__atomic_load_n(&prepared[i].context, __ATOMIC_RELAXED) || prepared[i].device == device)
-            continue;
-        if (device >= 0)
+    for (struct context *context = next_prepared(NULL, -1); context; context = next_prepared(context, -1)) {
+        if (device >= 0 && device != context->device)
             return -1;
-        device = prepared[i].device;
+        device = context->device;
     }
     return device;
 }
 
-void kernels_forget(CUcontext context)
+void kernels_forget(const struct context *context)
 {
-    for (unsigned i = 0; i < count(); i++) {
-        if (__atomic_load_n(&prepared[i].context, __ATOMIC_RELAXED) == context)
-            __atomic_store_n(&prepared[i].context, NULL, __ATOMIC_RELAXED);
-    }
+    struct prepared *prepared = context->books[CONTEXT_KERNELS];
+    if (prepared)
+        __atomic_store_n(&prepared->is_ready, 0, __ATOMIC_RELEASE);
 }
 
 int kernels_have_failed(int device)
 {
-    for (unsigned i = 0; i < count(); i++) {
-        if (!enter(&prepared[i], NULL, device))
+    for (struct context *context = next_prepared(NULL, device); context; context = next_prepared(context, device)) {
+        struct prepared *entry = enter(context);
+        if (!entry)
             continue;
-        CUresult result = driver->cuStreamQuery(prepared[i].stream);
+        CUresult result = driver->cuStreamQuery(entry->stream);
         leave();
         if (result == CUDA_SUCCESS || result == CUDA_ERROR_NOT_READY)
             return 0;

@@ -12,20 +12,20 @@
 #ifndef CUFENCE_FAULT_KERNELS_H
 #define CUFENCE_FAULT_KERNELS_H
 
-#include "driver/driver.h"
+#include "contexts/contexts.h"
 
 #define FENCE_KERNEL "cufence_fence"
 #define POISON_KERNEL "cufence_poison"
 
 /* Loads the kernels and makes the stream; the context is current. Before any fault. */
-void kernels_prepare(CUcontext context, int device);
+void kernels_prepare(struct context *context);
 
 /*
  * Puts a fence behind what `context` (NULL: every prepared one) has done, but for devices that are to be left out, and waits
  * for it until `give_up(user)` says so, which is asked every 20 us to 1 ms. Returns 1 if every fence was passed (or the
  * context's error is real), 0 if given up.
  */
-int kernels_fence(CUcontext context, int (*is_left_out)(int device), int (*give_up)(void *user), void *user);
+int kernels_fence(const struct context *context, int (*is_left_out)(int device), int (*give_up)(void *user), void *user);
 
 /* Launches the poison on every prepared context of the device (-1: all). Does not wait. Returns how many it launched. */
 unsigned kernels_poison(int device, uint64_t unmapped_address);
@@ -37,7 +37,7 @@ int kernels_current_device(void);
 int kernels_only_device(void);
 
 /* The context is gone. */
-void kernels_forget(CUcontext context);
+void kernels_forget(const struct context *context);
 
 /* Whether an error is sticky in every prepared context of the device (-1: all); no context at all counts as yes. */
 int kernels_have_failed(int device);

@@ -374,13 +374,13 @@ void monitor_cancel(void)
     monitor.is_armed = 0;
 }
 
-void monitor_add_context(CUcontext context, int device)
+void monitor_add_context(struct context *context)
 {
     if (monitor.is_armed)
-        kernels_prepare(context, device);
+        kernels_prepare(context);
 }
 
-void monitor_forget_context(CUcontext context)
+void monitor_forget_context(const struct context *context)
 {
     kernels_forget(context);
 }
@@ -490,7 +490,7 @@ static int has_lost_patience(void *user)
 }
 
 /* Lets a fault that the host cannot see yet come to light. Returns 0 if the device was too busy to tell within `ms`. */
-static int fence(CUcontext context, unsigned ms)
+static int fence(const struct context *context, unsigned ms)
 {
     struct patience patience = {0};
     clock_gettime(CLOCK_MONOTONIC, &patience.until);
@@ -509,10 +509,10 @@ cufence_status monitor_flush(unsigned timeout_ms)
 void fault_learn(int is_device_idle)
 {
     static int is_usually_busy; /* atomic: other streams keep the device so full that a fence tells nothing but costs time */
-    CUcontext context = NULL;
+    const struct context *context;
     if (delivery_is_in_handler())
         return;
-    if (monitor.is_armed && !has_kernel_fault() && driver->cuCtxGetCurrent(&context) == CUDA_SUCCESS && context) {
+    if (monitor.is_armed && !has_kernel_fault() && (context = context_current()) != NULL) {
         if (is_device_idle)
             fence(context, IDLE_FENCE_MS);
         else if (!__atomic_load_n(&is_usually_busy, __ATOMIC_RELAXED) && !fence(context, BUSY_FENCE_MS))

@@ -9,7 +9,7 @@
 #ifndef CUFENCE_FAULT_MONITOR_H
 #define CUFENCE_FAULT_MONITOR_H
 
-#include "driver/driver.h"
+#include "contexts/contexts.h"
 #include "misuse.h"
 #include "options.h"
 #include "surroundings.h"
@@ -26,10 +26,10 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
 void monitor_cancel(void);
 
 /* Prepares a context for fences and for on_fault=error; it is current. Once for each. A failure costs only these. */
-void monitor_add_context(CUcontext context, int device);
+void monitor_add_context(struct context *context);
 
 /* The context is gone. Faults of it that are not reported yet will be, as far as a dump tells. */
-void monitor_forget_context(CUcontext context);
+void monitor_forget_context(const struct context *context);
 
 /* Reports what a call on the host did wrong with a buffer, and counts it as a fault. */
 void monitor_misuse(const struct misuse *misuse);
