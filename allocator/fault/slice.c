@@ -508,26 +508,26 @@ static term_set address_terms(struct slicer *slicer, uint32_t at, const struct s
 
 /* A word is added in whole where both of its halves are. A low half alone is a number of 4 bytes, and so an index; a high one
  * alone is something that is put together in another way. */
-static struct slice answer(term_set low, term_set high)
+static struct address_source answer(term_set low, term_set high)
 {
-    const struct slice none = {0, 0, 0};
-    struct slice slice = {1, 0, (low & LOADED) != 0};
+    const struct address_source none = {0, 0, 0};
+    struct address_source source = {1, 0, (low & LOADED) != 0};
     term_set pairs = 0;
     for (unsigned i = 0; i < SLICE_WORDS; i++) {
         if (!(low >> 2 * i & 1) || !(high >> (2 * i + 1) & 1))
             continue;
-        slice.words |= 1u << i;
+        source.words |= 1u << i;
         pairs |= (term_set)1 << (2 * i + 1);
     }
-    if (((low | high) & UNKNOWN) || (high & ~pairs & ~LOADED) || ((high & LOADED) && !slice.is_loaded) ||
-        (!slice.words && !slice.is_loaded))
+    if (((low | high) & UNKNOWN) || (high & ~pairs & ~LOADED) || ((high & LOADED) && !source.is_loaded) ||
+        (!source.words && !source.is_loaded))
         return none;
-    return slice;
+    return source;
 }
 
-struct slice slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm)
+struct address_source slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm)
 {
-    const struct slice none = {0, 0, 0};
+    const struct address_source none = {0, 0, 0};
     struct slicer slicer;
     if (!code.bytes || at % SASS_INSTRUCTION_BYTES != 0 || at >= code.size || code.size / SASS_INSTRUCTION_BYTES > CODE_LIMIT)
         return none;

@@ -9,20 +9,15 @@
 #ifndef CUFENCE_FAULT_SLICE_H
 #define CUFENCE_FAULT_SLICE_H
 
+#include "evidence.h"
 #include "image.h"
 #include "sass.h"
 
-/* Words of the parameter bytes, 8 bytes each, that a slice can name. As many as a launch on record keeps but for the last. */
+/* Words of the parameter bytes, 8 bytes each, that an answer can name. As many as a launch on record keeps but for the last. */
 #define SLICE_WORDS 31
 
-struct slice {
-    int is_known;
-    uint32_t words; /* bit n: 8-byte word n of the parameter bytes is added in whole; valid if is_known */
-    int is_loaded;  /* what was loaded from memory is added; valid if is_known */
-};
-
 /* `code` of a kernel, its functions included; `at` the access's offset in it. */
-struct slice slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm);
+struct address_source slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm);
 
 /* The offset of the parameters in constant bank 0: by ptxas 13.0's code for sm_75, 80, 86, 89, 90, 100 and 120. */
 uint64_t slice_parameters_at(unsigned sm);

@@ -20,7 +20,7 @@ struct slice_case {
     size_t count;
     unsigned sm;
     unsigned access; /* number of the instruction */
-    struct slice answer;
+    struct address_source answer;
 };
 
 #define CASE(kernel, sm, access, ...)                                                                                          \
@@ -70,7 +70,7 @@ static const struct slice_case cases[] = {
 };
 /* clang-format on */
 
-static struct slice slice_of(const uint64_t (*code)[2], size_t count, unsigned sm, unsigned access_at)
+static struct address_source slice_of(const uint64_t (*code)[2], size_t count, unsigned sm, unsigned access_at)
 {
     /* On the heap and to the byte, so that a sanitizer sees a read behind its end. */
     uint8_t *bytes = malloc(count * SASS_INSTRUCTION_BYTES);
@@ -78,13 +78,13 @@ static struct slice slice_of(const uint64_t (*code)[2], size_t count, unsigned s
     assert_non_null(bytes);
     memcpy(bytes, code, count * SASS_INSTRUCTION_BYTES);
     assert_true(sass_decode((struct sass_instruction){code[access_at][0], code[access_at][1]}, sm, &access));
-    struct slice slice = slice_address((struct span){bytes, count * SASS_INSTRUCTION_BYTES},
-                                       (uint64_t)access_at * SASS_INSTRUCTION_BYTES, &access, sm);
+    struct address_source slice = slice_address((struct span){bytes, count * SASS_INSTRUCTION_BYTES},
+                                                (uint64_t)access_at * SASS_INSTRUCTION_BYTES, &access, sm);
     free(bytes);
     return slice;
 }
 
-static void expect(const char *name, unsigned access, struct slice got, struct slice wanted)
+static void expect(const char *name, unsigned access, struct address_source got, struct address_source wanted)
 {
     if (got.is_known != wanted.is_known || got.words != wanted.words || got.is_loaded != wanted.is_loaded)
         fail_msg("%s, instruction %u: known %d, words 0x%x, loaded %d", name, access, got.is_known, got.words, got.is_loaded);
@@ -168,7 +168,7 @@ static void kernels_of_ptxas(void **state)
 static const struct {
     const char *name;
     uint64_t code[8][2];
-    struct slice answer;
+    struct address_source answer;
 } snippets[] = {
     {"nothing written", {NOP, NOP, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
     {"an argument", {NOP, LOAD_R2_ARGUMENT_1, NOP, NOP, NOP, NOP, NOP, STORE}, FROM(WORD(1))},
@@ -201,8 +201,8 @@ static void loops(void **state)
     (void)state;
     static const uint64_t moves[][2] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, ADD_CARRY, NOP, NOP, NOP, BACK_TO_2};
     static const uint64_t replaces[][2] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, LOAD_R2_MEMORY, NOP, NOP, NOP, BACK_TO_2};
-    expect("moves", 2, slice_of(moves, 9, 90, 2), (struct slice)FROM(WORD(0)));
-    expect("replaces", 2, slice_of(replaces, 9, 90, 2), (struct slice)NOBODY_KNOWS);
+    expect("moves", 2, slice_of(moves, 9, 90, 2), (struct address_source)FROM(WORD(0)));
+    expect("replaces", 2, slice_of(replaces, 9, 90, 2), (struct address_source)NOBODY_KNOWS);
 }
 
 /* Any bytes: no crash, no read behind the end, and an end. */
