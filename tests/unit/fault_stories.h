@@ -31,6 +31,7 @@ static inline void overrun(struct story *story)
     for (size_t i = 0; i < 3; i++)
         story->sites[i] = (struct evidence_site){.exception = 14,
                                                  .exception_name = "illegal address",
+                                                 .sm = (uint32_t)i,
                                                  .error_pc = 0x7f0000001400,
                                                  .is_warp_alive = i == 0,
                                                  .kernel = "k_oob",
@@ -174,6 +175,7 @@ static inline void exited(struct story *story)
 {
     overrun(story);
     story->sites[0] = story->sites[1];
+    story->sites[0].sm = 0;
     story->evidence.site_count = 3;
     story->evidence.driver_major = 580;
     story->evidence.driver_minor = 159;
