@@ -356,8 +356,8 @@ static void note_lines(struct report *report)
             if (diagnosis->is_bystander)
                 note_line(report, "",
                           diagnosis->kind == FAULT_MISALIGNED
-                              ? "every access that the dump has at this instruction is aligned"
-                              : "every access that the dump has at this instruction is in bounds");
+                              ? "the accesses that the dump has of this instruction are all aligned"
+                              : "the accesses that the dump has of this instruction are all in bounds");
         }
         source_note(report, "");
     }

@@ -249,7 +249,7 @@ static const struct {
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  note       the warp had exited when the driver wrote its dump, so address and thread are\n"
      "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
-     "             every access that the dump has at this instruction is in bounds\n"
+     "             the accesses that the dump has of this instruction are all in bounds\n"
      "             candidates are the arguments of the launch that still ran; it may have been another launch\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1              candidate\n"},
     {launched,
@@ -387,7 +387,7 @@ static const struct {
      "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
      "             one launch of this kernel is on record, and points to this buffer only\n"
      "             without those that it takes as pointers to const, because the access writes\n"
-     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1                     derived\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1                   candidate\n"
      "  arguments  0  buffer #2 +0, 8000 bytes                                                     derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"},
