@@ -86,7 +86,7 @@ CASES = [
             report=[r"cufence: exception: ", rf"kernel +{kernel}\b", "no buffer is involved"],
             files={"report.json": [r'"kind": ?"exception"', r'"no_buffer": ?true']},
         )
-        for what, kernel in (("trap", "trap"), ("assert", "fails"), ("vote", "vote"), ("recursion", "recursion"))
+        for what, kernel in (("trap", "trap"), ("assert", "fails"), ("recursion", "recursion"))
     ),
     # While the driver has not begun with the dump, writes it, and is about to be done with it.
     *(

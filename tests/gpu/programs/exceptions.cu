@@ -1,5 +1,5 @@
 // Exceptions that are not about memory.
-//   exceptions trap|assert|vote|recursion
+//   exceptions trap|assert|recursion
 #undef NDEBUG
 #include "check.h"
 
@@ -17,13 +17,6 @@ __global__ void fails(int *out)
 {
     assert(threadIdx.x != 33);
     out[threadIdx.x] = 1;
-}
-
-// Lanes 16 to 31 run the vote, and are not in its mask.
-__global__ void vote(int *out, unsigned mask)
-{
-    if (threadIdx.x % 32 >= 16)
-        out[threadIdx.x] = __ballot_sync(mask, out[threadIdx.x]);
 }
 
 __device__ __noinline__ int down(int depth, volatile int *out)
@@ -48,8 +41,6 @@ int main(int argc, char **argv)
         trap<<<1, 64>>>(out);
     else if (!strcmp(what, "assert"))
         fails<<<1, 64>>>(out);
-    else if (!strcmp(what, "vote"))
-        vote<<<1, 64>>>(out, 0x0000ffff);
     else
         recursion<<<1, 64>>>(out, 1 << 20);
     cudaError_t error = cudaDeviceSynchronize();
