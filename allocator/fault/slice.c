@@ -1,13 +1,11 @@
 #include "slice.h"
 
 #include "emulate_state.h"
+#include "ways.h"
 
 #include <string.h>
 
-/* Code of more instructions, with more branches, or more values and steps on the way give no answer. The largest kernels of
- * cuBLAS have about 20,000 instructions; the ways looked at have had fewer than 100 values. */
-#define CODE_LIMIT 65536u
-#define BRANCH_LIMIT 2048u
+/* More values, or steps on the ways to them, give no answer. */
 #define VALUE_LIMIT 256u
 #define STEP_LIMIT 1000000u
 
@@ -29,22 +27,14 @@ struct value {
     term_set terms;
 };
 
-struct branch {
-    uint32_t from, to;
-};
-
 struct slicer {
-    struct span code;
-    uint32_t count; /* of instructions */
+    struct ways ways;
     unsigned sm;
     unsigned zero[2]; /* numbers of RZ and URZ */
-    struct branch branches[BRANCH_LIMIT];
-    uint32_t branch_count;
     struct value values[VALUE_LIMIT];
     uint32_t value_count;
-    uint8_t is_target[CODE_LIMIT / 8]; /* of a branch */
-    uint8_t is_seen[CODE_LIMIT / 8];   /* on one way back */
-    uint32_t way[BRANCH_LIMIT];        /* places still to go back from */
+    uint8_t is_seen[WAYS_CODE_LIMIT / 8]; /* on one way back */
+    uint32_t way[WAYS_BRANCH_LIMIT];      /* places still to go back from */
     uint32_t steps;
     int is_lost;
 };
@@ -52,11 +42,6 @@ struct slicer {
 uint64_t slice_parameters_at(unsigned sm)
 {
     return sm >= 100 ? 0x380 : sm >= 90 ? 0x210 : 0x160;
-}
-
-static struct sass_instruction instruction_at(const struct slicer *slicer, uint32_t index)
-{
-    return sass_load(slicer->code.bytes + (size_t)index * SASS_INSTRUCTION_BYTES);
 }
 
 static unsigned opcode_of(struct sass_instruction instruction)
@@ -67,63 +52,6 @@ static unsigned opcode_of(struct sass_instruction instruction)
 static unsigned register_field(const struct slicer *slicer, struct sass_instruction instruction, unsigned at, int file)
 {
     return (unsigned)instruction_bits(instruction, at, 8) & slicer->zero[file];
-}
-
-/* ---- the ways ---- */
-
-enum way {
-    WAY_ON,     /* the next instruction, or a branch's target */
-    WAY_CALL,   /* the callee; what comes behind it holds what the callee left */
-    WAY_END,    /* not the next instruction */
-    WAY_UNKNOWN /* anywhere */
-};
-
-static enum way way_of(struct sass_instruction instruction)
-{
-    int is_always = instruction_bits(instruction, 12, 4) == 7;
-    unsigned opcode = opcode_of(instruction);
-    switch (opcode) {
-    case 0x141: /* BSYNC: waits for lanes that went another way */
-    case 0x146: /* YIELD */
-    case 0x156: /* BMOV */
-    case 0x157:
-    case 0x15c: /* BPT */
-        return WAY_ON;
-    case 0x143: /* CALL.ABS, to another function */
-    case 0x144: /* CALL.REL */
-        return WAY_CALL;
-    case 0x147: /* BRA; one that depends on a further predicate may go on. .U and .DIV may, too */
-        return is_always && instruction_bits(instruction, 0, 12) == 0x947 && instruction_bits(instruction, 32, 2) == 0 &&
-                       instruction_bits(instruction, 87, 4) == 7
-                   ? WAY_END
-                   : WAY_ON;
-    case 0x14d: /* EXIT */
-    case 0x150: /* RET, behind a call */
-        return is_always ? WAY_END : WAY_ON;
-    default: /* of what is not known, only these steer the way */
-        return sass_branches(instruction) && opcode >= 0x140 && opcode < 0x160 ? WAY_UNKNOWN : WAY_ON;
-    }
-}
-
-/* Notes every branch of the code; 0 if some may lead anywhere. */
-static int find_branches(struct slicer *slicer)
-{
-    for (uint32_t i = 0; i < slicer->count; i++) {
-        struct sass_instruction instruction = instruction_at(slicer, i);
-        unsigned opcode = opcode_of(instruction);
-        if (way_of(instruction) == WAY_UNKNOWN)
-            return 0;
-        if (opcode != 0x147 && instruction_bits(instruction, 0, 12) != 0x944)
-            continue;
-        int64_t to = (int64_t)(i + 1) * SASS_INSTRUCTION_BYTES + instruction_branch_offset(instruction, slicer->sm);
-        if (to < 0 || to % SASS_INSTRUCTION_BYTES != 0 || to / SASS_INSTRUCTION_BYTES >= slicer->count ||
-            slicer->branch_count == BRANCH_LIMIT)
-            return 0;
-        uint32_t target = (uint32_t)(to / SASS_INSTRUCTION_BYTES);
-        slicer->is_target[target / 8] |= (uint8_t)(1u << target % 8);
-        slicer->branches[slicer->branch_count++] = (struct branch){i, target};
-    }
-    return 1;
 }
 
 static int writes(const struct slicer *slicer, struct sass_instruction instruction, int file, unsigned number);
@@ -160,17 +88,17 @@ static void meet(struct meeting *meeting, term_set terms)
 /* Adds the branches that lead to `place`: whoever comes by one has run nothing else in between. */
 static void add_branches(struct slicer *slicer, uint32_t place, uint32_t *left)
 {
-    if (!(slicer->is_target[place / 8] >> place % 8 & 1))
+    if (!(slicer->ways.is_target[place / 8] >> place % 8 & 1))
         return;
-    slicer->steps += slicer->branch_count;
-    for (uint32_t i = 0; i < slicer->branch_count; i++) {
-        if (slicer->branches[i].to != place)
+    slicer->steps += slicer->ways.branch_count;
+    for (uint32_t i = 0; i < slicer->ways.branch_count; i++) {
+        if (slicer->ways.branches[i].to != place)
             continue;
-        if (*left == BRANCH_LIMIT) {
+        if (*left == WAYS_BRANCH_LIMIT) {
             slicer->is_lost = 1;
             return;
         }
-        slicer->way[(*left)++] = slicer->branches[i].from;
+        slicer->way[(*left)++] = slicer->ways.branches[i].from;
     }
 }
 
@@ -180,7 +108,7 @@ static int go_back(struct slicer *slicer, uint32_t *place, int file, unsigned nu
     struct sass_instruction before = {0, 0};
     enum way way = WAY_CALL; /* nobody has written it before the kernel's start */
     if (*place > 0) {
-        before = instruction_at(slicer, *place - 1);
+        before = ways_instruction(&slicer->ways, *place - 1);
         way = way_of(before);
     }
     if (way == WAY_CALL)
@@ -205,7 +133,7 @@ static struct meeting terms_before(struct slicer *slicer, uint32_t at, int file,
     uint32_t left = 0;
     if (number == slicer->zero[file])
         return (struct meeting){NOTHING, 1};
-    memset(slicer->is_seen, 0, slicer->count / 8 + 1);
+    memset(slicer->is_seen, 0, slicer->ways.count / 8 + 1);
     slicer->way[left++] = at;
     while (left > 0 && !slicer->is_lost) {
         uint32_t place = slicer->way[--left];
@@ -457,7 +385,7 @@ static int writes(const struct slicer *slicer, struct sass_instruction instructi
 /* What the instruction of `value` writes, with what is known by now. */
 static struct meeting terms_of(struct slicer *slicer, const struct value *value)
 {
-    struct reading reading = {slicer, instruction_at(slicer, value->instruction), value->instruction, VECTOR, 1};
+    struct reading reading = {slicer, ways_instruction(&slicer->ways, value->instruction), value->instruction, VECTOR, 1};
     const struct reader *reader = reader_of(reading.instruction);
     unsigned opcode = opcode_of(reading.instruction);
     unsigned first = register_field(slicer, reading.instruction, 16, value->file), word = (unsigned)value->number - first;
@@ -529,16 +457,14 @@ struct address_source slice_address(struct span code, uint64_t at, const struct 
 {
     const struct address_source none = {0, 0, 0};
     struct slicer slicer;
-    if (!code.bytes || at % SASS_INSTRUCTION_BYTES != 0 || at >= code.size || code.size / SASS_INSTRUCTION_BYTES > CODE_LIMIT)
-        return none;
     memset(&slicer, 0, sizeof(slicer));
-    slicer.code = code;
-    slicer.count = (uint32_t)(code.size / SASS_INSTRUCTION_BYTES);
+    if (at % SASS_INSTRUCTION_BYTES != 0 || at >= code.size || !ways_find(&slicer.ways, code, sm))
+        return none;
     slicer.sm = sm;
     slicer.zero[VECTOR] = SASS_RZ;
     slicer.zero[UNIFORM] = sm >= 100 ? 255 : 63;
     uint32_t place = (uint32_t)(at / SASS_INSTRUCTION_BYTES);
-    if (!find_branches(&slicer))
+    if (place >= slicer.ways.count)
         return none;
     /* The first look finds what there is to look at. */
     address_terms(&slicer, place, access, LOW);
