@@ -56,6 +56,7 @@ static size_t read_launches(int device, const char *kernel, int has_graphs, stru
 static const struct fault_sources sources = {.near = heap_near,
                                              .live = heap_live,
                                              .set_faulted = contexts_set_faulted,
+                                             .is_shared = arena_is_shared,
                                              .arena_start = arena_start,
                                              .arena_end = arena_end,
                                              .now_ns = monotonic_ns,

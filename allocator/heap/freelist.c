@@ -21,18 +21,23 @@ static unsigned bin_of(uint64_t pages)
 
 /* All of these expect the list's lock. */
 
+static void count_idle(struct freelist *list, uint64_t pages)
+{
+    __atomic_store_n(&list->idle_pages, list->idle_pages + pages, __ATOMIC_RELAXED);
+}
+
 static void put_idle(struct freelist *list, struct block *block)
 {
     struct block **bin = &list->bins[bin_of(block->pages)];
     block_become(block, BLOCK_IDLE);
     DL_PREPEND(*bin, block);
-    list->idle_pages += block->pages;
+    count_idle(list, block->pages);
 }
 
 static void remove_idle(struct freelist *list, struct block *block)
 {
     DL_DELETE(list->bins[bin_of(block->pages)], block);
-    list->idle_pages -= block->pages;
+    count_idle(list, -(uint64_t)block->pages);
     block_become(block, BLOCK_HELD);
 }
 

@@ -167,7 +167,7 @@ struct freelist {
     uint64_t marked_ns;
     struct marker markers[MARKERS]; /* a queue: the first `marker_count` are waiting */
     unsigned marker_count;
-    uint64_t idle_pages;
+    uint64_t idle_pages;                    /* atomic; written under the list's lock */
     uint64_t waiting_count, retiring_count; /* atomic */
     uint64_t allocations, frees;
     int64_t live_bytes;    /* of its stream, less what has gone into the context's sum */
@@ -201,6 +201,11 @@ struct books *books_of(struct context *context);   /* NULL: it has none yet */
 struct books *books_make(struct context *context); /* NULL: the host has no memory */
 CUevent event_take(struct books *books);           /* NULL if the driver has none left. Expects a scope */
 void event_give(struct books *books, CUevent event);
+
+static inline uint64_t list_idle_pages(const struct freelist *list)
+{
+    return __atomic_load_n(&list->idle_pages, __ATOMIC_RELAXED);
+}
 
 static inline void list_lock(struct freelist *list)
 {

@@ -44,11 +44,11 @@ static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t byte
 static uint64_t idle_bytes(struct books *books)
 {
     lock_take(&books->lock);
-    uint64_t pages = books->shared.idle_pages;
+    uint64_t pages = list_idle_pages(&books->shared);
     for (struct freelist *list = books->lists; list; list = list->next)
-        pages += list->idle_pages;
+        pages += list_idle_pages(list);
     for (struct freelist *list = books->draining; list; list = list->next)
-        pages += list->idle_pages;
+        pages += list_idle_pages(list);
     lock_release(&books->lock);
     return pages * heap_granularity;
 }
