@@ -1,0 +1,361 @@
+/* Steps with everything that is no buffer: streams, contexts, pools, threads, processes. */
+#include "world.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- streams ---- */
+
+int step_stream(struct world *world)
+{
+    int queue = queue_pick(world, -1), streams = 0;
+    for (int i = 0; i < QUEUES; i++)
+        streams += world->queues[i].is_live && world->queues[i].kind >= QUEUE_BLOCKING;
+    if (queue >= 0 && world->queues[queue].kind >= QUEUE_BLOCKING && (streams > 10 || chance(world, 35))) {
+        queue_enter(world, queue);
+        say(world, "destroy the stream of queue %d", queue);
+        MUST(world, cu.cuStreamDestroy(world->queues[queue].handle));
+        queue_end(world, queue);
+        return 1;
+    }
+    int context = queue < 0 ? 0 : world->queues[queue].context;
+    CUstream stream;
+    int is_blocking = chance(world, 40);
+    if (streams > 10 || !world->contexts[context].is_live)
+        return 0;
+    context_enter(world, context);
+    MUST(world, cu.cuStreamCreate(&stream, is_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+    queue = queue_add(world, is_blocking ? QUEUE_BLOCKING : QUEUE_NON_BLOCKING, context, stream);
+    if (queue < 0) {
+        MUST(world, cu.cuStreamDestroy(stream));
+        return 0;
+    }
+    say(world, "queue %d = a %sblocking stream in context %d", queue, is_blocking ? "" : "non-", context);
+    return 1;
+}
+
+int step_hold(struct world *world)
+{
+    int queue = queue_pick(world, -1);
+    if (queue >= 0)
+        hold_queue(world, queue);
+    return queue >= 0;
+}
+
+int step_release(struct world *world)
+{
+    release_holds(world, NULL);
+    return 1;
+}
+
+int step_synchronise(struct world *world)
+{
+    int queue = world->depth ? -1 : queue_pick(world, -1);
+    if (queue < 0)
+        return 0;
+    if (chance(world, 70))
+        sync_queue(world, queue);
+    else
+        sync_context(world, world->queues[queue].context);
+    return 1;
+}
+
+/* ---- contexts ---- */
+
+void context_add(struct world *world, int number, CUcontext handle, int device, int is_primary)
+{
+    struct context *context = &world->contexts[number];
+    *context = (struct context){.is_live = 1, .is_primary = is_primary, .device = device, .handle = handle};
+    context_enter(world, number);
+    MUST(world, kernels_load(&context->kernels));
+    int legacy = queue_add(world, QUEUE_LEGACY, number, chance(world, 50) ? NULL : CU_STREAM_LEGACY);
+    if (legacy < 0)
+        fail(world, "the torture program's own table of queues is full");
+}
+
+static unsigned contexts_made; /* atomic: by the process, with FEATURE_C3 left out */
+#define CONTEXTS_BEFORE_C3 40u  /* under the smallest of the tables that were full at 64 and at 256 */
+
+int step_context(struct world *world)
+{
+    int number = DEVICES, device = (int)pick(world, (unsigned)settings.devices), queues = 0;
+    CUcontext handle;
+    while (number < CONTEXTS && world->contexts[number].is_live)
+        number++;
+    for (int i = 0; i < QUEUES; i++)
+        queues += world->queues[i].is_used;
+    if (number == CONTEXTS || queues > QUEUES - 20 || world->depth ||
+        ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3))
+        return 0;
+    MUST(world, cu.create_context(&handle, 0, device));
+    say(world, "context %d on device %d", number, device);
+    context_add(world, number, handle, device, 0);
+    return 1;
+}
+
+/* Makes the context's end lawful: nobody uses its memory any more, and what would outlive it in one driver and not in another is
+ * freed. Returns 0 where that is not possible. */
+static int empty_context(struct world *world, int number)
+{
+    for (int g = 0; g < GRAPHS; g++) {
+        if (world->graphs[g].is_live && world->graphs[g].executable)
+            graph_drop(world, g);
+    }
+    for (int i = 0; i < BUFFERS; i++) {
+        struct buffer *buffer = &world->buffers[i];
+        if (!buffer->is_live || buffer->context != number)
+            continue;
+        if (!sync_clock(world, &buffer->uses))
+            return 0;
+        for (int tries = 0; buffer->is_live && tries < 20 && (buffer->kind == BUFFER_POOL || chance(world, 50)); tries++)
+            buffer_free(world, i);
+        if (buffer->is_live && buffer->kind == BUFFER_POOL)
+            return 0;
+        if (buffer->is_live && !sync_clock(world, &buffer->uses))
+            return 0;
+    }
+    sync_context(world, number);
+    return 1;
+}
+
+void context_end(struct world *world, int number)
+{
+    world->contexts[number].is_live = 0;
+    for (int i = 0; i < BUFFERS; i++) {
+        if (world->buffers[i].context == number) {
+            world->buffers[i].is_live = 0;
+            world->buffers[i].owner = 0;
+        }
+    }
+    for (int i = 0; i < QUEUES; i++) {
+        if (world->queues[i].is_live && world->queues[i].context == number)
+            queue_end(world, i);
+    }
+}
+
+int step_destroy_context(struct world *world)
+{
+    int number = DEVICES + (int)pick(world, CONTEXTS - DEVICES);
+    if (!world->contexts[number].is_live || world->depth || !empty_context(world, number))
+        return 0;
+    say(world, "destroy context %d", number);
+    MUST(world, cu.cuCtxDestroy(world->contexts[number].handle));
+    context_end(world, number);
+    context_enter(world, 0);
+    return 1;
+}
+
+/* A library takes the primary context, and gives it back: nothing ends, so nothing may wait. */
+int step_primary(struct world *world)
+{
+    CUcontext handle;
+    int device = (int)pick(world, (unsigned)settings.devices);
+    if (settings.without & FEATURE_C1)
+        return 0;
+    MUST(world, cu.cuDevicePrimaryCtxRetain(&handle, device));
+    say(world, "retain and release the primary context of device %d", device);
+    if (handle != world->contexts[device].handle)
+        fail(world, "the primary context has changed");
+    MUST(world, cu.cuDevicePrimaryCtxRelease(device));
+    return 1;
+}
+
+int step_reset(struct world *world)
+{
+    int device = (int)pick(world, (unsigned)settings.devices);
+    CUcontext handle;
+    if (world->is_shared || world->depth || !sim.fail_call || (settings.without & FEATURE_RESET) ||
+        ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3) || !empty_context(world, device))
+        return 0;
+    int is_release = chance(world, 50);
+    say(world, "%s of device %d's primary context", is_release ? "last release" : "reset", device);
+    MUST(world, is_release ? cu.cuDevicePrimaryCtxRelease(device) : cu.cuDevicePrimaryCtxReset(device));
+    context_end(world, device);
+    MUST(world, cu.cuDevicePrimaryCtxRetain(&handle, device));
+    context_add(world, device, handle, device, 1);
+    for (int other = 0; other < settings.devices; other++) {
+        if (other != device) {
+            context_enter(world, device);
+            cu.cuCtxEnablePeerAccess(world->contexts[other].handle, 0);
+            context_enter(world, other);
+            cu.cuCtxEnablePeerAccess(world->contexts[device].handle, 0);
+        }
+    }
+    return 1;
+}
+
+/* ---- pools ---- */
+
+static int make_pool(struct world *world, int number)
+{
+    struct pool *pool = &world->pools[number];
+    pool->device = (int)pick(world, (unsigned)settings.devices);
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = pool->device;
+    MUST(world, cu.cuMemPoolCreate(&pool->handle, &properties));
+    for (int other = 0; other < settings.devices; other++) {
+        CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.location.id = other;
+        if (other != pool->device)
+            MUST(world, cu.cuMemPoolSetAccess(pool->handle, &access, 1));
+    }
+    pool->is_live = 1;
+    say(world, "pool %d on device %d", number, pool->device);
+    return 1;
+}
+
+int step_pool(struct world *world)
+{
+    int number = DEVICES + (int)pick(world, POOLS - DEVICES);
+    struct pool *pool = &world->pools[number];
+    if (world->depth || settings.is_alone)
+        return 0;
+    if (!pool->is_live)
+        return make_pool(world, number);
+    if (!chance(world, 40))
+        return 0;
+    say(world, "destroy pool %d, with what it has given out", number);
+    MUST(world, cu.cuMemPoolDestroy(pool->handle));
+    pool->is_live = 0;
+    return 1;
+}
+
+/* ---- threads and processes ---- */
+
+int step_thread(struct world *world)
+{
+    int thread = 1 + (int)pick(world, THREADS - 1);
+    if (world->thread != 0 || world->depth)
+        return 0;
+    if (world->actors[thread].is_live)
+        actor_end(world, thread);
+    else
+        actor_start(world, thread);
+    return 1;
+}
+
+/* CUDA ends at a fork; calls in the child fail, and none may hang. */
+int step_fork(struct world *world)
+{
+    int number = buffer_pick(world), status = 0;
+    if ((settings.without & FEATURE_C2) || world->depth || settings.is_alone || !sim.fail_call)
+        return 0;
+    CUdeviceptr address = 0, other = number < 0 ? 0 : world->buffers[number].address;
+    context_enter(world, 0);
+    say(world, "fork");
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        int is_wrong = cu.cuMemAllocAsync(&address, 4096, NULL) == CUDA_SUCCESS;
+        is_wrong |= cu.cuMemAlloc(&address, 4096) == CUDA_SUCCESS ? 2 : 0;
+        if (other)
+            is_wrong |= cu.cuMemFreeAsync(other, NULL) == CUDA_SUCCESS ? 4 : 0;
+        _exit(is_wrong);
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail(world, "after a fork the child %s (%#x)", WIFSIGNALED(status) ? "hung or crashed" : "could allocate or free", (unsigned)status);
+    return 1;
+}
+
+/* ---- growth ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static size_t host_bytes(void)
+{
+    return 0;
+}
+#else
+static size_t host_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+#endif
+
+static CUcontext churned;
+
+static void use_stream(struct world *world, CUstream stream)
+{
+    CUdeviceptr address;
+    MUST(world, cu.cuMemAllocAsync(&address, 4096, stream));
+    MUST(world, cu.cuMemsetD32Async(address, 1, 1024, stream));
+    MUST(world, cu.cuMemFreeAsync(address, stream));
+}
+
+static void churn_stream(struct world *world)
+{
+    CUstream stream;
+    MUST(world, cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    use_stream(world, stream);
+    MUST(world, cu.cuStreamDestroy(stream));
+}
+
+static void *in_thread(void *argument)
+{
+    struct world *world = argument;
+    MUST(world, cu.cuCtxSetCurrent(churned));
+    use_stream(world, CU_STREAM_PER_THREAD);
+    return NULL;
+}
+
+static void churn_thread(struct world *world)
+{
+    pthread_t id;
+    if (pthread_create(&id, NULL, in_thread, world) != 0)
+        fail(world, "no thread could be started");
+    pthread_join(id, NULL);
+}
+
+static void churn_context(struct world *world)
+{
+    CUcontext context;
+    CUdeviceptr address;
+    MUST(world, cu.create_context(&context, 0, 0));
+    MUST(world, cu.cuMemAlloc(&address, 4096));
+    if (address % 8192)
+        MUST(world, cu.cuMemFree(address));
+    MUST(world, cu.cuCtxDestroy(context));
+    MUST(world, cu.cuCtxSetCurrent(churned));
+}
+
+/* Hundreds of streams, threads or contexts, one after the other: the second half takes no memory that the first has not. */
+int step_churn(struct world *world)
+{
+    enum { HALF = 80, PAUSE = 8, CONTEXTS_AT_ONCE = 60 };
+    static const struct {
+        const char *name;
+        void (*once)(struct world *world);
+        size_t most; /* bytes a turn: what the simulated device keeps of a context or of a thread's stream */
+        unsigned feature, turns;
+    } kinds[] = {{"streams", churn_stream, 1024, FEATURE_C4, HALF},
+                 {"threads", churn_thread, 3072, FEATURE_C4, HALF},
+                 {"contexts", churn_context, 6144, FEATURE_C3, CONTEXTS_AT_ONCE}};
+    unsigned kind = pick(world, 3);
+    if (world->is_shared || world->depth || settings.is_alone || !sim.fail_call || world->lacks || (settings.without & kinds[kind].feature))
+        return 0;
+    MUST(world, cu.create_context(&churned, 0, 0));
+    size_t before = 0;
+    say(world, "churn: %s", kinds[kind].name);
+    for (unsigned i = 0; i < 2 * kinds[kind].turns; i++) {
+        if (i == kinds[kind].turns)
+            before = host_bytes();
+        kinds[kind].once(world);
+        if (i % PAUSE == 0)
+            MUST(world, cu.cuCtxSynchronize());
+    }
+    MUST(world, cu.cuCtxSynchronize());
+    size_t after = host_bytes();
+    if (after > before + kinds[kind].turns * kinds[kind].most)
+        fail(world, "%u %s made and destroyed, and the host's memory has grown by %zu bytes", kinds[kind].turns, kinds[kind].name,
+             after - before);
+    MUST(world, cu.cuCtxDestroy(churned));
+    context_enter(world, 0);
+    return 1;
+}
