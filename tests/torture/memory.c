@@ -308,7 +308,7 @@ static void use_last(struct world *world, int number, int queue)
         buffer_check(world, number, queue);
     if (chance(world, 60))
         buffer_fill(world, number, queue);
-    if (chance(world, 25))
+    if (buffer->is_filled && chance(world, 25))
         buffer_check(world, number, queue);
 }
 
@@ -322,9 +322,11 @@ static int free_waiting(struct world *world, int number)
     }
     if (!sync_clock(world, &rest))
         return 0;
-    if (buffer->kind == BUFFER_DIRECT)
-        release_context(world, buffer->context);
-    context_enter(world, chance(world, 80) ? buffer->context : 0);
+    /* In another context only what is done: which one such a call waits for is not documented. */
+    int context = chance(world, 80) || !clock_covers(&world->host, &buffer->uses) ? buffer->context : 0;
+    release_context(world, buffer->context); /* the call may wait for either */
+    release_context(world, context);
+    context_enter(world, context);
     say(world, "cuMemFree #%u", buffer->id);
     const char *armed = arm(world);
     CUresult result = cu.cuMemFree(buffer->address);
@@ -436,6 +438,10 @@ int step_trim(struct world *world)
     }
     if (!world->pools[pool].is_live)
         return 0;
+    for (int i = 0; i < CONTEXTS && (settings.without & FEATURE_TRIM); i++) {
+        if (world->contexts[i].is_live)
+            release_context(world, i);
+    }
     context_enter(world, world->pools[pool].device);
     say(world, "trim pool %d", pool);
     MUST(world, cu.cuMemPoolTrimTo(world->pools[pool].handle, 0));
@@ -457,7 +463,6 @@ int step_too_large(struct world *world)
         return 0;
     int device = world->contexts[world->queues[queue].context].device;
     CUdeviceptr address = 0;
-    release_holds(world, &world->queues[queue].before);
     for (int i = 0; i < CONTEXTS; i++) {
         if (world->contexts[i].is_live)
             release_context(world, i); /* who lacks memory may wait for frees that are under way */

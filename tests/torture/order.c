@@ -104,19 +104,33 @@ void queue_end(struct world *world, int queue)
     forget_queues(world);
 }
 
+static int is_tied(const struct queue *queue, const struct queue *other)
+{
+    return other->is_used && other->context == queue->context &&
+           ((queue->kind == QUEUE_LEGACY && is_blocking(other)) || (is_blocking(queue) && other->kind == QUEUE_LEGACY));
+}
+
+/* An event that is recorded or waited for there may count as work, for the rules of the legacy stream. */
+static void touch(struct world *world, struct queue *queue)
+{
+    for (int i = 0; i < QUEUES; i++) {
+        if (is_tied(queue, &world->queues[i]))
+            clock_join(&queue->perhaps, &world->queues[i].perhaps);
+    }
+}
+
 uint32_t queue_submit(struct world *world, int number)
 {
     struct queue *queue = &world->queues[number];
     clock_join(&queue->before, &world->host);
     for (int i = 0; i < QUEUES; i++) {
-        const struct queue *other = &world->queues[i];
-        if (!other->is_used || other->context != queue->context || i == number)
-            continue;
-        if ((queue->kind == QUEUE_LEGACY && is_blocking(other)) || (is_blocking(queue) && other->kind == QUEUE_LEGACY))
-            clock_join(&queue->before, &other->work);
+        if (is_tied(queue, &world->queues[i]))
+            clock_join(&queue->before, &world->queues[i].work);
     }
+    touch(world, queue);
     queue->before.at[number] = ++queue->position;
     queue->work = queue->before;
+    clock_join(&queue->perhaps, &queue->before);
     return queue->position;
 }
 
@@ -172,19 +186,19 @@ void release_holds(struct world *world, const struct clock *clock)
     }
 }
 
-static struct clock clock_of_context(const struct world *world, int context)
+static struct clock clock_of_context(const struct world *world, int context, int perhaps)
 {
     struct clock all = {{0}};
     for (int i = 0; i < QUEUES; i++) {
         if (world->queues[i].is_used && world->queues[i].context == context)
-            clock_join(&all, &world->queues[i].before);
+            clock_join(&all, perhaps ? &world->queues[i].perhaps : &world->queues[i].before);
     }
     return all;
 }
 
 void release_context(struct world *world, int context)
 {
-    struct clock all = clock_of_context(world, context);
+    struct clock all = clock_of_context(world, context, 1);
     release_holds(world, &all);
 }
 
@@ -201,15 +215,10 @@ void sync_queue(struct world *world, int number)
 {
     struct queue *queue = &world->queues[number];
     struct clock before = queue->before;
-    /* The call waits for more than the model counts on: the legacy stream's for all blocking ones. */
     if (queue->kind == QUEUE_LEGACY)
         release_context(world, queue->context);
-    else if (is_blocking(queue))
-        for (int i = 0; i < QUEUES; i++) {
-            if (world->queues[i].is_used && world->queues[i].kind == QUEUE_LEGACY && world->queues[i].context == queue->context)
-                release_holds(world, &world->queues[i].before);
-        }
-    release_holds(world, &before);
+    touch(world, queue);
+    release_holds(world, &queue->perhaps);
     say(world, "synchronise queue %d", number);
     queue_enter(world, number);
     MUST(world, cu.cuStreamSynchronize(queue->handle));
@@ -218,8 +227,8 @@ void sync_queue(struct world *world, int number)
 
 void sync_context(struct world *world, int context)
 {
-    struct clock all = clock_of_context(world, context);
-    release_holds(world, &all);
+    struct clock all = clock_of_context(world, context, 0);
+    release_context(world, context);
     say(world, "synchronise context %d", context);
     context_enter(world, context);
     MUST(world, cu.cuCtxSynchronize());
@@ -256,6 +265,9 @@ static void wait_by_event(struct world *world, int to, int from)
     MUST(world, cu.cuEventDestroy(event));
     say(world, "queue %d waits for queue %d", to, from);
     clock_join(&world->queues[to].before, &world->queues[from].before);
+    touch(world, &world->queues[from]);
+    touch(world, &world->queues[to]);
+    clock_join(&world->queues[to].perhaps, &world->queues[from].perhaps);
 }
 
 static int can_record(const struct world *world, int number)

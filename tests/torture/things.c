@@ -117,7 +117,11 @@ static int empty_context(struct world *world, int number)
         if (buffer->is_live && !sync_clock(world, &buffer->uses))
             return 0;
     }
-    sync_context(world, number);
+    /* Streams of other contexts may still use what was freed: whether that outlives the context is not documented. */
+    for (int i = 0; i < CONTEXTS; i++) {
+        if (world->contexts[i].is_live)
+            sync_context(world, i);
+    }
     return 1;
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 struct settings settings;
@@ -38,7 +39,9 @@ void say(struct world *world, const char *format, ...)
 {
     char *line = world->log[world->lines++ % LINES];
     va_list arguments;
-    int length = snprintf(line, LINE_BYTES, "%4u t%d ", world->steps, world->thread);
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    int length = snprintf(line, LINE_BYTES, "%3ld.%03ld %4u t%d ", now.tv_sec % 1000, now.tv_nsec / 1000000, world->steps, world->thread);
     va_start(arguments, format);
     vsnprintf(line + length, (size_t)(LINE_BYTES - length), format, arguments);
     va_end(arguments);
@@ -207,7 +210,7 @@ static void look_for_lost_memory(struct world *world)
     for (int tries = 0; tries < 100; tries++) {
         fence.trim(-1);
         fence.get_stats(-1, &stats);
-        if (stats.mapped_bytes == 0)
+        if (stats.mapped_bytes == (settings.without & FEATURE_D9 ? stats.idle_bytes : 0))
             return;
         usleep(50000); /* what graphs have left is given back in the background */
     }

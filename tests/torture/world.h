@@ -48,6 +48,8 @@ enum feature {
     FEATURE_C4 = 1 << 7,     /* hundreds of streams and threads */
     FEATURE_D1 = 1 << 8,     /* a pool of another device */
     FEATURE_D2 = 1 << 9,     /* allocations too large */
+    FEATURE_D9 = 1 << 13,    /* memory that no trim gives back, though nothing uses it */
+    FEATURE_TRIM = 1 << 14,  /* cuMemPoolTrimTo while work is held */
     FEATURE_RESET = 1 << 10, /* resets of a primary context */
     FEATURE_GRAPH = 1 << 11, /* captures */
     FEATURE_INJECT = 1 << 12 /* failing driver calls, where the runner asks for them */
@@ -86,6 +88,7 @@ struct queue {
     uint32_t position;
     struct clock before; /* what is done before its next work */
     struct clock work;   /* the same as of its last work: what the rules of the legacy stream carry on */
+    struct clock perhaps; /* all that it may wait for: more than what is promised. Who waits for it lets these holds go */
 };
 
 struct context {
