@@ -14,7 +14,8 @@ int step_stream(struct world *world)
     int queue = queue_pick(world, -1), streams = 0;
     for (int i = 0; i < QUEUES; i++)
         streams += world->queues[i].is_live && world->queues[i].kind >= QUEUE_BLOCKING;
-    if (queue >= 0 && world->queues[queue].kind >= QUEUE_BLOCKING && (streams > 10 || chance(world, 35))) {
+    int may_destroy = !settings.is_alone || !(settings.without & FEATURE_A5);
+    if (queue >= 0 && may_destroy && world->queues[queue].kind >= QUEUE_BLOCKING && (streams > 10 || chance(world, 35))) {
         queue_enter(world, queue);
         say(world, "destroy the stream of queue %d", queue);
         MUST(world, cu.cuStreamDestroy(world->queues[queue].handle));
@@ -87,7 +88,7 @@ int step_context(struct world *world)
         number++;
     for (int i = 0; i < QUEUES; i++)
         queues += world->queues[i].is_used;
-    if (number == CONTEXTS || queues > QUEUES - 20 || world->depth ||
+    if (number == CONTEXTS || queues > QUEUES - 20 || world->depth || (settings.is_alone && world->is_shared) ||
         ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3))
         return 0;
     MUST(world, cu.create_context(&handle, 0, device));
@@ -143,7 +144,7 @@ void context_end(struct world *world, int number)
 int step_destroy_context(struct world *world)
 {
     int number = DEVICES + (int)pick(world, CONTEXTS - DEVICES);
-    if (!world->contexts[number].is_live || world->depth || !empty_context(world, number))
+    if (!world->contexts[number].is_live || world->depth || settings.is_alone || !empty_context(world, number))
         return 0;
     say(world, "destroy context %d", number);
     MUST(world, cu.cuCtxDestroy(world->contexts[number].handle));
@@ -171,7 +172,8 @@ int step_reset(struct world *world)
 {
     int device = (int)pick(world, (unsigned)settings.devices);
     CUcontext handle;
-    if (world->is_shared || world->depth || !sim.fail_call || (settings.without & FEATURE_RESET) ||
+    /* Without the preload library nobody tells cufence that a context ends. */
+    if (world->is_shared || world->depth || !sim.fail_call || settings.is_alone || (settings.without & FEATURE_RESET) ||
         ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3) || !empty_context(world, device))
         return 0;
     int is_release = chance(world, 50);

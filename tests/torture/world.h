@@ -50,6 +50,7 @@ enum feature {
     FEATURE_D2 = 1 << 9,     /* allocations too large */
     FEATURE_D9 = 1 << 13,    /* memory that no trim gives back, though nothing uses it */
     FEATURE_TRIM = 1 << 14,  /* cuMemPoolTrimTo while work is held */
+    FEATURE_A5 = 1 << 15,    /* streams destroyed, without the preload library */
     FEATURE_RESET = 1 << 10, /* resets of a primary context */
     FEATURE_GRAPH = 1 << 11, /* captures */
     FEATURE_INJECT = 1 << 12 /* failing driver calls, where the runner asks for them */
