@@ -101,7 +101,7 @@ static void capture_output(struct world *world, const struct capture *capture)
     int number = 0;
     for (; number < BUFFERS && !buffer; number++)
         buffer = world->buffers[number].is_live || world->buffers[number].owner ? NULL : &world->buffers[number];
-    if (!buffer || graph->output >= 0 || graph->write_count == GRAPH_STEPS)
+    if (!buffer || graph->output >= 0 || (settings.without & FEATURE_G1) || graph->write_count == GRAPH_STEPS)
         return;
     *buffer = (struct buffer){.kind = BUFFER_POOL, .context = graph->context, .bytes = 4 + 4 * (size_t)pick(world, 4096)};
     buffer->device = buffer->pool = world->contexts[graph->context].device;

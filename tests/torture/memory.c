@@ -261,7 +261,7 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
         bytes, queue, is_named ? " from a pool" : "", (unsigned long long)buffer->address);
     buffer->is_live = 1;
     if (buffer->kind != BUFFER_DIRECT)
-        used(world, buffer, queue, queue_submit(world, queue), 1);
+        used(world, buffer, queue, queue_mark(world, queue), 1);
     look_at_address(world, buffer);
     if (is_named)
         look_at_device(world, buffer);
@@ -366,7 +366,7 @@ static int free_on(struct world *world, int number, int queue)
     else
         result = cu.cuMemFreeAsync(buffer->address, world->queues[queue].handle);
     disarm(armed);
-    buffer->uses.at[queue] = queue_submit(world, queue);
+    buffer->uses.at[queue] = queue_mark(world, queue);
     freed(world, buffer, result, armed);
     return 1;
 }

@@ -104,6 +104,7 @@ void queue_end(struct world *world, int queue)
     forget_queues(world);
 }
 
+
 static int is_tied(const struct queue *queue, const struct queue *other)
 {
     return other->is_used && other->context == queue->context &&
@@ -130,6 +131,16 @@ uint32_t queue_submit(struct world *world, int number)
     touch(world, queue);
     queue->before.at[number] = ++queue->position;
     queue->work = queue->before;
+    clock_join(&queue->perhaps, &queue->before);
+    return queue->position;
+}
+
+uint32_t queue_mark(struct world *world, int number)
+{
+    struct queue *queue = &world->queues[number];
+    clock_join(&queue->before, &world->host);
+    touch(world, queue);
+    queue->before.at[number] = ++queue->position;
     clock_join(&queue->perhaps, &queue->before);
     return queue->position;
 }

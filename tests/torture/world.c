@@ -220,8 +220,6 @@ static void look_for_lost_memory(struct world *world)
     cufence_stats stats = {0};
     if (!fence.trim || world->leaked || world->is_shared)
         return;
-    world->has_outputs = 0;
-    step_figures(world);
     /* After a failed call nothing but a synchronisation proves that memory is free, and trims make none. */
     if (settings.is_injected || (settings.without & FEATURE_D9))
         ask_for_too_much(world);
@@ -261,7 +259,10 @@ void world_close(struct world *world)
         if (world->pools[i].is_live)
             MUST(world, cu.cuMemPoolDestroy(world->pools[i].handle));
     }
-    look_for_lost_memory(world);
+    world->has_outputs = 0; /* none is left */
+    step_figures(world);
+    if (settings.is_alone || chance(world, 50))
+        look_for_lost_memory(world);
     for (int i = DEVICES; i < CONTEXTS; i++) {
         if (world->contexts[i].is_live)
             MUST(world, cu.cuCtxDestroy(world->contexts[i].handle));

@@ -51,6 +51,7 @@ enum feature {
     FEATURE_D9 = 1 << 13,    /* memory that no trim gives back, though nothing uses it */
     FEATURE_TRIM = 1 << 14,  /* cuMemPoolTrimTo while work is held */
     FEATURE_A5 = 1 << 15,    /* streams destroyed, without the preload library */
+    FEATURE_G1 = 1 << 16,    /* memory that a capture allocates and does not free */
     FEATURE_RESET = 1 << 10, /* resets of a primary context */
     FEATURE_GRAPH = 1 << 11, /* captures */
     FEATURE_INJECT = 1 << 12 /* failing driver calls, where the runner asks for them */
@@ -232,6 +233,8 @@ void context_enter(struct world *world, int context);
 
 /* Work is about to be put on a queue: moves its clock. Returns its position. */
 uint32_t queue_submit(struct world *world, int queue);
+/* The same for an allocation or a free: it has its place on the stream, but is no work that the legacy stream's rules are about. */
+uint32_t queue_mark(struct world *world, int queue);
 
 /* Makes `queue` wait until all that is needed is done: by events where that is possible, else on the host. Returns 0 where neither
  * is. */
