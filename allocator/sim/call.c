@@ -21,6 +21,8 @@ static unsigned vmm_latency; /* for members that do not exist yet */
 static atomic_int is_initialized;
 static atomic_int is_forked; /* from a process that was initialized: CUDA does not survive that */
 
+static __thread const char *name_of_call = "a call";
+
 static const char *const vmm_calls[] = {"cuMemAddressReserve", "cuMemAddressFree", "cuMemCreate", "cuMemRelease", "cuMemMap",
                                         "cuMemUnmap",          "cuMemSetAccess"};
 
@@ -86,6 +88,7 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
             return CUDA_ERROR_OUT_OF_MEMORY;
         atomic_store_explicit(site, call, memory_order_release);
     }
+    name_of_call = name;
     unsigned long long count = atomic_fetch_add(&call->count, 1) + 1;
     unsigned latency = atomic_load(&call->latency);
     if (latency != 0)
@@ -94,6 +97,11 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
     if (fail_at == count && atomic_compare_exchange_strong(&call->fail_at, &fail_at, 0))
         return (CUresult)atomic_load(&call->fail_result);
     return needs_init && !atomic_load(&is_initialized) ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
+}
+
+const char *call_name(void)
+{
+    return name_of_call;
 }
 
 static void forbid_child(void)

@@ -37,6 +37,9 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
             return try_result;                                                                                                 \
     } while (0)
 
+/* The driver function that the calling thread is in, or was last. */
+const char *call_name(void);
+
 /* Called by cuInit() once it has succeeded: opens the gate for the calls that need it. */
 void call_set_initialized(void);
 /* Whether the process is the forked child of one that was initialized: nothing works there, cuInit() neither. */

@@ -56,8 +56,8 @@ static CUresult check_implicit(CUstream stream, int invalidates)
     CUresult result = CUDA_SUCCESS;
     if (stream != stream->context->legacy)
         return result;
-    for (struct CUstream_st *other = stream->context->streams; other != NULL; other = other->next) {
-        if (other->capture == NULL || (other->flags & CU_STREAM_NON_BLOCKING) != 0)
+    for (struct CUstream_st *other = stream->context->home->streams; other != NULL; other = other->next) {
+        if (other->capture == NULL || other->context != stream->context || (other->flags & CU_STREAM_NON_BLOCKING) != 0)
             continue;
         if (invalidates)
             other->capture->is_invalid = 1;

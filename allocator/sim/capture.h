@@ -57,7 +57,7 @@ void capture_release_locked(struct capture *capture);
 /* graph.c: what a graph holds. Counted references, because a graph, its executables and pending launches share it. */
 struct graph_memory {
     CUdeviceptr address;
-    CUcontext context;
+    uint64_t id;
 };
 
 struct recording {
@@ -82,7 +82,7 @@ struct CUgraphExec_st {
 CUgraph graph_create(struct recording *recording);
 void graph_free(CUgraph graph);
 int recording_append(struct recording *recording, struct operation *operation);
-int recording_add_allocation(struct recording *recording, CUdeviceptr address, CUcontext context);
+int recording_add_allocation(struct recording *recording, CUdeviceptr address);
 /* Takes over a reference that the caller has. */
 int recording_add_object(struct recording *recording, CUuserObject object);
 struct recording *recording_retain(struct recording *recording);

@@ -25,7 +25,7 @@
 #endif
 
 /* Written by cusim_configure() and config_load(), both before cuInit() has returned. */
-static struct sim_config config = {.devices = 1, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
+static struct sim_config config = {.devices = 1, .reuses_handles = 1, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
 static atomic_int is_closed;
 
 const struct sim_config *config_get(void)
@@ -96,6 +96,10 @@ static int parse_setting(const char *key, char *value)
         config.reserve = number;
     else if (strcmp(key, "latency") == 0 && number <= 10000000)
         cusim_set_latency(NULL, (unsigned)number);
+    else if (strcmp(key, "reuse") == 0 && number <= 1)
+        config.reuses_handles = (int)number;
+    else if (strcmp(key, "strict") == 0 && number <= 1)
+        config.is_strict = (int)number;
     else if (strcmp(key, "late_dump") == 0 && number >= 1 && number <= 10000)
         config.late_dump = (unsigned)number;
     else
@@ -120,7 +124,8 @@ CUresult config_load(void)
             fprintf(
                 stderr,
                 "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, fail=CALL:NTH:CODE\n",
+                "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, strict=0|1, "
+                "fail=CALL:NTH:CODE\n",
                 text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;
             break;

@@ -2,6 +2,7 @@
 #include "call.h"
 #include "config.h"
 #include "event.h"
+#include "handle.h"
 #include "host.h"
 #include "kernel.h"
 #include "space.h"
@@ -10,36 +11,49 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define STACK_DEPTH 64
+#define STACK_DEPTH 32 /* the libraries are dlopened with static thread-local storage, of which there is little */
 
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st *contexts;                   /* under contexts_lock */
+static struct CUctx_st *spent;                      /* destroyed, to be used again; under contexts_lock */
 static struct CUctx_st *primaries[SIM_MAX_DEVICES]; /* under contexts_lock; NULL while inactive */
 static unsigned primary_flags[SIM_MAX_DEVICES];     /* under contexts_lock */
 static unsigned long long next_id = 1;              /* under contexts_lock */
 
 static __thread struct {
-    CUcontext stack[STACK_DEPTH];
+    struct {
+        CUcontext context;
+        unsigned long long id; /* another one, where the handle has been used again */
+    } stack[STACK_DEPTH];
     unsigned depth;
 } current;
 
-static CUresult context_state(CUcontext context)
+CUresult context_error(const struct CUctx_st *context)
 {
-    if (!atomic_load(&context->is_alive))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    return (CUresult)atomic_load(&context->error);
+    return (CUresult)atomic_load(&context->home->error);
+}
+
+static CUcontext top(void)
+{
+    return current.depth == 0 ? NULL : current.stack[current.depth - 1].context;
 }
 
 CUresult context_current(CUcontext *context)
 {
-    *context = current.depth == 0 ? NULL : current.stack[current.depth - 1];
-    return *context == NULL ? CUDA_ERROR_INVALID_CONTEXT : context_state(*context);
+    *context = top();
+    if (*context == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    int is_gone = current.stack[current.depth - 1].id != (*context)->id || !atomic_load(&(*context)->is_alive);
+    if (is_gone)
+        handle_is_stale("current context", (uint64_t)(uintptr_t)*context);
+    return is_gone ? CUDA_ERROR_CONTEXT_IS_DESTROYED : context_error(*context);
 }
 
 CUresult context_check(void)
 {
-    CUcontext context = current.depth == 0 ? NULL : current.stack[current.depth - 1];
-    return context == NULL ? CUDA_SUCCESS : (CUresult)atomic_load(&context->error);
+    CUcontext context = top();
+    int is_there = context != NULL && current.stack[current.depth - 1].id == context->id && atomic_load(&context->is_alive);
+    return is_there ? context_error(context) : CUDA_SUCCESS;
 }
 
 static int is_known(CUcontext context)
@@ -52,55 +66,120 @@ static int is_known(CUcontext context)
     return known != NULL;
 }
 
+/* Errors: INVALID_CONTEXT, CONTEXT_IS_DESTROYED. */
+static CUresult check_alive(CUcontext context)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (context == NULL || !is_known(context))
+        result = CUDA_ERROR_INVALID_CONTEXT;
+    else if (!atomic_load(&context->is_alive))
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (result != CUDA_SUCCESS)
+        handle_is_stale("context", (uint64_t)(uintptr_t)context);
+    return result;
+}
+
 CUresult context_validate(CUcontext context)
 {
-    return context == NULL || !is_known(context) ? CUDA_ERROR_INVALID_CONTEXT : context_state(context);
+    CALL_TRY(check_alive(context));
+    return context_error(context);
 }
 
 void context_dump_settings(CUcontext context, struct dump_settings *settings)
 {
     pthread_mutex_lock(&contexts_lock);
-    *settings = context->dump;
+    *settings = context->home->dump;
     pthread_mutex_unlock(&contexts_lock);
 }
 
 void context_set_dump_settings(CUcontext context, const struct dump_settings *settings)
 {
     pthread_mutex_lock(&contexts_lock);
-    context->dump = *settings;
+    context->home->dump = *settings;
     pthread_mutex_unlock(&contexts_lock);
 }
 
-static CUresult create_locked(CUcontext *out, int device, unsigned flags)
+static CUcontext take_locked(void)
 {
-    struct CUctx_st *context = calloc(1, sizeof *context);
+    CUcontext context = spent;
+    if (context == NULL)
+        return calloc(1, sizeof *context);
+    spent = context->next_spent;
+    struct CUctx_st **link = &contexts;
+    while (*link != NULL && *link != context)
+        link = &(*link)->next;
+    if (*link != NULL)
+        *link = context->next;
+    /* A thread may still have it as its current one, and ask. */
+    atomic_store(&context->error, CUDA_SUCCESS);
+    atomic_store(&context->faults, 0);
+    context->is_primary = 0;
+    context->references = 0;
+    context->green = NULL;
+    context->marker = NULL;
+    context->held_until = 0;
+    context->streams = NULL;
+    return context;
+}
+
+static void give_back_locked(CUcontext context)
+{
+    context->next_spent = spent;
+    spent = context;
+}
+
+/* `home` is NULL for a context that is its own. */
+static CUresult create_locked(CUcontext *out, int device, unsigned flags, CUcontext home)
+{
+    struct CUctx_st *context = take_locked();
     if (context == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    context->id = next_id++;
+    context->home = home == NULL ? context : home;
+    atomic_store(&context->id, next_id++);
     context->device = device;
     context->flags = flags;
-    atomic_init(&context->is_alive, 1);
     coredump_snapshot(&context->dump);
     context->legacy = stream_create_legacy(context);
     if (context->legacy == NULL) {
-        free(context);
+        give_back_locked(context);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    atomic_store(&context->is_alive, 1);
     context->next = contexts;
     contexts = context;
     *out = context;
     return CUDA_SUCCESS;
 }
 
+/* The handle is the next context's. Until then it stays known, as a destroyed one. */
+static void retire(CUcontext context)
+{
+    pthread_mutex_lock(&contexts_lock);
+    if (config_get()->reuses_handles)
+        give_back_locked(context);
+    pthread_mutex_unlock(&contexts_lock);
+}
+
+static void end_greens(CUcontext home)
+{
+    pthread_mutex_lock(&contexts_lock);
+    for (CUcontext context = contexts; context != NULL; context = context->next) {
+        if (context->home == home)
+            atomic_store(&context->is_alive, 0);
+    }
+    pthread_mutex_unlock(&contexts_lock);
+}
+
 /* Without contexts_lock: the context's work may call back into the driver. */
 static void destroy(CUcontext context)
 {
-    atomic_store(&context->is_alive, 0);
+    end_greens(context);
     stream_destroy_all(context);
     event_destroy_all(context);
     kernel_unload_all(context);
     space_release_context(context);
     host_release_context(context);
+    retire(context);
 }
 
 static int is_device(CUdevice device)
@@ -108,22 +187,28 @@ static int is_device(CUdevice device)
     return device >= 0 && (unsigned)device < config_get()->devices;
 }
 
+static CUresult retain_primary_locked(CUdevice dev)
+{
+    CUresult result = CUDA_SUCCESS;
+    if (primaries[dev] == NULL) {
+        result = create_locked(&primaries[dev], dev, primary_flags[dev], NULL);
+        if (result == CUDA_SUCCESS)
+            primaries[dev]->is_primary = 1;
+    }
+    if (result == CUDA_SUCCESS)
+        primaries[dev]->references++;
+    return result;
+}
+
 SIM_API CUresult cuDevicePrimaryCtxRetain(CUcontext *pctx, CUdevice dev)
 {
     CALL_ENTER("cuDevicePrimaryCtxRetain");
     if (pctx == NULL || !is_device(dev))
         return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
-    CUresult result = CUDA_SUCCESS;
     pthread_mutex_lock(&contexts_lock);
-    if (primaries[dev] == NULL) {
-        result = create_locked(&primaries[dev], dev, primary_flags[dev]);
-        if (result == CUDA_SUCCESS)
-            primaries[dev]->is_primary = 1;
-    }
-    if (result == CUDA_SUCCESS) {
-        primaries[dev]->references++;
+    CUresult result = retain_primary_locked(dev);
+    if (result == CUDA_SUCCESS)
         *pctx = primaries[dev];
-    }
     pthread_mutex_unlock(&contexts_lock);
     return result;
 }
@@ -143,6 +228,33 @@ static CUresult primary_drop(CUdevice dev, int drops_all)
     if (gone != NULL)
         destroy(gone);
     return primary == NULL && !drops_all ? CUDA_ERROR_INVALID_CONTEXT : CUDA_SUCCESS;
+}
+
+CUresult context_create_green(CUcontext *out, int device, CUgreenCtx green)
+{
+    pthread_mutex_lock(&contexts_lock);
+    CUresult retained = retain_primary_locked(device), result = retained;
+    if (retained == CUDA_SUCCESS)
+        result = create_locked(out, device, primary_flags[device], primaries[device]);
+    if (result == CUDA_SUCCESS)
+        (*out)->green = green;
+    pthread_mutex_unlock(&contexts_lock);
+    if (retained == CUDA_SUCCESS && result != CUDA_SUCCESS)
+        primary_drop(device, 0);
+    return result;
+}
+
+CUresult context_destroy_green(CUcontext context)
+{
+    int expected = 1;
+    if (!atomic_compare_exchange_strong(&context->is_alive, &expected, 0))
+        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (top() == context)
+        current.depth--;
+    int device = context->device;
+    stream_detach_all(context);
+    retire(context);
+    return primary_drop(device, 0);
 }
 
 SIM_API CUresult cuDevicePrimaryCtxRelease(CUdevice dev)
@@ -186,7 +298,8 @@ static CUresult push(CUcontext context)
 {
     if (current.depth == STACK_DEPTH)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    current.stack[current.depth++] = context;
+    current.stack[current.depth].context = context;
+    current.stack[current.depth++].id = context->id;
     return CUDA_SUCCESS;
 }
 
@@ -199,7 +312,7 @@ SIM_API CUresult cuCtxCreate_v2(CUcontext *pctx, unsigned int flags, CUdevice de
         return pctx == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_DEVICE;
     CUcontext context = NULL;
     pthread_mutex_lock(&contexts_lock);
-    CUresult result = create_locked(&context, dev, flags);
+    CUresult result = create_locked(&context, dev, flags, NULL);
     if (result == CUDA_SUCCESS && (flags & CU_CTX_COREDUMP_ENABLE) != 0)
         context->dump.is_enabled = 1;
     pthread_mutex_unlock(&contexts_lock);
@@ -219,11 +332,10 @@ SIM_API CUresult cuCtxCreate(CUcontext *pctx, CUctxCreateParams *ctxCreateParams
 SIM_API CUresult cuCtxDestroy(CUcontext ctx)
 {
     CALL_ENTER("cuCtxDestroy");
-    if (ctx == NULL || !is_known(ctx) || ctx->is_primary)
+    CALL_TRY(check_alive(ctx));
+    if (ctx->is_primary || ctx->green != NULL)
         return CUDA_ERROR_INVALID_CONTEXT;
-    if (!atomic_load(&ctx->is_alive))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
-    if (current.depth != 0 && current.stack[current.depth - 1] == ctx)
+    if (top() == ctx)
         current.depth--;
     destroy(ctx);
     return CUDA_SUCCESS;
@@ -234,32 +346,26 @@ SIM_API CUresult cuCtxGetCurrent(CUcontext *pctx)
     CALL_ENTER("cuCtxGetCurrent");
     if (pctx == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *pctx = current.depth == 0 ? NULL : current.stack[current.depth - 1];
+    *pctx = top();
     return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuCtxSetCurrent(CUcontext ctx)
 {
     CALL_ENTER("cuCtxSetCurrent");
-    if (ctx != NULL && !is_known(ctx))
-        return CUDA_ERROR_INVALID_CONTEXT;
-    if (ctx != NULL && !atomic_load(&ctx->is_alive))
-        return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (ctx != NULL)
+        CALL_TRY(check_alive(ctx));
     if (current.depth == 0)
         return ctx == NULL ? CUDA_SUCCESS : push(ctx);
-    if (ctx == NULL)
-        current.depth--;
-    else
-        current.stack[current.depth - 1] = ctx;
-    return CUDA_SUCCESS;
+    current.depth--;
+    return ctx == NULL ? CUDA_SUCCESS : push(ctx);
 }
 
 SIM_API CUresult cuCtxPushCurrent(CUcontext ctx)
 {
     CALL_ENTER("cuCtxPushCurrent");
-    if (ctx == NULL || !is_known(ctx))
-        return CUDA_ERROR_INVALID_CONTEXT;
-    return atomic_load(&ctx->is_alive) ? push(ctx) : CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    CALL_TRY(check_alive(ctx));
+    return push(ctx);
 }
 
 SIM_API CUresult cuCtxPopCurrent(CUcontext *pctx)
@@ -269,7 +375,7 @@ SIM_API CUresult cuCtxPopCurrent(CUcontext *pctx)
         return CUDA_ERROR_INVALID_CONTEXT;
     current.depth--;
     if (pctx != NULL)
-        *pctx = current.stack[current.depth];
+        *pctx = current.stack[current.depth].context;
     return CUDA_SUCCESS;
 }
 

@@ -22,7 +22,7 @@ void event_release(struct CUevent_st *event)
     queue_lock();
     forget_locked(event);
     queue_unlock();
-    free(event);
+    handle_free(event);
 }
 
 void event_complete(struct CUevent_st *event, uint64_t generation)
@@ -44,12 +44,12 @@ SIM_API CUresult cuEventCreate(CUevent *phEvent, unsigned int Flags)
     if (phEvent == NULL || (Flags & ~known) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     CUevent event = calloc(1, sizeof *event);
-    if (event == NULL || handle_add(HANDLE_EVENT, event, context) != 0) {
+    if (event == NULL || handle_add(HANDLE_EVENT, event, context->home) != 0) {
         free(event);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     atomic_init(&event->references, 1);
-    event->context = context;
+    event->context = context->home;
     event->flags = Flags;
     *phEvent = event;
     return CUDA_SUCCESS;
@@ -70,10 +70,21 @@ SIM_API CUresult cuEventDestroy(CUevent hEvent)
     return CUDA_SUCCESS;
 }
 
+static void keep_locked(CUevent event, struct ticket ticket)
+{
+    forget_locked(event);
+    event->generation++;
+    event->completed_ns = 0;
+    event->ticket = ticket;
+    stream_retain_locked(ticket.stream);
+}
+
 static CUresult record_locked(CUcontext context, CUevent event, CUstream handle, struct operation *operation)
 {
     CUstream stream;
     CALL_TRY(stream_find_locked(context, handle, &stream));
+    if (stream->context->home != event->context)
+        return CUDA_ERROR_INVALID_HANDLE;
     if (stream->capture != NULL) {
         struct capture *capture;
         struct capture_clock clock;
@@ -88,12 +99,18 @@ static CUresult record_locked(CUcontext context, CUevent event, CUstream handle,
     struct ticket ticket;
     operation->event.generation = event->generation + 1;
     CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
-    forget_locked(event);
-    event->generation++;
-    event->completed_ns = 0;
-    event->ticket = ticket;
-    stream_retain_locked(ticket.stream);
+    keep_locked(event, ticket);
     return CUDA_SUCCESS;
+}
+
+static struct operation *create_operation(CUevent event)
+{
+    struct operation *operation = operation_create(OPERATION_EVENT);
+    if (operation == NULL)
+        return NULL;
+    atomic_fetch_add(&event->references, 1);
+    operation->event.event = event;
+    return operation;
 }
 
 static CUresult record(CUevent event, CUstream stream)
@@ -102,11 +119,9 @@ static CUresult record(CUevent event, CUstream stream)
     CALL_TRY(context_current(&context));
     if (!handle_is_valid(HANDLE_EVENT, event))
         return CUDA_ERROR_INVALID_HANDLE;
-    struct operation *operation = operation_create(OPERATION_EVENT);
+    struct operation *operation = create_operation(event);
     if (operation == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    atomic_fetch_add(&event->references, 1);
-    operation->event.event = event;
     queue_lock();
     CUresult result = record_locked(context, event, stream, operation);
     queue_unlock();
@@ -150,7 +165,7 @@ SIM_API CUresult cuEventQuery(CUevent hEvent)
     if (result == CUDA_SUCCESS && !ticket_is_done_locked(&hEvent->ticket))
         result = CUDA_ERROR_NOT_READY;
     queue_unlock();
-    return result == CUDA_SUCCESS ? (CUresult)atomic_load(&hEvent->context->error) : result;
+    return result == CUDA_SUCCESS ? context_error(hEvent->context) : result;
 }
 
 SIM_API CUresult cuEventSynchronize(CUevent hEvent)
@@ -164,7 +179,7 @@ SIM_API CUresult cuEventSynchronize(CUevent hEvent)
     if (result == CUDA_SUCCESS)
         ticket_wait_locked(&hEvent->ticket);
     queue_unlock();
-    return result == CUDA_SUCCESS ? (CUresult)atomic_load(&context->error) : result;
+    return result == CUDA_SUCCESS ? context_error(context) : result;
 }
 
 SIM_API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUevent hEnd)
@@ -172,7 +187,7 @@ SIM_API CUresult cuEventElapsedTime(float *pMilliseconds, CUevent hStart, CUeven
     CALL_ENTER("cuEventElapsedTime");
     if (pMilliseconds == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    if (!handle_is_valid(HANDLE_EVENT, hStart) || !handle_is_valid(HANDLE_EVENT, hEnd) ||
+    if (!handle_is_valid(HANDLE_EVENT, hStart) || !handle_is_valid(HANDLE_EVENT, hEnd) || hStart->context != hEnd->context ||
         ((hStart->flags | hEnd->flags) & CU_EVENT_DISABLE_TIMING) != 0)
         return CUDA_ERROR_INVALID_HANDLE;
     CUresult result = CUDA_SUCCESS;
@@ -216,6 +231,65 @@ SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
         return CUDA_ERROR_OUT_OF_MEMORY;
     queue_lock();
     CUresult result = wait_locked(context, hStream, hEvent, operation);
+    queue_unlock();
+    operation_release(operation);
+    return result;
+}
+
+/* A context's event and its waits know no capture. */
+static CUresult refuse_captures_locked(CUcontext context)
+{
+    CUresult result = CUDA_SUCCESS;
+    for (struct CUstream_st *stream = context->home->streams; stream != NULL; stream = stream->next) {
+        if (stream->capture != NULL && (stream->context == context || context == context->home))
+            result = capture_refuse_locked(stream);
+    }
+    return result;
+}
+
+static CUresult record_context_locked(CUevent event, CUcontext context, struct operation *operation)
+{
+    struct ticket ticket;
+    CALL_TRY(refuse_captures_locked(context));
+    operation->event.generation = event->generation + 1;
+    CALL_TRY(stream_mark_context_locked(context, operation, &ticket));
+    keep_locked(event, ticket);
+    return CUDA_SUCCESS;
+}
+
+CUresult event_record_context(CUevent event, CUcontext context)
+{
+    if (!handle_is_valid(HANDLE_EVENT, event) || event->context != context->home)
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct operation *operation = create_operation(event);
+    if (operation == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    queue_lock();
+    CUresult result = record_context_locked(event, context, operation);
+    queue_unlock();
+    operation_release(operation);
+    return result;
+}
+
+static CUresult hold_context_locked(CUevent event, CUcontext context, struct operation *operation)
+{
+    CALL_TRY(refuse_captures_locked(context));
+    if (event->capture != NULL) {
+        event->capture->is_invalid = 1;
+        return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+    }
+    return stream_hold_context_locked(context, operation, &event->ticket);
+}
+
+CUresult event_hold_context(CUevent event, CUcontext context)
+{
+    if (!handle_is_valid(HANDLE_EVENT, event))
+        return CUDA_ERROR_INVALID_HANDLE;
+    struct operation *operation = operation_create(OPERATION_NOTHING);
+    if (operation == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    queue_lock();
+    CUresult result = hold_context_locked(event, context, operation);
     queue_unlock();
     operation_release(operation);
     return result;

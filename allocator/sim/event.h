@@ -17,6 +17,10 @@ struct CUevent_st {
     struct capture_clock clock;
 };
 
+/* Records the event behind all work of a context, and makes a context's later work wait for one.
+ * Errors: INVALID_HANDLE, STREAM_CAPTURE_UNSUPPORTED (and the captures are invalidated), OUT_OF_MEMORY. */
+CUresult event_record_context(CUevent event, CUcontext context);
+CUresult event_hold_context(CUevent event, CUcontext context);
 /* The record's place in the stream has been reached. */
 void event_complete(struct CUevent_st *event, uint64_t generation);
 void event_release(struct CUevent_st *event);

@@ -52,7 +52,7 @@ static int run_block(struct fault_site *site, int *is_reported)
         if (!fault_report(site))
             return 0;
     }
-    return atomic_load(&site->context->error) == CUDA_SUCCESS;
+    return context_error(site->context) == CUDA_SUCCESS;
 }
 
 void kernel_run(const struct launch *launch, CUcontext context)

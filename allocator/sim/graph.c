@@ -28,14 +28,13 @@ int recording_append(struct recording *recording, struct operation *operation)
     return 0;
 }
 
-int recording_add_allocation(struct recording *recording, CUdeviceptr address, CUcontext context)
+int recording_add_allocation(struct recording *recording, CUdeviceptr address)
 {
     void *array = recording->allocations;
     if (grow(&array, &recording->allocation_capacity, recording->allocation_count, sizeof *recording->allocations) != 0)
         return -1;
     recording->allocations = array;
-    recording->allocations[recording->allocation_count++] = (struct graph_memory){address, context};
-    space_give_to_graph(address);
+    recording->allocations[recording->allocation_count++] = (struct graph_memory){address, space_give_to_graph(address)};
     return 0;
 }
 
@@ -62,7 +61,7 @@ void recording_release(struct recording *recording)
     for (size_t i = 0; i < recording->count; i++)
         operation_release(recording->operations[i]);
     for (size_t i = 0; i < recording->allocation_count; i++)
-        space_free_of_graph(recording->allocations[i].address, recording->allocations[i].context);
+        space_free_of_graph(recording->allocations[i].address, recording->allocations[i].id);
     for (size_t i = 0; i < recording->object_count; i++)
         user_object_release(recording->objects[i]);
     free(recording->operations);
@@ -112,7 +111,7 @@ void graph_free(CUgraph graph)
 {
     handle_remove(HANDLE_GRAPH, graph);
     recording_release(graph->recording);
-    free(graph);
+    handle_free(graph);
 }
 
 SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
@@ -121,7 +120,7 @@ SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
     if (!handle_remove(HANDLE_GRAPH, hGraph))
         return CUDA_ERROR_INVALID_VALUE;
     recording_release(hGraph->recording);
-    free(hGraph);
+    handle_free(hGraph);
     return CUDA_SUCCESS;
 }
 
@@ -171,7 +170,7 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
     if (!handle_remove(HANDLE_GRAPH_EXEC, hGraphExec))
         return CUDA_ERROR_INVALID_VALUE;
     recording_release(hGraphExec->recording);
-    free(hGraphExec);
+    handle_free(hGraphExec);
     return CUDA_SUCCESS;
 }
 

@@ -1,33 +1,76 @@
 #include "handle.h"
+#include "call.h"
+#include "config.h"
 
 #include <pthread.h>
 #include <search.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct handle {
-    uintptr_t object;
+    uintptr_t value;
     enum handle_kind kind;
     const void *owner;
+    void *object;
+};
+
+/* The memory behind a handle of its own, or one that must not be used again. */
+struct slot {
+    struct slot *next;
 };
 
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
-static void *handles; /* tree of struct handle, under handles_lock */
+static void *handles;       /* tree of struct handle, under handles_lock */
+static struct slot *closed; /* to be handed out again, under handles_lock */
+static struct slot *kept;   /* under handles_lock */
+static atomic_ullong stale;
 
 static int compare(const void *a, const void *b)
 {
     const struct handle *left = a, *right = b;
-    if (left->object != right->object)
-        return left->object < right->object ? -1 : 1;
+    if (left->value != right->value)
+        return left->value < right->value ? -1 : 1;
     return (int)left->kind - (int)right->kind;
 }
 
-int handle_add(enum handle_kind kind, const void *object, const void *owner)
+void handle_is_stale(const char *kind, uint64_t handle)
+{
+    if (handle == 0)
+        return;
+    atomic_fetch_add(&stale, 1);
+    if (!config_get()->is_strict)
+        return;
+    fprintf(stderr, "cufence_sim: %s was given 0x%llx, which is no %s, or no longer\n", call_name(), (unsigned long long)handle,
+            kind);
+    abort();
+}
+
+SIM_API uint64_t cusim_stale_handles(void)
+{
+    return atomic_load(&stale);
+}
+
+static void note_stale(enum handle_kind kind, const void *handle)
+{
+    static const char *const names[] = {[HANDLE_STREAM] = "stream",
+                                        [HANDLE_EVENT] = "event",
+                                        [HANDLE_GRAPH] = "graph",
+                                        [HANDLE_GRAPH_EXEC] = "executable graph",
+                                        [HANDLE_MODULE] = "module",
+                                        [HANDLE_LIBRARY] = "library",
+                                        [HANDLE_USER_OBJECT] = "user object",
+                                        [HANDLE_GREEN] = "green context",
+                                        [HANDLE_DESCRIPTION] = "resource descriptor"};
+    handle_is_stale(names[kind], (uint64_t)(uintptr_t)handle);
+}
+
+static int add(enum handle_kind kind, const void *value, void *object, const void *owner)
 {
     struct handle *handle = malloc(sizeof *handle);
     if (handle == NULL)
         return -1;
-    *handle = (struct handle){(uintptr_t)object, kind, owner};
+    *handle = (struct handle){(uintptr_t)value, kind, owner, object};
     pthread_mutex_lock(&handles_lock);
     void *node = tsearch(handle, &handles, compare);
     pthread_mutex_unlock(&handles_lock);
@@ -36,24 +79,77 @@ int handle_add(enum handle_kind kind, const void *object, const void *owner)
     return node == NULL ? -1 : 0;
 }
 
+int handle_add(enum handle_kind kind, void *object, const void *owner)
+{
+    return add(kind, object, object, owner);
+}
+
+void *handle_find(enum handle_kind kind, const void *value)
+{
+    struct handle key = {.value = (uintptr_t)value, .kind = kind};
+    pthread_mutex_lock(&handles_lock);
+    struct handle **node = tfind(&key, &handles, compare);
+    void *object = node == NULL ? NULL : (*node)->object;
+    pthread_mutex_unlock(&handles_lock);
+    if (object == NULL)
+        note_stale(kind, value);
+    return object;
+}
+
 int handle_is_valid(enum handle_kind kind, const void *object)
 {
-    struct handle key = {.object = (uintptr_t)object, .kind = kind};
+    return handle_find(kind, object) != NULL;
+}
+
+void *handle_open(enum handle_kind kind, void *object, const void *owner)
+{
     pthread_mutex_lock(&handles_lock);
-    int is_valid = tfind(&key, &handles, compare) != NULL;
+    struct slot *slot = closed;
+    if (slot != NULL)
+        closed = slot->next;
     pthread_mutex_unlock(&handles_lock);
-    return is_valid;
+    if (slot == NULL && (slot = malloc(sizeof *slot)) == NULL)
+        return NULL;
+    if (add(kind, slot, object, owner) == 0)
+        return slot;
+    free(slot);
+    return NULL;
+}
+
+static void put(struct slot **list, void *memory)
+{
+    struct slot *slot = memory;
+    pthread_mutex_lock(&handles_lock);
+    slot->next = *list;
+    *list = slot;
+    pthread_mutex_unlock(&handles_lock);
+}
+
+void handle_close(enum handle_kind kind, void *handle)
+{
+    handle_remove(kind, handle);
+    put(config_get()->reuses_handles ? &closed : &kept, handle);
+}
+
+void handle_free(void *object)
+{
+    if (config_get()->reuses_handles)
+        free(object);
+    else
+        put(&kept, object);
 }
 
 int handle_remove(enum handle_kind kind, const void *object)
 {
-    struct handle key = {.object = (uintptr_t)object, .kind = kind};
+    struct handle key = {.value = (uintptr_t)object, .kind = kind};
     pthread_mutex_lock(&handles_lock);
     struct handle **node = tfind(&key, &handles, compare);
     struct handle *handle = node == NULL ? NULL : *node;
     if (handle != NULL)
         tdelete(&key, &handles, compare);
     pthread_mutex_unlock(&handles_lock);
+    if (handle == NULL)
+        note_stale(kind, object);
     free(handle);
     return handle != NULL;
 }
@@ -80,7 +176,7 @@ void *handle_remove_owned(enum handle_kind kind, const void *owner)
     if (search.found != NULL)
         tdelete(search.found, &handles, compare);
     pthread_mutex_unlock(&handles_lock);
-    void *object = search.found == NULL ? NULL : (void *)search.found->object;
+    void *object = search.found == NULL ? NULL : search.found->object;
     free(search.found);
     return object;
 }

@@ -98,7 +98,7 @@ static CUresult allocate(void **pointer, size_t size, enum host_kind kind)
         return CUDA_ERROR_INVALID_VALUE;
     if (posix_memalign(&memory, (size_t)sysconf(_SC_PAGESIZE), size) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = add(memory, size, kind, context);
+    CUresult result = add(memory, size, kind, context->home);
     if (result == CUDA_SUCCESS)
         *pointer = memory;
     else
@@ -142,7 +142,7 @@ SIM_API CUresult cuMemHostRegister(void *p, size_t bytesize, unsigned int Flags)
         return CUDA_ERROR_INVALID_VALUE;
     if (host_find(address, &range) || host_find(address + bytesize - 1, &range))
         return CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED;
-    return add(p, bytesize, HOST_REGISTERED, context);
+    return add(p, bytesize, HOST_REGISTERED, context->home);
 }
 
 SIM_API CUresult cuMemHostUnregister(void *p)
@@ -166,9 +166,12 @@ SIM_API CUresult cuMemFreeHost(void *p)
 {
     CALL_ENTER("cuMemFreeHost");
     CUcontext context;
+    struct host_range range;
     CALL_TRY(context_current(&context));
-    queue_lock();
-    context_wait_locked(context);
-    queue_unlock();
+    if (host_find((CUdeviceptr)(uintptr_t)p, &range)) {
+        queue_lock();
+        context_wait_locked(range.context);
+        queue_unlock();
+    }
     return drop((CUdeviceptr)(uintptr_t)p, HOST_PINNED);
 }

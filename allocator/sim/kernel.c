@@ -98,8 +98,25 @@ CUfunction kernel_find(const char *name)
     pthread_mutex_lock(&kernels_lock);
     add_builtins_locked();
     struct CUfunc_st *function = functions;
-    while (function != NULL && strcmp(function->kernel.name, name) != 0)
+    while (function != NULL && (function->kernel_handle != NULL || strcmp(function->kernel.name, name) != 0))
         function = function->next;
+    pthread_mutex_unlock(&kernels_lock);
+    return function;
+}
+
+CUfunction kernel_bind(CUfunction kernel, CUcontext context)
+{
+    pthread_mutex_lock(&kernels_lock);
+    struct CUfunc_st *function = functions;
+    while (function != NULL && (function->kernel_handle != kernel || function->context_id != context->id))
+        function = function->next;
+    if (function == NULL && (function = malloc(sizeof *function)) != NULL) {
+        *function = *kernel;
+        function->kernel_handle = kernel;
+        function->context_id = context->id;
+        function->next = functions;
+        functions = function;
+    }
     pthread_mutex_unlock(&kernels_lock);
     return function;
 }
@@ -111,6 +128,8 @@ int kernel_is_valid(const void *function)
     while (known != NULL && known != function)
         known = known->next;
     pthread_mutex_unlock(&kernels_lock);
+    if (known == NULL)
+        handle_is_stale("function", (uint64_t)(uintptr_t)function);
     return known != NULL;
 }
 
@@ -122,11 +141,11 @@ static CUresult load(CUmodule *module, const void *image)
         return CUDA_ERROR_INVALID_VALUE;
     CALL_TRY(capture_check_unsafe());
     CUmodule loaded = calloc(1, sizeof *loaded);
-    if (loaded == NULL || handle_add(HANDLE_MODULE, loaded, context) != 0) {
+    if (loaded == NULL || handle_add(HANDLE_MODULE, loaded, context->home) != 0) {
         free(loaded);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    loaded->context = context;
+    loaded->context = context->home;
     *module = loaded;
     return CUDA_SUCCESS;
 }
@@ -155,7 +174,7 @@ SIM_API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 void kernel_unload_all(CUcontext context)
 {
     for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;)
-        free(module);
+        handle_free(module);
 }
 
 SIM_API CUresult cuModuleUnload(CUmodule hmod)
@@ -163,7 +182,7 @@ SIM_API CUresult cuModuleUnload(CUmodule hmod)
     CALL_ENTER("cuModuleUnload");
     if (!handle_remove(HANDLE_MODULE, hmod))
         return CUDA_ERROR_INVALID_HANDLE;
-    free(hmod);
+    handle_free(hmod);
     return CUDA_SUCCESS;
 }
 
@@ -176,9 +195,12 @@ SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
         return CUDA_ERROR_INVALID_VALUE;
     if (!handle_is_valid(HANDLE_MODULE, hmod))
         return CUDA_ERROR_INVALID_HANDLE;
-    CUfunction function = kernel_find(name);
-    if (function == NULL)
+    CUfunction kernel = kernel_find(name);
+    if (kernel == NULL)
         return CUDA_ERROR_NOT_FOUND;
+    CUfunction function = kernel_bind(kernel, hmod->context);
+    if (function == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
     *hfunc = function;
     return CUDA_SUCCESS;
 }
@@ -205,7 +227,7 @@ SIM_API CUresult cuLibraryUnload(CUlibrary library)
     CALL_ENTER("cuLibraryUnload");
     if (!handle_remove(HANDLE_LIBRARY, library))
         return CUDA_ERROR_INVALID_HANDLE;
-    free(library);
+    handle_free(library);
     return CUDA_SUCCESS;
 }
 
@@ -223,10 +245,12 @@ SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const 
 SIM_API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
 {
     CALL_ENTER("cuKernelGetFunction");
+    CUcontext context;
+    CALL_TRY(context_current(&context));
     if (pFunc == NULL || !kernel_is_valid(kernel))
         return pFunc == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
-    *pFunc = (CUfunction)kernel;
-    return CUDA_SUCCESS;
+    *pFunc = kernel_bind((CUfunction)kernel, context->home);
+    return *pFunc == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
 static CUresult get_name(const char **name, const void *function)

@@ -112,7 +112,7 @@ SIM_API CUresult cuMemAlloc(CUdeviceptr *dptr, size_t bytesize)
     CUcontext context;
     CALL_TRY(context_current(&context));
     CALL_TRY(capture_check_unsafe());
-    return space_allocate(dptr, bytesize, context, context->device, NULL);
+    return space_allocate(dptr, bytesize, context->home, context->device, NULL);
 }
 
 SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t WidthInBytes, size_t Height,
@@ -127,7 +127,18 @@ SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t Width
         __builtin_add_overflow(WidthInBytes, 511, &pitch) || __builtin_mul_overflow(pitch / 512 * 512, Height, &size))
         return CUDA_ERROR_INVALID_VALUE;
     *pPitch = pitch / 512 * 512; /* measured on current devices: rows start at multiples of 512 bytes */
-    return space_allocate(dptr, size, context, context->device, NULL);
+    return space_allocate(dptr, size, context->home, context->device, NULL);
+}
+
+/* The context whose work a free waits for: the memory's own, whatever is current (measured: not that of a peer which uses it).
+ * NULL for none: memory of a pool is freed at once, as cuda.h says. */
+static CUcontext owner_of(CUdeviceptr address)
+{
+    struct space_range range;
+    struct host_range host;
+    if (space_find(address, &range) == CUDA_SUCCESS)
+        return range.pool == NULL ? range.context : NULL;
+    return host_find(address, &host) ? host.context : NULL;
 }
 
 SIM_API CUresult cuMemFree(CUdeviceptr dptr)
@@ -138,9 +149,12 @@ SIM_API CUresult cuMemFree(CUdeviceptr dptr)
     if (dptr == 0)
         return CUDA_SUCCESS;
     CALL_TRY(capture_check_unsafe());
-    queue_lock();
-    context_wait_locked(context);
-    queue_unlock();
-    CALL_TRY((CUresult)atomic_load(&context->error));
+    CUcontext owner = owner_of(dptr);
+    if (owner != NULL) {
+        queue_lock();
+        context_wait_locked(owner);
+        queue_unlock();
+        CALL_TRY(context_error(owner));
+    }
     return space_is_device(dptr) ? space_free(dptr) : host_free_managed(dptr);
 }

@@ -78,8 +78,8 @@ SIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph
     int device = nodeParams->poolProps.location.id;
     if (device < 0 || (unsigned)device >= config_get()->devices)
         return CUDA_ERROR_INVALID_DEVICE;
-    CALL_TRY(space_allocate(&nodeParams->dptr, nodeParams->bytesize, context, device, NULL));
-    if (recording_add_allocation(hGraph->recording, nodeParams->dptr, context) != 0) {
+    CALL_TRY(space_allocate(&nodeParams->dptr, nodeParams->bytesize, context->home, device, NULL));
+    if (recording_add_allocation(hGraph->recording, nodeParams->dptr) != 0) {
         space_free(nodeParams->dptr);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

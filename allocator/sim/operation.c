@@ -106,7 +106,7 @@ static void run_good(struct operation *operation, CUcontext context)
 
 void operation_run(struct operation *operation, CUcontext context)
 {
-    if (atomic_load(&context->error) == CUDA_SUCCESS)
+    if (context_error(context) == CUDA_SUCCESS)
         run_good(operation, context);
     /* What follows happens in a context that has failed too. */
     if (operation->kind == OPERATION_EVENT)
@@ -114,5 +114,5 @@ void operation_run(struct operation *operation, CUcontext context)
     else if (operation->kind == OPERATION_FREE)
         space_collect(operation->address);
     else if (operation->kind == OPERATION_CALLBACK)
-        operation->host.callback(operation->host.stream, (CUresult)atomic_load(&context->error), operation->host.user);
+        operation->host.callback(operation->host.stream, context_error(context), operation->host.user);
 }

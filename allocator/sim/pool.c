@@ -1,5 +1,6 @@
 #include "call.h"
 #include "capture.h"
+#include "handle.h"
 #include "space.h"
 
 #include <stdlib.h>
@@ -15,7 +16,7 @@ struct CUmemPoolHandle_st {
     CUmemAccess_flags access[SIM_MAX_DEVICES];
 };
 
-static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* over space.c's */
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* under the queue lock, over space.c's */
 static struct CUmemPoolHandle_st defaults[SIM_MAX_DEVICES];    /* under pools_lock, as all below */
 static CUmemoryPool current[SIM_MAX_DEVICES];                  /* NULL: the default */
 static CUmemoryPool pools;                                     /* of the user */
@@ -55,7 +56,10 @@ static int is_pool_locked(CUmemoryPool pool)
     CUmemoryPool known = pools;
     while (known != NULL && known != pool)
         known = known->next;
-    return known != NULL && !known->is_destroyed;
+    int is_known = known != NULL && !known->is_destroyed;
+    if (!is_known)
+        handle_is_stale("pool", (uint64_t)(uintptr_t)pool);
+    return is_known;
 }
 
 static int is_pool(CUmemoryPool pool)
@@ -142,33 +146,50 @@ SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool)
 }
 
 /* Memory that is allocated while its stream is captured belongs to the graph and to no pool, and goes with the graph. */
-static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, CUmemoryPool pool, CUstream handle)
+static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, CUmemoryPool pool, CUstream stream)
 {
-    CUstream stream;
-    CALL_TRY(stream_find_locked(context, handle, &stream));
     if (stream->capture != NULL && stream->capture->is_invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     CALL_TRY(capture_check_implicit_locked(stream));
     if (stream->capture == NULL)
         return space_allocate(address, size, context, pool->device, &pool->memory);
     CALL_TRY(space_allocate(address, size, context, pool->device, NULL));
-    if (recording_add_allocation(stream->capture->graph->recording, *address, context) != 0) {
+    if (recording_add_allocation(stream->capture->graph->recording, *address) != 0) {
         space_free(*address);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     return CUDA_SUCCESS;
 }
 
-static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUcontext context, CUstream stream)
+static int is_beyond_limit(CUmemoryPool pool, size_t size)
 {
-    if (address == NULL || size == 0)
-        return CUDA_ERROR_INVALID_VALUE;
     struct space_pool figures;
     space_read_pool(&pool->memory, &figures);
-    if (pool->max_bytes != 0 && (size > pool->max_bytes || figures.used > pool->max_bytes - size))
+    return pool->max_bytes != 0 && (size > pool->max_bytes || figures.used > pool->max_bytes - size);
+}
+
+/* Without a pool it is the current one of the stream's device, whatever context is current. */
+static CUresult find_and_allocate_locked(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUcontext context,
+                                         CUstream handle)
+{
+    CUstream stream;
+    CALL_TRY(stream_find_locked(context, handle, &stream));
+    CALL_TRY(context_error(stream->context));
+    if (pool == NULL)
+        CALL_TRY(get_pool(&pool, stream->context->device, current_pool_locked));
+    if (is_beyond_limit(pool, size))
         return CUDA_ERROR_OUT_OF_MEMORY;
+    return allocate_locked(address, size, stream->context->home, pool, stream);
+}
+
+static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUstream stream)
+{
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    if (address == NULL || size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
     queue_lock();
-    CUresult result = allocate_locked(address, size, context, pool, stream);
+    CUresult result = find_and_allocate_locked(address, size, pool, context, stream);
     queue_unlock();
     return result;
 }
@@ -176,19 +197,13 @@ static CUresult allocate(CUdeviceptr *address, size_t size, CUmemoryPool pool, C
 SIM_API CUresult cuMemAllocAsync(CUdeviceptr *dptr, size_t bytesize, CUstream hStream)
 {
     CALL_ENTER("cuMemAllocAsync");
-    CUcontext context;
-    CUmemoryPool pool;
-    CALL_TRY(context_current(&context));
-    CALL_TRY(get_pool(&pool, context->device, current_pool_locked));
-    return allocate(dptr, bytesize, pool, context, hStream);
+    return allocate(dptr, bytesize, NULL, hStream);
 }
 
 SIM_API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *dptr, size_t bytesize, CUmemoryPool pool, CUstream hStream)
 {
     CALL_ENTER("cuMemAllocFromPoolAsync");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    return is_pool(pool) ? allocate(dptr, bytesize, pool, context, hStream) : CUDA_ERROR_INVALID_VALUE;
+    return is_pool(pool) ? allocate(dptr, bytesize, pool, hStream) : CUDA_ERROR_INVALID_VALUE;
 }
 
 static CUresult find_capture(CUcontext context, CUstream handle, int *is_captured)
@@ -196,6 +211,8 @@ static CUresult find_capture(CUcontext context, CUstream handle, int *is_capture
     CUstream stream;
     queue_lock();
     CUresult result = stream_find_locked(context, handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = context_error(stream->context);
     *is_captured = result == CUDA_SUCCESS && stream->capture != NULL;
     queue_unlock();
     return result;

@@ -11,10 +11,23 @@
  *   reserve=SIZE        address space that cuMemAddressReserve gives out at most, default 1T (256G under AddressSanitizer,
  *                       16G under ThreadSanitizer)
  *   latency=US          every call of the virtual memory API takes that many microseconds more
- *   late_dump=MS        a fault's error is there at once, and its dump begins so many milliseconds later
- *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; may be given several times
- * A bad value: a message on stderr, and CUDA_ERROR_INVALID_VALUE from cuInit(). What the environment names wins over the
- * setters below.
+ *   reuse=0|1           1 (default): the handle of a destroyed stream or context is the next one's at once, and that of an
+ * event or graph may be, as with the driver. 0: never, so that every use of a stale one is seen strict=0|1          1: a call
+ * that gets a handle which is not valid, or no longer, names itself on stderr and aborts. Default 0: it returns its error, and
+ * cusim_stale_handles() counts late_dump=MS        a fault's error is there at once, and its dump begins so many milliseconds
+ * later fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; may be given several times A bad
+ * value: a message on stderr, and CUDA_ERROR_INVALID_VALUE from cuInit(). What the environment names wins over the setters
+ * below.
+ *
+ * Several devices: each context has a default stream of its own, which orders with no other context, and each thread has one
+ * in each context. A stream belongs to the context it was made in, whatever is current: a launch runs there, and wants a
+ * CUfunction of that context or a CUkernel; cuMemAllocAsync takes memory of that device. An event is recorded on streams of
+ * its own context, and waited for on any. cuMemFree waits for the context of the memory, and for none if it is a pool's.
+ *
+ * Green contexts: cuCtxFromGreenCtx gives each a CUcontext with an id and a default stream of its own; memory, modules, events
+ * and errors are those of its device's primary context, which cuCtxSynchronize waits for with all of its green ones. It has no
+ * per-thread default stream. Its end waits for nothing: queued work goes on, and a call on a stream that was left gets
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED.
  *
  * Limits: a process holds at most about 30,000 mappings (the kernel's vm.max_map_count); access rights are kept for each
  * device, but enforced as their union; what the host itself has mapped does not fault when a kernel touches it;
@@ -64,6 +77,10 @@ void cusim_fail_call(const char *function, unsigned nth, CUresult result);
 
 /* How often a driver function has been called by this process, calls that failed included. */
 uint64_t cusim_call_count(const char *function);
+
+/* How many handles that are bogus, destroyed or of a destroyed context the driver functions have been given: streams, events,
+ * contexts, graphs, modules, functions, pools, memory handles. NULL does not count. */
+uint64_t cusim_stale_handles(void);
 
 /* Makes calls of a driver function take that much longer; NULL means every call of the virtual memory API. */
 void cusim_set_latency(const char *function, unsigned microseconds);

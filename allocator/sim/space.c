@@ -1,5 +1,6 @@
 #include "space.h"
 #include "context.h"
+#include "handle.h"
 #include "pages.h"
 
 #include <pthread.h>
@@ -87,6 +88,8 @@ static void *find_range(void *tree, uint64_t start, uint64_t end)
 static struct physical *find_physical(CUmemGenericAllocationHandle handle)
 {
     void **found = tfind(&handle, &physicals, compare_handles);
+    if (found == NULL)
+        handle_is_stale("memory handle", handle);
     return found == NULL ? NULL : *found;
 }
 
@@ -596,21 +599,23 @@ void space_collect(CUdeviceptr address)
     pthread_mutex_unlock(&memory_lock);
 }
 
-void space_give_to_graph(CUdeviceptr address)
+uint64_t space_give_to_graph(CUdeviceptr address)
 {
     pthread_mutex_lock(&memory_lock);
     struct block *block = find_block_locked(address);
     if (block != NULL)
         block->is_of_graph = 1;
+    uint64_t id = block == NULL ? 0 : block->id;
     pthread_mutex_unlock(&memory_lock);
+    return id;
 }
 
-void space_free_of_graph(CUdeviceptr address, CUcontext context)
+void space_free_of_graph(CUdeviceptr address, uint64_t id)
 {
     pthread_mutex_lock(&memory_lock);
     struct block *block = find_block_locked(address);
     /* A context's end has freed its memory, and the address may be another's by now. */
-    if (block != NULL && block->is_of_graph && block->context == context)
+    if (block != NULL && block->is_of_graph && block->id == id)
         free_block_locked(block);
     pthread_mutex_unlock(&memory_lock);
 }

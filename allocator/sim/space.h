@@ -49,9 +49,9 @@ CUresult space_free(CUdeviceptr address);
 CUresult space_retire(CUdeviceptr address);
 void space_collect(CUdeviceptr address);
 
-/* The allocation belongs to a graph: it goes with space_free_of_graph() alone, and with its context. */
-void space_give_to_graph(CUdeviceptr address);
-void space_free_of_graph(CUdeviceptr address, CUcontext context);
+/* The allocation belongs to a graph: it goes with space_free_of_graph() alone, and with its context. Returns its id. */
+uint64_t space_give_to_graph(CUdeviceptr address);
+void space_free_of_graph(CUdeviceptr address, uint64_t id);
 
 /* Gives parked memory back until no more than that is reserved. */
 void space_trim(struct space_pool *pool, uint64_t reserved);

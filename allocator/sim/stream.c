@@ -3,6 +3,7 @@
 #include "capture.h"
 #include "fault.h"
 #include "handle.h"
+#include "kernel.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -48,13 +49,14 @@ static CUstream create_locked(CUcontext context, unsigned flags, int priority)
     *stream = (struct CUstream_st){.context = context, .flags = flags, .priority = priority, .references = 1};
     stream->id = atomic_fetch_add(&next_stream_id, 1);
     pthread_cond_init(&stream->wake, NULL);
-    if (handle_add(HANDLE_STREAM, stream, context) != 0) {
+    stream->handle = handle_open(HANDLE_STREAM, stream, context);
+    if (stream->handle == NULL) {
         pthread_cond_destroy(&stream->wake);
         free(stream);
         return NULL;
     }
-    stream->next = context->streams;
-    context->streams = stream;
+    stream->next = context->home->streams;
+    context->home->streams = stream;
     return stream;
 }
 
@@ -70,8 +72,6 @@ CUstream stream_create_legacy(CUcontext context)
 {
     queue_lock();
     CUstream stream = create_locked(context, CU_STREAM_DEFAULT, 0);
-    if (stream != NULL)
-        stream_retain_locked(stream);
     queue_unlock();
     return stream;
 }
@@ -92,7 +92,7 @@ void stream_release_locked(struct CUstream_st *stream)
 
 static void unlink_locked(CUstream stream)
 {
-    struct CUstream_st **link = &stream->context->streams;
+    struct CUstream_st **link = &stream->context->home->streams;
     while (*link != stream)
         link = &(*link)->next;
     *link = stream->next;
@@ -102,7 +102,7 @@ static void unlink_locked(CUstream stream)
 /* The queue still runs to its end, and the context waits for it until then. */
 static void close_locked(CUstream stream)
 {
-    handle_remove(HANDLE_STREAM, stream);
+    handle_close(HANDLE_STREAM, stream->handle);
     stream->is_closed = 1;
     if (stream->has_worker)
         pthread_cond_signal(&stream->wake);
@@ -121,7 +121,7 @@ void ticket_wait_locked(const struct ticket *ticket)
     if (held.stream == NULL)
         return;
     stream_retain_locked(held.stream);
-    while (!ticket_is_done_locked(&held) || held.stream->context->dumps_in_progress != 0)
+    while (!ticket_is_done_locked(&held) || held.stream->context->home->dumps_in_progress != 0)
         pthread_cond_wait(&progress, &lock);
     stream_release_locked(held.stream);
 }
@@ -131,21 +131,33 @@ static int is_blocking(const struct CUstream_st *stream)
     return (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
 }
 
-/* Whether a synchronisation of `stream` (NULL: of the context) waits for work of `other`. */
-static int is_waited_for(const struct CUstream_st *stream, const struct CUstream_st *other)
+/* Whether the stream is the context's, or one of a green context of that primary one. */
+static int is_within(CUcontext context, const struct CUstream_st *stream)
 {
-    if (stream == NULL || stream == other)
-        return 1;
-    return stream == stream->context->legacy && is_blocking(other);
+    return stream->context == context || stream->context->home == context;
+}
+
+/* Whether the legacy stream's rules hold between the two. */
+static int is_ordered(const struct CUstream_st *legacy, const struct CUstream_st *other)
+{
+    return legacy == legacy->context->legacy && other->context == legacy->context && is_blocking(other);
+}
+
+/* Whether a synchronisation of `stream` (NULL: of the context) waits for work of `other`. */
+static int is_waited_for(CUcontext context, const struct CUstream_st *stream, const struct CUstream_st *other)
+{
+    if (stream == NULL)
+        return is_within(context, other);
+    return stream == other || is_ordered(stream, other);
 }
 
 static int is_idle_up_to(CUcontext context, const struct CUstream_st *stream, uint64_t serial)
 {
-    for (const struct CUstream_st *other = context->streams; other != NULL; other = other->next) {
-        if (is_waited_for(stream, other) && other->first != NULL && other->first->serial <= serial)
+    for (const struct CUstream_st *other = context->home->streams; other != NULL; other = other->next) {
+        if (is_waited_for(context, stream, other) && other->first != NULL && other->first->serial <= serial)
             return 0;
     }
-    return context->dumps_in_progress == 0;
+    return context->home->dumps_in_progress == 0;
 }
 
 int stream_is_idle_locked(CUstream stream)
@@ -156,7 +168,7 @@ int stream_is_idle_locked(CUstream stream)
 static void wait_locked(CUcontext context, const struct CUstream_st *stream)
 {
     uint64_t serial = last_serial;
-    while (!is_idle_up_to(context, stream, serial))
+    while (!is_idle_up_to(stream == NULL ? context : stream->context, stream, serial)) /* it may be detached meanwhile */
         pthread_cond_wait(&progress, &lock);
 }
 
@@ -184,17 +196,36 @@ void stream_destroy_all(CUcontext context)
     queue_unlock();
 }
 
+void stream_detach_all(CUcontext context)
+{
+    queue_lock();
+    for (struct CUstream_st *stream = context->home->streams, *next; stream != NULL; stream = next) {
+        next = stream->next;
+        if (stream->context != context)
+            continue;
+        int is_programs = stream != context->legacy && stream != context->marker;
+        if (stream->capture != NULL)
+            stream->capture->is_invalid = 1;
+        stream->context = context->home;
+        stream->flags |= CU_STREAM_NON_BLOCKING; /* the home's default stream has nothing to do with it */
+        stream->is_detached = 1;
+        if (!stream->is_closed && !is_programs)
+            close_locked(stream);
+    }
+    queue_unlock();
+}
+
 void stream_dump_begin(CUcontext context)
 {
     queue_lock();
-    context->dumps_in_progress++;
+    context->home->dumps_in_progress++;
     queue_unlock();
 }
 
 void stream_dump_end(CUcontext context)
 {
     queue_lock();
-    context->dumps_in_progress--;
+    context->home->dumps_in_progress--;
     pthread_cond_broadcast(&progress);
     queue_unlock();
 }
@@ -211,6 +242,7 @@ static void *worker(void *argument)
     struct CUstream_st *stream = argument;
     void *stack = fault_thread_begin();
     queue_lock();
+    CUcontext home = stream->context->home;
     for (;;) {
         while (stream->first == NULL && !stream->is_closed)
             pthread_cond_wait(&stream->wake, &lock);
@@ -222,7 +254,7 @@ static void *worker(void *argument)
                 pthread_cond_wait(&progress, &lock);
         }
         queue_unlock();
-        operation_run(work->operation, stream->context);
+        operation_run(work->operation, home);
         operation_release(work->operation);
         queue_lock();
         stream->first = work->next;
@@ -271,11 +303,19 @@ static void add_ticket(struct work *work, struct ticket ticket)
     work->after[work->ticket_count++] = ticket;
 }
 
+/* What the program has made the whole context wait for. */
+static void hold(struct work *work, CUstream stream, CUcontext context)
+{
+    if (context->marker != NULL && context->marker != stream)
+        add_ticket(work, (struct ticket){context->marker, context->held_until});
+}
+
 CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket)
 {
     CUcontext context = stream->context;
-    size_t capacity = 2;
-    for (struct CUstream_st *other = context->streams; stream == context->legacy && other != NULL; other = other->next)
+    int waits_for_many = stream == context->legacy || stream == context->marker;
+    size_t capacity = 4;
+    for (struct CUstream_st *other = context->home->streams; waits_for_many && other != NULL; other = other->next)
         capacity++;
     struct work *work = calloc(1, sizeof *work + capacity * sizeof work->after[0]);
     if (work == NULL || (!stream->has_worker && start_worker_locked(stream) != 0)) {
@@ -286,9 +326,11 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
     work->serial = ++last_serial;
     if (after != NULL)
         add_ticket(work, *after);
-    if (stream == context->legacy) {
-        for (struct CUstream_st *other = context->streams; other != NULL; other = other->next) {
-            if (other != stream && is_blocking(other))
+    hold(work, stream, context);
+    hold(work, stream, context->home);
+    if (waits_for_many) {
+        for (struct CUstream_st *other = context->home->streams; other != NULL; other = other->next) {
+            if (other != stream && (stream == context->marker ? is_within(context, other) : is_ordered(stream, other)))
                 add_ticket(work, (struct ticket){other, other->submitted});
         }
     } else if (is_blocking(stream)) {
@@ -306,9 +348,38 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
     return CUDA_SUCCESS;
 }
 
+static CUresult find_marker_locked(CUcontext context)
+{
+    if (context->marker == NULL)
+        context->marker = create_locked(context, CU_STREAM_NON_BLOCKING, 0);
+    return context->marker == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}
+
+CUresult stream_mark_context_locked(CUcontext context, struct operation *operation, struct ticket *ticket)
+{
+    CALL_TRY(find_marker_locked(context));
+    return stream_enqueue_locked(context->marker, operation, NULL, ticket);
+}
+
+CUresult stream_hold_context_locked(CUcontext context, struct operation *operation, const struct ticket *after)
+{
+    CALL_TRY(find_marker_locked(context));
+    CALL_TRY(stream_enqueue_locked(context->marker, operation, after, NULL));
+    context->held_until = context->marker->submitted;
+    return CUDA_SUCCESS;
+}
+
 void stream_use_own_default(int is_own)
 {
     uses_own_default = is_own;
+}
+
+static CUresult check_attached(const struct CUstream_st *stream)
+{
+    if (!stream->is_detached)
+        return CUDA_SUCCESS;
+    handle_is_stale("stream of a context", (uint64_t)(uintptr_t)stream->handle);
+    return CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream)
@@ -320,8 +391,14 @@ CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream
         *stream = context->legacy;
         return CUDA_SUCCESS;
     }
-    if (handle != CU_STREAM_PER_THREAD)
-        return handle_is_valid(HANDLE_STREAM, handle) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    if (handle != CU_STREAM_PER_THREAD) {
+        *stream = handle_find(HANDLE_STREAM, handle);
+        if (*stream == NULL)
+            return CUDA_ERROR_INVALID_HANDLE;
+        return check_attached(*stream);
+    }
+    if (context->green != NULL)
+        return CUDA_ERROR_INVALID_HANDLE;
     unsigned long owner = thread_number();
     for (*stream = context->streams; *stream != NULL && (*stream)->owner != owner; *stream = (*stream)->next)
         continue;
@@ -330,10 +407,20 @@ CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream
     return *stream == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
+/* A function of one context cannot run in a stream of another; a CUkernel runs wherever the stream is. */
+static int is_foreign(const struct operation *operation, const struct CUstream_st *stream)
+{
+    return operation->kind == OPERATION_KERNEL && operation->launch.function->context_id != 0 &&
+           operation->launch.function->context_id != stream->context->home->id;
+}
+
 static CUresult submit_locked(CUcontext context, CUstream handle, struct operation *operation, enum submit_mode mode)
 {
     CUstream stream;
     CALL_TRY(stream_find_locked(context, handle, &stream));
+    CALL_TRY(context_error(stream->context));
+    if (is_foreign(operation, stream))
+        return CUDA_ERROR_INVALID_HANDLE;
     if (mode == SUBMIT_AND_WAIT)
         CALL_TRY(capture_check_unsafe_locked());
     if (stream->capture != NULL)
@@ -359,7 +446,7 @@ CUresult stream_submit(CUstream handle, struct operation *operation, enum submit
     }
     operation_release(operation);
     if (result == CUDA_SUCCESS && mode == SUBMIT_AND_WAIT)
-        result = (CUresult)atomic_load(&context->error);
+        result = context_error(context);
     return result;
 }
 
@@ -372,7 +459,7 @@ static CUresult create(CUstream *out, unsigned flags, int priority)
     CUstream stream = stream_create(context, flags, priority);
     if (stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *out = stream;
+    *out = stream->handle;
     return CUDA_SUCCESS;
 }
 
@@ -390,6 +477,7 @@ SIM_API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int fla
 
 static CUresult destroy_locked(CUstream stream)
 {
+    CALL_TRY(check_attached(stream));
     if (stream->capture != NULL)
         return capture_refuse_locked(stream);
     close_locked(stream);
@@ -401,8 +489,9 @@ SIM_API CUresult cuStreamDestroy(CUstream hStream)
     CALL_ENTER("cuStreamDestroy");
     queue_lock();
     CUresult result = CUDA_ERROR_INVALID_HANDLE;
-    if (handle_is_valid(HANDLE_STREAM, hStream) && hStream != hStream->context->legacy && hStream->owner == 0)
-        result = destroy_locked(hStream);
+    CUstream stream = handle_find(HANDLE_STREAM, hStream);
+    if (stream != NULL && stream != stream->context->legacy && stream->owner == 0)
+        result = destroy_locked(stream);
     queue_unlock();
     return result;
 }
@@ -414,7 +503,7 @@ static CUresult synchronize(CUcontext context)
     if (result == CUDA_SUCCESS)
         context_wait_locked(context);
     queue_unlock();
-    return result == CUDA_SUCCESS ? (CUresult)atomic_load(&context->error) : result;
+    return result == CUDA_SUCCESS ? context_error(context) : result;
 }
 
 SIM_API CUresult cuCtxSynchronize(void)

@@ -15,8 +15,10 @@ struct capture;
 struct work;
 
 struct CUstream_st {
-    struct CUstream_st *next; /* of its context */
+    struct CUstream_st *next; /* of its context's home */
+    CUstream handle;          /* what the program has; not the address of this, which lives on while work and events need it */
     CUcontext context;
+    int is_detached; /* its green context is destroyed: every call but the work that is queued fails */
     unsigned flags;
     int priority;
     unsigned long long id;
@@ -45,20 +47,28 @@ unsigned long thread_number(void);
 
 /* NULL without memory. The context's list holds it until it is destroyed and idle. */
 CUstream stream_create(CUcontext context, unsigned flags, int priority);
-/* The default stream: as stream_create(), and never freed, because a context is not. */
+/* The default stream: as stream_create(). */
 CUstream stream_create_legacy(CUcontext context);
 /* Runs all work of the context to its end, then closes its streams. */
 void stream_destroy_all(CUcontext context);
+/* Leaves the streams of a green context to its home: what is queued runs, and calls are answered with
+ * CUDA_ERROR_CONTEXT_IS_DESTROYED. Waits for nothing. Captures of the streams are invalidated. */
+void stream_detach_all(CUcontext context);
 struct CUstream_st *stream_retain_locked(struct CUstream_st *stream);
 void stream_release_locked(struct CUstream_st *stream);
 
 /* Finds what a handle means to a thread in a context: NULL and 1 are the legacy stream, 2 the thread's own.
- * Errors: INVALID_HANDLE, OUT_OF_MEMORY. */
+ * Errors: INVALID_HANDLE (a green context has no per-thread stream), CONTEXT_IS_DESTROYED, OUT_OF_MEMORY. */
 CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream);
 
 /* Appends work behind everything it must wait for: the stream's order, the legacy stream's rules and *after (may be NULL).
  * Takes a reference of its own. *ticket (may be NULL) is the work's. Errors: OUT_OF_MEMORY. */
 CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket);
+
+/* Marks the end of all that the context's streams hold now; of a primary context, its green ones' too. */
+CUresult stream_mark_context_locked(CUcontext context, struct operation *operation, struct ticket *ticket);
+/* Makes all later work of the context (and of a primary one's green ones) wait. */
+CUresult stream_hold_context_locked(CUcontext context, struct operation *operation, const struct ticket *after);
 
 enum submit_mode { SUBMIT_ASYNC, SUBMIT_AND_WAIT };
 

@@ -28,7 +28,7 @@ SIM_API CUresult cuStreamSynchronize(CUstream hStream)
     if (result == CUDA_SUCCESS)
         stream_wait_locked(stream);
     queue_unlock();
-    return result == CUDA_SUCCESS ? (CUresult)atomic_load(&context->error) : result;
+    return result == CUDA_SUCCESS ? context_error(context) : result;
 }
 
 SIM_API CUresult cuStreamQuery(CUstream hStream)
@@ -41,7 +41,7 @@ SIM_API CUresult cuStreamQuery(CUstream hStream)
         result = CUDA_ERROR_NOT_READY;
     CUcontext context = stream->context;
     queue_unlock();
-    return result == CUDA_SUCCESS ? (CUresult)atomic_load(&context->error) : result;
+    return result == CUDA_SUCCESS ? context_error(context) : result;
 }
 
 SIM_API CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
@@ -88,6 +88,31 @@ SIM_API CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
         return CUDA_ERROR_INVALID_VALUE;
     CALL_TRY(enter(hStream, &stream));
     *pctx = stream->context;
+    queue_unlock();
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
+{
+    CALL_ENTER("cuStreamGetCtx");
+    CUstream stream;
+    if (pCtx == NULL || pGreenCtx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_TRY(enter(hStream, &stream));
+    *pCtx = stream->context->home;
+    *pGreenCtx = stream->context->green;
+    queue_unlock();
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
+{
+    CALL_ENTER("cuStreamGetGreenCtx");
+    CUstream stream;
+    if (phCtx == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_TRY(enter(hStream, &stream));
+    *phCtx = stream->context->green;
     queue_unlock();
     return CUDA_SUCCESS;
 }

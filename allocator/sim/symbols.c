@@ -87,6 +87,7 @@ TWIN(cuGraphUpload, _ptsz, (CUgraphExec g, CUstream s), (g, s))
 TWIN(cuGraphInstantiateWithParams, _ptsz, (CUgraphExec * e, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), (e, g, p))
 
 CUresult cuCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
+TWIN(cuStreamGetCtx_v2, _ptsz, (CUstream s, CUcontext *c, CUgreenCtx *g), (s, c, g))
 CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **, size_t *);
 CUresult cuStreamGetCaptureInfo_v2_ptsz(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **,
                                         size_t *);
@@ -180,7 +181,23 @@ static const struct symbol symbols[] = {
     WITH_TWIN(cuStreamGetFlags, _ptsz, 5050),
     WITH_TWIN(cuStreamGetPriority, _ptsz, 5050),
     WITH_TWIN(cuStreamGetId, _ptsz, 12000),
+    {"cuStreamGetCtx", "cuStreamGetCtx_v2", 12050, (symbol_function)cuStreamGetCtx_v2, (symbol_function)cuStreamGetCtx_v2_ptsz},
     WITH_TWIN(cuStreamGetCtx, _ptsz, 9020),
+    PLAIN(cuStreamGetGreenCtx, 12040),
+    PLAIN(cuDeviceGetDevResource, 12040),
+    PLAIN(cuCtxGetDevResource, 12040),
+    PLAIN(cuGreenCtxGetDevResource, 12040),
+    PLAIN(cuDevSmResourceSplitByCount, 12040),
+    PLAIN(cuDevResourceGenerateDesc, 12040),
+    PLAIN(cuGreenCtxCreate, 12040),
+    PLAIN(cuGreenCtxDestroy, 12040),
+    PLAIN(cuCtxFromGreenCtx, 12040),
+    PLAIN(cuGreenCtxGetId, 12090),
+    PLAIN(cuGreenCtxStreamCreate, 12050),
+    PLAIN(cuGreenCtxRecordEvent, 12040),
+    PLAIN(cuGreenCtxWaitEvent, 12040),
+    PLAIN(cuCtxRecordEvent, 12050),
+    PLAIN(cuCtxWaitEvent, 12050),
     WITH_TWIN(cuStreamGetDevice, _ptsz, 12080),
     WITH_TWIN(cuStreamBeginCapture, _v2_ptsz, 10010),
     {"cuStreamBeginCapture", "cuStreamBeginCapture", 10000, (symbol_function)begin_capture_v1,

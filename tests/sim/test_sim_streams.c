@@ -8,8 +8,12 @@
 #include <sim/sim.h>
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static CUcontext context;
 static CUfunction spin, append;
@@ -300,7 +304,12 @@ static void a_destroyed_context_says_so(void **state)
     assert_ptr_equal(current, own);
     OK(cuCtxGetId(NULL, &own_id));
     assert_int_not_equal(id, own_id);
-    launch_append(9, NULL);
+    CUmodule module;
+    CUfunction own_append;
+    uint32_t value = 9;
+    OK(cuModuleLoadData(&module, "any image"));
+    OK(cuModuleGetFunction(&own_append, module, "append"));
+    OK(cuLaunchKernel(own_append, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&value}, NULL));
     OK(cuCtxPushCurrent(context));
     OK(cuCtxDestroy(own));
     assert_int_equal(atomic_load(&log_count), 1);
@@ -309,6 +318,97 @@ static void a_destroyed_context_says_so(void **state)
     assert_result(cuCtxSetCurrent(own), CUDA_ERROR_CONTEXT_IS_DESTROYED);
     OK(cuCtxSetCurrent(context));
     OK(cuCtxSynchronize());
+}
+
+static void a_destroyed_streams_handle_is_the_next_ones(void **state)
+{
+    (void)state;
+    CUstream first, second;
+    CUevent event;
+    unsigned long long first_id, second_id;
+    uint32_t flag = 0;
+    OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    OK(cuStreamCreate(&first, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamGetId(first, &first_id));
+    launch_spin(&flag, first);
+    OK(cuEventRecord(event, first));
+    OK(cuStreamDestroy(first));
+    OK(cuStreamCreate(&second, CU_STREAM_NON_BLOCKING)); /* though work is queued, and an event knows the first */
+    assert_ptr_equal(first, second);
+    OK(cuStreamGetId(second, &second_id));
+    assert_int_not_equal(first_id, second_id);
+    OK(cuStreamQuery(second));
+    assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    let_go(&flag);
+    OK(cuEventSynchronize(event));
+    OK(cuEventDestroy(event));
+    OK(cuStreamDestroy(second));
+}
+
+static void stale_handles_are_counted(void **state)
+{
+    (void)state;
+    CUstream stream;
+    CUevent event;
+    int bogus = 0;
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    uint64_t before = cusim_stale_handles();
+    OK(cuEventRecord(event, stream));
+    OK(cuStreamSynchronize(stream));
+    OK(cuStreamDestroy(stream));
+    assert_int_equal(cusim_stale_handles(), before);
+    assert_result(cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
+    assert_result(cuStreamDestroy((CUstream)&bogus), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuEventDestroy(event));
+    assert_result(cuEventDestroy(event), CUDA_ERROR_INVALID_HANDLE);
+    assert_result(cuCtxSetCurrent((CUcontext)&bogus), CUDA_ERROR_INVALID_CONTEXT);
+    assert_result(cuMemRelease(12345), CUDA_ERROR_INVALID_VALUE);
+    assert_int_equal(cusim_stale_handles(), before + 5);
+}
+
+static void use_after_destruction(void)
+{
+    CUcontext own;
+    CUstream streams[8], next;
+    if (cuInit(0) != CUDA_SUCCESS || cuCtxCreate(&own, NULL, 0, 0) != CUDA_SUCCESS)
+        _exit(1);
+    for (int i = 0; i < 8; i++)
+        cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING);
+    for (int i = 0; i < 8; i++)
+        cuStreamDestroy(streams[i]);
+    for (int i = 0; i < 8; i++) {
+        cuStreamCreate(&next, CU_STREAM_NON_BLOCKING);
+        for (int j = 0; j < 8; j++) {
+            if (next == streams[j])
+                _exit(2);
+        }
+    }
+    cuStreamQuery(streams[3]);
+    _exit(3);
+}
+
+/* Before the first cuInit() of this process. */
+static void a_strict_device_names_the_call_and_aborts(void **state)
+{
+    (void)state;
+    int out[2], status;
+    char said[512] = "";
+    assert_int_equal(pipe(out), 0);
+    pid_t child = fork();
+    if (child == 0) {
+        dup2(out[1], STDERR_FILENO);
+        signal(SIGABRT, SIG_DFL); /* cmocka's */
+        setenv("CUFENCE_SIM", "strict=1,reuse=0", 1);
+        use_after_destruction();
+    }
+    close(out[1]);
+    assert_true(read(out[0], said, sizeof said - 1) > 0);
+    close(out[0]);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+    assert_non_null(strstr(said, "cuStreamQuery"));
+    assert_non_null(strstr(said, "stream"));
 }
 
 int main(void)
@@ -322,6 +422,10 @@ int main(void)
         cmocka_unit_test_setup(host_functions_and_copies_keep_the_order, clear_log),
         cmocka_unit_test_setup(kernels_see_every_thread_and_their_arguments, clear_log),
         cmocka_unit_test_setup(a_destroyed_context_says_so, clear_log),
+        cmocka_unit_test_setup(a_destroyed_streams_handle_is_the_next_ones, clear_log),
+        cmocka_unit_test_setup(stale_handles_are_counted, clear_log),
     };
-    return cmocka_run_group_tests(tests, set_up, NULL);
+    const struct CMUnitTest first[] = {cmocka_unit_test(a_strict_device_names_the_call_and_aborts)};
+    int failed = cmocka_run_group_tests(first, NULL, NULL);
+    return cmocka_run_group_tests(tests, set_up, NULL) + failed;
 }

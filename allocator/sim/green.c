@@ -1,0 +1,229 @@
+/* Green contexts, and the resources of a device that they are made of. What they share with their home is context.h's. */
+#include "call.h"
+#include "config.h"
+#include "event.h"
+#include "fault.h"
+#include "handle.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define SM_ALIGNMENT 2 /* half of what an H100 wants, because the simulated device is small */
+
+/* Behind CUgreenCtx: a handle of its own, so that one that was not converted is no context. */
+struct CUgreenCtx_st {
+    CUcontext context;
+    unsigned multiprocessors;
+};
+
+/* Never freed, as there is no call for it. */
+struct CUdevResourceDesc_st {
+    int device;
+    unsigned multiprocessors;
+};
+
+static CUdevResource describe(int device, unsigned multiprocessors)
+{
+    CUdevResource resource = {.type = CU_DEV_RESOURCE_TYPE_SM};
+    resource._internal_padding[0] = (unsigned char)device;
+    resource.sm = (CUdevSmResource){multiprocessors, SM_ALIGNMENT, SM_ALIGNMENT};
+    return resource;
+}
+
+static CUresult get_resource(CUdevResource *resource, CUdevResourceType type, int device, unsigned multiprocessors)
+{
+    if (resource == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    *resource = describe(device, multiprocessors);
+    return CUDA_SUCCESS;
+}
+
+static CUresult check(CUgreenCtx green)
+{
+    if (!handle_is_valid(HANDLE_GREEN, green))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    return context_validate(green->context);
+}
+
+static int is_device(CUdevice device)
+{
+    return device >= 0 && (unsigned)device < config_get()->devices;
+}
+
+SIM_API CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource, CUdevResourceType type)
+{
+    CALL_ENTER("cuDeviceGetDevResource");
+    if (!is_device(device))
+        return CUDA_ERROR_INVALID_DEVICE;
+    return get_resource(resource, type, device, SIM_MULTIPROCESSORS);
+}
+
+SIM_API CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
+{
+    CALL_ENTER("cuCtxGetDevResource");
+    CALL_TRY(context_validate(hCtx));
+    unsigned count = hCtx->green == NULL ? SIM_MULTIPROCESSORS : hCtx->green->multiprocessors;
+    return get_resource(resource, type, hCtx->device, count);
+}
+
+SIM_API CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
+{
+    CALL_ENTER("cuGreenCtxGetDevResource");
+    CALL_TRY(check(hCtx));
+    return get_resource(resource, type, hCtx->context->device, hCtx->multiprocessors);
+}
+
+SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input,
+                                             CUdevResource *remaining, unsigned int useFlags, unsigned int minCount)
+{
+    CALL_ENTER("cuDevSmResourceSplitByCount");
+    const unsigned known =
+        CU_DEV_SM_RESOURCE_SPLIT_IGNORE_SM_COSCHEDULING | CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE;
+    if (nbGroups == NULL || input == NULL || (useFlags & ~known) != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (input->type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    unsigned size = minCount < SM_ALIGNMENT ? SM_ALIGNMENT : (minCount + SM_ALIGNMENT - 1) / SM_ALIGNMENT * SM_ALIGNMENT;
+    if (size > input->sm.smCount)
+        return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+    unsigned groups = input->sm.smCount / size;
+    if (result != NULL && groups > *nbGroups)
+        groups = *nbGroups;
+    int device = input->_internal_padding[0];
+    for (unsigned i = 0; result != NULL && i < groups; i++)
+        result[i] = describe(device, size);
+    *nbGroups = groups;
+    unsigned rest = input->sm.smCount - groups * size;
+    if (remaining != NULL)
+        *remaining = rest == 0 ? (CUdevResource){0} : describe(device, rest);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResource *resources, unsigned int nbResources)
+{
+    CALL_ENTER("cuDevResourceGenerateDesc");
+    if (phDesc == NULL || resources == NULL || nbResources == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    unsigned multiprocessors = 0;
+    for (unsigned i = 0; i < nbResources; i++) {
+        if (resources[i].type != CU_DEV_RESOURCE_TYPE_SM)
+            return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+        if (resources[i]._internal_padding[0] != resources[0]._internal_padding[0])
+            return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
+        multiprocessors += resources[i].sm.smCount;
+    }
+    CUdevResourceDesc description = malloc(sizeof *description);
+    if (description == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *description = (struct CUdevResourceDesc_st){resources[0]._internal_padding[0], multiprocessors};
+    if (handle_add(HANDLE_DESCRIPTION, description, NULL) != 0) {
+        free(description);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *phDesc = description;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUdevice dev, unsigned int flags)
+{
+    CALL_ENTER("cuGreenCtxCreate");
+    if (phCtx == NULL || flags != CU_GREEN_CTX_DEFAULT_STREAM || !handle_is_valid(HANDLE_DESCRIPTION, desc))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!is_device(dev) || desc->device != dev)
+        return CUDA_ERROR_INVALID_DEVICE;
+    CUgreenCtx green = malloc(sizeof *green);
+    if (green == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    green->multiprocessors = desc->multiprocessors;
+    CUresult result = context_create_green(&green->context, dev, green);
+    if (result == CUDA_SUCCESS && handle_add(HANDLE_GREEN, green, NULL) != 0) {
+        context_destroy_green(green->context);
+        result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS)
+        *phCtx = green;
+    else
+        free(green);
+    return result;
+}
+
+SIM_API CUresult cuGreenCtxDestroy(CUgreenCtx hCtx)
+{
+    CALL_ENTER("cuGreenCtxDestroy");
+    if (!handle_remove(HANDLE_GREEN, hCtx))
+        return CUDA_ERROR_INVALID_CONTEXT;
+    CUresult result = context_destroy_green(hCtx->context);
+    handle_free(hCtx);
+    return result;
+}
+
+SIM_API CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
+{
+    CALL_ENTER("cuCtxFromGreenCtx");
+    if (pContext == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_TRY(check(hCtx));
+    *pContext = hCtx->context;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
+{
+    CALL_ENTER("cuGreenCtxGetId");
+    CUcontext context;
+    if (greenCtxId == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (greenCtx == NULL) {
+        CALL_TRY(context_current(&context));
+    } else {
+        CALL_TRY(check(greenCtx));
+        context = greenCtx->context;
+    }
+    if (context->green == NULL)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    *greenCtxId = context->id;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
+{
+    CALL_ENTER("cuGreenCtxStreamCreate");
+    CALL_TRY(check(greenCtx));
+    if (phStream == NULL || flags != CU_STREAM_NON_BLOCKING)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUstream stream = stream_create(greenCtx->context, flags, priority);
+    if (stream == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *phStream = stream->handle;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuGreenCtxRecordEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    CALL_ENTER("cuGreenCtxRecordEvent");
+    CALL_TRY(check(hCtx));
+    return event_record_context(hEvent, hCtx->context);
+}
+
+SIM_API CUresult cuGreenCtxWaitEvent(CUgreenCtx hCtx, CUevent hEvent)
+{
+    CALL_ENTER("cuGreenCtxWaitEvent");
+    CALL_TRY(check(hCtx));
+    return event_hold_context(hEvent, hCtx->context);
+}
+
+SIM_API CUresult cuCtxRecordEvent(CUcontext hCtx, CUevent hEvent)
+{
+    CALL_ENTER("cuCtxRecordEvent");
+    CALL_TRY(context_validate(hCtx));
+    return event_record_context(hEvent, hCtx);
+}
+
+SIM_API CUresult cuCtxWaitEvent(CUcontext hCtx, CUevent hEvent)
+{
+    CALL_ENTER("cuCtxWaitEvent");
+    CALL_TRY(context_validate(hCtx));
+    return event_hold_context(hEvent, hCtx);
+}

@@ -1,0 +1,393 @@
+/* The simulated device's contexts: those of several devices, of their own making, and what crosses from one to another. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <sim/sim.h>
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+static CUcontext contexts[2]; /* the primary ones */
+static CUmodule modules[2];
+static CUfunction spins[2], adds[2];
+static atomic_uint counter;
+
+static void add_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    atomic_fetch_add(&counter, *(const uint32_t *)arguments[0]);
+}
+
+static void assert_result(CUresult result, CUresult wanted)
+{
+    const char *name = "?", *wanted_name = "?";
+    cuGetErrorName(result, &name);
+    cuGetErrorName(wanted, &wanted_name);
+    assert_string_equal(name, wanted_name);
+}
+
+#define OK(call) assert_result(call, CUDA_SUCCESS)
+
+static int set_up(void **state)
+{
+    (void)state;
+    static const size_t one_number[] = {sizeof(uint32_t)};
+    const cusim_kernel kernel = {.name = "add", .function = add_kernel, .argument_bytes = one_number, .argument_count = 1};
+    cusim_register_kernel(&kernel);
+    cusim_configure(2, (size_t)64 << 20, 0);
+    OK(cuInit(0));
+    for (int i = 1; i >= 0; i--) { /* the first stays current */
+        OK(cuDevicePrimaryCtxRetain(&contexts[i], i));
+        OK(cuCtxSetCurrent(contexts[i]));
+        OK(cuModuleLoadData(&modules[i], "any image"));
+        OK(cuModuleGetFunction(&spins[i], modules[i], "cusim_spin"));
+        OK(cuModuleGetFunction(&adds[i], modules[i], "add"));
+    }
+    return 0;
+}
+
+static int start_anew(void **state)
+{
+    (void)state;
+    atomic_store(&counter, 0);
+    OK(cuCtxSetCurrent(contexts[0]));
+    return 0;
+}
+
+static CUresult launch_add(CUfunction function, uint32_t value, CUstream stream)
+{
+    return cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&value}, NULL);
+}
+
+static void launch_spin(CUfunction function, uint32_t *flag, CUstream stream)
+{
+    OK(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&flag}, NULL));
+}
+
+static void let_go(uint32_t *flag)
+{
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
+}
+
+static void each_device_has_a_default_stream(void **state)
+{
+    (void)state;
+    uint32_t flag = 0;
+    CUstream blocking;
+    OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
+    OK(cuCtxSetCurrent(contexts[1]));
+    launch_spin(spins[1], &flag, NULL);
+    assert_result(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    /* Device 0's streams wait for none of device 1. */
+    OK(cuCtxSetCurrent(contexts[0]));
+    OK(launch_add(adds[0], 1, NULL));
+    OK(launch_add(adds[0], 1, blocking));
+    OK(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&counter), 2);
+    OK(cuStreamQuery(NULL));
+    let_go(&flag);
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuStreamSynchronize(NULL));
+    OK(cuStreamDestroy(blocking));
+}
+
+static void a_thread_has_a_stream_of_its_own_in_each_context(void **state)
+{
+    (void)state;
+    uint32_t flag = 0;
+    unsigned long long first, second;
+    launch_spin(spins[0], &flag, CU_STREAM_PER_THREAD);
+    OK(cuStreamGetId(CU_STREAM_PER_THREAD, &first));
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuStreamGetId(CU_STREAM_PER_THREAD, &second));
+    assert_int_not_equal(first, second);
+    OK(launch_add(adds[1], 1, CU_STREAM_PER_THREAD));
+    OK(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    assert_int_equal(atomic_load(&counter), 1);
+    let_go(&flag);
+}
+
+static void a_launch_goes_where_its_stream_and_function_are(void **state)
+{
+    (void)state;
+    CUstream there;
+    CUlibrary library;
+    CUkernel kernel;
+    CUcontext of_stream;
+    OK(cuLibraryLoadData(&library, "any image", NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&kernel, library, "add"));
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuStreamCreate(&there, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxSetCurrent(contexts[0]));
+    OK(cuStreamGetCtx(there, &of_stream));
+    assert_ptr_equal(of_stream, contexts[1]);
+    assert_ptr_not_equal(adds[0], adds[1]);
+    assert_result(launch_add(adds[0], 1, there), CUDA_ERROR_INVALID_HANDLE);
+    assert_result(launch_add(adds[1], 1, NULL), CUDA_ERROR_INVALID_HANDLE);
+    OK(launch_add(adds[1], 1, there));
+    OK(launch_add((CUfunction)kernel, 1, there));
+    OK(launch_add((CUfunction)kernel, 1, NULL));
+    OK(cuStreamSynchronize(there));
+    OK(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&counter), 3);
+    OK(cuStreamDestroy(there));
+    OK(cuLibraryUnload(library));
+}
+
+static int device_of(CUdeviceptr memory)
+{
+    int device = -1;
+    OK(cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, memory));
+    return device;
+}
+
+static void memory_comes_from_the_streams_device(void **state)
+{
+    (void)state;
+    CUstream there;
+    CUdeviceptr by_stream, by_pool;
+    CUmemoryPool pool;
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuStreamCreate(&there, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxSetCurrent(contexts[0]));
+    OK(cuMemAllocAsync(&by_stream, 64, there));
+    assert_int_equal(device_of(by_stream), 1);
+    OK(cuDeviceGetDefaultMemPool(&pool, 1));
+    OK(cuMemAllocFromPoolAsync(&by_pool, 64, pool, NULL));
+    assert_int_equal(device_of(by_pool), 1);
+    OK(cuMemFreeAsync(by_stream, NULL)); /* any stream frees any memory */
+    OK(cuMemFreeAsync(by_pool, there));
+    OK(cuStreamSynchronize(there));
+    OK(cuCtxSynchronize());
+    OK(cuStreamDestroy(there));
+}
+
+static void events_are_recorded_at_home_and_waited_for_anywhere(void **state)
+{
+    (void)state;
+    uint32_t flag = 0;
+    float milliseconds;
+    CUevent here, there;
+    CUstream stream_there;
+    OK(cuEventCreate(&here, CU_EVENT_DEFAULT));
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuEventCreate(&there, CU_EVENT_DEFAULT));
+    OK(cuStreamCreate(&stream_there, CU_STREAM_NON_BLOCKING));
+    OK(cuCtxSetCurrent(contexts[0]));
+    assert_result(cuEventRecord(here, stream_there), CUDA_ERROR_INVALID_HANDLE);
+    assert_result(cuEventRecord(there, NULL), CUDA_ERROR_INVALID_HANDLE);
+    launch_spin(spins[0], &flag, NULL);
+    OK(cuEventRecord(here, NULL));
+    OK(cuStreamWaitEvent(stream_there, here, 0));
+    OK(launch_add(adds[1], 1, stream_there));
+    OK(cuEventRecord(there, stream_there));
+    assert_result(cuEventQuery(there), CUDA_ERROR_NOT_READY);
+    assert_int_equal(atomic_load(&counter), 0);
+    let_go(&flag);
+    OK(cuEventSynchronize(there));
+    assert_int_equal(atomic_load(&counter), 1);
+    assert_result(cuEventElapsedTime(&milliseconds, here, there), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuEventDestroy(here));
+    OK(cuEventDestroy(there));
+    OK(cuStreamDestroy(stream_there));
+}
+
+static void a_free_waits_for_the_memorys_context_alone(void **state)
+{
+    (void)state;
+    uint32_t flag = 0, other_flag = 0;
+    CUdeviceptr here, there;
+    OK(cuMemAlloc(&here, 64));
+    OK(cuCtxSetCurrent(contexts[1]));
+    launch_spin(spins[1], &flag, NULL);
+    OK(cuMemsetD8Async(here, 1, 0, NULL));
+    OK(cuMemAllocAsync(&there, 64, NULL));
+    OK(cuMemFree(there)); /* of a pool: waits for nothing */
+    OK(cuMemFree(here));  /* of device 0, which is idle */
+    assert_result(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    let_go(&flag);
+
+    OK(cuMemAlloc(&there, 64));
+    OK(cuCtxSetCurrent(contexts[0]));
+    launch_spin(spins[0], &other_flag, NULL);
+    OK(cuMemFree(there)); /* would not end if it waited for what is current */
+    assert_result(cuStreamQuery(NULL), CUDA_ERROR_NOT_READY);
+    let_go(&other_flag);
+    OK(cuCtxSynchronize());
+}
+
+static void a_destroyed_contexts_handle_is_the_next_ones(void **state)
+{
+    (void)state;
+    CUcontext first, second;
+    unsigned long long first_id, second_id;
+    OK(cuCtxCreate(&first, NULL, 0, 1));
+    OK(cuCtxGetId(first, &first_id));
+    OK(cuCtxPushCurrent(contexts[0]));
+    OK(cuCtxDestroy(first));
+    assert_result(cuCtxSetCurrent(first), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuCtxCreate(&second, NULL, 0, 0));
+    assert_ptr_equal(first, second);
+    OK(cuCtxGetId(second, &second_id));
+    assert_int_not_equal(first_id, second_id);
+    /* What was current below is still the one that is gone. */
+    OK(cuCtxPopCurrent(NULL));
+    OK(cuCtxPopCurrent(NULL));
+    assert_result(cuCtxSynchronize(), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuCtxPopCurrent(NULL));
+    OK(cuCtxDestroy(second));
+}
+
+static CUdevResourceDesc half_of(CUdevice device)
+{
+    CUdevResource all, halves[2];
+    CUdevResourceDesc description;
+    unsigned count = 0;
+    OK(cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+    OK(cuDevSmResourceSplitByCount(NULL, &count, &all, NULL, 0, all.sm.smCount / 2));
+    assert_int_equal(count, 2);
+    OK(cuDevSmResourceSplitByCount(halves, &count, &all, NULL, 0, all.sm.smCount / 2));
+    assert_int_equal(halves[1].sm.smCount, all.sm.smCount / 2);
+    OK(cuDevResourceGenerateDesc(&description, halves, 1));
+    return description;
+}
+
+static void a_green_context_is_a_context_of_its_own_on_the_primarys_memory(void **state)
+{
+    (void)state;
+    CUgreenCtx green, found;
+    CUcontext converted, of_stream, of_memory;
+    CUstream stream;
+    CUdevice device;
+    CUdeviceptr memory;
+    unsigned long long id, primary_id, stream_id;
+    uint32_t flag = 0;
+    OK(cuGreenCtxCreate(&green, half_of(1), 1, CU_GREEN_CTX_DEFAULT_STREAM));
+    assert_result(cuCtxSetCurrent((CUcontext)green), CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuCtxFromGreenCtx(&converted, green));
+    OK(cuCtxGetId(converted, &id));
+    OK(cuCtxGetId(contexts[1], &primary_id));
+    assert_int_not_equal(id, primary_id);
+    OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    OK(cuStreamGetGreenCtx(stream, &found));
+    assert_ptr_equal(found, green);
+    OK(cuStreamGetCtx(stream, &of_stream));
+    assert_ptr_equal(of_stream, converted);
+    OK(cuStreamGetCtx_v2(stream, &of_stream, &found));
+    assert_ptr_equal(of_stream, contexts[1]);
+    assert_ptr_equal(found, green);
+    OK(cuCtxSetCurrent(converted));
+    OK(cuCtxGetDevice(&device));
+    assert_int_equal(device, 1);
+    assert_result(cuStreamGetId(CU_STREAM_PER_THREAD, &stream_id), CUDA_ERROR_INVALID_HANDLE);
+    OK(cuMemAlloc(&memory, 64));
+    OK(cuPointerGetAttribute(&of_memory, CU_POINTER_ATTRIBUTE_CONTEXT, memory));
+    assert_ptr_equal(of_memory, contexts[1]);
+
+    /* The primary's functions run there; its default stream does not wait for theirs, and synchronising it waits for all. */
+    launch_spin(spins[1], &flag, NULL);
+    OK(launch_add(adds[1], 1, NULL));
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(launch_add(adds[1], 2, NULL));
+    OK(cuStreamSynchronize(NULL));
+    assert_int_equal(atomic_load(&counter), 2);
+    OK(launch_add(adds[1], 4, stream));
+    OK(cuStreamSynchronize(stream));
+    assert_int_equal(atomic_load(&counter), 6);
+    let_go(&flag);
+    OK(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&counter), 7);
+    OK(cuStreamDestroy(stream));
+    OK(cuGreenCtxDestroy(green));
+    assert_result(cuCtxSetCurrent(converted), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_result(cuGreenCtxDestroy(green), CUDA_ERROR_INVALID_CONTEXT);
+    OK(cuMemFree(memory)); /* the primary's, so it is still there */
+}
+
+static void an_event_can_be_of_a_whole_green_context(void **state)
+{
+    (void)state;
+    uint32_t flag = 0, other = 0;
+    CUgreenCtx green;
+    CUevent event, foreign;
+    CUstream streams[2], primarys;
+    OK(cuEventCreate(&foreign, CU_EVENT_DEFAULT));
+    OK(cuCtxSetCurrent(contexts[1]));
+    OK(cuEventCreate(&event, CU_EVENT_DEFAULT));
+    OK(cuStreamCreate(&primarys, CU_STREAM_NON_BLOCKING));
+    OK(cuGreenCtxCreate(&green, half_of(1), 1, CU_GREEN_CTX_DEFAULT_STREAM));
+    for (int i = 0; i < 2; i++)
+        OK(cuGreenCtxStreamCreate(&streams[i], green, CU_STREAM_NON_BLOCKING, 0));
+    assert_result(cuGreenCtxRecordEvent(green, foreign), CUDA_ERROR_INVALID_HANDLE);
+    launch_spin(spins[1], &flag, streams[1]);
+    launch_spin(spins[1], &other, primarys);
+    OK(cuGreenCtxRecordEvent(green, event));
+    assert_result(cuEventQuery(event), CUDA_ERROR_NOT_READY);
+    let_go(&flag);
+    OK(cuEventSynchronize(event)); /* does not wait for the primary's stream */
+    OK(cuEventRecord(event, primarys));
+    OK(cuGreenCtxWaitEvent(green, event));
+    OK(launch_add(adds[1], 1, streams[0]));
+    assert_result(cuStreamQuery(streams[0]), CUDA_ERROR_NOT_READY);
+    assert_int_equal(atomic_load(&counter), 0);
+    let_go(&other);
+    OK(cuStreamSynchronize(streams[0]));
+    assert_int_equal(atomic_load(&counter), 1);
+    OK(cuGreenCtxDestroy(green));
+    assert_result(cuStreamQuery(streams[0]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    assert_result(cuStreamDestroy(streams[1]), CUDA_ERROR_CONTEXT_IS_DESTROYED);
+    OK(cuStreamDestroy(primarys));
+    OK(cuEventDestroy(event));
+    OK(cuEventDestroy(foreign));
+}
+
+static void a_green_context_ends_while_its_work_goes_on(void **state)
+{
+    (void)state;
+    uint32_t flag = 0;
+    CUgreenCtx green, next;
+    CUcontext first, second;
+    CUstream stream;
+    unsigned long long first_id, second_id;
+    OK(cuGreenCtxCreate(&green, half_of(0), 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(cuCtxFromGreenCtx(&first, green));
+    OK(cuCtxGetId(first, &first_id));
+    OK(cuGreenCtxStreamCreate(&stream, green, CU_STREAM_NON_BLOCKING, 0));
+    launch_spin(spins[0], &flag, stream);
+    OK(launch_add(adds[0], 1, stream));
+    OK(cuGreenCtxDestroy(green));
+    OK(cuGreenCtxCreate(&next, half_of(0), 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    OK(cuCtxFromGreenCtx(&second, next));
+    assert_ptr_equal(first, second);
+    OK(cuCtxGetId(second, &second_id));
+    assert_int_not_equal(first_id, second_id);
+    OK(cuCtxSetCurrent(second));
+    OK(cuCtxSynchronize()); /* knows nothing of the other's work */
+    assert_int_equal(atomic_load(&counter), 0);
+    let_go(&flag);
+    OK(cuCtxSetCurrent(contexts[0]));
+    OK(cuCtxSynchronize());
+    assert_int_equal(atomic_load(&counter), 1);
+    OK(cuGreenCtxDestroy(next));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(each_device_has_a_default_stream, start_anew),
+        cmocka_unit_test_setup(a_thread_has_a_stream_of_its_own_in_each_context, start_anew),
+        cmocka_unit_test_setup(a_launch_goes_where_its_stream_and_function_are, start_anew),
+        cmocka_unit_test_setup(memory_comes_from_the_streams_device, start_anew),
+        cmocka_unit_test_setup(events_are_recorded_at_home_and_waited_for_anywhere, start_anew),
+        cmocka_unit_test_setup(a_free_waits_for_the_memorys_context_alone, start_anew),
+        cmocka_unit_test_setup(a_destroyed_contexts_handle_is_the_next_ones, start_anew),
+        cmocka_unit_test_setup(a_green_context_is_a_context_of_its_own_on_the_primarys_memory, start_anew),
+        cmocka_unit_test_setup(an_event_can_be_of_a_whole_green_context, start_anew),
+        cmocka_unit_test_setup(a_green_context_ends_while_its_work_goes_on, start_anew),
+    };
+    return cmocka_run_group_tests(tests, set_up, NULL);
+}
