@@ -268,7 +268,7 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
     return number;
 }
 
-static int allocate_and_fill(struct world *world, int queue, size_t bytes)
+int buffer_make(struct world *world, int queue, size_t bytes)
 {
     int number = queue < 0 ? -1 : allocate_on(world, queue, bytes);
     if (number < 0)
@@ -282,7 +282,7 @@ static int allocate_and_fill(struct world *world, int queue, size_t bytes)
 
 int step_allocate(struct world *world)
 {
-    return allocate_and_fill(world, queue_pick(world, -1), draw_size(world));
+    return buffer_make(world, queue_pick(world, -1), draw_size(world));
 }
 
 /* ---- freeing ---- */
@@ -346,7 +346,7 @@ static struct clock uses_unrecorded(const struct world *world, const struct buff
     return needed;
 }
 
-static int free_on(struct world *world, int number, int queue)
+int buffer_free_on(struct world *world, int number, int queue)
 {
     struct buffer *buffer = &world->buffers[number];
     struct clock needed = uses_unrecorded(world, buffer);
@@ -380,7 +380,7 @@ int buffer_free(struct world *world, int number)
     if (!world->depth && !chance(world, asynchronous))
         return free_waiting(world, number);
     int queue = queue_for(world, buffer);
-    return queue >= 0 && free_on(world, number, queue);
+    return queue >= 0 && buffer_free_on(world, number, queue);
 }
 
 int step_free(struct world *world)
@@ -398,7 +398,7 @@ int step_reallocate(struct world *world)
     size_t bytes = world->buffers[number].bytes;
     if (!buffer_free(world, number) || !world->contexts[context].is_live)
         return 0;
-    return allocate_and_fill(world, queue_pick(world, context), bytes);
+    return buffer_make(world, queue_pick(world, context), bytes);
 }
 
 /* ---- what else there is ---- */

@@ -54,7 +54,7 @@ static void forget_queues(struct world *world)
     }
 }
 
-static int own_default(struct world *world, int context)
+int queue_own_default(struct world *world, int context)
 {
     for (int i = 0; i < QUEUES; i++) {
         const struct queue *queue = &world->queues[i];
@@ -73,13 +73,13 @@ int queue_pick(struct world *world, int context)
             (queue->kind != QUEUE_OWN_DEFAULT || queue->thread == world->thread))
             found[count++] = i;
     }
-    if (chance(world, 12)) {
+    if (chance(world, world->thread ? 30 : 12)) {
         int in = context;
         for (int tries = 0; in < 0 && tries < 8; tries++) {
             int guess = (int)pick(world, CONTEXTS);
             in = world->contexts[guess].is_live ? guess : -1;
         }
-        int own = in < 0 ? -1 : own_default(world, in);
+        int own = in < 0 ? -1 : queue_own_default(world, in);
         if (own >= 0)
             return own;
     }
@@ -111,11 +111,13 @@ static int is_tied(const struct queue *queue, const struct queue *other)
            ((queue->kind == QUEUE_LEGACY && is_blocking(other)) || (is_blocking(queue) && other->kind == QUEUE_LEGACY));
 }
 
-/* An event that is recorded or waited for there may count as work, for the rules of the legacy stream. */
+/* An event that is recorded or waited for may count as work, for the rules of the legacy stream; and cufence may have recorded one on
+ * the legacy stream at any time, which ties all streams that it is tied with. */
 static void touch(struct world *world, struct queue *queue)
 {
-    for (int i = 0; i < QUEUES; i++) {
-        if (is_tied(queue, &world->queues[i]))
+    for (int i = 0; i < QUEUES && queue->kind != QUEUE_NON_BLOCKING; i++) {
+        const struct queue *other = &world->queues[i];
+        if (other->is_used && other->context == queue->context && other->kind != QUEUE_NON_BLOCKING)
             clock_join(&queue->perhaps, &world->queues[i].perhaps);
     }
 }

@@ -245,6 +245,72 @@ int step_thread(struct world *world)
     return 1;
 }
 
+static int hold_and_free(struct world *world)
+{
+    int queue = queue_own_default(world, world->context);
+    if (queue < 0 || !buffer_make(world, queue, 4096))
+        return 0;
+    hold_queue(world, queue);
+    for (int i = 0; i < BUFFERS; i++) {
+        if (world->buffers[i].is_live && world->buffers[i].id == world->next_buffer)
+            return buffer_free_on(world, i, queue);
+    }
+    return 0;
+}
+
+static int make_again(struct world *world)
+{
+    int queue = queue_own_default(world, world->context);
+    return queue >= 0 && buffer_make(world, queue, 4096);
+}
+
+static int record_and_use(struct world *world)
+{
+    struct buffer *buffer = &world->buffers[world->subject];
+    int queue = queue_own_default(world, buffer->context);
+    if (queue < 0 || !buffer->is_filled || !queue_wait(world, queue, &buffer->contents))
+        return 0;
+    hold_queue(world, queue);
+    buffer_check(world, world->subject, queue);
+    say(world, "record queue %d of #%u", queue, buffer->id);
+    if (fence.record_stream((void *)(uintptr_t)buffer->address, CU_STREAM_PER_THREAD) != CUFENCE_OK)
+        fail(world, "cufence_record_stream: %s", fence.error_detail());
+    buffer->recorded |= UINT64_C(1) << queue;
+    return 1;
+}
+
+/* One thread records its own default stream, another frees and allocates again. */
+static int record_elsewhere(struct world *world, int thread)
+{
+    int number = buffer_pick(world);
+    if (number < 0 || world->buffers[number].kind != BUFFER_API || world->buffers[number].graphs || !fence.record_stream ||
+        world->lacks || (settings.without & FEATURE_A4))
+        return 0;
+    world->subject = number;
+    int queue = queue_pick(world, world->buffers[number].context);
+    size_t bytes = world->buffers[number].bytes;
+    return queue >= 0 && actor_play(world, thread, record_and_use) && buffer_free_on(world, number, queue) &&
+           buffer_make(world, queue, bytes);
+}
+
+/* A thread ends while its own default stream is busy with what it has freed there, and another takes its place. */
+int step_turnover(struct world *world)
+{
+    int thread = 1 + (int)pick(world, THREADS - 1);
+    if (world->thread != 0 || world->depth)
+        return 0;
+    if (!world->actors[thread].is_live)
+        actor_start(world, thread);
+    if (chance(world, 50))
+        return record_elsewhere(world, thread);
+    world->context = (int)pick(world, (unsigned)settings.devices);
+    if (!actor_play(world, thread, hold_and_free))
+        return 0;
+    actor_end(world, thread);
+    actor_start(world, thread);
+    return actor_play(world, thread, make_again);
+}
+
 /* CUDA ends at a fork; calls in the child fail, and none may hang. */
 int step_fork(struct world *world)
 {

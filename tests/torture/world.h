@@ -174,6 +174,8 @@ struct world {
     int number;     /* among those of a process that run at once */
     int is_shared;  /* others run at the same time: holds are timed, nothing of theirs is reset */
     int thread;     /* whose turn it is */
+    int context;    /* that the steps of a turnover are about */
+    int subject;    /* and their buffer */
     int depth;      /* steps within a step */
     int lacks;      /* allocations may fail: the device is small, or a call was made to fail */
     int has_outputs; /* graphs have allocated memory that outlives a launch: figures count it in their own way */
@@ -226,6 +228,8 @@ int clock_covers(const struct clock *clock, const struct clock *needed);
 int queue_add(struct world *world, enum queue_kind kind, int context, CUstream handle); /* -1: no place */
 /* A queue that the thread whose turn it is may put work on, in any context or in one; -1 if there is none. */
 int queue_pick(struct world *world, int context);
+/* The default stream of the thread whose turn it is; -1: no place. */
+int queue_own_default(struct world *world, int context);
 void queue_end(struct world *world, int queue);
 /* Makes its context current. */
 void queue_enter(struct world *world, int queue);
@@ -271,6 +275,10 @@ int buffer_is_reachable(const struct world *world, const struct buffer *buffer, 
 /* Puts it on the queue; expects it to be ordered. */
 void buffer_fill(struct world *world, int buffer, int queue);
 void buffer_check(struct world *world, int buffer, int queue);
+/* Allocates on a queue, and fills. Returns whether it could. */
+int buffer_make(struct world *world, int queue, size_t bytes);
+/* Frees it on a queue. Returns whether it could. */
+int buffer_free_on(struct world *world, int buffer, int queue);
 /* Frees it in a random way. Returns whether it could. */
 int buffer_free(struct world *world, int buffer);
 
@@ -286,6 +294,7 @@ int step_primary(struct world *world);
 int step_reset(struct world *world);
 int step_pool(struct world *world);
 int step_thread(struct world *world);
+int step_turnover(struct world *world);
 int step_fork(struct world *world);
 int step_churn(struct world *world);
 
