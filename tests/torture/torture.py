@@ -22,11 +22,11 @@ SIMULATED = [
     ("plain", "", "devices=2", "--devices 2"),
     ("strict", "uaf=strict", "devices=2", "--devices 2"),
     ("alone", "", "devices=2", "--devices 2 --library"),
-    ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "devices=2", "--devices 2"),
+    ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "devices=2,strict=1,reuse=0", "--devices 2"),
     ("one device", "align=auto", "devices=1", "--devices 1"),
     ("injected", "", "devices=2", "--devices 2 --inject"),
     ("small arena", "arena=1G,guard=2M,guard_max=2M,history=16,uaf=strict", "devices=2", "--devices 2 --scarce"),
-    ("start", "side=start,waste=100", "devices=2", "--devices 2"),
+    ("start", "side=start,waste=100", "devices=2,strict=1", "--devices 2"),
     ("scarce", "", "devices=2,memory=64M", "--devices 2 --scarce"),
     ("strict, injected", "uaf=strict,cache_max=0", "devices=2", "--devices 2 --inject"),
     ("alternate", "side=alternate,align=64,uaf=strict", "devices=1", "--devices 1 --align 64"),
@@ -97,7 +97,11 @@ def play(options, first, count):
         seeds = re.findall(r"^seed (\d+)$", output, re.M)
         seed = int(seeds[-1]) if seeds else at
         told = re.findall(r"^FAILED.*$", said, re.M)
-        failures.append((seed, name, told[-1] if told else why, said))
+        text = told[-1] if told else why
+        if len(told) > 1:  # what the report says comes before what it led to
+            text += "; " + told[0].split(": ", 1)[-1]
+            text += "".join(f": {line}" for line in re.findall(r"SUMMARY: (.*)", said)[:1])
+        failures.append((seed, name, text, said))
         if len(failures) >= options.most or not seeds:
             break
         at = seed + 1

@@ -74,6 +74,8 @@ void fail(struct world *world, const char *format, ...)
     usleep(300000); /* a report of cufence's may be on its way */
     if (!settings.is_verbose)
         print(world, LINES);
+    if (fence.fault_count && fence.fault_count())
+        fprintf(stderr, "FAILED seed %llu: cufence has reported a fault\n", (unsigned long long)world->seed);
     fprintf(stderr, "FAILED seed %llu: ", (unsigned long long)world->seed);
     va_start(arguments, format);
     vfprintf(stderr, format, arguments);
@@ -127,11 +129,12 @@ static void open_devices(struct world *world)
     }
 }
 
-void world_open(struct world *world, uint64_t seed, int number)
+void world_open(struct world *world, uint64_t seed, int number, int is_shared)
 {
     memset(world, 0, sizeof *world);
     world->seed = seed;
     world->number = number;
+    world->is_shared = is_shared;
     world->random = seed * 8 + (uint64_t)number;
     world->lacks = settings.is_scarce || settings.is_injected;
     if (!memories[number]) {

@@ -211,7 +211,7 @@ void must(struct world *world, const char *call, CUresult result);
 #define MUST(world, call) must(world, #call, call)
 
 /* The state of a world that is fresh or was closed. The contexts of `devices` devices are primary ones. */
-void world_open(struct world *world, uint64_t seed, int number);
+void world_open(struct world *world, uint64_t seed, int number, int is_shared);
 /* Lets all work end, frees everything, checks what was not checked. */
 void world_close(struct world *world);
 
