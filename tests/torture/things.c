@@ -66,12 +66,15 @@ int step_synchronise(struct world *world)
 
 /* ---- contexts ---- */
 
-void context_add(struct world *world, int number, CUcontext handle, int device, int is_primary)
+void context_add(struct world *world, int number, CUcontext handle, int device, const struct kernels *kernels)
 {
     struct context *context = &world->contexts[number];
-    *context = (struct context){.is_live = 1, .is_primary = is_primary, .device = device, .handle = handle};
+    *context = (struct context){.is_live = 1, .is_primary = number < DEVICES, .device = device, .handle = handle};
     context_enter(world, number);
-    MUST(world, kernels_load(&context->kernels));
+    if (kernels)
+        context->kernels = *kernels;
+    else
+        MUST(world, kernels_load(&context->kernels));
     int legacy = queue_add(world, QUEUE_LEGACY, number, chance(world, 50) ? NULL : CU_STREAM_LEGACY);
     if (legacy < 0)
         fail(world, "the torture program's own table of queues is full");
@@ -93,7 +96,7 @@ int step_context(struct world *world)
         return 0;
     MUST(world, cu.create_context(&handle, 0, device));
     say(world, "context %d on device %d", number, device);
-    context_add(world, number, handle, device, 0);
+    context_add(world, number, handle, device, NULL);
     return 1;
 }
 
@@ -181,7 +184,7 @@ int step_reset(struct world *world)
     MUST(world, is_release ? cu.cuDevicePrimaryCtxRelease(device) : cu.cuDevicePrimaryCtxReset(device));
     context_end(world, device);
     MUST(world, cu.cuDevicePrimaryCtxRetain(&handle, device));
-    context_add(world, device, handle, device, 1);
+    context_add(world, device, handle, device, NULL);
     for (int other = 0; other < settings.devices; other++) {
         if (other != device) {
             context_enter(world, device);

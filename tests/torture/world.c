@@ -98,7 +98,10 @@ void must(struct world *world, const char *call, CUresult result)
 /* The primary contexts of the process, and its memory that devices and host share: worlds come and go. */
 static struct {
     CUcontext handle;
-} primaries[DEVICES];
+    struct kernels kernels;
+} primaries[DEVICES]; /* under open_lock, or while one world alone is open */
+
+static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct memory {
     struct result results[CHECKS], graph_results[GRAPHS * GRAPH_STEPS];
@@ -111,10 +114,14 @@ static void open_devices(struct world *world)
     for (int device = 0; device < settings.devices; device++) {
         if (!primaries[device].handle)
             MUST(world, cu.cuDevicePrimaryCtxRetain(&primaries[device].handle, device));
+        if (!primaries[device].kernels.fill) {
+            MUST(world, cu.cuCtxSetCurrent(primaries[device].handle));
+            MUST(world, kernels_load(&primaries[device].kernels));
+        }
     }
     for (int device = 0; device < settings.devices; device++) {
         struct pool *pool = &world->pools[device];
-        context_add(world, device, primaries[device].handle, device, 1);
+        context_add(world, device, primaries[device].handle, device, &primaries[device].kernels);
         MUST(world, cu.cuDeviceGetDefaultMemPool(&pool->handle, device));
         *pool = (struct pool){.is_live = 1, .device = device, .handle = pool->handle};
         for (int other = 0; other < settings.devices; other++) {
@@ -137,6 +144,7 @@ void world_open(struct world *world, uint64_t seed, int number, int is_shared)
     world->is_shared = is_shared;
     world->random = seed * 8 + (uint64_t)number;
     world->lacks = settings.is_scarce || settings.is_injected;
+    pthread_mutex_lock(&open_lock);
     if (!memories[number]) {
         if (!primaries[0].handle)
             cu.cuDevicePrimaryCtxRetain(&primaries[0].handle, 0);
@@ -160,6 +168,7 @@ void world_open(struct world *world, uint64_t seed, int number, int is_shared)
         world->checks[i].result = &world->results[i];
     world->actors[0] = (struct actor){.is_live = 1, .id = pthread_self(), .world = world};
     open_devices(world);
+    pthread_mutex_unlock(&open_lock);
 }
 
 /* ---- the end ---- */
@@ -272,8 +281,10 @@ void world_close(struct world *world)
     }
     context_enter(world, 0);
     step_figures(world);
-    for (int i = 0; i < settings.devices; i++)
-        primaries[i].handle = world->contexts[i].handle; /* a reset may have made another */
+    for (int i = 0; i < settings.devices && !world->is_shared; i++) { /* a reset may have made another */
+        primaries[i].handle = world->contexts[i].handle;
+        primaries[i].kernels = world->contexts[i].kernels;
+    }
     for (int i = 0; i < CHECKS; i++) {
         if (world->checks[i].is_pending)
             fail(world, "the torture program has forgotten a check of #%u", world->checks[i].buffer);

@@ -210,7 +210,7 @@ void fail(struct world *world, const char *format, ...) __attribute__((format(pr
 void must(struct world *world, const char *call, CUresult result);
 #define MUST(world, call) must(world, #call, call)
 
-/* The state of a world that is fresh or was closed. The contexts of `devices` devices are primary ones. */
+/* Makes the world new. Its first contexts are the primary ones, which all worlds of a process share. */
 void world_open(struct world *world, uint64_t seed, int number, int is_shared);
 /* Lets all work end, frees everything, checks what was not checked. */
 void world_close(struct world *world);
@@ -298,7 +298,8 @@ int step_turnover(struct world *world);
 int step_fork(struct world *world);
 int step_churn(struct world *world);
 
-void context_add(struct world *world, int context, CUcontext handle, int device, int is_primary);
+/* Loads the kernels where `kernels` is NULL. */
+void context_add(struct world *world, int context, CUcontext handle, int device, const struct kernels *kernels);
 void context_end(struct world *world, int context); /* the model's side: its queues and buffers are gone */
 
 /* ---- graphs.c ---- */
