@@ -193,9 +193,6 @@ void stream_destroy_all(CUcontext context)
         if (!stream->is_closed)
             close_locked(stream);
     }
-    /* The context's place may be another's next, so nothing may be left that takes itself off its list. */
-    while (context->streams != NULL)
-        pthread_cond_wait(&progress, &lock);
     queue_unlock();
 }
 
@@ -270,7 +267,6 @@ static void *worker(void *argument)
     stream->has_worker = 0;
     stream->references--; /* the worker's; the list's is the last but for events and tickets */
     unlink_locked(stream);
-    pthread_cond_broadcast(&progress); /* for stream_destroy_all() */
     queue_unlock();
     fault_thread_end(stack);
     return NULL;
