@@ -3,6 +3,7 @@
 #include "preload.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 struct real real;
@@ -66,45 +67,78 @@ void *cufence_preload_hook(const char *symbol)
     return NULL;
 }
 
-/* The form of a function that cuGetProcAddress means with a version: the newest that is not newer. NULL where that one is not
- * hooked. */
-static const struct row *by_version(const char *base, int version, int thread)
+static void *ask_driver(const struct row *row)
 {
-    const struct row *best = NULL;
-    int best_version = -1;
-    for (size_t i = 0; i < ROWS; i++) {
-        if (rows[i].thread == thread && rows[i].version <= version && rows[i].version > best_version &&
-            strcmp(rows[i].base, base) == 0) {
-            best = &rows[i];
-            best_version = rows[i].version;
-        }
-    }
-    for (size_t i = 0; i < PASSED_ROWS; i++) {
-        if (passed[i].thread == thread && passed[i].version <= version && passed[i].version > best_version &&
-            strcmp(passed[i].base, base) == 0)
-            return NULL;
-    }
-    return best;
+    cuuint64_t flags = row->thread ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : CU_GET_PROC_ADDRESS_LEGACY_STREAM;
+    CUdriverProcAddressQueryResult status;
+    void *address = NULL;
+    CUresult result = CUDA_ERROR_NOT_FOUND;
+    if (real.cuGetProcAddress_v2)
+        result = real.cuGetProcAddress_v2(row->base, &address, row->version, flags, &status);
+    else if (real.cuGetProcAddress)
+        result = real.cuGetProcAddress(row->base, &address, row->version, flags);
+    return result == CUDA_SUCCESS ? address : NULL;
 }
 
-/* The driver has found `address` for what was asked for: our function in its place. */
-static void *in_place_of(void *address, const char *name, int version, cuuint64_t flags)
+/* What the driver gives for the very form of a row. It need not be the address of the exported symbol. */
+static int is_answer(const struct row *row, void *address)
+{
+    static void *answers[ROWS]; /* atomic; NULL: not asked yet, or the driver has no such form */
+    void **answer = &answers[row - rows];
+    if (!__atomic_load_n(answer, __ATOMIC_RELAXED))
+        __atomic_store_n(answer, ask_driver(row), __ATOMIC_RELAXED);
+    return __atomic_load_n(answer, __ATOMIC_RELAXED) == address;
+}
+
+/* Whether the newest form that the table knows, of those that a program of that version may mean, is a hooked one. */
+static int is_newest_hooked(const char *base, int version)
+{
+    int hooked = -1, left_alone = -1;
+    for (size_t i = 0; i < ROWS; i++) {
+        if (rows[i].version <= version && rows[i].version > hooked && strcmp(rows[i].base, base) == 0)
+            hooked = rows[i].version;
+    }
+    for (size_t i = 0; i < PASSED_ROWS; i++) {
+        if (passed[i].version <= version && passed[i].version > left_alone && strcmp(passed[i].base, base) == 0)
+            left_alone = passed[i].version;
+    }
+    return hooked > left_alone;
+}
+
+static void say_once(const char *base)
+{
+    static int is_said[ROWS]; /* atomic; at the first row of a base */
+    size_t first = 0;
+    while (first < ROWS && strcmp(rows[first].base, base) != 0)
+        first++;
+    if (first < ROWS && !__atomic_exchange_n(&is_said[first], 1, __ATOMIC_RELAXED))
+        fprintf(stderr, "cufence: this driver's %s is newer than this cufence, which does not see calls of it\n", base);
+}
+
+/*
+ * The driver has found `address` for what was asked for: our function in its place, if the address is that of a form which the
+ * table knows. Another form has other parameters, whatever its version: the program calls the driver's own.
+ */
+static void *in_place_of(void *address, const char *name, int version)
 {
     for (size_t i = 0; i < ROWS; i++) {
         if ((void *)*rows[i].real == address)
             return (void *)rows[i].hook;
     }
-    const struct row *row = flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM ? by_version(name, version, 1) : NULL;
-    if (!row)
-        row = by_version(name, version, 0);
-    return row && *row->real ? (void *)row->hook : address;
+    for (size_t i = 0; i < ROWS; i++) {
+        if (strcmp(rows[i].base, name) == 0 && *rows[i].real && is_answer(&rows[i], address))
+            return (void *)rows[i].hook;
+    }
+    if (is_newest_hooked(name, version))
+        say_once(name);
+    return address;
 }
 
 CUresult hook_cuGetProcAddress(const char *name, void **out, int version, cuuint64_t flags)
 {
     CUresult result = real.cuGetProcAddress(name, out, version, flags);
     if (result == CUDA_SUCCESS && name && out && *out)
-        *out = in_place_of(*out, name, version, flags);
+        *out = in_place_of(*out, name, version);
     return result;
 }
 
@@ -113,7 +147,7 @@ CUresult hook_cuGetProcAddress_v2(const char *name, void **out, int version, cuu
 {
     CUresult result = real.cuGetProcAddress_v2(name, out, version, flags, status);
     if (result == CUDA_SUCCESS && name && out && *out)
-        *out = in_place_of(*out, name, version, flags);
+        *out = in_place_of(*out, name, version);
     return result;
 }
 
@@ -121,8 +155,7 @@ CUresult hook_cuGetProcAddress_v2_ptsz(const char *name, void **out, int version
                                        CUdriverProcAddressQueryResult *status)
 {
     CUresult result = real.cuGetProcAddress_v2_ptsz(name, out, version, flags, status);
-    int is_default = (flags & (CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM)) == 0;
     if (result == CUDA_SUCCESS && name && out && *out)
-        *out = in_place_of(*out, name, version, is_default ? CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM : flags);
+        *out = in_place_of(*out, name, version);
     return result;
 }

@@ -3,6 +3,12 @@
 #include "handle.h"
 
 #include <stdlib.h>
+
+/* The first forms of functions whose names are macros in cuda.h. */
+CUresult update_dependencies_v1(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies,
+                                unsigned int flags) __asm__("cuStreamUpdateCaptureDependencies");
+CUresult get_capture_info_v1(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
+                             cuuint64_t *id_out) __asm__("cuStreamGetCaptureInfo");
 #include <string.h>
 
 static struct capture *active;         /* captures that have not ended, under the queue lock */
@@ -17,8 +23,10 @@ struct capture *capture_retain_locked(struct capture *capture)
 
 void capture_release_locked(struct capture *capture)
 {
-    if (--capture->references == 0)
-        free(capture);
+    if (--capture->references != 0)
+        return;
+    free(capture->nodes);
+    free(capture);
 }
 
 static int forbids_unsafe(const struct capture *capture)
@@ -77,14 +85,42 @@ CUresult capture_refuse_locked(CUstream stream)
     return CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
 
+static unsigned component_of(const struct CUstream_st *stream)
+{
+    return stream->capture->components[stream->participant];
+}
+
+static struct capture_clock *clock_of(const struct CUstream_st *stream)
+{
+    return &stream->capture->clocks[component_of(stream)];
+}
+
+static void raise_clock(struct capture_clock *clock, const struct capture_clock *other)
+{
+    for (unsigned i = 0; i < CAPTURE_STREAMS; i++) {
+        if (other->counts[i] > clock->counts[i])
+            clock->counts[i] = other->counts[i];
+    }
+}
+
 CUresult capture_append_locked(CUstream stream, struct operation *operation)
 {
     struct capture *capture = stream->capture;
     if (capture->is_invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    if (capture->node_count == capture->node_capacity) {
+        size_t wanted = capture->node_capacity == 0 ? 16 : capture->node_capacity * 2;
+        struct capture_node *larger = reallocarray(capture->nodes, wanted, sizeof *larger);
+        if (larger == NULL)
+            return CUDA_ERROR_OUT_OF_MEMORY;
+        capture->nodes = larger;
+        capture->node_capacity = wanted;
+    }
     if (recording_append(capture->graph->recording, operation) != 0)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    capture->clocks[stream->participant].counts[stream->participant]++;
+    struct capture_clock *clock = clock_of(stream);
+    clock->counts[component_of(stream)]++;
+    capture->nodes[capture->node_count++] = (struct capture_node){operation, *clock, component_of(stream)};
     return CUDA_SUCCESS;
 }
 
@@ -93,18 +129,20 @@ CUresult capture_position_locked(CUstream stream, struct capture **capture, stru
     if (stream->capture->is_invalid)
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     *capture = stream->capture;
-    *clock = stream->capture->clocks[stream->participant];
+    *clock = *clock_of(stream);
     return CUDA_SUCCESS;
 }
 
 static CUresult add_stream(struct capture *capture, CUstream stream)
 {
-    if (capture->stream_count == CAPTURE_STREAMS)
+    if (capture->component_count == CAPTURE_STREAMS)
         return CUDA_ERROR_NOT_SUPPORTED;
+    unsigned component = capture->component_count++;
     stream->capture = capture;
     stream->participant = capture->stream_count;
     /* A stream that is pulled in counts as unjoined until its origin has waited for it, even without work of its own. */
-    capture->clocks[capture->stream_count].counts[capture->stream_count] = 1;
+    capture->clocks[component].counts[component] = 1;
+    capture->components[stream->participant] = component;
     capture->streams[capture->stream_count++] = stream_retain_locked(stream);
     return CUDA_SUCCESS;
 }
@@ -125,11 +163,7 @@ CUresult capture_join_locked(CUstream stream, struct capture *capture, const str
         return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
     if (stream->capture == NULL)
         CALL_TRY(add_stream(capture, stream));
-    struct capture_clock *own = &capture->clocks[stream->participant];
-    for (unsigned i = 0; i < capture->stream_count; i++) {
-        if (clock->counts[i] > own->counts[i])
-            own->counts[i] = clock->counts[i];
-    }
+    raise_clock(clock_of(stream), clock);
     return CUDA_SUCCESS;
 }
 
@@ -193,8 +227,9 @@ SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, c
 
 static int is_joined(const struct capture *capture)
 {
-    for (unsigned i = 1; i < capture->stream_count; i++) {
-        if (capture->clocks[0].counts[i] < capture->clocks[i].counts[i])
+    const struct capture_clock *origin = &capture->clocks[capture->components[0]];
+    for (unsigned i = 0; i < capture->component_count; i++) {
+        if (!capture->is_dropped[i] && origin->counts[i] < capture->clocks[i].counts[i])
             return 0;
     }
     return 1;
@@ -256,10 +291,113 @@ SIM_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     return result;
 }
 
+static struct capture_node *find_node(struct capture *capture, CUgraphNode handle)
+{
+    for (size_t i = 0; i < capture->node_count; i++) {
+        if ((CUgraphNode)capture->nodes[i].operation == handle)
+            return &capture->nodes[i];
+    }
+    return NULL;
+}
+
+/* The last node of a component that a clock has seen, or NULL. */
+static struct capture_node *last_seen(struct capture *capture, const struct capture_clock *clock, unsigned component)
+{
+    struct capture_node *last = NULL;
+    for (size_t i = 0; i < capture->node_count; i++) {
+        struct capture_node *node = &capture->nodes[i];
+        if (node->component == component && node->clock.counts[component] <= clock->counts[component])
+            last = node;
+    }
+    return last;
+}
+
+/* What the stream's next node depends on: of each component the last node, unless it is before another's. Fills frontier. */
+static size_t find_frontier(const struct CUstream_st *stream)
+{
+    struct capture *capture = stream->capture;
+    struct capture_node *last[CAPTURE_STREAMS];
+    size_t count = 0;
+    for (unsigned i = 0; i < capture->component_count; i++)
+        last[i] = last_seen(capture, clock_of(stream), i);
+    for (unsigned i = 0; i < capture->component_count; i++) {
+        int is_before = last[i] == NULL;
+        for (unsigned j = 0; j < capture->component_count && !is_before; j++)
+            is_before = j != i && last[j] != NULL && last[j]->clock.counts[i] >= last[i]->clock.counts[i];
+        if (!is_before)
+            capture->frontier[count++] = (CUgraphNode)last[i]->operation;
+    }
+    return count;
+}
+
+/* The stream goes on in a new component, behind what `clock` has seen. */
+static CUresult set_dependencies_locked(CUstream stream, const struct capture_clock *clock)
+{
+    struct capture *capture = stream->capture;
+    if (capture->component_count == CAPTURE_STREAMS)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    unsigned component = capture->component_count++;
+    capture->is_dropped[component_of(stream)] = 1;
+    capture->clocks[component] = *clock;
+    capture->clocks[component].counts[component] = 1;
+    capture->components[stream->participant] = component;
+    return CUDA_SUCCESS;
+}
+
+static CUresult update_locked(CUcontext context, CUstream handle, CUgraphNode *nodes, size_t count, int is_set)
+{
+    CUstream stream;
+    struct capture_clock clock = {{0}};
+    CALL_TRY(stream_find_locked(context, handle, &stream));
+    if (stream->capture == NULL)
+        return CUDA_ERROR_ILLEGAL_STATE;
+    if (stream->capture->is_invalid)
+        return CUDA_ERROR_STREAM_CAPTURE_INVALIDATED;
+    for (size_t i = 0; i < count; i++) {
+        const struct capture_node *node = find_node(stream->capture, nodes[i]);
+        if (node == NULL)
+            return CUDA_ERROR_INVALID_VALUE;
+        raise_clock(&clock, &node->clock);
+    }
+    if (is_set)
+        return set_dependencies_locked(stream, &clock);
+    raise_clock(clock_of(stream), &clock);
+    return CUDA_SUCCESS;
+}
+
+static CUresult update(CUstream stream, CUgraphNode *nodes, size_t count, unsigned flags)
+{
+    CUcontext context;
+    CALL_TRY(context_current(&context));
+    if (flags > CU_STREAM_SET_CAPTURE_DEPENDENCIES || (count != 0 && nodes == NULL))
+        return CUDA_ERROR_INVALID_VALUE;
+    queue_lock();
+    CUresult result = update_locked(context, stream, nodes, count, flags == CU_STREAM_SET_CAPTURE_DEPENDENCIES);
+    queue_unlock();
+    return result;
+}
+
+SIM_API CUresult cuStreamUpdateCaptureDependencies(CUstream hStream, CUgraphNode *dependencies,
+                                                   const CUgraphEdgeData *dependencyData, size_t numDependencies,
+                                                   unsigned int flags)
+{
+    CALL_ENTER("cuStreamUpdateCaptureDependencies");
+    (void)dependencyData;
+    return update(hStream, dependencies, numDependencies, flags);
+}
+
+SIM_API CUresult update_dependencies_v1(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies, unsigned int flags)
+{
+    CALL_ENTER("cuStreamUpdateCaptureDependencies");
+    return update(hStream, dependencies, numDependencies, flags);
+}
+
 struct capture_info {
     CUstreamCaptureStatus status;
     unsigned long long id;
     CUgraph graph;
+    const CUgraphNode *dependencies; /* as they are until the capture goes on */
+    size_t dependency_count;
 };
 
 static CUresult info_get(CUstream handle, struct capture_info *info)
@@ -277,6 +415,8 @@ static CUresult info_get(CUstream handle, struct capture_info *info)
         info->status = is_invalid ? CU_STREAM_CAPTURE_STATUS_INVALIDATED : CU_STREAM_CAPTURE_STATUS_ACTIVE;
         info->id = stream->capture->id;
         info->graph = stream->capture->graph;
+        info->dependencies = stream->capture->frontier;
+        info->dependency_count = find_frontier(stream);
     }
     queue_unlock();
     return result;
@@ -293,7 +433,6 @@ SIM_API CUresult cuStreamIsCapturing(CUstream hStream, CUstreamCaptureStatus *ca
     return CUDA_SUCCESS;
 }
 
-/* The nodes of a recording have no handles, so the dependencies are always reported as none. */
 static CUresult get_info(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                          const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count)
 {
@@ -309,11 +448,11 @@ static CUresult get_info(CUstream stream, CUstreamCaptureStatus *status, cuuint6
     if (graph != NULL)
         *graph = info.graph;
     if (dependencies != NULL)
-        *dependencies = NULL;
+        *dependencies = info.dependencies;
     if (edges != NULL)
         *edges = NULL;
     if (count != NULL)
-        *count = 0;
+        *count = info.dependency_count;
     return CUDA_SUCCESS;
 }
 
@@ -323,6 +462,12 @@ SIM_API CUresult cuStreamGetCaptureInfo(CUstream hStream, CUstreamCaptureStatus 
 {
     CALL_ENTER("cuStreamGetCaptureInfo");
     return get_info(hStream, captureStatus_out, id_out, graph_out, dependencies_out, edgeData_out, numDependencies_out);
+}
+
+SIM_API CUresult get_capture_info_v1(CUstream hStream, CUstreamCaptureStatus *captureStatus_out, cuuint64_t *id_out)
+{
+    CALL_ENTER("cuStreamGetCaptureInfo");
+    return get_info(hStream, captureStatus_out, id_out, NULL, NULL, NULL, NULL);
 }
 
 CUresult cuStreamGetCaptureInfo_v2(CUstream, CUstreamCaptureStatus *, cuuint64_t *, CUgraph *, const CUgraphNode **, size_t *);

@@ -2,8 +2,8 @@
  * Stream capture: recordings in the making, and the rules about what may be called meanwhile.
  *
  * Order between captured streams is kept as vector clocks, one component for each stream of the capture, so that a stream
- * that was not joined is seen when the capture ends. The recording itself is one sequence, in order of capture.
- * Thread safety: under the queue lock, all of it.
+ * that was not joined is seen when the capture ends, and what a stream depends on. The recording itself is one sequence, in
+ * order of capture, and runs so. Thread safety: under the queue lock, all of it.
  */
 #ifndef CUFENCE_SIM_CAPTURE_H
 #define CUFENCE_SIM_CAPTURE_H
@@ -14,6 +14,12 @@
 
 struct capture_clock {
     uint32_t counts[CAPTURE_STREAMS];
+};
+
+struct capture_node {
+    struct operation *operation; /* the graph's; its address is the node's handle */
+    struct capture_clock clock;  /* right behind it */
+    unsigned component;
 };
 
 struct capture {
@@ -27,8 +33,16 @@ struct capture {
     CUgraph graph;
     int is_into_graph;                 /* the graph is the program's own, and stays its own if the capture fails */
     CUstream streams[CAPTURE_STREAMS]; /* [0] is the origin; references held */
-    struct capture_clock clocks[CAPTURE_STREAMS];
     unsigned stream_count;
+    /* A stream goes on in a component of its own from the start, and in a new one each time its dependencies are set anew: what
+     * it did before is then no longer before what it does. */
+    struct capture_clock clocks[CAPTURE_STREAMS];
+    unsigned components[CAPTURE_STREAMS]; /* of each stream */
+    int is_dropped[CAPTURE_STREAMS];      /* of each component: nobody needs to join it */
+    unsigned component_count;
+    struct capture_node *nodes;
+    size_t node_count, node_capacity;
+    CUgraphNode frontier[CAPTURE_STREAMS]; /* for cuStreamGetCaptureInfo */
 };
 
 /* For a call that is potentially unsafe while some stream is captured: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the captures

@@ -1,5 +1,6 @@
 #include "config.h"
 #include "call.h"
+#include "newer.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -81,11 +82,31 @@ static int parse_failure(char *text)
     return 1;
 }
 
+/* DOMAIN:BUS:DEVICE in hexadecimal, as PCI addresses are written, for the next device. */
+static int parse_pci(const char *text)
+{
+    static unsigned next;
+    unsigned domain, bus, device;
+    int length = 0;
+    if (sscanf(text, "%4x:%2x:%2x%n", &domain, &bus, &device, &length) != 3 || text[length] != '\0' || device > 0x1f ||
+        next == SIM_MAX_DEVICES)
+        return 0;
+    config.pci[next].domain = domain;
+    config.pci[next].bus = bus;
+    config.pci[next++].device = device;
+    return 1;
+}
+
 static int parse_setting(const char *key, char *value)
 {
     size_t number = 0;
     if (strcmp(key, "fail") == 0)
         return parse_failure(value);
+    int version;
+    if (strcmp(key, "pci") == 0)
+        return parse_pci(value);
+    if (strcmp(key, "newer") == 0)
+        return newer_parse(value, &version);
     if (!parse_size(value, &number))
         return 0;
     if (strcmp(key, "devices") == 0 && number >= 1 && number <= SIM_MAX_DEVICES)
@@ -109,6 +130,8 @@ static int parse_setting(const char *key, char *value)
 
 CUresult config_load(void)
 {
+    for (unsigned i = 0; i < SIM_MAX_DEVICES; i++)
+        config.pci[i].bus = 0x10 + i;
     const char *text = getenv("CUFENCE_SIM");
     char *copy = text == NULL ? NULL : strdup(text);
     CUresult result = CUDA_SUCCESS;
@@ -121,12 +144,12 @@ CUresult config_load(void)
             *value++ = '\0';
         /* The failure's fields are cut apart while they are read, so a message shows the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
-            fprintf(
-                stderr,
-                "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
-                "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, strict=0|1, "
-                "fail=CALL:NTH:CODE\n",
-                text, item, SIM_MAX_DEVICES);
+            fprintf(stderr,
+                    "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
+                    "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, "
+                    "strict=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
+                    "fail=CALL:NTH:CODE\n",
+                    text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;
             break;
         }

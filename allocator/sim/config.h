@@ -16,6 +16,9 @@ struct sim_config {
     size_t memory;      /* bytes a device */
     size_t reserve;     /* bytes of address space a process */
     int reuses_handles; /* of what is destroyed */
+    struct {
+        unsigned domain, bus, device;
+    } pci[SIM_MAX_DEVICES];
     int is_strict;      /* abort at a stale handle */
     unsigned late_dump; /* milliseconds from a fault's error to the start of its dump; 0: the dump first, and no error then */
 };

@@ -118,7 +118,6 @@ static CUcontext take_locked(void)
     context->green = NULL;
     context->marker = NULL;
     context->held_until = 0;
-    context->streams = NULL;
     return context;
 }
 

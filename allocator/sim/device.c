@@ -2,13 +2,12 @@
 #include "config.h"
 #include "context.h"
 #include "fault.h"
+#include "newer.h"
 #include "space.h"
 
 #include <pthread.h>
 #include <stdio.h>
 #include <string.h>
-
-#define DRIVER_VERSION 13000
 
 SIM_API CUresult cuInit(unsigned int Flags)
 {
@@ -50,7 +49,7 @@ SIM_API CUresult cuDriverGetVersion(int *driverVersion)
     CALL_ENTER_UNINITIALIZED("cuDriverGetVersion");
     if (driverVersion == NULL)
         return CUDA_ERROR_INVALID_VALUE;
-    *driverVersion = DRIVER_VERSION;
+    *driverVersion = newer_version() != 0 ? newer_version() : CUDA_VERSION;
     return CUDA_SUCCESS;
 }
 
@@ -97,8 +96,9 @@ SIM_API CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
     CALL_ENTER("cuDeviceGetPCIBusId");
     CALL_TRY(check_device(dev, pciBusId));
-    char text[20]; /* the compiler cannot know that a bus takes two digits */
-    snprintf(text, sizeof text, "0000:%02X:00.0", SIM_PCI_BUS(dev));
+    char text[32]; /* the compiler cannot know how few digits they take */
+    const struct sim_config *config = config_get();
+    snprintf(text, sizeof text, "%04X:%02X:%02X.0", config->pci[dev].domain, config->pci[dev].bus, config->pci[dev].device);
     return copy_text(pciBusId, len, text);
 }
 
@@ -124,7 +124,7 @@ SIM_API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
     CALL_ENTER("cuDeviceGetAttribute");
     CALL_TRY(check_device(dev, pi));
     /* Attributes of an H100, but for the number of multiprocessors; what is not here reads 0. */
-    static const struct {
+    const struct {
         CUdevice_attribute attribute;
         int value;
     } table[] = {
@@ -148,10 +148,11 @@ SIM_API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0},
-        {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, 0},
-        {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, 0},
+        {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, (int)config_get()->pci[dev].domain},
+        {CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, (int)config_get()->pci[dev].bus},
+        {CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, (int)config_get()->pci[dev].device},
     };
-    *pi = attrib == CU_DEVICE_ATTRIBUTE_PCI_BUS_ID ? (int)SIM_PCI_BUS(dev) : 0;
+    *pi = 0;
     for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
         if (table[i].attribute == attrib)
             *pi = table[i].value;

@@ -1,4 +1,5 @@
 #include "dump.h"
+#include "config.h"
 #include "cubin.h"
 #include "dump_rows.h"
 #include "elf_file.h"
@@ -40,7 +41,8 @@ static void add_device(struct dump *dump)
                              .devType = elf_string(&dump->elf, "GH100"),
                              .smType = elf_string(&dump->elf, "sm_90"),
                              .devId = (uint32_t)device,
-                             .pciBusId = SIM_PCI_BUS(device),
+                             .pciBusId = config_get()->pci[device].bus,
+                             .pciDevId = config_get()->pci[device].device,
                              .numSMs = SIM_MULTIPROCESSORS,
                              .numWarpsPerSM = 64,
                              .numLanesPerWarp = WARP_LANES,

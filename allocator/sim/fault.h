@@ -12,7 +12,6 @@
 /* The machine, as the device's attributes and core dumps tell it. */
 #define SIM_DEVICE_NAME "cufence simulated device"
 #define SIM_MULTIPROCESSORS 8
-#define SIM_PCI_BUS(device) (0x10u + (unsigned)(device))
 
 #define WARP_LANES 32
 

@@ -11,13 +11,21 @@
  *   reserve=SIZE        address space that cuMemAddressReserve gives out at most, default 1T (256G under AddressSanitizer,
  *                       16G under ThreadSanitizer)
  *   latency=US          every call of the virtual memory API takes that many microseconds more
- *   reuse=0|1           1 (default): the handle of a destroyed stream or context is the next one's at once, and that of an
- * event or graph may be, as with the driver. 0: never, so that every use of a stale one is seen strict=0|1          1: a call
- * that gets a handle which is not valid, or no longer, names itself on stderr and aborts. Default 0: it returns its error, and
- * cusim_stale_handles() counts late_dump=MS        a fault's error is there at once, and its dump begins so many milliseconds
- * later fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; may be given several times A bad
- * value: a message on stderr, and CUDA_ERROR_INVALID_VALUE from cuInit(). What the environment names wins over the setters
- * below.
+ *   reuse=0|1           1 (default): the handle of a destroyed stream or context is the next one's at once, and that of
+ *                       an event or graph may be, as with the driver. 0: no handle is given out twice
+ *   strict=0|1          1: a call that gets a handle which is not valid, or no longer, names itself on stderr and aborts.
+ *                       0 (default): it returns its error, and cusim_stale_handles() counts
+ *   newer=VERSION       the driver is of that version, above the headers' (13020 for CUDA 13.2), and cuGetProcAddress
+ *                       knows forms from then on that nobody else does, with other parameters than today's; flags are 0:
+ *                         cuMemAlloc(size_t bytes, unsigned flags, CUdeviceptr *out)
+ *                         cuMemFree(unsigned flags, CUdeviceptr address)
+ *                         cuStreamSynchronize(unsigned flags, CUstream stream), and for per-thread default streams
+ *   pci=D:B:D           domain, bus and device of the next GPU, in hexadecimal; once for each. 0:10:0, 0:11:0, ... without.
+ *                       pci=1:0:0,pci=2:0:0 is how virtual machines have it. Core dumps tell bus and device alone
+ *   late_dump=MS        a fault's error is there at once, and its dump begins so many milliseconds later
+ *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; may be given several times
+ * A bad value: a message on stderr, and CUDA_ERROR_INVALID_VALUE from cuInit(). What the environment names wins over the
+ * setters below.
  *
  * Several devices: each context has a default stream of its own, which orders with no other context, and each thread has one
  * in each context. A stream belongs to the context it was made in, whatever is current: a launch runs there, and wants a

@@ -55,8 +55,9 @@ static CUstream create_locked(CUcontext context, unsigned flags, int priority)
         free(stream);
         return NULL;
     }
-    stream->next = context->home->streams;
-    context->home->streams = stream;
+    stream->home = context->home;
+    stream->next = stream->home->streams;
+    stream->home->streams = stream;
     return stream;
 }
 
@@ -92,7 +93,7 @@ void stream_release_locked(struct CUstream_st *stream)
 
 static void unlink_locked(CUstream stream)
 {
-    struct CUstream_st **link = &stream->context->home->streams;
+    struct CUstream_st **link = &stream->home->streams;
     while (*link != stream)
         link = &(*link)->next;
     *link = stream->next;
@@ -242,7 +243,6 @@ static void *worker(void *argument)
     struct CUstream_st *stream = argument;
     void *stack = fault_thread_begin();
     queue_lock();
-    CUcontext home = stream->context->home;
     for (;;) {
         while (stream->first == NULL && !stream->is_closed)
             pthread_cond_wait(&stream->wake, &lock);
@@ -254,7 +254,7 @@ static void *worker(void *argument)
                 pthread_cond_wait(&progress, &lock);
         }
         queue_unlock();
-        operation_run(work->operation, home);
+        operation_run(work->operation, stream->home);
         operation_release(work->operation);
         queue_lock();
         stream->first = work->next;
@@ -400,8 +400,9 @@ CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream
     if (context->green != NULL)
         return CUDA_ERROR_INVALID_HANDLE;
     unsigned long owner = thread_number();
-    for (*stream = context->streams; *stream != NULL && (*stream)->owner != owner; *stream = (*stream)->next)
-        continue;
+    *stream = context->streams;
+    while (*stream != NULL && ((*stream)->owner != owner || (*stream)->is_closed))
+        *stream = (*stream)->next;
     if (*stream == NULL && (*stream = create_locked(context, CU_STREAM_DEFAULT, 0)) != NULL)
         (*stream)->owner = owner;
     return *stream == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;

@@ -17,6 +17,7 @@ struct work;
 struct CUstream_st {
     struct CUstream_st *next; /* of its context's home */
     CUstream handle;          /* what the program has; not the address of this, which lives on while work and events need it */
+    CUcontext home; /* whose list it is on, though its context may be in use again for another by the time its thread ends */
     CUcontext context;
     int is_detached; /* its green context is destroyed: every call but the work that is queued fails */
     unsigned flags;

@@ -1,4 +1,5 @@
 #include "call.h"
+#include "newer.h"
 #include "stream.h"
 
 #include <string.h>
@@ -75,6 +76,8 @@ TWIN(cuStreamGetCaptureInfo, _v3_ptsz,
      (CUstream s, CUstreamCaptureStatus *c, cuuint64_t *i, CUgraph *g, const CUgraphNode **d, const CUgraphEdgeData **e,
       size_t *n),
      (s, c, i, g, d, e, n))
+TWIN(cuStreamUpdateCaptureDependencies, _v2_ptsz, (CUstream s, CUgraphNode *d, const CUgraphEdgeData *e, size_t n, unsigned f),
+     (s, d, e, n, f))
 TWIN(cuStreamGetFlags, _ptsz, (CUstream s, unsigned *f), (s, f))
 TWIN(cuStreamGetPriority, _ptsz, (CUstream s, int *p), (s, p))
 TWIN(cuStreamGetId, _ptsz, (CUstream s, unsigned long long *i), (s, i))
@@ -130,6 +133,12 @@ static CUresult get_proc_address_v1(const char *symbol, void **pfn, int cudaVers
 CUresult begin_capture_v1(CUstream hStream) __asm__("cuStreamBeginCapture");
 CUresult begin_capture_v1_ptsz(CUstream hStream) __asm__("cuStreamBeginCapture_ptsz");
 CUresult elapsed_time_v1(float *pMilliseconds, CUevent hStart, CUevent hEnd) __asm__("cuEventElapsedTime");
+
+CUresult get_capture_info_v1(CUstream, CUstreamCaptureStatus *, cuuint64_t *) __asm__("cuStreamGetCaptureInfo");
+CUresult get_capture_info_v1_ptsz(CUstream, CUstreamCaptureStatus *, cuuint64_t *) __asm__("cuStreamGetCaptureInfo_ptsz");
+CUresult update_dependencies_v1(CUstream, CUgraphNode *, size_t, unsigned) __asm__("cuStreamUpdateCaptureDependencies");
+CUresult update_dependencies_v1_ptsz(CUstream, CUgraphNode *, size_t,
+                                     unsigned) __asm__("cuStreamUpdateCaptureDependencies_ptsz");
 
 /* Of several forms of one name, the newest comes first. Versions are those of cudaTypedefs.h. */
 static const struct symbol symbols[] = {
@@ -208,6 +217,11 @@ static const struct symbol symbols[] = {
     WITH_TWIN(cuStreamGetCaptureInfo, _v3_ptsz, 12030),
     {"cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo_v2", 11030, (symbol_function)cuStreamGetCaptureInfo_v2,
      (symbol_function)cuStreamGetCaptureInfo_v2_ptsz},
+    {"cuStreamGetCaptureInfo", "cuStreamGetCaptureInfo", 10010, (symbol_function)get_capture_info_v1,
+     (symbol_function)get_capture_info_v1_ptsz},
+    WITH_TWIN(cuStreamUpdateCaptureDependencies, _v2_ptsz, 12030),
+    {"cuStreamUpdateCaptureDependencies", "cuStreamUpdateCaptureDependencies", 11030, (symbol_function)update_dependencies_v1,
+     (symbol_function)update_dependencies_v1_ptsz},
     PLAIN(cuThreadExchangeStreamCaptureMode, 10010),
     {"cuGraphInstantiate", "cuGraphInstantiateWithFlags", 12000, (symbol_function)cuGraphInstantiate, NULL},
     {"cuGraphInstantiateWithFlags", "cuGraphInstantiateWithFlags", 11040, (symbol_function)cuGraphInstantiate, NULL},
@@ -346,13 +360,17 @@ static const struct symbol *find_symbol(const char *name, int version, CUdriverP
 static CUresult look_up(const char *name, void **function, int version, cuuint64_t flags,
                         CUdriverProcAddressQueryResult *status)
 {
-    if (name == NULL || function == NULL || version > 13000)
+    if (name == NULL || function == NULL || (version > CUDA_VERSION && version > newer_version()))
         return CUDA_ERROR_INVALID_VALUE;
+    int is_own = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0;
+    *status = CU_GET_PROC_ADDRESS_SUCCESS;
+    if (newer_find(name, version, is_own, function))
+        return CUDA_SUCCESS;
     const struct symbol *symbol = find_symbol(name, version, status);
     *function = NULL;
     if (symbol == NULL)
         return CUDA_ERROR_NOT_FOUND;
-    int is_twin = (flags & CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM) != 0 && symbol->twin != NULL;
+    int is_twin = is_own && symbol->twin != NULL;
     memcpy(function, is_twin ? &symbol->twin : &symbol->function, sizeof *function);
     return CUDA_SUCCESS;
 }
@@ -401,4 +419,20 @@ SIM_API CUresult begin_capture_v1_ptsz(CUstream hStream)
 SIM_API CUresult elapsed_time_v1(float *pMilliseconds, CUevent hStart, CUevent hEnd)
 {
     return cuEventElapsedTime(pMilliseconds, hStart, hEnd);
+}
+
+SIM_API CUresult get_capture_info_v1_ptsz(CUstream s, CUstreamCaptureStatus *status, cuuint64_t *id)
+{
+    stream_use_own_default(1);
+    CUresult result = get_capture_info_v1(s, status, id);
+    stream_use_own_default(0);
+    return result;
+}
+
+SIM_API CUresult update_dependencies_v1_ptsz(CUstream s, CUgraphNode *nodes, size_t count, unsigned flags)
+{
+    stream_use_own_default(1);
+    CUresult result = update_dependencies_v1(s, nodes, count, flags);
+    stream_use_own_default(0);
+    return result;
 }

@@ -415,6 +415,71 @@ static void user_objects_are_checked(void **state)
     OK(cuGraphDestroy(graph));
 }
 
+static size_t dependencies_of(CUstream captured, CUgraphNode out[4])
+{
+    CUstreamCaptureStatus status;
+    const CUgraphNode *nodes;
+    size_t count = 0;
+    OK(cuStreamGetCaptureInfo(captured, &status, NULL, NULL, &nodes, NULL, &count));
+    assert_int_equal(status, CU_STREAM_CAPTURE_STATUS_ACTIVE);
+    assert_true(count <= 4);
+    for (size_t i = 0; i < count; i++)
+        out[i] = nodes[i];
+    return count;
+}
+
+static void dependencies_can_be_read_added_and_set(void **state)
+{
+    (void)state;
+    CUstream third;
+    CUevent event;
+    CUgraph graph;
+    CUgraphNode first, second, nodes[4];
+    OK(cuStreamCreate(&third, CU_STREAM_NON_BLOCKING));
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    assert_result(cuStreamUpdateCaptureDependencies(stream, NULL, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES),
+                  CUDA_ERROR_ILLEGAL_STATE);
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    assert_int_equal(dependencies_of(stream, nodes), 0);
+    OK(cuLaunchHostFunc(stream, destroy, &destroyed));
+    assert_int_equal(dependencies_of(stream, nodes), 1);
+    first = nodes[0];
+    OK(cuLaunchHostFunc(stream, destroy, &destroyed));
+    assert_int_equal(dependencies_of(stream, nodes), 1);
+    second = nodes[0];
+    assert_ptr_not_equal(first, second);
+
+    /* Set: what comes next is behind the first alone; then behind both. */
+    OK(cuStreamUpdateCaptureDependencies(stream, &first, NULL, 1, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    assert_int_equal(dependencies_of(stream, nodes), 1);
+    assert_ptr_equal(nodes[0], first);
+    OK(cuLaunchHostFunc(stream, destroy, &destroyed));
+    assert_int_equal(dependencies_of(stream, nodes), 1);
+    OK(cuStreamUpdateCaptureDependencies(stream, &second, NULL, 1, CU_STREAM_ADD_CAPTURE_DEPENDENCIES));
+    assert_int_equal(dependencies_of(stream, nodes), 2);
+
+    /* Another stream starts behind the two, and its work needs no join once the origin has been set to it. */
+    OK(cuEventRecord(event, stream));
+    OK(cuStreamWaitEvent(third, event, 0));
+    assert_int_equal(dependencies_of(third, nodes), 2);
+    OK(cuLaunchHostFunc(third, destroy, &destroyed));
+    assert_int_equal(dependencies_of(third, nodes), 1);
+    assert_result(cuStreamUpdateCaptureDependencies(stream, (CUgraphNode[]){(CUgraphNode)&graph}, NULL, 1, 0),
+                  CUDA_ERROR_INVALID_VALUE);
+    OK(cuEventRecord(event, third));
+    OK(cuStreamWaitEvent(stream, event, 0));
+    OK(cuStreamUpdateCaptureDependencies(stream, NULL, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    assert_int_equal(dependencies_of(stream, nodes), 0);
+    OK(cuStreamUpdateCaptureDependencies(stream, &second, NULL, 1, 0));
+    OK(cuStreamUpdateCaptureDependencies(third, NULL, NULL, 0, CU_STREAM_SET_CAPTURE_DEPENDENCIES));
+    OK(cuEventRecord(event, third));
+    OK(cuStreamWaitEvent(stream, event, 0));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphDestroy(graph));
+    OK(cuEventDestroy(event));
+    OK(cuStreamDestroy(third));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -427,6 +492,7 @@ int main(void)
         cmocka_unit_test_setup(a_user_object_goes_with_the_last_that_can_launch_its_graph, clear_counter),
         cmocka_unit_test_setup(an_update_takes_the_objects_of_its_graph, clear_counter),
         cmocka_unit_test(user_objects_are_checked),
+        cmocka_unit_test(dependencies_can_be_read_added_and_set),
     };
     return cmocka_run_group_tests(tests, set_up, NULL);
 }

@@ -242,6 +242,25 @@ static void a_destroyed_contexts_handle_is_the_next_ones(void **state)
     OK(cuCtxDestroy(second));
 }
 
+/* The threads of a destroyed context's streams end a little later, when its handle may be in use again. */
+static void contexts_follow_each_other_closely(void **state)
+{
+    (void)state;
+    CUlibrary library;
+    CUkernel kernel;
+    OK(cuLibraryLoadData(&library, "any image", NULL, NULL, 0, NULL, NULL, 0));
+    OK(cuLibraryGetKernel(&kernel, library, "add"));
+    for (int i = 0; i < 50; i++) {
+        CUcontext own;
+        OK(cuCtxCreate(&own, NULL, 0, i % 2));
+        OK(launch_add((CUfunction)kernel, 1, NULL));
+        OK(launch_add((CUfunction)kernel, 1, CU_STREAM_PER_THREAD));
+        OK(cuCtxDestroy(own));
+    }
+    assert_int_equal(atomic_load(&counter), 100);
+    OK(cuLibraryUnload(library));
+}
+
 static CUdevResourceDesc half_of(CUdevice device)
 {
     CUdevResource all, halves[2];
@@ -385,6 +404,7 @@ int main(void)
         cmocka_unit_test_setup(events_are_recorded_at_home_and_waited_for_anywhere, start_anew),
         cmocka_unit_test_setup(a_free_waits_for_the_memorys_context_alone, start_anew),
         cmocka_unit_test_setup(a_destroyed_contexts_handle_is_the_next_ones, start_anew),
+        cmocka_unit_test_setup(contexts_follow_each_other_closely, start_anew),
         cmocka_unit_test_setup(a_green_context_is_a_context_of_its_own_on_the_primarys_memory, start_anew),
         cmocka_unit_test_setup(an_event_can_be_of_a_whole_green_context, start_anew),
         cmocka_unit_test_setup(a_green_context_ends_while_its_work_goes_on, start_anew),

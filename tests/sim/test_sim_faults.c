@@ -545,7 +545,8 @@ static void run_story(void **state)
 static void a_bad_configuration_is_refused(void **state)
 {
     (void)state;
-    static const char *const bad[] = {"devices=9", "memory=lots", "unknown=1", "fail=cuMemCreate:2", "memory"};
+    static const char *const bad[] = {"devices=9", "memory=lots", "unknown=1", "fail=cuMemCreate:2", "memory",
+                                      "pci=1:0",   "pci=0:0:20",  "strict=2",  "newer=13000",        "reuse=yes"};
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
         pid_t child = fork();
         assert_true(child >= 0);
@@ -562,7 +563,7 @@ static void a_bad_configuration_is_refused(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        setenv("CUFENCE_SIM", "devices=2,memory=1G,reserve=4G,latency=1,fail=cuMemAlloc:1:2", 1);
+        setenv("CUFENCE_SIM", "devices=2,memory=1G,reserve=4G,latency=1,fail=cuMemAlloc:1:2,pci=1:0a:3,pci=beef:0a:3", 1);
         int count;
         size_t bytes;
         CUdeviceptr memory;
@@ -570,6 +571,16 @@ static void a_bad_configuration_is_refused(void **state)
         OK(cuDeviceGetCount(&count));
         OK(cuDeviceTotalMem(&bytes, 1));
         CHECK(count == 2 && bytes == (size_t)1 << 30);
+        static const char *const addresses[] = {"0001:0A:03.0", "BEEF:0A:03.0"};
+        for (int i = 0; i < 2; i++) {
+            char address[16];
+            int domain, bus, device;
+            OK(cuDeviceGetPCIBusId(address, sizeof address, i));
+            OK(cuDeviceGetAttribute(&domain, CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, i));
+            OK(cuDeviceGetAttribute(&bus, CU_DEVICE_ATTRIBUTE_PCI_BUS_ID, i));
+            OK(cuDeviceGetAttribute(&device, CU_DEVICE_ATTRIBUTE_PCI_DEVICE_ID, i));
+            CHECK(strcmp(address, addresses[i]) == 0 && domain == (i == 0 ? 1 : 0xbeef) && bus == 10 && device == 3);
+        }
         open_device();
         CHECK(cuMemAlloc(&memory, 1) == CUDA_ERROR_OUT_OF_MEMORY);
         OK(cuMemAlloc(&memory, 1));

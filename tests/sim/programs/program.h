@@ -47,6 +47,7 @@ CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream);
     X(out_of_bounds)                                                                                                           \
     X(itself)                                                                                                                  \
     X(exit_handlers)                                                                                                           \
+    X(newer_forms)                                                                                                             \
     X(next_symbol)                                                                                                             \
     X(after_fault)                                                                                                             \
     X(use_after_free)                                                                                                          \
