@@ -138,6 +138,12 @@ void driver_find(const char *library)
 #define FIND(name) *(void **)&cu.name = need(opened, TEXT(name));
     DRIVER_FUNCTIONS(FIND)
     *(void **)&cu.create_context = need(opened, "cuCtxCreate_v2");
+    *(void **)&cu.cuDeviceGetDevResource = dlsym(opened, "cuDeviceGetDevResource");
+    *(void **)&cu.cuDevResourceGenerateDesc = dlsym(opened, "cuDevResourceGenerateDesc");
+    *(void **)&cu.cuGreenCtxCreate = dlsym(opened, "cuGreenCtxCreate");
+    *(void **)&cu.cuGreenCtxDestroy = dlsym(opened, "cuGreenCtxDestroy");
+    *(void **)&cu.cuCtxFromGreenCtx = dlsym(opened, "cuCtxFromGreenCtx");
+    *(void **)&sim.fail_malloc = dlsym(RTLD_DEFAULT, "fail_malloc");
     *(void **)&sim.register_kernel = dlsym(opened, "cusim_register_kernel");
     *(void **)&sim.fail_call = dlsym(opened, "cusim_fail_call");
     *(void **)&sim.set_latency = dlsym(opened, "cusim_set_latency");

@@ -63,6 +63,12 @@ struct driver {
     DRIVER_FUNCTIONS(MEMBER)
 #undef MEMBER
     CUresult (*create_context)(CUcontext *context, unsigned flags, CUdevice device); /* cuCtxCreate_v2 */
+    /* Of CUDA 12.4 and later: NULL in older drivers. */
+    __typeof__(cuDeviceGetDevResource) *cuDeviceGetDevResource;
+    __typeof__(cuDevResourceGenerateDesc) *cuDevResourceGenerateDesc;
+    __typeof__(cuGreenCtxCreate) *cuGreenCtxCreate;
+    __typeof__(cuGreenCtxDestroy) *cuGreenCtxDestroy;
+    __typeof__(cuCtxFromGreenCtx) *cuCtxFromGreenCtx;
 };
 
 extern struct driver cu;
@@ -72,6 +78,7 @@ struct simulation {
     __typeof__(cusim_register_kernel) *register_kernel;
     __typeof__(cusim_fail_call) *fail_call;
     __typeof__(cusim_set_latency) *set_latency;
+    void (*fail_malloc)(unsigned nth); /* tests/support/failing_malloc.h, where it is preloaded */
 };
 
 extern struct simulation sim;

@@ -17,6 +17,12 @@ static const char *arm(struct world *world)
     static const CUresult codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, CUDA_ERROR_INVALID_HANDLE};
     if (!settings.is_injected || world->is_shared || (settings.without & FEATURE_INJECT) || !chance(world, 25))
         return NULL;
+    if (sim.fail_malloc && !(settings.without & FEATURE_B6) && chance(world, 40)) {
+        unsigned allocation = 1 + pick(world, 6);
+        say(world, "allocation %u of cufence on the host fails", allocation);
+        sim.fail_malloc(allocation);
+        return "malloc";
+    }
     const char *name = fragile[pick(world, sizeof fragile / sizeof fragile[0])];
     unsigned nth = 1 + pick(world, 3);
     CUresult code = codes[pick(world, 3)];
@@ -27,6 +33,8 @@ static const char *arm(struct world *world)
 
 static void disarm(const char *name)
 {
+    if (name && sim.fail_malloc)
+        sim.fail_malloc(0);
     if (name)
         sim.fail_call(name, 0, CUDA_SUCCESS);
 }

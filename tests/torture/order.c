@@ -56,6 +56,8 @@ static void forget_queues(struct world *world)
 
 int queue_own_default(struct world *world, int context)
 {
+    if (world->contexts[context].green)
+        return -1; /* it has none */
     for (int i = 0; i < QUEUES; i++) {
         const struct queue *queue = &world->queues[i];
         if (queue->is_live && queue->kind == QUEUE_OWN_DEFAULT && queue->context == context && queue->thread == world->thread)
@@ -211,8 +213,13 @@ static struct clock clock_of_context(const struct world *world, int context, int
 
 void release_context(struct world *world, int context)
 {
-    struct clock all = clock_of_context(world, context, 1);
-    release_holds(world, &all);
+    /* A green context's memory is that of its device's primary one: who waits for either waits for both. */
+    for (int i = 0; i < CONTEXTS; i++) {
+        if (!world->contexts[i].is_live || world->contexts[i].device != world->contexts[context].device)
+            continue;
+        struct clock all = clock_of_context(world, i, 1);
+        release_holds(world, &all);
+    }
 }
 
 /* ---- waiting on the host ---- */

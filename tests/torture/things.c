@@ -83,6 +83,26 @@ void context_add(struct world *world, int number, CUcontext handle, int device, 
 static unsigned contexts_made; /* atomic: by the process, with FEATURE_C3 left out */
 #define CONTEXTS_BEFORE_C3 40u  /* under the smallest of the tables that were full at 64 and at 256 */
 
+/* NULL where there are none. */
+static CUgreenCtx make_green(struct world *world, int device)
+{
+    CUdevResource all;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    if (!cu.cuGreenCtxCreate || !sim.fail_call || settings.is_alone || (settings.without & FEATURE_B5))
+        return NULL;
+    MUST(world, cu.cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(world, cu.cuDevResourceGenerateDesc(&description, &all, 1));
+    MUST(world, cu.cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
+    return green;
+}
+
+void context_destroy(struct world *world, int number)
+{
+    const struct context *context = &world->contexts[number];
+    MUST(world, context->green ? cu.cuGreenCtxDestroy(context->green) : cu.cuCtxDestroy(context->handle));
+}
+
 int step_context(struct world *world)
 {
     int number = DEVICES, device = (int)pick(world, (unsigned)settings.devices), queues = 0;
@@ -94,9 +114,14 @@ int step_context(struct world *world)
     if (number == CONTEXTS || queues > QUEUES - 20 || world->depth || (settings.is_alone && world->is_shared) ||
         ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3))
         return 0;
-    MUST(world, cu.create_context(&handle, 0, device));
-    say(world, "context %d on device %d", number, device);
+    CUgreenCtx green = chance(world, 40) ? make_green(world, device) : NULL;
+    if (green)
+        MUST(world, cu.cuCtxFromGreenCtx(&handle, green));
+    else
+        MUST(world, cu.create_context(&handle, 0, device));
+    say(world, "%scontext %d on device %d", green ? "green " : "", number, device);
     context_add(world, number, handle, device, NULL);
+    world->contexts[number].green = green;
     return 1;
 }
 
@@ -104,6 +129,12 @@ int step_context(struct world *world)
  * freed. Returns 0 where that is not possible. */
 static int empty_context(struct world *world, int number)
 {
+    int green = world->contexts[number].green != NULL; /* its memory is its primary's, and stays */
+    for (int i = DEVICES; i < CONTEXTS; i++) {
+        if (world->contexts[number].is_primary && world->contexts[i].is_live && world->contexts[i].green &&
+            world->contexts[i].device == world->contexts[number].device)
+            return 0;
+    }
     for (int g = 0; g < GRAPHS; g++) {
         if (world->graphs[g].is_live && world->graphs[g].executable)
             graph_drop(world, g);
@@ -114,9 +145,9 @@ static int empty_context(struct world *world, int number)
             continue;
         if (!sync_clock(world, &buffer->uses))
             return 0;
-        for (int tries = 0; buffer->is_live && tries < 20 && (buffer->kind == BUFFER_POOL || chance(world, 50)); tries++)
+        for (int tries = 0; buffer->is_live && tries < 20 && (buffer->kind == BUFFER_POOL || green || chance(world, 50)); tries++)
             buffer_free(world, i);
-        if (buffer->is_live && buffer->kind == BUFFER_POOL)
+        if (buffer->is_live && (buffer->kind == BUFFER_POOL || green))
             return 0;
         if (buffer->is_live && !sync_clock(world, &buffer->uses))
             return 0;
@@ -150,7 +181,7 @@ int step_destroy_context(struct world *world)
     if (!world->contexts[number].is_live || world->depth || settings.is_alone || !empty_context(world, number))
         return 0;
     say(world, "destroy context %d", number);
-    MUST(world, cu.cuCtxDestroy(world->contexts[number].handle));
+    context_destroy(world, number);
     context_end(world, number);
     context_enter(world, 0);
     return 1;

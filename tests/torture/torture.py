@@ -18,7 +18,7 @@ import time
 CHUNK = 50
 
 # Defects that are known and still there: the programs that show them are left out. Who mends one takes its name away.
-KNOWN = "a1,a3,a4,a5,b2,c1,c2,c3,c4,d1,d2,d9,trim,g1,stale"
+KNOWN = "a1,a3,a4,a5,b2,b5,b6,c1,c2,c3,c4,d1,d2,d9,trim,g1,stale"
 
 # What a chunk is played with, in turn: a name, cufence's options, the simulated device's, and arguments of the program.
 SIMULATED = [
@@ -75,7 +75,9 @@ def command(options, first, count):
         argv.insert(argv.index("--library") + 1, str(libraries / "libcufence.so"))
         environment["CUFENCE_DRIVER"] = "libcuda.so.1"
     elif not options.native:
-        environment["LD_PRELOAD"] = str(libraries / "libcufence_preload.so")
+        failing = options.build / "lib" / "libfailing_malloc.so"
+        inject = [str(failing.resolve())] if "--inject" in argv and failing.exists() and not options.has_sanitizer else []
+        environment["LD_PRELOAD"] = ":".join([str(libraries / "libcufence_preload.so"), *inject])
     return name, argv, environment
 
 
@@ -169,6 +171,8 @@ def parse(arguments=None):
     parser.add_argument("--patience", type=int, default=300, help="seconds for a chunk")
     parser.add_argument("--verbose", action="store_true", help="every step as it is played")
     options = parser.parse_args(arguments)
+    cache = options.build / "CMakeCache.txt"
+    options.has_sanitizer = cache.exists() and "-fsanitize" in cache.read_text()
     if options.gpu:
         options.jobs = 1
     if options.native:

@@ -277,7 +277,7 @@ void world_close(struct world *world)
         look_for_lost_memory(world);
     for (int i = DEVICES; i < CONTEXTS; i++) {
         if (world->contexts[i].is_live)
-            MUST(world, cu.cuCtxDestroy(world->contexts[i].handle));
+            context_destroy(world, i);
     }
     context_enter(world, 0);
     step_figures(world);

@@ -52,6 +52,8 @@ enum feature {
     FEATURE_TRIM = 1 << 14,  /* cuMemPoolTrimTo while work is held */
     FEATURE_A5 = 1 << 15,    /* streams destroyed, without the preload library */
     FEATURE_G1 = 1 << 16,    /* memory that a capture allocates and does not free */
+    FEATURE_B5 = 1 << 17,    /* green contexts */
+    FEATURE_B6 = 1 << 18,    /* host memory that runs out */
     FEATURE_RESET = 1 << 10, /* resets of a primary context */
     FEATURE_GRAPH = 1 << 11, /* captures */
     FEATURE_INJECT = 1 << 12 /* failing driver calls, where the runner asks for them */
@@ -96,6 +98,7 @@ struct queue {
 struct context {
     int is_live, is_primary, device;
     CUcontext handle;
+    CUgreenCtx green; /* NULL for others */
     struct kernels kernels;
 };
 
@@ -300,6 +303,7 @@ int step_churn(struct world *world);
 
 /* Loads the kernels where `kernels` is NULL. */
 void context_add(struct world *world, int context, CUcontext handle, int device, const struct kernels *kernels);
+void context_destroy(struct world *world, int context); /* the driver's */
 void context_end(struct world *world, int context); /* the model's side: its queues and buffers are gone */
 
 /* ---- graphs.c ---- */
