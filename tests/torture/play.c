@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #define AT_ONCE 3 /* worlds, in every fourth seed */
+#define LEFT_OPEN (UINT64_C(1) << 40) /* no seed that is played otherwise */
 
 static const struct kind {
     step_function step;
@@ -74,7 +75,7 @@ static int pick_thread(struct world *world)
     return thread < THREADS && world->actors[thread].is_live ? thread : 0;
 }
 
-static void play_world(struct world *world, uint64_t seed, int number, unsigned steps, int is_shared)
+static void play_open(struct world *world, uint64_t seed, int number, unsigned steps, int is_shared)
 {
     unsigned weights[KINDS];
     world_open(world, seed, number, is_shared);
@@ -86,6 +87,12 @@ static void play_world(struct world *world, uint64_t seed, int number, unsigned 
         world->steps++;
         actor_play(world, pick_thread(world), one_step);
     }
+    weights_of[number] = plain_weights();
+}
+
+static void play_world(struct world *world, uint64_t seed, int number, unsigned steps, int is_shared)
+{
+    play_open(world, seed, number, steps, is_shared);
     if (chance(world, 2))
         step_fork(world);
     if (chance(world, 1))
@@ -136,6 +143,11 @@ void play(uint64_t first, uint64_t count)
         printf("seed %llu\n", (unsigned long long)(first + i)); /* the runner's sign of life */
         fflush(stdout);
         play_seed(first + i, played);
+    }
+    if ((first + count) / 50 % 2) { /* the process ends in the middle of a program: work, memory and threads are left */
+        settings.is_timed = 1;
+        play_open(&played[0].world, first + count + LEFT_OPEN, 0, 40, 0);
+        return;
     }
     free(played);
 }
