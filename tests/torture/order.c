@@ -156,7 +156,7 @@ uint32_t queue_mark(struct world *world, int number)
 
 static void check_expired(struct world *world, struct hold *hold)
 {
-    if (hold->latch->expired && !hold->is_timed)
+    if (!hold->is_timed && __atomic_load_n(&hold->latch->expired, __ATOMIC_ACQUIRE))
         fail(world, "a call waited for work that was held until after the call (on queue %d)", hold->queue);
 }
 
