@@ -6,8 +6,9 @@
 #include <unistd.h>
 
 /*
- * The system gives the number of a thread that has ended to a later one. Waiting for that takes long, so here it happens at once: who asks
- * for gettid(), which is this one for every library of the process, gets a number of the thread's place in its world.
+ * The system gives the number of a thread that has ended to a later one. Waiting for that takes long, so here it happens at
+ * once: who asks for gettid(), which is this one for every library of the process, gets a number of the thread's place in its
+ * world.
  */
 static _Thread_local pid_t own_number;
 

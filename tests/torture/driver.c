@@ -188,7 +188,8 @@ static CUresult launch(CUfunction function, CUstream stream, size_t words, void 
     return cu.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, NULL);
 }
 
-CUresult launch_fill(const struct kernels *kernels, CUstream stream, CUdeviceptr to, size_t bytes, uint32_t value, uint32_t step)
+CUresult launch_fill(const struct kernels *kernels, CUstream stream, CUdeviceptr to, size_t bytes, uint32_t value,
+                     uint32_t step)
 {
     uint64_t words = bytes / 4;
     return launch(kernels->fill, stream, words, (void *[]){&to, &words, &value, &step});

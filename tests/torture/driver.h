@@ -1,6 +1,7 @@
 /*
  * The CUDA driver as the torture program finds it: dlopen of libcuda.so.1, dlsym of each function. On the simulated device the
- * library has some functions more (allocator/sim/sim.h), and in a process with cufence there is its C API; both are NULL elsewhere.
+ * library has some functions more (allocator/sim/sim.h), and in a process with cufence there is its C API; both are NULL
+ * elsewhere.
  *
  * Thread safety: driver_find() runs once, before any thread; the tables are read only from then on.
  */
@@ -98,8 +99,8 @@ struct fence {
 
 extern struct fence fence;
 
-/* Ends the process with status 2 where something is missing. `library` is the file of libcufence.so, to be used without the preload
- * library; with NULL the one that the process has already is found. */
+/* Ends the process with status 2 where something is missing. `library` is the file of libcufence.so, to be used without the
+ * preload library; with NULL the one that the process has already is found. */
 void driver_find(const char *library);
 
 /* Expects a current context. */
@@ -118,13 +119,15 @@ struct latch {
     uint32_t flag, expired;
 };
 
-CUresult launch_fill(const struct kernels *kernels, CUstream stream, CUdeviceptr to, size_t bytes, uint32_t value, uint32_t step);
+CUresult launch_fill(const struct kernels *kernels, CUstream stream, CUdeviceptr to, size_t bytes, uint32_t value,
+                     uint32_t step);
 CUresult launch_check(const struct kernels *kernels, CUstream stream, CUdeviceptr from, size_t bytes, uint32_t value,
                       uint32_t step, struct result *result);
 CUresult launch_copy(const struct kernels *kernels, CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes);
 CUresult launch_hold(const struct kernels *kernels, CUstream stream, struct latch *latch, uint32_t microseconds);
 
-/* Memory, zeroed, that kernels may write and the host may read. Expects a current context on a real GPU. NULL where there is none. */
+/* Memory, zeroed, that kernels may write and the host may read. Expects a current context on a real GPU. NULL where there is
+ * none. */
 void *shared_memory(size_t bytes);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * Captures and the launches of their graphs. A capture fills buffers from outside, and buffers that it allocates and frees itself; one may
- * be left for the program to free after each launch. In between, ordinary steps on other streams go on.
+ * Captures and the launches of their graphs. A capture fills buffers from outside, and buffers that it allocates and frees
+ * itself; one may be left for the program to free after each launch. In between, ordinary steps on other streams go on.
  */
 #include "world.h"
 
@@ -20,7 +20,8 @@ void graphs_verify(struct world *world)
         for (int i = 0; i < graph->check_count; i++) {
             const struct result *result = result_of(world, g, i);
             if (result->wrong)
-                fail(world, "graph %d: buffer #%u held wrong data: word %u was %#x", g, graph->checked[i], result->index, result->got);
+                fail(world, "graph %d: buffer #%u held wrong data: word %u was %#x", g, graph->checked[i], result->index,
+                     result->got);
             if (__atomic_load_n(&result->done, __ATOMIC_ACQUIRE) != graph->launches)
                 fail(world, "graph %d: a check ran %u times in %u launches", g, result->done, graph->launches);
         }

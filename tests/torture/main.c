@@ -1,6 +1,6 @@
 /*
- * The torture program: plays seeds, one after another, in one process. tests/torture/torture.py starts it with the libraries and options
- * that each chunk of seeds is played with, and says how a single seed is played again.
+ * The torture program: plays seeds, one after another, in one process. tests/torture/torture.py starts it with the libraries
+ * and options that each chunk of seeds is played with, and says how a single seed is played again.
  *
  * Exit status: 0 all went well, 1 a seed has failed, 2 it could not start, 4 no progress for a minute.
  */
@@ -15,9 +15,10 @@ static const struct {
     const char *name;
     unsigned feature;
 } features[] = {
-    {"a1", FEATURE_A1}, {"a3", FEATURE_A3}, {"a4", FEATURE_A4},       {"b2", FEATURE_B2},       {"c1", FEATURE_C1},
-    {"c2", FEATURE_C2}, {"c3", FEATURE_C3}, {"c4", FEATURE_C4},       {"d1", FEATURE_D1},       {"d2", FEATURE_D2}, {"d9", FEATURE_D9}, {"g1", FEATURE_G1}, {"b5", FEATURE_B5}, {"b6", FEATURE_B6}, {"a5", FEATURE_A5}, {"trim", FEATURE_TRIM},
-    {"reset", FEATURE_RESET}, {"graph", FEATURE_GRAPH}, {"inject", FEATURE_INJECT},
+    {"a1", FEATURE_A1},     {"a3", FEATURE_A3},       {"a4", FEATURE_A4},       {"b2", FEATURE_B2},         {"c1", FEATURE_C1},
+    {"c2", FEATURE_C2},     {"c3", FEATURE_C3},       {"c4", FEATURE_C4},       {"d1", FEATURE_D1},         {"d2", FEATURE_D2},
+    {"d9", FEATURE_D9},     {"g1", FEATURE_G1},       {"b5", FEATURE_B5},       {"b6", FEATURE_B6},         {"a5", FEATURE_A5},
+    {"trim", FEATURE_TRIM}, {"reset", FEATURE_RESET}, {"graph", FEATURE_GRAPH}, {"inject", FEATURE_INJECT},
 };
 
 static int usage(void)

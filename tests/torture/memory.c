@@ -8,9 +8,10 @@
 /* ---- failing driver calls ---- */
 
 /* Calls that cufence makes on its own account while the program allocates or frees, and the program does not just then. */
-static const char *const fragile[] = {"cuMemCreate",         "cuMemMap",        "cuMemSetAccess", "cuEventCreate",
-                                      "cuEventRecord",       "cuEventQuery",    "cuMemUnmap",     "cuStreamIsCapturing",
-                                      "cuStreamGetCaptureInfo", "cuCtxSynchronize", "cuMemRelease", "cuCtxPushCurrent"};
+static const char *const fragile[] = {
+    "cuMemCreate",  "cuMemMap",        "cuMemSetAccess",      "cuEventCreate",          "cuEventRecord",
+    "cuEventQuery", "cuMemUnmap",      "cuStreamIsCapturing", "cuStreamGetCaptureInfo", "cuCtxSynchronize",
+    "cuMemRelease", "cuCtxPushCurrent"};
 
 static const char *arm(struct world *world)
 {
@@ -234,7 +235,8 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
     struct buffer *buffer = &world->buffers[number];
     int device = world->contexts[on->context].device;
     unsigned kind = pick(world, 100);
-    *buffer = (struct buffer){.id = ++world->next_buffer, .bytes = bytes, .context = on->context, .device = device, .pool = device};
+    *buffer =
+        (struct buffer){.id = ++world->next_buffer, .bytes = bytes, .context = on->context, .device = device, .pool = device};
     buffer->kind = settings.is_alone || (fence.malloc && kind < 12) ? BUFFER_API : kind < 35 ? BUFFER_DIRECT : BUFFER_POOL;
     queue_enter(world, queue);
     int is_named = buffer->kind == BUFFER_POOL && kind >= 80;
@@ -265,8 +267,9 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
                  buffer->kind == BUFFER_API ? fence.error_detail() : "");
         return -1;
     }
-    say(world, "#%u = %s of %zu bytes on queue %d%s: %#llx", buffer->id, is_named ? "cuMemAllocFromPoolAsync" : kinds[buffer->kind],
-        bytes, queue, is_named ? " from a pool" : "", (unsigned long long)buffer->address);
+    say(world, "#%u = %s of %zu bytes on queue %d%s: %#llx", buffer->id,
+        is_named ? "cuMemAllocFromPoolAsync" : kinds[buffer->kind], bytes, queue, is_named ? " from a pool" : "",
+        (unsigned long long)buffer->address);
     buffer->is_live = 1;
     if (buffer->kind != BUFFER_DIRECT)
         used(world, buffer, queue, queue_mark(world, queue), 1);
@@ -370,7 +373,7 @@ int buffer_free_on(struct world *world, int number, int queue)
     CUresult result;
     if (buffer->kind == BUFFER_API)
         result = fence.free((void *)(uintptr_t)buffer->address, world->queues[queue].handle) == CUFENCE_OK ? CUDA_SUCCESS
-                                                                                                       : CUDA_ERROR_UNKNOWN;
+                                                                                                           : CUDA_ERROR_UNKNOWN;
     else
         result = cu.cuMemFreeAsync(buffer->address, world->queues[queue].handle);
     disarm(armed);

@@ -106,15 +106,14 @@ void queue_end(struct world *world, int queue)
     forget_queues(world);
 }
 
-
 static int is_tied(const struct queue *queue, const struct queue *other)
 {
     return other->is_used && other->context == queue->context &&
            ((queue->kind == QUEUE_LEGACY && is_blocking(other)) || (is_blocking(queue) && other->kind == QUEUE_LEGACY));
 }
 
-/* An event that is recorded or waited for may count as work, for the rules of the legacy stream; and cufence may have recorded one on
- * the legacy stream at any time, which ties all streams that it is tied with. */
+/* An event that is recorded or waited for may count as work, for the rules of the legacy stream; and cufence may have recorded
+ * one on the legacy stream at any time, which ties all streams that it is tied with. */
 static void touch(struct world *world, struct queue *queue)
 {
     for (int i = 0; i < QUEUES && queue->kind != QUEUE_NON_BLOCKING; i++) {

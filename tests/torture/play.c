@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define AT_ONCE 3 /* worlds, in every fourth seed */
+#define AT_ONCE 3                     /* worlds, in every fourth seed */
 #define LEFT_OPEN (UINT64_C(1) << 40) /* no seed that is played otherwise */
 
 static const struct kind {
@@ -12,12 +12,12 @@ static const struct kind {
     unsigned weight;
     int is_within; /* while a stream is being captured too */
 } kinds[] = {
-    {step_allocate, 22, 1},       {step_use, 20, 1},           {step_copy, 8, 1},        {step_free, 10, 1},
-    {step_reallocate, 16, 1},     {step_record, 5, 1},         {step_hold, 8, 1},        {step_release, 4, 1},
-    {step_synchronise, 3, 0},     {step_stream, 9, 1},         {step_context, 2, 0},     {step_destroy_context, 1, 0},
-    {step_primary, 1, 0},         {step_reset, 1, 0},          {step_pool, 2, 0},        {step_thread, 4, 0},
-    {step_capture, 5, 0},         {step_launch_graph, 7, 0},   {step_drop_graph, 2, 0},  {step_trim, 3, 0},
-    {step_figures, 2, 0},         {step_too_large, 1, 0},    {step_turnover, 2, 0},
+    {step_allocate, 22, 1},   {step_use, 20, 1},         {step_copy, 8, 1},       {step_free, 10, 1},
+    {step_reallocate, 16, 1}, {step_record, 5, 1},       {step_hold, 8, 1},       {step_release, 4, 1},
+    {step_synchronise, 3, 0}, {step_stream, 9, 1},       {step_context, 2, 0},    {step_destroy_context, 1, 0},
+    {step_primary, 1, 0},     {step_reset, 1, 0},        {step_pool, 2, 0},       {step_thread, 4, 0},
+    {step_capture, 5, 0},     {step_launch_graph, 7, 0}, {step_drop_graph, 2, 0}, {step_trim, 3, 0},
+    {step_figures, 2, 0},     {step_too_large, 1, 0},    {step_turnover, 2, 0},
 };
 
 #define KINDS (sizeof kinds / sizeof kinds[0])

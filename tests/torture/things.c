@@ -81,7 +81,7 @@ void context_add(struct world *world, int number, CUcontext handle, int device, 
 }
 
 static unsigned contexts_made; /* atomic: by the process, with FEATURE_C3 left out */
-#define CONTEXTS_BEFORE_C3 40u  /* under the smallest of the tables that were full at 64 and at 256 */
+#define CONTEXTS_BEFORE_C3 40u /* under the smallest of the tables that were full at 64 and at 256 */
 
 /* NULL where there are none. */
 static CUgreenCtx make_green(struct world *world, int device)
@@ -125,8 +125,8 @@ int step_context(struct world *world)
     return 1;
 }
 
-/* Makes the context's end lawful: nobody uses its memory any more, and what would outlive it in one driver and not in another is
- * freed. Returns 0 where that is not possible. */
+/* Makes the context's end lawful: nobody uses its memory any more, and what would outlive it in one driver and not in another
+ * is freed. Returns 0 where that is not possible. */
 static int empty_context(struct world *world, int number)
 {
     int green = world->contexts[number].green != NULL; /* its memory is its primary's, and stays */
@@ -145,7 +145,8 @@ static int empty_context(struct world *world, int number)
             continue;
         if (!sync_clock(world, &buffer->uses))
             return 0;
-        for (int tries = 0; buffer->is_live && tries < 20 && (buffer->kind == BUFFER_POOL || green || chance(world, 50)); tries++)
+        for (int tries = 0; buffer->is_live && tries < 20 && (buffer->kind == BUFFER_POOL || green || chance(world, 50));
+             tries++)
             buffer_free(world, i);
         if (buffer->is_live && (buffer->kind == BUFFER_POOL || green))
             return 0;
@@ -208,7 +209,8 @@ int step_reset(struct world *world)
     CUcontext handle;
     /* Without the preload library nobody tells cufence that a context ends. */
     if (world->is_shared || world->depth || !sim.fail_call || settings.is_alone || (settings.without & FEATURE_RESET) ||
-        ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3) || !empty_context(world, device))
+        ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3) ||
+        !empty_context(world, device))
         return 0;
     int is_release = chance(world, 50);
     say(world, "%s of device %d's primary context", is_release ? "last release" : "reset", device);
@@ -366,7 +368,8 @@ int step_fork(struct world *world)
     while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
         continue;
     if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
-        fail(world, "after a fork the child %s (%#x)", WIFSIGNALED(status) ? "hung or crashed" : "could allocate or free", (unsigned)status);
+        fail(world, "after a fork the child %s (%#x)", WIFSIGNALED(status) ? "hung or crashed" : "could allocate or free",
+             (unsigned)status);
     return 1;
 }
 
@@ -444,7 +447,8 @@ int step_churn(struct world *world)
                  {"threads", churn_thread, 3072, FEATURE_C4, HALF},
                  {"contexts", churn_context, 6144, FEATURE_C3, CONTEXTS_AT_ONCE}};
     unsigned kind = pick(world, 3);
-    if (world->is_shared || world->depth || settings.is_alone || !sim.fail_call || world->lacks || (settings.without & kinds[kind].feature))
+    if (world->is_shared || world->depth || settings.is_alone || !sim.fail_call || world->lacks ||
+        (settings.without & kinds[kind].feature))
         return 0;
     MUST(world, cu.create_context(&churned, 0, 0));
     size_t before = 0;
@@ -459,8 +463,8 @@ int step_churn(struct world *world)
     MUST(world, cu.cuCtxSynchronize());
     size_t after = host_bytes();
     if (after > before + kinds[kind].turns * kinds[kind].most)
-        fail(world, "%u %s made and destroyed, and the host's memory has grown by %zu bytes", kinds[kind].turns, kinds[kind].name,
-             after - before);
+        fail(world, "%u %s made and destroyed, and the host's memory has grown by %zu bytes", kinds[kind].turns,
+             kinds[kind].name, after - before);
     MUST(world, cu.cuCtxDestroy(churned));
     context_enter(world, 0);
     return 1;

@@ -41,7 +41,8 @@ void say(struct world *world, const char *format, ...)
     va_list arguments;
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    int length = snprintf(line, LINE_BYTES, "%3ld.%03ld %4u t%d ", now.tv_sec % 1000, now.tv_nsec / 1000000, world->steps, world->thread);
+    int length = snprintf(line, LINE_BYTES, "%3ld.%03ld %4u t%d ", now.tv_sec % 1000, now.tv_nsec / 1000000, world->steps,
+                          world->thread);
     va_start(arguments, format);
     vsnprintf(line + length, (size_t)(LINE_BYTES - length), format, arguments);
     va_end(arguments);
@@ -71,7 +72,7 @@ void fail(struct world *world, const char *format, ...)
 {
     va_list arguments;
     pthread_mutex_lock(&print_lock); /* for good */
-    usleep(300000); /* a report of cufence's may be on its way */
+    usleep(300000);                  /* a report of cufence's may be on its way */
     if (!settings.is_verbose)
         print(world, LINES);
     if (fence.fault_count && fence.fault_count())
@@ -107,7 +108,7 @@ static struct memory {
     struct result results[CHECKS], graph_results[GRAPHS * GRAPH_STEPS];
     struct latch latches[HOLDS];
     char log[LINES][LINE_BYTES];
-} *memories[8];
+} * memories[8];
 
 static void open_devices(struct world *world)
 {
@@ -242,8 +243,9 @@ static void look_for_lost_memory(struct world *world)
             return;
         usleep(50000); /* what graphs have left is given back in the background */
     }
-    fail(world, "nothing is live, and %llu bytes are mapped: %llu idle, %llu for graphs", (unsigned long long)stats.mapped_bytes,
-         (unsigned long long)stats.idle_bytes, (unsigned long long)stats.captured_bytes);
+    fail(world, "nothing is live, and %llu bytes are mapped: %llu idle, %llu for graphs",
+         (unsigned long long)stats.mapped_bytes, (unsigned long long)stats.idle_bytes,
+         (unsigned long long)stats.captured_bytes);
 }
 
 void world_close(struct world *world)

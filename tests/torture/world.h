@@ -1,16 +1,16 @@
 /*
  * A world: a program of CUDA calls that a seed plays step by step, and the model of what it may do and must see.
  *
- * Order. Work that is put on a stream gets a position there. A clock says up to which position of each stream work is known to be
- * done before something else: before the next work of a stream, or before the host goes on. A call moves clocks as CUDA promises it, and
- * never further. An access to a buffer, or its free, is played only where the clock of its stream covers all that must be done before; so every program
- * is a correct one, and what goes wrong is cufence's.
+ * Order. Work that is put on a stream gets a position there. A clock says up to which position of each stream work is known to
+ * be done before something else: before the next work of a stream, or before the host goes on. A call moves clocks as CUDA
+ * promises it, and never further. An access to a buffer, or its free, is played only where the clock of its stream covers all
+ * that must be done before; so every program is a correct one, and what goes wrong is cufence's.
  *
- * Data. Each buffer has a value of its own: word i is value + i * step. Checks, on the device, compare all of it; their results are
- * looked at once the host's clock covers them.
+ * Data. Each buffer has a value of its own: word i is value + i * step. Checks, on the device, compare all of it; their results
+ * are looked at once the host's clock covers them.
  *
- * Threads. The threads of a world take turns, so a seed plays the same program each time; only the devices run freely. Worlds that run at
- * the same time share contexts, but no stream and no buffer. A world is used by its own threads alone.
+ * Threads. The threads of a world take turns, so a seed plays the same program each time; only the devices run freely. Worlds
+ * that run at the same time share contexts, but no stream and no buffer. A world is used by its own threads alone.
  */
 #ifndef TORTURE_WORLD_H
 #define TORTURE_WORLD_H
@@ -90,8 +90,8 @@ struct queue {
     int thread; /* of QUEUE_OWN_DEFAULT */
     CUstream handle;
     uint32_t position;
-    struct clock before; /* what is done before its next work */
-    struct clock work;   /* the same as of its last work: what the rules of the legacy stream carry on */
+    struct clock before;  /* what is done before its next work */
+    struct clock work;    /* the same as of its last work: what the rules of the legacy stream carry on */
     struct clock perhaps; /* all that it may wait for: more than what is promised. Who waits for it lets these holds go */
 };
 
@@ -143,12 +143,12 @@ struct graph {
     int context;
     unsigned launches;
     struct clock last; /* its launches do not overlap */
-    int output; /* the buffer that it allocates and does not free; -1: none */
+    int output;        /* the buffer that it allocates and does not free; -1: none */
     int write_count, check_count;
     struct graph_write {
         int buffer;
         uint32_t value, step;
-    } writes[GRAPH_STEPS]; /* what each launch leaves in buffers */
+    } writes[GRAPH_STEPS];         /* what each launch leaves in buffers */
     unsigned checked[GRAPH_STEPS]; /* the numbers of the buffers that its checks look at; results are in world.graph_results */
 };
 
@@ -174,13 +174,13 @@ struct actor {
 
 struct world {
     uint64_t seed, random;
-    int number;     /* among those of a process that run at once */
-    int is_shared;  /* others run at the same time: holds are timed, nothing of theirs is reset */
-    int thread;     /* whose turn it is */
-    int context;    /* that the steps of a turnover are about */
-    int subject;    /* and their buffer */
-    int depth;      /* steps within a step */
-    int lacks;      /* allocations may fail: the device is small, or a call was made to fail */
+    int number;      /* among those of a process that run at once */
+    int is_shared;   /* others run at the same time: holds are timed, nothing of theirs is reset */
+    int thread;      /* whose turn it is */
+    int context;     /* that the steps of a turnover are about */
+    int subject;     /* and their buffer */
+    int depth;       /* steps within a step */
+    int lacks;       /* allocations may fail: the device is small, or a call was made to fail */
     int has_outputs; /* graphs have allocated memory that outlives a launch: figures count it in their own way */
     unsigned leaked; /* buffers that nobody knows the state of, after an error that was asked for */
     unsigned next_buffer, steps;
@@ -193,17 +193,17 @@ struct world {
     struct pool pools[POOLS];
     struct graph graphs[GRAPHS];
     struct actor actors[THREADS];
-    struct result *results; /* CHECKS of them */
+    struct result *results;       /* CHECKS of them */
     struct result *graph_results; /* GRAPHS times GRAPH_STEPS */
-    struct latch *latches;  /* HOLDS of them */
+    struct latch *latches;        /* HOLDS of them */
     char (*log)[LINE_BYTES];
     unsigned lines;
 };
 
 /* ---- world.c ---- */
 
-uint64_t draw(struct world *world);                        /* the next random number */
-unsigned pick(struct world *world, unsigned count);        /* below count */
+uint64_t draw(struct world *world);                 /* the next random number */
+unsigned pick(struct world *world, unsigned count); /* below count */
 int chance(struct world *world, unsigned percent);
 
 /* Adds a line to what is shown when the seed fails. */
@@ -240,11 +240,12 @@ void context_enter(struct world *world, int context);
 
 /* Work is about to be put on a queue: moves its clock. Returns its position. */
 uint32_t queue_submit(struct world *world, int queue);
-/* The same for an allocation or a free: it has its place on the stream, but is no work that the legacy stream's rules are about. */
+/* The same for an allocation or a free: it has its place on the stream, but is no work that the legacy stream's rules are
+ * about. */
 uint32_t queue_mark(struct world *world, int queue);
 
-/* Makes `queue` wait until all that is needed is done: by events where that is possible, else on the host. Returns 0 where neither
- * is. */
+/* Makes `queue` wait until all that is needed is done: by events where that is possible, else on the host. Returns 0 where
+ * neither is. */
 int queue_wait(struct world *world, int queue, const struct clock *needed);
 
 /* Waits on the host. Holds that are in the way are let go first. */
@@ -304,7 +305,7 @@ int step_churn(struct world *world);
 /* Loads the kernels where `kernels` is NULL. */
 void context_add(struct world *world, int context, CUcontext handle, int device, const struct kernels *kernels);
 void context_destroy(struct world *world, int context); /* the driver's */
-void context_end(struct world *world, int context); /* the model's side: its queues and buffers are gone */
+void context_end(struct world *world, int context);     /* the model's side: its queues and buffers are gone */
 
 /* ---- graphs.c ---- */
 
