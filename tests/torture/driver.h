@@ -22,6 +22,7 @@
     X(cuDevicePrimaryCtxRelease)                                                                                               \
     X(cuDevicePrimaryCtxReset)                                                                                                 \
     X(cuCtxSetCurrent)                                                                                                         \
+    X(cuCtxPopCurrent)                                                                                                         \
     X(cuCtxSynchronize)                                                                                                        \
     X(cuCtxDestroy)                                                                                                            \
     X(cuCtxEnablePeerAccess)                                                                                                   \

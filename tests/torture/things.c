@@ -83,6 +83,15 @@ void context_add(struct world *world, int number, CUcontext handle, int device, 
 static unsigned contexts_made; /* atomic: by the process, with FEATURE_C3 left out */
 #define CONTEXTS_BEFORE_C3 40u /* under the smallest of the tables that were full at 64 and at 256 */
 
+/* Without making it current. */
+static CUcontext make_context(struct world *world, int device)
+{
+    CUcontext handle, popped;
+    MUST(world, cu.create_context(&handle, 0, device));
+    MUST(world, cu.cuCtxPopCurrent(&popped));
+    return handle;
+}
+
 /* NULL where there are none. */
 static CUgreenCtx make_green(struct world *world, int device)
 {
@@ -118,7 +127,7 @@ int step_context(struct world *world)
     if (green)
         MUST(world, cu.cuCtxFromGreenCtx(&handle, green));
     else
-        MUST(world, cu.create_context(&handle, 0, device));
+        handle = make_context(world, device);
     say(world, "%scontext %d on device %d", green ? "green " : "", number, device);
     context_add(world, number, handle, device, NULL);
     world->contexts[number].green = green;
@@ -406,27 +415,35 @@ static void churn_stream(struct world *world)
     MUST(world, cu.cuStreamDestroy(stream));
 }
 
+struct turn {
+    struct world *world;
+    CUdeviceptr address;
+};
+
+/* No work: the simulated device keeps a worker for each stream that has had some, and a thread's own ends with the context. */
 static void *in_thread(void *argument)
 {
-    struct world *world = argument;
-    MUST(world, cu.cuCtxSetCurrent(churned));
-    use_stream(world, CU_STREAM_PER_THREAD);
+    struct turn *turn = argument;
+    MUST(turn->world, cu.cuCtxSetCurrent(churned));
+    MUST(turn->world, cu.cuMemAllocAsync(&turn->address, 4096, CU_STREAM_PER_THREAD));
     return NULL;
 }
 
 static void churn_thread(struct world *world)
 {
+    struct turn turn = {.world = world};
     pthread_t id;
-    if (pthread_create(&id, NULL, in_thread, world) != 0)
+    if (pthread_create(&id, NULL, in_thread, &turn) != 0)
         fail(world, "no thread could be started");
     pthread_join(id, NULL);
+    MUST(world, cu.cuMemFree(turn.address));
 }
 
 static void churn_context(struct world *world)
 {
-    CUcontext context;
+    CUcontext context = make_context(world, 0);
     CUdeviceptr address;
-    MUST(world, cu.create_context(&context, 0, 0));
+    MUST(world, cu.cuCtxSetCurrent(context));
     MUST(world, cu.cuMemAlloc(&address, 4096));
     if (address % 8192)
         MUST(world, cu.cuMemFree(address));
@@ -450,7 +467,8 @@ int step_churn(struct world *world)
     if (world->is_shared || world->depth || settings.is_alone || !sim.fail_call || world->lacks ||
         (settings.without & kinds[kind].feature))
         return 0;
-    MUST(world, cu.create_context(&churned, 0, 0));
+    churned = make_context(world, 0);
+    MUST(world, cu.cuCtxSetCurrent(churned));
     size_t before = 0;
     say(world, "churn: %s", kinds[kind].name);
     for (unsigned i = 0; i < 2 * kinds[kind].turns; i++) {

@@ -47,6 +47,8 @@ REAL = [
 
 
 def kinds_of(options):
+    if options.native:
+        return [kind for kind in SIMULATED if "--library" not in kind[3] and "--inject" not in kind[3]]
     if not options.gpu:
         return SIMULATED
     return [kind for kind in REAL if options.devices == 1 or "strict" not in kind[1]]
