@@ -95,7 +95,7 @@ static void play_world(struct world *world, uint64_t seed, int number, unsigned 
     play_open(world, seed, number, steps, is_shared);
     if (chance(world, 2))
         step_fork(world);
-    if (chance(world, 1))
+    if (chance(world, 3))
         step_churn(world);
     world_close(world);
 }

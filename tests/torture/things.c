@@ -454,7 +454,7 @@ static void churn_context(struct world *world)
 /* Hundreds of streams, threads or contexts, one after the other: the second half takes no memory that the first has not. */
 int step_churn(struct world *world)
 {
-    enum { HALF = 80, PAUSE = 8, CONTEXTS_AT_ONCE = 60 };
+    enum { HALF = 80, PAUSE = 8, CONTEXTS_IN_A_ROW = 140 };
     static const struct {
         const char *name;
         void (*once)(struct world *world);
@@ -462,7 +462,7 @@ int step_churn(struct world *world)
         unsigned feature, turns;
     } kinds[] = {{"streams", churn_stream, 1024, FEATURE_C4, HALF},
                  {"threads", churn_thread, 3072, FEATURE_C4, HALF},
-                 {"contexts", churn_context, 6144, FEATURE_C3, CONTEXTS_AT_ONCE}};
+                 {"contexts", churn_context, 6144, FEATURE_C3, CONTEXTS_IN_A_ROW}};
     unsigned kind = pick(world, 3);
     if (world->is_shared || world->depth || settings.is_alone || !sim.fail_call || world->lacks ||
         (settings.without & kinds[kind].feature))
