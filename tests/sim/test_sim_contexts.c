@@ -202,7 +202,8 @@ static void events_are_recorded_at_home_and_waited_for_anywhere(void **state)
 static void a_free_waits_for_the_memorys_context_alone(void **state)
 {
     (void)state;
-    uint32_t flag = 0, other_flag = 0;
+    static uint32_t flag, other_flag;
+    flag = other_flag = 0;
     CUdeviceptr here, there;
     OK(cuMemAlloc(&here, 64));
     OK(cuCtxSetCurrent(contexts[1]));
@@ -334,7 +335,8 @@ static void a_green_context_is_a_context_of_its_own_on_the_primarys_memory(void 
 static void an_event_can_be_of_a_whole_green_context(void **state)
 {
     (void)state;
-    uint32_t flag = 0, other = 0;
+    static uint32_t flag, other;
+    flag = other = 0;
     CUgreenCtx green;
     CUevent event, foreign;
     CUstream streams[2], primarys;
