@@ -103,8 +103,8 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
     struct freelist *list = freelist_in_pool(pool->books, stream, pool);
-    int is_reusable = is_ordered && !has_recorded(block) && (block->pool == pool || !pool->is_capture) &&
-                      !__atomic_load_n(&pool->is_unordered, __ATOMIC_RELAXED);
+    int is_reusable = is_ordered && !block_is_elsewhere(block) && !has_recorded(block) &&
+                      (block->pool == pool || !pool->is_capture) && !__atomic_load_n(&pool->is_unordered, __ATOMIC_RELAXED);
     drop_recorded(block);
     uint64_t now = write_freed(block, stream);
     block_join(block, pool);
@@ -121,7 +121,7 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
 /* It is not behind one stream of its own context alone. */
 static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
 {
-    int is_strict = heap_options->uaf == UAF_STRICT;
+    int is_retired = heap_options->uaf == UAF_STRICT || block_is_elsewhere(block);
     struct freelist *shared = &block->books->shared;
     uint64_t now = write_freed(block, stream);
     if (users == HEAP_NONE) {
@@ -134,7 +134,7 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
         wait_for_recorded(block);
     }
     int is_idle = users == HEAP_NONE;
-    enum block_state state = is_strict ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
+    enum block_state state = is_retired ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
     freelist_put(shared, block, state, now);
     if (state == BLOCK_PAST)
         block_unmap(block);
@@ -187,7 +187,7 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         free_of_graph(block, stream, users))
         return;
     if (users != HEAP_STREAM || stream->context != books->context || has_recorded(block) || heap_options->uaf == UAF_STRICT ||
-        (list = freelist_of(stream)) == NULL) {
+        block_is_elsewhere(block) || (list = freelist_of(stream)) == NULL) {
         free_with_waits(block, stream, users);
         return;
     }

@@ -388,6 +388,11 @@ void freelists_end_sync(struct books *books, uint64_t since)
         list_unlock(list);
     }
     lock_release(&books->lock);
+    freelists_end_waits(books, since);
+}
+
+void freelists_end_waits(struct books *books, uint64_t since)
+{
     end_waits(&books->shared, books, since);
     for (struct context *context = waits_foreign() ? context_next(NULL) : NULL; context; context = context_next(context)) {
         struct books *others = books_of(context);

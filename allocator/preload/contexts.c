@@ -24,6 +24,15 @@ CUresult settled(CUresult result, int is_context_idle)
     return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : result;
 }
 
+CUresult synchronised(struct context *context, CUresult (*function)(void))
+{
+    uint64_t since = context ? heap_sync_begins(context) : 0;
+    CUresult result = function();
+    if (since && result == CUDA_SUCCESS)
+        heap_sync_ended(context, since);
+    return settled(result, 1);
+}
+
 /* A context's last moment: its faults are still to be reported, and from then on no thread of ours goes near it. */
 static void before_end(CUcontext context)
 {
