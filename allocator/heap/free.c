@@ -192,11 +192,8 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         return;
     }
     uint64_t now = write_freed(block, stream);
-    if (freelist_put(list, block, BLOCK_IDLE, now)) {
-        struct scope scope = scope_enter(books->context);
+    if (freelist_put(list, block, BLOCK_IDLE, now))
         freelist_mark(list, now);
-        scope_leave(scope);
-    }
 }
 
 /* ---- recorded streams ---- */

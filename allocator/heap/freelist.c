@@ -215,23 +215,25 @@ void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_
     int has_room = list->marker_count < MARKERS;
     uint64_t sequence = list->freed;
     list_unlock(list);
+    if (!has_room || !stream_is_named_here(stream))
+        return;
+    struct scope scope = scope_enter(stream->within);
+    CUevent event = NULL;
+    int is_recorded = 0;
     /* Also refuses where a stream that synchronises with this one is being captured. */
-    if (!has_room || !stream_is_named_here(stream) || driver->cuStreamIsCapturing(stream->handle, &capture) != CUDA_SUCCESS ||
-        capture != CU_STREAM_CAPTURE_STATUS_NONE)
-        return;
-    CUevent event = event_take(list->books);
-    if (!event)
-        return;
-    int is_recorded = driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
+    if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
+        capture == CU_STREAM_CAPTURE_STATUS_NONE && (event = event_take(list->books)) != NULL)
+        is_recorded = driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
     if (is_recorded) {
         list_lock(list);
         list->markers[list->marker_count++] = (struct marker){.event = event, .sequence = sequence};
         list->marked = sequence;
         list->marked_ns = now;
         list_unlock(list);
-    } else {
+    } else if (event) {
         event_give(list->books, event);
     }
+    scope_leave(scope);
 }
 
 void freelist_mark(struct freelist *list, uint64_t now)

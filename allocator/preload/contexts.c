@@ -212,28 +212,25 @@ static CUdevice device_of(CUcontext context)
 
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags)
 {
+    CUcontext context;
     CUresult result = real.cuGreenCtxCreate(green, resources, device, flags);
-    if (result == CUDA_SUCCESS)
-        count_hold(device, 1);
-    return result;
-}
-
-CUresult hook_cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
-{
-    CUresult result = real.cuCtxFromGreenCtx(context, green);
-    if (result == CUDA_SUCCESS && is_active())
-        context_is_green(*context, device_of(*context));
+    if (result != CUDA_SUCCESS || !is_active())
+        return result;
+    count_hold(device, 1);
+    if (driver->cuCtxFromGreenCtx && driver->cuCtxFromGreenCtx(&context, *green) == CUDA_SUCCESS)
+        context_is_green(context, device); /* before a stream of it is met */
     return result;
 }
 
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext own = NULL;
-    if (!is_active() || !real.cuCtxFromGreenCtx || real.cuCtxFromGreenCtx(&own, green) != CUDA_SUCCESS)
+    if (!is_active() || !driver->cuCtxFromGreenCtx || driver->cuCtxFromGreenCtx(&own, green) != CUDA_SUCCESS)
         return real.cuGreenCtxDestroy(green);
     CUdevice device = device_of(own);
     CUcontext primary = may_be_last(device) ? primary_of(device) : NULL;
     before_release(primary);
+    context_green_ends(own);
     CUresult result = real.cuGreenCtxDestroy(green);
     if (result == CUDA_SUCCESS) {
         context_ended(own);

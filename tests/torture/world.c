@@ -234,7 +234,7 @@ static void look_for_lost_memory(struct world *world)
     if (!fence.trim || world->leaked || world->is_shared)
         return;
     /* After a failed call nothing but a synchronisation proves that memory is free, and trims make none. */
-    if (settings.is_injected || (settings.without & FEATURE_D9))
+    if (settings.is_injected || settings.is_alone || (settings.without & FEATURE_D9))
         ask_for_too_much(world);
     for (int tries = 0; tries < 100; tries++) {
         fence.trim(-1);
