@@ -3,6 +3,7 @@
 
 import argparse
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -26,7 +27,7 @@ def play(devices, minutes):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--minutes", type=float, default=4)
+    parser.add_argument("--minutes", type=float, default=float(os.environ.get("CUFENCE_TORTURE_MINUTES", "4")))
     parser.add_argument("--json", type=pathlib.Path, required=True)
     options = parser.parse_args()
     cases = [play(devices, options.minutes) for devices in (1, 2) if devices <= count_gpus()]
