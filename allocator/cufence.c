@@ -404,6 +404,14 @@ PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
     return CUFENCE_OK;
 }
 
+PUBLIC cufence_status cufence_stream_gone(cufence_stream stream)
+{
+    cufence_status status = check_started();
+    if (status == CUFENCE_OK)
+        stream_ended(stream);
+    return status;
+}
+
 PUBLIC cufence_status cufence_record_stream(void *pointer, cufence_stream stream)
 {
     cufence_status status = check_started();

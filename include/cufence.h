@@ -168,11 +168,19 @@ cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_s
 
 /*
  * Frees a buffer, ordered on `stream`: work that was put on it before may still use the buffer, work put on it later
- * must not. Never waits. NULL is allowed. The stream must exist during the call and may be destroyed after it.
- * Errors: NOT_INITIALIZED, INVALID_FREE, DOUBLE_FREE, OUT_OF_MEMORY (the host's, at the first free on a stream: the buffer
- * stays live).
+ * must not. Never waits. NULL is allowed. The stream may be of any context; a default stream is the calling thread's current
+ * context's, and the buffer's own context's too, so that it need not be current.
+ * Errors: NOT_INITIALIZED, INVALID_FREE, DOUBLE_FREE.
  */
 cufence_status cufence_free(void *pointer, cufence_stream stream);
+
+/*
+ * Says that a stream is about to be destroyed: call it right before cudaStreamDestroy() or cuStreamDestroy(). The driver gives
+ * the handle out again, and without this call the next stream would be taken for the same one: what was freed on the old one
+ * could be handed out on the new one while work still uses it. A thread's own default stream needs no call, nor does any
+ * stream under the preload library, which sees the end. Errors: NOT_INITIALIZED.
+ */
+cufence_status cufence_stream_gone(cufence_stream stream);
 
 /*
  * Says that work on `stream` uses the buffer too: a later free waits (on the device, never on the host) for the work that

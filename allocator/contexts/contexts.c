@@ -292,15 +292,14 @@ struct context *context_of_device(int device, cufence_status *status)
 
 struct context *context_for_pool(int device, struct context *near)
 {
+    struct context *found = NULL;
     if (near && near->device == device)
         return near;
-    CUcontext primary = primary_handle(device);
-    if (primary)
-        return context_of(primary);
-    struct context *context = context_next(NULL);
-    while (context && context->device != device)
-        context = context_next(context);
-    return context;
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        if (context->device == device && (!found || context->is_primary))
+            found = context;
+    }
+    return found;
 }
 
 void context_is_green(CUcontext handle, int device)

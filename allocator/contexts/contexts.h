@@ -8,7 +8,8 @@
  *
  * Under the preload library the ends of contexts and streams are seen (contexts_watch()); a stream then costs a driver call
  * only for NULL and the per-thread stream (which context is current). Without it, handles are checked by the driver's own
- * numbers (cuCtxGetId, cuStreamGetId: CUDA 12.0); a driver without them cannot tell a handle that came back.
+ * numbers (cuCtxGetId: CUDA 12.0), and the program tells of streams that end (cufence_stream_gone()): to ask each time whether
+ * a stream is the same (cuStreamGetId) would cost more than the rest, and ends a capture (driver 580.159.04).
  *
  * Thread safety: every function, from any thread, after contexts_open().
  */
@@ -31,8 +32,6 @@ struct stream {
     CUstream handle;         /* NULL is the legacy stream, CU_STREAM_PER_THREAD that of `thread` */
     uint64_t thread;         /* with a per-thread stream: whose, by our own count, see stream_is_named_here(); else 0 */
     uint64_t generation;     /* atomic; another one as soon as the stream is gone */
-    unsigned long long id;   /* cuStreamGetId; 0: not asked */
-    int is_lost;             /* it was gone before anybody told: nothing can be put on it any more */
     void *books;             /* atomic; heap/: its free list */
 };
 
@@ -57,7 +56,7 @@ struct context {
 struct context_events {
     void (*begun)(struct context *context);     /* before its first use, with the context current and RANK_CONTEXTS held */
     void (*ended)(struct context *context);     /* it is gone, or going right now; RANK_CONTEXTS held */
-    void (*stream_ends)(struct stream *stream); /* right before, RANK_TOUCH held; is_lost: after it. By any thread, but for a
+    void (*stream_ends)(struct stream *stream); /* right before, RANK_TOUCH held. By any thread, but for a
                                                    per-thread stream by its own */
 };
 

@@ -71,14 +71,12 @@ static void give_spare(struct entry *entry)
     spares = entry;
 }
 
-static void use(struct entry *entry, struct context *within, CUstream handle, uint64_t thread, unsigned long long id)
+static void use(struct entry *entry, struct context *within, CUstream handle, uint64_t thread)
 {
     entry->stream.context = context_meant(within);
     entry->stream.within = within;
     entry->stream.handle = handle;
     entry->stream.thread = thread;
-    entry->stream.id = id;
-    entry->stream.is_lost = 0;
     __atomic_store_n(&entry->is_used, 1, __ATOMIC_RELEASE);
 }
 
@@ -108,20 +106,6 @@ void streams_forget(struct context *context)
 
 /* ---- streams that the program has made ---- */
 
-/* 0: nobody needs it, or the driver does not tell. */
-static unsigned long long id_of(CUstream handle)
-{
-    unsigned long long id = 0;
-    if (contexts_are_watched() || !driver->cuStreamGetId || driver->cuStreamGetId(handle, &id) != CUDA_SUCCESS)
-        id = 0;
-    return id;
-}
-
-static int is_same(const struct stream *stream, unsigned long long id)
-{
-    return !id || stream->id == id;
-}
-
 static struct entry *find(CUstream handle)
 {
     struct entry *entry;
@@ -143,40 +127,34 @@ static void end(struct entry *entry)
 }
 
 /* near: where it is looked for first, since a driver may answer only where a context is current; NULL: where the caller is. */
-static struct context *within_which(CUstream handle, struct context *near, unsigned long long *id)
+static struct context *within_which(CUstream handle, struct context *near)
 {
     CUcontext context = NULL;
-    struct scope scope = {0};
-    if (near)
-        scope = scope_enter(near);
+    struct context *here = near ? near : context_entry();
+    if (!here)
+        return NULL;
+    struct scope scope = scope_enter(here); /* also while the program captures */
     CUresult result = driver->cuStreamGetCtx ? driver->cuStreamGetCtx(handle, &context) : CUDA_ERROR_NOT_SUPPORTED;
-    *id = id_of(handle);
-    if (near)
-        scope_leave(scope);
+    scope_leave(scope);
     if (result == CUDA_SUCCESS)
         return context_entry_of(context);
-    return result == CUDA_ERROR_INVALID_HANDLE ? NULL : near ? near : context_entry(); /* unknown: nobody's */
+    return result == CUDA_ERROR_INVALID_HANDLE ? NULL : here; /* unknown: nobody's */
 }
 
 static struct stream *look_up(CUstream handle, struct context *near)
 {
-    unsigned long long id = id_of(handle);
     lock_take(&lock);
     struct entry *entry = find(handle);
     lock_release(&lock);
-    if (entry && is_same(&entry->stream, id))
+    if (entry)
         return &entry->stream;
-    if (entry) { /* destroyed without a word, and the handle is another stream's */
-        entry->stream.is_lost = 1;
-        end(entry);
-    }
-    struct context *within = within_which(handle, near, &id);
+    struct context *within = within_which(handle, near);
     if (!within)
         return NULL;
     lock_take(&lock);
     entry = find(handle);
     if (!entry && (entry = take_spare()) != NULL) {
-        use(entry, within, handle, 0, id);
+        use(entry, within, handle, 0);
         HASH_ADD_PTR(by_handle, stream.handle, entry);
         if (!entry->hh.tbl) { /* no memory for the table */
             entry->is_used = 0;
@@ -197,8 +175,7 @@ static struct stream *explicit_stream(CUstream handle, struct context *near)
     } latest[4];
     unsigned slot = (unsigned)((uintptr_t)handle >> 4 ^ (uintptr_t)handle >> 10) & 3;
     uint64_t epoch = contexts_epoch_now();
-    if (latest[slot].handle == handle && latest[slot].epoch == epoch &&
-        (contexts_are_watched() || is_same(latest[slot].stream, id_of(handle))))
+    if (latest[slot].handle == handle && latest[slot].epoch == epoch)
         return latest[slot].stream;
     struct stream *stream = look_up(handle, near);
     if (stream) {
@@ -275,7 +252,7 @@ static struct entry *make_own(struct context *within)
         own.first = entry;
     }
     if (entry)
-        use(entry, within, CU_STREAM_PER_THREAD, own.thread, 0);
+        use(entry, within, CU_STREAM_PER_THREAD, own.thread);
     lock_release(&lock);
     return entry;
 }

@@ -239,7 +239,6 @@ static void let_go(struct block *block, struct block **gone)
     struct freelist *shared = &block->books->shared;
     int is_idle = (block->returned & RETURNED_IDLE) != 0;
     block->returned = 0;
-    block->is_counted = 0;
     block_join(block, NULL);
     facts_write_freed(block, now_ns(), block->facts.free_stream, 0);
     if (!is_idle && !block->wait_count && !block->awaits_context)

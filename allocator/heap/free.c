@@ -79,6 +79,7 @@ static uint64_t write_freed(struct block *block, struct stream *stream)
 /* By the program or by another capture, outside of the buffer's own: it stays the graph's. */
 static void return_to_graph(struct block *block, struct stream *stream, enum heap_users users, struct pool *capture)
 {
+    freelist_uncount(&block->books->shared, block);
     struct facts facts = block->facts;
     facts.free_stream = stream ? (uint64_t)(uintptr_t)stream->handle : 0;
     facts.who = facts_allocated_tid(&facts) | facts_freed_by(facts_tid(), 0);
@@ -142,13 +143,11 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
         bell_ring();
 }
 
-static void count_freed(struct block *block, struct heap_freed *freed)
+/* What a graph allocates again is not counted again. */
+static struct heap_freed what_was_freed(const struct block *block)
 {
-    if (!freed)
-        return;
-    *freed =
-        block->is_counted ? (struct heap_freed){block->facts.size, block->slot.mapped, block->owner} : (struct heap_freed){0};
-    block->is_counted = 0; /* what a graph allocates again is not counted again */
+    return block->is_counted ? (struct heap_freed){block->facts.size, block->slot.mapped, block->owner}
+                             : (struct heap_freed){0};
 }
 
 /* Graph memory, or a free within a capture. Returns 0 where it is neither. */
@@ -181,7 +180,8 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
     struct block *block = claim->block;
     struct books *books = block->books;
     struct freelist *list;
-    count_freed(block, freed);
+    if (freed)
+        *freed = what_was_freed(block);
     int may_be_captured = users == HEAP_STREAM && stream->handle && pools_may_be_captured();
     if (__builtin_expect(block->pool || may_be_captured || __atomic_load_n(&books->active_pools, __ATOMIC_RELAXED), 0) &&
         free_of_graph(block, stream, users))

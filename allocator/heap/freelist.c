@@ -162,11 +162,27 @@ static void unwait(struct freelist *list, struct block *block)
     block_become(block, BLOCK_HELD);
 }
 
+/* Expects the list's lock. */
+static void count_free(struct freelist *list, struct block *block)
+{
+    if (!block->is_counted)
+        return;
+    block->is_counted = 0;
+    list->frees++;
+    count_bytes(list, -(int64_t)block->facts.size);
+}
+
+void freelist_uncount(struct freelist *list, struct block *block)
+{
+    list_lock(list);
+    count_free(list, block);
+    list_unlock(list);
+}
+
 int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now)
 {
     list_lock(list);
-    list->frees++;
-    count_bytes(list, -(int64_t)block->facts.size);
+    count_free(list, block);
     put(list, block, state);
     int due = !list->pool && list->stream && (list->freed - list->marked >= MARK_FREES || now - list->marked_ns >= MARK_NS);
     list_unlock(list);

@@ -14,7 +14,7 @@ void heap_stream_ends(struct stream *stream)
     if (!books)
         return;
     if (list) {
-        if (!stream->is_lost && freelist_is_unmarked(list))
+        if (freelist_is_unmarked(list))
             freelist_mark_touched(list, stream, now_ns());
         freelist_end(list);
     }

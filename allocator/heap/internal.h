@@ -262,7 +262,8 @@ void freelist_count(struct freelist *list, uint64_t size); /* an allocation that
 /* Gives a held block to the list: idle behind what its stream has got, WAITING or RETIRING with its waits. With PAST it is only
  * counted: the caller unmaps it. Counts its free. Returns whether a mark is due. */
 int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now);
-void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the stream, which the caller can name */
+void freelist_uncount(struct freelist *list, struct block *block); /* counts its free, and nothing else */
+void freelist_mark(struct freelist *list, uint64_t now);           /* puts a marker on the stream, which the caller can name */
 void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_t now); /* RANK_TOUCH is held */
 /* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);

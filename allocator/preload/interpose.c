@@ -30,11 +30,14 @@ static int has_no_library;
 /* Descriptor 2 before main(): the program may have closed it, and opened something else under its number, by the time that
  * libcufence.so comes. */
 static struct stat standard_error;
-static int had_standard_error;
+static int had_standard_error, has_looked;
 
+/* Other libraries' constructors may ask for the driver before ours has run. */
 __attribute__((constructor)) static void look_at_standard_error(void)
 {
-    had_standard_error = fstat(STDERR_FILENO, &standard_error) == 0;
+    if (!has_looked)
+        had_standard_error = fstat(STDERR_FILENO, &standard_error) == 0;
+    has_looked = 1;
 }
 
 static dlsym_function find_dlsym(void)
@@ -55,6 +58,7 @@ static dlsym_function find_dlsym(void)
 static void tell_of_standard_error(void *library)
 {
     void (*tell)(const struct stat *) = (void (*)(const struct stat *))find_dlsym()(library, "cufence_output_began_with");
+    look_at_standard_error();
     if (tell)
         tell(had_standard_error ? &standard_error : NULL);
 }

@@ -356,3 +356,10 @@ struct check *check_add(struct world *world, int queue)
     check->queue = queue;
     return check;
 }
+
+void destroy_stream(struct world *world, CUstream stream)
+{
+    if (settings.is_alone)
+        fence.stream_gone(stream);
+    MUST(world, cu.cuStreamDestroy(stream));
+}

@@ -59,6 +59,9 @@ static void draw_weights(struct world *world, unsigned weights[KINDS])
         /* What programs that run at once share in cufence is met there: the lists of streams, and captures. */
         if (world->is_shared && (kinds[i].step == step_capture || kinds[i].step == step_stream))
             weights[i] = kinds[i].weight * 3;
+        /* A real driver refuses to synchronise a context while another world captures in it. */
+        if (world->is_shared && kinds[i].step == step_capture && !sim.set_latency)
+            weights[i] = 0;
     }
 }
 

@@ -18,7 +18,7 @@ int step_stream(struct world *world)
     if (queue >= 0 && may_destroy && world->queues[queue].kind >= QUEUE_BLOCKING && (streams > 10 || chance(world, 35))) {
         queue_enter(world, queue);
         say(world, "destroy the stream of queue %d", queue);
-        MUST(world, cu.cuStreamDestroy(world->queues[queue].handle));
+        destroy_stream(world, world->queues[queue].handle);
         queue_end(world, queue);
         return 1;
     }
@@ -31,7 +31,7 @@ int step_stream(struct world *world)
     MUST(world, cu.cuStreamCreate(&stream, is_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
     queue = queue_add(world, is_blocking ? QUEUE_BLOCKING : QUEUE_NON_BLOCKING, context, stream);
     if (queue < 0) {
-        MUST(world, cu.cuStreamDestroy(stream));
+        destroy_stream(world, stream);
         return 0;
     }
     say(world, "queue %d = a %sblocking stream in context %d", queue, is_blocking ? "" : "non-", context);
@@ -412,7 +412,7 @@ static void churn_stream(struct world *world)
     CUstream stream;
     MUST(world, cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     use_stream(world, stream);
-    MUST(world, cu.cuStreamDestroy(stream));
+    destroy_stream(world, stream);
 }
 
 struct turn {

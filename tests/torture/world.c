@@ -266,7 +266,7 @@ void world_close(struct world *world)
     for (int i = 0; i < QUEUES; i++) {
         if (world->queues[i].is_live && world->queues[i].kind >= QUEUE_BLOCKING) {
             queue_enter(world, i);
-            MUST(world, cu.cuStreamDestroy(world->queues[i].handle));
+            destroy_stream(world, world->queues[i].handle);
         }
     }
     for (int i = DEVICES; i < POOLS; i++) {

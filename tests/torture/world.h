@@ -234,6 +234,7 @@ int queue_pick(struct world *world, int context);
 /* The default stream of the thread whose turn it is; -1: no place. */
 int queue_own_default(struct world *world, int context);
 void queue_end(struct world *world, int queue);
+void destroy_stream(struct world *world, CUstream stream); /* and tells cufence, where nobody else does */
 /* Makes its context current. */
 void queue_enter(struct world *world, int queue);
 void context_enter(struct world *world, int context);
