@@ -195,7 +195,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     struct freelist *list = books ? list_for(books, wanted->stream) : NULL;
     if (!list)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
-    struct block *block = freelist_take(list, layout.pages, heap_options->waste, size);
+    struct block *block = pool_is_spent(list->pool) ? NULL : freelist_take(list, layout.pages, heap_options->waste, size);
     if (!block)
         block = obtain(list, &layout, size, &status);
     if (!block)

@@ -319,6 +319,12 @@ static inline int pool_is_held(const struct pool *pool)
     return __atomic_load_n(&pool->references, __ATOMIC_ACQUIRE) != 0;
 }
 
+/* Nothing that was freed in it is used again: what comes next may run beside the work that was before. */
+static inline int pool_is_spent(const struct pool *pool)
+{
+    return pool && __atomic_load_n(&pool->is_unordered, __ATOMIC_RELAXED);
+}
+
 struct pool *pool_of(struct books *books, struct stream *stream); /* the pool that `stream` allocates from now, or NULL */
 struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph); /* of a stream that is captured, or NULL */
 int pools_may_be_captured(void);                                                    /* some stream may be */

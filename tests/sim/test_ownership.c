@@ -169,7 +169,7 @@ static void the_worst_of_several_devices_decides_the_end(void **state)
         expect_guarded(stories[i], NULL, "devices=2", FAULTED, "");
         expect_in(&by_dlsym, stories[i], last.err, i ? "on GPU 1" : "on GPU 0");
         /* Without a dump there is nothing but the result. */
-        expect_guarded(stories[i], "dumps=off", "devices=2", FAULTED, "");
+        expect_guarded(stories[i], "coredump=off", "devices=2", FAULTED, "");
     }
 }
 
@@ -185,7 +185,7 @@ static void the_tail_of_a_very_large_buffer_is_known(void **state)
 {
     (void)state;
     const char *story = "tail";
-    expect_guarded(story, NULL, "memory=64G", 0,
+    expect_guarded(story, NULL, "memory=64G", FAULTED,
                    "into the tail: CUDA_SUCCESS\n"
                    "it holds 42\n"
                    "the last byte is one of 42949672960 from the first\n"

@@ -131,6 +131,7 @@ int story_many_contexts(int count, char **arguments)
     for (int i = 0; i < wanted && i < MOST; i++) {
         MUST(cu.cuCtxCreate(&contexts[i], NULL, 0, 0));
         refused += cu.cuMemAlloc(&buffers[i], 64) != CUDA_SUCCESS;
+        MUST(cu.cuCtxSetCurrent(NULL)); /* off the thread's stack, which has an end */
     }
     for (int i = 0; i < wanted && i < MOST; i++) {
         CUcontext owner = NULL;
