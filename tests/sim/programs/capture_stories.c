@@ -2,6 +2,7 @@
 #include "program.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #define BYTES 4096
 
@@ -57,77 +58,64 @@ int story_reordered(int count, char **arguments)
     return 0;
 }
 
-/* ---- captures that begin while other threads' streams have frees that nothing tells the end of ---- */
+/* ---- a capture that begins while another thread prepares one, and has come to this one's stream ---- */
 
-enum { CAPTURING = 3, CAPTURES = 60 };
+static uint64_t (*calls)(const char *);
+static CUresult others_end;
 
-static int broken;    /* atomic */
-static int are_ended; /* atomic: threads that capture */
-
-static void *capture_again_and_again(void *argument)
+static void *begin_another(void *unused)
 {
-    (void)argument;
-    CUdeviceptr kept, buffer;
+    (void)unused;
+    CUdeviceptr kept;
     CUgraph graph;
     MUST(cu.cuCtxSetCurrent(context));
     CUstream stream = new_stream();
     MUST(cu.cuMemAllocAsync(&kept, BYTES, stream));
-    for (int i = 0; i < CAPTURES; i++) {
-        for (int k = 0; k < 2; k++) { /* of two frees one is marked, at most */
-            MUST(cu.cuMemAllocAsync(&buffer, BYTES, stream));
-            MUST(cu.cuMemFreeAsync(buffer, stream));
-        }
-        MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
-        CUresult inside = cu.cuMemsetD8Async(kept, 1, BYTES, stream);
-        for (int k = 0; k < 20; k++)
-            cu.cuStreamQuery(CU_STREAM_PER_THREAD);
-        CUresult end = cu.cuStreamEndCapture(stream, &graph);
-        if (inside != CUDA_SUCCESS || end != CUDA_SUCCESS)
-            __atomic_add_fetch(&broken, 1, __ATOMIC_RELAXED);
-        else
-            MUST(cu.cuGraphDestroy(graph));
-        MUST(cu.cuStreamSynchronize(stream));
-    }
-    MUST(cu.cuStreamDestroy(stream));
-    __atomic_add_fetch(&are_ended, 1, __ATOMIC_RELEASE);
+    MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+    MUST(cu.cuMemsetD8Async(kept, 1, BYTES, stream));
+    others_end = cu.cuStreamEndCapture(stream, &graph);
     return NULL;
 }
 
-static void *destroy_streams(void *argument)
-{
-    (void)argument;
-    CUdeviceptr buffer;
-    MUST(cu.cuCtxSetCurrent(context));
-    while (__atomic_load_n(&are_ended, __ATOMIC_ACQUIRE) < CAPTURING) {
-        CUstream stream = new_stream();
-        for (int k = 0; k < 2; k++) {
-            MUST(cu.cuMemAllocAsync(&buffer, BYTES, stream));
-            MUST(cu.cuMemFreeAsync(buffer, stream));
-        }
-        MUST(cu.cuStreamDestroy(stream));
-    }
-    return NULL;
-}
-
-/* Recording an event takes a while here, so that others get on meanwhile. */
+/* prepared capture|destroy: the stream has frees behind which nothing has been recorded. Where the other thread sees to that,
+ * it is held up, and the stream's own thread goes on meanwhile. */
 int story_prepared(int count, char **arguments)
 {
-    (void)count;
-    (void)arguments;
-    pthread_t threads[CAPTURING + 1];
+    int captures = count > 2 && strcmp(arguments[2], "capture") == 0;
+    enum { FREES = 16 };
+    CUdeviceptr kept, buffers[FREES];
+    CUgraph graph;
+    pthread_t thread;
     void (*set_latency)(const char *, unsigned);
     uint64_t (*stale_handles)(void);
     start();
+    *(void **)&calls = driver_of_sim("cusim_call_count");
     *(void **)&set_latency = driver_of_sim("cusim_set_latency");
     *(void **)&stale_handles = driver_of_sim("cusim_stale_handles");
-    set_latency("cuEventRecord", 1000);
-    set_latency("cuStreamQuery", 100);
     MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
-    for (int i = 0; i <= CAPTURING; i++)
-        pthread_create(&threads[i], NULL, i < CAPTURING ? capture_again_and_again : destroy_streams, NULL);
-    for (int i = 0; i <= CAPTURING; i++)
-        pthread_join(threads[i], NULL);
-    printf("broken %d, calls with a handle that is gone %llu\n", broken, (unsigned long long)stale_handles());
+    CUstream stream = new_stream();
+    MUST(cu.cuMemAllocAsync(&kept, BYTES, stream));
+    for (int i = 0; i < FREES; i++)
+        MUST(cu.cuMemAllocAsync(&buffers[i], BYTES, stream));
+    for (int i = 0; i < FREES; i++)
+        MUST(cu.cuMemFreeAsync(buffers[i], stream));
+    set_latency("cuEventRecord", 300000);
+    uint64_t before = calls("cuEventRecord");
+    pthread_create(&thread, NULL, begin_another, NULL);
+    for (int tries = 0; tries < 2000 && calls("cuEventRecord") == before; tries++)
+        usleep(1000);
+    set_latency("cuEventRecord", 0); /* the other's call has begun */
+    if (captures) {
+        MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL));
+        say("in the capture", cu.cuMemsetD8Async(kept, 1, BYTES, stream));
+        pthread_join(thread, NULL);
+        say("end", cu.cuStreamEndCapture(stream, &graph));
+    } else {
+        MUST(cu.cuStreamDestroy(stream));
+        pthread_join(thread, NULL);
+    }
+    say("the other's end", others_end);
+    printf("calls with a handle that is gone: %llu\n", (unsigned long long)stale_handles());
     return 0;
 }
 
@@ -170,7 +158,6 @@ int story_uneven_end(int count, char **arguments)
     MUST(cu.cuStreamBeginCapture(captured, CU_STREAM_CAPTURE_MODE_RELAXED));
     say("synchronise", cu.cuStreamSynchronize(captured));
     say("end", cu.cuStreamEndCapture(captured, &graph));
-    uint64_t (*calls)(const char *);
     *(void **)&calls = driver_of_sim("cusim_call_count");
     uint64_t before = calls("cuCtxSynchronize");
     MUST(cu.cuMemFree(other));
