@@ -3,6 +3,8 @@
 
 #include <cufence.h>
 
+#include <pthread.h>
+
 #define BYTES 4096
 
 static CUstream new_stream(void)
@@ -146,7 +148,14 @@ int story_many_contexts(int count, char **arguments)
     return 0;
 }
 
-/* Two devices, on both of which a kernel faults, and the program never asks. */
+static void *end_the_process(void *unused)
+{
+    (void)unused;
+    exit(0);
+}
+
+/* Two devices, on both of which a kernel faults; the program never asks, and ends from another thread than the first one: its
+ * devices are waited for once then. */
 int story_silent_fault(int count, char **arguments)
 {
     (void)count;
@@ -158,5 +167,8 @@ int story_silent_fault(int count, char **arguments)
         MUST(cu.cuMemAlloc(&buffer, BYTES));
         MUST(store(buffer + BYTES, 1, NULL));
     }
-    return 0;
+    pthread_t thread;
+    pthread_create(&thread, NULL, end_the_process, NULL);
+    pthread_join(thread, NULL);
+    return 1;
 }
