@@ -100,8 +100,7 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
     struct freelist *list = freelist_in_pool(pool->books, stream, pool);
-    int is_reusable =
-        is_ordered && !has_recorded(block) && (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
+    int is_reusable = is_ordered && !has_recorded(block) && (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     drop_recorded(block);
     write_freed(block, stream);
     block_join(block, pool);

@@ -1,6 +1,6 @@
 /*
- * Programs that know nothing of cufence (programs/), started as they are and under the preload library, on the simulated device.
- * A test that includes this is given the programs' folder and the library by CMake (tests/CMakeLists.txt), and names
+ * Programs that know nothing of cufence (programs/), started as they are and under the preload library, on the simulated
+ * device. A test that includes this is given the programs' folder and the library by CMake (tests/CMakeLists.txt), and names
  * finish() as its cases' teardown: what differs from what is expected is printed at once, and the case fails at its end.
  */
 #ifndef CUFENCE_TESTS_GUARDED_H

@@ -138,8 +138,8 @@ int story_many_contexts(int count, char **arguments)
     for (int i = 0; i < wanted && i < MOST; i++) {
         CUcontext owner = NULL;
         MUST(cu.cuCtxSetCurrent(contexts[i]));
-        wrong += cu.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, buffers[i]) != CUDA_SUCCESS ||
-                 owner != contexts[i];
+        wrong +=
+            cu.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, buffers[i]) != CUDA_SUCCESS || owner != contexts[i];
         if (i % 2) /* the other half goes with its context */
             refused += cu.cuMemFree(buffers[i]) != CUDA_SUCCESS;
         MUST(cu.cuCtxDestroy(contexts[i]));

@@ -30,10 +30,8 @@ static int ask_all(CUdeviceptr buffer, CUstream stream)
     CUdeviceptr other;
     return (cu.cuMemFreeAsync(buffer, stream) == CUDA_ERROR_NOT_INITIALIZED) +
            (cu.cuMemAllocAsync(&other, BYTES, stream) == CUDA_ERROR_NOT_INITIALIZED) +
-           (cu.cuMemAlloc(&other, BYTES) == CUDA_ERROR_NOT_INITIALIZED) +
-           (cu.cuMemFree(buffer) == CUDA_ERROR_NOT_INITIALIZED) +
-           (cu.cuStreamDestroy(stream) == CUDA_ERROR_NOT_INITIALIZED) +
-           (cu.cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED);
+           (cu.cuMemAlloc(&other, BYTES) == CUDA_ERROR_NOT_INITIALIZED) + (cu.cuMemFree(buffer) == CUDA_ERROR_NOT_INITIALIZED) +
+           (cu.cuStreamDestroy(stream) == CUDA_ERROR_NOT_INITIALIZED) + (cu.cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED);
 }
 
 /* The other thread is held up in a question about the first stream's frees, whose list is locked meanwhile. */

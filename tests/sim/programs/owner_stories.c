@@ -90,7 +90,8 @@ int story_foreign_explicit(int count, char **arguments)
     return 0;
 }
 
-/* cuMemFree waits for the memory's own device alone, on the driver too: a kernel of a peer that is not done uses freed memory. */
+/* cuMemFree waits for the memory's own device alone, on the driver too: a kernel of a peer that is not done uses freed memory.
+ */
 int story_foreign_kernel(int count, char **arguments)
 {
     (void)count;
