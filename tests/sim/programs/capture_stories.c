@@ -150,6 +150,15 @@ int story_uneven_end(int count, char **arguments)
     MUST(cu.cuMemsetD8Async(kept, 1, BYTES, captured));
     pthread_create(&thread, NULL, end_elsewhere, NULL);
     pthread_join(thread, NULL);
+    /* A second capture, into which a third stream is drawn that cannot end it. */
+    CUstream drawn = new_stream();
+    CUevent event;
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(cu.cuStreamBeginCapture(untouched, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(cu.cuEventRecord(event, untouched));
+    MUST(cu.cuStreamWaitEvent(drawn, event, 0));
+    say("end by a stream that was drawn in", cu.cuStreamEndCapture(drawn, &graph));
+    say("the second's end", cu.cuStreamEndCapture(untouched, &graph));
     say("free", cu.cuMemFree(other));
     say("end", cu.cuStreamEndCapture(captured, &graph));
 
@@ -186,17 +195,23 @@ int story_into_graph(int count, char **arguments)
 
 /* ---- releases of a primary context that others hold ---- */
 
-/* release capture|kernel */
+/* release capture|kernel|last: while others hold it; or the last one, behind a kernel that faults. */
 int story_release(int count, char **arguments)
 {
     static uint32_t flag;
+    int is_last = count > 2 && strcmp(arguments[2], "last") == 0;
     int captures = count > 2 && strcmp(arguments[2], "capture") == 0;
     CUdeviceptr kept;
     CUgraph graph;
     start();
     CUstream stream = new_stream();
-    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
     MUST(cu.cuMemAlloc(&kept, BYTES));
+    if (is_last) {
+        MUST(store(kept + BYTES, 1, stream));
+        say("release", cu.cuDevicePrimaryCtxRelease(0));
+        return 0;
+    }
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
     if (captures) {
         MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
         MUST(cu.cuMemsetD8Async(kept, 1, BYTES, stream));
