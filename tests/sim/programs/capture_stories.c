@@ -102,7 +102,7 @@ int story_prepared(int count, char **arguments)
     set_latency("cuEventRecord", 300000);
     uint64_t before = calls("cuEventRecord");
     pthread_create(&thread, NULL, begin_another, NULL);
-    for (int tries = 0; tries < 2000 && calls("cuEventRecord") == before; tries++)
+    for (int tries = 0; is_guarded() && tries < 5000 && calls("cuEventRecord") == before; tries++)
         usleep(1000);
     set_latency("cuEventRecord", 0); /* the other's call has begun */
     if (captures) {

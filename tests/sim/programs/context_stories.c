@@ -78,7 +78,7 @@ int story_green(int count, char **arguments)
     MUST(cu.cuCtxSetCurrent(primary));
     say("cuMemFree in the primary", cu.cuMemFree(freed));
     MUST(cu.cuMemAlloc(&next, 2 * BYTES));
-    if (driver_of_cufence("cufence_version") != NULL)
+    if (is_guarded())
         printf("in the primary: %s\n", next == freed ? "the same memory" : "other memory");
     MUST(cu.cuMemFreeAsync(ordered, green_stream));
     say_live("two");

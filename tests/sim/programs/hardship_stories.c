@@ -56,7 +56,7 @@ int story_fork_while(int count, char **arguments)
     set_latency("cuEventQuery", 500000);
     uint64_t before = calls("cuEventQuery");
     pthread_create(&thread, NULL, allocate_on_another, NULL);
-    for (int tries = 0; tries < 2000 && calls("cuEventQuery") == before; tries++)
+    for (int tries = 0; is_guarded() && tries < 5000 && calls("cuEventQuery") == before; tries++)
         usleep(1000);
     fflush(NULL);
     pid_t child = fork();

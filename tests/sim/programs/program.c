@@ -19,6 +19,11 @@ void must(const char *what, CUresult result)
     _Exit(2);
 }
 
+int is_guarded(void)
+{
+    return driver_of_cufence("cufence_init") != NULL;
+}
+
 /* ---- kernels: host functions of the simulated device ---- */
 
 #define STORE_LINE 12 /* of kernels.cu, which is nowhere: what reports have to say */

@@ -15,6 +15,8 @@ CUresult say(const char *what, CUresult result);
 #define MUST(call) must(#call, call)
 void must(const char *what, CUresult result);
 
+int is_guarded(void); /* by the preload library */
+
 /* Starts CUDA on device 0, and loads the kernels. */
 void start(void);
 void use_device(int device);
