@@ -56,6 +56,7 @@ static size_t read_launches(int device, const char *kernel, int has_graphs, stru
 static const struct fault_sources sources = {.near = heap_near,
                                              .live = heap_live,
                                              .set_faulted = contexts_set_faulted,
+                                             .is_shared = arena_is_shared,
                                              .arena_start = arena_start,
                                              .arena_end = arena_end,
                                              .now_ns = monotonic_ns,
@@ -378,7 +379,7 @@ PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cu
     if (!context)
         return status;
     struct stream *meant = stream_in(context, stream);
-    const struct heap_request wanted = {.size = size, .context = context, .stream = meant};
+    const struct heap_request wanted = {.size = size, .context = context, .device = context->device, .stream = meant};
     return meant ? heap_allocate(pointer, &wanted, NULL) : unknown_stream(stream);
 }
 
@@ -440,7 +441,7 @@ PUBLIC cufence_status cufence_get_stats(int device, cufence_stats *stats)
 PUBLIC cufence_status cufence_trim(int device)
 {
     cufence_status status = check_started();
-    return status == CUFENCE_OK ? heap_trim(device, 0) : status;
+    return status == CUFENCE_OK ? heap_trim(device, 1) : status;
 }
 
 PUBLIC cufence_status cufence_set_fault_handler(cufence_fault_handler handler, void *user)

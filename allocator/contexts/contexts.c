@@ -77,14 +77,9 @@ static struct context *entry_of(CUcontext handle)
     return context;
 }
 
-static struct context *meant_by(struct context *entry)
-{
-    return entry && entry->stands_for ? entry->stands_for : entry;
-}
-
 struct context *context_known(CUcontext handle)
 {
-    return meant_by(entry_of(handle));
+    return context_meant(entry_of(handle));
 }
 
 static unsigned long long unique_id(CUcontext handle)
@@ -115,11 +110,15 @@ static void end(struct context *context)
     if (__atomic_exchange_n(&context->is_faulted, 0, __ATOMIC_RELAXED))
         __atomic_sub_fetch(&faulted, 1, __ATOMIC_RELEASE);
     for (struct context *other = first(); other; other = other->next) {
-        if (other->stands_for == context) /* green ones end with their primary */
-            __atomic_store_n(&other->is_alive, 0, __ATOMIC_RELEASE);
+        if (other->stands_for != context) /* green ones end with their primary */
+            continue;
+        __atomic_store_n(&other->is_alive, 0, __ATOMIC_RELEASE);
+        streams_forget(other);
     }
-    if (context->stands_for)
+    if (context->stands_for) {
+        streams_end_within(context);
         return;
+    }
     contexts_events->ended(context);
     streams_forget(context);
     contexts_changed();
@@ -150,7 +149,7 @@ static struct context *begin(CUcontext handle, int device, int is_primary)
     context->generation = ++generations;
     context->is_primary = is_primary;
     __atomic_store_n(&context->is_held, 0, __ATOMIC_RELAXED);
-    context->legacy.context = context;
+    context->legacy.context = context->legacy.within = context;
     context->legacy.handle = NULL;
     struct scope scope = scope_enter(context);
     contexts_events->begun(context);
@@ -189,46 +188,56 @@ static struct context *obtain(CUcontext handle)
 {
     struct context *entry = entry_of(handle);
     if (entry && is_same(entry))
-        return meant_by(entry);
+        return entry;
     if (entry)
         end(entry);
     int device = device_of(handle);
     return device < 0 ? NULL : begin(handle, device, primary_handle(device) == handle);
 }
 
-struct context *context_of(CUcontext handle)
+struct context *context_entry_of(CUcontext handle)
 {
     if (!handle)
         return NULL;
     struct context *entry = entry_of(handle);
     if (entry && is_same(entry))
-        return meant_by(entry);
+        return entry;
     lock_take(&lock);
-    struct context *context = obtain(handle);
+    entry = obtain(handle);
     lock_release(&lock);
-    return context;
+    return entry;
 }
 
-struct context *context_current(void)
+struct context *context_of(CUcontext handle)
+{
+    return context_meant(context_entry_of(handle));
+}
+
+struct context *context_entry(void)
 {
     static HOT_TLS struct {
         CUcontext handle;
-        struct context *context;
+        struct context *entry;
         uint64_t epoch;
     } latest;
     CUcontext handle = NULL;
     if (driver->cuCtxGetCurrent(&handle) != CUDA_SUCCESS || !handle)
         return NULL;
     uint64_t epoch = contexts_epoch_now();
-    if (latest.handle == handle && latest.epoch == epoch && is_same(latest.context))
-        return latest.context;
-    struct context *context = context_of(handle);
-    if (context) {
+    if (latest.handle == handle && latest.epoch == epoch && is_same(latest.entry))
+        return latest.entry;
+    struct context *entry = context_entry_of(handle);
+    if (entry) {
         latest.handle = handle;
-        latest.context = context;
+        latest.entry = entry;
         latest.epoch = epoch; /* not what it is by now: it may have ended meanwhile */
     }
-    return context;
+    return entry;
+}
+
+struct context *context_current(void)
+{
+    return context_meant(context_entry());
 }
 
 /* ---- devices ---- */
@@ -271,7 +280,7 @@ struct context *context_of_device(int device, cufence_status *status)
     context = held_primary(device);
     if (context) {
         driver->cuDevicePrimaryCtxRelease(device); /* another thread has been quicker */
-    } else if ((context = obtain(handle)) != NULL) {
+    } else if ((context = context_meant(obtain(handle))) != NULL) {
         __atomic_store_n(&context->is_held, 1, __ATOMIC_RELEASE);
     } else {
         driver->cuDevicePrimaryCtxRelease(device);
@@ -320,11 +329,20 @@ void context_is_green(CUcontext handle, int device)
         entry->stands_for = stands_for;
         entry->device = device;
         entry->unique = unique_id(handle);
+        entry->legacy.context = stands_for;
+        entry->legacy.within = entry;
         __atomic_store_n(&entry->handle, handle, __ATOMIC_RELAXED);
         __atomic_store_n(&entry->is_alive, 1, __ATOMIC_RELEASE);
         contexts_changed();
     }
     lock_release(&lock);
+}
+
+void context_green_ends(CUcontext handle)
+{
+    struct context *entry = entry_of(handle);
+    if (entry && entry->stands_for)
+        streams_end_within(entry);
 }
 
 void context_ended(CUcontext handle)

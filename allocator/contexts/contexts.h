@@ -26,13 +26,14 @@
 struct context;
 
 struct stream {
-    struct context *context;
-    CUstream handle;       /* with the context current: NULL is the legacy stream, CU_STREAM_PER_THREAD that of `thread` */
-    uint64_t thread;       /* with a per-thread stream: whose, by our own count, see stream_is_named_here(); else 0 */
-    uint64_t generation;   /* atomic; another one as soon as the stream is gone */
-    unsigned long long id; /* cuStreamGetId; 0: not asked */
-    int is_lost;           /* it was gone before anybody told: nothing can be put on it any more */
-    void *books;           /* atomic; heap/: its free list */
+    struct context *context; /* whose memory is allocated on it */
+    struct context *within;  /* the same, or the green context that it is of: current where a default stream is named */
+    CUstream handle;         /* NULL is the legacy stream, CU_STREAM_PER_THREAD that of `thread` */
+    uint64_t thread;         /* with a per-thread stream: whose, by our own count, see stream_is_named_here(); else 0 */
+    uint64_t generation;     /* atomic; another one as soon as the stream is gone */
+    unsigned long long id;   /* cuStreamGetId; 0: not asked */
+    int is_lost;             /* it was gone before anybody told: nothing can be put on it any more */
+    void *books;             /* atomic; heap/: its free list */
 };
 
 enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_ROOMS };
@@ -94,8 +95,10 @@ static inline int context_is_alive(const struct context *context)
     return __atomic_load_n(&context->is_alive, __ATOMIC_ACQUIRE);
 }
 
-/* A handle that stands for the primary context of `device` (cuCtxFromGreenCtx). */
+/* A handle that stands for the primary context of `device` (cuCtxFromGreenCtx), but for its default streams; and right before
+ * the green context is destroyed: its streams end. */
 void context_is_green(CUcontext handle, int device);
+void context_green_ends(CUcontext handle);
 
 /* The context is gone, or goes right now. Calls events.ended() if it was known. */
 void context_ended(CUcontext handle);

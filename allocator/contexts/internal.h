@@ -19,7 +19,20 @@ static inline void contexts_changed(void)
     __atomic_add_fetch(&contexts_epoch, 1, __ATOMIC_RELEASE);
 }
 
-/* streams.c: every stream of the context is gone with it. */
+/* contexts.c: the calling thread's current context and a handle's, as they are: a green one's own entry. NULL as context_of().
+ */
+struct context *context_entry(void);
+struct context *context_entry_of(CUcontext handle);
+
+static inline struct context *context_meant(struct context *entry)
+{
+    return entry && entry->stands_for ? entry->stands_for : entry;
+}
+
+/* streams.c: the streams within a context end, those that others may name too. */
+void streams_end_within(struct context *entry);
+
+/* Every stream of the context is gone with it. */
 void streams_forget(struct context *context);
 
 #endif

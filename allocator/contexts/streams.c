@@ -71,9 +71,10 @@ static void give_spare(struct entry *entry)
     spares = entry;
 }
 
-static void use(struct entry *entry, struct context *context, CUstream handle, uint64_t thread, unsigned long long id)
+static void use(struct entry *entry, struct context *within, CUstream handle, uint64_t thread, unsigned long long id)
 {
-    entry->stream.context = context;
+    entry->stream.context = context_meant(within);
+    entry->stream.within = within;
     entry->stream.handle = handle;
     entry->stream.thread = thread;
     entry->stream.id = id;
@@ -99,7 +100,7 @@ void streams_forget(struct context *context)
     __atomic_store_n(&context->legacy.books, NULL, __ATOMIC_RELAXED);
     lock_take(&lock);
     for (struct entry *entry = all; entry; entry = entry->next) {
-        if (entry->is_used && entry->stream.context == context)
+        if (entry->is_used && (entry->stream.context == context || entry->stream.within == context))
             retire(entry);
     }
     lock_release(&lock);
@@ -142,7 +143,7 @@ static void end(struct entry *entry)
 }
 
 /* near: where it is looked for first, since a driver may answer only where a context is current; NULL: where the caller is. */
-static struct context *context_of_stream(CUstream handle, struct context *near, unsigned long long *id)
+static struct context *within_which(CUstream handle, struct context *near, unsigned long long *id)
 {
     CUcontext context = NULL;
     struct scope scope = {0};
@@ -153,9 +154,8 @@ static struct context *context_of_stream(CUstream handle, struct context *near, 
     if (near)
         scope_leave(scope);
     if (result == CUDA_SUCCESS)
-        return context_of(context);
-    /* One of a green context has no other; an unknown stream is nobody's. */
-    return result == CUDA_ERROR_INVALID_HANDLE ? NULL : near ? near : context_current();
+        return context_entry_of(context);
+    return result == CUDA_ERROR_INVALID_HANDLE ? NULL : near ? near : context_entry(); /* unknown: nobody's */
 }
 
 static struct stream *look_up(CUstream handle, struct context *near)
@@ -170,13 +170,13 @@ static struct stream *look_up(CUstream handle, struct context *near)
         entry->stream.is_lost = 1;
         end(entry);
     }
-    struct context *context = context_of_stream(handle, near, &id);
-    if (!context)
+    struct context *within = within_which(handle, near, &id);
+    if (!within)
         return NULL;
     lock_take(&lock);
     entry = find(handle);
     if (!entry && (entry = take_spare()) != NULL) {
-        use(entry, context, handle, 0, id);
+        use(entry, within, handle, 0, id);
         HASH_ADD_PTR(by_handle, stream.handle, entry);
         if (!entry->hh.tbl) { /* no memory for the table */
             entry->is_used = 0;
@@ -220,6 +220,25 @@ void stream_ended(CUstream handle)
         end(entry);
 }
 
+void streams_end_within(struct context *within)
+{
+    struct entry *entry;
+    lock_take(&touch);
+    contexts_events->stream_ends(&within->legacy);
+    __atomic_add_fetch(&within->legacy.generation, 1, __ATOMIC_RELEASE);
+    __atomic_store_n(&within->legacy.books, NULL, __ATOMIC_RELAXED);
+    lock_release(&touch);
+    do { /* one at a time: the lock is not held over its end */
+        lock_take(&lock);
+        for (entry = all; entry && !(entry->is_used && entry->stream.within == within && stream_is_named_here(&entry->stream));)
+            entry = entry->next;
+        lock_release(&lock);
+        if (entry)
+            end(entry);
+    } while (entry);
+    contexts_changed();
+}
+
 /* ---- per-thread streams ---- */
 
 /* The C library calls it before any of the driver's own ends of threads: those are behind pthread keys, or were registered
@@ -241,7 +260,7 @@ static void thread_ends(void *unused)
     own.first = NULL;
 }
 
-static struct entry *make_own(struct context *context)
+static struct entry *make_own(struct context *within)
 {
     if (!own.thread) {
         own.thread = __atomic_add_fetch(&threads, 1, __ATOMIC_RELAXED);
@@ -256,34 +275,34 @@ static struct entry *make_own(struct context *context)
         own.first = entry;
     }
     if (entry)
-        use(entry, context, CU_STREAM_PER_THREAD, own.thread, 0);
+        use(entry, within, CU_STREAM_PER_THREAD, own.thread, 0);
     lock_release(&lock);
     return entry;
 }
 
-static struct stream *per_thread_stream(struct context *context)
+static struct stream *per_thread_stream(struct context *within)
 {
     struct entry *entry = own.first;
-    while (entry && !(__atomic_load_n(&entry->is_used, __ATOMIC_ACQUIRE) && entry->stream.context == context))
+    while (entry && !(__atomic_load_n(&entry->is_used, __ATOMIC_ACQUIRE) && entry->stream.within == within))
         entry = entry->chain;
     if (!entry)
-        entry = make_own(context);
+        entry = make_own(within);
     return entry ? &entry->stream : NULL;
 }
 
 /* ---- what a handle means ---- */
 
-struct stream *stream_in(struct context *context, CUstream handle)
+struct stream *stream_in(struct context *within, CUstream handle)
 {
     if (!handle || handle == CU_STREAM_LEGACY)
-        return &context->legacy;
-    return handle == CU_STREAM_PER_THREAD ? per_thread_stream(context) : explicit_stream(handle, context);
+        return &within->legacy;
+    return handle == CU_STREAM_PER_THREAD ? per_thread_stream(within) : explicit_stream(handle, within);
 }
 
 struct stream *stream_resolve(CUstream handle)
 {
     if (!stream_is_default(handle))
         return explicit_stream(handle, NULL);
-    struct context *context = context_current();
-    return context ? stream_in(context, handle) : NULL;
+    struct context *within = context_entry();
+    return within ? stream_in(within, handle) : NULL;
 }

@@ -64,6 +64,7 @@
     X(cuDeviceGetMemPool, 11020, OPTIONAL)                                                                                     \
     X(cuDeviceGetDefaultMemPool, 11020, OPTIONAL)                                                                              \
     X(cuStreamGetCtx, 9020, OPTIONAL)                                                                                          \
+    X(cuCtxFromGreenCtx, 12040, OPTIONAL)                                                                                      \
     X(cuStreamGetId, 12000, OPTIONAL)                                                                                          \
     X(cuCtxGetId, 12000, OPTIONAL)                                                                                             \
     X(cuFuncGetName, 12030, OPTIONAL)                                                                                          \

@@ -14,6 +14,13 @@ size_t parameter_words(const struct evidence_site *site)
     return site->parameters ? site->parameter_bytes / sizeof(uint64_t) : 0;
 }
 
+int parameter_may_be_used(const struct evidence_site *site, size_t index)
+{
+    const struct address_source *source = &site->source;
+    /* Of a loaded value and a word, either may be the pointer, and the other an index. */
+    return !source->is_known || (index < 8 * sizeof source->words && (source->words >> index & 1));
+}
+
 /* How far a launch's time may lag behind: a tick of the slowest kernel. */
 #define TICK_NS UINT64_C(10000000)
 
@@ -62,7 +69,8 @@ static int is_named_before(const struct fault_memory *memory, const struct evide
 {
     for (size_t i = 0; i < index; i++) {
         uint64_t word = parameter_word(site, i);
-        if (word >= buffer->address && word - buffer->address <= buffer->size && word_buffer(memory, word, 0)->id == buffer->id)
+        if (parameter_may_be_used(site, i) && word >= buffer->address && word - buffer->address <= buffer->size &&
+            word_buffer(memory, word, 0)->id == buffer->id)
             return 1;
     }
     return 0;
@@ -70,6 +78,7 @@ static int is_named_before(const struct fault_memory *memory, const struct evide
 
 const cufence_buffer *argument_buffer(const struct fault_memory *memory, const struct evidence_site *site, size_t index)
 {
-    const cufence_buffer *buffer = word_buffer(memory, parameter_word(site, index), 0);
+    const cufence_buffer *buffer =
+        parameter_may_be_used(site, index) ? word_buffer(memory, parameter_word(site, index), 0) : NULL;
     return buffer && !is_named_before(memory, site, buffer, index) ? buffer : NULL;
 }

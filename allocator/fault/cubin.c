@@ -4,6 +4,9 @@
 
 #include <string.h>
 
+/* In st_other of a kernel's symbol: read in cubins of ptxas 13.0, and what nvdisasm shows as STO_CUDA_ENTRY. */
+#define STO_CUDA_ENTRY 0x10
+
 /* The first section of `type`, 0 if there is none. */
 static uint32_t find_section(const struct image *image, uint32_t type, Elf64_Shdr *section)
 {
@@ -76,6 +79,7 @@ int cubin_find(struct span bytes, uint64_t pc, uint64_t *work, struct cubin_func
     function->inner = span_string(names, inner.st_name);
     if (!function->inner)
         function->inner = function->symbol;
+    function->is_kernel = (outer.st_other & STO_CUDA_ENTRY) != 0;
     function->start = outer.st_value;
     function->kernel_code = function_code(&image, &outer);
     function->code_start = inner.st_value;

@@ -11,6 +11,7 @@
 
 struct cubin_function {
     const char *symbol; /* of the kernel, or of the function that was compiled on its own; as in the symbol table */
+    int is_kernel;      /* `symbol` is one that the host can launch */
     const char *inner;  /* the called function in it that holds the PC ("$kernel$function"), else the same as symbol */
     uint64_t start;     /* load address of `symbol`, and its bytes */
     struct span kernel_code;

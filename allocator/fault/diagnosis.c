@@ -12,19 +12,32 @@
 #define MAX_SEEN 64
 #define MAX_CANDIDATES (sizeof(((struct diagnosis *)0)->candidates) / sizeof(((struct diagnosis *)0)->candidates[0]))
 
-/* Whether a lane explains more than another. Distances decide between lanes that are equally well known: the first element
+/* What a site says: its best lane and the verdict on that; no lane where the warp had exited. */
+struct finding {
+    const struct evidence_site *site;
+    const struct evidence_lane *lane;
+    struct verdict verdict;
+    int is_bystander;
+};
+
+/* Whether a finding explains more than another. Distances decide between lanes that are equally well known: the first element
  * out of bounds says most about the bug. */
-static int is_better(const struct verdict *a, const struct evidence_lane *lane_a, const struct verdict *b,
-                     const struct evidence_lane *lane_b)
+static int is_better(const struct finding *a, const struct finding *b)
 {
-    if (a->rank != b->rank)
-        return a->rank > b->rank;
-    if (!lane_a || !lane_b)
-        return lane_a && !lane_b;
-    if (lane_a->certainty != lane_b->certainty)
+    const struct evidence_lane *lane_a = a->lane, *lane_b = b->lane;
+    if (a->verdict.rank != b->verdict.rank)
+        return a->verdict.rank > b->verdict.rank;
+    if (!lane_a != !lane_b)
+        return lane_a != NULL;
+    /* An error PC in nobody's code may be of another process. */
+    if (a->verdict.rank == RANK_SITE && !a->site->symbol != !b->site->symbol)
+        return a->site->symbol != NULL;
+    if (!lane_a)
+        return a->is_bystander < b->is_bystander;
+    if (a->verdict.rank != RANK_SITE && lane_a->certainty != lane_b->certainty)
         return lane_a->certainty > lane_b->certainty;
-    if (a->rank == RANK_OWNED)
-        return a->distance < b->distance;
+    if (a->verdict.rank == RANK_OWNED)
+        return a->verdict.distance < b->verdict.distance;
     return !!lane_a->has_exception > !!lane_b->has_exception;
 }
 
@@ -33,6 +46,29 @@ static int is_same_place(const struct evidence_site *a, const struct evidence_si
     if (a->error_pc != b->error_pc || !a->symbol != !b->symbol)
         return 0;
     return !a->symbol || !strcmp(a->symbol, b->symbol);
+}
+
+/* SMs that are told apart; no GPU has as many. */
+#define MAX_SMS 4096u
+
+/* Whether an SM is met for the first time. */
+static int is_new_sm(uint8_t *seen, uint32_t sm)
+{
+    if (sm >= MAX_SMS)
+        return 1;
+    int is_new = !(seen[sm / 8] >> sm % 8 & 1);
+    seen[sm / 8] |= (uint8_t)(1u << sm % 8);
+    return is_new;
+}
+
+/* The further SMs with an error at this place, whose warps had exited, or are no evidence. */
+static void count_sms(const struct evidence *evidence, struct diagnosis *diagnosis)
+{
+    uint8_t seen[MAX_SMS / 8] = {0};
+    is_new_sm(seen, diagnosis->site->sm);
+    for (size_t i = 0; i < evidence->site_count; i++)
+        if (&evidence->sites[i] != diagnosis->site && is_same_place(&evidence->sites[i], diagnosis->site))
+            diagnosis->other_sites += (size_t)is_new_sm(seen, evidence->sites[i].sm);
 }
 
 /* Counts what else faulted in the same way. Lanes without an address count if the dump marks them. */
@@ -48,7 +84,7 @@ static void count_others(const struct evidence *evidence, const struct fault_mem
             struct evidence_lane lane = completion->buffer ? complete_lane(completion, &site->lanes[j]) : site->lanes[j];
             enum exception_class class = exception_class_of(site->exception);
             uint64_t at;
-            if (lane.certainty == CERTAIN_NOT || class == CLASS_OTHER)
+            if (lane.certainty == CERTAIN_NOT || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
                 diagnosis->faulting_threads += lane.has_exception || &site->lanes[j] == diagnosis->lane;
             else if (class == CLASS_MISALIGNED)
                 diagnosis->faulting_threads += (size_t)is_misaligned(site, &lane);
@@ -101,14 +137,24 @@ static void add_candidate(struct diagnosis *diagnosis, const cufence_buffer *buf
     diagnosis->candidate_parameter[diagnosis->candidate_count++] = word;
 }
 
+/* Whether the code tells which words the address comes from. Of a loaded value and a word, either may be the pointer. */
+static int is_traceable(const struct evidence_site *site)
+{
+    return site->source.is_known && !site->source.is_loaded;
+}
+
 /* Whether the choice leaves a buffer that word `word` of the parameters points to out, and says so. */
 static int is_left_out(struct diagnosis *diagnosis, const struct choice *choice, const cufence_buffer *buffer, size_t word)
 {
-    const struct evidence_site *site = diagnosis->site;
+    const struct evidence_site *site = fault_site(diagnosis);
     const struct launch_function *layout = diagnosis->arguments.layout;
     uint32_t offset;
     int is_asked = 0, is_allowed = complete_allows(site, buffer, &is_asked);
     int argument = launch_argument_of(layout, word, &offset);
+    if (is_traceable(site)) {
+        diagnosis->is_traced = 1;
+        return !parameter_may_be_used(site, word);
+    }
     if (choice->is_narrowed && is_asked && !is_allowed) {
         diagnosis->is_narrowed = 1;
         return 1;
@@ -136,35 +182,46 @@ static void add_pointers(struct diagnosis *diagnosis, struct choice *choice, con
     }
 }
 
-/* Candidates from the kernel's arguments: the dump's, else those of the launches that fit, newest first. */
+/* Candidates from the kernel's arguments: the dump's, else those of the launches that fit, newest first. A launch that still
+ * ran comes before those that may have ended. */
 static void add_arguments(struct diagnosis *diagnosis, int is_narrowed, int is_writable)
 {
     const struct fault_memory *memory = diagnosis->memory;
-    const struct evidence_site *site = diagnosis->site;
+    const struct evidence_site *site = fault_site(diagnosis);
     struct choice choice = {.is_narrowed = is_narrowed, .is_writable = is_writable};
     diagnosis->is_narrowed = diagnosis->is_const_excluded = 0;
-    if (site->parameters) {
-        add_pointers(diagnosis, &choice, site->parameters, site->parameter_bytes, 0);
-        return;
-    }
-    for (size_t i = 0; diagnosis->origin.fits && i < memory->launch_count; i++) {
+    if (diagnosis->site->parameters)
+        add_pointers(diagnosis, &choice, diagnosis->site->parameters, diagnosis->site->parameter_bytes, 0);
+    for (size_t i = 0; !site->parameters && diagnosis->origin.fits && i < memory->launch_count; i++) {
         const struct launch_entry *launch = memory->launches[i].entry;
         if (launch_fits(launch, site))
             add_pointers(diagnosis, &choice, launch->bytes, launch->kept_bytes, launch->time_ns);
     }
 }
 
-/* Whether one launch fits, and all that it was given is known. */
-static int is_only_launch(const struct diagnosis *diagnosis)
+static enum candidate_source source_of_arguments(const struct diagnosis *diagnosis)
+{
+    if (fault_site(diagnosis)->parameters)
+        return CANDIDATES_ARGUMENTS;
+    return diagnosis->origin.fits ? CANDIDATES_LAUNCHES : CANDIDATES_RUNNING;
+}
+
+/* Whether the arguments that were looked at can only be those of the launch that faulted, and are all there. */
+static int is_sure_of_arguments(const struct diagnosis *diagnosis)
 {
     const struct fault_origin *origin = &diagnosis->origin;
-    return origin->fits == 1 && origin->launch->entry->kept_bytes == origin->launch->entry->argument_bytes;
+    if (diagnosis->candidate_source == CANDIDATES_ARGUMENTS)
+        return !fault_site(diagnosis)->is_grid_borrowed || launches_of_kernel(diagnosis->memory, diagnosis->site) == 1;
+    return diagnosis->candidate_source == CANDIDATES_LAUNCHES && origin->fits == 1 &&
+           launches_of_kernel(diagnosis->memory, diagnosis->site) == 1 &&
+           origin->launch->entry->kept_bytes == origin->launch->entry->argument_bytes;
 }
 
 static void find_candidates(const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
+    const struct evidence_site *site = fault_site(diagnosis);
     int is_unknown = diagnosis->address_certainty == CERTAIN_NOT;
-    int is_write = diagnosis->site->access == ACCESS_WRITE || diagnosis->site->access == ACCESS_ATOMIC;
+    int is_write = site->access == ACCESS_WRITE || site->access == ACCESS_ATOMIC;
     add_arguments(diagnosis, is_unknown, is_write);
     if (!diagnosis->candidate_count && diagnosis->is_const_excluded)
         add_arguments(diagnosis, is_unknown, 0);
@@ -172,10 +229,10 @@ static void find_candidates(const struct fault_memory *memory, struct diagnosis 
         add_arguments(diagnosis, 0, 0);
     diagnosis->candidate_certainty = CERTAIN_CANDIDATE;
     if (diagnosis->candidate_count) {
-        diagnosis->candidate_source = diagnosis->site->parameters ? CANDIDATES_ARGUMENTS : CANDIDATES_LAUNCHES;
-        if (diagnosis->candidate_source == CANDIDATES_LAUNCHES && diagnosis->candidate_total == 1 && is_only_launch(diagnosis))
+        diagnosis->candidate_source = source_of_arguments(diagnosis);
+        if (diagnosis->candidate_total == 1 && diagnosis->is_traced && is_sure_of_arguments(diagnosis))
             diagnosis->candidate_certainty = CERTAIN_DERIVED;
-    } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS) {
+    } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS && !diagnosis->is_traced) {
         for (size_t i = 0; i < memory->live_count; i++)
             add_candidate(diagnosis, &memory->live[i], -1);
         diagnosis->candidate_total = memory->live_total;
@@ -197,44 +254,61 @@ static void find_parameter(struct diagnosis *diagnosis)
     }
 }
 
-/* The lane that speaks for a warp none of whose addresses is known. */
-static const struct evidence_lane *marked_lane(const struct evidence_site *site)
+/* The best of a site's lanes, those in bounds left out. */
+static struct finding find_lane(const struct fault_memory *memory, const struct evidence_site *site)
 {
-    if (!site->is_warp_alive || !site->lane_count)
-        return NULL;
-    for (size_t i = 0; i < site->lane_count; i++)
-        if (site->lanes[i].has_exception)
-            return &site->lanes[i];
-    return &site->lanes[0];
+    struct finding best = {site, NULL, owner_judge(memory, site, NULL), 0};
+    size_t lanes = site->is_warp_alive ? site->lane_count : 0;
+    for (size_t i = 0; i < lanes; i++) {
+        struct finding found = {site, &site->lanes[i], owner_judge(memory, site, &site->lanes[i]), 0};
+        if (found.verdict.rank != RANK_INNOCENT && (!best.lane || is_better(&found, &best)))
+            best = found;
+    }
+    best.is_bystander = lanes > 0 && !best.lane;
+    return best;
 }
 
 /* Sets the site and the lane that explain most, and returns the verdict on them. */
 static struct verdict choose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
-    struct verdict best = {.kind = FAULT_OTHER, .parameter = -1};
+    struct finding best = {.verdict = {.kind = FAULT_OTHER, .parameter = -1}};
     for (size_t i = 0; i < evidence->site_count; i++) {
-        const struct evidence_site *site = &evidence->sites[i];
-        size_t lanes = site->is_warp_alive ? site->lane_count : 0;
-        const struct evidence_lane *marked = marked_lane(site);
-        struct verdict verdict = owner_judge(memory, site, marked);
-        if (!diagnosis->site || is_better(&verdict, marked, &best, diagnosis->lane)) {
-            best = verdict;
-            diagnosis->site = site;
-            diagnosis->lane = marked;
-        }
-        for (size_t j = 0; j < lanes; j++) {
-            const struct evidence_lane *lane = &site->lanes[j];
-            if (lane->certainty == CERTAIN_NOT)
-                continue;
-            verdict = owner_judge(memory, site, lane);
-            if (is_better(&verdict, lane, &best, diagnosis->lane)) {
-                best = verdict;
-                diagnosis->site = site;
-                diagnosis->lane = lane;
-            }
-        }
+        struct finding found = find_lane(memory, &evidence->sites[i]);
+        if (!best.site || is_better(&found, &best))
+            best = found;
     }
-    return best;
+    diagnosis->site = best.site;
+    diagnosis->lane = best.lane;
+    diagnosis->is_bystander = best.is_bystander;
+    return best.verdict;
+}
+
+const struct evidence_site *fault_site(const struct diagnosis *diagnosis)
+{
+    return diagnosis->has_view ? &diagnosis->view : diagnosis->site;
+}
+
+/*
+ * Takes from the site of an exited warp what may be another launch's. The dump has the launches that still ran: of several of
+ * one kernel, as in a graph, the one that faulted may have ended before.
+ */
+static void set_view(const struct fault_memory *memory, struct diagnosis *diagnosis)
+{
+    const struct evidence_site *site = diagnosis->site;
+    if (!diagnosis->is_bystander && !site->is_grid_borrowed)
+        return;
+    size_t launches = launches_of_kernel(memory, site);
+    diagnosis->has_view = 1;
+    diagnosis->view = *site;
+    diagnosis->view.is_warp_alive = 0;
+    diagnosis->view.is_grid_borrowed = 1;
+    diagnosis->view.lanes = NULL;
+    diagnosis->view.lane_count = 0;
+    if (launches == 1 || (launches == 0 && !diagnosis->is_bystander))
+        return;
+    diagnosis->view.has_grid = 0;
+    diagnosis->view.parameters = NULL;
+    diagnosis->view.parameter_bytes = 0;
 }
 
 /* Where no address explains the fault, halves of some may: sets the site and the lane that explain most then, *whole to the
@@ -243,7 +317,7 @@ static void complete(const struct evidence *evidence, const struct fault_memory 
                      struct diagnosis *diagnosis, struct evidence_lane *whole, struct verdict *verdict)
 {
     static const char reason[] = "only this of the kernel's arguments explains the address's low half";
-    if (!diagnosis->site || verdict->rank > RANK_INSIDE)
+    if (!diagnosis->lane || verdict->rank > RANK_INSIDE)
         return;
     *completion = complete_place(evidence, memory, diagnosis->site);
     const struct evidence_site *place = diagnosis->site;
@@ -255,7 +329,9 @@ static void complete(const struct evidence *evidence, const struct fault_memory 
                 continue;
             struct verdict found = completion->is_only ? owner_settle(memory, site, &lane, completion->buffer, reason)
                                                        : owner_judge(memory, site, &lane);
-            if (found.rank > RANK_INSIDE && (verdict->rank <= RANK_INSIDE || is_better(&found, &lane, verdict, whole))) {
+            if (found.rank > RANK_INSIDE &&
+                (verdict->rank <= RANK_INSIDE ||
+                 is_better(&(struct finding){site, &lane, found, 0}, &(struct finding){diagnosis->site, whole, *verdict, 0}))) {
                 *verdict = found;
                 *whole = lane;
                 diagnosis->site = site;
@@ -271,6 +347,9 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
     *diagnosis = (struct diagnosis){.evidence = evidence, .memory = memory};
     struct verdict verdict = choose(evidence, memory, diagnosis);
     struct evidence_lane whole = diagnosis->lane ? *diagnosis->lane : (struct evidence_lane){.certainty = CERTAIN_NOT};
+    /* What speaks for the warp is known to be somewhere, but not to have faulted there. */
+    if (verdict.rank <= RANK_SITE)
+        whole.certainty = CERTAIN_NOT;
     struct completion completion = {NULL, 0};
     complete(evidence, memory, &completion, diagnosis, &whole, &verdict);
     diagnosis->kind = verdict.kind;
@@ -283,19 +362,51 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
     diagnosis->rival_distance = verdict.rival_distance;
     if (!diagnosis->site)
         return;
+    set_view(memory, diagnosis);
 
     if (whole.certainty != CERTAIN_NOT && verdict.kind != FAULT_OTHER) {
         diagnosis->address = whole.address;
         diagnosis->address_certainty = whole.certainty;
         find_surroundings(memory, verdict.at, diagnosis);
     }
-    count_others(evidence, memory, &completion, diagnosis);
-    diagnosis->origin = launches_origin(memory, diagnosis->site);
-    diagnosis->arguments = launches_arguments(memory, diagnosis->site, &diagnosis->origin);
+    if (fault_site(diagnosis)->is_warp_alive)
+        count_others(evidence, memory, &completion, diagnosis);
+    else
+        count_sms(evidence, diagnosis);
+    diagnosis->origin = launches_origin(memory, fault_site(diagnosis));
+    diagnosis->arguments = launches_arguments(memory, fault_site(diagnosis), &diagnosis->origin);
     if (diagnosis->owner && !diagnosis->site->parameters && diagnosis->arguments.certainty == CERTAIN_EXACT)
         find_parameter(diagnosis);
     if (!diagnosis->owner && (verdict.kind == FAULT_ILLEGAL_ACCESS || verdict.kind == FAULT_WILD))
         find_candidates(memory, diagnosis);
+}
+
+int fault_source_word(const struct diagnosis *diagnosis)
+{
+    const struct address_source *source = &diagnosis->site->source;
+    int is_one = is_traceable(diagnosis->site) && source->words && (source->words & (source->words - 1)) == 0;
+    return is_one ? __builtin_ctz(source->words) : -1;
+}
+
+int fault_is_loaded(const struct diagnosis *diagnosis)
+{
+    const struct address_source *source = &diagnosis->site->source;
+    return source->is_known && source->is_loaded && !source->words;
+}
+
+size_t fault_other_places(const struct diagnosis *diagnosis, const struct evidence_site *places[FAULT_PLACES])
+{
+    const struct evidence *evidence = diagnosis->evidence;
+    size_t count = 0;
+    for (size_t i = 0; i < evidence->site_count && count < FAULT_PLACES; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        int is_known = is_same_place(site, diagnosis->site);
+        for (size_t k = 0; k < count && !is_known; k++)
+            is_known = is_same_place(site, places[k]);
+        if (!is_known)
+            places[count++] = site;
+    }
+    return count;
 }
 
 const char *fault_kind_name(enum fault_kind kind)

@@ -40,8 +40,10 @@ struct fault_memory {
     size_t near_count;
     const cufence_buffer *live; /* candidates when the address is unknown: live buffers of the device, newest first */
     size_t live_count;
-    size_t live_total;    /* how many live buffers the device has in all */
-    uint64_t arena_start; /* cufence's address space */
+    size_t live_total;                      /* how many live buffers the device has in all */
+    int device;                             /* the one that faulted, as cufence_buffer.device */
+    int (*is_shared)(int device, int peer); /* whether `peer` has access to the buffers of `device`; NULL: not known */
+    uint64_t arena_start;                   /* cufence's address space */
     uint64_t arena_end;
     int is_host_address; /* the host has memory mapped at the first faulting address */
     uint64_t now_ns;
@@ -70,14 +72,20 @@ struct fault_arguments {
 enum candidate_source {
     CANDIDATES_LIVE,      /* the newest live buffers of the device */
     CANDIDATES_ARGUMENTS, /* the kernel's parameters in the dump */
-    CANDIDATES_LAUNCHES   /* the arguments of those launches on record that fit */
+    CANDIDATES_LAUNCHES,  /* the arguments of those launches on record that fit */
+    CANDIDATES_RUNNING    /* the parameters of the only launch of the kernel that still ran, which need not be the one */
 };
 
 struct diagnosis {
     enum fault_kind kind;
     const struct evidence *evidence;  /* borrowed */
-    const struct evidence_site *site; /* the site the report is about; NULL if the dump held none */
-    size_t other_sites;               /* further sites of the same kernel and PC */
+    const struct evidence_site *site; /* the site the report is about; NULL if the dump held none. fault_site() tells what
+                                         of it counts */
+    int is_bystander;                 /* every lane of the site's warp is known to be in bounds: another warp had faulted here,
+                                         and exited */
+    int has_view;                     /* `view` is what of the site counts */
+    struct evidence_site view;
+    size_t other_sites;               /* further warps of the same kernel and PC, or SMs where the warp had exited */
     size_t faulting_threads;          /* lanes of all alive sites of this kernel and PC whose access lies out of bounds */
     const struct evidence_lane *lane; /* the one with the first byte out of bounds; where no address is known, the first one
                                          that the dump marks; NULL if the warp had exited */
@@ -100,8 +108,10 @@ struct diagnosis {
     size_t candidate_count;
     size_t candidate_total; /* how many there are in all */
     enum candidate_source candidate_source;
-    enum certainty candidate_certainty; /* DERIVED for the only buffer that the kernel's only launch on record was given */
+    enum certainty candidate_certainty; /* DERIVED for the only buffer, if the code shows that the address comes from the
+                                           argument, and the launch can have been no other */
     int is_narrowed;                    /* by the high half of the address */
+    int is_traced;                      /* by the kernel's code: to what the words point to that the address comes from */
     int is_const_excluded;              /* arguments that are pointers to const were left out, as the access writes */
     struct fault_origin origin;
     struct fault_arguments arguments;
@@ -110,6 +120,19 @@ struct diagnosis {
 
 /* Decides. Never fails; what cannot be known stays unknown. `evidence` and `memory` must outlive *diagnosis. */
 void fault_diagnose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis);
+
+/* The site as far as it is about the warp that faulted: without threads, grid and parameters that are another launch's. NULL
+ * if there is none; lives as long as the diagnosis. */
+const struct evidence_site *fault_site(const struct diagnosis *diagnosis);
+
+/* By the kernel's code: the 8-byte word of the parameters that the address comes from, -1 if that is not known; and whether the
+ * pointer was loaded from memory. */
+int fault_source_word(const struct diagnosis *diagnosis);
+int fault_is_loaded(const struct diagnosis *diagnosis);
+
+/* Other places where something faulted at once, one site of each, at most so many. Returns how many. */
+#define FAULT_PLACES 4
+size_t fault_other_places(const struct diagnosis *diagnosis, const struct evidence_site *places[FAULT_PLACES]);
 
 /* "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
  * "illegal access", "exception". Static. */

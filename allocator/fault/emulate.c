@@ -9,18 +9,6 @@
 
 enum flow { FLOW_ON, FLOW_DONE, FLOW_LOST };
 
-static int64_t branch_offset(struct sass_instruction instruction, unsigned sm)
-{
-    /* In bytes from the next instruction. With sm_90 the low byte, of units of 4, moved to [23:16]. */
-    if (sm < 90) {
-        uint64_t sign = (uint64_t)1 << 49;
-        return (int64_t)((instruction_bits(instruction, 32, 50) ^ sign) - sign);
-    }
-    uint64_t sign = (uint64_t)1 << 47;
-    int64_t high = (int64_t)((instruction_bits(instruction, 34, 48) ^ sign) - sign);
-    return (int64_t)((uint64_t)high << 8 | instruction_bits(instruction, 16, 8)) * 4;
-}
-
 /* Whether a BRA that its guard lets pass is taken. */
 static enum truth is_taken(const struct machine *machine, struct sass_instruction instruction)
 {
@@ -43,13 +31,13 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
     case 0x144: /* CALL.REL; its other forms have no known target */
         if (instruction_bits(instruction, 0, 12) != 0x944)
             return FLOW_LOST;
-        next += (uint64_t)branch_offset(instruction, machine->launch->sm);
+        next += (uint64_t)instruction_branch_offset(instruction, machine->launch->sm);
         break;
     case 0x147: /* BRA */
         if (is_taken(machine, instruction) == TRUTH_UNKNOWN)
             return FLOW_LOST;
         if (is_taken(machine, instruction) == TRUTH_TRUE)
-            next += (uint64_t)branch_offset(instruction, machine->launch->sm);
+            next += (uint64_t)instruction_branch_offset(instruction, machine->launch->sm);
         break;
     case 0x14d: /* EXIT */
         return FLOW_DONE;
@@ -57,7 +45,7 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
         target = machine_get(machine, 0, (unsigned)instruction_bits(instruction, 24, 8));
         if (!target.is_known)
             return FLOW_LOST;
-        next += (uint64_t)branch_offset(instruction, machine->launch->sm) + target.value;
+        next += (uint64_t)instruction_branch_offset(instruction, machine->launch->sm) + target.value;
         break;
     default:
         if (sass_branches(instruction))

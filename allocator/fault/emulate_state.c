@@ -10,6 +10,18 @@ uint64_t instruction_bits(struct sass_instruction instruction, unsigned at, unsi
     return value & (((uint64_t)1 << count) - 1);
 }
 
+int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm)
+{
+    /* With sm_90 the low byte, of units of 4, moved to [23:16]. */
+    if (sm < 90) {
+        uint64_t sign = (uint64_t)1 << 49;
+        return (int64_t)((instruction_bits(instruction, 32, 50) ^ sign) - sign);
+    }
+    uint64_t sign = (uint64_t)1 << 47;
+    int64_t high = (int64_t)((instruction_bits(instruction, 34, 48) ^ sign) - sign);
+    return (int64_t)((uint64_t)high << 8 | instruction_bits(instruction, 16, 8)) * 4;
+}
+
 struct cell machine_get(const struct machine *machine, int file, unsigned number)
 {
     return number == machine->zero[file] ? known(0) : machine->registers[file][number & 255];

@@ -35,6 +35,9 @@ struct machine {
 /* `count` bits of the instruction from `at` on; count < 64. */
 uint64_t instruction_bits(struct sass_instruction instruction, unsigned at, unsigned count);
 
+/* Where a BRA, CALL.REL or RET.REL leads, in bytes from the next instruction on. */
+int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm);
+
 /* A predicate operand: 3 bits and a negation above them. */
 enum truth machine_predicate(const struct machine *machine, struct sass_instruction instruction, unsigned at, int file);
 

@@ -5,6 +5,7 @@
 #include "exception.h"
 #include "locate.h"
 #include "scratch.h"
+#include "slice.h"
 #include "warp.h"
 
 #include <stdio.h>
@@ -73,6 +74,14 @@ static struct evidence_site *add_site(struct builder *builder, struct coredump_p
     builder->last = &node->next;
     builder->count++;
     return &node->site;
+}
+
+/* The slice goes by where parameters of this architecture begin; a driver that says otherwise is believed. */
+static struct address_source source_of(const struct location *location, const struct grid_node *grid, unsigned sm)
+{
+    int is_elsewhere = grid && grid->row.parameters_at && grid->row.parameters_at != slice_parameters_at(sm);
+    int is_in_kernel = location->is_kernel || (grid && location->kernel_start == grid->row.entry);
+    return is_in_kernel && !is_elsewhere ? location->source : (struct address_source){0, 0, 0};
 }
 
 static void set_location(struct evidence_site *site, const struct location *location)
@@ -150,6 +159,18 @@ static void set_grid(struct evidence_site *site, const struct grid_node *grid)
     site->parameter_bytes = grid->parameter_bytes;
 }
 
+/* Whether the location is in another kernel than the grid's: then the error PC is not of a warp of that grid. A warp's place on
+ * the multiprocessor serves the next kernel's warps as soon as it has exited. */
+static int is_of_other_kernel(const struct builder *builder, const struct location *location, const struct grid_node *grid)
+{
+    if (!grid || !location->symbol || location->kernel_start == grid->row.entry)
+        return 0;
+    for (const struct grid_node *other = builder->grids; other; other = other->next)
+        if (other->row.entry == location->kernel_start)
+            return 1;
+    return location->is_kernel;
+}
+
 /* What the kernel was started with, as far as emulation needs it; 0 if the access is not in the grid's own kernel. */
 static int set_launch(const struct builder *builder, const struct grid_node *grid, const struct location *location,
                       struct emulate_launch *launch)
@@ -162,6 +183,33 @@ static int set_launch(const struct builder *builder, const struct grid_node *gri
     memcpy(launch->grid, grid->row.grid, sizeof(launch->grid));
     memcpy(launch->block, grid->row.block, sizeof(launch->block));
     return location->has_access && location->kernel_start == grid->row.entry;
+}
+
+/* The warp itself: block, grid and lanes. 0: the host is out of memory. */
+static int add_threads(struct builder *builder, const struct warp_scene *scene, const struct grid_node *grid,
+                       const struct location *location, struct evidence_site *site)
+{
+    site->is_warp_alive = 1;
+    site->warp = scene->warp.id;
+    memcpy(site->block_index, scene->cta.block, sizeof(site->block_index));
+    if (grid) {
+        set_grid(site, grid);
+        if (scene->cta.cluster_size[0])
+            memcpy(site->cluster, scene->cta.cluster_size, sizeof(site->cluster));
+        struct evidence *evidence = &builder->whole->evidence;
+        if (!evidence->context) {
+            evidence->context = grid->row.context;
+            evidence->host_tid = grid->row.tid;
+        }
+    }
+    site->lanes = scratch_take(&builder->whole->scratch, WARP_LANES * sizeof(*site->lanes));
+    if (!site->lanes)
+        return 0;
+    struct emulate_launch launch;
+    int is_launch_known = grid && set_launch(builder, grid, location, &launch);
+    site->lane_count =
+        warp_lanes(&builder->dump, scene, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
+    return 1;
 }
 
 static int add_warp(struct builder *builder, const struct warp_scene *scene)
@@ -178,39 +226,19 @@ static int add_warp(struct builder *builder, const struct warp_scene *scene)
         return 0;
     site->exception = exception;
     site->exception_name = exception_name(exception);
-    site->is_warp_alive = 1;
     site->sm = scene->sm.id;
-    site->warp = scene->warp.id;
-    memcpy(site->block_index, scene->cta.block, sizeof(site->block_index));
     if (scene->warp.error_pc_valid)
         site->error_pc = scene->warp.error_pc;
     else if (scene->sm.error_pc_valid)
         site->error_pc = scene->sm.error_pc;
-
     const struct grid_node *grid = find_grid(builder, scene->cta.grid_id);
-    if (grid) {
-        set_grid(site, grid);
-        if (scene->cta.cluster_size[0])
-            memcpy(site->cluster, scene->cta.cluster_size, sizeof(site->cluster));
-        struct evidence *evidence = &builder->whole->evidence;
-        if (!evidence->context) {
-            evidence->context = grid->row.context;
-            evidence->host_tid = grid->row.tid;
-        }
-    }
     const struct location *location =
         locate(&builder->locator, site->error_pc, scene->device_place, grid ? grid->row.module : 0, builder->compute);
     if (!location)
         return 0;
     set_location(site, location);
-    site->lanes = scratch_take(&builder->whole->scratch, WARP_LANES * sizeof(*site->lanes));
-    if (!site->lanes)
-        return 0;
-    struct emulate_launch launch;
-    int is_launch_known = grid && set_launch(builder, grid, location, &launch);
-    site->lane_count =
-        warp_lanes(&builder->dump, scene, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
-    return 1;
+    site->source = source_of(location, grid, builder->compute);
+    return is_of_other_kernel(builder, location, grid) || add_threads(builder, scene, grid, location, site);
 }
 
 static int add_warps(struct builder *builder)
@@ -240,6 +268,7 @@ static int add_sm(struct builder *builder, struct coredump_place place, const st
     site->error_pc = sm->error_pc_valid ? sm->error_pc : 0;
     site->sm = sm->id;
     set_location(site, location);
+    site->source = source_of(location, NULL, builder->compute);
     return 1;
 }
 
@@ -303,6 +332,7 @@ static void borrow_grids(struct builder *builder)
         struct evidence_site *site = &node->site;
         const struct grid_node *grid =
             site->has_grid || !site->kernel ? NULL : only_grid(builder, site->error_pc - site->kernel_offset);
+        site->is_grid_borrowed = grid != NULL;
         if (grid)
             set_grid(site, grid);
     }

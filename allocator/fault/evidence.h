@@ -12,6 +12,13 @@ enum access_kind { ACCESS_UNKNOWN, ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC };
 /* How sure a fact is. */
 enum certainty { CERTAIN_NOT, CERTAIN_CANDIDATE, CERTAIN_DERIVED, CERTAIN_EXACT };
 
+/* Where the address of an access comes from, by the kernel's code: see slice.h. */
+struct address_source {
+    int is_known;
+    uint32_t words; /* bit n: 8-byte word n of the parameter bytes is added in whole; valid if is_known */
+    int is_loaded;  /* what was loaded from memory is added; valid if is_known */
+};
+
 struct evidence_lane {
     uint32_t lane;
     uint32_t thread[3];
@@ -19,6 +26,7 @@ struct evidence_lane {
     uint64_t known_bits;      /* all ones if certainty is not CERTAIN_NOT; else the low or the high 32 bits of address, of
                                  which the registers cannot have changed since, or 0 */
     enum certainty certainty; /* EXACT: the registers cannot have changed since; DERIVED: they may have ("approximate") */
+    int is_replayed;          /* the lane's way to the access, run again, gives the address: certainty is DERIVED */
     int has_exception;        /* the dump marks this very lane */
 };
 
@@ -35,8 +43,11 @@ struct evidence_site {
     int line;
     const char *instruction; /* e.g. "STG.E.128 [R2.64+0x10], R4"; NULL if it was not decoded */
     enum access_kind access;
-    uint32_t access_bytes; /* per lane; 0 if unknown */
-    int has_grid;          /* grid fields are valid; also for an exited warp when another warp of the kernel was alive */
+    uint32_t access_bytes;        /* per lane; 0 if unknown */
+    struct address_source source; /* of its address */
+    int has_grid;                 /* grid fields are valid */
+    int is_grid_borrowed;         /* of an exited warp: they and the parameters are those of the only grid of the kernel that
+                                     still ran, which need not be the warp's */
     uint64_t grid_id;
     uint32_t grid[3], block[3], cluster[3];
     const uint8_t *parameters; /* the kernel's parameter bytes, NULL if the dump has none */

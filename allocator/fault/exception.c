@@ -1,39 +1,101 @@
 #include "exception.h"
 
 #include <stddef.h>
+#include <string.h>
 
-static const char *const names[] = {
-    [0] = "no exception",
-    [1] = "illegal address",
-    [2] = "user stack overflow",
-    [3] = "hardware stack overflow",
-    [4] = "illegal instruction",
-    [5] = "out-of-range address",
-    [6] = "misaligned address",
-    [7] = "invalid address space",
-    [8] = "invalid program counter",
-    [9] = "hardware stack overflow",
-    [10] = "illegal address",
-    [11] = "misaligned address",
-    [12] = "assertion failed",
-    [13] = "system call error",
-    [14] = "illegal address",
-    [15] = "system atomic on memory that cannot migrate",
-    [16] = "invalid system atomic",
-    [17] = "cluster: out-of-range address",
-    [18] = "cluster: block not present",
-    [19] = "stack canary overwritten",
-    [20] = "tensor memory access check",
-    [21] = "tensor memory leak",
-    [22] = "call requires a newer driver",
-    [23] = "misaligned program counter",
-    [24] = "program counter overflow",
-    [25] = "misaligned register",
-    [30] = "MMU fault",
+/* By number, as enum CUDBGException_t of cudadebugger.h; 30 is new in CUDA 13. Meanings: cuda-gdb's manual. */
+static const struct exception {
+    const char *name;
+    enum exception_class class;
+    const char *meaning, *cause;
+} exceptions[] = {
+    [0] = {"no exception", CLASS_OTHER, NULL, NULL},
+    [1] = {"illegal address", CLASS_ADDRESS, NULL, NULL},
+    [2] = {"user stack overflow", CLASS_NO_BUFFER, "a thread's stack is full",
+           "a recursion, or large arrays in a function; cudaLimitStackSize sets its size"},
+    [3] = {"hardware stack overflow", CLASS_NO_BUFFER, "the hardware's stack of calls is full", "a deep recursion"},
+    [4] = {"illegal instruction", CLASS_NO_BUFFER, "a warp ran an instruction that it may not run", NULL},
+    [5] = {"out-of-range address", CLASS_GIVEN_ONLY, "an access left the shared or local memory that it was meant for", NULL},
+    [6] = {"misaligned address", CLASS_MISALIGNED, NULL, NULL},
+    [7] = {"invalid address space", CLASS_GIVEN_ONLY, "an instruction was given an address of another memory than its own",
+           NULL},
+    [8] = {"invalid program counter", CLASS_NO_BUFFER, "a warp jumped to where no code is",
+           "a function pointer that is not valid on the device, or a return address that was overwritten on the stack"},
+    [9] = {"hardware stack overflow", CLASS_NO_BUFFER, "the hardware's stack of calls is full", "a deep recursion"},
+    [10] = {"illegal address", CLASS_ADDRESS, NULL, NULL},
+    [11] = {"misaligned address", CLASS_MISALIGNED, NULL, NULL},
+    [12] = {"assertion failed", CLASS_NO_BUFFER, "an assert() in the kernel failed; its text is on stdout or stderr", NULL},
+    [13] = {"system call error", CLASS_NO_BUFFER, "malloc(), free() or another call in the kernel failed",
+            "free() of what the kernel's malloc() has not given, or twice"},
+    [14] = {"illegal address", CLASS_ADDRESS, NULL, NULL},
+    [15] = {"system atomic on memory that cannot migrate", CLASS_OTHER, NULL, NULL},
+    [16] = {"invalid system atomic", CLASS_OTHER, NULL, NULL},
+    [17] = {"cluster: out-of-range address", CLASS_NO_BUFFER, "an access left the shared memory of the cluster's blocks", NULL},
+    [18] = {"cluster: block not present", CLASS_NO_BUFFER, "a block of the cluster was accessed that is not there",
+            "a block that has ended, or a rank outside of the cluster"},
+    [19] = {"stack canary overwritten", CLASS_NO_BUFFER, "a function wrote behind an array on its thread's stack", NULL},
+    [20] = {"tensor memory access check", CLASS_NO_BUFFER, "an access to tensor memory outside of what was allocated there",
+            NULL},
+    [21] = {"tensor memory leak", CLASS_NO_BUFFER, "a block ended before it had freed its tensor memory", NULL},
+    [22] = {"call requires a newer driver", CLASS_NO_BUFFER, "the kernel calls what this driver does not have", NULL},
+    [23] = {"misaligned program counter", CLASS_NO_BUFFER, "a warp jumped to an address that is no instruction's",
+            "a function pointer that is not valid on the device, or a return address that was overwritten on the stack"},
+    [24] = {"program counter overflow", CLASS_NO_BUFFER, "a warp ran past the end of the code", NULL},
+    [25] = {"misaligned register", CLASS_NO_BUFFER, "an instruction names a register that it may not", NULL},
+    [30] = {"MMU fault", CLASS_ADDRESS, NULL, NULL},
 };
+
+/* What the instruction that raised an exception adds. `instruction` as in sass_thrower(). */
+static const struct {
+    uint32_t exception; /* 0: any that involves no buffer */
+    const char *instruction;
+    const char *meaning, *cause;
+} throwers[] = {
+    {0, "BPT", "the kernel trapped by itself", "__trap(), __builtin_unreachable(), or a check of a library that ends in one"},
+    {4, "WARPSYNC", NULL, "the mask of a __syncwarp(), vote, shuffle or match does not have the threads that run it in it"},
+    {4, "VOTE", NULL, "the mask of a vote does not match the threads that run it"},
+    {4, "SHFL", NULL, "the mask of a shuffle does not match the threads that run it"},
+    {4, "MATCH", NULL, "the mask of a match does not match the threads that run it"},
+    {4, "REDUX", NULL, "the mask of a reduction does not match the threads that run it"},
+};
+
+static const struct exception *find(uint32_t exception)
+{
+    static const struct exception unknown = {"unknown exception", CLASS_OTHER, NULL, NULL};
+    int is_known = exception < sizeof(exceptions) / sizeof(exceptions[0]) && exceptions[exception].name;
+    return is_known ? &exceptions[exception] : &unknown;
+}
 
 const char *exception_name(uint32_t exception)
 {
-    const char *name = exception < sizeof(names) / sizeof(names[0]) ? names[exception] : NULL;
-    return name ? name : "unknown exception";
+    return find(exception)->name;
+}
+
+enum exception_class exception_class_of(uint32_t exception)
+{
+    return find(exception)->class;
+}
+
+/* The place in `throwers`, -1 if the instruction says nothing about this exception. */
+static int thrower_of(uint32_t exception, const char *instruction)
+{
+    for (size_t i = 0; instruction && i < sizeof(throwers) / sizeof(throwers[0]); i++) {
+        int fits =
+            throwers[i].exception ? throwers[i].exception == exception : exception_class_of(exception) == CLASS_NO_BUFFER;
+        if (fits && strcmp(throwers[i].instruction, instruction) == 0)
+            return (int)i;
+    }
+    return -1;
+}
+
+const char *exception_meaning(uint32_t exception, const char *instruction)
+{
+    int thrower = thrower_of(exception, instruction);
+    return thrower >= 0 && throwers[thrower].meaning ? throwers[thrower].meaning : find(exception)->meaning;
+}
+
+const char *exception_cause(uint32_t exception, const char *instruction)
+{
+    int thrower = thrower_of(exception, instruction);
+    return thrower >= 0 ? throwers[thrower].cause : find(exception)->cause;
 }

@@ -1,6 +1,7 @@
 #include "json.h"
 
 #include "arguments.h"
+#include "exception.h"
 #include "launches.h"
 #include "owner.h"
 
@@ -153,19 +154,39 @@ static struct members open_access(struct members report, enum access_kind kind)
     return access;
 }
 
+/* Which argument it is: as a word of the parameter bytes, and where the layout is known its number too. */
+static void put_argument_word(struct members buffer, const struct diagnosis *diagnosis, int word)
+{
+    uint32_t offset;
+    if (word < 0)
+        return;
+    put(buffer, "argument_word", json_integer(word));
+    int argument = launch_argument_of(diagnosis->arguments.layout, (size_t)word, &offset);
+    if (argument >= 0)
+        put(buffer, "argument", json_integer(argument));
+}
+
 static void put_access(struct members report, const struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = diagnosis->site;
     struct members exception = put_object(report, "exception");
+    int is_about_memory = exception_class_of(site->exception) != CLASS_NO_BUFFER;
     put_number(exception, "number", site->exception);
     put_text(exception, "name", site->exception_name);
-    if (site->access == ACCESS_UNKNOWN && !site->access_bytes)
+    if (diagnosis->kind == FAULT_OTHER) {
+        put_text(exception, "meaning", exception_meaning(site->exception, site->instruction));
+        put_text(exception, "possible_cause", exception_cause(site->exception, site->instruction));
+    }
+    put_true(exception, "no_buffer", !is_about_memory);
+    if (!is_about_memory || (site->access == ACCESS_UNKNOWN && !site->access_bytes))
         return;
     struct members access = open_access(report, site->access);
     if (site->access_bytes)
         put_number(access, "bytes", site->access_bytes);
     if (diagnosis->kind == FAULT_OVERRUN && bytes_past_end(diagnosis))
         put_number(access, "bytes_past_end", bytes_past_end(diagnosis));
+    put_argument_word(access, diagnosis, fault_source_word(diagnosis));
+    put_true(access, "loaded", fault_is_loaded(diagnosis));
 }
 
 static void put_address(struct members report, const struct diagnosis *diagnosis)
@@ -257,18 +278,6 @@ static void put_distance(struct members buffer, const char *from, uint64_t bytes
     put_text(distance, "from", from);
 }
 
-/* Which argument points to the buffer: as a word of the parameter bytes, and where the layout is known its number too. */
-static void put_argument_word(struct members buffer, const struct diagnosis *diagnosis, int word)
-{
-    uint32_t offset;
-    if (word < 0)
-        return;
-    put(buffer, "argument_word", json_integer(word));
-    int argument = launch_argument_of(diagnosis->arguments.layout, (size_t)word, &offset);
-    if (argument >= 0)
-        put(buffer, "argument", json_integer(argument));
-}
-
 /* The buffer that the access was meant for, and the one on the other side of the guard that it may have been. */
 static void put_owner(struct members report, const struct diagnosis *diagnosis)
 {
@@ -290,21 +299,14 @@ static void put_owner(struct members report, const struct diagnosis *diagnosis)
     put(report, "rival", rival.object);
 }
 
-static void put_kernel(struct members report, const struct evidence_site *site)
+/* The kernel, and where in it. */
+static struct members put_code(struct members to, const struct evidence_site *site)
 {
     const char *name = site->kernel ? site->kernel : site->symbol;
-    if (!name && !site->error_pc)
-        return;
-    struct members kernel = put_object(report, "kernel");
+    struct members kernel = put_object(to, "kernel");
     put_text(kernel, "name", name);
     put_text(kernel, "symbol", site->symbol);
     put_certainty(kernel, CERTAIN_EXACT);
-    if (site->has_grid) {
-        put_dim(kernel, "grid", site->grid);
-        put_dim(kernel, "block", site->block);
-        if (site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1)
-            put_dim(kernel, "cluster", site->cluster);
-    }
     put_text(kernel, "file", site->file);
     if (site->file && site->line)
         put(kernel, "line", json_integer(site->line));
@@ -313,11 +315,25 @@ static void put_kernel(struct members report, const struct evidence_site *site)
         put_number(kernel, "offset", site->kernel_offset);
     if (site->error_pc)
         put_hex(kernel, "pc", site->error_pc);
+    return kernel;
+}
+
+static void put_kernel(struct members report, const struct evidence_site *site)
+{
+    if (!site->kernel && !site->symbol && !site->error_pc)
+        return;
+    struct members kernel = put_code(report, site);
+    if (!site->has_grid)
+        return;
+    put_dim(kernel, "grid", site->grid);
+    put_dim(kernel, "block", site->block);
+    if (site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1)
+        put_dim(kernel, "cluster", site->cluster);
 }
 
 static void put_thread(struct members report, const struct diagnosis *diagnosis)
 {
-    const struct evidence_site *site = diagnosis->site;
+    const struct evidence_site *site = fault_site(diagnosis);
     put(report, "warp_exited", json_boolean(!site->is_warp_alive));
     if (diagnosis->lane && site->is_warp_alive) {
         struct members thread = put_object(report, "thread");
@@ -413,11 +429,12 @@ static void put_candidates(struct members report, const struct diagnosis *diagno
 {
     if (!diagnosis->candidate_count)
         return;
-    static const char *const sources[] = {"live buffers", "arguments", "launches"};
+    static const char *const sources[] = {"live buffers", "arguments", "launches", "running"};
     struct members candidates = put_object(report, "candidates");
     put_text(candidates, "from", sources[diagnosis->candidate_source]);
     put_true(candidates, "narrowed", diagnosis->is_narrowed);
     put_true(candidates, "const_excluded", diagnosis->is_const_excluded);
+    put_true(candidates, "traced", diagnosis->is_traced);
     put_number(candidates, "total", diagnosis->candidate_total);
     json_t *buffers = json_array();
     for (size_t i = 0; i < diagnosis->candidate_count; i++) {
@@ -428,6 +445,25 @@ static void put_candidates(struct members report, const struct diagnosis *diagno
         append(buffers, buffer.object, report.has_failed);
     }
     put(candidates, "buffers", buffers);
+}
+
+/* What else faulted at once, elsewhere. */
+static void put_other_places(struct members report, const struct diagnosis *diagnosis)
+{
+    const struct evidence_site *places[FAULT_PLACES];
+    size_t count = fault_other_places(diagnosis, places);
+    if (!count)
+        return;
+    json_t *list = json_array();
+    for (size_t i = 0; i < count; i++) {
+        struct members other = {json_object(), report.has_failed};
+        struct members exception = put_object(other, "exception");
+        put_number(exception, "number", places[i]->exception);
+        put_text(exception, "name", places[i]->exception_name);
+        put_code(other, places[i]);
+        append(list, other.object, report.has_failed);
+    }
+    put(report, "also", list);
 }
 
 static void put_neighbours(struct members report, const struct diagnosis *diagnosis)
@@ -490,11 +526,12 @@ char *fault_report_json(const struct diagnosis *diagnosis, const struct report_o
         put_access(report, diagnosis);
         put_address(report, diagnosis);
         put_owner(report, diagnosis);
-        put_kernel(report, diagnosis->site);
+        put_kernel(report, fault_site(diagnosis));
         put_thread(report, diagnosis);
         put_launch(report, diagnosis);
         put_arguments(report, diagnosis);
         put_candidates(report, diagnosis);
+        put_other_places(report, diagnosis);
         put_neighbours(report, diagnosis);
     }
     return close_report(report);

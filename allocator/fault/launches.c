@@ -52,6 +52,20 @@ static int is_replay_possible(const struct fault_memory *memory, const struct fa
     return graph && graph->entry->time_ns >= launch->entry->time_ns;
 }
 
+size_t launches_of_kernel(const struct fault_memory *memory, const struct evidence_site *site)
+{
+    const struct fault_launch *newest = NULL;
+    size_t count = 0;
+    for (size_t i = 0; i < memory->launch_count; i++) {
+        if (!launch_is_of_kernel(memory->launches[i].entry, site))
+            continue;
+        if (!newest)
+            newest = &memory->launches[i];
+        count++;
+    }
+    return count + (size_t)(newest ? is_replay_possible(memory, newest) : newest_graph(memory) != NULL);
+}
+
 struct fault_origin launches_origin(const struct fault_memory *memory, const struct evidence_site *site)
 {
     struct fault_origin origin = {NULL, CERTAIN_NOT, 0};
@@ -96,7 +110,7 @@ struct fault_arguments launches_arguments(const struct fault_memory *memory, con
     if (site->parameters) {
         arguments.bytes = site->parameters;
         arguments.count = site->parameter_bytes;
-        arguments.certainty = CERTAIN_EXACT;
+        arguments.certainty = site->is_grid_borrowed ? CERTAIN_DERIVED : CERTAIN_EXACT;
         return arguments;
     }
     if (!origin->fits || !origin->launch->entry->kept_bytes || !arguments.layout)

@@ -14,6 +14,10 @@ int launch_is_of_kernel(const struct launch_entry *launch, const struct evidence
  * them. */
 int launch_fits(const struct launch_entry *launch, const struct evidence_site *site);
 
+/* How many launches may have been one of the site's kernel: those on record, and one more where a graph on record may have run
+ * it. */
+size_t launches_of_kernel(const struct fault_memory *memory, const struct evidence_site *site);
+
 /*
  * The newest launch that fits, as certain as this: EXACT if only one does, the dump has its dimensions, and no graph was
  * launched since; DERIVED if only one does, or all come from one place; else CANDIDATE. Where no kernel launch fits, the newest

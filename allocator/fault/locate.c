@@ -1,6 +1,7 @@
 #include "locate.h"
 
 #include "cubin.h"
+#include "slice.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -65,10 +66,13 @@ static void decode(struct location *location, struct scratch *scratch, unsigned 
     if (sass_decode(location->instruction, sm, &location->access)) {
         location->has_access = 1;
         location->kind = location->access.kind;
+        location->source = slice_address(location->kernel_code, location->pc - location->kernel_start, &location->access, sm);
         location->text = scratch_text(scratch, location->access.text);
         return;
     }
     location->text = sass_class(location->instruction, &location->kind);
+    if (!location->text)
+        location->text = sass_thrower(location->instruction);
 }
 
 /* Fills in the location if the cubin in section `section` holds the PC. */
@@ -85,6 +89,7 @@ static int look_into(const struct locator *locator, uint32_t section, struct loc
     location->kernel = demangle(locator->scratch, location->symbol);
     location->kernel_offset = location->pc - function.start;
     location->kernel_start = function.start;
+    location->is_kernel = function.is_kernel;
     location->kernel_code = function.kernel_code;
     location->code = function.code;
     location->code_start = function.code_start;

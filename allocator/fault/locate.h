@@ -21,6 +21,7 @@ struct location {
     const char *symbol;
     uint64_t kernel_offset;
     uint64_t kernel_start;
+    int is_kernel;           /* and not a function that was compiled on its own */
     struct span kernel_code; /* from kernel_start on */
     const char *file;        /* NULL if not known */
     int line;
@@ -28,6 +29,7 @@ struct location {
     uint64_t code_start;
     int has_access; /* `access` is decoded */
     struct sass_access access;
+    struct address_source source; /* of its address */
     struct sass_instruction instruction;
     const char *text; /* of the instruction; NULL if it was not decoded */
     enum access_kind kind;

@@ -3,21 +3,6 @@
 #include "arguments.h"
 #include "guard/layout.h"
 
-/* The numbers of enum CUDBGException_t in cudadebugger.h; 30 is new in CUDA 13. What is not here is CLASS_OTHER. */
-static const struct {
-    uint32_t exception;
-    enum exception_class class;
-} exceptions[] = {
-    {1, CLASS_ADDRESS},     /* lane illegal address */
-    {5, CLASS_GIVEN_ONLY},  /* warp out of range address */
-    {6, CLASS_MISALIGNED},  /* warp misaligned address */
-    {7, CLASS_GIVEN_ONLY},  /* warp invalid address space */
-    {10, CLASS_ADDRESS},    /* device illegal address */
-    {11, CLASS_MISALIGNED}, /* lane misaligned address */
-    {14, CLASS_ADDRESS},    /* warp illegal address */
-    {30, CLASS_ADDRESS},    /* warp MMU fault */
-};
-
 /* How a kernel's parameters name a buffer. */
 struct aim {
     int word;     /* -1: they do not */
@@ -26,25 +11,20 @@ struct aim {
 
 static const struct aim no_aim = {-1, 0};
 
-enum exception_class exception_class_of(uint32_t exception)
-{
-    for (size_t i = 0; i < sizeof exceptions / sizeof exceptions[0]; i++)
-        if (exceptions[i].exception == exception)
-            return exceptions[i].class;
-    return CLASS_OTHER;
-}
-
 static enum certainty weaker(enum certainty a, enum certainty b)
 {
     return a < b ? a : b;
 }
 
-/* A pointer to the end counts: loops that run backwards, and pairs of begin and end, pass one. */
+/* A pointer to the end counts: loops that run backwards, and pairs of begin and end, pass one. What the kernel was given but
+ * did not go through, by its code, does not. */
 static struct aim aim_at(const struct evidence_site *site, const cufence_buffer *buffer)
 {
     struct aim best = no_aim;
     for (size_t i = 0; i < parameter_words(site); i++) {
         uint64_t word = parameter_word(site, i);
+        if (!parameter_may_be_used(site, i))
+            continue;
         if (word == buffer->address)
             return (struct aim){(int)i, 2};
         if (best.strength == 0 && word > buffer->address && word - buffer->address <= buffer->size)
@@ -251,6 +231,24 @@ static void judge_inside(const struct fault_memory *memory, const struct evidenc
     verdict->parameter = aim_at(site, verdict->owner).word;
 }
 
+/* Whether the device may lack access to the mapped memory at `address`. */
+static int may_lack_access(const struct fault_memory *memory, uint64_t address)
+{
+    uint64_t offset;
+    const cufence_buffer *holder = mapped_holder(memory, address, &offset);
+    return holder && holder->device != memory->device &&
+           !(memory->is_shared && memory->is_shared(holder->device, memory->device));
+}
+
+/* Registers may have changed since, and an address that has been unmapped may have been mapped anew since. */
+static int is_sure(const struct fault_memory *memory, const struct evidence_site *site, const struct evidence_lane *lane)
+{
+    struct aim aim;
+    size_t holders;
+    return (lane->certainty == CERTAIN_EXACT || lane->is_replayed) &&
+           !freed_holder(memory, site, lane->address, &aim, &holders);
+}
+
 int is_misaligned(const struct evidence_site *site, const struct evidence_lane *lane)
 {
     return lane->address % access_bytes(site) != 0;
@@ -267,26 +265,34 @@ struct verdict owner_judge(const struct fault_memory *memory, const struct evide
         verdict.kind = FAULT_ILLEGAL_ACCESS;
     if (class == CLASS_MISALIGNED)
         verdict.kind = FAULT_MISALIGNED;
-    if (!is_known || class == CLASS_OTHER)
+    if (!is_known || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
         return verdict;
 
     verdict.at = lane->address;
     if (class == CLASS_MISALIGNED) {
-        verdict.rank = is_misaligned(site, lane) ? RANK_MISALIGNED : RANK_INSIDE;
-        judge_inside(memory, site, lane, CERTAIN_EXACT, &verdict);
+        verdict.rank = RANK_MISALIGNED;
+        if (is_misaligned(site, lane))
+            judge_inside(memory, site, lane, CERTAIN_EXACT, &verdict);
+        else
+            verdict.rank = lane->certainty == CERTAIN_EXACT || lane->is_replayed ? RANK_INNOCENT : RANK_SITE;
         return verdict;
     }
-    verdict.rank = RANK_NOWHERE;
     if (lane->address < NULL_PAGE) {
+        verdict.rank = RANK_NOWHERE;
         verdict.kind = FAULT_NULL;
     } else if (!first_unmapped(memory, lane->address, access_bytes(site), &verdict.at)) {
-        verdict.rank = RANK_INSIDE;
-        verdict.kind = FAULT_ILLEGAL_ACCESS;
-        judge_inside(memory, site, lane, CERTAIN_DERIVED, &verdict);
+        verdict.rank = is_sure(memory, site, lane) ? RANK_INNOCENT : RANK_SITE;
+        if (may_lack_access(memory, lane->address)) {
+            verdict.rank = RANK_INSIDE;
+            verdict.kind = FAULT_ILLEGAL_ACCESS;
+            judge_inside(memory, site, lane, CERTAIN_DERIVED, &verdict);
+        }
     } else if (lane->address >= memory->arena_start && lane->address < memory->arena_end) {
+        verdict.rank = RANK_NOWHERE;
         verdict.kind = FAULT_WILD;
         judge_arena(memory, site, lane, &verdict);
     } else {
+        verdict.rank = RANK_NOWHERE;
         verdict.kind = memory->is_host_address ? FAULT_HOST_POINTER : FAULT_WILD;
     }
     return verdict;

@@ -6,22 +6,16 @@
 #define CUFENCE_FAULT_OWNER_H
 
 #include "diagnosis.h"
+#include "exception.h"
 
 /* The driver maps nothing below this on any platform, and a field of a null pointer's struct lies there. */
 #define NULL_PAGE UINT64_C(0x10000)
 
-/* What an exception says about the address of the access. */
-enum exception_class {
-    CLASS_OTHER,      /* nothing */
-    CLASS_ADDRESS,    /* it is not mapped */
-    CLASS_GIVEN_ONLY, /* the same, but raised for shared and local memory too: without an address nothing is known */
-    CLASS_MISALIGNED
-};
-
 /* How much one lane, or a site without lanes, explains. The best of all is reported. */
 enum rank {
-    RANK_SITE,       /* an exception, no address */
-    RANK_INSIDE,     /* an illegal address in mapped memory */
+    RANK_INNOCENT,   /* an access that cannot have faulted: in mapped memory that the device has access to, or aligned */
+    RANK_SITE,       /* an exception, no address that says anything */
+    RANK_INSIDE,     /* an address in a buffer of another device, which has not given access to it as far as is known */
     RANK_MISALIGNED, /* an address that is no multiple of the access */
     RANK_NOWHERE,    /* an unmapped address that belongs to no buffer */
     RANK_OWNED       /* an unmapped address that belongs to a buffer */
@@ -40,15 +34,14 @@ struct verdict {
     uint64_t at; /* the first byte that is not mapped */
 };
 
-/* The verdict on the access of `lane`, or, with lane = NULL or an unknown address, on the site alone. */
+/* The verdict on the access of `lane`, or, with lane = NULL or an unknown address, on the site alone. An address at which
+ * nothing can have faulted gives the site's verdict too: as INNOCENT if it is sure, else as SITE. */
 struct verdict owner_judge(const struct fault_memory *memory, const struct evidence_site *site,
                            const struct evidence_lane *lane);
 
 /* The same where the access was meant for `owner`, one of the kernel's arguments, for a `reason` of the caller's. */
 struct verdict owner_settle(const struct fault_memory *memory, const struct evidence_site *site,
                             const struct evidence_lane *lane, const cufence_buffer *owner, const char *reason);
-
-enum exception_class exception_class_of(uint32_t exception);
 
 /* The first byte of [address, address + bytes) that no mapping holds, in *at. Returns 0 if they hold all of it. */
 int first_unmapped(const struct fault_memory *memory, uint64_t address, uint64_t bytes, uint64_t *at);

@@ -1,3 +1,4 @@
+#include "exception.h"
 #include "launches.h"
 #include "owner.h"
 #include "report_common.h"
@@ -8,7 +9,7 @@
 
 static const struct evidence_site *site_of(const struct report *report)
 {
-    return report->diagnosis->site;
+    return fault_site(report->diagnosis);
 }
 
 static void put_access_bytes(struct report *report)
@@ -52,7 +53,7 @@ static void headline(struct report *report, const struct report_origin *origin)
     } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS) {
         put_illegal_access(report);
     } else if (diagnosis->site) {
-        report_put(report, "exception: %s", diagnosis->site->exception_name);
+        report_put(report, "exception: %s", site_of(report)->exception_name);
     } else {
         report_put(report, "exception that the dump does not name");
     }
@@ -210,10 +211,35 @@ static void place_line(struct report *report)
     report_end(report, CERTAIN_NOT);
 }
 
+/* What faulted at once in another place: nothing else in the report is about it. */
+static void other_places(struct report *report)
+{
+    const struct evidence_site *places[FAULT_PLACES];
+    size_t count = fault_other_places(report->diagnosis, places);
+    for (size_t i = 0; i < count; i++) {
+        const struct evidence_site *site = places[i];
+        report_begin(report, "", "also");
+        report_put(report, "%s in ", site->exception_name);
+        if (site->kernel || site->symbol)
+            report_put_name(report, site->kernel ? site->kernel : site->symbol);
+        else
+            report_put(report, "unknown code at PC 0x%" PRIx64, site->error_pc);
+        report_put(report, " at once, ");
+        if (site->file) {
+            report_put_name(report, site->file);
+            if (site->line)
+                report_put(report, ":%d", site->line);
+        } else if (site->symbol) {
+            report_put(report, "+0x%" PRIx64, site->kernel_offset);
+        }
+        report_end(report, CERTAIN_EXACT);
+    }
+}
+
 static void thread_lines(struct report *report)
 {
     const struct diagnosis *diagnosis = report->diagnosis;
-    const struct evidence_site *site = diagnosis->site;
+    const struct evidence_site *site = site_of(report);
     if (diagnosis->lane && site->is_warp_alive) {
         report_begin(report, "", "thread");
         report_put(report, "block ");
@@ -230,6 +256,7 @@ static void thread_lines(struct report *report)
                    plural(diagnosis->other_sites));
         report_end(report, CERTAIN_NOT);
     }
+    other_places(report);
 }
 
 static void note_line(struct report *report, const char *key, const char *text)
@@ -248,6 +275,21 @@ static const char *arguments_note(const struct diagnosis *diagnosis)
                : "candidates are the buffers of the kernel's arguments near the high half of the address";
 }
 
+/* By the kernel's code. */
+static void source_note(struct report *report, const char *key)
+{
+    const struct diagnosis *diagnosis = report->diagnosis;
+    int word = fault_source_word(diagnosis);
+    if (fault_is_loaded(diagnosis)) {
+        note_line(report, key, "the address was loaded from memory");
+    } else if (word >= 0) {
+        report_begin(report, key, NULL);
+        report_put(report, "by the kernel's code, the address comes from ");
+        report_put_argument(report, word);
+        report_end(report, CERTAIN_NOT);
+    }
+}
+
 static void candidates_note(struct report *report, const char *key)
 {
     const struct diagnosis *diagnosis = report->diagnosis;
@@ -257,6 +299,9 @@ static void candidates_note(struct report *report, const char *key)
         return;
     case CANDIDATES_ARGUMENTS:
         note_line(report, key, arguments_note(diagnosis));
+        break;
+    case CANDIDATES_RUNNING:
+        note_line(report, key, "candidates are the arguments of the launch that still ran; it may have been another launch");
         break;
     case CANDIDATES_LAUNCHES:
         report_begin(report, key, NULL);
@@ -273,12 +318,32 @@ static void candidates_note(struct report *report, const char *key)
         note_line(report, "", "without those that it takes as pointers to const, because the access writes");
 }
 
+/* What happened, where no buffer is involved. */
+static void meaning_lines(struct report *report)
+{
+    const struct evidence_site *site = site_of(report);
+    const char *meaning = exception_meaning(site->exception, site->instruction);
+    const char *cause = exception_cause(site->exception, site->instruction);
+    if (report->diagnosis->kind != FAULT_OTHER)
+        return;
+    if (meaning)
+        note_line(report, "what", meaning);
+    if (cause) {
+        report_begin(report, "", NULL);
+        report_put(report, "perhaps %s", cause);
+        report_end(report, CERTAIN_CANDIDATE);
+    }
+    if (exception_class_of(site->exception) == CLASS_NO_BUFFER)
+        note_line(report, meaning ? "" : "what", "no buffer is involved");
+}
+
 static void note_lines(struct report *report)
 {
     const struct diagnosis *diagnosis = report->diagnosis;
     const struct evidence *evidence = diagnosis->evidence;
-    if (diagnosis->kind == FAULT_ILLEGAL_ACCESS && diagnosis->address_certainty == CERTAIN_NOT) {
-        if (diagnosis->site->is_warp_alive) {
+    int is_about_memory = diagnosis->kind == FAULT_ILLEGAL_ACCESS || diagnosis->kind == FAULT_MISALIGNED;
+    if (is_about_memory && diagnosis->address_certainty == CERTAIN_NOT) {
+        if (site_of(report)->is_warp_alive) {
             note_line(report, "note", "the address cannot be told from this instruction and the registers in the dump");
         } else {
             report_begin(report, "note", NULL);
@@ -288,14 +353,20 @@ static void note_lines(struct report *report)
             report_put(report, " wrote its dump, so address and thread are");
             report_end(report, CERTAIN_NOT);
             note_line(report, "", "missing from it; drivers from CUDA 13.3 on keep such warps");
+            if (diagnosis->is_bystander)
+                note_line(report, "",
+                          diagnosis->kind == FAULT_MISALIGNED
+                              ? "the accesses that the dump has of this instruction are all aligned"
+                              : "the accesses that the dump has of this instruction are all in bounds");
         }
+        source_note(report, "");
     }
     if (diagnosis->is_completed) {
         note_line(report, "note", "a register holds the low half of the address; the high half is what the buffers allow");
         note_line(report, "", "that the kernel's arguments point to");
     }
     if (diagnosis->candidate_count)
-        candidates_note(report, diagnosis->kind == FAULT_ILLEGAL_ACCESS ? "" : "note");
+        candidates_note(report, is_about_memory ? "" : "note");
 }
 
 static void candidate_lines(struct report *report)
@@ -385,6 +456,7 @@ char *fault_report_text(const struct diagnosis *diagnosis, const struct report_o
         kernel_line(&report);
         place_line(&report);
         thread_lines(&report);
+        meaning_lines(&report);
         report_launch_lines(&report);
         note_lines(&report);
         candidate_lines(&report);

@@ -35,7 +35,7 @@ static void launched_line(struct report *report, const struct launch_entry *entr
     report_begin(report, "", "launched");
     report_put_age(report, report->diagnosis->memory->now_ns, entry->time_ns);
     report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, entry->tid, entry->stream);
-    if (!report->diagnosis->site->has_grid) {
+    if (!fault_site(report->diagnosis)->has_grid) {
         report_put(report, " as <<<");
         report_put_dim(report, entry->grid);
         report_put(report, ", ");

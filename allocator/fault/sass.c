@@ -326,6 +326,19 @@ uint64_t sass_address_halves(const struct sass_access *access, unsigned kept, co
     return known;
 }
 
+const char *sass_thrower(struct sass_instruction instruction)
+{
+    /* By [8:0]. */
+    static const struct {
+        uint16_t opcode;
+        const char *name;
+    } throwers[] = {{0x006, "VOTE"}, {0x148, "WARPSYNC"}, {0x15c, "BPT"}, {0x189, "SHFL"}, {0x1a1, "MATCH"}, {0x1c4, "REDUX"}};
+    for (size_t i = 0; i < sizeof(throwers) / sizeof(throwers[0]); i++)
+        if (throwers[i].opcode == bits(instruction, 0, 9))
+            return throwers[i].name;
+    return NULL;
+}
+
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind)
 {
     /* By [8:0]. Bulk copies run in both directions, so theirs is unknown. */

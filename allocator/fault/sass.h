@@ -44,6 +44,10 @@ int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_ac
 /* Name and kind of an access whose address cannot be had from registers (TMA, textures, surfaces); NULL for anything else. */
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind);
 
+/* Name of an instruction that raises exceptions which are not about an address: traps, and what takes a mask of lanes; NULL for
+ * anything else. */
+const char *sass_thrower(struct sass_instruction instruction);
+
 /* The address for one lane. 1 if all registers it needs are among those given (`registers` u32[], `uniforms` u32[]). */
 int sass_address(const struct sass_access *access, const uint32_t *registers, size_t register_count, const uint32_t *uniforms,
                  size_t uniform_count, uint64_t *address);

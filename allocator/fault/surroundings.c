@@ -165,18 +165,21 @@ static int may_be_the_one(const struct launch_entry *launch, const struct eviden
     for (size_t i = 0; i < evidence->site_count && !fits; i++)
         if (i == 0 || !is_of_same_launch(&evidence->sites[i - 1], &evidence->sites[i]))
             fits = launch_fits(launch, &evidence->sites[i]);
-    return fits;
+    return fits != 0;
 }
 
-/* Looks for the launches, for where they came from, and for what lies at their arguments. */
+/* Further launches that are looked at where the dump's warps may all be another launch's. */
+#define OTHERS_LIMIT 64
+
+/* Where launches came from, and what lies at their arguments: of those that fit what the dump has of warps, or of others. */
 static void look_at_launches(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence,
-                             int device)
+                             int is_fit, size_t limit)
 {
-    read_launches(around, sources, evidence, device);
-    for (size_t i = 0; i < around->launch_count; i++) {
+    for (size_t i = 0; i < around->launch_count && limit > 0; i++) {
         struct fault_launch *launch = &around->launches[i];
-        if (!may_be_the_one(launch->entry, evidence))
+        if (may_be_the_one(launch->entry, evidence) != is_fit)
             continue;
+        limit--;
         const struct launch_place *place = place_of(around, sources, &launch->entry->stack);
         if (place) {
             launch->frames = place->frames;
@@ -206,13 +209,17 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
     if (!around)
         return NULL;
     look_around(around, sources, evidence);
-    look_at_launches(around, sources, evidence, device);
+    read_launches(around, sources, evidence, device);
+    look_at_launches(around, sources, evidence, 1, SURROUNDINGS_LAUNCHES);
+    look_at_launches(around, sources, evidence, 0, OTHERS_LIMIT);
     size_t live_count = sources->live(device, around->live, sizeof around->live / sizeof *around->live, &total);
     around->memory = (struct fault_memory){.near = around->near,
                                            .near_count = around->near_count,
                                            .live = around->live,
                                            .live_count = live_count,
                                            .live_total = (size_t)total,
+                                           .device = device,
+                                           .is_shared = sources->is_shared,
                                            .arena_start = sources->arena_start(),
                                            .arena_end = sources->arena_end(),
                                            .is_host_address = is_mapped_by_host(first_address(evidence)),

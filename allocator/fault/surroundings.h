@@ -12,6 +12,7 @@ struct fault_sources {
     size_t (*near)(uint64_t address, cufence_buffer *out, size_t max);
     size_t (*live)(int device, cufence_buffer *out, size_t max, uint64_t *total);
     void (*set_faulted)(int device);
+    int (*is_shared)(int device, int peer); /* arena_is_shared() */
     uint64_t (*arena_start)(void);
     uint64_t (*arena_end)(void);
     uint64_t (*now_ns)(void);

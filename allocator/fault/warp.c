@@ -112,6 +112,7 @@ static int emulate_address(const struct warp_scene *scene, const struct location
         lane->address = address;
         lane->known_bits = UINT64_MAX;
         lane->certainty = CERTAIN_DERIVED;
+        lane->is_replayed = 1;
     }
     return result != EMULATE_NOT_THERE;
 }
@@ -165,7 +166,7 @@ static size_t add_exited(const struct warp_scene *scene, const struct location *
             emulate(launch, &start, location->pc, &location->access, budget, &address) != EMULATE_ADDRESS)
             continue;
         struct evidence_lane lane = {
-            .lane = number, .address = address, .known_bits = UINT64_MAX, .certainty = CERTAIN_DERIVED};
+            .lane = number, .address = address, .known_bits = UINT64_MAX, .certainty = CERTAIN_DERIVED, .is_replayed = 1};
         memcpy(lane.thread, start.thread, sizeof(lane.thread));
         size_t place = count++;
         for (; place > 0 && lanes[place - 1].lane > number; place--)

@@ -77,13 +77,12 @@ static uint64_t take_id(void)
 }
 
 /* Says what holds the memory, because "out of memory" alone helps nobody. */
-static cufence_status out_of_memory(struct books *books, uint64_t size, uint64_t mapped)
+static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
 {
     cufence_stats stats = {0};
     cufence_buffer newest[1];
     uint64_t total = 0;
     size_t free_bytes = 0, all_bytes = 0;
-    int device = books->context->device;
     char largest[96] = "";
     heap_stats(device, &stats);
     driver->cuMemGetInfo(&free_bytes, &all_bytes);
@@ -99,30 +98,31 @@ static cufence_status out_of_memory(struct books *books, uint64_t size, uint64_t
         (unsigned long long)stats.captured_bytes, largest);
 }
 
-/* A block with a mapping of its own; memory that is kept for reuse is given up for it if need be. */
-static struct block *map_anew(struct books *books, const struct layout *layout, uint64_t size, int is_captured,
+/* A block with a mapping of its own; memory that is kept for reuse on the device is given up for it if need be. */
+static struct block *map_anew(struct books *books, int device, const struct layout *layout, uint64_t size, int is_captured,
                               cufence_status *status)
 {
     int hardest = is_captured ? 1 : 2; /* a synchronisation would end the capture */
-    struct block *block = block_map(books, layout->pages, layout->mapped, layout->guard, status);
+    struct block *block = block_map(books, device, layout, status);
     for (int level = 0; !block && level <= hardest; level++) {
         if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)
             return NULL;
-        reclaim(books, level);
-        block = block_map(books, layout->pages, layout->mapped, layout->guard, status);
+        reclaim_device(device, level);
+        block = block_map(books, device, layout, status);
     }
     if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY)
-        *status = out_of_memory(books, size, layout->mapped);
+        *status = out_of_memory(device, size, layout->mapped);
     return block;
 }
 
 /* Nothing idle in the list itself: what has passed meanwhile, what other streams have left behind them, a mapping. */
-static struct block *obtain(struct freelist *list, const struct layout *layout, uint64_t size, cufence_status *status)
+static struct block *obtain(struct freelist *list, int device, const struct layout *layout, uint64_t size,
+                            cufence_status *status)
 {
     struct books *books = list->books;
     struct block *block = NULL;
     struct scope scope = scope_enter(books->context);
-    if (!list->pool) {
+    if (!list->pool && device == books->context->device) {
         freelist_advance(&books->shared);
         lock_take(&books->lock);
         freelist_drain(books);
@@ -130,7 +130,7 @@ static struct block *obtain(struct freelist *list, const struct layout *layout, 
         lock_release(&books->lock);
     }
     if (!block)
-        block = map_anew(books, layout, size, list->pool != NULL, status);
+        block = map_anew(books, device, layout, size, list->pool != NULL, status);
     if (block)
         freelist_count(list, size);
     scope_leave(scope);
@@ -195,9 +195,11 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     struct freelist *list = books ? list_for(books, wanted->stream) : NULL;
     if (!list)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
-    struct block *block = pool_is_spent(list->pool) ? NULL : freelist_take(list, layout.pages, heap_options->waste, size);
+    struct block *block = NULL;
+    if (wanted->device == context->device && !pool_is_spent(list->pool))
+        block = freelist_take(list, layout.pages, heap_options->waste, size);
     if (!block)
-        block = obtain(list, &layout, size, &status);
+        block = obtain(list, wanted->device, &layout, size, &status);
     if (!block)
         return status;
     block_join(block, list->pool);

@@ -54,7 +54,7 @@ static void raise_to(uint64_t *peak, uint64_t value)
         ;
 }
 
-struct block *block_map(struct books *books, uint64_t pages, uint64_t mapped, uint64_t guard, cufence_status *status)
+struct block *block_map(struct books *books, int device, const struct layout *layout, cufence_status *status)
 {
     struct block *block = line_alloc(sizeof *block);
     if (!block) {
@@ -62,9 +62,9 @@ struct block *block_map(struct books *books, uint64_t pages, uint64_t mapped, ui
         return NULL;
     }
     block->books = books;
-    block->pages = pages & ((1u << 24) - 1); /* 32 TiB; an arena is 64 at most */
+    block->pages = layout->pages & ((1u << 24) - 1); /* 32 TiB; an arena is 64 at most */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
-    *status = slot_cut(&block->slot, books->context->device, mapped, guard);
+    *status = slot_cut(&block->slot, device, layout->mapped, layout->guard);
     if (*status != CUFENCE_OK) {
         block_forget(&block->slot);
         return NULL;
@@ -75,7 +75,7 @@ struct block *block_map(struct books *books, uint64_t pages, uint64_t mapped, ui
         slot_abandon(&block->slot); /* it belongs to the arena now */
         return NULL;
     }
-    raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, mapped, __ATOMIC_RELAXED));
+    raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, layout->mapped, __ATOMIC_RELAXED));
     __atomic_add_fetch(&books->fresh, 1, __ATOMIC_RELAXED);
     return block;
 }

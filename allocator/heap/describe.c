@@ -178,7 +178,11 @@ int heap_range_of(uint64_t address, struct heap_range *out)
     struct facts facts = facts_read(block);
     if (facts.freed_ns || address < facts.address || address - facts.address >= facts.size)
         return 0;
-    *out = (struct heap_range){
-        .id = facts.id, .address = facts.address, .size = facts.size, .context = block->books->context, .owner = block->owner};
+    *out = (struct heap_range){.id = facts.id,
+                               .address = facts.address,
+                               .size = facts.size,
+                               .context = block->books->context,
+                               .device = block->slot.device,
+                               .owner = block->owner};
     return 1;
 }

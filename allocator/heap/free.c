@@ -65,10 +65,13 @@ static int has_recorded(const struct block *block)
     return __atomic_load_n(&block->recorded_count, __ATOMIC_RELAXED) != 0;
 }
 
-static void write_freed(struct block *block, struct stream *stream)
+/* Returns when it was freed; once the block is in a list it may be another buffer's. */
+static uint64_t write_freed(struct block *block, struct stream *stream)
 {
+    uint64_t now = now_ns();
     uint32_t stack = heap_options->uaf == UAF_STRICT ? facts_stack() : 0; /* else no late access is ever seen */
-    facts_write_freed(block, now_ns(), stream ? (uint64_t)(uintptr_t)stream->handle : 0, facts_freed_by(facts_tid(), stack));
+    facts_write_freed(block, now, stream ? (uint64_t)(uintptr_t)stream->handle : 0, facts_freed_by(facts_tid(), stack));
+    return now;
 }
 
 /* ---- memory of graphs ---- */
@@ -100,16 +103,17 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
     struct freelist *list = freelist_in_pool(pool->books, stream, pool);
-    int is_reusable = is_ordered && !has_recorded(block) && (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
+    int is_reusable = is_ordered && !block_is_elsewhere(block) && !has_recorded(block) &&
+                      (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     drop_recorded(block);
-    write_freed(block, stream);
+    uint64_t now = write_freed(block, stream);
     block_join(block, pool);
     if (!list) { /* the host has no memory */
         list = &block->books->shared;
         block->awaits_context |= AWAITS_FOR_EVER;
         is_reusable = 0;
     }
-    freelist_put(list, block, is_reusable ? BLOCK_IDLE : BLOCK_WAITING, block->facts.freed_ns);
+    freelist_put(list, block, is_reusable ? BLOCK_IDLE : BLOCK_WAITING, now);
 }
 
 /* ---- other memory ---- */
@@ -117,9 +121,9 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
 /* It is not behind one stream of its own context alone. */
 static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
 {
-    int is_strict = heap_options->uaf == UAF_STRICT;
+    int is_retired = heap_options->uaf == UAF_STRICT || block_is_elsewhere(block);
     struct freelist *shared = &block->books->shared;
-    write_freed(block, stream);
+    uint64_t now = write_freed(block, stream);
     if (users == HEAP_NONE) {
         drop_recorded(block);
     } else {
@@ -130,8 +134,8 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
         wait_for_recorded(block);
     }
     int is_idle = users == HEAP_NONE;
-    enum block_state state = is_strict ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
-    freelist_put(shared, block, state, block->facts.freed_ns);
+    enum block_state state = is_retired ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
+    freelist_put(shared, block, state, now);
     if (state == BLOCK_PAST)
         block_unmap(block);
     else if (state == BLOCK_RETIRING)
@@ -183,16 +187,13 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         free_of_graph(block, stream, users))
         return;
     if (users != HEAP_STREAM || stream->context != books->context || has_recorded(block) || heap_options->uaf == UAF_STRICT ||
-        (list = freelist_of(stream)) == NULL) {
+        block_is_elsewhere(block) || (list = freelist_of(stream)) == NULL) {
         free_with_waits(block, stream, users);
         return;
     }
-    write_freed(block, stream);
-    if (freelist_put(list, block, BLOCK_IDLE, block->facts.freed_ns)) {
-        struct scope scope = scope_enter(books->context);
-        freelist_mark(list, block->facts.freed_ns);
-        scope_leave(scope);
-    }
+    uint64_t now = write_freed(block, stream);
+    if (freelist_put(list, block, BLOCK_IDLE, now))
+        freelist_mark(list, now);
 }
 
 /* ---- recorded streams ---- */

@@ -21,18 +21,23 @@ static unsigned bin_of(uint64_t pages)
 
 /* All of these expect the list's lock. */
 
+static void count_idle(struct freelist *list, uint64_t pages)
+{
+    __atomic_store_n(&list->idle_pages, list->idle_pages + pages, __ATOMIC_RELAXED);
+}
+
 static void put_idle(struct freelist *list, struct block *block)
 {
     struct block **bin = &list->bins[bin_of(block->pages)];
     block_become(block, BLOCK_IDLE);
     DL_PREPEND(*bin, block);
-    list->idle_pages += block->pages;
+    count_idle(list, block->pages);
 }
 
 static void remove_idle(struct freelist *list, struct block *block)
 {
     DL_DELETE(list->bins[bin_of(block->pages)], block);
-    list->idle_pages -= block->pages;
+    count_idle(list, -(uint64_t)block->pages);
     block_become(block, BLOCK_HELD);
 }
 
@@ -210,23 +215,25 @@ void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_
     int has_room = list->marker_count < MARKERS;
     uint64_t sequence = list->freed;
     list_unlock(list);
+    if (!has_room || !stream_is_named_here(stream))
+        return;
+    struct scope scope = scope_enter(stream->within);
+    CUevent event = NULL;
+    int is_recorded = 0;
     /* Also refuses where a stream that synchronises with this one is being captured. */
-    if (!has_room || !stream_is_named_here(stream) || driver->cuStreamIsCapturing(stream->handle, &capture) != CUDA_SUCCESS ||
-        capture != CU_STREAM_CAPTURE_STATUS_NONE)
-        return;
-    CUevent event = event_take(list->books);
-    if (!event)
-        return;
-    int is_recorded = driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
+    if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
+        capture == CU_STREAM_CAPTURE_STATUS_NONE && (event = event_take(list->books)) != NULL)
+        is_recorded = driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
     if (is_recorded) {
         list_lock(list);
         list->markers[list->marker_count++] = (struct marker){.event = event, .sequence = sequence};
         list->marked = sequence;
         list->marked_ns = now;
         list_unlock(list);
-    } else {
+    } else if (event) {
         event_give(list->books, event);
     }
+    scope_leave(scope);
 }
 
 void freelist_mark(struct freelist *list, uint64_t now)
@@ -383,6 +390,11 @@ void freelists_end_sync(struct books *books, uint64_t since)
         list_unlock(list);
     }
     lock_release(&books->lock);
+    freelists_end_waits(books, since);
+}
+
+void freelists_end_waits(struct books *books, uint64_t since)
+{
     end_waits(&books->shared, books, since);
     for (struct context *context = waits_foreign() ? context_next(NULL) : NULL; context; context = context_next(context)) {
         struct books *others = books_of(context);

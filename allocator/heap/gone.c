@@ -14,11 +14,9 @@ void heap_stream_ends(struct stream *stream)
     if (!books)
         return;
     if (list) {
-        struct scope scope = scope_enter(context);
-        if (scope.pushed && !stream->is_lost && freelist_is_unmarked(list))
+        if (!stream->is_lost && freelist_is_unmarked(list))
             freelist_mark_touched(list, stream, now_ns());
         freelist_end(list);
-        scope_leave(scope);
     }
     lock_take(&books->lock);
     LL_FOREACH(books->pools, pool)

@@ -23,6 +23,7 @@ void heap_close(void);
 struct heap_request {
     size_t size;             /* bytes; 0 gives NULL */
     struct context *context; /* whose memory it is to be */
+    int device;              /* whose physical memory: the context's, but for a pool of another device */
     struct stream *stream;   /* that may use it at once; NULL, or another context's: any may */
     uint8_t owner;           /* any number that the caller wants to have back at the free; 0 where it does not care */
     uint32_t align;          /* a power of two that the buffer needs, whatever the option align says; 0: what that says */
@@ -76,6 +77,7 @@ int heap_owns(uint64_t address);
 struct heap_range {
     uint64_t id, address, size;
     struct context *context;
+    int device; /* whose physical memory it is */
     unsigned owner;
 };
 int heap_range_of(uint64_t address, struct heap_range *out); /* 0: no live buffer holds it */
@@ -102,8 +104,14 @@ cufence_status heap_stats(int device, cufence_stats *stats);
  * current. */
 void heap_share(int device, int peer);
 
-/* With may_wait the contexts are synchronised where no stream is captured, and what was freed last goes as well. */
+/* Gives back what nobody uses any more. With may_wait, contexts in which that is not known otherwise are synchronised where no
+ * stream is captured. */
 cufence_status heap_trim(int device, int may_wait);
+
+/* Around a synchronisation of a context by the program, which tells what is not used any more. The first returns 0 where there
+ * is nothing to learn, and else what the second is to be given after a success. */
+uint64_t heap_sync_begins(struct context *context);
+void heap_sync_ended(struct context *context, uint64_t since);
 
 /* Bytes of physical memory that a context's buffers take. */
 struct heap_figures {

@@ -17,6 +17,7 @@
 
 #include "heap.h"
 #include "base/lock.h"
+#include "guard/layout.h"
 #include "vmm/arena.h"
 
 #include <sched.h>
@@ -112,7 +113,7 @@ _Static_assert(offsetof(struct block, books) == CACHE_LINE && offsetof(struct bl
 void block_become(struct block *block, enum block_state state);
 
 /* Makes a mapping and a held block for it. NULL: *status says why, a slot that could not be mapped is of the past. */
-struct block *block_map(struct books *books, uint64_t pages, uint64_t mapped, uint64_t guard, cufence_status *status);
+struct block *block_map(struct books *books, int device, const struct layout *layout, cufence_status *status);
 void block_unmap(struct block *block);                   /* a held one: it belongs to the past then */
 void block_forget(struct slot *slot);                    /* for the arena: drops one of the past */
 void block_join(struct block *block, struct pool *pool); /* moves it from one pool to another; NULL: none */
@@ -167,7 +168,7 @@ struct freelist {
     uint64_t marked_ns;
     struct marker markers[MARKERS]; /* a queue: the first `marker_count` are waiting */
     unsigned marker_count;
-    uint64_t idle_pages;
+    uint64_t idle_pages;                    /* atomic; written under the list's lock */
     uint64_t waiting_count, retiring_count; /* atomic */
     uint64_t allocations, frees;
     int64_t live_bytes;    /* of its stream, less what has gone into the context's sum */
@@ -201,6 +202,11 @@ struct books *books_of(struct context *context);   /* NULL: it has none yet */
 struct books *books_make(struct context *context); /* NULL: the host has no memory */
 CUevent event_take(struct books *books);           /* NULL if the driver has none left. Expects a scope */
 void event_give(struct books *books, CUevent event);
+
+static inline uint64_t list_idle_pages(const struct freelist *list)
+{
+    return __atomic_load_n(&list->idle_pages, __ATOMIC_RELAXED);
+}
 
 static inline void list_lock(struct freelist *list)
 {
@@ -279,6 +285,7 @@ void freelist_end(struct freelist *list);     /* its stream is gone */
 /* Around a synchronisation of the context: what was freed before the first call has passed at the second. */
 void freelists_begin_sync(struct books *books);
 void freelists_end_sync(struct books *books, uint64_t since);
+void freelists_end_waits(struct books *books, uint64_t since); /* the same, for blocks that wait alone: needs no first call */
 
 /* ---- pools.c: memory of graphs ---- */
 
@@ -343,15 +350,21 @@ int captures_are_gone(void);                  /* some graph has gone since the l
 
 /* ---- reclaim.c ---- */
 
-/* Gives memory back to the driver, harder with each level: 0 caches, 1 what has passed, 2 after a synchronisation.
- * Expects a scope. */
-void reclaim(struct books *books, int level);
+/* Gives memory of a device back to the driver, harder with each level: 0 caches, 1 what has passed, 2 after synchronisations.
+ */
+void reclaim_device(int device, int level);
 void reclaim_retired(struct books *books); /* unmaps what is to be retired and has passed */
 void reclaim_old(struct books *books);     /* what has been idle too long, or is too much */
 
 /* worker.c */
 cufence_status worker_start(void);
 void worker_stop(void); /* returns when it no longer calls the driver */
+
+/* Of another device than its context: it serves one buffer only. */
+static inline int block_is_elsewhere(const struct block *block)
+{
+    return block->slot.device != block->books->context->device;
+}
 
 extern const struct options *heap_options;
 extern uint64_t heap_granularity; /* of mappings, bytes */

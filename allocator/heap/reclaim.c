@@ -44,11 +44,11 @@ static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t byte
 static uint64_t idle_bytes(struct books *books)
 {
     lock_take(&books->lock);
-    uint64_t pages = books->shared.idle_pages;
+    uint64_t pages = list_idle_pages(&books->shared);
     for (struct freelist *list = books->lists; list; list = list->next)
-        pages += list->idle_pages;
+        pages += list_idle_pages(list);
     for (struct freelist *list = books->draining; list; list = list->next)
-        pages += list->idle_pages;
+        pages += list_idle_pages(list);
     lock_release(&books->lock);
     return pages * heap_granularity;
 }
@@ -62,19 +62,20 @@ static uint64_t idle_limit(struct books *books)
     return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS ? total / 4 * 3 : UINT64_MAX;
 }
 
-/* Frees behind the last marker of their stream: without one, nothing tells when they have passed. */
+/* Frees behind the last marker of their stream: without one, nothing tells when they have passed. Where the ends of streams are
+ * not seen, only the legacy stream is sure to be there. */
 static void mark_rest(struct books *books)
 {
     struct freelist *unmarked[MARKED_AT_ONCE];
     unsigned count = 0;
     lock_take(&books->lock);
     for (struct freelist *list = books->lists; list && count < MARKED_AT_ONCE; list = list->next) {
-        if (freelist_is_unmarked(list))
+        if ((contexts_are_watched() || list->stream == &books->context->legacy) && freelist_is_unmarked(list))
             unmarked[count++] = list;
     }
     lock_release(&books->lock);
-    while (count)
-        freelist_mark(unmarked[--count], now_ns()); /* asks again whether its stream is there */
+    for (unsigned i = 0; i < count; i++)
+        freelist_mark(unmarked[i], now_ns()); /* asks again whether its stream is there */
 }
 
 static void advance(struct books *books)
@@ -88,8 +89,7 @@ static void advance(struct books *books)
 void reclaim_old(struct books *books)
 {
     uint64_t now = now_ns(), age = heap_options->idle_age * 1000000ull;
-    if (contexts_are_watched())
-        mark_rest(books);
+    mark_rest(books);
     advance(books);
     uint64_t idle = idle_bytes(books), limit = idle ? idle_limit(books) : UINT64_MAX;
     if (idle && age && now > age)
@@ -108,17 +108,33 @@ static void synchronise(struct books *books)
     lock_release(&sync_lock);
 }
 
-void reclaim(struct books *books, int level)
+/* Gives memory back to the driver. Expects a scope. */
+static void reclaim(struct books *books, int level)
 {
     if (level >= 2 && !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) && !heap_captures())
         synchronise(books);
     if (level >= 1) {
         captures_collect(books);
+        mark_rest(books);
         advance(books);
         reclaim_retired(books);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
     }
     physical_trim(books->context->device);
+}
+
+void reclaim_device(int device, int level)
+{
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        struct books *books = context->device == device ? books_of(context) : NULL;
+        if (!books)
+            continue;
+        struct scope scope = scope_enter(context);
+        if (scope.pushed)
+            reclaim(books, level);
+        scope_leave(scope);
+    }
+    physical_trim(device);
 }
 
 void heap_prepare_capture(struct context *context)
@@ -131,10 +147,11 @@ void heap_prepare_capture(struct context *context)
     scope_leave(scope);
 }
 
-/* Whether blocks wait that only a synchronisation can free. */
-static int has_unordered(struct books *books)
+/* Whether blocks wait that only a synchronisation can free for sure. */
+static int has_waiting(struct books *books)
 {
-    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) != 0;
+    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
+           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED);
 }
 
 cufence_status heap_trim(int device, int may_wait)
@@ -147,9 +164,26 @@ cufence_status heap_trim(int device, int may_wait)
         struct scope scope = scope_enter(context);
         if (scope.pushed) {
             captures_collect(books);
-            reclaim(books, may_wait || has_unordered(books) ? 2 : 1);
+            reclaim(books, may_wait && has_waiting(books) ? 2 : 1);
         }
         scope_leave(scope);
     }
     return status;
+}
+
+uint64_t heap_sync_begins(struct context *context)
+{
+    struct books *books = books_of(context);
+    return books && (has_waiting(books) || waits_foreign()) ? waits_now() : 0;
+}
+
+void heap_sync_ended(struct context *context, uint64_t since)
+{
+    struct books *books = books_of(context);
+    if (!books)
+        return;
+    struct scope scope = scope_enter(context);
+    freelists_end_waits(books, since);
+    scope_leave(scope);
+    bell_ring();
 }

@@ -59,7 +59,7 @@ static CUevent event_behind(struct stream *stream, uint64_t generation, struct b
     CUevent event = NULL;
     if (!stream_is_named_here(stream))
         return NULL;
-    struct scope scope = scope_enter(stream->context);
+    struct scope scope = scope_enter(stream->within);
     stream_touch_begin();
     if (__atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation &&
         /* also refuses where an event would end another stream's capture */

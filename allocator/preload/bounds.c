@@ -62,9 +62,9 @@ int bounds_bridge(CUdeviceptr to, CUdeviceptr from)
 {
     struct heap_range ranges[2];
     if (preload_devices > 1 && heap_owns(to) && heap_owns(from) && heap_range_of(to, &ranges[0]) &&
-        heap_range_of(from, &ranges[1]) && ranges[0].context->device != ranges[1].context->device) {
-        share(ranges[0].context->device, ranges[1].context->device);
-        share(ranges[1].context->device, ranges[0].context->device);
+        heap_range_of(from, &ranges[1]) && ranges[0].device != ranges[1].device) {
+        share(ranges[0].device, ranges[1].device);
+        share(ranges[1].device, ranges[0].device);
     }
     return 1;
 }

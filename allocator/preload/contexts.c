@@ -24,6 +24,15 @@ CUresult settled(CUresult result, int is_context_idle)
     return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : result;
 }
 
+CUresult synchronised(struct context *context, CUresult (*function)(void))
+{
+    uint64_t since = context ? heap_sync_begins(context) : 0;
+    CUresult result = function();
+    if (since && result == CUDA_SUCCESS)
+        heap_sync_ended(context, since);
+    return settled(result, 1);
+}
+
 /* A context's last moment: its faults are still to be reported, and from then on no thread of ours goes near it. */
 static void before_end(CUcontext context)
 {
@@ -92,14 +101,18 @@ static int may_be_last(CUdevice device)
     return device < 0 || device >= preload_devices || __atomic_load_n(&holds[device], __ATOMIC_RELAXED) <= 1;
 }
 
+static int is_active_primary(CUdevice device)
+{
+    unsigned flags;
+    int is_on = 0;
+    return driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) == CUDA_SUCCESS && is_on;
+}
+
 /* The primary context of a device, NULL if it is not active. Asking for it makes none, and the program holds it still. */
 static CUcontext primary_of(CUdevice device)
 {
     CUcontext context = NULL;
-    unsigned flags;
-    int is_on = 0;
-    if (driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) != CUDA_SUCCESS || !is_on ||
-        driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
+    if (!is_active_primary(device) || driver->cuDevicePrimaryCtxRetain(&context, device) != CUDA_SUCCESS)
         return NULL;
     driver->cuDevicePrimaryCtxRelease_v2(device);
     return context;
@@ -113,23 +126,43 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return result;
 }
 
+/* The calls below end the primary context of a device, or not. `primary`: it, where that is to be expected. */
+static void before_release(CUcontext primary)
+{
+    if (primary)
+        before_end(primary);
+    else
+        heap_hold();
+}
+
+static void after_release(CUdevice device, CUcontext primary)
+{
+    const struct context *context = primary ? NULL : context_next(NULL);
+    while (context && !(context->is_primary && context->device == device))
+        context = context_next(context);
+    if (context) /* somebody's hold was not seen */
+        primary = context->handle;
+    if (primary && !is_active_primary(device))
+        after_end(primary);
+    else
+        heap_go_on();
+}
+
 /* A release that ends nothing does not wait: what runs may be waiting for the caller, and a capture would be broken. */
 static CUresult release(CUresult (*function)(CUdevice), CUdevice device)
 {
-    CUcontext context = is_active() && may_be_last(device) ? primary_of(device) : NULL;
-    if (context)
-        before_end(context);
+    if (!is_active())
+        return function(device);
+    CUcontext primary = may_be_last(device) ? primary_of(device) : NULL;
+    before_release(primary);
     CUresult result = function(device);
     if (result == CUDA_SUCCESS)
         count_hold(device, -1);
-    if (context && !primary_of(device))
-        after_end(context);
-    else if (context)
-        heap_go_on();
+    after_release(device, primary);
     return result;
 }
 
-/* A reset ends the primary context whoever holds it. */
+/* A reset ends the primary context whoever holds it; whether they hold the next one is not documented. */
 static CUresult reset(CUresult (*function)(CUdevice), CUdevice device)
 {
     CUcontext context = is_active() ? primary_of(device) : NULL;
@@ -138,6 +171,8 @@ static CUresult reset(CUresult (*function)(CUdevice), CUdevice device)
     CUresult result = function(device);
     if (context)
         after_end(context);
+    if (is_active() && device >= 0 && device < preload_devices)
+        __atomic_store_n(&holds[device], 0, __ATOMIC_RELAXED);
     return result;
 }
 
@@ -177,38 +212,31 @@ static CUdevice device_of(CUcontext context)
 
 CUresult hook_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags)
 {
+    CUcontext context;
     CUresult result = real.cuGreenCtxCreate(green, resources, device, flags);
-    if (result == CUDA_SUCCESS)
-        count_hold(device, 1);
-    return result;
-}
-
-CUresult hook_cuCtxFromGreenCtx(CUcontext *context, CUgreenCtx green)
-{
-    CUresult result = real.cuCtxFromGreenCtx(context, green);
-    if (result == CUDA_SUCCESS && is_active())
-        context_is_green(*context, device_of(*context));
+    if (result != CUDA_SUCCESS || !is_active())
+        return result;
+    count_hold(device, 1);
+    if (driver->cuCtxFromGreenCtx && driver->cuCtxFromGreenCtx(&context, *green) == CUDA_SUCCESS)
+        context_is_green(context, device); /* before a stream of it is met */
     return result;
 }
 
 CUresult hook_cuGreenCtxDestroy(CUgreenCtx green)
 {
     CUcontext own = NULL;
-    if (!is_active() || !real.cuCtxFromGreenCtx || real.cuCtxFromGreenCtx(&own, green) != CUDA_SUCCESS)
+    if (!is_active() || !driver->cuCtxFromGreenCtx || driver->cuCtxFromGreenCtx(&own, green) != CUDA_SUCCESS)
         return real.cuGreenCtxDestroy(green);
     CUdevice device = device_of(own);
     CUcontext primary = may_be_last(device) ? primary_of(device) : NULL;
-    if (primary)
-        before_end(primary);
+    before_release(primary);
+    context_green_ends(own);
     CUresult result = real.cuGreenCtxDestroy(green);
     if (result == CUDA_SUCCESS) {
         context_ended(own);
         count_hold(device, -1);
     }
-    if (primary && !primary_of(device))
-        after_end(primary);
-    else if (primary)
-        heap_go_on();
+    after_release(device, primary);
     return result;
 }
 

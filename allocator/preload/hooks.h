@@ -126,8 +126,6 @@
     HOOK(cuGreenCtxCreate, "cuGreenCtxCreate", 12040, 0, BY_HAND, 1,                                                           \
          (CUgreenCtx *green, CUdevResourceDesc resources, CUdevice device, unsigned flags), (green, resources, device, flags)) \
     HOOK(cuGreenCtxDestroy, "cuGreenCtxDestroy", 12040, 0, BY_HAND, 1, (CUgreenCtx green), (green))                            \
-    HOOK(cuCtxFromGreenCtx, "cuCtxFromGreenCtx", 12040, 0, BY_HAND, 1, (CUcontext *context, CUgreenCtx green),                 \
-         (context, green))                                                                                                     \
     HOOK(cuDevicePrimaryCtxRetain, "cuDevicePrimaryCtxRetain", 7000, 0, BY_HAND, 1, (CUcontext *context, CUdevice device),     \
          (context, device))                                                                                                    \
     HOOK_TWINS(HOOK, cuStreamBeginCaptureToGraph, "cuStreamBeginCaptureToGraph", 12030, _ptsz, 12030, BY_HAND, 1,              \

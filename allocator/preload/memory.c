@@ -44,6 +44,8 @@ static CUresult allocate(CUdeviceptr *out, size_t size, const struct purpose *pu
 {
     const struct heap_request wanted = {.size = size,
                                         .context = purpose->context,
+                                        .device = purpose->owner > OWNER_NO_POOL ? pool_device(purpose->owner)
+                                                                                 : purpose->context->device,
                                         .stream = purpose->stream,
                                         .owner = (uint8_t)purpose->owner,
                                         .align = purpose->needs.alignment};
@@ -102,11 +104,9 @@ static int allocate_on(CUdeviceptr *out, size_t size, CUstream handle, unsigned 
     if (!stream)
         return 0;
     struct purpose purpose = {.context = stream->context, .stream = stream, .owner = owner, .needs = needs};
-    if (owner)
-        purpose.context = context_for_pool(pool_device(owner), stream->context);
-    else
+    if (!owner)
         purpose.owner = pool_current(stream->context);
-    if (!purpose.owner || !purpose.context)
+    if (!purpose.owner)
         return 0;
     *result = allocate(out, size, &purpose);
     return 1;
@@ -154,14 +154,14 @@ static void give_back(const struct heap_claim *claim, struct stream *stream, enu
 }
 
 /* Returns once no work of the buffer's context is left. What goes wrong is the result. */
-static CUresult wait_for_users(const struct context *context)
+static CUresult wait_for_users(struct context *context)
 {
     CUcontext popped;
     if (has_failed())
         return CUDA_ERROR_ILLEGAL_ADDRESS;
     if (driver->cuCtxPushCurrent(context->handle) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
-    CUresult result = settled(driver->cuCtxSynchronize(), 1);
+    CUresult result = synchronised(context, driver->cuCtxSynchronize);
     driver->cuCtxPopCurrent(&popped);
     return result;
 }

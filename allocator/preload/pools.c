@@ -265,7 +265,7 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
 {
     unsigned owner = is_active() ? pool_of_handle(handle) : 0;
     if (owner && reserved(&pools[owner]) > keep)
-        heap_trim(pools[owner].device, 1);
+        heap_trim(pools[owner].device, 0);
     return real.cuMemPoolTrimTo(handle, keep);
 }
 

@@ -24,7 +24,9 @@ PRELOAD_HOOKS(HOOK)
 
 CUresult hook_cuCtxSynchronize(void)
 {
-    return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : settled(real.cuCtxSynchronize(), 1);
+    if (!is_active())
+        return real.cuCtxSynchronize();
+    return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : synchronised(context_current(), real.cuCtxSynchronize);
 }
 
 CUresult hook_cuCtxSynchronize_v2(CUcontext context)

@@ -52,6 +52,42 @@ CASES = [
         status=41,
         report=[r"cufence: out-of-bounds READ"],
     ),
+    # Equal kernels: wherever a buffer is blamed, it is that of the launch that faulted (numbers count allocations).
+    *(
+        _program(
+            f"equal_kernels_{place}_{which}",
+            "equal_kernels",
+            arguments=[str(which), place],
+            report=[
+                r"cufence: (out-of-bounds WRITE of 4 bytes|illegal memory access by a WRITE)",
+                rf"0 bytes past the end of buffer #{which + 1}\b|buffer +#{which + 1}, 4000 bytes\b.*candidate",
+                r"kernel +fill\b.*exact",
+                r"equal_kernels\.cu:{FAULT}\b",
+            ],
+            files={"report.json": [r'"kind": ?"(overrun|illegal access)"']},
+        )
+        for place in ("graph", "stream")
+        for which in (0, 1, 2)
+    ),
+    _program(
+        "pointer_table",
+        report=[
+            r"kernel +fill\b.*exact",
+            r"pointer_table\.cu:{FAULT}\b",
+            r"0 bytes past the end of buffer #2\b|the address was loaded from memory",
+        ],
+        files={"report.json": [r'"loaded": ?true']},
+    ),
+    *(
+        _program(
+            f"exception_{what}",
+            "exceptions",
+            arguments=[what],
+            report=[r"cufence: exception: ", rf"kernel +{kernel}\b", "no buffer is involved"],
+            files={"report.json": [r'"kind": ?"exception"', r'"no_buffer": ?true']},
+        )
+        for what, kernel in (("trap", "trap"), ("assert", "fails"), ("recursion", "recursion"))
+    ),
     # While the driver has not begun with the dump, writes it, and is about to be done with it.
     *(
         _program(

@@ -76,7 +76,8 @@ static void let_go(uint32_t *flag)
 static void each_device_has_a_default_stream(void **state)
 {
     (void)state;
-    uint32_t flag = 0;
+    static uint32_t flag;
+    flag = 0;
     CUstream blocking;
     OK(cuStreamCreate(&blocking, CU_STREAM_DEFAULT));
     OK(cuCtxSetCurrent(contexts[1]));
@@ -98,7 +99,8 @@ static void each_device_has_a_default_stream(void **state)
 static void a_thread_has_a_stream_of_its_own_in_each_context(void **state)
 {
     (void)state;
-    uint32_t flag = 0;
+    static uint32_t flag;
+    flag = 0;
     unsigned long long first, second;
     launch_spin(spins[0], &flag, CU_STREAM_PER_THREAD);
     OK(cuStreamGetId(CU_STREAM_PER_THREAD, &first));
@@ -169,7 +171,8 @@ static void memory_comes_from_the_streams_device(void **state)
 static void events_are_recorded_at_home_and_waited_for_anywhere(void **state)
 {
     (void)state;
-    uint32_t flag = 0;
+    static uint32_t flag;
+    flag = 0;
     float milliseconds;
     CUevent here, there;
     CUstream stream_there;
@@ -199,7 +202,8 @@ static void events_are_recorded_at_home_and_waited_for_anywhere(void **state)
 static void a_free_waits_for_the_memorys_context_alone(void **state)
 {
     (void)state;
-    uint32_t flag = 0, other_flag = 0;
+    static uint32_t flag, other_flag;
+    flag = other_flag = 0;
     CUdeviceptr here, there;
     OK(cuMemAlloc(&here, 64));
     OK(cuCtxSetCurrent(contexts[1]));
@@ -284,7 +288,8 @@ static void a_green_context_is_a_context_of_its_own_on_the_primarys_memory(void 
     CUdevice device;
     CUdeviceptr memory;
     unsigned long long id, primary_id, stream_id;
-    uint32_t flag = 0;
+    static uint32_t flag;
+    flag = 0;
     OK(cuGreenCtxCreate(&green, half_of(1), 1, CU_GREEN_CTX_DEFAULT_STREAM));
     assert_result(cuCtxSetCurrent((CUcontext)green), CUDA_ERROR_INVALID_CONTEXT);
     OK(cuCtxFromGreenCtx(&converted, green));
@@ -330,7 +335,8 @@ static void a_green_context_is_a_context_of_its_own_on_the_primarys_memory(void 
 static void an_event_can_be_of_a_whole_green_context(void **state)
 {
     (void)state;
-    uint32_t flag = 0, other = 0;
+    static uint32_t flag, other;
+    flag = other = 0;
     CUgreenCtx green;
     CUevent event, foreign;
     CUstream streams[2], primarys;
@@ -367,7 +373,8 @@ static void an_event_can_be_of_a_whole_green_context(void **state)
 static void a_green_context_ends_while_its_work_goes_on(void **state)
 {
     (void)state;
-    uint32_t flag = 0;
+    static uint32_t flag;
+    flag = 0;
     CUgreenCtx green, next;
     CUcontext first, second;
     CUstream stream;

@@ -31,6 +31,7 @@ static inline void overrun(struct story *story)
     for (size_t i = 0; i < 3; i++)
         story->sites[i] = (struct evidence_site){.exception = 14,
                                                  .exception_name = "illegal address",
+                                                 .sm = (uint32_t)i,
                                                  .error_pc = 0x7f0000001400,
                                                  .is_warp_alive = i == 0,
                                                  .kernel = "k_oob",
@@ -167,12 +168,14 @@ static inline void another_devices_buffer(struct story *story)
     overrun(story);
     story->lanes[0].address = B_START + 12;
     story->sites[0].lane_count = 1;
+    story->near[1].device = 1;
 }
 
 static inline void exited(struct story *story)
 {
     overrun(story);
     story->sites[0] = story->sites[1];
+    story->sites[0].sm = 0;
     story->evidence.site_count = 3;
     story->evidence.driver_major = 580;
     story->evidence.driver_minor = 159;
@@ -246,6 +249,39 @@ static inline void assertion(struct story *story)
     story->sites[0].exception_name = "assert";
     story->lanes[0].certainty = story->lanes[1].certainty = CERTAIN_NOT;
     story->lanes[1].has_exception = 1;
+}
+
+static inline void trap(struct story *story)
+{
+    assertion(story);
+    story->sites[0].exception = 4;
+    story->sites[0].exception_name = "illegal instruction";
+    story->sites[0].instruction = "BPT";
+    story->sites[0].access = ACCESS_UNKNOWN;
+    story->sites[0].access_bytes = 0;
+}
+
+static inline void wrong_vote_mask(struct story *story)
+{
+    trap(story);
+    story->sites[0].instruction = "VOTE";
+}
+
+/* A warp in bounds stands where the one that faulted had stood. */
+static inline void bystander(struct story *story)
+{
+    overrun(story);
+    story->lanes[0].address = A_START;
+    story->lanes[1].address = A_START + 4;
+}
+
+static inline void two_kernels(struct story *story)
+{
+    overrun(story);
+    story->sites[1].kernel = "k_other";
+    story->sites[1].symbol = "k_other";
+    story->sites[1].error_pc++;
+    story->evidence.site_count = 2;
 }
 
 static inline void no_exception(struct story *story)
@@ -341,6 +377,19 @@ static inline void exited_launched(struct story *story)
     exited(story);
     story->evidence.site_count = 1;
     add_launch(story, step_frames, 1, 1);
+}
+
+/* The code shows that the address comes from word 1 of the parameters, or that it was loaded. */
+static inline void exited_launched_traced(struct story *story)
+{
+    exited_launched(story);
+    story->sites[0].source = (struct address_source){1, 2, 0};
+}
+
+static inline void exited_launched_loaded(struct story *story)
+{
+    exited_launched(story);
+    story->sites[0].source = (struct address_source){1, 0, 1};
 }
 
 static inline void exited_launched_const(struct story *story)

@@ -92,6 +92,9 @@ static void check(const struct evidence *evidence, const char *key, const char *
         expectation->thread = number;
     } else if (strcmp(key, "lanes") == 0) {
         assert_int_equal(site->lane_count, number);
+    } else if (strcmp(key, "source") == 0) {
+        snprintf(line, sizeof(line), "%d 0x%x %d", site->source.is_known, site->source.words, site->source.is_loaded);
+        assert_string_equal(line, value);
     } else if (strcmp(key, "grid") == 0) {
         assert_int_equal(site->grid[0], number);
     } else if (strcmp(key, "block_size") == 0) {
@@ -454,6 +457,40 @@ static void test_exited_warp(void **state)
     }
 }
 
+/* A warp of one kernel stands where one of another has faulted: nothing of it is the other's. */
+static void test_warp_of_another_kernel(void **state)
+{
+    (void)state;
+    for (int is_named_kernel = 0; is_named_kernel < 2; is_named_kernel++) {
+        struct synthetic synthetic;
+        struct evidence *evidence = NULL;
+        make_synthetic(&synthetic, &newest);
+        struct dump_builder *builder = &synthetic.builder;
+        builder_put64(builder, synthetic.part[GRIDS], 24, KERNEL_START + 0x1000);
+        uint8_t *cubin = builder->bytes + builder->sections[synthetic.part[CUBIN]].sh_offset;
+        static const uint64_t start = KERNEL_START;
+        uint8_t *value = cubin;
+        /* The symbol's value stands behind its st_other and st_shndx; the section's address stands before it. */
+        while (is_named_kernel && value) {
+            value = memmem(value + 1, builder->sections[synthetic.part[CUBIN]].sh_size - (size_t)(value + 1 - cubin), &start,
+                           sizeof(start));
+            if (value && value[-4] == ELF64_ST_INFO(STB_GLOBAL, STT_FUNC))
+                value[-3] = 0x10;
+        }
+        assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+        assert_int_equal(evidence->site_count, 1);
+        const struct evidence_site *site = &evidence->sites[0];
+        assert_string_equal(site->symbol, "_Z3oobPi");
+        assert_int_equal(site->exception, 14);
+        assert_int_equal(site->error_pc, KERNEL_START + 0x10);
+        assert_int_equal(site->is_warp_alive, !is_named_kernel);
+        assert_int_equal(site->has_grid, !is_named_kernel);
+        assert_int_equal(site->lane_count, !is_named_kernel);
+        evidence_free(evidence);
+        builder_end(builder);
+    }
+}
+
 /* What is left of the address in R2:R3 = 0x7fdeadbe00 when the registers are read at +0x40. */
 static void test_half_known(void **state)
 {
@@ -567,6 +604,7 @@ int main(void)
         cmocka_unit_test(test_exited_warp),
         cmocka_unit_test(test_half_known),
         cmocka_unit_test(test_lanes_that_have_left),
+        cmocka_unit_test(test_warp_of_another_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,6 +6,8 @@
 
 #include "fault_world.h"
 
+#include <string.h>
+
 static void buffers_are_found_in_any_order(void **state)
 {
     (void)state;
@@ -77,7 +79,7 @@ static void every_exception_has_its_kind(void **state)
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         cufence_buffer room[ALL];
         struct fault_memory memory = memory_of(BIT(A), room);
-        struct evidence_lane lane = {.address = A_END, .certainty = CERTAIN_EXACT, .has_exception = 1};
+        struct evidence_lane lane = {.address = A_END + 2, .certainty = CERTAIN_EXACT, .has_exception = 1};
         struct evidence_site site = site_at(&lane, 1, 4);
         struct evidence evidence = {.sites = &site, .site_count = 1};
         struct diagnosis diagnosis;
@@ -213,6 +215,7 @@ static void an_exited_warp_has_the_live_buffers_for_candidates(void **state)
     struct fault_memory memory = {
         .live = live, .live_count = 10, .live_total = 5000, .arena_start = ARENA, .arena_end = ARENA_END};
     struct evidence_site sites[] = {site_at(NULL, 0, 4), site_at(NULL, 0, 4), site_at(NULL, 0, 4)};
+    sites[1].sm = 1;
     sites[2].symbol = "another";
     struct evidence evidence = {.sites = sites, .site_count = 3};
     struct diagnosis diagnosis;
@@ -268,6 +271,157 @@ static void an_alive_warp_is_preferred_to_an_exited_one(void **state)
     assert_int_equal(diagnosis.faulting_threads, 1);
 }
 
+/*
+ * Three launches of one kernel, on the buffers A, B and C, in one graph or on one stream. Launch `culprit` has faulted, and its
+ * warp has exited; of launch `runs` (3: of none) the dump has the warp in its place, in bounds, or only the grid.
+ */
+static void diagnose_equal_kernels(size_t culprit, size_t runs, int is_in_graph, int is_alive, struct diagnosis *diagnosis)
+{
+    static const struct launch_function function = {
+        .name = "k_oob", .has_layout = 1, .argument_bytes = 8, .argument_count = 1, .arguments = {{0, 8}}};
+    static cufence_buffer room[ALL];
+    static struct fault_memory memory;
+    static struct launch_entry entries[4];
+    static struct fault_launch launches[4];
+    static uint64_t starts[3] = {A_START, B_START, C_END - 4001};
+    static struct evidence_lane lanes[2];
+    static struct evidence_site site;
+    static struct evidence evidence;
+    (void)culprit; /* nothing in the dump tells it, and so nothing in the report may */
+    memory = memory_of(BOTH | BIT(C), room);
+    for (size_t i = 0; i < 4; i++) {
+        entries[i] = (struct launch_entry){.time_ns = 50000000 - i, .tid = 1, .grid = {8, 1, 1}, .block = {128, 1, 1}};
+        launches[i] = (struct fault_launch){.entry = &entries[i], .place = 1};
+    }
+    entries[0].graph = 0x77;
+    for (size_t i = 0; i < 3; i++) {
+        entries[3 - i].function = &function;
+        entries[3 - i].argument_bytes = entries[3 - i].kept_bytes = 8;
+        memcpy(entries[3 - i].bytes, &starts[i], 8);
+    }
+    memory.launches = is_in_graph ? launches : launches + 1;
+    memory.launch_count = is_in_graph ? 4 : 3;
+    for (unsigned i = 0; i < 2; i++)
+        lanes[i] = (struct evidence_lane){.lane = i,
+                                          .address = starts[runs % 3] + 4ul * i,
+                                          .certainty = CERTAIN_DERIVED,
+                                          .is_replayed = 1,
+                                          .has_exception = 1};
+    site = site_at(is_alive ? lanes : NULL, is_alive ? 2 : 0, 4);
+    site.source = (struct address_source){1, 1, 0};
+    if (runs < 3) {
+        site.has_grid = 1;
+        site.is_grid_borrowed = !is_alive;
+        site.grid[0] = 8;
+        site.block[0] = 128;
+        site.grid[1] = site.grid[2] = site.block[1] = site.block[2] = 1;
+        site.parameters = (const uint8_t *)&starts[runs];
+        site.parameter_bytes = 8;
+    }
+    evidence = (struct evidence){.sites = &site, .site_count = 1};
+    fault_diagnose(&evidence, &memory, diagnosis);
+}
+
+static void equal_kernels_are_not_taken_for_each_other(void **state)
+{
+    (void)state;
+    static const struct {
+        size_t culprit, runs;
+    } cases[] = {{0, 1}, {0, 2}, {1, 2}, {2, 3}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0] * 4; i++) {
+        struct diagnosis diagnosis;
+        int is_in_graph = i & 1, is_alive = (i & 2) && cases[i / 4].runs < 3;
+        diagnose_equal_kernels(cases[i / 4].culprit, cases[i / 4].runs, is_in_graph, is_alive, &diagnosis);
+        const struct evidence_site *site = fault_site(&diagnosis);
+        assert_int_equal(diagnosis.kind, FAULT_ILLEGAL_ACCESS);
+        assert_null(diagnosis.owner);
+        assert_null(diagnosis.lane);
+        assert_int_equal(diagnosis.is_bystander, is_alive);
+        assert_false(site->is_warp_alive);
+        assert_false(site->has_grid);
+        assert_null(site->parameters);
+        assert_null(diagnosis.arguments.bytes);
+        assert_int_equal(diagnosis.address_certainty, CERTAIN_NOT);
+        assert_int_equal(diagnosis.faulting_threads, 0);
+        assert_int_equal(diagnosis.origin.fits, 3);
+        assert_int_equal(diagnosis.candidate_total, 3);
+        assert_int_equal(diagnosis.candidate_source, CANDIDATES_LAUNCHES);
+        assert_int_equal(diagnosis.candidate_certainty, CERTAIN_CANDIDATE);
+    }
+}
+
+/* The only launch of its kernel is the one, whether its warps are in the dump or not. */
+static void a_bystander_of_the_only_launch_tells_its_arguments(void **state)
+{
+    (void)state;
+    for (size_t graphs = 0; graphs < 2; graphs++) {
+        cufence_buffer room[ALL];
+        struct fault_memory memory = memory_of(BOTH, room);
+        static const struct launch_function function = {
+            .name = "k_oob", .has_layout = 1, .argument_bytes = 16, .argument_count = 2, .arguments = {{0, 8}, {8, 8}}};
+        struct launch_entry entries[2] = {{.time_ns = 50, .graph = 0x77},
+                                          {.time_ns = 50,
+                                           .function = &function,
+                                           .argument_bytes = 16,
+                                           .kept_bytes = 16,
+                                           .grid = {1, 1, 1},
+                                           .block = {32, 1, 1}}};
+        struct fault_launch launches[2] = {{.entry = &entries[0]}, {.entry = &entries[1]}};
+        const uint64_t words[] = {A_START, B_START};
+        struct evidence_lane lane = {.address = A_START, .certainty = CERTAIN_EXACT};
+        struct evidence_site site = site_at(&lane, 1, 4);
+        struct evidence evidence = {.sites = &site, .site_count = 1};
+        struct diagnosis diagnosis;
+        memcpy(entries[1].bytes, words, sizeof words);
+        memory.launches = graphs ? launches : launches + 1;
+        memory.launch_count = graphs ? 2 : 1;
+        site.has_grid = 1;
+        memcpy(site.grid, entries[1].grid, sizeof site.grid);
+        memcpy(site.block, entries[1].block, sizeof site.block);
+        site.parameters = (const uint8_t *)words;
+        site.parameter_bytes = sizeof words;
+        site.source = (struct address_source){1, 1, 0};
+        fault_diagnose(&evidence, &memory, &diagnosis);
+        assert_true(diagnosis.is_bystander);
+        assert_int_equal(fault_site(&diagnosis)->has_grid, !graphs);
+        assert_int_equal(diagnosis.candidate_total, 1);
+        assert_int_equal(id_of(diagnosis.candidates[0]), 1);
+        assert_int_equal(diagnosis.candidate_certainty, graphs ? CERTAIN_CANDIDATE : CERTAIN_DERIVED);
+    }
+}
+
+/* Each finding keeps to its kernel; the other is named. An error PC in nobody's code may be another process's. */
+static void two_kernels_that_fault_at_once_are_both_named(void **state)
+{
+    (void)state;
+    cufence_buffer room[ALL];
+    struct fault_memory memory = memory_of(BOTH, room);
+    struct evidence_lane first = {.address = A_END + 64, .certainty = CERTAIN_EXACT},
+                         second = {.address = B_END, .certainty = CERTAIN_EXACT};
+    struct evidence_site sites[] = {site_at(&first, 1, 4), site_at(&second, 1, 8), site_at(&first, 1, 4), site_at(NULL, 0, 4)};
+    struct evidence evidence = {.sites = sites, .site_count = 4};
+    const struct evidence_site *places[FAULT_PLACES];
+    struct diagnosis diagnosis;
+    sites[1].symbol = sites[1].kernel = "other";
+    sites[1].error_pc = 0x2400;
+    sites[3].symbol = sites[3].kernel = NULL;
+    sites[3].error_pc = 0x9999;
+    fault_diagnose(&evidence, &memory, &diagnosis);
+    assert_ptr_equal(diagnosis.site, &sites[1]);
+    assert_int_equal(id_of(diagnosis.owner), 2);
+    assert_int_equal(diagnosis.faulting_threads, 1);
+    assert_int_equal(diagnosis.other_sites, 0);
+    assert_int_equal(fault_other_places(&diagnosis, places), 2);
+    assert_ptr_equal(places[0], &sites[0]);
+    assert_ptr_equal(places[1], &sites[3]);
+
+    sites[0] = sites[3];
+    sites[1] = site_at(NULL, 0, 4);
+    evidence.site_count = 2;
+    fault_diagnose(&evidence, &memory, &diagnosis);
+    assert_ptr_equal(diagnosis.site, &sites[1]);
+}
+
 static void other_devices_buffers_are_no_neighbours(void **state)
 {
     (void)state;
@@ -321,6 +475,9 @@ int main(void)
         cmocka_unit_test(misaligned_lanes_are_counted),
         cmocka_unit_test(an_exited_warp_has_the_live_buffers_for_candidates),
         cmocka_unit_test(an_alive_warp_is_preferred_to_an_exited_one),
+        cmocka_unit_test(equal_kernels_are_not_taken_for_each_other),
+        cmocka_unit_test(a_bystander_of_the_only_launch_tells_its_arguments),
+        cmocka_unit_test(two_kernels_that_fault_at_once_are_both_named),
         cmocka_unit_test(other_devices_buffers_are_no_neighbours),
         cmocka_unit_test(a_dump_without_an_exception_is_said_to_be_one),
         cmocka_unit_test(kinds_have_the_documented_names),

@@ -92,6 +92,9 @@ static void calls_from_elsewhere_are_not_counted(void **state)
 
 int main(void)
 {
+#if defined __SANITIZE_THREAD__ || defined __SANITIZE_ADDRESS__
+    return 77; /* its runtime takes the calls before the library can */
+#endif
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_nth_call_fails_and_no_other),
         cmocka_unit_test(a_failed_realloc_leaves_the_memory),

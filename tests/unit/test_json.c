@@ -120,8 +120,16 @@ static const struct {
     {half_known_between_arguments, {{"address.completed", "true"}, {"buffer.id", "1"}, {"buffer.certainty", "\"derived\""}}},
     {high_half_known, {{"address", NULL}, {"candidates.narrowed", "true"}, {"candidates.total", "1"},
                {"candidates.buffers.0.id", "2"}, {"candidates.buffers.0.address", "\"0x7e01083fe0c0\""}}},
-    {assertion, {{"kind", "\"exception\""}, {"exception", "{\"number\":12,\"name\":\"assert\"}"}, {"address", NULL},
-               {"thread.thread", "[105,0,0]"}}},
+    {assertion, {{"kind", "\"exception\""}, {"exception.number", "12"}, {"exception.name", "\"assert\""},
+               {"exception.no_buffer", "true"}, {"exception.possible_cause", NULL}, {"address", NULL}, {"access", NULL},
+               {"candidates", NULL}, {"buffer", NULL}, {"thread.thread", "[105,0,0]"}}},
+    {trap, {{"exception.meaning", "\"the kernel trapped by itself\""}, {"exception.no_buffer", "true"},
+               {"kernel.instruction", "\"BPT\""}, {"candidates", NULL}}},
+    {wrong_vote_mask, {{"exception.possible_cause", "\"the mask of a vote does not match the threads that run it\""}}},
+    {bystander, {{"kind", "\"illegal access\""}, {"warp_exited", "true"}, {"thread", NULL}, {"address", NULL}, {"buffer", NULL},
+               {"candidates.from", "\"running\""}, {"counts", "{\"sms\":1}"}, {"kernel.grid", NULL}}},
+    {two_kernels, {{"buffer.id", "1"}, {"also.0.kernel.name", "\"k_other\""}, {"also.0.exception.number", "14"},
+               {"also.1", NULL}}},
     {launched, {{"launch.certainty", "\"exact\""}, {"launch.fits", "1"}, {"launch.graph", NULL},
                {"launch.launched", "{\"ns\":60000000,\"ago_ns\":13000000,\"tid\":4242,\"stream\":\"0x5581c0\"}"},
                {"launch.frames.0", "{\"function\":\"step\",\"file\":\"train.py\",\"line\":41,\"python\":true}"},
@@ -138,8 +146,12 @@ static const struct {
                {"arguments.list.4", "{\"size\":12,\"pointers\":[]}"}, {"arguments.list.5", "{\"size\":248}"},
                {"buffer.argument", "0"}}},
     {exited_launched, {{"candidates.from", "\"launches\""}, {"candidates.total", "1"}, {"candidates.const_excluded", NULL},
-               {"candidates.buffers.0.certainty", "\"derived\""}, {"candidates.buffers.0.argument", "1"},
-               {"arguments.certainty", "\"derived\""}}},
+               {"candidates.buffers.0.certainty", "\"candidate\""}, {"candidates.buffers.0.argument", "1"},
+               {"arguments.certainty", "\"derived\""}, {"access.loaded", NULL}, {"access.argument", NULL}}},
+    {exited_launched_traced, {{"candidates.traced", "true"}, {"candidates.buffers.0.certainty", "\"derived\""},
+               {"access.argument", "1"}, {"access.argument_word", "1"}}},
+    {exited_launched_loaded, {{"candidates.traced", NULL}, {"candidates.buffers.0.certainty", "\"candidate\""},
+               {"access.loaded", "true"}, {"access.argument", NULL}}},
     {exited_launched_const, {{"candidates.const_excluded", "true"}, {"candidates.total", "1"}}},
     {exited_launched_twice, {{"candidates.total", "2"}, {"candidates.buffers.1.certainty", "\"candidate\""},
                {"arguments", NULL}}},
@@ -261,7 +273,8 @@ static void compare_buffers(const struct told *told, json_t *candidates)
         assert_int_equal(at(told->json, "buffer.freed") != NULL, strstr(told->text, "             freed ") != NULL);
         assert_int_equal(at(told->json, "buffer.argument_word") != NULL, strstr(told->text, "points to this buffer") != NULL);
     }
-    size_t uncertain = (at(told->json, "rival") != NULL) + is_candidate(at(told->json, "launch"));
+    size_t uncertain = (at(told->json, "rival") != NULL) + is_candidate(at(told->json, "launch")) +
+                       (at(told->json, "exception.possible_cause") != NULL);
     json_array_foreach(candidates, i, buffer)
     {
         expect_in(told->text, "buffer     #%lld, %lld bytes", number_at(buffer, "id"), number_at(buffer, "size"));

@@ -123,11 +123,58 @@ static void arguments_of_launches_are_told_where_they_agree(void **state)
     assert_ptr_equal(diagnosis.arguments.layout, &k_oob);
 }
 
-static void an_exited_warp_may_mean_any_argument(void **state)
+/* One buffer, one launch: that is derived only where the code shows that the address comes from that argument. */
+static void the_code_says_which_argument_it_was(void **state)
 {
     (void)state;
     struct story story;
     exited_launched(&story);
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.candidate_total, 1);
+    assert_int_equal(diagnosis.candidate_certainty, CERTAIN_CANDIDATE);
+    assert_int_equal(fault_source_word(&diagnosis), -1);
+
+    exited_launched_loaded(&story);
+    diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.candidate_total, 1);
+    assert_int_equal(diagnosis.candidate_certainty, CERTAIN_CANDIDATE);
+    assert_true(fault_is_loaded(&diagnosis));
+    assert_false(diagnosis.is_traced);
+
+    exited_launched_traced(&story);
+    diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.candidate_certainty, CERTAIN_DERIVED);
+    assert_int_equal(fault_source_word(&diagnosis), 1);
+    assert_false(fault_is_loaded(&diagnosis));
+
+    /* Of two buffers it is the one; also where the signature takes it as a pointer to const. */
+    story.parameters[0] = B_START;
+    memcpy(story.entries[0].bytes, story.parameters, 20);
+    story.sites[0].kernel = "k_oob(float*, float const*, int)";
+    diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.candidate_total, 1);
+    assert_int_equal(diagnosis.candidates[0]->id, 1);
+    assert_int_equal(diagnosis.candidate_certainty, CERTAIN_DERIVED);
+
+    /* An argument that points to nobody's memory leaves no candidates, and no other buffer takes its place. */
+    story.sites[0].source.words = 4;
+    diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.candidate_total, 0);
+
+    /* A second launch, or a graph, may have been it. */
+    story.sites[0].source.words = 2;
+    add_launch(&story, step_frames, 1, 1);
+    assert_int_equal(diagnose(&story).candidate_certainty, CERTAIN_CANDIDATE);
+    story.entries[1].function = NULL;
+    story.entries[1].graph = 0x77;
+    assert_int_equal(diagnose(&story).candidate_certainty, CERTAIN_CANDIDATE);
+}
+
+static void an_exited_warp_may_mean_any_argument(void **state)
+{
+    (void)state;
+    struct story story;
+    exited_launched_traced(&story);
     story.entries[0].argument_bytes = 400; /* more was given than was kept */
     assert_int_equal(diagnose(&story).candidate_certainty, CERTAIN_CANDIDATE);
 
@@ -199,6 +246,7 @@ int main(void)
         cmocka_unit_test(bytes_between_arguments_do_not_count),
         cmocka_unit_test(the_origin_is_as_sure_as_it_is_alone),
         cmocka_unit_test(arguments_of_launches_are_told_where_they_agree),
+        cmocka_unit_test(the_code_says_which_argument_it_was),
         cmocka_unit_test(an_exited_warp_may_mean_any_argument),
         cmocka_unit_test(an_argument_means_the_tenant_of_the_launches_time),
         cmocka_unit_test(words_are_found_in_their_arguments),

@@ -221,7 +221,37 @@ static const struct {
      "\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             thread        block (7,0,0) thread (105,0,0)\n"},
+     "             thread        block (7,0,0) thread (105,0,0)\n"
+     "  what       an assert() in the kernel failed; its text is on stdout or stderr\n"
+     "             no buffer is involved\n"},
+    {trap,
+     "cufence: exception: illegal instruction on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   BPT   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (105,0,0)\n"
+     "  what       the kernel trapped by itself\n"
+     "             perhaps __trap(), __builtin_unreachable(), or a check of a library that ends in one  candidate\n"
+     "             no buffer is involved\n"},
+    {wrong_vote_mask,
+     "cufence: exception: illegal instruction on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
+     "             at            oob.py:9   VOTE   (k_oob+0x400)\n"
+     "             thread        block (7,0,0) thread (105,0,0)\n"
+     "  what       a warp ran an instruction that it may not run\n"
+     "             perhaps the mask of a vote does not match the threads that run it             candidate\n"
+     "             no buffer is involved\n"},
+    {bystander,
+     "cufence: illegal memory access by a WRITE (address unknown: the warp had exited) on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob                                                                             exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "  note       the warp had exited when the driver wrote its dump, so address and thread are\n"
+     "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "             the accesses that the dump has of this instruction are all in bounds\n"
+     "             candidates are the arguments of the launch that still ran; it may have been another launch\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1              candidate\n"},
     {launched,
      "cufence: out-of-bounds WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
@@ -312,7 +342,37 @@ static const struct {
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and thread are\n"
      "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
      "             one launch of this kernel is on record, and points to this buffer only\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1                   candidate\n"
+     "  arguments  0  0                                                                            derived\n"
+     "             1  buffer #1 +0, 4000 bytes\n"
+     "             2  1000\n"},
+    {exited_launched_traced,
+     "cufence: illegal memory access by a WRITE (address unknown: the warp had exited) on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob                                                                             exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched at   train.py:41 in step                                               derived\n"
+     "  note       the warp had exited when the driver (580.159) wrote its dump, so address and thread are\n"
+     "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "             by the kernel's code, the address comes from argument 1\n"
+     "             one launch of this kernel is on record, and points to this buffer only\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1                     derived\n"
+     "  arguments  0  0                                                                            derived\n"
+     "             1  buffer #1 +0, 4000 bytes\n"
+     "             2  1000\n"},
+    {exited_launched_loaded,
+     "cufence: illegal memory access by a WRITE (address unknown: the warp had exited) on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob                                                                             exact\n"
+     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched at   train.py:41 in step                                               derived\n"
+     "  note       the warp had exited when the driver (580.159) wrote its dump, so address and thread are\n"
+     "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "             the address was loaded from memory\n"
+     "             one launch of this kernel is on record, and points to this buffer only\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1                   candidate\n"
      "  arguments  0  0                                                                            derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"},
@@ -327,7 +387,7 @@ static const struct {
      "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
      "             one launch of this kernel is on record, and points to this buffer only\n"
      "             without those that it takes as pointers to const, because the access writes\n"
-     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1                     derived\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1                   candidate\n"
      "  arguments  0  buffer #2 +0, 8000 bytes                                                     derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"},

@@ -1,0 +1,62 @@
+#include "ways.h"
+
+#include "emulate_state.h"
+
+#include <string.h>
+
+struct sass_instruction ways_instruction(const struct ways *ways, uint32_t index)
+{
+    return sass_load(ways->code.bytes + (size_t)index * SASS_INSTRUCTION_BYTES);
+}
+
+enum way way_of(struct sass_instruction instruction)
+{
+    int is_always = instruction_bits(instruction, 12, 4) == 7;
+    unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9);
+    switch (opcode) {
+    case 0x141: /* BSYNC: waits for lanes that went another way */
+    case 0x146: /* YIELD */
+    case 0x156: /* BMOV */
+    case 0x157:
+    case 0x15c: /* BPT */
+        return WAY_ON;
+    case 0x143: /* CALL.ABS, to another function */
+    case 0x144: /* CALL.REL */
+        return WAY_CALL;
+    case 0x147: /* BRA; one that depends on a further predicate may go on. .U and .DIV may, too */
+        return is_always && instruction_bits(instruction, 0, 12) == 0x947 && instruction_bits(instruction, 32, 2) == 0 &&
+                       instruction_bits(instruction, 87, 4) == 7
+                   ? WAY_END
+                   : WAY_ON;
+    case 0x14d: /* EXIT */
+    case 0x150: /* RET, behind a call */
+        return is_always ? WAY_END : WAY_ON;
+    default: /* of what is not known, only these steer the way */
+        return sass_branches(instruction) && opcode >= 0x140 && opcode < 0x160 ? WAY_UNKNOWN : WAY_ON;
+    }
+}
+
+int ways_find(struct ways *ways, struct span code, unsigned sm)
+{
+    memset(ways, 0, sizeof(*ways));
+    if (!code.bytes || code.size / SASS_INSTRUCTION_BYTES > WAYS_CODE_LIMIT)
+        return 0;
+    ways->code = code;
+    ways->count = (uint32_t)(code.size / SASS_INSTRUCTION_BYTES);
+    for (uint32_t i = 0; i < ways->count; i++) {
+        struct sass_instruction instruction = ways_instruction(ways, i);
+        unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9);
+        if (way_of(instruction) == WAY_UNKNOWN)
+            return 0;
+        if (opcode != 0x147 && instruction_bits(instruction, 0, 12) != 0x944)
+            continue;
+        int64_t to = (int64_t)(i + 1) * SASS_INSTRUCTION_BYTES + instruction_branch_offset(instruction, sm);
+        if (to < 0 || to % SASS_INSTRUCTION_BYTES != 0 || to / SASS_INSTRUCTION_BYTES >= ways->count ||
+            ways->branch_count == WAYS_BRANCH_LIMIT)
+            return 0;
+        uint32_t target = (uint32_t)(to / SASS_INSTRUCTION_BYTES);
+        ways->is_target[target / 8] |= (uint8_t)(1u << target % 8);
+        ways->branches[ways->branch_count++] = (struct branch){i, target};
+    }
+    return 1;
+}

@@ -1,0 +1,93 @@
+/* The threads of a world, which take turns; and what the system calls them. */
+#include "world.h"
+
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/*
+ * The system gives the number of a thread that has ended to a later one. Waiting for that takes long, so here it happens at
+ * once: who asks for gettid(), which is this one for every library of the process, gets a number of the thread's place in its
+ * world.
+ */
+static _Thread_local pid_t own_number;
+
+__attribute__((visibility("default"))) pid_t gettid(void) /* interposes the C library's */
+{
+    return own_number ? own_number : (pid_t)syscall(SYS_gettid);
+}
+
+static void name_thread(const struct actor *actor)
+{
+    static unsigned fresh; /* atomic */
+    unsigned place = (unsigned)(actor->world->number * THREADS + actor->number);
+    if (settings.without & FEATURE_A3)
+        place = 1000 + __atomic_add_fetch(&fresh, 1, __ATOMIC_RELAXED);
+    own_number = (pid_t)(0x40000000u + place);
+}
+
+static void *run(void *argument)
+{
+    struct actor *actor = argument;
+    name_thread(actor);
+    pthread_mutex_lock(&actor->lock);
+    while (!actor->is_ending) {
+        if (actor->step) {
+            actor->result = actor->step(actor->world);
+            actor->step = NULL;
+            pthread_cond_broadcast(&actor->turn);
+        } else {
+            pthread_cond_wait(&actor->turn, &actor->lock);
+        }
+    }
+    pthread_mutex_unlock(&actor->lock);
+    return NULL;
+}
+
+int actor_play(struct world *world, int thread, step_function step)
+{
+    struct actor *actor = &world->actors[thread];
+    int before = world->thread;
+    world->thread = thread;
+    if (thread == before) {
+        actor->result = step(world);
+    } else {
+        pthread_mutex_lock(&actor->lock);
+        actor->step = step;
+        pthread_cond_broadcast(&actor->turn);
+        while (actor->step)
+            pthread_cond_wait(&actor->turn, &actor->lock);
+        pthread_mutex_unlock(&actor->lock);
+    }
+    world->thread = before;
+    return actor->result;
+}
+
+void actor_start(struct world *world, int thread)
+{
+    struct actor *actor = &world->actors[thread];
+    *actor = (struct actor){.is_live = 1, .world = world, .number = thread};
+    pthread_mutex_init(&actor->lock, NULL);
+    pthread_cond_init(&actor->turn, NULL);
+    say(world, "thread %d starts", thread);
+    if (pthread_create(&actor->id, NULL, run, actor) != 0)
+        fail(world, "no thread could be started");
+}
+
+void actor_end(struct world *world, int thread)
+{
+    struct actor *actor = &world->actors[thread];
+    say(world, "thread %d ends", thread);
+    pthread_mutex_lock(&actor->lock);
+    actor->is_ending = 1;
+    pthread_cond_broadcast(&actor->turn);
+    pthread_mutex_unlock(&actor->lock);
+    pthread_join(actor->id, NULL);
+    pthread_cond_destroy(&actor->turn);
+    pthread_mutex_destroy(&actor->lock);
+    actor->is_live = 0;
+    for (int i = 0; i < QUEUES; i++) {
+        if (world->queues[i].is_live && world->queues[i].kind == QUEUE_OWN_DEFAULT && world->queues[i].thread == thread)
+            queue_end(world, i);
+    }
+}

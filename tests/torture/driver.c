@@ -1,0 +1,226 @@
+#include "driver.h"
+
+#include "kernels.ptx.h"
+
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct driver cu;
+struct simulation sim;
+struct fence fence;
+
+static void *need(void *library, const char *name)
+{
+    void *function = dlsym(library, name);
+    if (function == NULL) {
+        fprintf(stderr, "torture: %s\n", dlerror());
+        exit(2);
+    }
+    return function;
+}
+
+/* ---- kernels as host functions of the simulated device ---- */
+
+/* That is what is looked for: other work on the same memory at the same time. The model says whether it is allowed. */
+#if defined(__SANITIZE_THREAD__)
+#define RACES __attribute__((no_sanitize("thread")))
+#else
+#define RACES
+#endif
+
+RACES static void fill(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    volatile uint32_t *to = (volatile uint32_t *)*(const uintptr_t *)arguments[0];
+    uint64_t words = *(const uint64_t *)arguments[1];
+    uint32_t value = *(const uint32_t *)arguments[2], step = *(const uint32_t *)arguments[3];
+    for (uint64_t i = 0; i < words; i++)
+        to[i] = value + (uint32_t)i * step;
+}
+
+RACES static void check(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    const volatile uint32_t *from = (const volatile uint32_t *)*(const uintptr_t *)arguments[0];
+    uint64_t words = *(const uint64_t *)arguments[1];
+    uint32_t value = *(const uint32_t *)arguments[2], step = *(const uint32_t *)arguments[3];
+    struct result *result = (struct result *)*(const uintptr_t *)arguments[4];
+    for (uint64_t i = 0; i < words; i++) {
+        uint32_t got = from[i];
+        if (got != value + (uint32_t)i * step && result->wrong++ == 0) {
+            result->index = (uint32_t)i;
+            result->got = got;
+        }
+    }
+    result->done++;
+}
+
+RACES static void copy(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    volatile uint32_t *to = (volatile uint32_t *)*(const uintptr_t *)arguments[0];
+    const volatile uint32_t *from = (const volatile uint32_t *)*(const uintptr_t *)arguments[1];
+    uint64_t words = *(const uint64_t *)arguments[2];
+    for (uint64_t i = 0; i < words; i++)
+        to[i] = from[i];
+}
+
+static uint64_t microseconds_now(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000u + (uint64_t)now.tv_nsec / 1000u;
+}
+
+static void hold(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    const uint32_t *flag = (const uint32_t *)*(const uintptr_t *)arguments[0];
+    uint32_t *expired = (uint32_t *)*(const uintptr_t *)arguments[1];
+    uint64_t start = microseconds_now(), most = *(const uint32_t *)arguments[2];
+    while (!__atomic_load_n(flag, __ATOMIC_ACQUIRE)) {
+        if (microseconds_now() - start >= most) {
+            __atomic_add_fetch(expired, 1, __ATOMIC_RELEASE);
+            return;
+        }
+        nanosleep(&(struct timespec){.tv_nsec = 50000}, NULL);
+    }
+}
+
+static void register_kernels(void)
+{
+    static const size_t fill_bytes[] = {8, 8, 4, 4}, check_bytes[] = {8, 8, 4, 4, 8}, copy_bytes[] = {8, 8, 8},
+                        hold_bytes[] = {8, 8, 4};
+    static const cusim_kernel kernels[] = {
+        {.name = "torture_fill", .function = fill, .argument_bytes = fill_bytes, .argument_count = 4},
+        {.name = "torture_check", .function = check, .argument_bytes = check_bytes, .argument_count = 5},
+        {.name = "torture_copy", .function = copy, .argument_bytes = copy_bytes, .argument_count = 3},
+        {.name = "torture_hold", .function = hold, .argument_bytes = hold_bytes, .argument_count = 3},
+    };
+    for (size_t i = 0; i < sizeof kernels / sizeof kernels[0]; i++)
+        sim.register_kernel(&kernels[i]);
+}
+
+/* ---- libraries ---- */
+
+static void find_fence(const char *library)
+{
+    void *opened = dlopen(library ? library : "libcufence.so", library ? RTLD_NOW : RTLD_NOW | RTLD_NOLOAD);
+    if (opened == NULL && library != NULL) {
+        fprintf(stderr, "torture: %s\n", dlerror());
+        exit(2);
+    }
+    if (opened == NULL)
+        return;
+    *(void **)&fence.init = need(opened, "cufence_init");
+    *(void **)&fence.malloc = need(opened, "cufence_malloc");
+    *(void **)&fence.free = need(opened, "cufence_free");
+    *(void **)&fence.record_stream = need(opened, "cufence_record_stream");
+    *(void **)&fence.get_stats = need(opened, "cufence_get_stats");
+    *(void **)&fence.trim = need(opened, "cufence_trim");
+    *(void **)&fence.fault_count = need(opened, "cufence_fault_count");
+    *(void **)&fence.error_detail = need(opened, "cufence_error_detail");
+    fence.is_alone = library != NULL;
+}
+
+void driver_find(const char *library)
+{
+    void *opened = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (opened == NULL) {
+        fprintf(stderr, "torture: %s\n", dlerror());
+        exit(2);
+    }
+#define TEXT(name) TEXT_EXPANDED(name)
+#define TEXT_EXPANDED(name) #name
+#define FIND(name) *(void **)&cu.name = need(opened, TEXT(name));
+    DRIVER_FUNCTIONS(FIND)
+    *(void **)&cu.create_context = need(opened, "cuCtxCreate_v2");
+    *(void **)&cu.cuDeviceGetDevResource = dlsym(opened, "cuDeviceGetDevResource");
+    *(void **)&cu.cuDevResourceGenerateDesc = dlsym(opened, "cuDevResourceGenerateDesc");
+    *(void **)&cu.cuGreenCtxCreate = dlsym(opened, "cuGreenCtxCreate");
+    *(void **)&cu.cuGreenCtxDestroy = dlsym(opened, "cuGreenCtxDestroy");
+    *(void **)&cu.cuCtxFromGreenCtx = dlsym(opened, "cuCtxFromGreenCtx");
+    *(void **)&sim.fail_malloc = dlsym(RTLD_DEFAULT, "fail_malloc");
+    *(void **)&sim.register_kernel = dlsym(opened, "cusim_register_kernel");
+    *(void **)&sim.fail_call = dlsym(opened, "cusim_fail_call");
+    *(void **)&sim.set_latency = dlsym(opened, "cusim_set_latency");
+    if (sim.register_kernel != NULL)
+        register_kernels();
+    CUresult result = cu.cuInit(0); /* the preload library opens libcufence.so by then */
+    if (result != CUDA_SUCCESS) {
+        fprintf(stderr, "torture: cuInit: %d\n", (int)result);
+        exit(2);
+    }
+    find_fence(library);
+    if (library != NULL && fence.init(NULL) != CUFENCE_OK) {
+        fprintf(stderr, "torture: cufence_init: %s\n", fence.error_detail());
+        exit(2);
+    }
+}
+
+/* ---- launches ---- */
+
+CUresult kernels_load(struct kernels *kernels)
+{
+    const struct {
+        const char *name;
+        CUfunction *function;
+    } wanted[] = {{"torture_fill", &kernels->fill},
+                  {"torture_check", &kernels->check},
+                  {"torture_copy", &kernels->copy},
+                  {"torture_hold", &kernels->hold}};
+    CUmodule module;
+    CUresult result = cu.cuModuleLoadData(&module, kernels_ptx);
+    for (size_t i = 0; i < sizeof wanted / sizeof wanted[0] && result == CUDA_SUCCESS; i++)
+        result = cu.cuModuleGetFunction(wanted[i].function, module, wanted[i].name);
+    return result;
+}
+
+/* One CUDA thread does on the simulated device, where each costs a call. */
+static CUresult launch(CUfunction function, CUstream stream, size_t words, void **arguments)
+{
+    unsigned blocks = words > 65536 ? 32 : 1, threads = words > 1 ? 256 : 1;
+    if (sim.register_kernel != NULL)
+        blocks = threads = 1;
+    return cu.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, arguments, NULL);
+}
+
+CUresult launch_fill(const struct kernels *kernels, CUstream stream, CUdeviceptr to, size_t bytes, uint32_t value,
+                     uint32_t step)
+{
+    uint64_t words = bytes / 4;
+    return launch(kernels->fill, stream, words, (void *[]){&to, &words, &value, &step});
+}
+
+CUresult launch_check(const struct kernels *kernels, CUstream stream, CUdeviceptr from, size_t bytes, uint32_t value,
+                      uint32_t step, struct result *result)
+{
+    uint64_t words = bytes / 4;
+    return launch(kernels->check, stream, words, (void *[]){&from, &words, &value, &step, &result});
+}
+
+CUresult launch_copy(const struct kernels *kernels, CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes)
+{
+    uint64_t words = bytes / 4;
+    return launch(kernels->copy, stream, words, (void *[]){&to, &from, &words});
+}
+
+CUresult launch_hold(const struct kernels *kernels, CUstream stream, struct latch *latch, uint32_t microseconds)
+{
+    uint32_t *flag = &latch->flag, *expired = &latch->expired;
+    return launch(kernels->hold, stream, 1, (void *[]){&flag, &expired, &microseconds});
+}
+
+void *shared_memory(size_t bytes)
+{
+    void *memory = NULL;
+    if (sim.register_kernel != NULL)
+        return calloc(1, bytes);
+    if (cu.cuMemHostAlloc(&memory, bytes, CU_MEMHOSTALLOC_PORTABLE | CU_MEMHOSTALLOC_DEVICEMAP) != CUDA_SUCCESS)
+        return NULL;
+    memset(memory, 0, bytes);
+    return memory;
+}

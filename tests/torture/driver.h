@@ -1,0 +1,134 @@
+/*
+ * The CUDA driver as the torture program finds it: dlopen of libcuda.so.1, dlsym of each function. On the simulated device the
+ * library has some functions more (allocator/sim/sim.h), and in a process with cufence there is its C API; both are NULL
+ * elsewhere.
+ *
+ * Thread safety: driver_find() runs once, before any thread; the tables are read only from then on.
+ */
+#ifndef TORTURE_DRIVER_H
+#define TORTURE_DRIVER_H
+
+#include <cuda.h>
+#include <cufence.h>
+#include <sim/sim.h>
+
+#define DRIVER_FUNCTIONS(X)                                                                                                    \
+    X(cuInit)                                                                                                                  \
+    X(cuGetErrorName)                                                                                                          \
+    X(cuDeviceGetCount)                                                                                                        \
+    X(cuDeviceCanAccessPeer)                                                                                                   \
+    X(cuDeviceGetDefaultMemPool)                                                                                               \
+    X(cuDevicePrimaryCtxRetain)                                                                                                \
+    X(cuDevicePrimaryCtxRelease)                                                                                               \
+    X(cuDevicePrimaryCtxReset)                                                                                                 \
+    X(cuCtxSetCurrent)                                                                                                         \
+    X(cuCtxPopCurrent)                                                                                                         \
+    X(cuCtxSynchronize)                                                                                                        \
+    X(cuCtxDestroy)                                                                                                            \
+    X(cuCtxEnablePeerAccess)                                                                                                   \
+    X(cuStreamCreate)                                                                                                          \
+    X(cuStreamDestroy)                                                                                                         \
+    X(cuStreamSynchronize)                                                                                                     \
+    X(cuStreamWaitEvent)                                                                                                       \
+    X(cuStreamBeginCapture)                                                                                                    \
+    X(cuStreamEndCapture)                                                                                                      \
+    X(cuEventCreate)                                                                                                           \
+    X(cuEventRecord)                                                                                                           \
+    X(cuEventSynchronize)                                                                                                      \
+    X(cuEventDestroy)                                                                                                          \
+    X(cuMemAlloc)                                                                                                              \
+    X(cuMemFree)                                                                                                               \
+    X(cuMemAllocAsync)                                                                                                         \
+    X(cuMemAllocFromPoolAsync)                                                                                                 \
+    X(cuMemFreeAsync)                                                                                                          \
+    X(cuMemPoolCreate)                                                                                                         \
+    X(cuMemPoolDestroy)                                                                                                        \
+    X(cuMemPoolSetAccess)                                                                                                      \
+    X(cuMemPoolTrimTo)                                                                                                         \
+    X(cuMemPoolGetAttribute)                                                                                                   \
+    X(cuMemPoolSetAttribute)                                                                                                   \
+    X(cuMemHostAlloc)                                                                                                          \
+    X(cuMemcpyDtoH)                                                                                                            \
+    X(cuMemcpyDtoDAsync)                                                                                                       \
+    X(cuMemsetD32Async)                                                                                                        \
+    X(cuPointerGetAttribute)                                                                                                   \
+    X(cuModuleLoadData)                                                                                                        \
+    X(cuModuleGetFunction)                                                                                                     \
+    X(cuLaunchKernel)                                                                                                          \
+    X(cuGraphInstantiateWithFlags)                                                                                             \
+    X(cuGraphLaunch)                                                                                                           \
+    X(cuGraphDestroy)                                                                                                          \
+    X(cuGraphExecDestroy)
+
+struct driver {
+#define MEMBER(name) __typeof__(name) *name;
+    DRIVER_FUNCTIONS(MEMBER)
+#undef MEMBER
+    CUresult (*create_context)(CUcontext *context, unsigned flags, CUdevice device); /* cuCtxCreate_v2 */
+    /* Of CUDA 12.4 and later: NULL in older drivers. */
+    __typeof__(cuDeviceGetDevResource) *cuDeviceGetDevResource;
+    __typeof__(cuDevResourceGenerateDesc) *cuDevResourceGenerateDesc;
+    __typeof__(cuGreenCtxCreate) *cuGreenCtxCreate;
+    __typeof__(cuGreenCtxDestroy) *cuGreenCtxDestroy;
+    __typeof__(cuCtxFromGreenCtx) *cuCtxFromGreenCtx;
+};
+
+extern struct driver cu;
+
+/* NULL on a real GPU. */
+struct simulation {
+    __typeof__(cusim_register_kernel) *register_kernel;
+    __typeof__(cusim_fail_call) *fail_call;
+    __typeof__(cusim_set_latency) *set_latency;
+    void (*fail_malloc)(unsigned nth); /* tests/support/failing_malloc.h, where it is preloaded */
+};
+
+extern struct simulation sim;
+
+/* NULL in a process without cufence. */
+struct fence {
+    __typeof__(cufence_init) *init;
+    __typeof__(cufence_malloc) *malloc;
+    __typeof__(cufence_free) *free;
+    __typeof__(cufence_record_stream) *record_stream;
+    __typeof__(cufence_get_stats) *get_stats;
+    __typeof__(cufence_trim) *trim;
+    __typeof__(cufence_fault_count) *fault_count;
+    __typeof__(cufence_error_detail) *error_detail;
+    int is_alone; /* without the preload library: the driver's functions are the driver's own */
+};
+
+extern struct fence fence;
+
+/* Ends the process with status 2 where something is missing. `library` is the file of libcufence.so, to be used without the
+ * preload library; with NULL the one that the process has already is found. */
+void driver_find(const char *library);
+
+/* Expects a current context. */
+struct kernels {
+    CUfunction fill, check, copy, hold;
+};
+CUresult kernels_load(struct kernels *kernels);
+
+/* What a check writes: how often it has run, how many words were wrong, and one of those. */
+struct result {
+    uint32_t wrong, done, index, got;
+};
+
+/* What a hold waits for, in memory that host and devices share. */
+struct latch {
+    uint32_t flag, expired;
+};
+
+CUresult launch_fill(const struct kernels *kernels, CUstream stream, CUdeviceptr to, size_t bytes, uint32_t value,
+                     uint32_t step);
+CUresult launch_check(const struct kernels *kernels, CUstream stream, CUdeviceptr from, size_t bytes, uint32_t value,
+                      uint32_t step, struct result *result);
+CUresult launch_copy(const struct kernels *kernels, CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes);
+CUresult launch_hold(const struct kernels *kernels, CUstream stream, struct latch *latch, uint32_t microseconds);
+
+/* Memory, zeroed, that kernels may write and the host may read. Expects a current context on a real GPU. NULL where there is
+ * none. */
+void *shared_memory(size_t bytes);
+
+#endif

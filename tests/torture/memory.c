@@ -1,0 +1,515 @@
+/* Steps with buffers. */
+#include "world.h"
+
+#include <string.h>
+
+#define MIXED 0x9E3779B1u /* each word differs from its neighbours */
+
+/* ---- failing driver calls ---- */
+
+/* Calls that cufence makes on its own account while the program allocates or frees, and the program does not just then. */
+static const char *const fragile[] = {
+    "cuMemCreate",  "cuMemMap",        "cuMemSetAccess",      "cuEventCreate",          "cuEventRecord",
+    "cuEventQuery", "cuMemUnmap",      "cuStreamIsCapturing", "cuStreamGetCaptureInfo", "cuCtxSynchronize",
+    "cuMemRelease", "cuCtxPushCurrent"};
+
+static const char *arm(struct world *world)
+{
+    static const CUresult codes[] = {CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_UNKNOWN, CUDA_ERROR_INVALID_HANDLE};
+    if (!settings.is_injected || world->is_shared || (settings.without & FEATURE_INJECT) || !chance(world, 25))
+        return NULL;
+    if (sim.fail_malloc && !(settings.without & FEATURE_B6) && chance(world, 40)) {
+        unsigned allocation = 1 + pick(world, 6);
+        say(world, "allocation %u of cufence on the host fails", allocation);
+        sim.fail_malloc(allocation);
+        return "malloc";
+    }
+    const char *name = fragile[pick(world, sizeof fragile / sizeof fragile[0])];
+    unsigned nth = 1 + pick(world, 3);
+    CUresult code = codes[pick(world, 3)];
+    say(world, "call %u of %s fails with %d", nth, name, (int)code);
+    sim.fail_call(name, nth, code);
+    return name;
+}
+
+static void disarm(const char *name)
+{
+    if (name && sim.fail_malloc)
+        sim.fail_malloc(0);
+    if (name)
+        sim.fail_call(name, 0, CUDA_SUCCESS);
+}
+
+/* ---- picking ---- */
+
+int buffer_pick(struct world *world)
+{
+    int found[BUFFERS], count = 0;
+    for (int i = 0; i < BUFFERS; i++) {
+        if (world->buffers[i].is_live)
+            found[count++] = i;
+    }
+    return count ? found[pick(world, (unsigned)count)] : -1;
+}
+
+int buffer_is_reachable(const struct world *world, const struct buffer *buffer, int queue)
+{
+    const struct context *from = &world->contexts[world->queues[queue].context];
+    if (buffer->kind != BUFFER_POOL) /* peers have given each other's primary contexts access, and those alone */
+        return world->queues[queue].context == buffer->context ||
+               (from->is_primary && world->contexts[buffer->context].is_primary && from->device != buffer->device);
+    return 1; /* every pool is open to every device (world_open(), step_pool()) */
+}
+
+static int queue_for(struct world *world, const struct buffer *buffer)
+{
+    for (int tries = 0; tries < 6; tries++) {
+        int queue = queue_pick(world, chance(world, 40) ? buffer->context : -1);
+        if (queue >= 0 && buffer_is_reachable(world, buffer, queue))
+            return queue;
+    }
+    return -1;
+}
+
+/* Buffers of one page are the rule: each may take another's place. */
+static size_t draw_size(struct world *world)
+{
+    unsigned kind = pick(world, 100);
+    size_t words = kind < 60 ? 1 + pick(world, 1024) : kind < 92 ? 1 + pick(world, 16384) : 524288 + pick(world, 4) * 131072;
+    size_t bytes = chance(world, 15) ? (words + 3) / 4 * 16 : words * 4;
+    if (kind >= 92 && chance(world, 30))
+        bytes = ((size_t)2 << 20) - (chance(world, 50) ? 0 : 4);
+    return bytes < settings.most_bytes ? bytes : settings.most_bytes / 4 * 4;
+}
+
+/* ---- work ---- */
+
+static void used(struct world *world, struct buffer *buffer, int queue, uint32_t position, int is_written)
+{
+    (void)world;
+    buffer->uses.at[queue] = position;
+    if (is_written) {
+        memset(&buffer->contents, 0, sizeof buffer->contents);
+        buffer->contents.at[queue] = position;
+    }
+}
+
+void buffer_fill(struct world *world, int number, int queue)
+{
+    struct buffer *buffer = &world->buffers[number];
+    struct queue *on = &world->queues[queue];
+    int is_set = chance(world, 25);
+    buffer->value = (uint32_t)draw(world);
+    buffer->step = is_set ? 0 : MIXED;
+    queue_enter(world, queue);
+    used(world, buffer, queue, queue_submit(world, queue), 1);
+    buffer->is_filled = 1;
+    say(world, "%s #%u on queue %d with %#x", is_set ? "set" : "fill", buffer->id, queue, buffer->value);
+    MUST(world, is_set ? cu.cuMemsetD32Async(buffer->address, buffer->value, buffer->bytes / 4, on->handle)
+                       : launch_fill(&world->contexts[on->context].kernels, on->handle, buffer->address, buffer->bytes,
+                                     buffer->value, buffer->step));
+}
+
+void buffer_check(struct world *world, int number, int queue)
+{
+    struct buffer *buffer = &world->buffers[number];
+    struct check *check = check_add(world, queue);
+    if (!check)
+        return;
+    struct queue *on = &world->queues[queue];
+    queue_enter(world, queue);
+    check->position = queue_submit(world, queue);
+    check->buffer = buffer->id;
+    check->value = buffer->value;
+    check->step = buffer->step;
+    used(world, buffer, queue, check->position, 0);
+    say(world, "check #%u on queue %d: %#x", buffer->id, queue, buffer->value);
+    MUST(world, launch_check(&world->contexts[on->context].kernels, on->handle, buffer->address, buffer->bytes, buffer->value,
+                             buffer->step, check->result));
+}
+
+int step_use(struct world *world)
+{
+    int number = buffer_pick(world), queue = number < 0 ? -1 : queue_for(world, &world->buffers[number]);
+    if (queue < 0)
+        return 0;
+    struct buffer *buffer = &world->buffers[number];
+    int is_write = !buffer->is_filled || chance(world, 40);
+    if (!queue_wait(world, queue, is_write ? &buffer->uses : &buffer->contents))
+        return 0;
+    if (is_write)
+        buffer_fill(world, number, queue);
+    else
+        buffer_check(world, number, queue);
+    return 1;
+}
+
+/* To the host, or from one buffer to another. */
+int step_copy(struct world *world)
+{
+    int from = buffer_pick(world), to = buffer_pick(world), queue = from < 0 ? -1 : queue_for(world, &world->buffers[from]);
+    if (queue < 0 || !world->buffers[from].is_filled)
+        return 0;
+    struct buffer *source = &world->buffers[from], *target = &world->buffers[to];
+    struct queue *on = &world->queues[queue];
+    if (!world->depth && chance(world, 15)) {
+        uint32_t word = 0, index = pick(world, (unsigned)(source->bytes / 4));
+        if (!sync_clock(world, &source->contents))
+            return 0;
+        release_context(world, on->context); /* the call waits for the legacy stream */
+        queue_enter(world, queue);
+        say(world, "read #%u", source->id);
+        MUST(world, cu.cuMemcpyDtoH(&word, source->address + (CUdeviceptr)index * 4, 4));
+        if (word != source->value + index * source->step)
+            fail(world, "buffer #%u holds wrong data: word %u is %#x, and should be %#x", source->id, index, word,
+                 source->value + index * source->step);
+        return 1;
+    }
+    if (from == to || target->bytes > source->bytes || !buffer_is_reachable(world, target, queue) ||
+        !queue_wait(world, queue, &source->contents) || !queue_wait(world, queue, &target->uses))
+        return 0;
+    queue_enter(world, queue);
+    uint32_t position = queue_submit(world, queue);
+    used(world, source, queue, position, 0);
+    used(world, target, queue, position, 1);
+    target->value = source->value;
+    target->step = source->step;
+    target->is_filled = 1;
+    say(world, "copy #%u to #%u on queue %d", source->id, target->id, queue);
+    MUST(world, chance(world, 50) ? cu.cuMemcpyDtoDAsync(target->address, source->address, target->bytes, on->handle)
+                                  : launch_copy(&world->contexts[on->context].kernels, on->handle, target->address,
+                                                source->address, target->bytes));
+    return 1;
+}
+
+/* ---- allocating ---- */
+
+static int place(const struct world *world)
+{
+    for (int i = 0; i < BUFFERS; i++) {
+        if (!world->buffers[i].is_live && !world->buffers[i].owner)
+            return i;
+    }
+    return -1;
+}
+
+static void look_at_address(struct world *world, const struct buffer *fresh)
+{
+    if (fresh->address == 0 || fresh->address % (CUdeviceptr)settings.align != 0)
+        fail(world, "buffer #%u lies at %#llx", fresh->id, (unsigned long long)fresh->address);
+    for (int i = 0; i < BUFFERS; i++) {
+        const struct buffer *other = &world->buffers[i];
+        if (other->is_live && other != fresh && fresh->address < other->address + other->bytes &&
+            other->address < fresh->address + fresh->bytes)
+            fail(world, "buffer #%u of %zu bytes lies at %#llx, in the live buffer #%u", fresh->id, fresh->bytes,
+                 (unsigned long long)fresh->address, other->id);
+    }
+}
+
+static void look_at_device(struct world *world, const struct buffer *buffer)
+{
+    int device = -1;
+    MUST(world, cu.cuPointerGetAttribute(&device, CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL, buffer->address));
+    if (device != buffer->device)
+        fail(world, "buffer #%u is on device %d instead of %d", buffer->id, device, buffer->device);
+}
+
+/* The pools of the context's device, or of all. */
+static int pick_pool(struct world *world, int device)
+{
+    int found[POOLS], count = 0;
+    for (int i = 0; i < POOLS; i++) {
+        if (world->pools[i].is_live && (!(settings.without & FEATURE_D1) || world->pools[i].device == device))
+            found[count++] = i;
+    }
+    return count ? found[pick(world, (unsigned)count)] : -1;
+}
+
+/* Returns the new buffer, -1 where none could be had. */
+static int allocate_on(struct world *world, int queue, size_t bytes)
+{
+    int number = place(world);
+    if (number < 0)
+        return -1;
+    struct queue *on = &world->queues[queue];
+    struct buffer *buffer = &world->buffers[number];
+    int device = world->contexts[on->context].device;
+    unsigned kind = pick(world, 100);
+    *buffer =
+        (struct buffer){.id = ++world->next_buffer, .bytes = bytes, .context = on->context, .device = device, .pool = device};
+    buffer->kind = settings.is_alone || (fence.malloc && kind < 12) ? BUFFER_API : kind < 35 ? BUFFER_DIRECT : BUFFER_POOL;
+    queue_enter(world, queue);
+    int is_named = buffer->kind == BUFFER_POOL && kind >= 80;
+    if (is_named && (buffer->pool = pick_pool(world, device)) < 0)
+        return -1;
+    buffer->device = is_named ? world->pools[buffer->pool].device : device;
+    if (buffer->kind == BUFFER_DIRECT)
+        release_context(world, on->context); /* the driver's own may wait */
+    const char *armed = arm(world);
+    CUresult result;
+    void *pointer = NULL;
+    if (buffer->kind == BUFFER_API)
+        result = fence.malloc(&pointer, bytes, -1, on->handle) == CUFENCE_OK ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
+    else if (buffer->kind == BUFFER_DIRECT)
+        result = cu.cuMemAlloc(&buffer->address, bytes);
+    else if (is_named)
+        result = cu.cuMemAllocFromPoolAsync(&buffer->address, bytes, world->pools[buffer->pool].handle, on->handle);
+    else
+        result = cu.cuMemAllocAsync(&buffer->address, bytes, on->handle);
+    disarm(armed);
+    static const char *const kinds[] = {"cuMemAlloc", "cuMemAllocAsync", "cufence_malloc"};
+    if (buffer->kind == BUFFER_API)
+        buffer->address = (CUdeviceptr)(uintptr_t)pointer;
+    if (result != CUDA_SUCCESS) {
+        say(world, "%s of %zu bytes on queue %d: %d", kinds[buffer->kind], bytes, queue, (int)result);
+        if (!armed && !world->lacks)
+            fail(world, "an allocation has failed for no reason%s%s", buffer->kind == BUFFER_API ? ": " : "",
+                 buffer->kind == BUFFER_API ? fence.error_detail() : "");
+        return -1;
+    }
+    say(world, "#%u = %s of %zu bytes on queue %d%s: %#llx", buffer->id,
+        is_named ? "cuMemAllocFromPoolAsync" : kinds[buffer->kind], bytes, queue, is_named ? " from a pool" : "",
+        (unsigned long long)buffer->address);
+    buffer->is_live = 1;
+    if (buffer->kind != BUFFER_DIRECT)
+        used(world, buffer, queue, queue_mark(world, queue), 1);
+    look_at_address(world, buffer);
+    if (is_named)
+        look_at_device(world, buffer);
+    return number;
+}
+
+int buffer_make(struct world *world, int queue, size_t bytes)
+{
+    int number = queue < 0 ? -1 : allocate_on(world, queue, bytes);
+    if (number < 0)
+        return 0;
+    if (chance(world, 92) && buffer_is_reachable(world, &world->buffers[number], queue)) {
+        queue_wait(world, queue, &world->buffers[number].uses);
+        buffer_fill(world, number, queue);
+    }
+    return 1;
+}
+
+int step_allocate(struct world *world)
+{
+    return buffer_make(world, queue_pick(world, -1), draw_size(world));
+}
+
+/* ---- freeing ---- */
+
+static void freed(struct world *world, struct buffer *buffer, CUresult result, const char *armed)
+{
+    if (result != CUDA_SUCCESS) {
+        say(world, "the free of #%u: %d", buffer->id, (int)result);
+        if (!armed && !world->lacks)
+            fail(world, "the free of buffer #%u has failed: %d", buffer->id, (int)result);
+        world->leaked++;
+    }
+    buffer->is_live = 0;
+}
+
+/* Work right before a free: it is what a reuse that comes too early disturbs, or is disturbed by. */
+static void use_last(struct world *world, int number, int queue)
+{
+    struct buffer *buffer = &world->buffers[number];
+    if (chance(world, 25))
+        hold_queue(world, queue);
+    if (buffer->is_filled && chance(world, 50))
+        buffer_check(world, number, queue);
+    if (chance(world, 60))
+        buffer_fill(world, number, queue);
+    if (buffer->is_filled && chance(world, 25))
+        buffer_check(world, number, queue);
+}
+
+static int free_waiting(struct world *world, int number)
+{
+    struct buffer *buffer = &world->buffers[number];
+    struct clock rest = buffer->uses;
+    for (int i = 0; i < QUEUES; i++) {
+        if (buffer->kind == BUFFER_DIRECT && world->queues[i].is_used && world->queues[i].context == buffer->context)
+            rest.at[i] = 0; /* the call itself waits for the buffer's context, and for nothing else */
+    }
+    if (!sync_clock(world, &rest))
+        return 0;
+    /* In another context only what is done: which one such a call waits for is not documented. */
+    int context = chance(world, 80) || !clock_covers(&world->host, &buffer->uses) ? buffer->context : 0;
+    release_context(world, buffer->context); /* the call may wait for either */
+    release_context(world, context);
+    context_enter(world, context);
+    say(world, "cuMemFree #%u", buffer->id);
+    const char *armed = arm(world);
+    CUresult result = cu.cuMemFree(buffer->address);
+    disarm(armed);
+    freed(world, buffer, result, armed);
+    return 1;
+}
+
+/* The queues that were recorded need not be done: the free waits for them. */
+static struct clock uses_unrecorded(const struct world *world, const struct buffer *buffer)
+{
+    struct clock needed = buffer->uses;
+    for (int i = 0; i < QUEUES; i++) {
+        if (buffer->recorded >> i & 1 && world->queues[i].is_live)
+            needed.at[i] = 0;
+    }
+    return needed;
+}
+
+int buffer_free_on(struct world *world, int number, int queue)
+{
+    struct buffer *buffer = &world->buffers[number];
+    struct clock needed = uses_unrecorded(world, buffer);
+    if ((settings.without & FEATURE_A1) && world->queues[queue].context != buffer->context)
+        return 0;
+    if (!queue_wait(world, queue, &needed) || (buffer->kind == BUFFER_DIRECT && !sync_clock(world, &buffer->uses)))
+        return 0;
+    if (buffer->kind != BUFFER_DIRECT && clock_covers(&world->queues[queue].before, &buffer->uses))
+        use_last(world, number, queue);
+    queue_enter(world, queue);
+    say(world, "free #%u on queue %d", buffer->id, queue);
+    const char *armed = arm(world);
+    CUresult result;
+    if (buffer->kind == BUFFER_API)
+        result = fence.free((void *)(uintptr_t)buffer->address, world->queues[queue].handle) == CUFENCE_OK ? CUDA_SUCCESS
+                                                                                                           : CUDA_ERROR_UNKNOWN;
+    else
+        result = cu.cuMemFreeAsync(buffer->address, world->queues[queue].handle);
+    disarm(armed);
+    buffer->uses.at[queue] = queue_mark(world, queue);
+    freed(world, buffer, result, armed);
+    return 1;
+}
+
+int buffer_free(struct world *world, int number)
+{
+    struct buffer *buffer = &world->buffers[number];
+    if (buffer->graphs || (buffer->kind == BUFFER_DIRECT && world->depth))
+        return 0; /* a launch would use it; a call that waits would end the capture */
+    unsigned asynchronous = buffer->kind == BUFFER_DIRECT ? 10 : buffer->kind == BUFFER_POOL ? 90 : 100;
+    if (!world->depth && !chance(world, asynchronous))
+        return free_waiting(world, number);
+    int queue = queue_for(world, buffer);
+    return queue >= 0 && buffer_free_on(world, number, queue);
+}
+
+int step_free(struct world *world)
+{
+    int number = buffer_pick(world);
+    return number >= 0 && buffer_free(world, number);
+}
+
+int step_reallocate(struct world *world)
+{
+    int number = buffer_pick(world);
+    if (number < 0)
+        return 0;
+    int context = world->buffers[number].context;
+    size_t bytes = world->buffers[number].bytes;
+    if (!buffer_free(world, number) || !world->contexts[context].is_live)
+        return 0;
+    return buffer_make(world, queue_pick(world, context), bytes);
+}
+
+/* ---- what else there is ---- */
+
+int step_record(struct world *world)
+{
+    int number = fence.record_stream ? buffer_pick(world) : -1;
+    if (number < 0 || world->buffers[number].kind != BUFFER_API)
+        return 0;
+    struct buffer *buffer = &world->buffers[number];
+    int queue = queue_pick(world, buffer->context);
+    if (queue < 0 || ((settings.without & FEATURE_A4) && world->queues[queue].kind == QUEUE_OWN_DEFAULT) ||
+        !queue_wait(world, queue, &buffer->contents))
+        return 0;
+    queue_enter(world, queue);
+    if (chance(world, 40))
+        hold_queue(world, queue);
+    if (buffer->is_filled)
+        buffer_check(world, number, queue);
+    say(world, "record queue %d of #%u", queue, buffer->id);
+    if (fence.record_stream((void *)(uintptr_t)buffer->address, world->queues[queue].handle) != CUFENCE_OK && !world->lacks)
+        fail(world, "cufence_record_stream: %s", fence.error_detail());
+    buffer->recorded |= UINT64_C(1) << queue;
+    return 1;
+}
+
+int step_trim(struct world *world)
+{
+    int pool = (int)pick(world, POOLS);
+    if (fence.trim && (settings.is_alone || chance(world, 30))) {
+        for (int i = 0; i < CONTEXTS; i++) {
+            if (world->contexts[i].is_live)
+                release_context(world, i); /* with released graph pools it synchronises */
+        }
+        say(world, "cufence_trim");
+        return fence.trim(-1) == CUFENCE_OK;
+    }
+    if (!world->pools[pool].is_live)
+        return 0;
+    for (int i = 0; i < CONTEXTS && (settings.without & FEATURE_TRIM); i++) {
+        if (world->contexts[i].is_live)
+            release_context(world, i);
+    }
+    context_enter(world, world->pools[pool].device);
+    say(world, "trim pool %d", pool);
+    MUST(world, cu.cuMemPoolTrimTo(world->pools[pool].handle, 0));
+    return 1;
+}
+
+static uint64_t attribute(struct world *world, int pool, CUmemPool_attribute which)
+{
+    cuuint64_t value = 0;
+    MUST(world, cu.cuMemPoolGetAttribute(world->pools[pool].handle, which, &value));
+    return value;
+}
+
+/* It fails, and leaves no trace in the figures. */
+int step_too_large(struct world *world)
+{
+    int queue = queue_pick(world, -1);
+    if (queue < 0 || settings.is_alone || world->is_shared || (settings.without & FEATURE_D2))
+        return 0;
+    int device = world->contexts[world->queues[queue].context].device;
+    CUdeviceptr address = 0;
+    for (int i = 0; i < CONTEXTS; i++) {
+        if (world->contexts[i].is_live)
+            release_context(world, i); /* who lacks memory may wait for frees that are under way */
+    }
+    queue_enter(world, queue);
+    uint64_t high = attribute(world, device, CU_MEMPOOL_ATTR_USED_MEM_HIGH);
+    uint64_t now = attribute(world, device, CU_MEMPOOL_ATTR_USED_MEM_CURRENT);
+    say(world, "an allocation that is too large, on queue %d", queue);
+    CUresult result = cu.cuMemAllocAsync(&address, settings.lack_bytes, world->queues[queue].handle);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        fail(world, "an allocation of %zu bytes: %d", settings.lack_bytes, (int)result);
+    if (attribute(world, device, CU_MEMPOOL_ATTR_USED_MEM_HIGH) != high ||
+        attribute(world, device, CU_MEMPOOL_ATTR_USED_MEM_CURRENT) != now)
+        fail(world, "an allocation that failed shows in the pool's figures: most used %llu, then %llu; used %llu, then %llu",
+             (unsigned long long)high, (unsigned long long)attribute(world, device, CU_MEMPOOL_ATTR_USED_MEM_HIGH),
+             (unsigned long long)now, (unsigned long long)attribute(world, device, CU_MEMPOOL_ATTR_USED_MEM_CURRENT));
+    return 1;
+}
+
+int step_figures(struct world *world)
+{
+    cufence_stats stats;
+    uint64_t buffers = 0, bytes = 0;
+    if (!fence.get_stats || world->is_shared || world->leaked || world->has_outputs)
+        return 0;
+    for (int i = 0; i < BUFFERS; i++) {
+        buffers += (uint64_t)(world->buffers[i].is_live != 0);
+        bytes += world->buffers[i].is_live ? world->buffers[i].bytes : 0;
+    }
+    if (fence.get_stats(-1, &stats) != CUFENCE_OK)
+        fail(world, "cufence_get_stats: %s", fence.error_detail());
+    say(world, "figures: %llu buffers of %llu bytes", (unsigned long long)buffers, (unsigned long long)bytes);
+    if (stats.live_buffers != buffers || stats.live_bytes != bytes)
+        fail(world, "cufence counts %llu live buffers of %llu bytes", (unsigned long long)stats.live_buffers,
+             (unsigned long long)stats.live_bytes);
+    if (fence.fault_count())
+        fail(world, "cufence has reported a fault");
+    return 1;
+}

@@ -1,0 +1,153 @@
+/* Which steps a seed plays. */
+#include "world.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#define AT_ONCE 3                     /* worlds, in every fourth seed */
+#define LEFT_OPEN (UINT64_C(1) << 40) /* no seed that is played otherwise */
+
+static const struct kind {
+    step_function step;
+    unsigned weight;
+    int is_within; /* while a stream is being captured too */
+} kinds[] = {
+    {step_allocate, 22, 1},   {step_use, 20, 1},         {step_copy, 8, 1},       {step_free, 10, 1},
+    {step_reallocate, 16, 1}, {step_record, 5, 1},       {step_hold, 8, 1},       {step_release, 4, 1},
+    {step_synchronise, 3, 0}, {step_stream, 9, 1},       {step_context, 2, 0},    {step_destroy_context, 1, 0},
+    {step_primary, 1, 0},     {step_reset, 1, 0},        {step_pool, 2, 0},       {step_thread, 4, 0},
+    {step_capture, 5, 0},     {step_launch_graph, 7, 0}, {step_drop_graph, 2, 0}, {step_trim, 3, 0},
+    {step_figures, 2, 0},     {step_too_large, 1, 0},    {step_turnover, 2, 0},
+};
+
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+static int step_of_weights(struct world *world, const unsigned *weights, int is_within)
+{
+    unsigned sum = 0;
+    for (size_t i = 0; i < KINDS; i++)
+        sum += !is_within || kinds[i].is_within ? weights[i] : 0;
+    unsigned at = pick(world, sum);
+    for (size_t i = 0; i < KINDS; i++) {
+        unsigned weight = !is_within || kinds[i].is_within ? weights[i] : 0;
+        if (at < weight)
+            return kinds[i].step(world);
+        at -= weight;
+    }
+    return 0;
+}
+
+static const unsigned *plain_weights(void)
+{
+    static unsigned weights[KINDS]; /* the same whoever writes them */
+    for (size_t i = 0; i < KINDS; i++)
+        __atomic_store_n(&weights[i], kinds[i].weight, __ATOMIC_RELAXED);
+    return weights;
+}
+
+int step_within(struct world *world)
+{
+    return step_of_weights(world, plain_weights(), 1);
+}
+
+/* Not every program does everything: some kinds of steps are left out, some come often. */
+static void draw_weights(struct world *world, unsigned weights[KINDS])
+{
+    static const unsigned factors[] = {0, 1, 1, 1, 2, 4};
+    for (size_t i = 0; i < KINDS; i++) {
+        weights[i] = kinds[i].weight * factors[i < 2 ? 1 + pick(world, 5) : pick(world, 6)];
+        /* What programs that run at once share in cufence is met there: the lists of streams, and captures. */
+        if (world->is_shared && (kinds[i].step == step_capture || kinds[i].step == step_stream))
+            weights[i] = kinds[i].weight * 3;
+    }
+}
+
+static const unsigned *weights_of[AT_ONCE]; /* by a world's number; whoever plays it writes and reads */
+
+static int one_step(struct world *world)
+{
+    return step_of_weights(world, weights_of[world->number], 0);
+}
+
+static int pick_thread(struct world *world)
+{
+    int thread = (int)pick(world, 2 * THREADS);
+    return thread < THREADS && world->actors[thread].is_live ? thread : 0;
+}
+
+static void play_open(struct world *world, uint64_t seed, int number, unsigned steps, int is_shared)
+{
+    unsigned weights[KINDS];
+    world_open(world, seed, number, is_shared);
+    draw_weights(world, weights);
+    weights_of[number] = weights;
+    for (int i = (int)pick(world, 4); i > 0; i--)
+        step_stream(world);
+    for (unsigned i = 0; i < steps; i++) {
+        world->steps++;
+        actor_play(world, pick_thread(world), one_step);
+    }
+    weights_of[number] = plain_weights();
+}
+
+static void play_world(struct world *world, uint64_t seed, int number, unsigned steps, int is_shared)
+{
+    play_open(world, seed, number, steps, is_shared);
+    if (chance(world, 2))
+        step_fork(world);
+    if (chance(world, 3))
+        step_churn(world);
+    world_close(world);
+}
+
+struct played {
+    struct world world;
+    uint64_t seed;
+    int number;
+    pthread_t id;
+};
+
+static void *play_beside(void *argument)
+{
+    struct played *played = argument;
+    play_world(&played->world, played->seed, played->number, 35, 1);
+    return NULL;
+}
+
+static void play_seed(uint64_t seed, struct played *played)
+{
+    if (seed % 4 != 3 || settings.is_injected) {
+        play_world(&played[0].world, seed, 0, 90, 0);
+        return;
+    }
+    if (sim.set_latency && seed % 8 == 3)
+        sim.set_latency("cuEventRecord", 100);
+    for (int i = 0; i < AT_ONCE; i++) {
+        played[i].seed = seed;
+        played[i].number = i;
+        if (pthread_create(&played[i].id, NULL, play_beside, &played[i]) != 0)
+            abort();
+    }
+    for (int i = 0; i < AT_ONCE; i++)
+        pthread_join(played[i].id, NULL);
+    if (sim.set_latency)
+        sim.set_latency("cuEventRecord", 0);
+}
+
+void play(uint64_t first, uint64_t count)
+{
+    struct played *played = calloc(AT_ONCE, sizeof *played);
+    if (!played)
+        abort();
+    for (uint64_t i = 0; i < count; i++) {
+        printf("seed %llu\n", (unsigned long long)(first + i)); /* the runner's sign of life */
+        fflush(stdout);
+        play_seed(first + i, played);
+    }
+    if ((first + count) / 50 % 2) { /* the process ends in the middle of a program: work, memory and threads are left */
+        settings.is_timed = 1;
+        play_open(&played[0].world, first + count + LEFT_OPEN, 0, 40, 0);
+        return;
+    }
+    free(played);
+}

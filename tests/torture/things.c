@@ -1,0 +1,489 @@
+/* Steps with everything that is no buffer: streams, contexts, pools, threads, processes. */
+#include "world.h"
+
+#include <errno.h>
+#include <malloc.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* ---- streams ---- */
+
+int step_stream(struct world *world)
+{
+    int queue = queue_pick(world, -1), streams = 0;
+    for (int i = 0; i < QUEUES; i++)
+        streams += world->queues[i].is_live && world->queues[i].kind >= QUEUE_BLOCKING;
+    int may_destroy = !settings.is_alone || !(settings.without & FEATURE_A5);
+    if (queue >= 0 && may_destroy && world->queues[queue].kind >= QUEUE_BLOCKING && (streams > 10 || chance(world, 35))) {
+        queue_enter(world, queue);
+        say(world, "destroy the stream of queue %d", queue);
+        MUST(world, cu.cuStreamDestroy(world->queues[queue].handle));
+        queue_end(world, queue);
+        return 1;
+    }
+    int context = queue < 0 ? 0 : world->queues[queue].context;
+    CUstream stream;
+    int is_blocking = chance(world, 40);
+    if (streams > 10 || !world->contexts[context].is_live)
+        return 0;
+    context_enter(world, context);
+    MUST(world, cu.cuStreamCreate(&stream, is_blocking ? CU_STREAM_DEFAULT : CU_STREAM_NON_BLOCKING));
+    queue = queue_add(world, is_blocking ? QUEUE_BLOCKING : QUEUE_NON_BLOCKING, context, stream);
+    if (queue < 0) {
+        MUST(world, cu.cuStreamDestroy(stream));
+        return 0;
+    }
+    say(world, "queue %d = a %sblocking stream in context %d", queue, is_blocking ? "" : "non-", context);
+    return 1;
+}
+
+int step_hold(struct world *world)
+{
+    int queue = queue_pick(world, -1);
+    if (queue >= 0)
+        hold_queue(world, queue);
+    return queue >= 0;
+}
+
+int step_release(struct world *world)
+{
+    release_holds(world, NULL);
+    return 1;
+}
+
+int step_synchronise(struct world *world)
+{
+    int queue = world->depth ? -1 : queue_pick(world, -1);
+    if (queue < 0)
+        return 0;
+    if (chance(world, 70))
+        sync_queue(world, queue);
+    else
+        sync_context(world, world->queues[queue].context);
+    return 1;
+}
+
+/* ---- contexts ---- */
+
+void context_add(struct world *world, int number, CUcontext handle, int device, const struct kernels *kernels)
+{
+    struct context *context = &world->contexts[number];
+    *context = (struct context){.is_live = 1, .is_primary = number < DEVICES, .device = device, .handle = handle};
+    context_enter(world, number);
+    if (kernels)
+        context->kernels = *kernels;
+    else
+        MUST(world, kernels_load(&context->kernels));
+    int legacy = queue_add(world, QUEUE_LEGACY, number, chance(world, 50) ? NULL : CU_STREAM_LEGACY);
+    if (legacy < 0)
+        fail(world, "the torture program's own table of queues is full");
+}
+
+static unsigned contexts_made; /* atomic: by the process, with FEATURE_C3 left out */
+#define CONTEXTS_BEFORE_C3 40u /* under the smallest of the tables that were full at 64 and at 256 */
+
+/* Without making it current. */
+static CUcontext make_context(struct world *world, int device)
+{
+    CUcontext handle, popped;
+    MUST(world, cu.create_context(&handle, 0, device));
+    MUST(world, cu.cuCtxPopCurrent(&popped));
+    return handle;
+}
+
+/* NULL where there are none. */
+static CUgreenCtx make_green(struct world *world, int device)
+{
+    CUdevResource all;
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    if (!cu.cuGreenCtxCreate || !sim.fail_call || settings.is_alone || (settings.without & FEATURE_B5))
+        return NULL;
+    MUST(world, cu.cuDeviceGetDevResource(device, &all, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(world, cu.cuDevResourceGenerateDesc(&description, &all, 1));
+    MUST(world, cu.cuGreenCtxCreate(&green, description, device, CU_GREEN_CTX_DEFAULT_STREAM));
+    return green;
+}
+
+void context_destroy(struct world *world, int number)
+{
+    const struct context *context = &world->contexts[number];
+    MUST(world, context->green ? cu.cuGreenCtxDestroy(context->green) : cu.cuCtxDestroy(context->handle));
+}
+
+int step_context(struct world *world)
+{
+    int number = DEVICES, device = (int)pick(world, (unsigned)settings.devices), queues = 0;
+    CUcontext handle;
+    while (number < CONTEXTS && world->contexts[number].is_live)
+        number++;
+    for (int i = 0; i < QUEUES; i++)
+        queues += world->queues[i].is_used;
+    if (number == CONTEXTS || queues > QUEUES - 20 || world->depth || (settings.is_alone && world->is_shared) ||
+        ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3))
+        return 0;
+    CUgreenCtx green = chance(world, 40) ? make_green(world, device) : NULL;
+    if (green)
+        MUST(world, cu.cuCtxFromGreenCtx(&handle, green));
+    else
+        handle = make_context(world, device);
+    say(world, "%scontext %d on device %d", green ? "green " : "", number, device);
+    context_add(world, number, handle, device, NULL);
+    world->contexts[number].green = green;
+    return 1;
+}
+
+/* Makes the context's end lawful: nobody uses its memory any more, and what would outlive it in one driver and not in another
+ * is freed. Returns 0 where that is not possible. */
+static int empty_context(struct world *world, int number)
+{
+    int green = world->contexts[number].green != NULL; /* its memory is its primary's, and stays */
+    for (int i = DEVICES; i < CONTEXTS; i++) {
+        if (world->contexts[number].is_primary && world->contexts[i].is_live && world->contexts[i].green &&
+            world->contexts[i].device == world->contexts[number].device)
+            return 0;
+    }
+    for (int g = 0; g < GRAPHS; g++) {
+        if (world->graphs[g].is_live && world->graphs[g].executable)
+            graph_drop(world, g);
+    }
+    for (int i = 0; i < BUFFERS; i++) {
+        struct buffer *buffer = &world->buffers[i];
+        if (!buffer->is_live || buffer->context != number)
+            continue;
+        if (!sync_clock(world, &buffer->uses))
+            return 0;
+        for (int tries = 0; buffer->is_live && tries < 20 && (buffer->kind == BUFFER_POOL || green || chance(world, 50));
+             tries++)
+            buffer_free(world, i);
+        if (buffer->is_live && (buffer->kind == BUFFER_POOL || green))
+            return 0;
+        if (buffer->is_live && !sync_clock(world, &buffer->uses))
+            return 0;
+    }
+    /* Streams of other contexts may still use what was freed: whether that outlives the context is not documented. */
+    for (int i = 0; i < CONTEXTS; i++) {
+        if (world->contexts[i].is_live)
+            sync_context(world, i);
+    }
+    return 1;
+}
+
+void context_end(struct world *world, int number)
+{
+    world->contexts[number].is_live = 0;
+    for (int i = 0; i < BUFFERS; i++) {
+        if (world->buffers[i].context == number) {
+            world->buffers[i].is_live = 0;
+            world->buffers[i].owner = 0;
+        }
+    }
+    for (int i = 0; i < QUEUES; i++) {
+        if (world->queues[i].is_live && world->queues[i].context == number)
+            queue_end(world, i);
+    }
+}
+
+int step_destroy_context(struct world *world)
+{
+    int number = DEVICES + (int)pick(world, CONTEXTS - DEVICES);
+    if (!world->contexts[number].is_live || world->depth || settings.is_alone || !empty_context(world, number))
+        return 0;
+    say(world, "destroy context %d", number);
+    context_destroy(world, number);
+    context_end(world, number);
+    context_enter(world, 0);
+    return 1;
+}
+
+/* A library takes the primary context, and gives it back: nothing ends, so nothing may wait. */
+int step_primary(struct world *world)
+{
+    CUcontext handle;
+    int device = (int)pick(world, (unsigned)settings.devices);
+    if (settings.without & FEATURE_C1)
+        return 0;
+    MUST(world, cu.cuDevicePrimaryCtxRetain(&handle, device));
+    say(world, "retain and release the primary context of device %d", device);
+    if (handle != world->contexts[device].handle)
+        fail(world, "the primary context has changed");
+    MUST(world, cu.cuDevicePrimaryCtxRelease(device));
+    return 1;
+}
+
+int step_reset(struct world *world)
+{
+    int device = (int)pick(world, (unsigned)settings.devices);
+    CUcontext handle;
+    /* Without the preload library nobody tells cufence that a context ends. */
+    if (world->is_shared || world->depth || !sim.fail_call || settings.is_alone || (settings.without & FEATURE_RESET) ||
+        ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3) ||
+        !empty_context(world, device))
+        return 0;
+    int is_release = chance(world, 50);
+    say(world, "%s of device %d's primary context", is_release ? "last release" : "reset", device);
+    MUST(world, is_release ? cu.cuDevicePrimaryCtxRelease(device) : cu.cuDevicePrimaryCtxReset(device));
+    context_end(world, device);
+    MUST(world, cu.cuDevicePrimaryCtxRetain(&handle, device));
+    context_add(world, device, handle, device, NULL);
+    for (int other = 0; other < settings.devices; other++) {
+        if (other != device) {
+            context_enter(world, device);
+            cu.cuCtxEnablePeerAccess(world->contexts[other].handle, 0);
+            context_enter(world, other);
+            cu.cuCtxEnablePeerAccess(world->contexts[device].handle, 0);
+        }
+    }
+    return 1;
+}
+
+/* ---- pools ---- */
+
+static int make_pool(struct world *world, int number)
+{
+    struct pool *pool = &world->pools[number];
+    pool->device = (int)pick(world, (unsigned)settings.devices);
+    CUmemPoolProps properties = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED};
+    properties.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    properties.location.id = pool->device;
+    MUST(world, cu.cuMemPoolCreate(&pool->handle, &properties));
+    for (int other = 0; other < settings.devices; other++) {
+        CUmemAccessDesc access = {.flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+        access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+        access.location.id = other;
+        if (other != pool->device)
+            MUST(world, cu.cuMemPoolSetAccess(pool->handle, &access, 1));
+    }
+    pool->is_live = 1;
+    say(world, "pool %d on device %d", number, pool->device);
+    return 1;
+}
+
+int step_pool(struct world *world)
+{
+    int number = DEVICES + (int)pick(world, POOLS - DEVICES);
+    struct pool *pool = &world->pools[number];
+    if (world->depth || settings.is_alone)
+        return 0;
+    if (!pool->is_live)
+        return make_pool(world, number);
+    if (!chance(world, 40))
+        return 0;
+    say(world, "destroy pool %d, with what it has given out", number);
+    MUST(world, cu.cuMemPoolDestroy(pool->handle));
+    pool->is_live = 0;
+    return 1;
+}
+
+/* ---- threads and processes ---- */
+
+int step_thread(struct world *world)
+{
+    int thread = 1 + (int)pick(world, THREADS - 1);
+    if (world->thread != 0 || world->depth)
+        return 0;
+    if (world->actors[thread].is_live)
+        actor_end(world, thread);
+    else
+        actor_start(world, thread);
+    return 1;
+}
+
+static int hold_and_free(struct world *world)
+{
+    int queue = queue_own_default(world, world->context);
+    if (queue < 0 || !buffer_make(world, queue, 4096))
+        return 0;
+    hold_queue(world, queue);
+    for (int i = 0; i < BUFFERS; i++) {
+        if (world->buffers[i].is_live && world->buffers[i].id == world->next_buffer)
+            return buffer_free_on(world, i, queue);
+    }
+    return 0;
+}
+
+static int make_again(struct world *world)
+{
+    int queue = queue_own_default(world, world->context);
+    return queue >= 0 && buffer_make(world, queue, 4096);
+}
+
+static int record_and_use(struct world *world)
+{
+    struct buffer *buffer = &world->buffers[world->subject];
+    int queue = queue_own_default(world, buffer->context);
+    if (queue < 0 || !buffer->is_filled || !queue_wait(world, queue, &buffer->contents))
+        return 0;
+    hold_queue(world, queue);
+    buffer_check(world, world->subject, queue);
+    say(world, "record queue %d of #%u", queue, buffer->id);
+    if (fence.record_stream((void *)(uintptr_t)buffer->address, CU_STREAM_PER_THREAD) != CUFENCE_OK)
+        fail(world, "cufence_record_stream: %s", fence.error_detail());
+    buffer->recorded |= UINT64_C(1) << queue;
+    return 1;
+}
+
+/* One thread records its own default stream, another frees and allocates again. */
+static int record_elsewhere(struct world *world, int thread)
+{
+    int number = buffer_pick(world);
+    if (number < 0 || world->buffers[number].kind != BUFFER_API || world->buffers[number].graphs || !fence.record_stream ||
+        world->lacks || (settings.without & FEATURE_A4))
+        return 0;
+    world->subject = number;
+    int queue = queue_pick(world, world->buffers[number].context);
+    size_t bytes = world->buffers[number].bytes;
+    return queue >= 0 && actor_play(world, thread, record_and_use) && buffer_free_on(world, number, queue) &&
+           buffer_make(world, queue, bytes);
+}
+
+/* A thread ends while its own default stream is busy with what it has freed there, and another takes its place. */
+int step_turnover(struct world *world)
+{
+    int thread = 1 + (int)pick(world, THREADS - 1);
+    if (world->thread != 0 || world->depth)
+        return 0;
+    if (!world->actors[thread].is_live)
+        actor_start(world, thread);
+    if (chance(world, 50))
+        return record_elsewhere(world, thread);
+    world->context = (int)pick(world, (unsigned)settings.devices);
+    if (!actor_play(world, thread, hold_and_free))
+        return 0;
+    actor_end(world, thread);
+    actor_start(world, thread);
+    return actor_play(world, thread, make_again);
+}
+
+/* CUDA ends at a fork; calls in the child fail, and none may hang. */
+int step_fork(struct world *world)
+{
+    int number = buffer_pick(world), status = 0;
+    if ((settings.without & FEATURE_C2) || world->depth || settings.is_alone || !sim.fail_call)
+        return 0;
+    CUdeviceptr address = 0, other = number < 0 ? 0 : world->buffers[number].address;
+    context_enter(world, 0);
+    say(world, "fork");
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(20);
+        int is_wrong = cu.cuMemAllocAsync(&address, 4096, NULL) == CUDA_SUCCESS;
+        is_wrong |= cu.cuMemAlloc(&address, 4096) == CUDA_SUCCESS ? 2 : 0;
+        if (other)
+            is_wrong |= cu.cuMemFreeAsync(other, NULL) == CUDA_SUCCESS ? 4 : 0;
+        _exit(is_wrong);
+    }
+    while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    if (child < 0 || !WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        fail(world, "after a fork the child %s (%#x)", WIFSIGNALED(status) ? "hung or crashed" : "could allocate or free",
+             (unsigned)status);
+    return 1;
+}
+
+/* ---- growth ---- */
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+static size_t host_bytes(void)
+{
+    return 0;
+}
+#else
+static size_t host_bytes(void)
+{
+    struct mallinfo2 info = mallinfo2();
+    return info.uordblks + info.hblkhd;
+}
+#endif
+
+static CUcontext churned;
+
+static void use_stream(struct world *world, CUstream stream)
+{
+    CUdeviceptr address;
+    MUST(world, cu.cuMemAllocAsync(&address, 4096, stream));
+    MUST(world, cu.cuMemsetD32Async(address, 1, 1024, stream));
+    MUST(world, cu.cuMemFreeAsync(address, stream));
+}
+
+static void churn_stream(struct world *world)
+{
+    CUstream stream;
+    MUST(world, cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    use_stream(world, stream);
+    MUST(world, cu.cuStreamDestroy(stream));
+}
+
+struct turn {
+    struct world *world;
+    CUdeviceptr address;
+};
+
+/* No work: the simulated device keeps a worker for each stream that has had some, and a thread's own ends with the context. */
+static void *in_thread(void *argument)
+{
+    struct turn *turn = argument;
+    MUST(turn->world, cu.cuCtxSetCurrent(churned));
+    MUST(turn->world, cu.cuMemAllocAsync(&turn->address, 4096, CU_STREAM_PER_THREAD));
+    return NULL;
+}
+
+static void churn_thread(struct world *world)
+{
+    struct turn turn = {.world = world};
+    pthread_t id;
+    if (pthread_create(&id, NULL, in_thread, &turn) != 0)
+        fail(world, "no thread could be started");
+    pthread_join(id, NULL);
+    MUST(world, cu.cuMemFree(turn.address));
+}
+
+static void churn_context(struct world *world)
+{
+    CUcontext context = make_context(world, 0);
+    CUdeviceptr address;
+    MUST(world, cu.cuCtxSetCurrent(context));
+    MUST(world, cu.cuMemAlloc(&address, 4096));
+    if (address % 8192)
+        MUST(world, cu.cuMemFree(address));
+    MUST(world, cu.cuCtxDestroy(context));
+    MUST(world, cu.cuCtxSetCurrent(churned));
+}
+
+/* Hundreds of streams, threads or contexts, one after the other: the second half takes no memory that the first has not. */
+int step_churn(struct world *world)
+{
+    enum { HALF = 80, PAUSE = 8, CONTEXTS_IN_A_ROW = 140 };
+    static const struct {
+        const char *name;
+        void (*once)(struct world *world);
+        size_t most; /* bytes a turn: what the simulated device keeps of a context or of a thread's stream */
+        unsigned feature, turns;
+    } kinds[] = {{"streams", churn_stream, 1024, FEATURE_C4, HALF},
+                 {"threads", churn_thread, 3072, FEATURE_C4, HALF},
+                 {"contexts", churn_context, 6144, FEATURE_C3, CONTEXTS_IN_A_ROW}};
+    unsigned kind = pick(world, 3);
+    if (world->is_shared || world->depth || settings.is_alone || !sim.fail_call || world->lacks ||
+        (settings.without & kinds[kind].feature))
+        return 0;
+    churned = make_context(world, 0);
+    MUST(world, cu.cuCtxSetCurrent(churned));
+    size_t before = 0;
+    say(world, "churn: %s", kinds[kind].name);
+    for (unsigned i = 0; i < 2 * kinds[kind].turns; i++) {
+        if (i == kinds[kind].turns)
+            before = host_bytes();
+        kinds[kind].once(world);
+        if (i % PAUSE == 0)
+            MUST(world, cu.cuCtxSynchronize());
+    }
+    MUST(world, cu.cuCtxSynchronize());
+    size_t after = host_bytes();
+    if (after > before + kinds[kind].turns * kinds[kind].most)
+        fail(world, "%u %s made and destroyed, and the host's memory has grown by %zu bytes", kinds[kind].turns,
+             kinds[kind].name, after - before);
+    MUST(world, cu.cuCtxDestroy(churned));
+    context_enter(world, 0);
+    return 1;
+}

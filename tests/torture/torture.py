@@ -1,0 +1,202 @@
+#!/usr/bin/env python3
+"""Plays seeds of the torture program (docs/testing.md): in chunks, a process each, every chunk with options of its own.
+
+    torture.py [--seeds N]            N seeds on the simulated device
+    torture.py --seed N [--verbose]   one again, as it was played
+    torture.py --gpu --minutes M      on real GPUs, one or two (--devices), for so long
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import time
+
+CHUNK = 50
+
+# Defects that are known and still there: the programs that show them are left out. Who mends one takes its name away.
+KNOWN = "b5"
+
+# What a chunk is played with, in turn: a name, cufence's options, the simulated device's, and arguments of the program.
+SIMULATED = [
+    ("plain", "", "devices=2", "--devices 2"),
+    ("strict", "uaf=strict", "devices=2", "--devices 2"),
+    ("alone", "", "devices=2", "--devices 2 --library"),
+    ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "devices=2,strict=1,reuse=0", "--devices 2"),
+    ("one device", "align=auto", "devices=1", "--devices 1"),
+    ("injected", "", "devices=2", "--devices 2 --inject"),
+    ("small arena", "arena=1G,guard=2M,guard_max=2M,history=16,uaf=strict", "devices=2", "--devices 2 --scarce"),
+    ("start", "side=start,waste=100", "devices=2,strict=1", "--devices 2"),
+    ("scarce", "", "devices=2,memory=64M", "--devices 2 --scarce"),
+    ("strict, injected", "uaf=strict,cache_max=0", "devices=2", "--devices 2 --inject"),
+    ("alternate", "side=alternate,align=64,uaf=strict", "devices=1", "--devices 1 --align 64"),
+    ("strict, alone", "uaf=strict,idle_max=2M", "devices=2", "--devices 2 --library"),
+]
+# With uaf=off a defect shows as wrong data; with uaf=strict as a fault, which must not happen on a peer's memory.
+REAL = [
+    ("plain", "", "", ""),
+    ("strict", "uaf=strict", "", ""),
+    ("alone", "", "", "--library"),
+    ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "", ""),
+    ("auto", "align=auto", "", ""),
+    ("start", "side=start,waste=100,uaf=strict", "", ""),
+]
+
+
+def kinds_of(options):
+    if options.native:
+        return [kind for kind in SIMULATED if "--library" not in kind[3] and "--inject" not in kind[3]]
+    if not options.gpu:
+        return SIMULATED
+    return [kind for kind in REAL if options.devices == 1 or "strict" not in kind[1]]
+
+
+def command(options, first, count):
+    name, fence, sim, arguments = kinds_of(options)[first // CHUNK % len(kinds_of(options))]
+    libraries = pathlib.Path(options.libraries or options.build / "lib").resolve()
+    argv = [str(options.build / "bin" / "torture"), "--first", str(first), "--count", str(count), *arguments.split()]
+    if options.gpu:
+        argv += ["--devices", str(options.devices), "--timed"]
+    left_out = [defect for defect in options.without.split(",") if defect]
+    if "stale" in left_out:  # cufence still gives the driver handles of things that are gone
+        left_out.remove("stale")
+        sim = sim.replace(",strict=1", "")
+    if left_out:
+        argv += ["--without", ",".join(left_out)]
+    if options.verbose:
+        argv.append("--verbose")
+    environment = dict(os.environ, CUFENCE_OPTIONS=fence, CUFENCE_SIM=sim, CUDA_DEVICE_MAX_CONNECTIONS="32")
+    for variable in ("ASAN_OPTIONS", "TSAN_OPTIONS"):
+        environment.setdefault(variable, {"ASAN_OPTIONS": "verify_asan_link_order=0:detect_leaks=0", "TSAN_OPTIONS": "atexit_sleep_ms=0"}[variable])
+    folders = [str(libraries)] if options.gpu else [str((options.build / "tests" / "libcuda").resolve()), str(libraries)]
+    environment["LD_LIBRARY_PATH"] = ":".join(folders + [path for path in [os.environ.get("LD_LIBRARY_PATH")] if path])
+    if "--library" in argv:
+        argv.insert(argv.index("--library") + 1, str(libraries / "libcufence.so"))
+        environment["CUFENCE_DRIVER"] = "libcuda.so.1"
+    elif not options.native:
+        failing = options.build / "lib" / "libfailing_malloc.so"
+        inject = [str(failing.resolve())] if "--inject" in argv and failing.exists() and not options.has_sanitizer else []
+        environment["LD_PRELOAD"] = ":".join([str(libraries / "libcufence_preload.so"), *inject])
+    return name, argv, environment
+
+
+def play(options, first, count):
+    """Returns the failures of a chunk, as (seed, kind, why, all that was said), and how many seeds were played."""
+    failures, at, end = [], first, first + count
+    while at < end:
+        name, argv, environment = command(options, at, end - at)
+        why, said = None, ""
+        try:
+            done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=options.patience, check=False)
+            said, output = done.stderr.decode(errors="replace"), done.stdout.decode(errors="replace")
+            if done.returncode:
+                why = f"status {done.returncode}"
+            elif "SUMMARY: " in said:
+                why = "a report, and no fault"
+            elif not output.endswith("done\n"):
+                why = "it ended too early"
+        except subprocess.TimeoutExpired as error:
+            said, output = (error.stderr or b"").decode(errors="replace"), (error.stdout or b"").decode(errors="replace")
+            why = f"no end within {options.patience} s"
+        if options.verbose:
+            sys.stderr.write(said)
+        if not why:
+            break
+        seeds = re.findall(r"^seed (\d+)$", output, re.M)
+        seed = int(seeds[-1]) if seeds else at
+        told = re.findall(r"^FAILED.*$", said, re.M)
+        text = told[-1] if told else why
+        if len(told) > 1:  # what the report says comes before what it led to
+            text += "; " + told[0].split(": ", 1)[-1]
+            text += "".join(f": {line}" for line in re.findall(r"SUMMARY: (.*)", said)[:1])
+        failures.append((seed, name, text, said))
+        if len(failures) >= options.most or not seeds:
+            break
+        at = seed + 1
+    return failures, count
+
+
+def show(options, failure, lines):
+    seed, name, why, said = failure
+    text = said.rstrip().splitlines()
+    print(f"{why}   (seed {seed}, {name})", flush=True)
+    if lines:
+        print("\n".join(f"    {line}" for line in text[-lines:]))
+        print(f"  again: tests/torture/torture.py --build {options.build} --seed {seed}" + (f" --without '{options.without}'" if options.without != KNOWN else "") +
+              "; the seeds of its chunk before it are played too with --with-chunk", flush=True)
+
+
+def run(options):
+    """Plays seeds until their number or the time is up. Returns the failures and how many were played."""
+    failures, played, started = [], 0, time.monotonic()
+    first, last = options.first, options.first + options.seeds
+    until = started + options.minutes * 60 if options.minutes else None
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        waiting = set()
+        while first < last or waiting:
+            is_over = (until and time.monotonic() > until) or len(failures) >= options.most
+            while first < last and len(waiting) < options.jobs and not is_over:
+                count = min(CHUNK - first % CHUNK, last - first)
+                waiting.add(pool.submit(play, options, first, count))
+                first += count
+            if not waiting:
+                break
+            done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
+            for future in done:
+                found, count = future.result()
+                played += count
+                for failure in found:
+                    show(options, failure, options.lines if len(failures) < 3 else 0)
+                    failures.append(failure)
+    return failures, played, time.monotonic() - started
+
+
+def parse(arguments=None):
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seed", type=int, help="play this one alone")
+    parser.add_argument("--with-chunk", action="store_true", help="and those of its chunk before it")
+    parser.add_argument("--minutes", type=float, help="end after so long")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"))
+    parser.add_argument("--libraries", type=pathlib.Path, help="a folder with other libcufence*.so than the build's")
+    parser.add_argument("--without", default=KNOWN, help="known defects whose programs are left out (default: %(default)s); '' plays all")
+    parser.add_argument("--native", action="store_true", help="without cufence: the generator's own proof; graphs are left out, whose memory the simulated device keeps in its own way")
+    parser.add_argument("--gpu", action="store_true", help="real GPUs")
+    parser.add_argument("--devices", type=int, default=1, help="with --gpu")
+    parser.add_argument("--most", type=int, default=10, help="failures to go on after")
+    parser.add_argument("--lines", type=int, default=40, help="of a failure's steps to show")
+    parser.add_argument("--patience", type=int, default=300, help="seconds for a chunk")
+    parser.add_argument("--verbose", action="store_true", help="every step as it is played")
+    options = parser.parse_args(arguments)
+    cache = options.build / "CMakeCache.txt"
+    options.has_sanitizer = cache.exists() and "-fsanitize" in cache.read_text()
+    if options.gpu:
+        options.jobs = 1
+    if options.native:
+        options.without = "graph,d1,d2"
+    if options.minutes and options.seeds == 2000:
+        options.seeds = 1 << 40
+    return options
+
+
+def main():
+    options = parse()
+    if options.seed is not None:
+        first = options.seed // CHUNK * CHUNK if options.with_chunk else options.seed
+        failures, _ = play(options, first, options.seed + 1 - first)
+        for failure in failures:
+            show(options, failure, 10**6)
+        print("failed" if failures else "passed")
+        return 1 if failures else 0
+    failures, played, seconds = run(options)
+    print(f"torture: {played} seeds in {seconds:.0f} s, {len(failures)} failed", flush=True)
+    return 1 if failures or not played else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

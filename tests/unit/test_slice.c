@@ -1,0 +1,243 @@
+/* Where addresses come from: kernels as ptxas makes them, a few instructions put together by hand, and damaged code. */
+#include "fault/slice.h"
+
+#include "slice_cases.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define WORD(n) (1u << (n))
+
+struct slice_case {
+    const char *name;
+    const uint64_t (*code)[2];
+    size_t count;
+    unsigned sm;
+    unsigned access; /* number of the instruction */
+    struct address_source answer;
+};
+
+#define CASE(kernel, sm, access, ...)                                                                                          \
+    {                                                                                                                          \
+#kernel "_" #sm, kernel##_##sm, sizeof(kernel##_##sm) / 16, sm, access, __VA_ARGS__                                    \
+    }
+#define FROM(words)                                                                                                            \
+    {                                                                                                                          \
+        1, words, 0                                                                                                            \
+    }
+#define FROM_MEMORY                                                                                                            \
+    {                                                                                                                          \
+        1, 0, 1                                                                                                                \
+    }
+#define FROM_BOTH(words)                                                                                                       \
+    {                                                                                                                          \
+        1, words, 1                                                                                                            \
+    } /* one of them is an index */
+#define NOBODY_KNOWS                                                                                                           \
+    {                                                                                                                          \
+        0, 0, 0                                                                                                                \
+    }
+
+/* clang-format off */
+static const struct slice_case cases[] = {
+    /* An argument and an index, on every architecture. */
+    CASE(direct, 90, 12, FROM(WORD(0))), CASE(direct, 120, 12, FROM(WORD(0))),
+    CASE(atomic, 90, 7, FROM(WORD(0))), CASE(aligned, 90, 11, FROM(WORD(0))), CASE(aligned, 120, 10, FROM(WORD(0))),
+    CASE(in_struct, 90, 6, FROM(WORD(3))),
+    /* An index of 8 bytes is a word too; what of the two is a pointer is for others to say. */
+    CASE(offset64, 75, 9, FROM(WORD(0) | WORD(1))), CASE(offset64, 90, 9, FROM(WORD(0) | WORD(1))),
+    /* Loaded, and indexed by what was loaded. */
+    CASE(table, 80, 7, FROM(WORD(0))), CASE(table, 80, 10, FROM_MEMORY), CASE(table, 90, 7, FROM(WORD(0))),
+    CASE(table, 90, 10, FROM_MEMORY), CASE(table, 100, 10, FROM_MEMORY),
+    CASE(by_struct, 90, 3, FROM(WORD(0))), CASE(by_struct, 90, 7, FROM_MEMORY), CASE(by_struct, 120, 7, FROM_MEMORY),
+    CASE(shared_pointer, 90, 8, FROM(WORD(0))), CASE(shared_pointer, 90, 18, FROM_MEMORY),
+    CASE(constant_var, 90, 6, FROM_MEMORY),
+    CASE(gather, 90, 13, FROM(WORD(2))), CASE(gather, 90, 15, FROM(WORD(1))), CASE(gather, 90, 17, FROM(WORD(0))),
+    CASE(gather64, 80, 9, FROM(WORD(2))), CASE(gather64, 80, 13, FROM(WORD(1))), CASE(gather64, 80, 15, FROM(WORD(0))),
+    CASE(gather64, 90, 16, FROM(WORD(1))), CASE(gather64, 100, 16, FROM(WORD(1))),
+    CASE(chars, 90, 6, FROM(WORD(1))), CASE(chars, 90, 10, FROM_BOTH(WORD(0))), CASE(chars, 100, 10, FROM_BOTH(WORD(0))),
+    /* One argument or another; the argument first, and then what was loaded. */
+    CASE(either, 90, 12, NOBODY_KNOWS), CASE(either, 120, 9, NOBODY_KNOWS),
+    CASE(list, 90, 11, NOBODY_KNOWS), CASE(list, 90, 13, NOBODY_KNOWS),
+    /* In a function that is called twice, both times with the same argument. */
+    CASE(called, 90, 20, FROM(WORD(0))), CASE(called, 100, 20, FROM(WORD(0))),
+};
+/* clang-format on */
+
+static struct address_source slice_of(const uint64_t (*code)[2], size_t count, unsigned sm, unsigned access_at)
+{
+    /* On the heap and to the byte, so that a sanitizer sees a read behind its end. */
+    uint8_t *bytes = malloc(count * SASS_INSTRUCTION_BYTES);
+    struct sass_access access;
+    assert_non_null(bytes);
+    memcpy(bytes, code, count * SASS_INSTRUCTION_BYTES);
+    assert_true(sass_decode((struct sass_instruction){code[access_at][0], code[access_at][1]}, sm, &access));
+    struct address_source slice = slice_address((struct span){bytes, count * SASS_INSTRUCTION_BYTES},
+                                                (uint64_t)access_at * SASS_INSTRUCTION_BYTES, &access, sm);
+    free(bytes);
+    return slice;
+}
+
+static void expect(const char *name, unsigned access, struct address_source got, struct address_source wanted)
+{
+    if (got.is_known != wanted.is_known || got.words != wanted.words || got.is_loaded != wanted.is_loaded)
+        fail_msg("%s, instruction %u: known %d, words 0x%x, loaded %d", name, access, got.is_known, got.words, got.is_loaded);
+}
+
+static void kernels_of_ptxas(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+        expect(cases[i].name, cases[i].access, slice_of(cases[i].code, cases[i].count, cases[i].sm, cases[i].access),
+               cases[i].answer);
+}
+
+/* sm_90 */
+#define NOP                                                                                                                    \
+    {                                                                                                                          \
+        0x0000000000007918, 0x000fc00000000000                                                                                 \
+    }
+#define LOAD_R2_ARGUMENT_0                                                                                                     \
+    {                                                                                                                          \
+        0x00008400ff027b82, 0x000e220000000a00                                                                                 \
+    } /* LDC.64 R2, c[0x0][0x210] */
+#define LOAD_R2_ARGUMENT_1                                                                                                     \
+    {                                                                                                                          \
+        0x00008600ff027b82, 0x000e220000000a00                                                                                 \
+    } /* LDC.64 R2, c[0x0][0x218] */
+#define PERHAPS_ARGUMENT_1                                                                                                     \
+    {                                                                                                                          \
+        0x00008600ff020b82, 0x000e220000000a00                                                                                 \
+    } /* @P0 LDC.64 R2, c[0x0][0x218] */
+#define PERHAPS_ARGUMENT_0                                                                                                     \
+    {                                                                                                                          \
+        0x00008400ff020b82, 0x000e220000000a00                                                                                 \
+    } /* @P0 LDC.64 R2, c[0x0][0x210] */
+#define LOAD_R2_MEMORY                                                                                                         \
+    {                                                                                                                          \
+        0x0000000406027981, 0x000ea2000c1e1b00                                                                                 \
+    } /* LDG.E.64 R2, desc[UR4][R6.64] */
+#define LOAD_R2_LOCAL                                                                                                          \
+    {                                                                                                                          \
+        0x0000000001027983, 0x000ea20000100a00                                                                                 \
+    } /* LDL.64 R2, [R1] */
+#define LOAD_R3_ARGUMENT_0                                                                                                     \
+    {                                                                                                                          \
+        0x00008400ff037b82, 0x000e220000000800                                                                                 \
+    } /* LDC R3, c[0x0][0x210] */
+#define ADD_4                                                                                                                  \
+    {                                                                                                                          \
+        0x0000000402027810, 0x000fe20007f1e0ff                                                                                 \
+    } /* IADD3 R2, P0, R2, 0x4, RZ */
+#define ADD_CARRY                                                                                                              \
+    {                                                                                                                          \
+        0x000000ffff037210, 0x000fe200007fe403                                                                                 \
+    } /* IADD3.X R3, RZ, RZ, R3, P0, !PT */
+#define UNKNOWN_INSTRUCTION                                                                                                    \
+    {                                                                                                                          \
+        0x00000000000079ff, 0x000fe20000000000                                                                                 \
+    }
+#define INDEXED_BRANCH                                                                                                         \
+    {                                                                                                                          \
+        0x0000000008007949, 0x000fea0003800000                                                                                 \
+    } /* BRX R8 */
+#define CALL_ABSOLUTE                                                                                                          \
+    {                                                                                                                          \
+        0x0000000000007943, 0x000fea0003c00000                                                                                 \
+    }
+#define BACK_TO_2                                                                                                              \
+    {                                                                                                                          \
+        0xfffffffc00e40947, 0x000fea000383ffff                                                                                 \
+    } /* @P0 BRA, 7 instructions back from the next */
+#define FORWARD_2                                                                                                              \
+    {                                                                                                                          \
+        0x0000000000080947, 0x000fea0003800000                                                                                 \
+    } /* @P0 BRA, over 2 instructions */
+#define STORE                                                                                                                  \
+    {                                                                                                                          \
+        0x0000000902007986, 0x000fe2000c101904                                                                                 \
+    } /* STG.E desc[UR4][R2.64], R9 */
+
+/* The access is the last of 8 instructions. */
+static const struct {
+    const char *name;
+    uint64_t code[8][2];
+    struct address_source answer;
+} snippets[] = {
+    {"nothing written", {NOP, NOP, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
+    {"an argument", {NOP, LOAD_R2_ARGUMENT_1, NOP, NOP, NOP, NOP, NOP, STORE}, FROM(WORD(1))},
+    {"the last one counts", {LOAD_R2_MEMORY, LOAD_R2_ARGUMENT_1, NOP, NOP, NOP, NOP, NOP, STORE}, FROM(WORD(1))},
+    {"carries", {LOAD_R2_ARGUMENT_0, ADD_4, ADD_CARRY, NOP, NOP, NOP, NOP, STORE}, FROM(WORD(0))},
+    {"perhaps another", {LOAD_R2_ARGUMENT_0, PERHAPS_ARGUMENT_1, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
+    {"perhaps the same", {LOAD_R2_ARGUMENT_0, PERHAPS_ARGUMENT_0, NOP, NOP, NOP, NOP, NOP, STORE}, FROM(WORD(0))},
+    {"perhaps loaded", {LOAD_R2_MEMORY, PERHAPS_ARGUMENT_1, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
+    {"one way loads", {LOAD_R2_ARGUMENT_0, FORWARD_2, LOAD_R2_MEMORY, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
+    {"both ways the same", {LOAD_R2_ARGUMENT_0, FORWARD_2, LOAD_R2_ARGUMENT_0, NOP, NOP, NOP, NOP, STORE}, FROM(WORD(0))},
+    {"not its pair", {LOAD_R2_ARGUMENT_1, LOAD_R3_ARGUMENT_0, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
+    {"a spilled pointer", {LOAD_R2_LOCAL, NOP, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
+    {"behind a call", {LOAD_R2_ARGUMENT_0, CALL_ABSOLUTE, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
+    {"before a call", {CALL_ABSOLUTE, LOAD_R2_ARGUMENT_0, NOP, NOP, NOP, NOP, NOP, STORE}, FROM(WORD(0))},
+    {"an unknown one may write", {LOAD_R2_ARGUMENT_0, UNKNOWN_INSTRUCTION, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
+    {"it may not come there", {UNKNOWN_INSTRUCTION, LOAD_R2_ARGUMENT_0, NOP, NOP, NOP, NOP, NOP, STORE}, FROM(WORD(0))},
+    {"a branch to anywhere", {INDEXED_BRANCH, LOAD_R2_ARGUMENT_0, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
+};
+
+static void instructions_by_hand(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(snippets) / sizeof(snippets[0]); i++)
+        expect(snippets[i].name, 7, slice_of(snippets[i].code, 8, 90, 7), snippets[i].answer);
+}
+
+/* A pointer that a loop moves on, and one that a loop replaces. */
+static void loops(void **state)
+{
+    (void)state;
+    static const uint64_t moves[][2] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, ADD_CARRY, NOP, NOP, NOP, BACK_TO_2};
+    static const uint64_t replaces[][2] = {LOAD_R2_ARGUMENT_0, NOP, STORE, ADD_4, LOAD_R2_MEMORY, NOP, NOP, NOP, BACK_TO_2};
+    expect("moves", 2, slice_of(moves, 9, 90, 2), (struct address_source)FROM(WORD(0)));
+    expect("replaces", 2, slice_of(replaces, 9, 90, 2), (struct address_source)NOBODY_KNOWS);
+}
+
+/* Any bytes: no crash, no read behind the end, and an end. */
+static void damaged_code(void **state)
+{
+    (void)state;
+    uint64_t code[64][2], seed = 1;
+    for (unsigned round = 0; round < 300; round++) {
+        for (size_t i = 0; i < 64; i++) {
+            static const uint64_t opcodes[] = {0x947, 0x944, 0x810, 0x825, 0x202, 0xb82, 0x981, 0x211, 0xab9, 0xc24};
+            for (unsigned k = 0; k < 2; k++)
+                code[i][k] = seed = seed * UINT64_C(6364136223846793005) + 1442695040888963407;
+            code[i][0] = (code[i][0] & ~UINT64_C(0xfff)) | opcodes[(seed >> 33) % 10];
+        }
+        const uint64_t store[2] = STORE;
+        memcpy(code[40], store, sizeof(store));
+        slice_of((const uint64_t(*)[2])code, 64, 90, 40);
+    }
+}
+
+static void places_that_are_none(void **state)
+{
+    (void)state;
+    struct sass_access access = {.base = 2, .is_base_wide = 1, .uniform = -1};
+    const struct span code = {(const uint8_t *)direct_90, sizeof(direct_90)};
+    assert_false(slice_address(code, 8, &access, 90).is_known);
+    assert_false(slice_address(code, sizeof(direct_90), &access, 90).is_known);
+    assert_false(slice_address((struct span){NULL, 0}, 0, &access, 90).is_known);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(kernels_of_ptxas), cmocka_unit_test(instructions_by_hand), cmocka_unit_test(loops),
+        cmocka_unit_test(damaged_code),     cmocka_unit_test(places_that_are_none),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
