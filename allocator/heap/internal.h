@@ -264,6 +264,7 @@ void freelist_count(struct freelist *list, uint64_t size); /* an allocation that
 int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now);
 void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the stream, which the caller can name */
 void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_t now); /* RANK_TOUCH is held */
+int freelist_pass(struct freelist *list); /* if nothing is left on the stream, all its frees have passed: no marker is needed */
 /* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 int freelist_is_unmarked(struct freelist *list); /* frees have come since the last marker */
