@@ -196,7 +196,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     if (!list)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
     struct block *block = NULL;
-    if (wanted->device == context->device)
+    if (wanted->device == context->device && !pool_is_spent(list->pool))
         block = freelist_take(list, layout.pages, heap_options->waste, size);
     if (!block)
         block = obtain(list, wanted->device, &layout, size, &status);

@@ -105,7 +105,7 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
 {
     struct freelist *list = freelist_in_pool(pool->books, stream, pool);
     int is_reusable = is_ordered && !block_is_elsewhere(block) && !has_recorded(block) &&
-                      (block->pool == pool || !pool->is_capture) && !__atomic_load_n(&pool->is_unordered, __ATOMIC_RELAXED);
+                      (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     drop_recorded(block);
     uint64_t now = write_freed(block, stream);
     block_join(block, pool);

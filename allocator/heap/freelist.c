@@ -261,6 +261,31 @@ void freelist_mark(struct freelist *list, uint64_t now)
     stream_touch_end();
 }
 
+int freelist_pass(struct freelist *list)
+{
+    CUstreamCaptureStatus capture;
+    int has_passed = 0;
+    stream_touch_begin();
+    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    list_lock(list);
+    uint64_t sequence = list->freed;
+    list_unlock(list);
+    if (stream && stream_is_named_here(stream)) {
+        struct scope scope = scope_enter(stream->within);
+        has_passed = scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
+                     capture == CU_STREAM_CAPTURE_STATUS_NONE && driver->cuStreamQuery(stream->handle) == CUDA_SUCCESS;
+        scope_leave(scope);
+    }
+    if (has_passed) {
+        list_lock(list);
+        if (sequence > list->passed)
+            list->passed = sequence;
+        list_unlock(list);
+    }
+    stream_touch_end();
+    return has_passed;
+}
+
 /* ---- what has passed ---- */
 
 void freelist_advance(struct freelist *list)

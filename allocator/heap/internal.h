@@ -265,6 +265,7 @@ int freelist_put(struct freelist *list, struct block *block, enum block_state st
 void freelist_uncount(struct freelist *list, struct block *block); /* counts its free, and nothing else */
 void freelist_mark(struct freelist *list, uint64_t now);           /* puts a marker on the stream, which the caller can name */
 void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_t now); /* RANK_TOUCH is held */
+int freelist_pass(struct freelist *list); /* if nothing is left on the stream, all its frees have passed: no marker is needed */
 /* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 int freelist_is_unmarked(struct freelist *list); /* frees have come since the last marker */
@@ -325,6 +326,12 @@ struct pool {
 static inline int pool_is_held(const struct pool *pool)
 {
     return __atomic_load_n(&pool->references, __ATOMIC_ACQUIRE) != 0;
+}
+
+/* Nothing that was freed in it is used again: what comes next may run beside the work that was before. */
+static inline int pool_is_spent(const struct pool *pool)
+{
+    return pool && __atomic_load_n(&pool->is_unordered, __ATOMIC_RELAXED);
 }
 
 struct pool *pool_of(struct books *books, struct stream *stream); /* the pool that `stream` allocates from now, or NULL */

@@ -64,7 +64,7 @@ static uint64_t idle_limit(struct books *books)
 
 /* Frees behind the last marker of their stream: without one, nothing tells when they have passed. Where the ends of streams are
  * not seen, only the legacy stream is sure to be there. */
-static void mark_rest(struct books *books)
+static void mark_rest(struct books *books, int asks_first)
 {
     struct freelist *unmarked[MARKED_AT_ONCE];
     unsigned count = 0;
@@ -74,8 +74,10 @@ static void mark_rest(struct books *books)
             unmarked[count++] = list;
     }
     lock_release(&books->lock);
-    for (unsigned i = 0; i < count; i++)
-        freelist_mark(unmarked[i], now_ns()); /* asks again whether its stream is there */
+    for (unsigned i = 0; i < count; i++) {
+        if (!asks_first || !freelist_pass(unmarked[i]))
+            freelist_mark(unmarked[i], now_ns()); /* asks again whether its stream is there */
+    }
 }
 
 static void advance(struct books *books)
@@ -89,7 +91,7 @@ static void advance(struct books *books)
 void reclaim_old(struct books *books)
 {
     uint64_t now = now_ns(), age = heap_options->idle_age * 1000000ull;
-    mark_rest(books);
+    mark_rest(books, 0);
     advance(books);
     uint64_t idle = idle_bytes(books), limit = idle ? idle_limit(books) : UINT64_MAX;
     if (idle && age && now > age)
@@ -115,7 +117,7 @@ static void reclaim(struct books *books, int level)
         synchronise(books);
     if (level >= 1) {
         captures_collect(books);
-        mark_rest(books);
+        mark_rest(books, 1); /* nobody waits for a marker of a stream that has been synchronised */
         advance(books);
         reclaim_retired(books);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
@@ -143,7 +145,7 @@ void heap_prepare_capture(struct context *context)
     if (!books)
         return;
     struct scope scope = scope_enter(context);
-    mark_rest(books);
+    mark_rest(books, 0);
     scope_leave(scope);
 }
 

@@ -132,8 +132,16 @@ SIM_API void cusim_fail_call(const char *function, unsigned nth, CUresult result
 
 SIM_API uint64_t cusim_call_count(const char *function)
 {
-    struct call *call = find(function);
-    return call == NULL ? 0 : atomic_load(&call->count);
+    if (function != NULL) {
+        struct call *call = find(function);
+        return call == NULL ? 0 : atomic_load(&call->count);
+    }
+    uint64_t all = 0;
+    pthread_mutex_lock(&call_lock);
+    for (const struct call *call = calls; call != NULL; call = call->next)
+        all += atomic_load(&call->count);
+    pthread_mutex_unlock(&call_lock);
+    return all;
 }
 
 SIM_API void cusim_set_latency(const char *function, unsigned microseconds)

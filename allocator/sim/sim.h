@@ -83,7 +83,7 @@ void cusim_register_kernel(const cusim_kernel *kernel);
 /* The nth call from now of that driver function returns `result`, once, and does nothing. nth = 0 clears. */
 void cusim_fail_call(const char *function, unsigned nth, CUresult result);
 
-/* How often a driver function has been called by this process, calls that failed included. */
+/* How often a driver function has been called by this process, calls that failed included. NULL: all of them together. */
 uint64_t cusim_call_count(const char *function);
 
 /* How many handles that are bogus, destroyed or of a destroyed context the driver functions have been given: streams, events,

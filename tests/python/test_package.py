@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import struct
 import unittest
 
 import standin
@@ -46,6 +47,23 @@ class Import(unittest.TestCase):
             self.assertIn(name, dir(cufence))
         with self.assertRaisesRegex(AttributeError, "no attribute 'enabel'"):
             cufence.enabel  # noqa: B018
+
+
+def thread_local_bytes(library: bytes) -> int:
+    """What an ELF file of 64 bits asks the loader for in each thread: the size in memory of its segment PT_TLS (7)."""
+    assert library[:6] == b"\x7fELF\x02\x01", library[:6]
+    (start,) = struct.unpack_from("<Q", library, 32)
+    size, count = struct.unpack_from("<HH", library, 54)
+    headers = [struct.unpack_from("<IIQQQQQQ", library, start + i * size) for i in range(count)]
+    return sum(header[6] for header in headers if header[0] == 7)
+
+
+class Library(unittest.TestCase):
+    @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+    def test_takes_little_of_each_thread(self) -> None:
+        # Libraries that are opened late share what glibc sets aside for all of them: 512 bytes by its default
+        # (glibc.rtld.optional_static_tls). One that finds no room cannot be opened.
+        self.assertIn(thread_local_bytes(standin.LIBRARY.read_bytes()), range(1, 513))
 
 
 class SameAsHeader(unittest.TestCase):

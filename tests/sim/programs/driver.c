@@ -1,6 +1,7 @@
 #include "driver.h"
 
 #include <dlfcn.h>
+#include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -77,10 +78,32 @@ void driver_find(void)
     DRIVER_FUNCTIONS(FIND)
 }
 
+void *driver_of_sim(const char *name)
+{
+    return dlsym(library(), name);
+}
+
 void driver_register_kernel(const cusim_kernel *kernel)
 {
     void (*add)(const cusim_kernel *);
-    *(void **)&add = dlsym(library(), "cusim_register_kernel");
+    *(void **)&add = driver_of_sim("cusim_register_kernel");
     if (add != NULL)
         add(kernel);
+}
+
+static int is_cufence(struct dl_phdr_info *info, size_t size, void *path)
+{
+    (void)size;
+    if (strstr(info->dlpi_name, "/libcufence.so") == NULL)
+        return 0;
+    *(const char **)path = info->dlpi_name;
+    return 1;
+}
+
+void *driver_of_cufence(const char *name)
+{
+    const char *path = NULL;
+    dl_iterate_phdr(is_cufence, &path);
+    void *opened = path != NULL ? dlopen(path, RTLD_NOW | RTLD_NOLOAD) : NULL;
+    return opened != NULL ? dlsym(opened, name) : NULL;
 }

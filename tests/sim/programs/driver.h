@@ -18,16 +18,30 @@
     X(cuDeviceGetDefaultMemPool)                                                                                               \
     X(cuDeviceSetMemPool)                                                                                                      \
     X(cuDevicePrimaryCtxRetain)                                                                                                \
+    X(cuDevicePrimaryCtxRelease)                                                                                               \
     X(cuDevicePrimaryCtxReset)                                                                                                 \
+    X(cuCtxCreate)                                                                                                             \
+    X(cuCtxDestroy)                                                                                                            \
     X(cuCtxSetCurrent)                                                                                                         \
     X(cuCtxSynchronize)                                                                                                        \
     X(cuCtxEnablePeerAccess)                                                                                                   \
+    X(cuDeviceGetDevResource)                                                                                                  \
+    X(cuDevSmResourceSplitByCount)                                                                                             \
+    X(cuDevResourceGenerateDesc)                                                                                               \
+    X(cuGreenCtxCreate)                                                                                                        \
+    X(cuGreenCtxDestroy)                                                                                                       \
+    X(cuGreenCtxStreamCreate)                                                                                                  \
+    X(cuCtxFromGreenCtx)                                                                                                       \
     X(cuStreamCreate)                                                                                                          \
     X(cuStreamDestroy)                                                                                                         \
     X(cuStreamSynchronize)                                                                                                     \
     X(cuStreamQuery)                                                                                                           \
     X(cuStreamBeginCapture)                                                                                                    \
     X(cuStreamEndCapture)                                                                                                      \
+    X(cuStreamBeginCaptureToGraph)                                                                                             \
+    X(cuStreamGetCaptureInfo)                                                                                                  \
+    X(cuStreamUpdateCaptureDependencies)                                                                                       \
+    X(cuStreamWaitEvent)                                                                                                       \
     X(cuEventCreate)                                                                                                           \
     X(cuEventRecord)                                                                                                           \
     X(cuEventSynchronize)                                                                                                      \
@@ -108,5 +122,9 @@ void *driver_function(const char *base_name, const char *abi_name, int version);
 
 /* Of the simulated device. */
 void driver_register_kernel(const cusim_kernel *kernel);
+void *driver_of_sim(const char *name); /* a function of sim.h */
+
+/* A function of the C API: in the process of a program that knows nothing of it. NULL without the preload library. */
+void *driver_of_cufence(const char *name);
 
 #endif

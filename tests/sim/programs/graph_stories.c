@@ -36,7 +36,19 @@ static uint32_t counted(void)
     return word;
 }
 
-/* What the program has at least, in buffers of `BIG`, once the background has done its work. */
+static int trims; /* trim() has been called */
+
+/* What is kept for reuse goes too: what streams have got behind them by then, because a trim does not wait. */
+static void trim(void)
+{
+    CUmemoryPool pool;
+    MUST(cu.cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cu.cuMemPoolTrimTo(pool, 0));
+    trims = 1;
+}
+
+/* What the program has at least, in buffers of `BIG`, once the background has done its work, and a program that trims has done
+ * so again. */
 static void say_held(const char *when, size_t wanted)
 {
     size_t held = 0;
@@ -45,16 +57,10 @@ static void say_held(const char *when, size_t wanted)
         if (held <= wanted)
             break;
         usleep(20000);
+        if (trims)
+            trim();
     }
     printf("%s: %zu held\n", when, held);
-}
-
-/* What is kept for reuse goes too. */
-static void trim(void)
-{
-    CUmemoryPool pool;
-    MUST(cu.cuDeviceGetDefaultMemPool(&pool, 0));
-    MUST(cu.cuMemPoolTrimTo(pool, 0));
 }
 
 /* A graph that adds one to *kept by way of a buffer. That one is freed in the capture, unless *left is to have it. */
@@ -252,6 +258,7 @@ static void torch_loop(void)
     MUST(cu.cuGraphExecDestroy(made));
     MUST(cu.cuMemFreeAsync(output, stream));
     usleep(300000);
+    MUST(cu.cuCtxSynchronize()); /* what one graph has freed of another is known to be over then alone */
     trim();
     say_held("at the end", 0);
 }
@@ -324,6 +331,7 @@ static void freed_by_another(void)
     say_held("with the second graph", 1);
     MUST(cu.cuGraphExecDestroy(reader));
     usleep(300000);
+    MUST(cu.cuCtxSynchronize()); /* what one graph has freed of another is known to be over then alone */
     trim();
     say_held("without", 0);
 }

@@ -19,6 +19,11 @@ void must(const char *what, CUresult result)
     _Exit(2);
 }
 
+int is_guarded(void)
+{
+    return driver_of_cufence("cufence_init") != NULL;
+}
+
 /* ---- kernels: host functions of the simulated device ---- */
 
 #define STORE_LINE 12 /* of kernels.cu, which is nowhere: what reports have to say */
@@ -38,7 +43,7 @@ static void add_one_kernel(const cusim_thread *thread, void *const *arguments)
         numbers[index]++;
 }
 
-static CUfunction store_function, add_one_function;
+static CUfunction store_function, add_one_function, spin_function;
 
 static void register_kernels(void)
 {
@@ -65,6 +70,7 @@ void use_device(int device)
     MUST(cu.cuModuleLoadData(&module, "an image"));
     MUST(cu.cuModuleGetFunction(&store_function, module, "store"));
     MUST(cu.cuModuleGetFunction(&add_one_function, module, "add_one"));
+    MUST(cu.cuModuleGetFunction(&spin_function, module, "cusim_spin"));
 }
 
 void start(void)
@@ -90,6 +96,16 @@ CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream)
                              .blockDimZ = 1,
                              .hStream = stream};
     return cu.cuLaunchKernelEx(&config, add_one_function, (void *[]){&numbers, &count}, NULL);
+}
+
+void spin(uint32_t *flag, CUstream stream)
+{
+    MUST(cu.cuLaunchKernel(spin_function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&flag}, NULL));
+}
+
+void let_go(uint32_t *flag)
+{
+    __atomic_store_n(flag, 1, __ATOMIC_RELEASE);
 }
 
 int main(int count, char **arguments)

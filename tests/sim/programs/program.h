@@ -15,6 +15,8 @@ CUresult say(const char *what, CUresult result);
 #define MUST(call) must(#call, call)
 void must(const char *what, CUresult result);
 
+int is_guarded(void); /* by the preload library */
+
 /* Starts CUDA on device 0, and loads the kernels. */
 void start(void);
 void use_device(int device);
@@ -22,6 +24,10 @@ void use_device(int device);
 /* Kernels. store: 4 bytes, `value` to `address`; add_one: to each of `count` numbers. */
 CUresult store(CUdeviceptr address, uint32_t value, CUstream stream);
 CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream);
+
+/* Keeps the stream busy until let_go(), at most for the 10 s of cusim_spin. */
+void spin(uint32_t *flag, CUstream stream);
+void let_go(uint32_t *flag);
 
 #define STORIES(X)                                                                                                             \
     X(allocations)                                                                                                             \
@@ -51,6 +57,28 @@ CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream);
     X(next_symbol)                                                                                                             \
     X(after_fault)                                                                                                             \
     X(use_after_free)                                                                                                          \
+    X(foreign_stream)                                                                                                          \
+    X(foreign_explicit)                                                                                                        \
+    X(foreign_kernel)                                                                                                          \
+    X(thread_id)                                                                                                               \
+    X(pool_device)                                                                                                             \
+    X(high_mark)                                                                                                               \
+    X(reordered)                                                                                                               \
+    X(prepared)                                                                                                                \
+    X(uneven_end)                                                                                                              \
+    X(into_graph)                                                                                                              \
+    X(release)                                                                                                                 \
+    X(green)                                                                                                                   \
+    X(resets)                                                                                                                  \
+    X(many_contexts)                                                                                                           \
+    X(silent_fault)                                                                                                            \
+    X(many_streams)                                                                                                            \
+    X(many_threads)                                                                                                            \
+    X(unmarked)                                                                                                                \
+    X(tail)                                                                                                                    \
+    X(fork_while)                                                                                                              \
+    X(little_memory)                                                                                                           \
+    X(call_counts)                                                                                                             \
     X(out_of_memory)
 
 #define DECLARE(name) int story_##name(int count, char **arguments);

@@ -1,0 +1,202 @@
+/*
+ * Programs that know nothing of cufence (programs/), started as they are and under the preload library, on the simulated
+ * device. A test that includes this is given the programs' folder and the library by CMake (tests/CMakeLists.txt), and names
+ * finish() as its cases' teardown: what differs from what is expected is printed at once, and the case fails at its end.
+ */
+#ifndef CUFENCE_TESTS_GUARDED_H
+#define CUFENCE_TESTS_GUARDED_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "concurrently.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define NO_PRELOAD NULL
+#define FAULTED 86 /* the default of exitcode: a program that would have ended well after a fault */
+
+/* A way to find the driver: a program, and what LOOKUP tells it. */
+struct way {
+    const char *program, *lookup;
+};
+
+static const struct way by_dlsym = {"program_dlsym", NULL};
+static const struct way ways[] = {
+    {"program_dlsym", NULL},     {"program_proc", "v2"},   {"program_proc", "v1"},        {"program_proc", "v2-ptds"},
+    {"program_proc", "v1-ptds"}, {"program_linked", NULL}, {"program_linked_ptds", NULL},
+};
+#define WAYS (sizeof ways / sizeof ways[0])
+
+struct outcome {
+    int status; /* the exit status; 128 + signal */
+    char out[16384], err[65536];
+};
+
+static struct outcome last; /* of run() */
+
+/* Takes what a pipe holds. Returns 0 once it is at its end. */
+static inline int drain(int pipe_end, char *text, size_t capacity, size_t *length)
+{
+    char spare[4096];
+    int is_full = *length + 1 >= capacity;
+    ssize_t got = read(pipe_end, is_full ? spare : text + *length, is_full ? sizeof spare : capacity - 1 - *length);
+    if (got > 0 && !is_full)
+        *length += (size_t)got;
+    text[*length] = '\0';
+    return got > 0;
+}
+
+static inline void read_both(int out, int err)
+{
+    size_t out_length = 0, err_length = 0;
+    struct pollfd ends[] = {{.fd = out, .events = POLLIN}, {.fd = err, .events = POLLIN}};
+    while (ends[0].fd >= 0 || ends[1].fd >= 0) {
+        if (poll(ends, 2, -1) < 0)
+            break;
+        if (ends[0].revents != 0 && !drain(out, last.out, sizeof last.out, &out_length))
+            ends[0].fd = -1;
+        if (ends[1].revents != 0 && !drain(err, last.err, sizeof last.err, &err_length))
+            ends[1].fd = -1;
+    }
+    close(out);
+    close(err);
+}
+
+static inline void set(const char *name, const char *value)
+{
+    if (value != NULL)
+        setenv(name, value, 1);
+    else
+        unsetenv(name);
+}
+
+/* `story` is what is typed behind the program's name. `settings` are CUFENCE_OPTIONS, `device` CUFENCE_SIM. */
+static inline void run(const struct way *way, const char *story, const char *preload, const char *settings, const char *device)
+{
+    char command[1024];
+    int out[2], err[2], status = -1;
+    snprintf(command, sizeof command, "exec %s/%s %s", PROGRAMS_FOLDER, way->program, story);
+    assert_int_equal(pipe(out) | pipe(err), 0);
+    memset(&last, 0, sizeof last);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        dup2(out[1], STDOUT_FILENO);
+        dup2(err[1], STDERR_FILENO);
+        for (int i = 0; i < 2; i++) {
+            close(out[i]);
+            close(err[i]);
+        }
+        set("CUFENCE_DRIVER", NULL);
+        set("CUFENCE_OPTIONS", settings);
+        set("CUFENCE_SIM", device);
+        set("LOOKUP", way->lookup);
+        set("LD_LIBRARY_PATH", LIBCUDA_FOLDER);
+        alarm(60);
+        /* The shell is not to be preloaded. */
+        if (preload != NULL) {
+            char with_preload[1400];
+            snprintf(with_preload, sizeof with_preload, "LD_PRELOAD='%s' %s", preload, command);
+            execl("/bin/sh", "sh", "-c", with_preload, (char *)NULL);
+        }
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(127);
+    }
+    close(out[1]);
+    close(err[1]);
+    read_both(out[0], err[0]);
+    waitpid(pid, &status, 0);
+    last.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static int has_failed; /* within a test: what differs is printed at once, and the test fails at its end */
+
+static inline void complain(const struct way *way, const char *story, const char *what, const char *wanted)
+{
+    has_failed = 1;
+    fprintf(stderr, "%s %s%s%s: %s: %s\nended with %d and printed:\n%s\n%s\n", way->program, way->lookup ? way->lookup : "",
+            way->lookup ? " " : "", story, what, wanted, last.status, last.out, last.err);
+}
+
+static inline void expect_status(const struct way *way, const char *story, int wanted)
+{
+    char text[32];
+    snprintf(text, sizeof text, "%d", wanted);
+    if (last.status != wanted)
+        complain(way, story, "the status is not", text);
+}
+
+static inline void expect_out(const struct way *way, const char *story, const char *wanted)
+{
+    if (strcmp(last.out, wanted) != 0)
+        complain(way, story, "the output is not", wanted);
+}
+
+static inline void expect_in(const struct way *way, const char *story, const char *text, const char *wanted)
+{
+    if (strstr(text, wanted) == NULL)
+        complain(way, story, "missing", wanted);
+}
+
+/* Under the library. */
+static inline void run_guarded(const struct way *way, const char *story, const char *settings, int status, const char *out)
+{
+    run(way, story, PRELOAD, settings, NULL);
+    expect_status(way, story, status);
+    expect_out(way, story, out);
+}
+
+static inline void expect_silence(const struct way *way, const char *story)
+{
+    if (last.err[0] != '\0')
+        complain(way, story, "not silent on stderr", "");
+}
+
+static inline unsigned count_in(const char *text, const char *wanted)
+{
+    unsigned count = 0;
+    for (const char *found = text; (found = strstr(found, wanted)) != NULL; found++)
+        count++;
+    return count;
+}
+
+static inline int finish(void **state)
+{
+    (void)state;
+    int failed = has_failed;
+    has_failed = 0;
+    return failed ? -1 : 0;
+}
+
+/* Every way must end with that status, print that and nothing on stderr. Without the library they differ in nothing that it
+ * would see, and two stand for all. */
+static inline void expect_alike(const char *story, const char *preload, const char *device, int status, const char *out)
+{
+    for (size_t i = 0; i < WAYS; i++) {
+        if (preload == NO_PRELOAD && i != 0 && i != WAYS - 1)
+            continue;
+        run(&ways[i], story, preload, NULL, device);
+        expect_status(&ways[i], story, status);
+        expect_out(&ways[i], story, out);
+        expect_silence(&ways[i], story);
+    }
+}
+
+/* Clean stories answer alike with and without the library. */
+static inline void expect_the_same(const char *story, const char *device, int status, const char *out)
+{
+    expect_alike(story, NO_PRELOAD, device, status, out);
+    expect_alike(story, PRELOAD, device, status, out);
+}
+
+#endif

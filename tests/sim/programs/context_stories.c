@@ -1,0 +1,174 @@
+/* Stories about contexts: green ones, hundreds of them, and a fault that only the end of the process meets. */
+#include "program.h"
+
+#include <cufence.h>
+
+#include <pthread.h>
+
+#define BYTES 4096
+
+static CUstream new_stream(void)
+{
+    CUstream stream;
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+static unsigned first_byte(CUdeviceptr address)
+{
+    unsigned char byte = 0;
+    MUST(cu.cuMemcpyDtoH(&byte, address, 1));
+    return byte;
+}
+
+static CUgreenCtx half_of_device_0(CUcontext *as_context)
+{
+    CUdevResource all, halves[2];
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    unsigned count = 2;
+    MUST(cu.cuDeviceGetDevResource(0, &all, CU_DEV_RESOURCE_TYPE_SM));
+    MUST(cu.cuDevSmResourceSplitByCount(halves, &count, &all, NULL, 0, all.sm.smCount / 2));
+    MUST(cu.cuDevResourceGenerateDesc(&description, halves, 1));
+    MUST(cu.cuGreenCtxCreate(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM));
+    MUST(cu.cuCtxFromGreenCtx(as_context, green));
+    return green;
+}
+
+static void say_context(const char *what, CUdeviceptr buffer, CUcontext primary)
+{
+    CUcontext context = NULL;
+    MUST(cu.cuPointerGetAttribute(&context, CU_POINTER_ATTRIBUTE_CONTEXT, buffer));
+    printf("%s: memory of %s\n", what, context == primary ? "the primary context" : "another context");
+}
+
+static void say_live(const char *when)
+{
+    cufence_stats stats = {0};
+    cufence_status (*get_stats)(int, cufence_stats *);
+    *(void **)&get_stats = driver_of_cufence("cufence_get_stats");
+    if (get_stats != NULL && get_stats(0, &stats) == CUFENCE_OK)
+        printf("%s: %llu live, %llu bytes\n", when, (unsigned long long)stats.live_buffers,
+               (unsigned long long)stats.live_bytes);
+}
+
+/* Memory that is allocated in a green context is its device's primary one's: it is freed from there, serves there again, and
+ * outlives the green context, whose stream was used to free some of it. */
+int story_green(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    CUcontext primary, as_context, next_context;
+    CUdeviceptr kept, freed, ordered, next;
+    CUstream green_stream;
+    start();
+    MUST(cu.cuDevicePrimaryCtxRetain(&primary, 0));
+    CUgreenCtx green = half_of_device_0(&as_context);
+    MUST(cu.cuGreenCtxStreamCreate(&green_stream, green, CU_STREAM_NON_BLOCKING, 0));
+    MUST(cu.cuCtxSetCurrent(as_context));
+    MUST(cu.cuMemAlloc(&kept, BYTES));
+    MUST(cu.cuMemAlloc(&freed, 2 * BYTES));
+    MUST(cu.cuMemAllocAsync(&ordered, 3 * BYTES, green_stream));
+    MUST(cu.cuMemsetD8Async(ordered, 1, 3 * BYTES, green_stream));
+    MUST(cu.cuStreamSynchronize(green_stream));
+    MUST(cu.cuMemsetD8(kept, 2, BYTES));
+    say_context("cuMemAlloc", kept, primary);
+    say_context("cuMemAllocAsync", ordered, primary);
+    say_live("three");
+    MUST(cu.cuCtxSetCurrent(primary));
+    say("cuMemFree in the primary", cu.cuMemFree(freed));
+    MUST(cu.cuMemAlloc(&next, 2 * BYTES));
+    if (is_guarded())
+        printf("in the primary: %s\n", next == freed ? "the same memory" : "other memory");
+    MUST(cu.cuMemFreeAsync(ordered, green_stream));
+    say_live("two");
+    say("cuGreenCtxDestroy", cu.cuGreenCtxDestroy(green));
+    MUST(cu.cuMemsetD8(next, 3, 2 * BYTES));
+    printf("the rest holds %u and %u\n", first_byte(kept), first_byte(next));
+    say("cuMemFree", cu.cuMemFree(kept));
+    /* Another one, whose handle may be the same. */
+    green = half_of_device_0(&next_context);
+    MUST(cu.cuCtxSetCurrent(next_context));
+    MUST(cu.cuMemAllocAsync(&kept, BYTES, NULL));
+    say_context("in the next one", kept, primary);
+    MUST(cu.cuMemFreeAsync(kept, NULL));
+    MUST(cu.cuCtxSetCurrent(primary));
+    MUST(cu.cuGreenCtxDestroy(green));
+    CUmemoryPool pool;
+    MUST(cu.cuDeviceGetDefaultMemPool(&pool, 0));
+    MUST(cu.cuMemPoolTrimTo(pool, 0));
+    MUST(cu.cuMemFree(next));
+    say_live("none");
+    return 0;
+}
+
+/* A test suite that resets the device behind each of its tests. */
+int story_resets(int count, char **arguments)
+{
+    int resets = count > 2 ? atoi(arguments[2]) : 1, refused = 0;
+    CUdeviceptr buffer;
+    start();
+    for (int i = 0; i < resets; i++) {
+        CUcontext primary;
+        CUstream stream;
+        MUST(cu.cuDevicePrimaryCtxRetain(&primary, 0));
+        MUST(cu.cuCtxSetCurrent(primary));
+        stream = new_stream();
+        refused += cu.cuMemAlloc(&buffer, BYTES) != CUDA_SUCCESS;
+        refused += cu.cuMemAllocAsync(&buffer, BYTES, stream) != CUDA_SUCCESS;
+        refused += cu.cuMemFreeAsync(buffer, stream) != CUDA_SUCCESS;
+        MUST(cu.cuDevicePrimaryCtxReset(0));
+    }
+    printf("refused %d\n", refused);
+    return 0;
+}
+
+int story_many_contexts(int count, char **arguments)
+{
+    enum { MOST = 1000 };
+    static CUcontext contexts[MOST];
+    static CUdeviceptr buffers[MOST];
+    int wanted = count > 2 ? atoi(arguments[2]) : 1, refused = 0, wrong = 0;
+    start();
+    for (int i = 0; i < wanted && i < MOST; i++) {
+        MUST(cu.cuCtxCreate(&contexts[i], NULL, 0, 0));
+        refused += cu.cuMemAlloc(&buffers[i], 64) != CUDA_SUCCESS;
+        MUST(cu.cuCtxSetCurrent(NULL)); /* off the thread's stack, which has an end */
+    }
+    for (int i = 0; i < wanted && i < MOST; i++) {
+        CUcontext owner = NULL;
+        MUST(cu.cuCtxSetCurrent(contexts[i]));
+        wrong +=
+            cu.cuPointerGetAttribute(&owner, CU_POINTER_ATTRIBUTE_CONTEXT, buffers[i]) != CUDA_SUCCESS || owner != contexts[i];
+        if (i % 2) /* the other half goes with its context */
+            refused += cu.cuMemFree(buffers[i]) != CUDA_SUCCESS;
+        MUST(cu.cuCtxDestroy(contexts[i]));
+    }
+    printf("refused %d, of another context %d\n", refused, wrong);
+    return 0;
+}
+
+static void *end_the_process(void *unused)
+{
+    (void)unused;
+    exit(0);
+}
+
+/* Two devices, on both of which a kernel faults; the program never asks, and ends from another thread than the first one: its
+ * devices are waited for once then. */
+int story_silent_fault(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    CUdeviceptr buffer;
+    start();
+    for (int device = 0; device < 2; device++) {
+        use_device(device);
+        MUST(cu.cuMemAlloc(&buffer, BYTES));
+        MUST(store(buffer + BYTES, 1, NULL));
+    }
+    pthread_t thread;
+    pthread_create(&thread, NULL, end_the_process, NULL);
+    pthread_join(thread, NULL);
+    return 1;
+}

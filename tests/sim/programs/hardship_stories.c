@@ -1,0 +1,180 @@
+/* Stories about hardship: a fork while another thread is inside cufence, and a host that has no memory. */
+#include "program.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define BYTES 4096
+
+static uint64_t (*calls)(const char *);
+static void (*set_latency)(const char *, unsigned);
+static CUcontext context;
+
+static void *allocate_on_another(void *unused)
+{
+    (void)unused;
+    CUdeviceptr buffer;
+    CUstream stream;
+    MUST(cu.cuCtxSetCurrent(context));
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAllocAsync(&buffer, BYTES, stream));
+    return NULL;
+}
+
+/* The child of a process that uses CUDA can do nothing but hear that from the driver; it exits with how much it heard. */
+static int ask_all(CUdeviceptr buffer, CUstream stream)
+{
+    CUdeviceptr other;
+    return (cu.cuMemFreeAsync(buffer, stream) == CUDA_ERROR_NOT_INITIALIZED) +
+           (cu.cuMemAllocAsync(&other, BYTES, stream) == CUDA_ERROR_NOT_INITIALIZED) +
+           (cu.cuMemAlloc(&other, BYTES) == CUDA_ERROR_NOT_INITIALIZED) + (cu.cuMemFree(buffer) == CUDA_ERROR_NOT_INITIALIZED) +
+           (cu.cuStreamDestroy(stream) == CUDA_ERROR_NOT_INITIALIZED) + (cu.cuCtxSynchronize() == CUDA_ERROR_NOT_INITIALIZED);
+}
+
+/* The other thread is held up in a question about the first stream's frees, whose list is locked meanwhile. */
+int story_fork_while(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    static uint32_t flag;
+    CUdeviceptr kept, freed;
+    CUstream stream;
+    pthread_t thread;
+    int status = -1;
+    start();
+    *(void **)&calls = driver_of_sim("cusim_call_count");
+    *(void **)&set_latency = driver_of_sim("cusim_set_latency");
+    MUST(cu.cuDevicePrimaryCtxRetain(&context, 0));
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAllocAsync(&kept, BYTES, stream));
+    MUST(cu.cuMemAllocAsync(&freed, BYTES, stream));
+    spin(&flag, stream);
+    MUST(cu.cuMemFreeAsync(freed, stream));
+    set_latency("cuEventQuery", 500000);
+    uint64_t before = calls("cuEventQuery");
+    pthread_create(&thread, NULL, allocate_on_another, NULL);
+    for (int tries = 0; is_guarded() && tries < 5000 && calls("cuEventQuery") == before; tries++)
+        usleep(1000);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        alarm(10);
+        _Exit(ask_all(kept, stream));
+    }
+    waitpid(child, &status, 0);
+    set_latency("cuEventQuery", 0);
+    let_go(&flag);
+    pthread_join(thread, NULL);
+    if (WIFSIGNALED(status))
+        printf("the child was ended by signal %d\n", WTERMSIG(status));
+    else
+        printf("the driver answered %d of 6\n", WEXITSTATUS(status));
+    say("the parent", cu.cuMemFreeAsync(kept, stream));
+    return 0;
+}
+
+/* ---- no memory ---- */
+
+static void (*fail_malloc)(unsigned);
+static unsigned (*fail_malloc_count)(void);
+
+/* An allocation may be refused; everything else goes on. */
+static int take(CUdeviceptr *out, size_t size, CUstream stream)
+{
+    CUresult result = cu.cuMemAllocAsync(out, size, stream);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_OUT_OF_MEMORY)
+        say("cuMemAllocAsync", result);
+    return result == CUDA_SUCCESS;
+}
+
+static void use_graphs(void)
+{
+    CUstream stream, other;
+    CUevent event;
+    CUdeviceptr kept, buffers[4];
+    CUgraph graph;
+    CUgraphExec executable;
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    if (!take(&kept, BYTES, stream))
+        return;
+    for (int round = 0; round < 2; round++) {
+        int has_left, has_inner;
+        MUST(cu.cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+        has_inner = take(&buffers[0], BYTES, stream);
+        if (has_inner) {
+            MUST(cu.cuMemcpyDtoDAsync(buffers[0], kept, BYTES, stream));
+            MUST(cu.cuMemFreeAsync(buffers[0], stream));
+        }
+        has_left = take(&buffers[1], 2 * BYTES, stream);
+        if (has_left)
+            MUST(cu.cuMemsetD8Async(buffers[1], 1, 2 * BYTES, stream));
+        MUST(cu.cuEventRecord(event, stream));
+        MUST(cu.cuStreamWaitEvent(other, event, 0));
+        if (take(&buffers[2], BYTES, other))
+            MUST(cu.cuMemFreeAsync(buffers[2], other));
+        MUST(cu.cuEventRecord(event, other));
+        MUST(cu.cuStreamWaitEvent(stream, event, 0));
+        MUST(cu.cuStreamEndCapture(stream, &graph));
+        MUST(cu.cuGraphInstantiateWithFlags(&executable, graph, 0));
+        MUST(cu.cuGraphLaunch(executable, stream));
+        if (has_left)
+            MUST(cu.cuMemFreeAsync(buffers[1], stream));
+        MUST(cu.cuGraphLaunch(executable, stream));
+        if (take(&buffers[3], 3 * BYTES, other)) /* of another stream than the one it is freed on */
+            MUST(cu.cuMemFreeAsync(buffers[3], stream));
+        MUST(cu.cuStreamSynchronize(stream));
+        if (has_left)
+            MUST(cu.cuMemFreeAsync(buffers[1], stream));
+        MUST(cu.cuGraphExecDestroy(executable));
+        MUST(cu.cuGraphDestroy(graph));
+    }
+    MUST(cu.cuMemFreeAsync(kept, stream));
+    MUST(cu.cuStreamDestroy(other));
+    MUST(cu.cuStreamDestroy(stream));
+}
+
+/* In a child, whose nth allocation fails: 0 if there was none, 1 if it went well nevertheless. */
+static int try(unsigned nth)
+{
+    int status = -1;
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        start();
+        fail_malloc(nth);
+        use_graphs();
+        unsigned made = fail_malloc_count();
+        fail_malloc(0);
+        fflush(NULL);
+        _Exit(made >= nth ? 1 : 0);
+    }
+    waitpid(child, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Each allocation of cufence's fails once: in captures, and with graphs. */
+int story_little_memory(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    unsigned nth = 1;
+    int answer = 1;
+    *(void **)&fail_malloc = dlsym(RTLD_DEFAULT, "fail_malloc");
+    *(void **)&fail_malloc_count = dlsym(RTLD_DEFAULT, "fail_malloc_count");
+    if (fail_malloc == NULL || fail_malloc_count == NULL)
+        return 3;
+    for (; nth < 1000 && answer == 1; nth++) {
+        answer = try(nth);
+        if (answer > 1)
+            printf("allocation %u: ended with %d\n", nth, answer);
+        if (answer > 1)
+            answer = 1; /* the next one */
+    }
+    printf("%s\n", nth < 10 ? "hardly any was made to fail" : nth == 1000 ? "there is no end of them" : "each has failed once");
+    return 0;
+}

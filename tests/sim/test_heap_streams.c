@@ -1,0 +1,250 @@
+/* The C API without the preload library: streams that it is told about once, and hears no more of; forks; numbers. */
+#include "child.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <sim.h>
+
+#define BYTES 4096
+#define MIB ((size_t)1 << 20)
+
+static CUcontext context;
+static CUfunction spin_function;
+static uint32_t flag;
+
+static void start(const char *options)
+{
+    CUmodule module;
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, 0));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+    CHECK_CU(cuModuleGetFunction(&spin_function, module, "cusim_spin"));
+}
+
+static void *allocate(size_t size, CUstream stream)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
+    CHECK(pointer != NULL);
+    return pointer;
+}
+
+static CUstream new_stream(void)
+{
+    CUstream stream;
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+/* Keeps the stream busy until let_go(). */
+static void spin(CUstream stream)
+{
+    uint32_t *argument = &flag;
+    CHECK_CU(cuLaunchKernel(spin_function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&argument}, NULL));
+}
+
+static void let_go(void)
+{
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+}
+
+static void fill(void *buffer, unsigned char value, CUstream stream)
+{
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, value, BYTES, stream));
+}
+
+static unsigned first_byte(const void *buffer)
+{
+    unsigned char byte = 0;
+    CHECK_CU(cuMemcpyDtoH(&byte, (CUdeviceptr)(uintptr_t)buffer, 1));
+    return byte;
+}
+
+/* ---- a per-thread stream is that of the thread that records it ---- */
+
+static pthread_barrier_t is_recorded, is_let_go;
+
+static void *record_own(void *buffer)
+{
+    CHECK_CU(cuCtxSetCurrent(context));
+    spin(CU_STREAM_PER_THREAD);
+    fill(buffer, 1, CU_STREAM_PER_THREAD);
+    CHECK_OK(cufence_record_stream(buffer, CU_STREAM_PER_THREAD));
+    pthread_barrier_wait(&is_recorded);
+    pthread_barrier_wait(&is_let_go);
+    CHECK_CU(cuStreamSynchronize(CU_STREAM_PER_THREAD));
+    return NULL;
+}
+
+static void recorded_by_another_thread(void)
+{
+    pthread_t thread;
+    start(NULL);
+    CUstream stream = new_stream();
+    void *buffer = allocate(BYTES, stream);
+    pthread_barrier_init(&is_recorded, NULL, 2);
+    pthread_barrier_init(&is_let_go, NULL, 2);
+    CHECK(pthread_create(&thread, NULL, record_own, buffer) == 0);
+    pthread_barrier_wait(&is_recorded);
+    CHECK_OK(cufence_free(buffer, stream));
+    CHECK_CU(cuStreamSynchronize(stream));
+    CHECK_CU(cuStreamSynchronize(CU_STREAM_PER_THREAD)); /* the main thread's own */
+    for (int i = 0; i < 5; i++) {
+        void *next = allocate(BYTES, stream);
+        fill(next, 2, stream);
+        CHECK(next != buffer);
+    }
+    let_go();
+    pthread_barrier_wait(&is_let_go);
+    pthread_join(thread, NULL);
+    CHECK_OK(cufence_trim(0)); /* a synchronisation: another thread's stream cannot be asked */
+    cufence_description where;
+    CHECK_OK(cufence_describe(buffer, &where));
+    CHECK(where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped); /* it is not lost */
+}
+
+/* ---- a stream that is destroyed without a word, and another one that has its handle ---- */
+
+static void handle_that_came_back(void)
+{
+    start(NULL);
+    CUstream first = new_stream();
+    void *buffer = allocate(BYTES, first);
+    spin(first);
+    fill(buffer, 1, first);
+    CHECK_OK(cufence_free(buffer, first));
+    CHECK_CU(cuStreamDestroy(first)); /* its work goes on */
+    CUstream second = new_stream();
+    CHECK(second == first);
+    void *next = allocate(BYTES, second);
+    CHECK(next != buffer);
+    fill(next, 2, second);
+    CHECK_CU(cuStreamSynchronize(second));
+    let_go();
+    CHECK_CU(cuCtxSynchronize());
+    CHECK(first_byte(next) == 2);
+    CHECK_OK(cufence_trim(0));
+    cufence_description where;
+    CHECK_OK(cufence_describe(buffer, &where));
+    CHECK(where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped);
+}
+
+/* As a recorded one: the free that comes later is behind what the first stream had, not what the second has. */
+static void recorded_handle_that_came_back(void)
+{
+    start(NULL);
+    CUstream stream = new_stream(), first = new_stream();
+    void *buffer = allocate(BYTES, stream);
+    CHECK_CU(cuStreamSynchronize(stream));
+    spin(first);
+    fill(buffer, 1, first);
+    CHECK_OK(cufence_record_stream(buffer, first));
+    CHECK_CU(cuStreamDestroy(first));
+    CUstream second = new_stream();
+    CHECK(second == first);
+    CHECK_OK(cufence_free(allocate(BYTES, second), second)); /* from now on the handle is known as another stream's */
+    CHECK_OK(cufence_free(buffer, stream));
+    CHECK_CU(cuStreamSynchronize(second));
+    for (int i = 0; i < 5; i++)
+        CHECK(allocate(BYTES, stream) != buffer);
+    let_go();
+    CHECK_CU(cuCtxSynchronize());
+}
+
+/* ---- forks ---- */
+
+static void *hold_up(void *unused)
+{
+    (void)unused;
+    CHECK_CU(cuCtxSetCurrent(context));
+    allocate(BYTES, new_stream());
+    return NULL;
+}
+
+static void forked_child(void)
+{
+    int status = -1;
+    pthread_t thread;
+    start(NULL);
+    CUstream stream = new_stream();
+    void *kept = allocate(BYTES, stream), *freed = allocate(BYTES, stream);
+    spin(stream);
+    CHECK_OK(cufence_free(freed, stream));
+    cusim_set_latency("cuEventQuery", 500000); /* the other thread asks whether the free has passed, and holds the list */
+    uint64_t before = cusim_call_count("cuEventQuery");
+    CHECK(pthread_create(&thread, NULL, hold_up, NULL) == 0);
+    for (int i = 0; i < 2000 && cusim_call_count("cuEventQuery") == before; i++)
+        usleep(1000);
+    pid_t child = fork();
+    if (child == 0) {
+        void *pointer = NULL;
+        cufence_stats stats;
+        alarm(10);
+        CHECK(cufence_malloc(&pointer, BYTES, 0, stream) == CUFENCE_ERROR_NOT_INITIALIZED);
+        CHECK(strstr(cufence_error_detail(), "was forked from one that uses CUDA") != NULL);
+        CHECK(strstr(cufence_error_detail(), "spawn") != NULL);
+        CHECK(cufence_free(kept, stream) == CUFENCE_ERROR_NOT_INITIALIZED);
+        CHECK(cufence_record_stream(kept, stream) == CUFENCE_ERROR_NOT_INITIALIZED);
+        CHECK(cufence_get_stats(0, &stats) == CUFENCE_ERROR_NOT_INITIALIZED);
+        CHECK(cufence_init(NULL) == CUFENCE_ERROR_NOT_INITIALIZED);
+        CHECK(strstr(cufence_error_detail(), "was forked from one that uses CUDA") != NULL);
+        exit(0); /* with the exit handlers */
+    }
+    waitpid(child, &status, 0);
+    cusim_set_latency("cuEventQuery", 0);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    let_go();
+    pthread_join(thread, NULL);
+    CHECK_OK(cufence_free(kept, stream));
+}
+
+/* ---- numbers ---- */
+
+static uint64_t number_of(const void *pointer)
+{
+    cufence_description where;
+    CHECK_OK(cufence_describe(pointer, &where));
+    CHECK(where.place == CUFENCE_PLACE_INSIDE);
+    return where.buffer.id;
+}
+
+static void failures_take_no_numbers(void)
+{
+    void *none = NULL;
+    setenv("CUFENCE_SIM", "memory=256M", 1);
+    start(NULL);
+    CHECK(number_of(allocate(BYTES, NULL)) == 1);
+    for (int i = 0; i < 3; i++) {
+        CHECK(cufence_malloc(&none, 512 * MIB, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY);
+        CHECK(cufence_malloc(&none, SIZE_MAX, 0, NULL) == CUFENCE_ERROR_OVERFLOW);
+        cusim_fail_call("cuMemMap", 1, CUDA_ERROR_UNKNOWN);
+        CHECK(cufence_malloc(&none, BYTES, 0, NULL) == CUFENCE_ERROR_DRIVER);
+    }
+    CHECK(number_of(allocate(BYTES, NULL)) == 2);
+    CHECK(number_of(allocate(BYTES, new_stream())) == 3);
+}
+
+#define CASE(story)                                                                                                            \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        expect_well(story);                                                                                                    \
+    }
+#define CASES(X)                                                                                                               \
+    X(recorded_by_another_thread)                                                                                              \
+    X(handle_that_came_back)                                                                                                   \
+    X(recorded_handle_that_came_back)                                                                                          \
+    X(forked_child)                                                                                                            \
+    X(failures_take_no_numbers)
+CASES(CASE)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ENTRY(story) cmocka_unit_test(test_##story),
+        CASES(ENTRY)
+#undef ENTRY
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,146 @@
+/* The index of live buffers: who gets a buffer that several want to free, and one that another has taken the place of. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "driver/driver.h"
+#include "heap/internal.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define PAGE ((uint64_t)2 << 20)
+
+static void forget(struct slot *slot)
+{
+    (void)slot;
+}
+
+static int open_index(void **state)
+{
+    (void)state;
+    assert_int_equal(driver_load(), CUFENCE_OK);
+    assert_int_equal(driver->cuInit(0), CUDA_SUCCESS);
+    assert_int_equal(arena_open((uint64_t)1 << 30, 16, forget), CUFENCE_OK);
+    assert_int_equal(index_open(), CUFENCE_OK);
+    return 0;
+}
+
+static struct block *new_block(void)
+{
+    struct block *block = line_alloc(sizeof *block);
+    assert_non_null(block);
+    block->pages = 1;
+    return block;
+}
+
+/* Gives a held block a buffer at the address. */
+static void live_at(struct block *block, uint64_t address)
+{
+    const struct facts facts = {.id = 1, .address = address, .size = 64};
+    facts_write(block, &facts);
+    index_add(block);
+}
+
+static void a_buffer_is_claimed_by_its_first_byte_once(void **state)
+{
+    (void)state;
+    uint64_t address = arena_start() + 8 * PAGE + 4096;
+    struct block *block = new_block();
+    live_at(block, address);
+    assert_null(index_claim(address + 16));
+    assert_null(index_claim(address - 16));
+    assert_null(index_claim(0));
+    assert_null(index_claim(arena_end()));
+    assert_ptr_equal(index_find(address), block);
+    assert_ptr_equal(index_claim(address), block);
+    assert_null(index_find(address));
+    assert_null(index_claim(address));
+    assert_int_equal(block->state, BLOCK_HELD);
+    free(block);
+}
+
+/* The memory serves again, flush with the end for another size: the old address means nothing any more. */
+static void the_next_buffer_of_a_page_is_not_the_last_one(void **state)
+{
+    (void)state;
+    uint64_t first = arena_start() + 16 * PAGE, second = first + 4096;
+    struct block *block = new_block();
+    live_at(block, first);
+    assert_ptr_equal(index_claim(first), block);
+    live_at(block, second);
+    assert_null(index_claim(first));
+    assert_ptr_equal(index_holding(second + 63), block);
+    assert_ptr_equal(index_claim(second), block);
+    free(block);
+}
+
+/* ---- threads that free one address twice, while the memory serves another buffer and the first one again ---- */
+
+enum { THREADS = 4, CLAIMS = 400000 };
+
+static uint64_t places[2]; /* in one page */
+static int holders;        /* atomic: that have the block in their hands */
+static int wrong;          /* atomic */
+static int claims;         /* atomic */
+
+static void *claim_and_move(void *argument)
+{
+    uint64_t from = places[(uintptr_t)argument % 2], to = places[((uintptr_t)argument + 1) % 2];
+    while (__atomic_load_n(&claims, __ATOMIC_RELAXED) < CLAIMS) {
+        struct block *block = index_claim(from);
+        if (!block)
+            continue;
+        int is_alone = __atomic_fetch_add(&holders, 1, __ATOMIC_ACQ_REL) == 0;
+        if (!is_alone || block->facts.address != from)
+            __atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&claims, 1, __ATOMIC_RELAXED);
+        __atomic_sub_fetch(&holders, 1, __ATOMIC_ACQ_REL);
+        live_at(block, to);
+    }
+    return NULL;
+}
+
+static void a_late_claim_gets_no_other_buffer(void **state)
+{
+    (void)state;
+    pthread_t threads[THREADS];
+    places[0] = arena_start() + 32 * PAGE;
+    places[1] = places[0] + 4096;
+    live_at(new_block(), places[0]);
+    for (uintptr_t i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, claim_and_move, (void *)i), 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(wrong, 0);
+}
+
+/* ---- very large buffers: one entry for thousands of pages ---- */
+
+static void a_large_buffer_is_found_from_its_tail(void **state)
+{
+    (void)state;
+    static struct block large;
+    uint64_t guard = 4 * PAGE, pages = 200;
+    large.pages = 200;
+    assert_int_equal(slot_cut(&large.slot, 0, pages * PAGE, guard), CUFENCE_OK);
+    large.slot.is_mapped = 1;
+    live_at(&large, large.slot.base + 100);
+    assert_int_equal(arena_base_of(large.slot.base + pages * PAGE - 1), large.slot.base);
+    assert_ptr_equal(index_holding(large.slot.base + pages * PAGE - 1), &large);
+    assert_ptr_equal(index_holding(large.slot.base + pages / 2 * PAGE), &large);
+    assert_int_equal(arena_base_of(large.slot.base + pages * PAGE), 0); /* the guard is no mapping */
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_buffer_is_claimed_by_its_first_byte_once),
+        cmocka_unit_test(the_next_buffer_of_a_page_is_not_the_last_one),
+        cmocka_unit_test(a_late_claim_gets_no_other_buffer),
+        cmocka_unit_test(a_large_buffer_is_found_from_its_tail),
+    };
+    return cmocka_run_group_tests(tests, open_index, NULL);
+}

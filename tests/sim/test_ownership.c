@@ -1,0 +1,260 @@
+/*
+ * Whose memory a buffer is, and when it may be used again: streams and threads that end, other devices, captures, contexts by
+ * the hundred, forks. Programs that know nothing of cufence, as they are and under the preload library.
+ */
+#include "guarded.h"
+
+/* One way to find the functions stands for all where the functions are few: see test_preload.c. */
+static void expect_guarded(const char *story, const char *settings, const char *device, int status, const char *out)
+{
+    run(&by_dlsym, story, PRELOAD, settings, device);
+    expect_status(&by_dlsym, story, status);
+    expect_out(&by_dlsym, story, out);
+}
+
+static void expect_well(const char *story, const char *device, const char *out)
+{
+    expect_guarded(story, NULL, device, 0, out);
+    expect_silence(&by_dlsym, story);
+}
+
+static void expect_both(const char *story, const char *device, const char *out)
+{
+    run(&by_dlsym, story, NO_PRELOAD, NULL, device);
+    expect_status(&by_dlsym, story, 0);
+    expect_out(&by_dlsym, story, out);
+    expect_well(story, device, out);
+}
+
+/* ---- other devices ---- */
+
+static void a_default_stream_is_the_current_devices(void **state)
+{
+    (void)state;
+    expect_the_same("foreign_stream", "devices=2", 0, "the next buffer holds 2\n");
+    expect_alike("foreign_stream again", PRELOAD, "devices=2", 0, "the next buffer holds 2\nused again: yes\n");
+}
+
+static void a_trim_leaves_what_another_device_uses(void **state)
+{
+    (void)state;
+    expect_both("foreign_explicit", "devices=2", "the stream of device 1: CUDA_SUCCESS\nkept after the second trim: 0\n");
+}
+
+/* The driver does not wait for it either. */
+static void a_peers_kernel_behind_a_free_is_a_use_after_free(void **state)
+{
+    (void)state;
+    const char *story = "foreign_kernel";
+    expect_guarded(story, "uaf=strict", "devices=2", 1,
+                   "cuMemFree: CUDA_SUCCESS\nthe peer's kernel: CUDA_ERROR_ILLEGAL_ADDRESS\n");
+    expect_in(&by_dlsym, story, last.err, "use-after-free WRITE of 4 bytes on GPU 1");
+    expect_in(&by_dlsym, story, last.err, "100 bytes into buffer #1, which has been freed");
+}
+
+static void a_pool_gives_memory_of_its_own_device(void **state)
+{
+    (void)state;
+    expect_both("pool_device", "devices=2", "memory of device 1 holds 3\n");
+}
+
+/* ---- streams and threads ---- */
+
+static void a_thread_does_not_inherit_by_its_number(void **state)
+{
+    (void)state;
+    expect_both("thread_id", NULL, "the next thread's buffer holds 2\n");
+}
+
+static void what_has_gone_is_not_remembered(void **state)
+{
+    (void)state;
+    static const char little[] = "little of the host's memory is kept\nlittle of the device's memory is taken\n";
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    expect_well("many_streams 1000", NULL, little); /* they have an allocator of their own, and are slow */
+    expect_well("many_threads 200", NULL, little);
+#else
+    expect_well("many_streams 20000", NULL, little);
+    expect_well("many_threads 2000", NULL, little);
+#endif
+}
+
+static void the_last_frees_of_a_stream_are_not_lost(void **state)
+{
+    (void)state;
+    expect_guarded("unmarked age", "idle_age=50", NULL, 0, "given back: yes\n");
+    expect_guarded("unmarked stream", NULL, NULL, 0, "of use to another stream: yes\n");
+}
+
+static void warm_calls_ask_the_driver_once_at_most(void **state)
+{
+    (void)state;
+    static const char wanted[] = "legacy stream: 1 an allocation, 1 a free\n"
+                                 "stream: 0 an allocation, 0 a free\n"
+                                 "per-thread stream: 1 an allocation, 1 a free\n";
+    expect_well("call_counts", NULL, wanted);
+    expect_well("call_counts 2", "devices=2", wanted);
+}
+
+/* ---- captures ---- */
+
+static void a_capture_whose_order_was_set_uses_nothing_twice(void **state)
+{
+    (void)state;
+    expect_well("reordered none", NULL, "none: the same memory\nonce more: the same memory\nend: CUDA_SUCCESS\n");
+    expect_well("reordered add", NULL, "add: the same memory\nonce more: the same memory\nend: CUDA_SUCCESS\n");
+    expect_alike("reordered set", PRELOAD, NULL, 0, "set: other memory\nonce more: other memory\nend: CUDA_SUCCESS\n");
+}
+
+static void captures_of_other_threads_are_left_alone(void **state)
+{
+    (void)state;
+    static const char ends[] = "the other's end: CUDA_SUCCESS\n", stale[] = "calls with a handle that is gone: 0\n";
+    char wanted[256];
+    snprintf(wanted, sizeof wanted, "%s%s", ends, stale);
+    expect_both("prepared destroy", NULL, wanted);
+    snprintf(wanted, sizeof wanted, "in the capture: CUDA_SUCCESS\nend: CUDA_SUCCESS\n%s%s", ends, stale);
+    expect_well("prepared capture", NULL, wanted);
+}
+
+static void a_capture_goes_on_until_it_ends(void **state)
+{
+    (void)state;
+    expect_well("uneven_end", NULL,
+                "end by another thread: CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD\n"
+                "end of a stream that is not captured: CUDA_ERROR_ILLEGAL_STATE\n"
+                "end by a stream that was drawn in: CUDA_ERROR_STREAM_CAPTURE_UNMATCHED\n"
+                "the second's end: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED\n"
+                "free: CUDA_SUCCESS\n"
+                "end: CUDA_SUCCESS\n"
+                "synchronise: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED\n"
+                "end: CUDA_ERROR_STREAM_CAPTURE_INVALIDATED\n"
+                "synchronisations of a free: 1\n");
+    expect_alike("into_graph", PRELOAD, NULL, 0, "free: CUDA_SUCCESS\nend: CUDA_SUCCESS\nthe same graph\n");
+}
+
+static void a_release_that_ends_nothing_waits_for_nothing(void **state)
+{
+    (void)state;
+    expect_both("release capture", NULL, "release: CUDA_SUCCESS\nend: CUDA_SUCCESS\n");
+    expect_both("release kernel", NULL, "release: CUDA_SUCCESS\nthe kernel: CUDA_ERROR_NOT_READY\n");
+    /* The last one waits, because what is not reported then is lost. */
+    expect_guarded("release last", NULL, NULL, FAULTED, "release: CUDA_SUCCESS\n");
+    expect_in(&by_dlsym, "release last", last.err, "0 bytes past the end of buffer #1");
+}
+
+/* ---- contexts ---- */
+
+static void memory_of_a_green_context_is_its_devices(void **state)
+{
+    (void)state;
+    static const char before[] = "cuMemAlloc: memory of the primary context\n"
+                                 "cuMemAllocAsync: memory of the primary context\n";
+    static const char after[] = "cuGreenCtxDestroy: CUDA_SUCCESS\n"
+                                "the rest holds 2 and 3\n"
+                                "cuMemFree: CUDA_SUCCESS\n"
+                                "in the next one: memory of the primary context\n";
+    char wanted[1024];
+    snprintf(wanted, sizeof wanted, "%scuMemFree in the primary: CUDA_SUCCESS\n%s", before, after);
+    run(&by_dlsym, "green", NO_PRELOAD, NULL, "strict=1");
+    expect_status(&by_dlsym, "green", 0);
+    expect_out(&by_dlsym, "green", wanted);
+    snprintf(wanted, sizeof wanted,
+             "%sthree: 3 live, 24576 bytes\n"
+             "cuMemFree in the primary: CUDA_SUCCESS\n"
+             "in the primary: the same memory\n"
+             "two: 2 live, 12288 bytes\n"
+             "%snone: 0 live, 0 bytes\n",
+             before, after);
+    expect_well("green", "strict=1", wanted);
+}
+
+static void contexts_by_the_hundred_are_guarded(void **state)
+{
+    (void)state;
+    expect_both("resets 300", NULL, "refused 0\n");
+    expect_both("many_contexts 300", NULL, "refused 0, of another context 0\n");
+}
+
+/* Without a dump there is nothing but the two answers, of which one hides the fault: the first, or the last. */
+static void the_worst_of_several_devices_decides_the_end(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"devices=2,fail=cuCtxSynchronize:1:999", "devices=2,fail=cuCtxSynchronize:2:999"};
+    for (int i = 0; i < 2; i++) {
+        expect_guarded("silent_fault", "coredump=off", devices[i], FAULTED, "");
+        expect_in(&by_dlsym, "silent_fault", last.err, "a kernel has accessed an illegal address");
+    }
+}
+
+/* ---- figures, addresses, processes ---- */
+
+static void what_was_refused_raises_no_figure(void **state)
+{
+    (void)state;
+    expect_both("high_mark", NULL, "100 GiB: CUDA_ERROR_OUT_OF_MEMORY\nat most 4096 were used\n");
+}
+
+static void the_tail_of_a_very_large_buffer_is_known(void **state)
+{
+    (void)state;
+    const char *story = "tail";
+    expect_guarded(story, NULL, "memory=64G", FAULTED,
+                   "into the tail: CUDA_SUCCESS\n"
+                   "it holds 42\n"
+                   "the last byte is one of 42949672960 from the first\n"
+                   "so is one in the middle: yes\n"
+                   "across the end: CUDA_ERROR_INVALID_VALUE\n"
+                   "behind the end: CUDA_ERROR_INVALID_VALUE\n"
+                   "before the start: CUDA_ERROR_INVALID_VALUE\n"
+                   "range behind the end: CUDA_ERROR_NOT_FOUND\n"
+                   "into freed memory: CUDA_ERROR_INVALID_VALUE\n");
+    expect_in(&by_dlsym, story, last.err, "writes 8 bytes from byte 42949672956 of buffer #2, 4 bytes past its end");
+    expect_in(&by_dlsym, story, last.err, "beginning 1073741824 bytes past the end of buffer #2");
+    expect_in(&by_dlsym, story, last.err, "writes 8 bytes from byte 42949672952 of buffer #2, which has been freed");
+}
+
+static void a_child_hears_the_driver_whatever_the_parents_threads_hold(void **state)
+{
+    (void)state;
+    expect_both("fork_while", NULL, "the driver answered 6 of 6\nthe parent: CUDA_SUCCESS\n");
+}
+
+static void a_capture_survives_a_host_without_memory(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* they have an allocator of their own */
+#endif
+    const char *story = "little_memory";
+    run(&by_dlsym, story, PRELOAD " " FAILING_MALLOC, NULL, NULL);
+    expect_status(&by_dlsym, story, 0);
+    expect_out(&by_dlsym, story, "each has failed once\n");
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_teardown(name, finish)
+    const struct CMUnitTest tests[] = {
+        TEST(a_default_stream_is_the_current_devices),
+        TEST(a_trim_leaves_what_another_device_uses),
+        TEST(a_peers_kernel_behind_a_free_is_a_use_after_free),
+        TEST(a_pool_gives_memory_of_its_own_device),
+        TEST(a_thread_does_not_inherit_by_its_number),
+        TEST(what_has_gone_is_not_remembered),
+        TEST(the_last_frees_of_a_stream_are_not_lost),
+        TEST(warm_calls_ask_the_driver_once_at_most),
+        TEST(a_capture_whose_order_was_set_uses_nothing_twice),
+        TEST(captures_of_other_threads_are_left_alone),
+        TEST(a_capture_goes_on_until_it_ends),
+        TEST(a_release_that_ends_nothing_waits_for_nothing),
+        TEST(memory_of_a_green_context_is_its_devices),
+        TEST(contexts_by_the_hundred_are_guarded),
+        TEST(the_worst_of_several_devices_decides_the_end),
+        TEST(what_was_refused_raises_no_figure),
+        TEST(the_tail_of_a_very_large_buffer_is_known),
+        TEST(a_child_hears_the_driver_whatever_the_parents_threads_hold),
+        TEST(a_capture_survives_a_host_without_memory),
+    };
+    return run_concurrently(argc, argv, tests, sizeof tests / sizeof *tests);
+}

@@ -1,0 +1,75 @@
+/* The states of a block: each step that there is, and that every other one is said, and fatal in debug builds. */
+#include "sim/child.h"
+
+#include "base/output.h"
+#include "heap/internal.h"
+
+#include <signal.h>
+
+enum { STATES = BLOCK_PAST + 1 };
+
+static const char *const names[STATES] = {"held", "live", "idle", "waiting", "retiring", "past"};
+
+/* From a row to a column. Whatever happens to a block, one thread has it in its hands meanwhile. */
+static const char allowed[STATES][STATES + 1] = {
+    [BLOCK_HELD] = "-+++++",    [BLOCK_LIVE] = "+-----",     [BLOCK_IDLE] = "+-----",
+    [BLOCK_WAITING] = "+-----", [BLOCK_RETIRING] = "+-----", [BLOCK_PAST] = "------",
+};
+
+static struct block block;
+static unsigned from, to;
+
+static void take_step(void)
+{
+    block.state = (uint8_t)from;
+    block.facts.id = 17;
+    block_become(&block, to);
+    output_flush();
+}
+
+static void a_step_that_exists_is_silent(void **state)
+{
+    (void)state;
+    for (from = 0; from < STATES; from++) {
+        for (to = 0; to < STATES; to++) {
+            if (allowed[from][to] != '+')
+                continue;
+            struct outcome outcome = run_child(take_step);
+            assert_int_equal(outcome.status, 0);
+            assert_string_equal(outcome.err, "");
+            free(outcome.err);
+            take_step();
+            assert_int_equal(block.state, to);
+        }
+    }
+}
+
+static void any_other_step_is_said(void **state)
+{
+    (void)state;
+    for (from = 0; from < STATES; from++) {
+        for (to = 0; to < STATES; to++) {
+            char wanted[128];
+            if (allowed[from][to] == '+')
+                continue;
+            struct outcome outcome = run_child(take_step);
+            snprintf(wanted, sizeof wanted, "the block of buffer #17 goes from %s to %s", names[from], names[to]);
+            assert_non_null(strstr(outcome.err, wanted));
+            free(outcome.err);
+#ifdef NDEBUG
+            assert_int_equal(outcome.status, 0);
+#else
+            assert_true(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
+#endif
+        }
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_step_that_exists_is_silent),
+        cmocka_unit_test(any_other_step_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,109 @@
+/* Locks with ranks: the order that they have, and that debug builds do not let another one pass. */
+#include "sim/child.h"
+
+#include "base/lock.h"
+
+#include <signal.h>
+
+#ifdef NDEBUG
+enum { IS_CHECKED = 0 };
+#else
+enum { IS_CHECKED = 1 };
+#endif
+
+static struct lock first = LOCK(RANK_VISIT), middle = LOCK(RANK_BOOKS), last = LOCK(RANK_ARENA);
+
+static void rising(void)
+{
+    for (int i = 0; i < 2; i++) {
+        lock_take(&first);
+        lock_take(&middle);
+        lock_release(&middle);
+        lock_take(&last);
+        lock_release(&first); /* not in the order in which they were taken */
+        lock_release(&last);
+    }
+    lock_take(&middle); /* nothing is left of the others */
+    lock_release(&middle);
+}
+
+static void falling(void)
+{
+    lock_take(&last);
+    lock_take(&middle);
+}
+
+/* Of two locks of one rank each thread could have one. */
+static void level(void)
+{
+    struct lock other;
+    lock_init(&other, RANK_BOOKS);
+    lock_take(&middle);
+    lock_take(&other);
+}
+
+/* One in between is released, the outer one is still held. */
+static void falling_after_a_release(void)
+{
+    lock_take(&middle);
+    lock_take(&last);
+    lock_release(&last);
+    lock_take(&first);
+}
+
+static void *take_first(void *unused)
+{
+    (void)unused;
+    lock_take(&first);
+    lock_release(&first);
+    return NULL;
+}
+
+static void of_another_thread(void)
+{
+    pthread_t thread;
+    lock_take(&last);
+    CHECK(pthread_create(&thread, NULL, take_first, NULL) == 0);
+    pthread_join(thread, NULL);
+    lock_release(&last);
+}
+
+static void the_order_of_ranks_is_fine(void **state)
+{
+    (void)state;
+    expect_well(rising);
+    expect_well(of_another_thread);
+}
+
+static void another_order_ends_a_debug_build(void **state)
+{
+    (void)state;
+    static const struct {
+        void (*story)(void);
+        int taken, held;
+    } cases[] = {
+        {falling, RANK_BOOKS, RANK_ARENA},
+        {level, RANK_BOOKS, RANK_BOOKS},
+        {falling_after_a_release, RANK_VISIT, RANK_BOOKS},
+    };
+    if (!IS_CHECKED)
+        skip();
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char wanted[128];
+        struct outcome outcome = run_child(cases[i].story);
+        snprintf(wanted, sizeof wanted, "a lock of rank %d is taken while one of rank %d is held", cases[i].taken,
+                 cases[i].held);
+        assert_non_null(strstr(outcome.err, wanted));
+        free(outcome.err);
+        assert_true(WIFSIGNALED(outcome.status) && WTERMSIG(outcome.status) == SIGABRT);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_order_of_ranks_is_fine),
+        cmocka_unit_test(another_order_ends_a_debug_build),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
