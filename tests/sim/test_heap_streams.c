@@ -114,6 +114,7 @@ static void handle_that_came_back(void)
     spin(first);
     fill(buffer, 1, first);
     CHECK_OK(cufence_free(buffer, first));
+    CHECK_OK(cufence_stream_gone(first));
     CHECK_CU(cuStreamDestroy(first)); /* its work goes on */
     CUstream second = new_stream();
     CHECK(second == first);
@@ -140,6 +141,7 @@ static void recorded_handle_that_came_back(void)
     spin(first);
     fill(buffer, 1, first);
     CHECK_OK(cufence_record_stream(buffer, first));
+    CHECK_OK(cufence_stream_gone(first));
     CHECK_CU(cuStreamDestroy(first));
     CUstream second = new_stream();
     CHECK(second == first);
