@@ -30,10 +30,11 @@ void heap_stream_ends(struct stream *stream)
     lock_release(&books->lock);
 }
 
+/* Live blocks of a context, some at a time: it takes no memory that the host may not have. */
 struct orphans {
     const struct books *books;
-    struct block **blocks;
-    size_t count, capacity;
+    struct block *blocks[256];
+    size_t count;
 };
 
 static int collect_live(struct slot *slot, void *user)
@@ -42,16 +43,8 @@ static int collect_live(struct slot *slot, void *user)
     struct block *block = (struct block *)slot;
     if (block->books != orphans->books || !slot->is_mapped || index_find(block->facts.address) != block)
         return 0;
-    if (orphans->count == orphans->capacity) {
-        size_t capacity = orphans->capacity ? orphans->capacity * 2 : 256;
-        struct block **grown = realloc(orphans->blocks, capacity * sizeof *grown);
-        if (!grown)
-            return 1; /* the rest stays mapped */
-        orphans->blocks = grown;
-        orphans->capacity = capacity;
-    }
     orphans->blocks[orphans->count++] = block;
-    return 0;
+    return orphans->count == sizeof orphans->blocks / sizeof *orphans->blocks;
 }
 
 /* A held block of a context that is gone, and its events with it. What another context may still use stays mapped. */
@@ -108,16 +101,18 @@ static void give_up_lists(struct books *books, struct block **gone)
 static void drop_live(struct books *books)
 {
     struct orphans orphans = {.books = books};
-    arena_each(collect_live, &orphans);
-    for (size_t i = 0; i < orphans.count; i++) {
-        struct block *block = orphans.blocks[i];
-        if (index_claim(block->facts.address) != block)
-            continue;
-        facts_write_freed(block, now_ns(), 0, facts_freed_by(facts_tid(), 0));
-        freelist_put(&books->shared, block, BLOCK_PAST, now_ns());
-        drop(block);
-    }
-    free(orphans.blocks);
+    do {
+        orphans.count = 0;
+        arena_each(collect_live, &orphans);
+        for (size_t i = 0; i < orphans.count; i++) {
+            struct block *block = orphans.blocks[i];
+            if (index_claim(block->facts.address) != block)
+                continue;
+            facts_write_freed(block, now_ns(), 0, facts_freed_by(facts_tid(), 0));
+            freelist_put(&books->shared, block, BLOCK_PAST, now_ns());
+            drop(block);
+        }
+    } while (orphans.count);
 }
 
 /* What waits elsewhere for work of the context need not any more. */

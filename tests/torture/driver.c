@@ -117,6 +117,7 @@ static void find_fence(const char *library)
         return;
     *(void **)&fence.init = need(opened, "cufence_init");
     *(void **)&fence.malloc = need(opened, "cufence_malloc");
+    *(void **)&fence.describe = need(opened, "cufence_describe");
     *(void **)&fence.stream_gone = need(opened, "cufence_stream_gone");
     *(void **)&fence.free = need(opened, "cufence_free");
     *(void **)&fence.record_stream = need(opened, "cufence_record_stream");

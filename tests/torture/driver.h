@@ -94,6 +94,7 @@ struct fence {
     __typeof__(cufence_record_stream) *record_stream;
     __typeof__(cufence_get_stats) *get_stats;
     __typeof__(cufence_trim) *trim;
+    __typeof__(cufence_describe) *describe;
     __typeof__(cufence_fault_count) *fault_count;
     __typeof__(cufence_error_detail) *error_detail;
     int is_alone; /* without the preload library: the driver's functions are the driver's own */
