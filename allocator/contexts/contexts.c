@@ -13,6 +13,7 @@ static struct context *registry; /* atomic; entries are added in front, and neve
 static uint64_t generations;     /* under lock */
 static unsigned faulted;         /* atomic: how many are */
 static int is_watched;           /* atomic */
+static int has_greens;           /* atomic: there was one; else none need be asked for */
 
 void contexts_open(const struct context_events *events)
 {
@@ -240,6 +241,18 @@ struct context *context_current(void)
     return context_meant(context_entry());
 }
 
+struct context *context_synchronised(void)
+{
+    struct context *entry = context_entry();
+    return entry && entry->stands_for ? NULL : entry;
+}
+
+struct context *context_within(struct context *context)
+{
+    struct context *entry = __atomic_load_n(&has_greens, __ATOMIC_RELAXED) ? context_entry() : NULL;
+    return entry && entry->stands_for == context ? entry : context;
+}
+
 /* ---- devices ---- */
 
 static cufence_status check_device(int device)
@@ -332,6 +345,7 @@ void context_is_green(CUcontext handle, int device)
         entry->legacy.context = stands_for;
         entry->legacy.within = entry;
         __atomic_store_n(&entry->handle, handle, __ATOMIC_RELAXED);
+        __atomic_store_n(&has_greens, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&entry->is_alive, 1, __ATOMIC_RELEASE);
         contexts_changed();
     }

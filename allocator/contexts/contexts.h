@@ -76,6 +76,10 @@ void contexts_close(void);
 /* The calling thread's current one; NULL without one, or when the host has no memory. One driver call. */
 struct context *context_current(void);
 
+/* The one all of whose work a synchronisation of the current one waits for. NULL: none, it is a green one, whose work is but a
+ * part. */
+struct context *context_synchronised(void);
+
 struct context *context_of(CUcontext handle); /* NULL: no context, or the host has no memory */
 
 /* The primary context of a device, held from then on. NULL: *status says why (INVALID_ARGUMENT, UNSUPPORTED, DRIVER,
@@ -124,7 +128,7 @@ void scope_leave(struct scope scope);
  * memory. */
 struct stream *stream_resolve(CUstream handle);
 
-/* The same, but the default streams are those of `context`. */
+/* The same, but the default streams are those of `context`: of the green context that stands for it where one is current. */
 struct stream *stream_in(struct context *context, CUstream handle);
 
 /* Whether the calling thread can name the stream to the driver: not where it is another thread's own. */

@@ -61,7 +61,7 @@ static CUevent event_behind(struct stream *stream, uint64_t generation, struct b
         return NULL;
     struct scope scope = scope_enter(stream->within);
     stream_touch_begin();
-    if (__atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation &&
+    if (scope.pushed && __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation &&
         /* also refuses where an event would end another stream's capture */
         driver->cuStreamIsCapturing(stream->handle, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE)
         event = event_take(of);
