@@ -248,6 +248,17 @@ static void look_for_lost_memory(struct world *world)
          (unsigned long long)stats.captured_bytes);
 }
 
+/* What graphs have allocated counts as live until the driver has told that they are gone, which it does in the background. */
+static void await_outputs(struct world *world)
+{
+    cufence_stats stats = {.live_buffers = 1};
+    for (int tries = 0; fence.get_stats && stats.live_buffers && !world->is_shared && !world->leaked && tries < 500; tries++) {
+        usleep(tries ? 10000 : 0);
+        fence.get_stats(-1, &stats);
+    }
+    world->has_outputs = 0;
+}
+
 void world_close(struct world *world)
 {
     say(world, "the end");
@@ -273,7 +284,8 @@ void world_close(struct world *world)
         if (world->pools[i].is_live)
             MUST(world, cu.cuMemPoolDestroy(world->pools[i].handle));
     }
-    world->has_outputs = 0; /* none is left */
+    if (world->has_outputs)
+        await_outputs(world);
     step_figures(world);
     if (settings.is_alone || chance(world, 50))
         look_for_lost_memory(world);
