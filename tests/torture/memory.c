@@ -225,6 +225,12 @@ static int pick_pool(struct world *world, int device)
     return count ? found[pick(world, (unsigned)count)] : -1;
 }
 
+static uint64_t count_live(void)
+{
+    cufence_stats stats = {0};
+    return fence.get_stats && fence.get_stats(-1, &stats) == CUFENCE_OK ? stats.live_buffers : 0;
+}
+
 /* Returns the new buffer, -1 where none could be had. */
 static int allocate_on(struct world *world, int queue, size_t bytes)
 {
@@ -246,6 +252,7 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
     if (buffer->kind == BUFFER_DIRECT)
         release_context(world, on->context); /* the driver's own may wait */
     const char *armed = arm(world);
+    uint64_t live = armed ? count_live() : 0;
     CUresult result;
     void *pointer = NULL;
     if (buffer->kind == BUFFER_API)
@@ -271,6 +278,8 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
         is_named ? "cuMemAllocFromPoolAsync" : kinds[buffer->kind], bytes, queue, is_named ? " from a pool" : "",
         (unsigned long long)buffer->address);
     buffer->is_live = 1;
+    if (armed && count_live() == live)
+        world->leaked++; /* where the host's memory is out, the driver may serve the call: cufence does not count that */
     if (buffer->kind != BUFFER_DIRECT)
         used(world, buffer, queue, queue_mark(world, queue), 1);
     look_at_address(world, buffer);

@@ -130,6 +130,7 @@ static void play_seed(uint64_t seed, struct played *played)
     }
     for (int i = 0; i < AT_ONCE; i++)
         pthread_join(played[i].id, NULL);
+    await_outputs();
     if (sim.set_latency)
         sim.set_latency("cuEventRecord", 0);
 }

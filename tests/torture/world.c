@@ -248,15 +248,13 @@ static void look_for_lost_memory(struct world *world)
          (unsigned long long)stats.captured_bytes);
 }
 
-/* What graphs have allocated counts as live until the driver has told that they are gone, which it does in the background. */
-static void await_outputs(struct world *world)
+void await_outputs(void)
 {
     cufence_stats stats = {.live_buffers = 1};
-    for (int tries = 0; fence.get_stats && stats.live_buffers && !world->is_shared && !world->leaked && tries < 500; tries++) {
+    for (int tries = 0; fence.get_stats && stats.live_buffers && tries < 500; tries++) {
         usleep(tries ? 10000 : 0);
         fence.get_stats(-1, &stats);
     }
-    world->has_outputs = 0;
 }
 
 void world_close(struct world *world)
@@ -284,8 +282,9 @@ void world_close(struct world *world)
         if (world->pools[i].is_live)
             MUST(world, cu.cuMemPoolDestroy(world->pools[i].handle));
     }
-    if (world->has_outputs)
-        await_outputs(world);
+    if (world->has_outputs && !world->is_shared)
+        await_outputs();
+    world->has_outputs = 0;
     step_figures(world);
     if (settings.is_alone || chance(world, 50))
         look_for_lost_memory(world);
