@@ -355,12 +355,13 @@ static int free_waiting(struct world *world, int number)
     return 1;
 }
 
-/* The queues that were recorded need not be done: the free waits for them. */
+/* The queues that were recorded need not be done: the free waits for them. Where nobody tells cufence that a stream ends, it
+ * must exist until then. */
 static struct clock uses_unrecorded(const struct world *world, const struct buffer *buffer)
 {
     struct clock needed = buffer->uses;
     for (int i = 0; i < QUEUES; i++) {
-        if (buffer->recorded >> i & 1 && world->queues[i].is_live)
+        if (buffer->recorded >> i & 1 && (world->queues[i].is_live || !settings.is_alone))
             needed.at[i] = 0;
     }
     return needed;
