@@ -324,26 +324,25 @@ void context_is_green(CUcontext handle, int device)
         return;
     lock_take(&lock);
     struct context *entry = entry_of(handle);
-    if (entry && !entry->stands_for) { /* it was taken for one of its own, or the handle has come back */
+    if (entry && entry->stands_for != stands_for) { /* it was taken for one of its own, or the handle has come back */
         end(entry);
         entry = NULL;
     }
-    /* An entry that stands for another one is never reused for a context of its own: threads may hold it. */
+    /* What an entry stands for never changes: threads may hold it. */
     for (struct context *other = first(); other && !entry; other = other->next) {
-        if (other->stands_for && !context_is_alive(other))
+        if (other->stands_for == stands_for && !context_is_alive(other))
             entry = other;
     }
     if (!entry && (entry = calloc(1, sizeof *entry)) != NULL) {
-        entry->next = registry;
         entry->stands_for = stands_for;
+        entry->device = device;
+        entry->legacy.context = stands_for;
+        entry->legacy.within = entry;
+        entry->next = registry;
         __atomic_store_n(&registry, entry, __ATOMIC_RELEASE);
     }
     if (entry) {
-        entry->stands_for = stands_for;
-        entry->device = device;
         entry->unique = unique_id(handle);
-        entry->legacy.context = stands_for;
-        entry->legacy.within = entry;
         __atomic_store_n(&entry->handle, handle, __ATOMIC_RELAXED);
         __atomic_store_n(&has_greens, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&entry->is_alive, 1, __ATOMIC_RELEASE);

@@ -47,7 +47,7 @@ struct context {
     int is_held;                /* atomic; by us: it cannot end without us */
     int is_alive;               /* atomic */
     int is_faulted;             /* atomic */
-    struct context *stands_for; /* a green context: its device's primary one; else NULL */
+    struct context *stands_for; /* a green context: its device's primary one; else NULL. Constant */
     struct stream legacy;       /* its legacy default stream */
     struct context *next;       /* in the registry; constant */
     void *books[CONTEXT_ROOMS]; /* atomic; of the rooms above, which keep them for the entry's next context */
