@@ -147,7 +147,7 @@ static struct context *begin(CUcontext handle, int device, int is_primary)
         return NULL;
     __atomic_store_n(&context->handle, handle, __ATOMIC_RELAXED);
     context->unique = unique_id(handle);
-    context->generation = ++generations;
+    __atomic_store_n(&context->generation, ++generations, __ATOMIC_RELAXED);
     context->is_primary = is_primary;
     __atomic_store_n(&context->is_held, 0, __ATOMIC_RELAXED);
     context->legacy.context = context->legacy.within = context;

@@ -41,7 +41,7 @@ enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_ROO
 struct context {
     CUcontext handle;           /* atomic */
     unsigned long long unique;  /* cuCtxGetId; 0 if the driver has none */
-    uint64_t generation;        /* never that of another context of this process */
+    uint64_t generation;        /* atomic; never that of another context of this process */
     int device;                 /* driver ordinal */
     int is_primary;             /* of its device */
     int is_held;                /* atomic; by us: it cannot end without us */
