@@ -126,6 +126,21 @@ static void capture_join(struct world *world, CUstream to, CUstream from)
     MUST(world, cu.cuEventDestroy(event));
 }
 
+/* Two frees outside of the capture: cufence has put its event behind the first at best when the stream joins. */
+static void free_before(struct world *world, int queue)
+{
+    for (int times = 0; times < 2; times++) {
+        if (!buffer_make(world, queue, 4096))
+            return;
+        for (int i = 0; i < BUFFERS; i++) {
+            if (world->buffers[i].is_live && world->buffers[i].id == world->next_buffer) {
+                buffer_free_on(world, i, queue);
+                break;
+            }
+        }
+    }
+}
+
 /* Part of the capture on another stream, which belongs to the capture from then on. */
 static void capture_beside(struct world *world, const struct capture *capture)
 {
@@ -141,9 +156,16 @@ static void capture_beside(struct world *world, const struct capture *capture)
     struct capture beside = *capture;
     beside.queue = found[pick(world, (unsigned)count)];
     beside.stream = world->queues[beside.queue].handle;
+    int is_trimmed = chance(world, 50);
+    if (is_trimmed && !world->queues[beside.queue].is_captured)
+        free_before(world, beside.queue);
+    queue_enter(world, capture->queue);
     say(world, "  queue %d joins", beside.queue);
     capture_join(world, beside.stream, capture->stream);
     world->queues[beside.queue].is_captured = 1;
+    if (is_trimmed)
+        step_trim(world);
+    queue_enter(world, capture->queue);
     capture_temporary(world, &beside);
     queue_enter(world, capture->queue);
     capture_join(world, capture->stream, beside.stream);
