@@ -13,6 +13,7 @@ static struct context *registry; /* atomic; entries are added in front, and neve
 static uint64_t generations;     /* under lock */
 static unsigned faulted;         /* atomic: how many are */
 static int is_watched;           /* atomic */
+static int has_greens;           /* atomic: there was one; else none need be asked for */
 
 void contexts_open(const struct context_events *events)
 {
@@ -146,7 +147,7 @@ static struct context *begin(CUcontext handle, int device, int is_primary)
         return NULL;
     __atomic_store_n(&context->handle, handle, __ATOMIC_RELAXED);
     context->unique = unique_id(handle);
-    context->generation = ++generations;
+    __atomic_store_n(&context->generation, ++generations, __ATOMIC_RELAXED);
     context->is_primary = is_primary;
     __atomic_store_n(&context->is_held, 0, __ATOMIC_RELAXED);
     context->legacy.context = context->legacy.within = context;
@@ -240,6 +241,18 @@ struct context *context_current(void)
     return context_meant(context_entry());
 }
 
+struct context *context_synchronised(void)
+{
+    struct context *entry = context_entry();
+    return entry && entry->stands_for ? NULL : entry;
+}
+
+struct context *context_within(struct context *context)
+{
+    struct context *entry = __atomic_load_n(&has_greens, __ATOMIC_RELAXED) ? context_entry() : NULL;
+    return entry && entry->stands_for == context ? entry : context;
+}
+
 /* ---- devices ---- */
 
 static cufence_status check_device(int device)
@@ -310,27 +323,27 @@ void context_is_green(CUcontext handle, int device)
         return;
     lock_take(&lock);
     struct context *entry = entry_of(handle);
-    if (entry && !entry->stands_for) { /* it was taken for one of its own, or the handle has come back */
+    if (entry && entry->stands_for != stands_for) { /* it was taken for one of its own, or the handle has come back */
         end(entry);
         entry = NULL;
     }
-    /* An entry that stands for another one is never reused for a context of its own: threads may hold it. */
+    /* What an entry stands for never changes: threads may hold it. */
     for (struct context *other = first(); other && !entry; other = other->next) {
-        if (other->stands_for && !context_is_alive(other))
+        if (other->stands_for == stands_for && !context_is_alive(other))
             entry = other;
     }
     if (!entry && (entry = calloc(1, sizeof *entry)) != NULL) {
-        entry->next = registry;
         entry->stands_for = stands_for;
+        entry->device = device;
+        entry->legacy.context = stands_for;
+        entry->legacy.within = entry;
+        entry->next = registry;
         __atomic_store_n(&registry, entry, __ATOMIC_RELEASE);
     }
     if (entry) {
-        entry->stands_for = stands_for;
-        entry->device = device;
         entry->unique = unique_id(handle);
-        entry->legacy.context = stands_for;
-        entry->legacy.within = entry;
         __atomic_store_n(&entry->handle, handle, __ATOMIC_RELAXED);
+        __atomic_store_n(&has_greens, 1, __ATOMIC_RELAXED);
         __atomic_store_n(&entry->is_alive, 1, __ATOMIC_RELEASE);
         contexts_changed();
     }

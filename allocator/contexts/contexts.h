@@ -40,13 +40,13 @@ enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_ROO
 struct context {
     CUcontext handle;           /* atomic */
     unsigned long long unique;  /* cuCtxGetId; 0 if the driver has none */
-    uint64_t generation;        /* never that of another context of this process */
+    uint64_t generation;        /* atomic; never that of another context of this process */
     int device;                 /* driver ordinal */
     int is_primary;             /* of its device */
     int is_held;                /* atomic; by us: it cannot end without us */
     int is_alive;               /* atomic */
     int is_faulted;             /* atomic */
-    struct context *stands_for; /* a green context: its device's primary one; else NULL */
+    struct context *stands_for; /* a green context: its device's primary one; else NULL. Constant */
     struct stream legacy;       /* its legacy default stream */
     struct context *next;       /* in the registry; constant */
     void *books[CONTEXT_ROOMS]; /* atomic; of the rooms above, which keep them for the entry's next context */
@@ -74,6 +74,10 @@ void contexts_close(void);
 
 /* The calling thread's current one; NULL without one, or when the host has no memory. One driver call. */
 struct context *context_current(void);
+
+/* The one all of whose work a synchronisation of the current one waits for. NULL: none, it is a green one, whose work is but a
+ * part. */
+struct context *context_synchronised(void);
 
 struct context *context_of(CUcontext handle); /* NULL: no context, or the host has no memory */
 
@@ -123,7 +127,7 @@ void scope_leave(struct scope scope);
  * memory. */
 struct stream *stream_resolve(CUstream handle);
 
-/* The same, but the default streams are those of `context`. */
+/* The same, but the default streams are those of `context`: of the green context that stands for it where one is current. */
 struct stream *stream_in(struct context *context, CUstream handle);
 
 /* Whether the calling thread can name the stream to the driver: not where it is another thread's own. */

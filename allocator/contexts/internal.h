@@ -24,6 +24,9 @@ static inline void contexts_changed(void)
 struct context *context_entry(void);
 struct context *context_entry_of(CUcontext handle);
 
+/* The calling thread's current context if it is a green one that stands for `context`; else `context`. */
+struct context *context_within(struct context *context);
+
 static inline struct context *context_meant(struct context *entry)
 {
     return entry && entry->stands_for ? entry->stands_for : entry;

@@ -269,11 +269,14 @@ static struct stream *per_thread_stream(struct context *within)
 
 /* ---- what a handle means ---- */
 
-struct stream *stream_in(struct context *within, CUstream handle)
+static struct stream *default_stream(struct context *within, CUstream handle)
 {
-    if (!handle || handle == CU_STREAM_LEGACY)
-        return &within->legacy;
-    return handle == CU_STREAM_PER_THREAD ? per_thread_stream(within) : explicit_stream(handle, within);
+    return handle == CU_STREAM_PER_THREAD ? per_thread_stream(within) : &within->legacy;
+}
+
+struct stream *stream_in(struct context *context, CUstream handle)
+{
+    return stream_is_default(handle) ? default_stream(context_within(context), handle) : explicit_stream(handle, context);
 }
 
 struct stream *stream_resolve(CUstream handle)
@@ -281,5 +284,5 @@ struct stream *stream_resolve(CUstream handle)
     if (!stream_is_default(handle))
         return explicit_stream(handle, NULL);
     struct context *within = context_entry();
-    return within ? stream_in(within, handle) : NULL;
+    return within ? default_stream(within, handle) : NULL;
 }

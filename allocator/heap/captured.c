@@ -40,16 +40,23 @@ static void CUDA_CB graph_gone(void *user)
     bell_ring();
 }
 
-/* Graphs have no ids; a handle may be that of a graph that was destroyed. */
+/* Graphs have no ids; a handle may be that of a graph that was destroyed, of any context. */
 static void name_graph(struct pool *named, CUgraph graph)
 {
     struct pool *pool;
-    lock_take(&named->books->lock);
-    LL_FOREACH(named->books->pools, pool)
-    {
-        if (pool->graph == graph)
-            pool->graph = NULL;
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        struct books *books = books_of(context);
+        if (!books)
+            continue;
+        lock_take(&books->lock);
+        LL_FOREACH(books->pools, pool)
+        {
+            if (pool->graph == graph)
+                pool->graph = NULL;
+        }
+        lock_release(&books->lock);
     }
+    lock_take(&named->books->lock);
     named->graph = graph;
     lock_release(&named->books->lock);
 }
@@ -191,7 +198,7 @@ void capture_return(struct block *block, struct pool *capture, int is_idle)
 static void unlist(struct block *block)
 {
     DL_DELETE(block->pool->returned, block);
-    block->returned &= ~(uint32_t)RETURNED_LISTED;
+    __atomic_and_fetch(&block->returned, ~(uint32_t)RETURNED_LISTED, __ATOMIC_RELAXED); /* who frees it may look */
     __atomic_sub_fetch(&returned, 1, __ATOMIC_RELAXED);
 }
 
@@ -254,14 +261,13 @@ static int release(struct pool *pool, struct block **gone)
     struct block *block, *next;
     DL_FOREACH_SAFE(pool->returned, block, next)
     {
-        if (index_claim(__atomic_load_n(&block->facts.address, __ATOMIC_RELAXED)) != block)
-            continue; /* it is being freed just now, and is taken out of here by who does it */
-        unlist(block);
+        /* A launch since then has allocated it again, and a graph does not take it along: the program may free it just now. */
         int is_live =
             !pool->is_auto_freed && !(block->returned & RETURNED_CAPTURED) && block->returned_launches != launches_of(pool);
-        if (is_live) /* a launch since then has allocated it again, and a graph does not take it along */
-            index_add(block);
-        else
+        if (!is_live && index_claim(__atomic_load_n(&block->facts.address, __ATOMIC_RELAXED)) != block)
+            continue; /* it is being freed, and is taken out of here by who does it */
+        unlist(block);
+        if (!is_live)
             let_go(block, gone);
     }
     size_t count = pool->held_count;

@@ -158,7 +158,7 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
     if (users == HEAP_STREAM && stream->context == books->context && (!pool || pool->is_capture))
         capture = pool_of(books, stream);
     if (!pool && !capture) {
-        if (block->returned)
+        if (__atomic_load_n(&block->returned, __ATOMIC_RELAXED))
             capture_forget(block);
         block_join(block, NULL);
         return 0;
@@ -167,7 +167,7 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
         return_to_graph(block, stream, users, capture);
         return 1;
     }
-    if (block->returned)
+    if (__atomic_load_n(&block->returned, __ATOMIC_RELAXED))
         capture_forget(block);
     int is_own_stream = stream && stream->context == books->context;
     free_in_pool(block, is_own_stream ? stream : &books->context->legacy, pool ? pool : capture,

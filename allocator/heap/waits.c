@@ -16,6 +16,23 @@ unsigned waits_foreign(void)
     return __atomic_load_n(&foreign, __ATOMIC_RELAXED);
 }
 
+static uint64_t generation_of(const struct books *books)
+{
+    return __atomic_load_n(&books->context->generation, __ATOMIC_RELAXED);
+}
+
+/* 0: the context is gone. A buffer that a graph keeps may have outlived it (end_foreign_waits() does not find those). */
+static int is_there(const struct wait *wait)
+{
+    return context_is_alive(wait->of->context) && generation_of(wait->of) == wait->generation;
+}
+
+static void give_event(const struct wait *wait)
+{
+    if (wait->event && is_there(wait))
+        event_give(wait->of, wait->event);
+}
+
 static int append(struct block *block, struct books *of, CUevent event)
 {
     block->waiting_since = waits_now();
@@ -23,7 +40,7 @@ static int append(struct block *block, struct books *of, CUevent event)
         block->wait_count < UINT16_MAX ? realloc(block->waits, (block->wait_count + 1u) * sizeof *grown) : NULL;
     if (!grown)
         return 0;
-    grown[block->wait_count++] = (struct wait){of, event};
+    grown[block->wait_count++] = (struct wait){of, generation_of(of), event};
     block->waits = grown;
     if (of != block->books)
         __atomic_add_fetch(&foreign, 1, __ATOMIC_RELAXED);
@@ -61,7 +78,7 @@ static CUevent event_behind(struct stream *stream, uint64_t generation, struct b
         return NULL;
     struct scope scope = scope_enter(stream->within);
     stream_touch_begin();
-    if (__atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation &&
+    if (scope.pushed && __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation &&
         /* also refuses where an event would end another stream's capture */
         driver->cuStreamIsCapturing(stream->handle, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE)
         event = event_take(of);
@@ -93,10 +110,10 @@ int waits_are_over(struct block *block)
 {
     for (unsigned i = block->wait_count; i-- > 0;) {
         struct wait wait = block->waits[i];
-        if (!wait.event || driver->cuEventQuery(wait.event) != CUDA_SUCCESS)
+        if (is_there(&wait) && (!wait.event || driver->cuEventQuery(wait.event) != CUDA_SUCCESS))
             return 0;
         cross_out(block, i);
-        event_give(wait.of, wait.event);
+        give_event(&wait);
     }
     return !block->awaits_context;
 }
@@ -112,8 +129,7 @@ int waits_synchronised(struct block *block, const struct books *of, uint64_t sin
         if (wait.of != of)
             continue;
         cross_out(block, i);
-        if (wait.event)
-            event_give(wait.of, wait.event);
+        give_event(&wait);
     }
     return !block->awaits_context && !block->wait_count;
 }
@@ -123,8 +139,7 @@ void waits_forget(struct block *block)
     while (block->wait_count) {
         struct wait wait = block->waits[block->wait_count - 1u];
         cross_out(block, block->wait_count - 1u);
-        if (wait.event)
-            event_give(wait.of, wait.event);
+        give_event(&wait);
     }
     block->awaits_context = 0;
 }

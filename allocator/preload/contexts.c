@@ -30,7 +30,7 @@ CUresult synchronised(struct context *context, CUresult (*function)(void))
     CUresult result = function();
     if (since && result == CUDA_SUCCESS)
         heap_sync_ended(context, since);
-    return settled(result, 1);
+    return settled(result, context != NULL);
 }
 
 /* A context's last moment: its faults are still to be reported, and from then on no thread of ours goes near it. */

@@ -71,7 +71,7 @@ int contexts_count_devices(int devices);
 /* To be called with the result of a call that has waited for work of the current context. Learns of the faults that the work
  * has met; returns the result, or CUDA_ERROR_ILLEGAL_ADDRESS. */
 CUresult settled(CUresult result, int is_context_idle);
-/* Calls a synchronisation of `context`, which is current (NULL: none is), and settles. */
+/* Calls a synchronisation of the current context, and settles. `context`: all of whose work it waits for, or NULL. */
 CUresult synchronised(struct context *context, CUresult (*function)(void));
 
 /* pools.c: what the program's memory pools hold. An owner is what heap_allocate() takes: 1 and above here. */

@@ -26,7 +26,7 @@ CUresult hook_cuCtxSynchronize(void)
 {
     if (!is_active())
         return real.cuCtxSynchronize();
-    return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : synchronised(context_current(), real.cuCtxSynchronize);
+    return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : synchronised(context_synchronised(), real.cuCtxSynchronize);
 }
 
 CUresult hook_cuCtxSynchronize_v2(CUcontext context)
@@ -34,7 +34,8 @@ CUresult hook_cuCtxSynchronize_v2(CUcontext context)
     CUcontext popped;
     if (!is_active() || !context || driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
         return real.cuCtxSynchronize_v2(context);
-    CUresult result = has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : settled(real.cuCtxSynchronize_v2(context), 1);
+    int is_context_idle = context_synchronised() != NULL;
+    CUresult result = has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : settled(real.cuCtxSynchronize_v2(context), is_context_idle);
     driver->cuCtxPopCurrent(&popped);
     return result;
 }

@@ -90,6 +90,7 @@ static void capture_temporary(struct world *world, const struct capture *capture
     MUST(world, launch_fill(capture->kernels, capture->stream, address, bytes, value, 3));
     if (chance(world, 30))
         step_within(world);
+    queue_enter(world, capture->queue);
     capture_check(world, capture, address, bytes, id, value, 3);
     say(world, "  free #%u", id);
     MUST(world, cu.cuMemFreeAsync(address, capture->stream));
@@ -115,10 +116,67 @@ static void capture_output(struct world *world, const struct capture *capture)
     buffer->graphs = 0; /* the program frees it after each launch */
 }
 
+/* Makes the work that comes next on a stream of the capture follow what another has got. */
+static void capture_join(struct world *world, CUstream to, CUstream from)
+{
+    CUevent event;
+    MUST(world, cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    MUST(world, cu.cuEventRecord(event, from));
+    MUST(world, cu.cuStreamWaitEvent(to, event, 0));
+    MUST(world, cu.cuEventDestroy(event));
+}
+
+/* Two frees outside of the capture: cufence has put its event behind the first at best when the stream joins. */
+static void free_before(struct world *world, int queue)
+{
+    for (int times = 0; times < 2; times++) {
+        if (!buffer_make(world, queue, 4096))
+            return;
+        for (int i = 0; i < BUFFERS; i++) {
+            if (world->buffers[i].is_live && world->buffers[i].id == world->next_buffer) {
+                buffer_free_on(world, i, queue);
+                break;
+            }
+        }
+    }
+}
+
+/* Part of the capture on another stream, which belongs to the capture from then on. */
+static void capture_beside(struct world *world, const struct capture *capture)
+{
+    int found[QUEUES], count = 0;
+    for (int i = 0; i < QUEUES; i++) {
+        const struct queue *queue = &world->queues[i];
+        if (i != capture->queue && queue->is_live && queue->kind == QUEUE_NON_BLOCKING &&
+            queue->context == capture->graph->context)
+            found[count++] = i;
+    }
+    if (!count || (settings.without & FEATURE_B2))
+        return;
+    struct capture beside = *capture;
+    beside.queue = found[pick(world, (unsigned)count)];
+    beside.stream = world->queues[beside.queue].handle;
+    int is_trimmed = chance(world, 50);
+    if (is_trimmed && !world->queues[beside.queue].is_captured)
+        free_before(world, beside.queue);
+    queue_enter(world, capture->queue);
+    say(world, "  queue %d joins", beside.queue);
+    capture_join(world, beside.stream, capture->stream);
+    world->queues[beside.queue].is_captured = 1;
+    if (is_trimmed)
+        step_trim(world);
+    queue_enter(world, capture->queue);
+    capture_temporary(world, &beside);
+    queue_enter(world, capture->queue);
+    capture_join(world, capture->stream, beside.stream);
+}
+
 static void capture_step(struct world *world, const struct capture *capture)
 {
     unsigned kind = pick(world, 100);
-    if (kind < 35) {
+    if (kind < 10) {
+        capture_beside(world, capture);
+    } else if (kind < 35) {
         capture_temporary(world, capture);
     } else if (kind < 65) {
         int number = buffer_pick(world);
@@ -165,7 +223,8 @@ int step_capture(struct world *world)
         capture_step(world, &capture);
     }
     world->depth--;
-    on->is_captured = 0;
+    for (int i = 0; i < QUEUES; i++)
+        world->queues[i].is_captured = 0;
     queue_enter(world, queue);
     say(world, "end of the capture");
     MUST(world, cu.cuStreamEndCapture(on->handle, &graph->graph));

@@ -225,6 +225,12 @@ static int pick_pool(struct world *world, int device)
     return count ? found[pick(world, (unsigned)count)] : -1;
 }
 
+static uint64_t count_live(void)
+{
+    cufence_stats stats = {0};
+    return fence.get_stats && fence.get_stats(-1, &stats) == CUFENCE_OK ? stats.live_buffers : 0;
+}
+
 /* Returns the new buffer, -1 where none could be had. */
 static int allocate_on(struct world *world, int queue, size_t bytes)
 {
@@ -246,6 +252,7 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
     if (buffer->kind == BUFFER_DIRECT)
         release_context(world, on->context); /* the driver's own may wait */
     const char *armed = arm(world);
+    uint64_t live = armed ? count_live() : 0;
     CUresult result;
     void *pointer = NULL;
     if (buffer->kind == BUFFER_API)
@@ -275,6 +282,8 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
         place.place == CUFENCE_PLACE_UNKNOWN)
         world->leaked++; /* left to the driver, for cufence's books could not be made: its figures lack it */
     buffer->is_live = 1;
+    if (armed && count_live() == live)
+        world->leaked++; /* where the host's memory is out, the driver may serve the call: cufence does not count that */
     if (buffer->kind != BUFFER_DIRECT)
         used(world, buffer, queue, queue_mark(world, queue), 1);
     look_at_address(world, buffer);
@@ -350,12 +359,13 @@ static int free_waiting(struct world *world, int number)
     return 1;
 }
 
-/* The queues that were recorded need not be done: the free waits for them. */
+/* The queues that were recorded need not be done: the free waits for them. Where nobody tells cufence that a stream ends, it
+ * must exist until then. */
 static struct clock uses_unrecorded(const struct world *world, const struct buffer *buffer)
 {
     struct clock needed = buffer->uses;
     for (int i = 0; i < QUEUES; i++) {
-        if (buffer->recorded >> i & 1 && world->queues[i].is_live)
+        if (buffer->recorded >> i & 1 && (world->queues[i].is_live || !settings.is_alone))
             needed.at[i] = 0;
     }
     return needed;

@@ -39,6 +39,8 @@ int queue_add(struct world *world, enum queue_kind kind, int context, CUstream h
         queue->thread = world->thread;
         queue->before = world->host;
         queue->work = world->host;
+        for (int k = 0; k < BUFFERS; k++)
+            world->buffers[k].recorded &= ~(UINT64_C(1) << i);
         return i;
     }
     return -1;
@@ -101,8 +103,6 @@ void queue_enter(struct world *world, int queue)
 void queue_end(struct world *world, int queue)
 {
     world->queues[queue].is_live = 0;
-    for (int i = 0; i < BUFFERS; i++)
-        world->buffers[i].recorded &= ~(UINT64_C(1) << queue);
     forget_queues(world);
 }
 

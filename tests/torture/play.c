@@ -16,20 +16,28 @@ static const struct kind {
     {step_reallocate, 16, 1}, {step_record, 5, 1},       {step_hold, 8, 1},       {step_release, 4, 1},
     {step_synchronise, 3, 0}, {step_stream, 9, 1},       {step_context, 2, 0},    {step_destroy_context, 1, 0},
     {step_primary, 1, 0},     {step_reset, 1, 0},        {step_pool, 2, 0},       {step_thread, 4, 0},
-    {step_capture, 5, 0},     {step_launch_graph, 7, 0}, {step_drop_graph, 2, 0}, {step_trim, 3, 0},
+    {step_capture, 5, 0},     {step_launch_graph, 7, 0}, {step_drop_graph, 2, 0}, {step_trim, 3, 1},
     {step_figures, 2, 0},     {step_too_large, 1, 0},    {step_turnover, 2, 0},
 };
 
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
+/* weights: NULL for those of the table. */
+static unsigned weight_of(size_t kind, const unsigned *weights, int is_within)
+{
+    if (is_within && !kinds[kind].is_within)
+        return 0;
+    return weights ? weights[kind] : kinds[kind].weight;
+}
+
 static int step_of_weights(struct world *world, const unsigned *weights, int is_within)
 {
     unsigned sum = 0;
     for (size_t i = 0; i < KINDS; i++)
-        sum += !is_within || kinds[i].is_within ? weights[i] : 0;
+        sum += weight_of(i, weights, is_within);
     unsigned at = pick(world, sum);
     for (size_t i = 0; i < KINDS; i++) {
-        unsigned weight = !is_within || kinds[i].is_within ? weights[i] : 0;
+        unsigned weight = weight_of(i, weights, is_within);
         if (at < weight)
             return kinds[i].step(world);
         at -= weight;
@@ -37,17 +45,9 @@ static int step_of_weights(struct world *world, const unsigned *weights, int is_
     return 0;
 }
 
-static const unsigned *plain_weights(void)
-{
-    static unsigned weights[KINDS]; /* the same whoever writes them */
-    for (size_t i = 0; i < KINDS; i++)
-        __atomic_store_n(&weights[i], kinds[i].weight, __ATOMIC_RELAXED);
-    return weights;
-}
-
 int step_within(struct world *world)
 {
-    return step_of_weights(world, plain_weights(), 1);
+    return step_of_weights(world, NULL, 1);
 }
 
 /* Not every program does everything: some kinds of steps are left out, some come often. */
@@ -90,7 +90,7 @@ static void play_open(struct world *world, uint64_t seed, int number, unsigned s
         world->steps++;
         actor_play(world, pick_thread(world), one_step);
     }
-    weights_of[number] = plain_weights();
+    weights_of[number] = NULL;
 }
 
 static void play_world(struct world *world, uint64_t seed, int number, unsigned steps, int is_shared)
@@ -133,6 +133,7 @@ static void play_seed(uint64_t seed, struct played *played)
     }
     for (int i = 0; i < AT_ONCE; i++)
         pthread_join(played[i].id, NULL);
+    await_outputs();
     if (sim.set_latency)
         sim.set_latency("cuEventRecord", 0);
 }

@@ -460,7 +460,7 @@ int step_churn(struct world *world)
         void (*once)(struct world *world);
         size_t most; /* bytes a turn: what the simulated device keeps of a context or of a thread's stream */
         unsigned feature, turns;
-    } kinds[] = {{"streams", churn_stream, 1024, FEATURE_C4, HALF},
+    } kinds[] = {{"streams", churn_stream, 1536, FEATURE_C4, HALF},
                  {"threads", churn_thread, 3072, FEATURE_C4, HALF},
                  {"contexts", churn_context, 6144, FEATURE_C3, CONTEXTS_IN_A_ROW}};
     unsigned kind = pick(world, 3);

@@ -248,6 +248,15 @@ static void look_for_lost_memory(struct world *world)
          (unsigned long long)stats.captured_bytes);
 }
 
+void await_outputs(void)
+{
+    cufence_stats stats = {.live_buffers = 1};
+    for (int tries = 0; fence.get_stats && stats.live_buffers && tries < 500; tries++) {
+        usleep(tries ? 10000 : 0);
+        fence.get_stats(-1, &stats);
+    }
+}
+
 void world_close(struct world *world)
 {
     say(world, "the end");
@@ -273,7 +282,9 @@ void world_close(struct world *world)
         if (world->pools[i].is_live)
             MUST(world, cu.cuMemPoolDestroy(world->pools[i].handle));
     }
-    world->has_outputs = 0; /* none is left */
+    if (world->has_outputs && !world->is_shared)
+        await_outputs();
+    world->has_outputs = 0;
     step_figures(world);
     if (settings.is_alone || chance(world, 50))
         look_for_lost_memory(world);

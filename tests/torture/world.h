@@ -182,7 +182,7 @@ struct world {
     int depth;       /* steps within a step */
     int lacks;       /* allocations may fail: the device is small, or a call was made to fail */
     int has_outputs; /* graphs have allocated memory that outlives a launch: figures count it in their own way */
-    unsigned leaked; /* buffers that nobody knows the state of, after an error that was asked for */
+    unsigned leaked; /* buffers that cufence counts in another way, after an error that was asked for */
     unsigned next_buffer, steps;
     struct clock host;
     struct context contexts[CONTEXTS];
@@ -217,6 +217,9 @@ void must(struct world *world, const char *call, CUresult result);
 void world_open(struct world *world, uint64_t seed, int number, int is_shared);
 /* Lets all work end, frees everything, checks what was not checked. */
 void world_close(struct world *world);
+/* What graphs have allocated counts as live until the driver has told that they are gone, which it does in the background.
+ * Nothing else may be live. */
+void await_outputs(void);
 
 /* The latest place in the process where progress was made; the watchdog looks at it. */
 extern uint64_t progress; /* atomic */
