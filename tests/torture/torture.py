@@ -39,7 +39,7 @@ SIMULATED = [
 REAL = [
     ("plain", "", "", ""),
     ("strict", "uaf=strict", "", ""),
-    ("alone", "", "", "--library"),
+    ("alone", "peers=on", "", "--library"),  # nothing sees who is given access to whom
     ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "", ""),
     ("auto", "align=auto", "", ""),
     ("start", "side=start,waste=100,uaf=strict", "", ""),
