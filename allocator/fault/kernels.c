@@ -113,8 +113,7 @@ unsigned kernels_poison(int device, uint64_t unmapped_address)
         struct prepared *entry = enter(context);
         if (!entry)
             continue;
-        launched +=
-            driver->cuLaunchKernel(entry->poison, 1, 1, 1, 1, 1, 1, 0, entry->stream, arguments, NULL) == CUDA_SUCCESS;
+        launched += driver->cuLaunchKernel(entry->poison, 1, 1, 1, 1, 1, 1, 0, entry->stream, arguments, NULL) == CUDA_SUCCESS;
         leave();
     }
     return launched;
@@ -123,8 +122,7 @@ unsigned kernels_poison(int device, uint64_t unmapped_address)
 int kernels_current_device(void)
 {
     CUcontext handle = NULL;
-    struct context *context =
-        driver->cuCtxGetCurrent(&handle) == CUDA_SUCCESS && handle ? context_known(handle) : NULL;
+    struct context *context = driver->cuCtxGetCurrent(&handle) == CUDA_SUCCESS && handle ? context_known(handle) : NULL;
     return context && prepared_of(context) ? context->device : -1;
 }
 

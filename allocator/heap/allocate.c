@@ -107,6 +107,10 @@ static struct block *map_anew(struct books *books, int device, const struct layo
     for (int level = 0; !block && level <= hardest; level++) {
         if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)
             return NULL;
+        if (level == 1) { /* what the background thread has in its hands just now is not lost to us */
+            heap_hold();
+            heap_go_on();
+        }
         reclaim_device(device, level);
         block = block_map(books, device, layout, status);
     }

@@ -235,7 +235,7 @@ struct recorded {
 struct wait {
     struct books *of;
     uint64_t generation; /* of its context: another one by now, and the work and the event are gone */
-    CUevent event; /* NULL: nothing tells but a synchronisation of the context that began after `waiting_since` */
+    CUevent event;       /* NULL: nothing tells but a synchronisation of the context that began after `waiting_since` */
 };
 
 enum awaits {

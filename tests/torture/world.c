@@ -240,7 +240,7 @@ static void look_for_lost_memory(struct world *world)
         fence.trim(-1);
         fence.get_stats(-1, &stats);
         if (stats.mapped_bytes == 0 || (settings.is_injected && stats.mapped_bytes == stats.captured_bytes))
-            return; /* a graph that could not be followed, after a failed call, keeps its memory for good */
+            return;    /* a graph that could not be followed, after a failed call, keeps its memory for good */
         usleep(50000); /* what graphs have left is given back in the background */
     }
     fail(world, "nothing is live, and %llu bytes are mapped: %llu idle, %llu for graphs",
