@@ -25,7 +25,7 @@ struct pool_account {
     uint64_t used, used_high; /* atomic, as all below */
     uint64_t mapped, mapped_high;
     uint64_t live;
-    int is_destroyed; /* to be free once nothing is live */
+    int is_destroyed; /* atomic; to be free once nothing is live */
 };
 
 static struct pool_account pools[POOLS];
@@ -41,7 +41,8 @@ static void changed(void)
 static unsigned lookup(CUmemoryPool handle)
 {
     for (unsigned i = FIRST_POOL; handle && i < POOLS; i++) {
-        if (__atomic_load_n(&pools[i].handle, __ATOMIC_ACQUIRE) == handle && !pools[i].is_destroyed)
+        if (__atomic_load_n(&pools[i].handle, __ATOMIC_ACQUIRE) == handle &&
+            !__atomic_load_n(&pools[i].is_destroyed, __ATOMIC_RELAXED))
             return i;
     }
     return 0;
@@ -54,7 +55,14 @@ static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t li
     for (unsigned i = FIRST_POOL; !owner && i < POOLS; i++) {
         if (pools[i].handle)
             continue;
-        pools[i] = (struct pool_account){.device = device, .is_default = is_default, .limit = limit};
+        pools[i].device = device;
+        pools[i].is_default = is_default;
+        pools[i].limit = limit;
+        pools[i].live = 0;
+        uint64_t *const figures[] = {&pools[i].used, &pools[i].used_high, &pools[i].mapped, &pools[i].mapped_high};
+        for (size_t k = 0; k < sizeof figures / sizeof *figures; k++)
+            __atomic_store_n(figures[k], 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&pools[i].is_destroyed, 0, __ATOMIC_RELAXED);
         __atomic_store_n(&pools[i].handle, handle, __ATOMIC_RELEASE);
         owner = i;
     }
@@ -146,7 +154,7 @@ static void release_if_done(struct pool_account *pool)
         return;
     lock_take(&lock);
     if (pool->is_destroyed && !pool->live)
-        pool->handle = NULL;
+        __atomic_store_n(&pool->handle, NULL, __ATOMIC_RELEASE);
     lock_release(&lock);
 }
 
@@ -288,7 +296,7 @@ CUresult hook_cuMemPoolDestroy(CUmemoryPool handle)
         lock_take(&lock);
         __atomic_store_n(&pools[owner].is_destroyed, 1, __ATOMIC_RELEASE);
         if (!__atomic_load_n(&pools[owner].live, __ATOMIC_ACQUIRE))
-            pools[owner].handle = NULL;
+            __atomic_store_n(&pools[owner].handle, NULL, __ATOMIC_RELEASE);
         lock_release(&lock);
         changed();
     }

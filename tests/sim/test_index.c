@@ -109,12 +109,15 @@ static void a_late_claim_gets_no_other_buffer(void **state)
     pthread_t threads[THREADS];
     places[0] = arena_start() + 32 * PAGE;
     places[1] = places[0] + 4096;
-    live_at(new_block(), places[0]);
+    struct block *block = new_block();
+    live_at(block, places[0]);
     for (uintptr_t i = 0; i < THREADS; i++)
         assert_int_equal(pthread_create(&threads[i], NULL, claim_and_move, (void *)i), 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     assert_int_equal(wrong, 0);
+    assert_ptr_equal(index_claim(block->facts.address), block);
+    free(block);
 }
 
 /* ---- very large buffers: one entry for thousands of pages ---- */
