@@ -1,0 +1,32 @@
+/*
+ * A store past the end while every multiprocessor is full: how long the report of a large core dump takes. Not built with the
+ * rest:
+ *
+ *   nvcc -arch=native -lineinfo -o full_device bench/full_device.cu
+ *   build/bin/cufence run --set verbose=on -- ./full_device
+ *
+ * The line "core dump of N MiB: written in ..." says where the time went.
+ */
+#include <cstdio>
+
+__global__ void full(float *x, long n, int rounds)
+{
+    long i = (long)blockIdx.x * blockDim.x + threadIdx.x;
+    float sum = 0;
+    for (int round = 0; round < rounds; round++) {
+        sum += x[(i + round * 31) % n];
+        if (round == rounds / 2 && i == 5)
+            x[n] = sum; /* one past the end */
+    }
+    x[i % n] = sum;
+}
+
+int main()
+{
+    const long n = 1 << 20;
+    float *x;
+    cudaMalloc(&x, n * sizeof *x);
+    full<<<132 * 2 * 4, 1024>>>(x, n, 20000);
+    std::printf("%s\n", cudaGetErrorName(cudaDeviceSynchronize()));
+    return 0;
+}
