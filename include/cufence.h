@@ -123,7 +123,7 @@ typedef struct cufence_fault {
  * be held, so it may call    cufence_fault_count(), cufence_last_report(), cufence_last_report_json(), cufence_describe(),
  * cufence_stack(), cufence_get_stats(), cufence_set_fault_handler(), and all that is about versions, options and errors; it
  * must not    call CUDA, nor what calls it: cufence_malloc(), cufence_free(), cufence_record_stream(), cufence_trim() and the
- * pools may wait for ever; it cannot      wait for reports: cufence_wait_reports() returns UNSUPPORTED at once, because the
+ * pools may wait for ever; it cannot wait for reports: cufence_wait_reports() returns UNSUPPORTED at once, because the
  * handler is part of one. It may end the process. Faults that come meanwhile are reported once it has returned.
  */
 typedef void (*cufence_fault_handler)(const cufence_fault *fault, void *user);
