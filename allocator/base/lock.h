@@ -21,6 +21,7 @@ enum lock_rank {
     RANK_STREAMS,     /* the table of streams */
     RANK_LIST,        /* the blocks of one free list: a spin lock */
     RANK_RECORDED,    /* the streams recorded for one block: a spin lock */
+    RANK_WAITS,       /* events of another context than the block's are asked, or such a context begins to end */
     RANK_EVENTS,      /* a context's spare events */
     RANK_EXECUTABLES, /* executables of graphs */
     RANK_POOLS,       /* the program's memory pools */

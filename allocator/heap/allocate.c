@@ -108,10 +108,10 @@ static struct block *map_anew(struct books *books, int device, const struct layo
         if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)
             return NULL;
         if (level == 1) { /* what the background thread has in its hands just now is not lost to us */
-            heap_hold();
-            heap_go_on();
+            visit_begin();
+            visit_end();
         }
-        reclaim_device(device, level);
+        reclaim_device(books->context, device, level);
         block = block_map(books, device, layout, status);
     }
     if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY)

@@ -155,8 +155,9 @@ void heap_executable_gone(CUgraphExec executable);
 /* Right before a stream is gone: its freed buffers are given to others once its work is done. RANK_TOUCH is held. */
 void heap_stream_ends(struct stream *stream);
 
-/* Between these the background thread leaves every context alone: around the end of one. */
-void heap_hold(void);
+/* Around the end of a context, NULL: it is not known which ends, if any. Between these no thread visits a context that it does
+ * not work in, and none asks an event of the one that ends. */
+void heap_hold(struct context *ending);
 void heap_go_on(void);
 
 /* A context was destroyed or reset: its buffers are gone. */

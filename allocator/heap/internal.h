@@ -252,6 +252,7 @@ int waits_are_over(struct block *block);                       /* asks the event
 int waits_synchronised(struct block *block, const struct books *of, uint64_t since);
 void waits_forget(struct block *block);                               /* all of them */
 void waits_drop_context(struct block *block, const struct books *of); /* that context is gone, and its events with it */
+void waits_set_ending(const struct books *books);                     /* from now on no event of it is asked; NULL: none ends */
 unsigned waits_foreign(void); /* atomic: how many blocks may be waiting for another context than theirs */
 
 /* ---- freelist.c; all but freelist_of(), freelist_take(), freelist_put() and freelist_count() expect a scope ---- */
@@ -355,7 +356,10 @@ int captures_are_gone(void);                  /* some graph has gone since the l
 
 /* Gives memory of a device back to the driver, harder with each level: 0 caches, 1 what has passed, 2 after synchronisations.
  */
-void reclaim_device(int device, int level);
+void reclaim_device(const struct context *own, int device, int level); /* own: the one that the caller works in */
+/* Around a look at another context than the caller's own, which may end meanwhile (heap_hold()). */
+void visit_begin(void);
+void visit_end(void);
 void reclaim_retired(struct books *books); /* unmaps what is to be retired and has passed */
 void reclaim_old(struct books *books);     /* what has been idle too long, or is too much */
 

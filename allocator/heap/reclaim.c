@@ -9,6 +9,31 @@
 /* One at a time: the sequence snapshots of a synchronisation live in the free lists. */
 static struct lock sync_lock = LOCK(RANK_SYNC);
 
+/* Held while a thread is in a context that may end meanwhile: in any but those that it works in itself. */
+static struct lock visiting = LOCK(RANK_VISIT);
+
+void visit_begin(void)
+{
+    lock_take(&visiting);
+}
+
+void visit_end(void)
+{
+    lock_release(&visiting);
+}
+
+void heap_hold(struct context *ending)
+{
+    lock_take(&visiting);
+    waits_set_ending(ending ? books_of(ending) : NULL);
+}
+
+void heap_go_on(void)
+{
+    waits_set_ending(NULL);
+    lock_release(&visiting);
+}
+
 static void unmap_all(struct block *gone)
 {
     struct block *block, *next;
@@ -125,16 +150,29 @@ static void reclaim(struct books *books, int level)
     physical_trim(books->context->device);
 }
 
-void reclaim_device(int device, int level)
+static void visit(struct books *books, int level)
+{
+    struct scope scope = scope_enter(books->context);
+    if (scope.pushed)
+        reclaim(books, level);
+    scope_leave(scope);
+}
+
+/* In another context than the caller's: it may have ended by now. */
+static void visit_other(struct books *books, int level)
+{
+    visit_begin();
+    if (context_is_alive(books->context))
+        visit(books, level);
+    visit_end();
+}
+
+void reclaim_device(const struct context *own, int device, int level)
 {
     for (struct context *context = context_next(NULL); context; context = context_next(context)) {
         struct books *books = context->device == device ? books_of(context) : NULL;
-        if (!books)
-            continue;
-        struct scope scope = scope_enter(context);
-        if (scope.pushed)
-            reclaim(books, level);
-        scope_leave(scope);
+        if (books)
+            (context == own ? visit : visit_other)(books, level);
     }
     physical_trim(device);
 }
@@ -159,16 +197,11 @@ static int has_waiting(struct books *books)
 cufence_status heap_trim(int device, int may_wait)
 {
     cufence_status status = heap_check_device(device);
+    const struct context *own = context_current();
     for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
-        struct books *books = books_of(context);
-        if (!books || (device >= 0 && context->device != device))
-            continue;
-        struct scope scope = scope_enter(context);
-        if (scope.pushed) {
-            captures_collect(books);
-            reclaim(books, may_wait && has_waiting(books) ? 2 : 1);
-        }
-        scope_leave(scope);
+        struct books *books = device < 0 || context->device == device ? books_of(context) : NULL;
+        if (books)
+            (context == own ? visit : visit_other)(books, may_wait && has_waiting(books) ? 2 : 1);
     }
     return status;
 }

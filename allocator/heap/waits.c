@@ -21,16 +21,52 @@ static uint64_t generation_of(const struct books *books)
     return __atomic_load_n(&books->context->generation, __ATOMIC_RELAXED);
 }
 
+/* A context may end while another thread asks for an event of it. */
+static struct lock ending_lock = LOCK(RANK_WAITS);
+static const struct books *ending; /* under ending_lock */
+
+void waits_set_ending(const struct books *books)
+{
+    lock_take(&ending_lock);
+    ending = books;
+    lock_release(&ending_lock);
+}
+
 /* 0: the context is gone. A buffer that a graph keeps may have outlived it (end_foreign_waits() does not find those). */
 static int is_there(const struct wait *wait)
 {
     return context_is_alive(wait->of->context) && generation_of(wait->of) == wait->generation;
 }
 
-static void give_event(const struct wait *wait)
+/* Around a look at a wait: 0 if its event must not be touched. Whoever is near a block is in its context, which does not end
+ * meanwhile. */
+static int look_begins(const struct block *block, const struct wait *wait)
 {
-    if (wait->event && is_there(wait))
+    if (wait->of == block->books)
+        return 1;
+    lock_take(&ending_lock);
+    return wait->of != ending;
+}
+
+static void look_ends(const struct block *block, const struct wait *wait)
+{
+    if (wait->of != block->books)
+        lock_release(&ending_lock);
+}
+
+static void give_event(const struct block *block, const struct wait *wait)
+{
+    if (look_begins(block, wait) && wait->event && is_there(wait))
         event_give(wait->of, wait->event);
+    look_ends(block, wait);
+}
+
+static int is_over(const struct block *block, const struct wait *wait)
+{
+    int may_ask = look_begins(block, wait);
+    int is = !is_there(wait) || (may_ask && wait->event && driver->cuEventQuery(wait->event) == CUDA_SUCCESS);
+    look_ends(block, wait);
+    return is;
 }
 
 static int append(struct block *block, struct books *of, CUevent event)
@@ -110,10 +146,10 @@ int waits_are_over(struct block *block)
 {
     for (unsigned i = block->wait_count; i-- > 0;) {
         struct wait wait = block->waits[i];
-        if (is_there(&wait) && (!wait.event || driver->cuEventQuery(wait.event) != CUDA_SUCCESS))
+        if (!is_over(block, &wait))
             return 0;
         cross_out(block, i);
-        give_event(&wait);
+        give_event(block, &wait);
     }
     return !block->awaits_context;
 }
@@ -129,7 +165,7 @@ int waits_synchronised(struct block *block, const struct books *of, uint64_t sin
         if (wait.of != of)
             continue;
         cross_out(block, i);
-        give_event(&wait);
+        give_event(block, &wait);
     }
     return !block->awaits_context && !block->wait_count;
 }
@@ -139,7 +175,7 @@ void waits_forget(struct block *block)
     while (block->wait_count) {
         struct wait wait = block->waits[block->wait_count - 1u];
         cross_out(block, block->wait_count - 1u);
-        give_event(&wait);
+        give_event(block, &wait);
     }
     block->awaits_context = 0;
 }

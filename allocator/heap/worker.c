@@ -12,19 +12,6 @@
 static pthread_t thread;
 static int is_running; /* written by who starts and stops it */
 
-/* Held while the thread is in a context. */
-static struct lock visiting = LOCK(RANK_VISIT);
-
-void heap_hold(void)
-{
-    lock_take(&visiting);
-}
-
-void heap_go_on(void)
-{
-    lock_release(&visiting);
-}
-
 static int has_retiring(void)
 {
     for (struct context *context = context_next(NULL); context; context = context_next(context)) {
@@ -65,9 +52,9 @@ static void *run(void *unused)
             trimmed_ns = now_ns();
         int has_gone = captures_are_gone();
         for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-            lock_take(&visiting);
+            visit_begin();
             visit(context, is_time_to_trim, has_gone);
-            lock_release(&visiting);
+            visit_end();
         }
     }
 }

@@ -43,7 +43,7 @@ static void before_end(CUcontext context)
         driver->cuCtxPopCurrent(&popped);
     }
     monitor_wait(REPORT_MS);
-    heap_hold();
+    heap_hold(context_known(context));
 }
 
 static void after_end(CUcontext context)
@@ -132,7 +132,7 @@ static void before_release(CUcontext primary)
     if (primary)
         before_end(primary);
     else
-        heap_hold();
+        heap_hold(NULL);
 }
 
 static void after_release(CUdevice device, CUcontext primary)

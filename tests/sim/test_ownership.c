@@ -179,6 +179,16 @@ static void contexts_by_the_hundred_are_guarded(void **state)
     expect_both("many_contexts 300", NULL, "refused 0, of another context 0\n");
 }
 
+/* strict=1: the device ends the program that uses a handle of what is gone. */
+static void a_context_ends_while_others_look_for_memory(void **state)
+{
+    (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* the simulated device has little address space there */
+#endif
+    expect_guarded("ending_contexts 300", NULL, "strict=1", 0, "all have ended\n");
+}
+
 /* Without a dump there is nothing but the two answers, of which one hides the fault: the first, or the last. */
 static void the_worst_of_several_devices_decides_the_end(void **state)
 {
@@ -259,6 +269,7 @@ int main(int argc, char **argv)
         TEST(a_release_that_ends_nothing_waits_for_nothing),
         TEST(memory_of_a_green_context_is_its_devices),
         TEST(contexts_by_the_hundred_are_guarded),
+        TEST(a_context_ends_while_others_look_for_memory),
         TEST(the_worst_of_several_devices_decides_the_end),
         TEST(what_was_refused_raises_no_figure),
         TEST(the_tail_of_a_very_large_buffer_is_known),

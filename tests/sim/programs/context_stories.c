@@ -148,6 +148,49 @@ int story_many_contexts(int count, char **arguments)
     return 0;
 }
 
+static CUcontext first_context;
+static int is_over; /* atomic */
+
+/* Asks for more than there is, which gives up what every context of the device keeps, and for what other contexts have freed. */
+static void *ask_for_much(void *unused)
+{
+    CUdeviceptr buffer;
+    MUST(cu.cuCtxSetCurrent(first_context));
+    for (size_t pages = 1; !__atomic_load_n(&is_over, __ATOMIC_ACQUIRE); pages = pages % 8 + 1) {
+        if (cu.cuMemAlloc(&buffer, (size_t)1 << 40) == CUDA_SUCCESS)
+            exit(3);
+        MUST(cu.cuMemAlloc(&buffer, pages << 21));
+        MUST(cu.cuMemFree(buffer));
+    }
+    return unused;
+}
+
+/* Contexts that end while another thread looks for memory: what they keep, and what waits for their work. */
+int story_ending_contexts(int count, char **arguments)
+{
+    int many = count > 2 ? atoi(arguments[2]) : 1;
+    CUdeviceptr own, others;
+    pthread_t thread;
+    start();
+    MUST(cu.cuDevicePrimaryCtxRetain(&first_context, 0));
+    pthread_create(&thread, NULL, ask_for_much, NULL);
+    for (int i = 0; i < many; i++) {
+        CUcontext context;
+        MUST(cu.cuCtxSetCurrent(first_context));
+        MUST(cu.cuMemAlloc(&others, BYTES));
+        MUST(cu.cuCtxCreate(&context, NULL, 0, 0));
+        MUST(cu.cuMemAlloc(&own, BYTES));
+        CUstream stream = new_stream();
+        MUST(cu.cuMemFreeAsync(own, stream));
+        MUST(cu.cuMemFreeAsync(others, stream));
+        MUST(cu.cuCtxDestroy(context));
+    }
+    __atomic_store_n(&is_over, 1, __ATOMIC_RELEASE);
+    pthread_join(thread, NULL);
+    puts("all have ended");
+    return 0;
+}
+
 static void *end_the_process(void *unused)
 {
     (void)unused;

@@ -70,6 +70,7 @@ void let_go(uint32_t *flag);
     X(release)                                                                                                                 \
     X(green)                                                                                                                   \
     X(resets)                                                                                                                  \
+    X(ending_contexts)                                                                                                         \
     X(many_contexts)                                                                                                           \
     X(silent_fault)                                                                                                            \
     X(many_streams)                                                                                                            \
