@@ -84,7 +84,7 @@ static void *synchronise_all(void *unused)
     (void)unused;
     for (struct context *context = context_next(NULL); context; context = context_next(context)) {
         CUresult result = synchronise(context);
-        if (result != CUDA_SUCCESS && exit_result != CUDA_ERROR_ILLEGAL_ADDRESS) /* nothing is worse */
+        if (result != CUDA_SUCCESS && !driver_has_faulted(exit_result)) /* nothing is worse */
             exit_result = result;
     }
     return NULL;
@@ -140,7 +140,7 @@ static int wait_for_faults(void)
 {
     if (!wait_for_devices())
         return 0;
-    if (exit_result == CUDA_ERROR_ILLEGAL_ADDRESS)
+    if (driver_has_faulted(exit_result))
         monitor_await_dump();
     monitor_flush(REPORT_MS);
     return 1;
@@ -177,10 +177,13 @@ static void at_exit(int status, void *unused)
     int is_synchronised = wait_for_faults();
     monitor_stop(is_synchronised ? REPORT_MS : 0);
     heap_close();
-    int has_failed = is_synchronised && exit_result == CUDA_ERROR_ILLEGAL_ADDRESS;
-    if (has_failed && !delivery_count())
-        output_say("==%d== cufence: a kernel has accessed an illegal address; without a core dump there is no more to tell\n",
-                   (int)process.pid);
+    int has_failed = is_synchronised && driver_has_faulted(exit_result);
+    if (has_failed && !delivery_count()) {
+        const char *name = "a kernel's exception";
+        driver->cuGetErrorName(exit_result, &name);
+        output_say("==%d== cufence: a kernel has faulted: %s; without a core dump there is no more to tell\n", (int)process.pid,
+                   name);
+    }
     if (process.options.verbose)
         print_stats();
     output_flush();

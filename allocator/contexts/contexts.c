@@ -108,7 +108,7 @@ static void end(struct context *context)
 {
     __atomic_store_n(&context->is_alive, 0, __ATOMIC_RELEASE);
     contexts_changed();
-    if (__atomic_exchange_n(&context->is_faulted, 0, __ATOMIC_RELAXED))
+    if (__atomic_exchange_n(&context->fault, CUDA_SUCCESS, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         __atomic_sub_fetch(&faulted, 1, __ATOMIC_RELEASE);
     for (struct context *other = first(); other; other = other->next) {
         if (other->stands_for != context) /* green ones end with their primary */
@@ -368,18 +368,20 @@ void context_ended(CUcontext handle)
 
 /* ---- faults ---- */
 
-void contexts_set_faulted(int device)
+void contexts_set_faulted(int device, CUresult error)
 {
     for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-        if ((device < 0 || context->device == device) && !__atomic_exchange_n(&context->is_faulted, 1, __ATOMIC_RELAXED))
+        CUresult none = CUDA_SUCCESS;
+        if ((device < 0 || context->device == device) &&
+            __atomic_compare_exchange_n(&context->fault, &none, error, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
             __atomic_add_fetch(&faulted, 1, __ATOMIC_RELEASE);
     }
 }
 
-int context_is_faulted(void)
+CUresult context_fault(void)
 {
     if (__builtin_expect(!__atomic_load_n(&faulted, __ATOMIC_ACQUIRE), 1))
-        return 0;
+        return CUDA_SUCCESS;
     struct context *context = context_current();
-    return context && __atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED);
+    return context ? __atomic_load_n(&context->fault, __ATOMIC_RELAXED) : CUDA_SUCCESS;
 }

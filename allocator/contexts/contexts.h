@@ -45,7 +45,7 @@ struct context {
     int is_primary;             /* of its device */
     int is_held;                /* atomic; by us: it cannot end without us */
     int is_alive;               /* atomic */
-    int is_faulted;             /* atomic */
+    CUresult fault;             /* atomic; what a kernel's fault has made the answer to every call; CUDA_SUCCESS: none has */
     struct context *stands_for; /* a green context: its device's primary one; else NULL. Constant */
     struct stream legacy;       /* its legacy default stream */
     struct context *next;       /* in the registry; constant */
@@ -109,9 +109,9 @@ void context_ended(CUcontext handle);
 /* What `handle` is if it is known, without asking the driver, which may have let it go; else NULL. */
 struct context *context_known(CUcontext handle);
 
-/* From now on, contexts of `device` (-1: all) are faulted. */
-void contexts_set_faulted(int device);
-int context_is_faulted(void); /* the current one is; a load where none is */
+/* From now on, contexts of `device` (-1: all) are faulted, but those that are: what CUDA answers to every call in them. */
+void contexts_set_faulted(int device, CUresult error);
+CUresult context_fault(void); /* the current one's, CUDA_SUCCESS if it is well; a load where all are */
 
 /* Makes a context current and the thread's captures relaxed, for driver calls that must work whatever the caller is doing. */
 struct scope {

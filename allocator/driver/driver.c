@@ -176,14 +176,31 @@ void *driver_symbol(const char *name)
     return found;
 }
 
+int driver_has_faulted(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+        return 1;
+    default:
+        return 0;
+    }
+}
+
 cufence_status driver_check(CUresult result, const char *call)
 {
     if (result == CUDA_SUCCESS)
         return CUFENCE_OK;
     const char *name = NULL;
     driver->cuGetErrorName(result, &name);
-    cufence_status status = result == CUDA_ERROR_OUT_OF_MEMORY     ? CUFENCE_ERROR_OUT_OF_MEMORY
-                            : result == CUDA_ERROR_ILLEGAL_ADDRESS ? CUFENCE_ERROR_FAULTED
-                                                                   : CUFENCE_ERROR_DRIVER;
+    cufence_status status = result == CUDA_ERROR_OUT_OF_MEMORY ? CUFENCE_ERROR_OUT_OF_MEMORY
+                            : driver_has_faulted(result)       ? CUFENCE_ERROR_FAULTED
+                                                               : CUFENCE_ERROR_DRIVER;
     return error_set(status, "%s: %s (%d)", call, name ? name : "unknown error", (int)result);
 }

@@ -105,7 +105,10 @@ cufence_status driver_load(void);
 void *driver_symbol(const char *name);
 
 /* Returns OK for CUDA_SUCCESS; else keeps "call: NAME (number)" as the thread's error and returns OUT_OF_MEMORY for
- * CUDA_ERROR_OUT_OF_MEMORY, FAULTED for an illegal address, DRIVER for all others. */
+ * CUDA_ERROR_OUT_OF_MEMORY, FAULTED for what driver_has_faulted(), DRIVER for all others. */
 cufence_status driver_check(CUresult result, const char *call);
+
+/* Whether it is an error that a kernel's exception leaves behind: from then on every call in its context returns it. */
+int driver_has_faulted(CUresult result);
 
 #endif

@@ -45,6 +45,20 @@ static const struct exception {
     [30] = {"MMU fault", CLASS_ADDRESS, NULL, NULL},
 };
 
+/* What CUDA's documentation of its errors says of exceptions. */
+static const struct {
+    uint32_t exception;
+    CUresult error;
+} errors[] = {
+    {1, CUDA_ERROR_ILLEGAL_ADDRESS},       {3, CUDA_ERROR_HARDWARE_STACK_ERROR},
+    {4, CUDA_ERROR_ILLEGAL_INSTRUCTION},   {6, CUDA_ERROR_MISALIGNED_ADDRESS},
+    {7, CUDA_ERROR_INVALID_ADDRESS_SPACE}, {8, CUDA_ERROR_INVALID_PC},
+    {9, CUDA_ERROR_HARDWARE_STACK_ERROR},  {10, CUDA_ERROR_ILLEGAL_ADDRESS},
+    {11, CUDA_ERROR_MISALIGNED_ADDRESS},   {12, CUDA_ERROR_ASSERT},
+    {14, CUDA_ERROR_ILLEGAL_ADDRESS},      {23, CUDA_ERROR_INVALID_PC},
+    {24, CUDA_ERROR_INVALID_PC},           {30, CUDA_ERROR_ILLEGAL_ADDRESS},
+};
+
 /* What the instruction that raised an exception adds. `instruction` as in sass_thrower(). */
 static const struct {
     uint32_t exception; /* 0: any that involves no buffer */
@@ -98,4 +112,13 @@ const char *exception_cause(uint32_t exception, const char *instruction)
 {
     int thrower = thrower_of(exception, instruction);
     return thrower >= 0 ? throwers[thrower].cause : find(exception)->cause;
+}
+
+CUresult exception_error(uint32_t exception)
+{
+    for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
+        if (errors[i].exception == exception)
+            return errors[i].error;
+    }
+    return CUDA_ERROR_LAUNCH_FAILED;
 }

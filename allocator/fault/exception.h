@@ -4,6 +4,7 @@
 #ifndef CUFENCE_FAULT_EXCEPTION_H
 #define CUFENCE_FAULT_EXCEPTION_H
 
+#include <cuda.h>
 #include <stdint.h>
 
 /* What an exception says about the address of an access. */
@@ -24,5 +25,8 @@ enum exception_class exception_class_of(uint32_t exception);
  * than the name does. instruction  the one that raised it ("BPT"), NULL if unknown */
 const char *exception_meaning(uint32_t exception, const char *instruction);
 const char *exception_cause(uint32_t exception, const char *instruction);
+
+/* What CUDA answers to every call in the context from then on; where nothing better is documented CUDA_ERROR_LAUNCH_FAILED. */
+CUresult exception_error(uint32_t exception);
 
 #endif

@@ -6,6 +6,7 @@
 #include "delivery.h"
 #include "device.h"
 #include "error.h"
+#include "exception.h"
 #include "intake.h"
 #include "json.h"
 #include "kernels.h"
@@ -119,14 +120,15 @@ static int wait_for_error(int device, int ms)
     return kernels_have_failed(device);
 }
 
-static void act(int device)
+/* error: what CUDA answers to every call after such a fault. */
+static void act(int device, CUresult error)
 {
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
         dumps_remove_fifo(&monitor.fifo);
         abort();
     }
     if (monitor.options->on_fault == ON_FAULT_ERROR) {
-        monitor.sources->set_faulted(device);
+        monitor.sources->set_faulted(device, error);
         if (!wait_for_error(device, REAL_ERROR_MS)) {
             monitor.poisons += kernels_poison(device, monitor.sources->arena_start());
             wait_for_error(device, POISON_MS);
@@ -214,10 +216,11 @@ static void explain(const struct dump *dump)
         report(evidence, device);
     else
         report_unexplained(dump->received);
+    CUresult error = exception_error(status == CUFENCE_OK && evidence->site_count ? evidence->sites[0].exception : 0);
     evidence_free(evidence);
     if (monitor.options->verbose)
         tell_times(dump);
-    act(device);
+    act(device, error);
 }
 
 /* ---- the thread ---- */

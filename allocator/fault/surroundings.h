@@ -6,12 +6,13 @@
 #define CUFENCE_FAULT_SURROUNDINGS_H
 
 #include "diagnosis.h"
+#include "driver/driver.h"
 
 /* What fault/ needs to know of buffers, contexts and launches, from rooms that it does not know. See heap.h for each. */
 struct fault_sources {
     size_t (*near)(uint64_t address, cufence_buffer *out, size_t max);
     size_t (*live)(int device, cufence_buffer *out, size_t max, uint64_t *total);
-    void (*set_faulted)(int device);
+    void (*set_faulted)(int device, CUresult error);
     int (*is_shared)(int device, int peer); /* arena_is_shared() */
     uint64_t (*arena_start)(void);
     uint64_t (*arena_end)(void);

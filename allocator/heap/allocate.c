@@ -175,7 +175,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     cufence_status status = CUFENCE_OK;
     size_t size = wanted->size;
     struct context *context = wanted->context;
-    if (__atomic_load_n(&context->is_faulted, __ATOMIC_RELAXED))
+    if (__atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return error_set(CUFENCE_ERROR_FAULTED,
                          "a kernel has faulted on device %d before; the report tells which (on_fault=continue "
                          "goes on in spite of it)",

@@ -10,9 +10,9 @@
 
 CUresult settled(CUresult result, int is_context_idle)
 {
-    if (!is_active() || (result != CUDA_SUCCESS && result != CUDA_ERROR_ILLEGAL_ADDRESS))
+    if (!is_active() || (result != CUDA_SUCCESS && !driver_has_faulted(result)))
         return result;
-    if (result == CUDA_ERROR_ILLEGAL_ADDRESS && !has_failed())
+    if (result != CUDA_SUCCESS && failure() == CUDA_SUCCESS)
         monitor_await_dump();
     struct context *context = context_current();
     uint64_t launches = context ? launch_count(context) : 0;
@@ -21,7 +21,8 @@ CUresult settled(CUresult result, int is_context_idle)
         if (is_context_idle)
             launch_settle(context, launches);
     }
-    return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : result;
+    CUresult fault = failure();
+    return fault != CUDA_SUCCESS ? fault : result;
 }
 
 CUresult synchronised(struct context *context, CUresult (*function)(void))
@@ -38,7 +39,7 @@ static void before_end(CUcontext context)
 {
     CUcontext popped;
     if (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
-        if (!has_failed())
+        if (failure() == CUDA_SUCCESS)
             settled(driver->cuCtxSynchronize(), 1);
         driver->cuCtxPopCurrent(&popped);
     }
@@ -63,7 +64,7 @@ static CUresult destroy(CUresult (*function)(CUcontext), CUcontext context)
         return function(context);
     before_end(context);
     CUresult result = function(context);
-    if (result == CUDA_SUCCESS || result == CUDA_ERROR_ILLEGAL_ADDRESS)
+    if (result == CUDA_SUCCESS || driver_has_faulted(result))
         after_end(context);
     else
         heap_go_on();

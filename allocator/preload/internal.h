@@ -37,10 +37,10 @@ static inline int is_active(void)
     return __atomic_load_n(&preload_is_active, __ATOMIC_ACQUIRE);
 }
 
-/* Whether the program shall see the fault that the current context has had. */
-static inline int has_failed(void)
+/* What the program is told of the fault that the current context has had; CUDA_SUCCESS: it has had none, or sees it itself. */
+static inline CUresult failure(void)
 {
-    return is_active() && context_is_faulted();
+    return is_active() ? context_fault() : CUDA_SUCCESS;
 }
 
 /* Whether the address is in our address space: a buffer of ours, or one that was. */
@@ -69,7 +69,7 @@ void share(int device, int peer);
 /* contexts.c: once, at the start. 0: the host has no memory. */
 int contexts_count_devices(int devices);
 /* To be called with the result of a call that has waited for work of the current context. Learns of the faults that the work
- * has met; returns the result, or CUDA_ERROR_ILLEGAL_ADDRESS. */
+ * has met; returns the result, or what failure() is then. */
 CUresult settled(CUresult result, int is_context_idle);
 /* Calls a synchronisation of the current context, and settles. `context`: all of whose work it waits for, or NULL. */
 CUresult synchronised(struct context *context, CUresult (*function)(void));

@@ -3,12 +3,6 @@
 
 #include "launch/launch.h"
 
-/* Returns 0 where the launch has to fail. */
-static int is_allowed(void)
-{
-    return !is_active() || !context_is_faulted();
-}
-
 static void record(const struct launch_call *call)
 {
     struct context *context = is_active() ? context_current() : NULL;
@@ -20,8 +14,8 @@ static void record(const struct launch_call *call)
     CUresult hook_##symbol(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,         \
                            unsigned shared, CUstream stream, void **parameters, void **extra)                                  \
     {                                                                                                                          \
-        if (!is_allowed())                                                                                                     \
-            return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
+        if (failure() != CUDA_SUCCESS)                                                                                         \
+            return failure();                                                                                                  \
         record(&(struct launch_call){.function = f,                                                                            \
                                      .grid = {gx, gy, gz},                                                                     \
                                      .block = {bx, by, bz},                                                                    \
@@ -39,8 +33,8 @@ KERNEL(cuLaunchKernel_ptsz, own_default)
     CUresult hook_##symbol(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,         \
                            unsigned shared, CUstream stream, void **parameters)                                                \
     {                                                                                                                          \
-        if (!is_allowed())                                                                                                     \
-            return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
+        if (failure() != CUDA_SUCCESS)                                                                                         \
+            return failure();                                                                                                  \
         record(&(struct launch_call){.function = f,                                                                            \
                                      .grid = {gx, gy, gz},                                                                     \
                                      .block = {bx, by, bz},                                                                    \
@@ -81,8 +75,8 @@ static void record_configured(const CUlaunchConfig *config, CUfunction f, CUstre
 #define CONFIGURED(symbol, stream_meant)                                                                                       \
     CUresult hook_##symbol(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra)                        \
     {                                                                                                                          \
-        if (!is_allowed())                                                                                                     \
-            return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
+        if (failure() != CUDA_SUCCESS)                                                                                         \
+            return failure();                                                                                                  \
         if (config)                                                                                                            \
             record_configured(config, f, stream_meant(config->hStream), parameters, extra, __builtin_frame_address(0));        \
         return real.symbol(config, f, parameters, extra);                                                                      \
@@ -94,8 +88,8 @@ CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
     CUresult hook_##symbol(CUgraphExec graph, CUstream stream)                                                                 \
     {                                                                                                                          \
         struct context *context;                                                                                               \
-        if (!is_allowed())                                                                                                     \
-            return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                                 \
+        if (failure() != CUDA_SUCCESS)                                                                                         \
+            return failure();                                                                                                  \
         if (is_active() && (context = context_current()) != NULL)                                                              \
             launch_record_graph(context, graph, stream_meant(stream), __builtin_frame_address(0));                             \
         heap_graph_launch(graph);                                                                                              \
@@ -107,8 +101,8 @@ GRAPH(cuGraphLaunch_ptsz, own_default)
 /* After a fault the driver's own debugger may still look into the modules, and crashes where one goes (driver 580.159.04). */
 CUresult hook_cuModuleUnload(CUmodule module)
 {
-    if (!is_allowed())
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (failure() != CUDA_SUCCESS)
+        return failure();
     if (is_active())
         launch_forget_functions();
     return real.cuModuleUnload(module);
@@ -116,8 +110,8 @@ CUresult hook_cuModuleUnload(CUmodule module)
 
 CUresult hook_cuLibraryUnload(CUlibrary library)
 {
-    if (!is_allowed())
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (failure() != CUDA_SUCCESS)
+        return failure();
     if (is_active())
         launch_forget_functions();
     return real.cuLibraryUnload(library);

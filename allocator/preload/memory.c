@@ -10,6 +10,15 @@
 
 #define PITCH 512u /* bytes: what cuMemAllocPitch aligns rows to on every device since compute capability 5.0 */
 
+/* A context that has faulted says so to whoever asks. */
+static CUresult told_fault(void)
+{
+    CUresult fault = failure();
+    if (fault == CUDA_SUCCESS)
+        fault = driver->cuCtxSynchronize();
+    return fault != CUDA_SUCCESS ? fault : CUDA_ERROR_ILLEGAL_ADDRESS;
+}
+
 static CUresult result_of(cufence_status status)
 {
     static int has_said; /* atomic */
@@ -17,7 +26,7 @@ static CUresult result_of(cufence_status status)
     case CUFENCE_OK:
         return CUDA_SUCCESS;
     case CUFENCE_ERROR_FAULTED:
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
+        return told_fault();
     case CUFENCE_ERROR_OUT_OF_MEMORY:
     case CUFENCE_ERROR_OVERFLOW:
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -157,8 +166,8 @@ static void give_back(const struct heap_claim *claim, struct stream *stream, enu
 static CUresult wait_for_users(struct context *context)
 {
     CUcontext popped;
-    if (has_failed())
-        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    if (failure() != CUDA_SUCCESS)
+        return failure();
     if (driver->cuCtxPushCurrent(context->handle) != CUDA_SUCCESS)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = synchronised(context, driver->cuCtxSynchronize);
@@ -174,11 +183,11 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.place);
-    int had_failed = has_failed();
+    int had_failed = failure() != CUDA_SUCCESS;
     /* A synchronisation would end a capture; then the buffer waits for the next one. */
     CUresult waited = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_users(claim.context);
     give_back(&claim, NULL, waited == CUDA_SUCCESS ? HEAP_NONE : HEAP_UNKNOWN);
-    return waited == CUDA_ERROR_ILLEGAL_ADDRESS && !had_failed ? waited : CUDA_SUCCESS; /* it has met the fault by waiting */
+    return driver_has_faulted(waited) && !had_failed ? waited : CUDA_SUCCESS; /* it has met the fault by waiting */
 }
 
 /* Ordered on what the stream means to the caller: a default stream is the current context's, whosever the memory is. */

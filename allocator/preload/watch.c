@@ -12,8 +12,9 @@
         const struct host_call *const call = HOST_CALL(base);                                                                  \
         (void)call;                                                                                                            \
         if (is_active()) {                                                                                                     \
-            if (context_is_faulted())                                                                                          \
-                return CUDA_ERROR_ILLEGAL_ADDRESS;                                                                             \
+            CUresult fault = context_fault();                                                                                  \
+            if (fault != CUDA_SUCCESS)                                                                                         \
+                return fault;                                                                                                  \
             if (!(check))                                                                                                      \
                 return CUDA_ERROR_INVALID_VALUE;                                                                               \
         }                                                                                                                      \
@@ -26,7 +27,8 @@ CUresult hook_cuCtxSynchronize(void)
 {
     if (!is_active())
         return real.cuCtxSynchronize();
-    return has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : synchronised(context_synchronised(), real.cuCtxSynchronize);
+    CUresult fault = failure();
+    return fault != CUDA_SUCCESS ? fault : synchronised(context_synchronised(), real.cuCtxSynchronize);
 }
 
 CUresult hook_cuCtxSynchronize_v2(CUcontext context)
@@ -34,8 +36,9 @@ CUresult hook_cuCtxSynchronize_v2(CUcontext context)
     CUcontext popped;
     if (!is_active() || !context || driver->cuCtxPushCurrent(context) != CUDA_SUCCESS)
         return real.cuCtxSynchronize_v2(context);
-    int is_context_idle = context_synchronised() != NULL;
-    CUresult result = has_failed() ? CUDA_ERROR_ILLEGAL_ADDRESS : settled(real.cuCtxSynchronize_v2(context), is_context_idle);
+    CUresult result = failure();
+    if (result == CUDA_SUCCESS)
+        result = synchronised(context_synchronised(), driver->cuCtxSynchronize);
     driver->cuCtxPopCurrent(&popped);
     return result;
 }

@@ -1,3 +1,4 @@
+#include "fault.h"
 #include "kernel.h"
 
 #include <time.h>
@@ -28,18 +29,25 @@ static void spin(const cusim_thread *thread, void *const *arguments)
     }
 }
 
+static void raise(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    fault_raise(*(const uint32_t *)arguments[0]);
+}
+
 static void fence(const cusim_thread *thread, void *const *arguments)
 {
     (void)thread;
     (void)arguments;
 }
 
-static const size_t one_pointer[] = {sizeof(uint64_t)};
+static const size_t one_pointer[] = {sizeof(uint64_t)}, one_number[] = {sizeof(uint32_t)};
 
 const cusim_kernel builtin_kernels[] = {
     {.name = "cufence_fence", .function = fence},
     {.name = "cufence_poison", .function = poison, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
     {.name = "cusim_spin", .function = spin, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
+    {.name = "cusim_raise", .function = raise, .argument_bytes = one_number, .argument_count = 1, .access_bytes = 4},
 };
 
 const size_t builtin_kernel_count = sizeof builtin_kernels / sizeof builtin_kernels[0];

@@ -89,7 +89,7 @@ static void add_multiprocessors(struct dump *dump)
     struct sm_row rows[SIM_MULTIPROCESSORS] = {{0}};
     for (uint32_t i = 0; i < SIM_MULTIPROCESSORS; i++)
         rows[i].smId = i;
-    rows[dump->sm].exception = CUDBG_EXCEPTION_WARP_ILLEGAL_ADDRESS;
+    rows[dump->sm].exception = dump->site->exception;
     rows[dump->sm].errorPCValid = 1;
     rows[dump->sm].errorPC = dump->error_pc;
     dump->sms =
@@ -177,7 +177,7 @@ static void add_lanes(struct dump *dump)
         row->virtualPC = row->physPC = dump->function->entry + CUBIN_RESUME_OFFSET;
         row->ln = lane;
         memcpy(row->threadIdx, site->threads[lane], sizeof row->threadIdx);
-        row->exception = (site->faulted & 1u << lane) != 0 ? CUDBG_EXCEPTION_WARP_ILLEGAL_ADDRESS : 0;
+        row->exception = (site->faulted & 1u << lane) != 0 ? site->exception : 0;
     }
     char name[64];
     snprintf(name, sizeof name, ".cudbg.lntbl.dev0.sm%u.cta0.wp%u", dump->sm, site->warp);

@@ -24,7 +24,6 @@ enum {
     CUDBG_SHT_META = 0x80000016
 };
 
-enum { CUDBG_EXCEPTION_WARP_ILLEGAL_ADDRESS = 14 };
 
 struct __attribute__((packed)) device_row {
     uint64_t devName, devType, smType; /* string indices */

@@ -34,8 +34,11 @@ static void run_warp(struct fault_site *site, uint32_t first, uint32_t end)
         for (unsigned i = 0; i < 3; i++)
             site->threads[number][i] = lane.thread.thread_index[i];
         site->valid |= 1u << number;
-        if (fault_catch(run_lane, &lane, &site->faults[number]))
-            site->faulted |= 1u << number;
+        if (!fault_catch(run_lane, &lane, &site->faults[number]))
+            continue;
+        if (!site->faulted)
+            site->exception = site->faults[number].exception;
+        site->faulted |= 1u << number;
     }
 }
 

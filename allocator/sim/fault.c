@@ -83,7 +83,7 @@ static void handle(int signal, siginfo_t *info, void *context)
         pass_on(signal, info, context);
         return;
     }
-    guard->fault = (struct fault){(uint64_t)(uintptr_t)info->si_addr, is_write_access(context)};
+    guard->fault = (struct fault){(uint64_t)(uintptr_t)info->si_addr, is_write_access(context), EXCEPTION_ILLEGAL_ADDRESS};
     resume_at_leave(context);
 }
 
@@ -128,6 +128,27 @@ int fault_catch(void (*function)(void *), void *argument, struct fault *fault)
     return 0;
 }
 
+void fault_raise(uint32_t exception)
+{
+    current->fault = (struct fault){.exception = exception};
+    leave();
+}
+
+/* As cuda.h's documentation of the errors says. */
+static CUresult error_of(uint32_t exception)
+{
+    switch (exception) {
+    case EXCEPTION_ILLEGAL_ADDRESS:
+        return CUDA_ERROR_ILLEGAL_ADDRESS;
+    case EXCEPTION_ILLEGAL_INSTRUCTION:
+        return CUDA_ERROR_ILLEGAL_INSTRUCTION;
+    case EXCEPTION_ASSERT:
+        return CUDA_ERROR_ASSERT;
+    default:
+        return CUDA_ERROR_LAUNCH_FAILED;
+    }
+}
+
 int fault_report(const struct fault_site *site)
 {
     CUcontext context = site->context;
@@ -146,6 +167,6 @@ int fault_report(const struct fault_site *site)
         if (earlier == 0 && late_ms == 0)
             return 1;
     }
-    atomic_store(&context->error, CUDA_ERROR_ILLEGAL_ADDRESS);
+    atomic_store(&context->error, error_of(site->exception));
     return 0;
 }

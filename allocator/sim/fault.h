@@ -18,7 +18,10 @@
 struct fault {
     uint64_t address;
     int is_write;
+    uint32_t exception; /* its number in a core dump */
 };
+
+enum { EXCEPTION_ILLEGAL_INSTRUCTION = 4, EXCEPTION_ASSERT = 12, EXCEPTION_ILLEGAL_ADDRESS = 14 }; /* CUDBGException_t */
 
 /* A worker calls the first one before it runs device work, and hands its result to the other at its end. */
 void *fault_thread_begin(void);
@@ -26,6 +29,9 @@ void fault_thread_end(void *stack);
 
 /* Calls function(argument). Returns 1, with *fault set, if it touched memory that is not there; it has not returned then. */
 int fault_catch(void (*function)(void *), void *argument, struct fault *fault);
+
+/* Ends the function that is being caught as an exception of that number does. */
+void fault_raise(uint32_t exception);
 
 /* A warp of which at least one lane has faulted. */
 struct fault_site {
@@ -35,6 +41,7 @@ struct fault_site {
     uint32_t block[3];
     uint32_t warp;           /* in its block */
     uint32_t valid, faulted; /* masks of lanes */
+    uint32_t exception;      /* of the first of them */
     uint32_t threads[WARP_LANES][3];
     struct fault faults[WARP_LANES]; /* of the lanes in `faulted` */
 };

@@ -101,6 +101,7 @@ void cusim_configure(unsigned devices, size_t device_memory_bytes, size_t reserv
  *   cufence_fence()                              does nothing
  *   cufence_poison(uint64_t address)             loads 4 bytes at the address and stores them back, as the product's does
  *   cusim_spin(const volatile uint32_t *flag)    waits until *flag (host memory) is not 0, at most 10 s
+ *   cusim_raise(uint32_t exception)              ends as an exception of that number does (CUDBGException_t)
  */
 
 #ifdef __cplusplus

@@ -304,6 +304,32 @@ static void a_late_dump_is_waited_for(void **state)
     }
 }
 
+static void each_exception_has_its_own_error(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *story, *error, *words;
+    } exceptions[] = {
+        {"other_exception 12", "CUDA_ERROR_ASSERT", "assertion failed"},
+        {"other_exception 4", "CUDA_ERROR_ILLEGAL_INSTRUCTION", "illegal instruction"},
+        {"other_exception 2", "CUDA_ERROR_LAUNCH_FAILED", "user stack overflow"},
+    };
+    for (size_t i = 0; i < sizeof exceptions / sizeof exceptions[0]; i++) {
+        char wanted[512], without[128];
+        const char *story = exceptions[i].story, *error = exceptions[i].error;
+        snprintf(wanted, sizeof wanted, "cuCtxSynchronize: %s\ncuMemAlloc: %s\ncuLaunchKernel: %s\ncuStreamSynchronize: %s\n",
+                 error, error, error, error);
+        expect_alike(story, NO_PRELOAD, NULL, 1, wanted);
+        run(&by_dlsym, story, PRELOAD, NULL, NULL);
+        expect_out(&by_dlsym, story, wanted);
+        expect_in(&by_dlsym, story, last.err, exceptions[i].words);
+        run(&by_dlsym, story, PRELOAD, "coredump=off", NULL);
+        expect_out(&by_dlsym, story, wanted);
+        snprintf(without, sizeof without, "a kernel has faulted: %s; without a core dump", error);
+        expect_in(&by_dlsym, story, last.err, without);
+    }
+}
+
 static const char *const hooked_calls[] = {
     "cuMemAlloc",         "cuMemAllocAsync",   "cuMemcpyHtoD",      "cuMemcpyDtoH",        "cuMemcpyDtoD",
     "cuMemcpyAsync",      "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemsetD8",          "cuMemsetD32Async",
@@ -644,6 +670,7 @@ int main(int argc, char **argv)
         TEST(an_overrun_is_silent_without_the_library),
         TEST(a_program_that_never_synchronises_hears_of_it),
         TEST(a_late_dump_is_waited_for),
+        TEST(each_exception_has_its_own_error),
         TEST(after_a_fault_every_hooked_call_fails),
         TEST(on_fault_continue_goes_on),
         TEST(on_fault_abort_aborts),

@@ -151,7 +151,8 @@ int story_many_contexts(int count, char **arguments)
 static CUcontext first_context;
 static int is_over; /* atomic */
 
-/* Asks for more than there is, which gives up what every context of the device keeps, and for what other contexts have freed. */
+/* Asks for more than there is, which gives up what every context of the device keeps, and for what other contexts have freed.
+ */
 static void *ask_for_much(void *unused)
 {
     CUdeviceptr buffer;

@@ -55,6 +55,23 @@ int story_overrun(int count, char **arguments)
     return say(how, synchronise(how, address, stream)) == CUDA_SUCCESS ? 0 : 1;
 }
 
+/* other_exception NUMBER: a kernel ends with an exception that involves no buffer. */
+int story_other_exception(int count, char **arguments)
+{
+    uint32_t exception = count > 2 ? (uint32_t)atoi(arguments[2]) : 0;
+    CUmodule module;
+    CUfunction raise;
+    CUdeviceptr more;
+    start();
+    MUST(cu.cuModuleLoadData(&module, "an image"));
+    MUST(cu.cuModuleGetFunction(&raise, module, "cusim_raise"));
+    MUST(cu.cuLaunchKernel(raise, 1, 1, 1, 32, 1, 1, 0, NULL, (void *[]){&exception}, NULL));
+    say("cuCtxSynchronize", cu.cuCtxSynchronize());
+    say("cuMemAlloc", cu.cuMemAlloc(&more, 16));
+    say("cuLaunchKernel", store(0, 1, NULL));
+    return say("cuStreamSynchronize", cu.cuStreamSynchronize(NULL)) == CUDA_SUCCESS ? 0 : 1;
+}
+
 int story_use_after_free(int count, char **arguments)
 {
     (void)count;

@@ -56,6 +56,7 @@ void let_go(uint32_t *flag);
     X(newer_forms)                                                                                                             \
     X(next_symbol)                                                                                                             \
     X(after_fault)                                                                                                             \
+    X(other_exception)                                                                                                         \
     X(use_after_free)                                                                                                          \
     X(foreign_stream)                                                                                                          \
     X(foreign_explicit)                                                                                                        \
