@@ -212,6 +212,21 @@ static int add_threads(struct builder *builder, const struct warp_scene *scene, 
     return 1;
 }
 
+/* Names the kernel of a warp that stands in no known function. 0: the host is out of memory. */
+static int name_caller(struct builder *builder, struct coredump_place device, const struct grid_node *grid,
+                       struct evidence_site *site)
+{
+    if (site->symbol || !grid)
+        return 1;
+    const struct location *start = locate(&builder->locator, grid->row.entry, device, grid->row.module, builder->compute);
+    if (!start)
+        return 0;
+    site->kernel = start->kernel;
+    site->symbol = start->symbol;
+    site->is_in_driver = start->symbol != NULL;
+    return 1;
+}
+
 static int add_warp(struct builder *builder, const struct warp_scene *scene)
 {
     uint32_t exception = warp_exception(scene);
@@ -238,7 +253,9 @@ static int add_warp(struct builder *builder, const struct warp_scene *scene)
         return 0;
     set_location(site, location);
     site->source = source_of(location, grid, builder->compute);
-    return is_of_other_kernel(builder, location, grid) || add_threads(builder, scene, grid, location, site);
+    if (is_of_other_kernel(builder, location, grid))
+        return 1;
+    return name_caller(builder, scene->device_place, grid, site) && add_threads(builder, scene, grid, location, site);
 }
 
 static int add_warps(struct builder *builder)

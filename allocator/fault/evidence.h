@@ -39,6 +39,8 @@ struct evidence_site {
     const char *kernel;         /* demangled, NULL if the PC is in no known function */
     const char *symbol;         /* as in the cubin */
     uint64_t kernel_offset;     /* error_pc - start of the function */
+    int is_in_driver;           /* error_pc is in code that the dump does not hold, which the kernel has called: the driver's
+                                   own, as for a failed assert(). Then kernel_offset, file, line and instruction are unknown */
     const char *file;           /* NULL without line information */
     int line;
     const char *instruction; /* e.g. "STG.E.128 [R2.64+0x10], R4"; NULL if it was not decoded */

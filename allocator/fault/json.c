@@ -311,7 +311,7 @@ static struct members put_code(struct members to, const struct evidence_site *si
     if (site->file && site->line)
         put(kernel, "line", json_integer(site->line));
     put_text(kernel, "instruction", site->instruction);
-    if (site->symbol)
+    if (site->symbol && !site->is_in_driver)
         put_number(kernel, "offset", site->kernel_offset);
     if (site->error_pc)
         put_hex(kernel, "pc", site->error_pc);

@@ -192,6 +192,12 @@ static void place_line(struct report *report)
     if (!site->file && !site->instruction && !site->symbol)
         return;
     report_begin(report, "", "at");
+    if (site->is_in_driver) {
+        report_put(report, "code of the driver's, called by ");
+        report_put_name(report, site->symbol);
+        report_end(report, CERTAIN_NOT);
+        return;
+    }
     if (site->file) {
         report_put_name(report, site->file);
         if (site->line)
@@ -229,7 +235,7 @@ static void other_places(struct report *report)
             report_put_name(report, site->file);
             if (site->line)
                 report_put(report, ":%d", site->line);
-        } else if (site->symbol) {
+        } else if (site->symbol && !site->is_in_driver) {
             report_put(report, "+0x%" PRIx64, site->kernel_offset);
         }
         report_end(report, CERTAIN_EXACT);

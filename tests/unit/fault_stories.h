@@ -249,11 +249,19 @@ static inline void assertion(struct story *story)
     story->sites[0].exception_name = "assert";
     story->lanes[0].certainty = story->lanes[1].certainty = CERTAIN_NOT;
     story->lanes[1].has_exception = 1;
+    story->sites[0].is_in_driver = 1;
+    story->sites[0].file = story->sites[0].instruction = NULL;
+    story->sites[0].line = 0;
+    story->sites[0].kernel_offset = 0;
 }
 
 static inline void trap(struct story *story)
 {
     assertion(story);
+    story->sites[0].is_in_driver = 0;
+    story->sites[0].file = "oob.py";
+    story->sites[0].line = 9;
+    story->sites[0].kernel_offset = 0x400;
     story->sites[0].exception = 4;
     story->sites[0].exception_name = "illegal instruction";
     story->sites[0].instruction = "BPT";

@@ -491,6 +491,27 @@ static void test_warp_of_another_kernel(void **state)
     }
 }
 
+/* A failed assert() ends in code of the driver's, which the dump does not hold. */
+static void test_called_code_is_not_in_the_dump(void **state)
+{
+    (void)state;
+    struct synthetic synthetic;
+    struct evidence *evidence = NULL;
+    make_synthetic(&synthetic, &newest);
+    builder_put64(&synthetic.builder, synthetic.part[WARPS], 0, KERNEL_START + 0x100000);
+    assert_int_equal(parse(&synthetic, &evidence), CUFENCE_OK);
+    assert_int_equal(evidence->site_count, 1);
+    const struct evidence_site *site = &evidence->sites[0];
+    assert_string_equal(site->kernel, "oob(int*)");
+    assert_string_equal(site->symbol, "_Z3oobPi");
+    assert_true(site->is_in_driver && site->is_warp_alive && site->has_grid);
+    assert_null(site->instruction);
+    assert_null(site->file);
+    assert_int_equal(site->lanes[0].certainty, CERTAIN_NOT);
+    evidence_free(evidence);
+    builder_end(&synthetic.builder);
+}
+
 /* What is left of the address in R2:R3 = 0x7fdeadbe00 when the registers are read at +0x40. */
 static void test_half_known(void **state)
 {
@@ -604,6 +625,7 @@ int main(void)
         cmocka_unit_test(test_exited_warp),
         cmocka_unit_test(test_half_known),
         cmocka_unit_test(test_lanes_that_have_left),
+        cmocka_unit_test(test_called_code_is_not_in_the_dump),
         cmocka_unit_test(test_warp_of_another_kernel),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -122,7 +122,8 @@ static const struct {
                {"candidates.buffers.0.id", "2"}, {"candidates.buffers.0.address", "\"0x7e01083fe0c0\""}}},
     {assertion, {{"kind", "\"exception\""}, {"exception.number", "12"}, {"exception.name", "\"assert\""},
                {"exception.no_buffer", "true"}, {"exception.possible_cause", NULL}, {"address", NULL}, {"access", NULL},
-               {"candidates", NULL}, {"buffer", NULL}, {"thread.thread", "[105,0,0]"}}},
+               {"candidates", NULL}, {"buffer", NULL}, {"thread.thread", "[105,0,0]"}, {"kernel.name", "\"k_oob\""},
+               {"kernel.offset", NULL}}},
     {trap, {{"exception.meaning", "\"the kernel trapped by itself\""}, {"exception.no_buffer", "true"},
                {"kernel.instruction", "\"BPT\""}, {"candidates", NULL}}},
     {wrong_vote_mask, {{"exception.possible_cause", "\"the mask of a vote does not match the threads that run it\""}}},
@@ -315,7 +316,7 @@ static void compare_kernel(const struct told *told)
         expect_in(told->text, "%s:%lld", string_at(told->json, "kernel.file"), number_at(told->json, "kernel.line"));
     if (at(told->json, "kernel.instruction"))
         expect_in(told->text, "   %s", string_at(told->json, "kernel.instruction"));
-    if (at(told->json, "kernel.symbol"))
+    if (at(told->json, "kernel.offset"))
         expect_in(told->text, "(%s+0x%llx)", string_at(told->json, "kernel.symbol"), number_at(told->json, "kernel.offset"));
     assert_int_equal(at(told->json, "thread") != NULL, strstr(told->text, "thread        block ") != NULL);
     if (at(told->json, "thread"))

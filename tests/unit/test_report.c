@@ -220,7 +220,7 @@ static const struct {
      "cufence: exception: assert on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
-     "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             at            code of the driver's, called by k_oob\n"
      "             thread        block (7,0,0) thread (105,0,0)\n"
      "  what       an assert() in the kernel failed; its text is on stdout or stderr\n"
      "             no buffer is involved\n"},
