@@ -195,7 +195,9 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
                             &layout);
     if (status != CUFENCE_OK)
         return status;
-    struct books *books = books_make(context);
+    struct books *books = books_of(context);
+    if (__builtin_expect(!books, 0))
+        books = books_make(context);
     struct freelist *list = books ? list_for(books, wanted->stream) : NULL;
     if (!list)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");

@@ -2,11 +2,6 @@
 
 #include <stdlib.h>
 
-struct books *books_of(struct context *context)
-{
-    return __atomic_load_n((struct books **)&context->books[CONTEXT_HEAP], __ATOMIC_ACQUIRE);
-}
-
 struct books *books_make(struct context *context)
 {
     struct books *books = books_of(context), *none = NULL;

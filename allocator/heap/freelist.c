@@ -197,95 +197,6 @@ static void move_to(struct freelist *list, struct block *block, enum block_state
     list_unlock(list);
 }
 
-/* ---- markers ---- */
-
-/* Expects the list's lock. */
-static void advance_markers(struct freelist *list)
-{
-    unsigned done = 0;
-    while (done < list->marker_count && driver->cuEventQuery(list->markers[done].event) == CUDA_SUCCESS) {
-        if (list->markers[done].sequence > list->passed)
-            list->passed = list->markers[done].sequence;
-        event_give(list->books, list->markers[done].event);
-        done++;
-    }
-    list->marker_count -= done;
-    for (unsigned i = 0; i < list->marker_count; i++)
-        list->markers[i] = list->markers[i + done];
-}
-
-int freelist_is_unmarked(struct freelist *list)
-{
-    list_lock(list);
-    int is_unmarked = list->freed != list->marked && list->freed > list->passed;
-    list_unlock(list);
-    return is_unmarked;
-}
-
-void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_t now)
-{
-    CUstreamCaptureStatus capture;
-    list_lock(list);
-    if (list->marker_count == MARKERS)
-        advance_markers(list);
-    int has_room = list->marker_count < MARKERS;
-    uint64_t sequence = list->freed;
-    list_unlock(list);
-    if (!has_room || !stream_is_named_here(stream))
-        return;
-    struct scope scope = scope_enter(stream->within);
-    CUevent event = NULL;
-    int is_recorded = 0;
-    /* Also refuses where a stream that synchronises with this one is being captured. */
-    if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
-        capture == CU_STREAM_CAPTURE_STATUS_NONE && (event = event_take(list->books)) != NULL)
-        is_recorded = driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS;
-    if (is_recorded) {
-        list_lock(list);
-        list->markers[list->marker_count++] = (struct marker){.event = event, .sequence = sequence};
-        list->marked = sequence;
-        list->marked_ns = now;
-        list_unlock(list);
-    } else if (event) {
-        event_give(list->books, event);
-    }
-    scope_leave(scope);
-}
-
-void freelist_mark(struct freelist *list, uint64_t now)
-{
-    stream_touch_begin(); /* also keeps other threads from adding markers */
-    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
-    if (stream)
-        freelist_mark_touched(list, stream, now);
-    stream_touch_end();
-}
-
-int freelist_pass(struct freelist *list)
-{
-    CUstreamCaptureStatus capture;
-    int has_passed = 0;
-    stream_touch_begin();
-    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
-    list_lock(list);
-    uint64_t sequence = list->freed;
-    list_unlock(list);
-    if (stream && stream_is_named_here(stream)) {
-        struct scope scope = scope_enter(stream->within);
-        has_passed = scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
-                     capture == CU_STREAM_CAPTURE_STATUS_NONE && driver->cuStreamQuery(stream->handle) == CUDA_SUCCESS;
-        scope_leave(scope);
-    }
-    if (has_passed) {
-        list_lock(list);
-        if (sequence > list->passed)
-            list->passed = sequence;
-        list_unlock(list);
-    }
-    stream_touch_end();
-    return has_passed;
-}
-
 /* ---- what has passed ---- */
 
 void freelist_advance(struct freelist *list)
@@ -293,7 +204,7 @@ void freelist_advance(struct freelist *list)
     struct block *block, *next;
     unsigned asked = 0;
     list_lock(list);
-    advance_markers(list);
+    freelist_ask_markers(list);
     if (!list->pool) {
         DL_FOREACH_SAFE(list->waiting, block, next)
         {
@@ -315,7 +226,7 @@ static struct block *take_passed(struct freelist *list, uint64_t pages, uint64_t
     list_lock(list);
     struct block *block = NULL;
     if (list->idle_pages) {
-        advance_markers(list);
+        freelist_ask_markers(list);
         block = search(list, pages, waste, list->passed);
     }
     list_unlock(list);
@@ -360,7 +271,7 @@ uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t b
 {
     uint64_t taken = 0;
     list_lock(list);
-    advance_markers(list);
+    freelist_ask_markers(list);
     while (taken < bytes && list->idle_pages) {
         struct block *oldest = NULL;
         for (unsigned bin = 0; bin < BINS; bin++) {
@@ -460,11 +371,9 @@ static struct freelist *make(struct books *books, struct stream *stream, struct 
     return list;
 }
 
-struct freelist *freelist_of(struct stream *stream)
+struct freelist *freelist_make(struct stream *stream)
 {
-    struct freelist *list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
-    if (__builtin_expect(list != NULL, 1))
-        return list;
+    struct freelist *list;
     struct books *books = stream->context ? books_make(stream->context) : NULL;
     if (!books)
         return NULL;
@@ -571,7 +480,7 @@ void freelist_drain(struct books *books)
     LL_FOREACH_SAFE(books->draining, list, next)
     {
         list_lock(list);
-        advance_markers(list);
+        freelist_ask_markers(list);
         int has_passed = list->passed >= list->freed || !list->idle_pages;
         list_unlock(list);
         if (!has_passed)

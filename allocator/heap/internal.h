@@ -6,9 +6,9 @@
  *   captured.c                                        memory of captures: graphs that are gone, buffers freed outside of them
  *   pools.c                                           which pool an allocation or a free belongs to
  *   freelist.c  describe.c                            freed blocks by stream; what lies at an address
- *   books.c  index.c  waits.c                         what the heap knows of a context; live blocks by address; who still uses
- * one block.c  facts.c  bell.c                          a block and its states; the facts of a buffer; wakes the background
- * thread
+ *   markers.c  waits.c                                how far a stream has come; who still uses a freed block
+ *   books.c  index.c                                  what the heap knows of a context; live blocks by address
+ *   block.c  facts.c  bell.c                          a block and its states; facts of a buffer; wakes the background thread
  *
  * A block is a slot of the arena and the buffer in it, if any. Locks and their order: lock.h.
  */
@@ -198,7 +198,12 @@ struct books {
     int64_t peak_live_bytes;
 };
 
-struct books *books_of(struct context *context);   /* NULL: it has none yet */
+/* NULL: it has none yet. */
+static inline struct books *books_of(const struct context *context)
+{
+    return __atomic_load_n((struct books *const *)&context->books[CONTEXT_HEAP], __ATOMIC_ACQUIRE);
+}
+
 struct books *books_make(struct context *context); /* NULL: the host has no memory */
 CUevent event_take(struct books *books);           /* NULL if the driver has none left. Expects a scope */
 void event_give(struct books *books, CUevent event);
@@ -255,9 +260,25 @@ void waits_drop_context(struct block *block, const struct books *of); /* that co
 void waits_set_ending(const struct books *books);                     /* from now on no event of it is asked; NULL: none ends */
 unsigned waits_foreign(void); /* atomic: how many blocks may be waiting for another context than theirs */
 
+/* ---- markers.c: events behind the frees of a list; all but the first expect a scope ---- */
+
+int freelist_is_unmarked(struct freelist *list);         /* frees have come since the last marker */
+void freelist_mark(struct freelist *list, uint64_t now); /* puts a marker on the stream, which the caller can name */
+void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_t now); /* RANK_TOUCH is held */
+int freelist_pass(struct freelist *list); /* if nothing is left on the stream, all its frees have passed: no marker is needed */
+void freelist_ask_markers(struct freelist *list); /* which have passed. Expects the list's lock */
+
 /* ---- freelist.c; all but freelist_of(), freelist_take(), freelist_put() and freelist_count() expect a scope ---- */
 
-struct freelist *freelist_of(struct stream *stream); /* made at its first use; NULL: the host has no memory */
+struct freelist *freelist_make(struct stream *stream);
+
+/* Made at its first use. NULL: the host has no memory. */
+static inline struct freelist *freelist_of(struct stream *stream)
+{
+    struct freelist *list = __atomic_load_n((struct freelist **)&stream->books, __ATOMIC_ACQUIRE);
+    return __builtin_expect(list != NULL, 1) ? list : freelist_make(stream);
+}
+
 struct freelist *freelist_in_pool(struct books *books, struct stream *stream, struct pool *pool);
 struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t size); /* and counts `size` bytes */
 void freelist_count(struct freelist *list, uint64_t size); /* an allocation that another list or a mapping has served */
@@ -265,13 +286,9 @@ void freelist_count(struct freelist *list, uint64_t size); /* an allocation that
  * counted: the caller unmaps it. Counts its free. Returns whether a mark is due. */
 int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now);
 void freelist_uncount(struct freelist *list, struct block *block); /* counts its free, and nothing else */
-void freelist_mark(struct freelist *list, uint64_t now);           /* puts a marker on the stream, which the caller can name */
-void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_t now); /* RANK_TOUCH is held */
-int freelist_pass(struct freelist *list); /* if nothing is left on the stream, all its frees have passed: no marker is needed */
 /* The newest buffer of the history that holds (exact: starts at) the address and is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
-int freelist_is_unmarked(struct freelist *list); /* frees have come since the last marker */
-void freelist_advance(struct freelist *list);    /* looks which markers and waiting blocks have passed */
+void freelist_advance(struct freelist *list); /* looks which markers and waiting blocks have passed */
 /* What has passed, the first fit of any stream's. Expects the lock of the books. */
 struct block *freelist_steal(struct books *books, const struct freelist *thief, uint64_t pages, uint64_t waste);
 /* Takes every idle block that has passed and was freed before `before_ns`, oldest first, at most `bytes`, into *gone. Returns
