@@ -31,7 +31,7 @@
 
 enum { REGISTERS = 5, BACKTRACE = 8, SMS = 11, CTAS = 13, WARPS = 14, LANES = 15, PREDICATES = 17, UNIFORMS = 19 };
 enum { UNIFORM_PREDICATES = 20, BARRIERS = 23 };                       /* types of sections, less 0x80000000 */
-enum { WARP_ERROR_PC_VALID = 24, LANE_EXCEPTION = 32, CTA_BLOCK = 8 }; /* offsets in rows, as in fault/coredump.c */
+enum { WARP_ERROR_PC_VALID = 24, LANE_EXCEPTION = 32, CTA_BLOCK = 8 }; /* offsets in rows, as in analysis/dump/coredump.c */
 
 /* What has been recorded. */
 static unsigned char recorded[4 << 20];

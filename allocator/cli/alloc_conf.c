@@ -1,5 +1,5 @@
 #include "cli/alloc_conf.h"
-#include "error.h"
+#include "base/error.h"
 
 #include <ctype.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 #include "cli.h"
 
 #include "driver/driver.h"
-#include "error.h"
-#include "options.h"
+#include "base/error.h"
+#include "base/options.h"
 #include "sim/sim.h"
 
 #include <dlfcn.h>

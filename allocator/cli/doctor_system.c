@@ -1,8 +1,8 @@
 /* The process and the system around it. */
 #include "doctor.h"
 
-#include "error.h"
-#include "options.h"
+#include "base/error.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <fcntl.h>

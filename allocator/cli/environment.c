@@ -1,6 +1,6 @@
 #include "cli/environment.h"
 #include "cli/alloc_conf.h"
-#include "error.h"
+#include "base/error.h"
 
 #include <stdlib.h>
 #include <string.h>

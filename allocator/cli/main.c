@@ -1,6 +1,6 @@
 #include "cli.h"
-#include "error.h"
-#include "options.h"
+#include "base/error.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <stdio.h>

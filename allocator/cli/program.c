@@ -1,5 +1,5 @@
 #include "cli/program.h"
-#include "error.h"
+#include "base/error.h"
 
 #include <elf.h>
 #include <errno.h>

@@ -3,8 +3,8 @@
 #include "cli/environment.h"
 #include "cli/installed.h"
 #include "cli/program.h"
-#include "error.h"
-#include "options.h"
+#include "base/error.h"
+#include "base/options.h"
 
 #include <errno.h>
 #include <limits.h>

@@ -1,6 +1,6 @@
 #include "driver.h"
 
-#include "error.h"
+#include "base/error.h"
 
 #include <dlfcn.h>
 #include <pthread.h>

@@ -1,9 +1,9 @@
 /* Opening the heap, and allocation. */
 #include "internal.h"
 
-#include "error.h"
+#include "base/error.h"
 #include "guard/layout.h"
-#include "options.h"
+#include "base/options.h"
 #include "stacks/labels.h"
 #include "vmm/physical.h"
 

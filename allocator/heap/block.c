@@ -2,7 +2,7 @@
 
 #include "base/output.h"
 
-#include "error.h"
+#include "base/error.h"
 
 #include <stdio.h>
 #include <stdlib.h>

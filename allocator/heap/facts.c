@@ -1,6 +1,6 @@
 #include "internal.h"
 
-#include "options.h"
+#include "base/options.h"
 #include "stacks/stack.h"
 
 #include <string.h>

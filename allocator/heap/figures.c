@@ -1,7 +1,7 @@
 /* Figures of what the heap holds. */
 #include "internal.h"
 
-#include "error.h"
+#include "base/error.h"
 #include "vmm/physical.h"
 
 #include <string.h>

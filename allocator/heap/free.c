@@ -1,8 +1,8 @@
 /* Frees, and the streams recorded for a buffer. */
 #include "internal.h"
 
-#include "error.h"
-#include "options.h"
+#include "base/error.h"
+#include "base/options.h"
 
 #include <stdlib.h>
 

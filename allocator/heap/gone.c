@@ -1,7 +1,7 @@
 /* What ends beneath the heap: streams and contexts. */
 #include "internal.h"
 
-#include "options.h"
+#include "base/options.h"
 
 #include <stdlib.h>
 

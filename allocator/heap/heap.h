@@ -9,7 +9,7 @@
 #define CUFENCE_HEAP_H
 
 #include "contexts/contexts.h"
-#include "options.h"
+#include "base/options.h"
 
 /*
  * Opens the arena and starts the background thread. The driver is loaded. `options` must stay.

@@ -1,6 +1,6 @@
 #include "internal.h"
 
-#include "error.h"
+#include "base/error.h"
 
 #include <sys/mman.h>
 

@@ -1,7 +1,7 @@
 /* Gives memory back to the driver, and finds out what may be given back. */
 #include "internal.h"
 
-#include "options.h"
+#include "base/options.h"
 #include "vmm/physical.h"
 
 #define MARKED_AT_ONCE 64

@@ -2,7 +2,7 @@
 #include "internal.h"
 
 #include "base/thread.h"
-#include "error.h"
+#include "base/error.h"
 
 #include <string.h>
 

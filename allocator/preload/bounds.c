@@ -2,7 +2,7 @@
 
 #include "internal.h"
 
-#include "error.h"
+#include "base/error.h"
 
 #include <stdio.h>
 

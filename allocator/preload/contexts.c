@@ -1,7 +1,7 @@
 /* The ends of contexts and streams, and what a synchronisation learns. Which ones there are: contexts/. */
 #include "internal.h"
 
-#include "fault/monitor.h"
+#include "witness/monitor.h"
 #include "launch/launch.h"
 
 #include <stdlib.h>

@@ -7,7 +7,7 @@
 
 #include "contexts/contexts.h"
 #include "driver/driver.h"
-#include "fault/misuse.h"
+#include "finding/misuse.h"
 #include "heap/heap.h"
 
 #include "hooks.h" /* last: see there */

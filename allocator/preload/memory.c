@@ -3,7 +3,7 @@
 
 #include "base/output.h"
 
-#include "options.h"
+#include "base/options.h"
 
 #include <stdio.h>
 #include <string.h>

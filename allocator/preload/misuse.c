@@ -1,6 +1,6 @@
 #include "internal.h"
 
-#include "fault/monitor.h"
+#include "witness/monitor.h"
 
 #include <stdlib.h>
 #include <time.h>

@@ -2,7 +2,7 @@
 #include "internal.h"
 
 #include "base/output.h"
-#include "options.h"
+#include "base/options.h"
 
 void share(int device, int peer)
 {

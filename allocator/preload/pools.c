@@ -10,7 +10,7 @@
 #include "base/output.h"
 
 #include "base/lock.h"
-#include "options.h"
+#include "base/options.h"
 
 #include <stdio.h>
 

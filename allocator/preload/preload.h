@@ -8,7 +8,7 @@
 #ifndef CUFENCE_PRELOAD_PRELOAD_H
 #define CUFENCE_PRELOAD_PRELOAD_H
 
-#include "options.h"
+#include "base/options.h"
 
 #define CUFENCE_PRELOAD_EXPORT __attribute__((visibility("default")))
 

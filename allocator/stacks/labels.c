@@ -1,7 +1,7 @@
 #include "labels.h"
 
 #include "base/thread.h"
-#include "error.h"
+#include "base/error.h"
 
 #include <pthread.h>
 #include <stdlib.h>

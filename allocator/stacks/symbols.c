@@ -1,6 +1,6 @@
 #include "symbols.h"
 
-#include "image.h"
+#include "base/image.h"
 
 #include <fcntl.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "torch/pluggable.h"
 #include "base/output.h"
 #include "contexts/contexts.h"
-#include "fault/monitor.h"
+#include "witness/monitor.h"
 #include "heap/heap.h"
 
 void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)

@@ -1,6 +1,6 @@
 #include "arena.h"
 
-#include "error.h"
+#include "base/error.h"
 #include "base/lock.h"
 #include "physical.h"
 

@@ -1,6 +1,6 @@
 #include "physical.h"
 
-#include "error.h"
+#include "base/error.h"
 #include "base/lock.h"
 
 #include <stdlib.h>

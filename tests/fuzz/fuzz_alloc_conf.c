@@ -1,7 +1,7 @@
 /* PYTORCH_CUDA_ALLOC_CONF as somebody typed it. What is written has no blanks and begins with the back end, and written again
  * it is the same; the options go to the parser of options, as `cufence run` does it. */
 #include "cli/alloc_conf.h"
-#include "options.h"
+#include "base/options.h"
 
 #include <ctype.h>
 #include <stdint.h>

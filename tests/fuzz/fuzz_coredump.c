@@ -2,8 +2,8 @@
  * A core dump is whatever a driver, or somebody, wrote. Everything that evidence holds is read, so that the sanitizers see a
  * pointer that leads astray; and it is diagnosed and reported in a memory where the kernel's arguments point to buffers.
  */
-#include "fault/diagnosis.h"
-#include "fault/json.h"
+#include "analysis/verdict/diagnosis.h"
+#include "finding/json.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
  * the place that is looked for (2 bytes), how .debug_line is relocated (1), the sizes of .debug_line_str and .debug_str (1
  * each), those two, and .debug_line.
  */
-#include "fault/lines.h"
+#include "analysis/lines/lines.h"
 
 #include <stdlib.h>
 #include <string.h>

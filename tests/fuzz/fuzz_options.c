@@ -2,8 +2,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "error.h"
-#include "options.h"
+#include "base/error.h"
+#include "base/options.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 

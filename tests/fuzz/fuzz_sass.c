@@ -3,7 +3,7 @@
  * the access that is asked for, where the lane stands, its block and thread (1 byte each), 8 bytes of parameters, and the code;
  * the lane's registers are the code's words too.
  */
-#include "fault/emulate.h"
+#include "analysis/sass/emulate.h"
 
 #include <stdlib.h>
 #include <string.h>

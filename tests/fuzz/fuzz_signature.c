@@ -1,6 +1,6 @@
 /* The name of a kernel, as a cubin's symbol table has it, demangled or not: its list of arguments. The input: how many
  * arguments there are, and the name. */
-#include "fault/signature.h"
+#include "analysis/verdict/signature.h"
 
 #include <stdint.h>
 #include <stdlib.h>

@@ -8,7 +8,7 @@
 #ifndef FAULT_WORLD_H
 #define FAULT_WORLD_H
 
-#include "fault/diagnosis.h"
+#include "analysis/verdict/diagnosis.h"
 
 #define PAGE (UINT64_C(2) << 20)
 #define GUARD (UINT64_C(64) << 20)

@@ -5,7 +5,7 @@
 #ifndef CUFENCE_TEST_SASS_CASES_H
 #define CUFENCE_TEST_SASS_CASES_H
 
-#include "fault/sass.h"
+#include "analysis/sass/sass.h"
 
 struct encoding_case {
     unsigned sm;

@@ -2,10 +2,10 @@
  * Core dumps: what was recorded on a GPU says what its .expect file says; row sizes of older drivers; and whatever is cut
  * off, out of range or nonsense gives an error or less evidence.
  */
-#include "fault/evidence.h"
+#include "analysis/dump/evidence.h"
 
 #include "coredump_builder.h"
-#include "error.h"
+#include "base/error.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

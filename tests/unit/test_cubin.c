@@ -1,9 +1,9 @@
 /*
  * Cubins: those of recorded dumps, as the driver relocated them, and what a line table may look like otherwise.
  */
-#include "fault/coredump.h"
-#include "fault/cubin.h"
-#include "fault/lines.h"
+#include "analysis/dump/coredump.h"
+#include "analysis/lines/cubin.h"
+#include "analysis/lines/lines.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

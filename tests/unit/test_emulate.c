@@ -2,7 +2,7 @@
  * The emulator: ptxas's code for one kernel on each architecture, `if (i <= n) x = in[i]` with i = blockIdx.x * blockDim.x +
  * threadIdx.x; loops and budgets; and what the lane's registers rule out.
  */
-#include "fault/emulate.h"
+#include "analysis/sass/emulate.h"
 
 #include "demo_code.h"
 

@@ -9,7 +9,7 @@
 #include <cmocka.h>
 
 #include "driver/driver.h"
-#include "fault/device.h"
+#include "witness/device.h"
 
 #define DEVICES 4
 #define PAGE UINT64_C(0x200000)

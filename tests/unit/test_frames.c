@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include "fault/frames.h"
+#include "finding/frames.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fault/json.h"
+#include "finding/json.h"
 #include "fault_stories.h"
 
 static const struct report_origin origin = {.pid = 4242, .rank = 3, .device = 0};

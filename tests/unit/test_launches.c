@@ -6,8 +6,8 @@
 
 #include <string.h>
 
-#include "fault/arguments.h"
-#include "fault/launches.h"
+#include "analysis/verdict/arguments.h"
+#include "analysis/verdict/launches.h"
 #include "fault_stories.h"
 
 static struct diagnosis diagnose(const struct story *story)

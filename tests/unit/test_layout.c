@@ -7,7 +7,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include "error.h"
+#include "base/error.h"
 #include "guard/layout.h"
 
 #define MIB (UINT64_C(1) << 20)

@@ -8,8 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "error.h"
-#include "options.h"
+#include "base/error.h"
+#include "base/options.h"
 
 static const struct option_row *row_named(const char *name)
 {

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "fault/misuse.h"
-#include "fault/writer.h"
+#include "finding/misuse.h"
+#include "finding/writer.h"
 #include "fault_stories.h"
 
 /* clang-format off */

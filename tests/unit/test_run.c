@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "options.h"
+#include "base/options.h"
 
 #define CUFENCE CUFENCE_RUN_TREE "/bin/cufence"
 #define PRELOAD CUFENCE_RUN_TREE "/lib/libcufence_preload.so"

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/environment.h"
-#include "error.h"
+#include "base/error.h"
 
 #define ASYNC "backend:cudaMallocAsync"
 #define OURS "/opt/cufence/lib/libcufence_preload.so"

@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #include "cli/program.h"
-#include "error.h"
+#include "base/error.h"
 
 static char folder[] = "/tmp/cufence-program-XXXXXX";
 

@@ -2,7 +2,7 @@
  * The decoder against nvdisasm: encodings from ptxas 13.0's code, and such with single bits flipped, with what nvdisasm 13.5
  * prints for them less its cache and scope modifiers; and what instructions between a fault and a lane's PC may change.
  */
-#include "fault/sass.h"
+#include "analysis/sass/sass.h"
 
 #include "sass_cases.h"
 

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <cmocka.h>
 
-#include "fault/signature.h"
+#include "analysis/verdict/signature.h"
 
 static void pointers_to_const_are_told_apart(void **state)
 {

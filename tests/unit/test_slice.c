@@ -1,5 +1,5 @@
 /* Where addresses come from: kernels as ptxas makes them, a few instructions put together by hand, and damaged code. */
-#include "fault/slice.h"
+#include "analysis/sass/slice.h"
 
 #include "slice_cases.h"
 

@@ -1,0 +1,251 @@
+#include "coredump.h"
+
+#include "base/error.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct coredump_child {
+    uint32_t parent, row, type, section;
+};
+
+/* Where a field of a row lies in the dump, and where in our struct. */
+struct field {
+    uint16_t at;
+    uint8_t size; /* 4 or 8 */
+    uint8_t member;
+};
+
+struct row_layout {
+    enum coredump_section_type type;
+    uint32_t smallest; /* stride of the first known version */
+    size_t size;       /* of our struct */
+    const struct field *fields;
+    size_t field_count;
+};
+
+#define MEMBER(type, member) ((uint8_t)offsetof(struct coredump_##type, member))
+
+static const struct field device_fields[] = {
+    {0, 8, MEMBER(device, name)},      {8, 8, MEMBER(device, type)},      {16, 8, MEMBER(device, sm_type)},
+    {24, 4, MEMBER(device, index)},    {28, 4, MEMBER(device, pci_bus)},  {32, 4, MEMBER(device, pci_device)},
+    {56, 4, MEMBER(device, sm_major)}, {60, 4, MEMBER(device, sm_minor)},
+};
+static const struct field context_fields[] = {
+    {0, 8, MEMBER(context, id)},
+    {32, 4, MEMBER(context, device)},
+    {36, 4, MEMBER(context, tid)},
+};
+static const struct field module_fields[] = {{0, 8, MEMBER(module, handle)}};
+static const struct field grid_fields[] = {
+    {0, 8, MEMBER(grid, id)},           {8, 8, MEMBER(grid, context)},        {24, 8, MEMBER(grid, entry)},
+    {32, 8, MEMBER(grid, module)},      {48, 8, MEMBER(grid, parameters_at)}, {72, 4, MEMBER(grid, grid[0])},
+    {76, 4, MEMBER(grid, grid[1])},     {80, 4, MEMBER(grid, grid[2])},       {84, 4, MEMBER(grid, block[0])},
+    {88, 4, MEMBER(grid, block[1])},    {92, 4, MEMBER(grid, block[2])},      {100, 4, MEMBER(grid, tid)},
+    {104, 4, MEMBER(grid, cluster[0])}, {108, 4, MEMBER(grid, cluster[1])},   {112, 4, MEMBER(grid, cluster[2])},
+};
+static const struct field sm_fields[] = {
+    {0, 4, MEMBER(sm, id)},
+    {8, 4, MEMBER(sm, exception)},
+    {12, 4, MEMBER(sm, error_pc_valid)},
+    {16, 8, MEMBER(sm, error_pc)},
+};
+static const struct field cta_fields[] = {
+    {0, 8, MEMBER(cta, grid_id)},          {8, 4, MEMBER(cta, block[0])},         {12, 4, MEMBER(cta, block[1])},
+    {16, 4, MEMBER(cta, block[2])},        {40, 4, MEMBER(cta, cluster_size[0])}, {44, 4, MEMBER(cta, cluster_size[1])},
+    {48, 4, MEMBER(cta, cluster_size[2])},
+};
+static const struct field warp_fields[] = {
+    {0, 8, MEMBER(warp, error_pc)},        {8, 4, MEMBER(warp, id)},
+    {12, 4, MEMBER(warp, valid_lanes)},    {16, 4, MEMBER(warp, active_lanes)},
+    {24, 4, MEMBER(warp, error_pc_valid)},
+};
+static const struct field lane_fields[] = {
+    {0, 8, MEMBER(lane, pc)},         {16, 4, MEMBER(lane, lane)},      {20, 4, MEMBER(lane, thread[0])},
+    {24, 4, MEMBER(lane, thread[1])}, {28, 4, MEMBER(lane, thread[2])}, {32, 4, MEMBER(lane, exception)},
+};
+static const struct field meta_fields[] = {
+    {8, 4, MEMBER(meta, driver_major)},
+    {12, 4, MEMBER(meta, driver_minor)},
+};
+
+#define LAYOUT(type, smallest, name)                                                                                           \
+    {                                                                                                                          \
+        type, smallest, sizeof(struct coredump_##name), name##_fields, sizeof(name##_fields) / sizeof(name##_fields[0])        \
+    }
+
+static const struct row_layout layouts[] = {
+    LAYOUT(COREDUMP_DEVICES, 72, device), LAYOUT(COREDUMP_CONTEXTS, 40, context),
+    LAYOUT(COREDUMP_MODULES, 8, module),  LAYOUT(COREDUMP_GRIDS, 104, grid),
+    LAYOUT(COREDUMP_SMS, 8, sm),          LAYOUT(COREDUMP_CTAS, 24, cta),
+    LAYOUT(COREDUMP_WARPS, 32, warp),     LAYOUT(COREDUMP_LANES, 48, lane),
+    LAYOUT(COREDUMP_META, 32, meta),
+};
+
+static const struct row_layout *layout_of(uint32_t type)
+{
+    for (size_t i = 0; i < sizeof(layouts) / sizeof(layouts[0]); i++)
+        if (layouts[i].type == type)
+            return &layouts[i];
+    return NULL;
+}
+
+/* .cudbg.meta is one row that carries no entry size. */
+static uint64_t stride_of(const Elf64_Shdr *section)
+{
+    return section->sh_type == COREDUMP_META && section->sh_entsize == 0 ? section->sh_size : section->sh_entsize;
+}
+
+static cufence_status check_table(const Elf64_Shdr *section, uint32_t index)
+{
+    const struct row_layout *layout = layout_of(section->sh_type);
+    if (!layout || section->sh_size == 0)
+        return CUFENCE_OK;
+    uint64_t stride = stride_of(section);
+    if (stride == 0)
+        return error_set(CUFENCE_ERROR_CORRUPT, "the core dump's table in section %u has rows of 0 bytes", index);
+    if (stride < layout->smallest)
+        return error_set(CUFENCE_ERROR_UNSUPPORTED,
+                         "the core dump's table in section %u has rows of %llu bytes; the oldest known format has %u", index,
+                         (unsigned long long)stride, layout->smallest);
+    return CUFENCE_OK;
+}
+
+static int compare_children(const void *left, const void *right)
+{
+    const struct coredump_child *a = left, *b = right;
+    if (a->parent != b->parent)
+        return a->parent < b->parent ? -1 : 1;
+    if (a->row != b->row)
+        return a->row < b->row ? -1 : 1;
+    if (a->type != b->type)
+        return a->type < b->type ? -1 : 1;
+    return a->section < b->section ? -1 : a->section > b->section;
+}
+
+cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump)
+{
+    memset(dump, 0, sizeof(*dump));
+    if (!image_open(bytes, size, &dump->image))
+        return error_set(CUFENCE_ERROR_CORRUPT, "the %zu bytes of the core dump are no ELF64 file, or it is cut off", size);
+    if (dump->image.machine != COREDUMP_MACHINE)
+        return error_set(CUFENCE_ERROR_CORRUPT, "the core dump is for machine 0x%x; a GPU core dump is for 0x%x",
+                         dump->image.machine, COREDUMP_MACHINE);
+    uint32_t count = dump->image.section_count;
+    size_t children = 0;
+    Elf64_Shdr section;
+    for (uint32_t i = 1; i < count; i++) {
+        image_section(&dump->image, i, &section);
+        cufence_status status = check_table(&section, i);
+        if (status != CUFENCE_OK)
+            return status;
+        children += section.sh_link != 0;
+        /* The first string table holds the devices' names; the section names' own table follows it. */
+        if (section.sh_type == SHT_STRTAB && !dump->strings.bytes)
+            dump->strings = image_content(&dump->image, &section);
+    }
+    if (children == 0)
+        return CUFENCE_OK;
+    dump->children = malloc(children * sizeof(*dump->children));
+    if (!dump->children)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the index of the core dump's %zu sections", children);
+    for (uint32_t i = 1; i < count; i++) {
+        image_section(&dump->image, i, &section);
+        if (section.sh_link != 0)
+            dump->children[dump->child_count++] = (struct coredump_child){section.sh_link, section.sh_info, section.sh_type, i};
+    }
+    qsort(dump->children, dump->child_count, sizeof(*dump->children), compare_children);
+    return CUFENCE_OK;
+}
+
+void coredump_close(struct coredump *dump)
+{
+    free(dump->children);
+    memset(dump, 0, sizeof(*dump));
+}
+
+uint32_t coredump_next(const struct coredump *dump, enum coredump_section_type type, uint32_t after)
+{
+    Elf64_Shdr section;
+    for (uint32_t i = after + 1; image_section(&dump->image, i, &section); i++)
+        if (section.sh_type == type)
+            return i;
+    return 0;
+}
+
+uint32_t coredump_rows(const struct coredump *dump, uint32_t index, enum coredump_section_type type)
+{
+    Elf64_Shdr section;
+    if (!image_section(&dump->image, index, &section) || section.sh_type != type || !layout_of(type))
+        return 0;
+    uint64_t stride = stride_of(&section);
+    uint64_t rows = stride ? image_content(&dump->image, &section).size / stride : 0;
+    return rows > UINT32_MAX ? UINT32_MAX : (uint32_t)rows;
+}
+
+int coredump_row(const struct coredump *dump, enum coredump_section_type type, struct coredump_place place, void *row)
+{
+    const struct row_layout *layout = layout_of(type);
+    Elf64_Shdr section;
+    if (!layout || place.row >= coredump_rows(dump, place.section, type) ||
+        !image_section(&dump->image, place.section, &section))
+        return 0;
+    uint64_t stride = stride_of(&section);
+    struct span bytes = span_part(image_content(&dump->image, &section), stride * place.row, stride);
+    if (!bytes.bytes)
+        return 0;
+    memset(row, 0, layout->size);
+    for (size_t i = 0; i < layout->field_count; i++) {
+        const struct field *field = &layout->fields[i];
+        if ((size_t)field->at + field->size > bytes.size)
+            continue;
+        uint8_t *member = (uint8_t *)row + field->member;
+        uint32_t narrow = load_u32(bytes.bytes + field->at);
+        if (field->size == sizeof(narrow)) {
+            memcpy(member, &narrow, sizeof(narrow));
+        } else {
+            uint64_t wide = load_u64(bytes.bytes + field->at);
+            memcpy(member, &wide, sizeof(wide));
+        }
+    }
+    return 1;
+}
+
+struct coredump_place coredump_parent(const struct coredump *dump, uint32_t index, enum coredump_section_type type)
+{
+    Elf64_Shdr section;
+    if (!image_section(&dump->image, index, &section) || section.sh_info >= coredump_rows(dump, section.sh_link, type))
+        return (struct coredump_place){0, 0};
+    return (struct coredump_place){section.sh_link, section.sh_info};
+}
+
+uint32_t coredump_child(const struct coredump *dump, struct coredump_place parent, enum coredump_section_type type)
+{
+    struct coredump_child wanted = {parent.section, parent.row, type, 0};
+    size_t low = 0, high = dump->child_count;
+    while (low < high) {
+        size_t middle = low + (high - low) / 2;
+        if (compare_children(&dump->children[middle], &wanted) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == dump->child_count)
+        return 0;
+    const struct coredump_child *found = &dump->children[low];
+    return found->parent == parent.section && found->row == parent.row && found->type == (uint32_t)type ? found->section : 0;
+}
+
+struct span coredump_content(const struct coredump *dump, uint32_t index)
+{
+    Elf64_Shdr section;
+    if (!image_section(&dump->image, index, &section))
+        return (struct span){NULL, 0};
+    return image_content(&dump->image, &section);
+}
+
+const char *coredump_string(const struct coredump *dump, uint64_t offset)
+{
+    const char *text = span_string(dump->strings, offset);
+    return text ? text : "";
+}

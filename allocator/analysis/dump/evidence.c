@@ -1,0 +1,444 @@
+#include "evidence.h"
+
+#include "coredump.h"
+#include "base/error.h"
+#include "exception.h"
+#include "locate.h"
+#include "scratch.h"
+#include "analysis/sass/slice.h"
+#include "warp.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* What a whole machine can show at most, times a few; more is a damaged dump whose tables overlap. One GPU has about 10,000
+ * warps in 132 SMs, a warp table is one block's, and a device runs at most 128 grids at a time. */
+#define SITE_LIMIT 65536u
+#define WARP_LIMIT 262144u
+#define WARP_TABLE_LIMIT 128u
+#define SM_LIMIT 4096u
+#define GRID_LIMIT 1024u
+#define PARAMETER_LIMIT 65536u /* bytes; the largest launch has 32764 */
+
+/* Instructions emulated for one dump: about a tenth of a second. */
+#define EMULATION_BUDGET 1000000u
+
+struct whole {
+    struct evidence evidence; /* first: the caller's pointer */
+    struct scratch scratch;
+};
+
+/* A grid that was asked for, with its parameters. */
+struct grid_node {
+    struct grid_node *next;
+    struct coredump_grid row;
+    const uint8_t *parameters;
+    size_t parameter_bytes;
+};
+
+struct site_node {
+    struct site_node *next;
+    struct evidence_site site;
+    struct coredump_place sm;
+};
+
+struct builder {
+    struct coredump dump;
+    struct whole *whole;
+    struct locator locator;
+    struct grid_node *grids; /* of the device; read when it is chosen */
+    struct site_node *first;
+    struct site_node **last;
+    size_t count;
+    struct coredump_place device; /* of the first site; section 0 until there is one */
+    unsigned compute;             /* 90 for 9.0 */
+    uint64_t emulation_budget;
+};
+
+static unsigned compute_of(const struct coredump *dump, struct coredump_place place)
+{
+    struct coredump_device device;
+    if (!coredump_row(dump, COREDUMP_DEVICES, place, &device) || device.sm_major > 100 || device.sm_minor > 9)
+        return 0;
+    return device.sm_major * 10 + device.sm_minor;
+}
+
+static struct evidence_site *add_site(struct builder *builder, struct coredump_place sm)
+{
+    struct site_node *node = scratch_take(&builder->whole->scratch, sizeof(*node));
+    if (!node)
+        return NULL;
+    node->sm = sm;
+    *builder->last = node;
+    builder->last = &node->next;
+    builder->count++;
+    return &node->site;
+}
+
+/* The slice goes by where parameters of this architecture begin; a driver that says otherwise is believed. */
+static struct address_source source_of(const struct location *location, const struct grid_node *grid, unsigned sm)
+{
+    int is_elsewhere = grid && grid->row.parameters_at && grid->row.parameters_at != slice_parameters_at(sm);
+    int is_in_kernel = location->is_kernel || (grid && location->kernel_start == grid->row.entry);
+    return is_in_kernel && !is_elsewhere ? location->source : (struct address_source){0, 0, 0};
+}
+
+static void set_location(struct evidence_site *site, const struct location *location)
+{
+    site->kernel = location->kernel;
+    site->symbol = location->symbol;
+    site->kernel_offset = location->kernel_offset;
+    site->file = location->file;
+    site->line = location->line;
+    site->instruction = location->text;
+    site->access = location->kind;
+    site->access_bytes = location->has_access ? location->access.bytes : 0;
+}
+
+/* Reads the device's grids. 0: the host is out of memory. */
+static int read_grids(struct builder *builder)
+{
+    const struct coredump *dump = &builder->dump;
+    struct coredump_place place = {coredump_child(dump, builder->device, COREDUMP_GRIDS), 0};
+    uint32_t count = coredump_rows(dump, place.section, COREDUMP_GRIDS);
+    struct grid_node **last = &builder->grids;
+    for (; place.row < count && place.row < GRID_LIMIT; place.row++) {
+        struct grid_node *grid = scratch_take(&builder->whole->scratch, sizeof(*grid));
+        if (!grid)
+            return 0;
+        if (!coredump_row(dump, COREDUMP_GRIDS, place, &grid->row))
+            continue;
+        *last = grid;
+        last = &grid->next;
+        struct span bytes = coredump_content(dump, coredump_child(dump, place, COREDUMP_PARAMETERS));
+        if (!bytes.bytes || bytes.size > PARAMETER_LIMIT)
+            continue;
+        uint8_t *copy = scratch_take(&builder->whole->scratch, bytes.size);
+        if (!copy)
+            return 0;
+        memcpy(copy, bytes.bytes, bytes.size);
+        grid->parameters = copy;
+        grid->parameter_bytes = bytes.size;
+    }
+    return 1;
+}
+
+/* Chooses the device of the first site. 0: the host is out of memory. */
+static int choose_device(struct builder *builder, struct coredump_place device)
+{
+    if (builder->device.section != 0)
+        return 1;
+    builder->device = device;
+    builder->compute = compute_of(&builder->dump, device);
+    return read_grids(builder);
+}
+
+/* Sites of one device only make one report: those of the first. */
+static int is_device(const struct builder *builder, struct coredump_place device)
+{
+    return builder->device.section == device.section && builder->device.row == device.row;
+}
+
+static const struct grid_node *find_grid(const struct builder *builder, uint64_t id)
+{
+    for (const struct grid_node *grid = builder->grids; grid; grid = grid->next)
+        if (grid->row.id == id)
+            return grid;
+    return NULL;
+}
+
+static void set_grid(struct evidence_site *site, const struct grid_node *grid)
+{
+    site->has_grid = 1;
+    site->grid_id = grid->row.id;
+    memcpy(site->grid, grid->row.grid, sizeof(site->grid));
+    memcpy(site->block, grid->row.block, sizeof(site->block));
+    memcpy(site->cluster, grid->row.cluster, sizeof(site->cluster));
+    site->parameters = grid->parameters;
+    site->parameter_bytes = grid->parameter_bytes;
+}
+
+/* Whether the location is in another kernel than the grid's: then the error PC is not of a warp of that grid. A warp's place on
+ * the multiprocessor serves the next kernel's warps as soon as it has exited. */
+static int is_of_other_kernel(const struct builder *builder, const struct location *location, const struct grid_node *grid)
+{
+    if (!grid || !location->symbol || location->kernel_start == grid->row.entry)
+        return 0;
+    for (const struct grid_node *other = builder->grids; other; other = other->next)
+        if (other->row.entry == location->kernel_start)
+            return 1;
+    return location->is_kernel;
+}
+
+/* What the kernel was started with, as far as emulation needs it; 0 if the access is not in the grid's own kernel. */
+static int set_launch(const struct builder *builder, const struct grid_node *grid, const struct location *location,
+                      struct emulate_launch *launch)
+{
+    *launch = (struct emulate_launch){.code = location->kernel_code,
+                                      .start = location->kernel_start,
+                                      .sm = builder->compute,
+                                      .parameters = {grid->parameters, grid->parameter_bytes},
+                                      .parameters_at = grid->row.parameters_at};
+    memcpy(launch->grid, grid->row.grid, sizeof(launch->grid));
+    memcpy(launch->block, grid->row.block, sizeof(launch->block));
+    return location->has_access && location->kernel_start == grid->row.entry;
+}
+
+/* The warp itself: block, grid and lanes. 0: the host is out of memory. */
+static int add_threads(struct builder *builder, const struct warp_scene *scene, const struct grid_node *grid,
+                       const struct location *location, struct evidence_site *site)
+{
+    site->is_warp_alive = 1;
+    site->warp = scene->warp.id;
+    memcpy(site->block_index, scene->cta.block, sizeof(site->block_index));
+    if (grid) {
+        set_grid(site, grid);
+        if (scene->cta.cluster_size[0])
+            memcpy(site->cluster, scene->cta.cluster_size, sizeof(site->cluster));
+        struct evidence *evidence = &builder->whole->evidence;
+        if (!evidence->context) {
+            evidence->context = grid->row.context;
+            evidence->host_tid = grid->row.tid;
+        }
+    }
+    site->lanes = scratch_take(&builder->whole->scratch, WARP_LANES * sizeof(*site->lanes));
+    if (!site->lanes)
+        return 0;
+    struct emulate_launch launch;
+    int is_launch_known = grid && set_launch(builder, grid, location, &launch);
+    site->lane_count =
+        warp_lanes(&builder->dump, scene, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
+    return 1;
+}
+
+/* Names the kernel of a warp that stands in no known function. 0: the host is out of memory. */
+static int name_caller(struct builder *builder, struct coredump_place device, const struct grid_node *grid,
+                       struct evidence_site *site)
+{
+    if (site->symbol || !grid)
+        return 1;
+    const struct location *start = locate(&builder->locator, grid->row.entry, device, grid->row.module, builder->compute);
+    if (!start)
+        return 0;
+    site->kernel = start->kernel;
+    site->symbol = start->symbol;
+    site->is_in_driver = start->symbol != NULL;
+    return 1;
+}
+
+static int add_warp(struct builder *builder, const struct warp_scene *scene)
+{
+    uint32_t exception = warp_exception(scene);
+    if ((!exception && !scene->warp.error_pc_valid) || scene->lane_count == 0 || builder->count >= SITE_LIMIT)
+        return 1;
+    if (!choose_device(builder, scene->device_place))
+        return 0;
+    if (!is_device(builder, scene->device_place))
+        return 1;
+    struct evidence_site *site = add_site(builder, scene->sm_place);
+    if (!site)
+        return 0;
+    site->exception = exception;
+    site->exception_name = exception_name(exception);
+    site->sm = scene->sm.id;
+    if (scene->warp.error_pc_valid)
+        site->error_pc = scene->warp.error_pc;
+    else if (scene->sm.error_pc_valid)
+        site->error_pc = scene->sm.error_pc;
+    const struct grid_node *grid = find_grid(builder, scene->cta.grid_id);
+    const struct location *location =
+        locate(&builder->locator, site->error_pc, scene->device_place, grid ? grid->row.module : 0, builder->compute);
+    if (!location)
+        return 0;
+    set_location(site, location);
+    site->source = source_of(location, grid, builder->compute);
+    if (is_of_other_kernel(builder, location, grid))
+        return 1;
+    return name_caller(builder, scene->device_place, grid, site) && add_threads(builder, scene, grid, location, site);
+}
+
+static int add_warps(struct builder *builder)
+{
+    struct warp_scene scene;
+    uint32_t section = 0, left = WARP_LIMIT;
+    while (left > 0 && (section = coredump_next(&builder->dump, COREDUMP_WARPS, section)) != 0) {
+        uint32_t count = coredump_rows(&builder->dump, section, COREDUMP_WARPS);
+        for (uint32_t row = 0; row < count && row < WARP_TABLE_LIMIT && left > 0; row++, left--)
+            if (warp_read(&builder->dump, (struct coredump_place){section, row}, &scene) && !add_warp(builder, &scene))
+                return 0;
+    }
+    return 1;
+}
+
+/* An error PC of an SM whose faulting warp has exited. */
+static int add_sm(struct builder *builder, struct coredump_place place, const struct coredump_sm *sm)
+{
+    struct evidence_site *site = add_site(builder, place);
+    const struct location *location = NULL;
+    if (site)
+        location = locate(&builder->locator, sm->error_pc_valid ? sm->error_pc : 0, builder->device, 0, builder->compute);
+    if (!location)
+        return 0;
+    site->exception = sm->exception;
+    site->exception_name = exception_name(sm->exception);
+    site->error_pc = sm->error_pc_valid ? sm->error_pc : 0;
+    site->sm = sm->id;
+    set_location(site, location);
+    site->source = source_of(location, NULL, builder->compute);
+    return 1;
+}
+
+/* One SM table: those SMs without an alive faulting warp. */
+static int add_sm_table(struct builder *builder, uint32_t section, struct coredump_place device)
+{
+    uint8_t is_alive[SM_LIMIT] = {0};
+    uint32_t count = coredump_rows(&builder->dump, section, COREDUMP_SMS);
+    for (const struct site_node *node = builder->first; node; node = node->next)
+        if (node->sm.section == section && node->sm.row < SM_LIMIT)
+            is_alive[node->sm.row] = 1;
+    struct coredump_place place = {section, 0};
+    for (; place.row < count && place.row < SM_LIMIT && builder->count < SITE_LIMIT; place.row++) {
+        struct coredump_sm sm;
+        if (is_alive[place.row] || !coredump_row(&builder->dump, COREDUMP_SMS, place, &sm) ||
+            (!sm.exception && !sm.error_pc_valid))
+            continue;
+        if (!choose_device(builder, device))
+            return 0;
+        if (!is_device(builder, device))
+            return 1;
+        if (!add_sm(builder, place, &sm))
+            return 0;
+    }
+    return 1;
+}
+
+/* A device has one SM table; of several the first counts. */
+static int add_sms(struct builder *builder)
+{
+    uint32_t section = 0;
+    while ((section = coredump_next(&builder->dump, COREDUMP_SMS, section)) != 0) {
+        struct coredump_place device = coredump_parent(&builder->dump, section, COREDUMP_DEVICES);
+        int is_other = builder->device.section != 0 && !is_device(builder, device);
+        if (device.section == 0 || is_other || coredump_child(&builder->dump, device, COREDUMP_SMS) != section)
+            continue;
+        if (!add_sm_table(builder, section, device))
+            return 0;
+    }
+    return 1;
+}
+
+/* The only grid of the kernel that starts at `start`, NULL if there are none or several. */
+static const struct grid_node *only_grid(const struct builder *builder, uint64_t start)
+{
+    const struct grid_node *found = NULL;
+    for (const struct grid_node *grid = builder->grids; grid; grid = grid->next) {
+        if (grid->row.entry != start)
+            continue;
+        if (found)
+            return NULL;
+        found = grid;
+    }
+    return found;
+}
+
+/* The grid of an exited warp: the dump holds the grids that still run, so an alive block of the same kernel tells. */
+static void borrow_grids(struct builder *builder)
+{
+    for (struct site_node *node = builder->first; node; node = node->next) {
+        struct evidence_site *site = &node->site;
+        const struct grid_node *grid =
+            site->has_grid || !site->kernel ? NULL : only_grid(builder, site->error_pc - site->kernel_offset);
+        site->is_grid_borrowed = grid != NULL;
+        if (grid)
+            set_grid(site, grid);
+    }
+}
+
+static int compare_sites(const void *left, const void *right)
+{
+    const struct evidence_site *a = left, *b = right;
+    if (a->is_warp_alive != b->is_warp_alive)
+        return b->is_warp_alive - a->is_warp_alive;
+    if (a->sm != b->sm)
+        return a->sm < b->sm ? -1 : 1;
+    return a->warp < b->warp ? -1 : a->warp > b->warp;
+}
+
+static int set_sites(struct builder *builder)
+{
+    struct evidence *evidence = &builder->whole->evidence;
+    evidence->sites = scratch_take(&builder->whole->scratch, (builder->count + 1) * sizeof(*evidence->sites));
+    if (!evidence->sites)
+        return 0;
+    for (const struct site_node *node = builder->first; node; node = node->next)
+        evidence->sites[evidence->site_count++] = node->site;
+    qsort(evidence->sites, evidence->site_count, sizeof(*evidence->sites), compare_sites);
+    return 1;
+}
+
+static void set_device(struct builder *builder)
+{
+    struct evidence *evidence = &builder->whole->evidence;
+    const struct coredump *dump = &builder->dump;
+    struct coredump_place place = builder->device;
+    if (place.section == 0)
+        place.section = coredump_next(dump, COREDUMP_DEVICES, 0);
+    struct coredump_device device;
+    if (coredump_row(dump, COREDUMP_DEVICES, place, &device)) {
+        snprintf(evidence->device_name, sizeof(evidence->device_name), "%s", coredump_string(dump, device.name));
+        snprintf(evidence->sm_type, sizeof(evidence->sm_type), "%s", coredump_string(dump, device.sm_type));
+        evidence->device = device.index;
+        evidence->pci_bus = device.pci_bus;
+        evidence->pci_device = device.pci_device;
+    }
+    struct coredump_place context_place = {coredump_child(dump, place, COREDUMP_CONTEXTS), 0};
+    struct coredump_context context;
+    if (!evidence->context && coredump_rows(dump, context_place.section, COREDUMP_CONTEXTS) == 1 &&
+        coredump_row(dump, COREDUMP_CONTEXTS, context_place, &context))
+        evidence->context = context.id;
+    struct coredump_meta meta;
+    struct coredump_place meta_place = {coredump_next(dump, COREDUMP_META, 0), 0};
+    if (coredump_row(dump, COREDUMP_META, meta_place, &meta)) {
+        evidence->driver_major = meta.driver_major;
+        evidence->driver_minor = meta.driver_minor;
+    }
+}
+
+cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out)
+{
+    if (!out)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no place for the result");
+    *out = NULL;
+    if (!bytes)
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no core dump");
+    struct builder builder = {.whole = calloc(1, sizeof(*builder.whole)), .emulation_budget = EMULATION_BUDGET};
+    if (!builder.whole)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
+    builder.last = &builder.first;
+    builder.locator = (struct locator){.dump = &builder.dump, .scratch = &builder.whole->scratch};
+    cufence_status status = coredump_open(bytes, size, &builder.dump);
+    if (status == CUFENCE_OK) {
+        int is_complete = add_warps(&builder) && add_sms(&builder);
+        borrow_grids(&builder);
+        if (is_complete && set_sites(&builder))
+            set_device(&builder);
+        else
+            status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
+    }
+    coredump_close(&builder.dump);
+    if (status == CUFENCE_OK)
+        *out = &builder.whole->evidence;
+    else
+        evidence_free(&builder.whole->evidence);
+    return status;
+}
+
+void evidence_free(struct evidence *evidence)
+{
+    if (!evidence)
+        return;
+    struct whole *whole = (struct whole *)evidence;
+    scratch_free(&whole->scratch);
+    free(whole);
+}

@@ -1,0 +1,211 @@
+#include "locate.h"
+
+#include "analysis/lines/cubin.h"
+#include "analysis/sass/slice.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How far a lane may have run on for its registers to be trusted: 256 instructions. */
+#define TRUSTED_BYTES 4096
+
+/* Back references make the demangled name exponential in the length of a made-up one: two of them double it, and the demangler
+ * has no limit of its own. Kernels of PyTorch have about 10; a name with more than 40 is shown as it is in the cubin. */
+#define REFERENCE_LIMIT 40
+#define SYMBOL_LIMIT 16384
+
+/* Of the C++ ABI (libstdc++); malloc'ed, NULL if `name` is not mangled. */
+extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
+
+static int is_demangleable(const char *symbol)
+{
+    unsigned references = 0;
+    size_t size = 0;
+    for (; symbol[size]; size++) {
+        char next = symbol[size + 1];
+        int is_number = next == '_' || (next >= '0' && next <= '9');
+        references += symbol[size] == 'S' && (is_number || (next >= 'A' && next <= 'Z'));
+        references += symbol[size] == 'T' && is_number;
+    }
+    return strncmp(symbol, "_Z", 2) == 0 && references <= REFERENCE_LIMIT && size <= SYMBOL_LIMIT;
+}
+
+static const char *demangle(struct scratch *scratch, const char *symbol)
+{
+    if (!is_demangleable(symbol))
+        return symbol;
+    int status = 0;
+    char *name = __cxa_demangle(symbol, NULL, NULL, &status);
+    const char *copy = scratch_text(scratch, name);
+    free(name);
+    return copy ? copy : symbol;
+}
+
+/* "directory/file", or the file alone if it is absolute or has no directory. */
+static const char *join_path(struct scratch *scratch, const char *directory, const char *file)
+{
+    if (!directory || !*directory || file[0] == '/')
+        return scratch_text(scratch, file);
+    size_t head = strlen(directory), tail = strlen(file);
+    int has_slash = directory[head - 1] == '/';
+    size_t size = head + tail + 2;
+    char *path = scratch_take(scratch, size);
+    if (path)
+        snprintf(path, size, "%s%s%s", directory, has_slash ? "" : "/", file);
+    return path;
+}
+
+static void decode(struct location *location, struct scratch *scratch, unsigned sm)
+{
+    uint64_t offset = location->pc - location->code_start;
+    struct span bytes = span_part(location->code, offset, SASS_INSTRUCTION_BYTES);
+    if (!bytes.bytes || offset % SASS_INSTRUCTION_BYTES != 0)
+        return;
+    location->instruction = sass_load(bytes.bytes);
+    if (sass_decode(location->instruction, sm, &location->access)) {
+        location->has_access = 1;
+        location->kind = location->access.kind;
+        location->source = slice_address(location->kernel_code, location->pc - location->kernel_start, &location->access, sm);
+        location->text = scratch_text(scratch, location->access.text);
+        return;
+    }
+    location->text = sass_class(location->instruction, &location->kind);
+    if (!location->text)
+        location->text = sass_thrower(location->instruction);
+}
+
+/* Fills in the location if the cubin in section `section` holds the PC. */
+static int look_into(const struct locator *locator, uint32_t section, struct location *location, unsigned sm, uint64_t *work)
+{
+    struct span cubin = coredump_content(locator->dump, section);
+    struct cubin_function function;
+    struct cubin_line line;
+    if (!cubin_find(cubin, location->pc, work, &function))
+        return 0;
+    location->symbol = scratch_text(locator->scratch, function.symbol);
+    if (!location->symbol)
+        return 1;
+    location->kernel = demangle(locator->scratch, location->symbol);
+    location->kernel_offset = location->pc - function.start;
+    location->kernel_start = function.start;
+    location->is_kernel = function.is_kernel;
+    location->kernel_code = function.kernel_code;
+    location->code = function.code;
+    location->code_start = function.code_start;
+    if (cubin_find_line(cubin, location->pc, &line)) {
+        location->file = join_path(locator->scratch, line.directory, line.file);
+        location->line = line.line;
+    }
+    decode(location, locator->scratch, sm);
+    return 1;
+}
+
+/* The module row with this handle in a context of the device. */
+static struct coredump_place find_module(const struct coredump *dump, struct coredump_place device, uint64_t handle)
+{
+    struct coredump_place context = {coredump_child(dump, device, COREDUMP_CONTEXTS), 0};
+    uint32_t contexts = coredump_rows(dump, context.section, COREDUMP_CONTEXTS);
+    for (; context.row < contexts; context.row++) {
+        struct coredump_place place = {coredump_child(dump, context, COREDUMP_MODULES), 0};
+        uint32_t count = coredump_rows(dump, place.section, COREDUMP_MODULES);
+        struct coredump_module module;
+        for (; place.row < count; place.row++)
+            if (coredump_row(dump, COREDUMP_MODULES, place, &module) && module.handle == handle)
+                return place;
+    }
+    return (struct coredump_place){0, 0};
+}
+
+const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place device, uint64_t module, unsigned sm)
+{
+    static const struct location nowhere;
+    for (const struct location *known = locator->found; known; known = known->next)
+        if (known->pc == pc)
+            return known;
+    if (pc == 0 || locator->count >= LOCATE_LIMIT)
+        return &nowhere;
+    struct location *location = scratch_take(locator->scratch, sizeof(*location));
+    if (!location)
+        return NULL;
+    location->pc = pc;
+    location->next = locator->found;
+    locator->found = location;
+    locator->count++;
+
+    /* The unrelocated image serves only to a reader that knows the load address, so it is not looked into. */
+    struct coredump_place row = module ? find_module(locator->dump, device, module) : (struct coredump_place){0, 0};
+    uint32_t hint = row.section ? coredump_child(locator->dump, row, COREDUMP_RELOCATED_CUBIN) : 0;
+    uint64_t work = locator->dump->image.file.size; /* sections that overlap would be looked through more often */
+    if (hint && look_into(locator, hint, location, sm, &work))
+        return location;
+    uint32_t section = 0;
+    while (work > 0 && (section = coredump_next(locator->dump, COREDUMP_RELOCATED_CUBIN, section)) != 0)
+        if (section != hint && look_into(locator, section, location, sm, &work))
+            break;
+    return location;
+}
+
+/* Does the instruction change what the address was computed from: surely, perhaps, or not at all? */
+static enum certainty after(const struct sass_access *access, struct sass_instruction instruction)
+{
+    unsigned count = access->is_base_wide ? 2 : 1;
+    if (access->base != SASS_RZ && sass_writes_register(instruction, access->base, count))
+        return sass_is_known(instruction) ? CERTAIN_NOT : CERTAIN_DERIVED;
+    if (access->uniform >= 0 && sass_writes_uniform(instruction))
+        return CERTAIN_DERIVED;
+    return CERTAIN_EXACT;
+}
+
+enum certainty locate_certainty(const struct location *location, uint64_t lane_pc, int *are_predicates_sure)
+{
+    *are_predicates_sure = 0;
+    if (lane_pc < location->pc || lane_pc - location->pc > TRUSTED_BYTES)
+        return CERTAIN_DERIVED;
+    *are_predicates_sure = 1;
+    enum certainty certainty = CERTAIN_EXACT;
+    uint64_t end = lane_pc;
+    /* The access itself counts too: a load that faults leaves something in its target, which may be its own address. */
+    for (uint64_t pc = location->pc; pc < end; pc += SASS_INSTRUCTION_BYTES) {
+        struct span bytes = span_part(location->code, pc - location->code_start, SASS_INSTRUCTION_BYTES);
+        if (!bytes.bytes) {
+            *are_predicates_sure = 0;
+            return certainty < CERTAIN_DERIVED ? certainty : CERTAIN_DERIVED;
+        }
+        struct sass_instruction instruction = sass_load(bytes.bytes);
+        enum certainty then = after(&location->access, instruction);
+        if (then < certainty)
+            certainty = then;
+        if (sass_writes_predicate(instruction))
+            *are_predicates_sure = 0;
+        if (sass_branches(instruction)) {
+            /* Any way may have been taken: everything from here to the function's end counts. */
+            *are_predicates_sure = 0;
+            if (certainty > CERTAIN_DERIVED)
+                certainty = CERTAIN_DERIVED;
+            end = location->code_start + location->code.size;
+        }
+    }
+    return certainty;
+}
+
+unsigned locate_kept(const struct location *location, uint64_t lane_pc)
+{
+    const struct sass_access *access = &location->access;
+    unsigned kept = SASS_LOW | SASS_HIGH | SASS_UNIFORM;
+    if (lane_pc < location->pc || lane_pc - location->pc > TRUSTED_BYTES)
+        return 0;
+    for (uint64_t pc = location->pc; pc < lane_pc; pc += SASS_INSTRUCTION_BYTES) {
+        struct span bytes = span_part(location->code, pc - location->code_start, SASS_INSTRUCTION_BYTES);
+        struct sass_instruction instruction = bytes.bytes ? sass_load(bytes.bytes) : (struct sass_instruction){0, 0};
+        if (!bytes.bytes || sass_branches(instruction))
+            return 0;
+        if (sass_writes_register(instruction, access->base, 1))
+            kept &= ~(unsigned)SASS_LOW;
+        if (sass_writes_register(instruction, access->base + 1, 1))
+            kept &= ~(unsigned)SASS_HIGH;
+        if (sass_writes_uniform(instruction))
+            kept &= ~(unsigned)SASS_UNIFORM;
+    }
+    return kept;
+}

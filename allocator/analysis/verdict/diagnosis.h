@@ -1,0 +1,159 @@
+/*
+ * Diagnosis: evidence + what is known of the buffers -> one plain struct that says what happened, and from it the report.
+ * Pure functions over plain data, so that every case is tested without a GPU.
+ */
+#ifndef CUFENCE_ANALYSIS_VERDICT_DIAGNOSIS_H
+#define CUFENCE_ANALYSIS_VERDICT_DIAGNOSIS_H
+
+#include "analysis/dump/evidence.h"
+#include "launch/entry.h"
+
+enum fault_kind {
+    FAULT_OVERRUN,        /* past the end of a live buffer */
+    FAULT_UNDERRUN,       /* before the start of a live buffer */
+    FAULT_USE_AFTER_FREE, /* in a freed buffer */
+    FAULT_WILD,           /* in our address space where nothing is near, or a device address that is nobody's */
+    FAULT_NULL,           /* the first 64 KiB of the address space: a null pointer with an offset */
+    FAULT_HOST_POINTER,   /* an address that the host has mapped: host memory given to a kernel */
+    FAULT_MISALIGNED,     /* exception 6 */
+    FAULT_ILLEGAL_ACCESS, /* an illegal address whose value is not known (the warp had exited, or no decoder for it), or one
+                             in a mapped buffer that this device has no access to */
+    FAULT_OTHER           /* an exception that is not about memory: assert, trap, illegal instruction, stack overflow */
+};
+
+/* A launch on record. */
+struct fault_launch {
+    const struct launch_entry *entry;
+    const struct stack_frame *frames; /* of the launching thread, innermost first; of launches that fit a site only */
+    size_t frame_count;
+    unsigned place; /* equal for launches with the same frames; 0: unknown */
+};
+
+/* The frames behind cufence_buffer.allocated_stack and freed_stack: stack_python_frames(). */
+typedef size_t buffer_frames_reader(uint32_t stack, struct stack_frame *out, size_t max);
+
+/* The buffers that may matter, in any order, as plain copies, and the launches. */
+struct fault_memory {
+    const cufence_buffer *near; /* those whose span (guards included) holds a faulting address, live and freed ones, and the
+                                   nearest live ones on both sides of it; and those that a kernel argument points to, with
+                                   their neighbours */
+    size_t near_count;
+    const cufence_buffer *live; /* candidates when the address is unknown: live buffers of the device, newest first */
+    size_t live_count;
+    size_t live_total;                      /* how many live buffers the device has in all */
+    int device;                             /* the one that faulted, as cufence_buffer.device */
+    int (*is_shared)(int device, int peer); /* whether `peer` has access to the buffers of `device`; NULL: not known */
+    uint64_t arena_start;                   /* cufence's address space */
+    uint64_t arena_end;
+    int is_host_address; /* the host has memory mapped at the first faulting address */
+    uint64_t now_ns;
+    const struct fault_launch *launches; /* on record of the kernels that faulted, and of graphs; newest first */
+    size_t launch_count;
+    buffer_frames_reader *buffer_frames; /* NULL: nobody knows them */
+};
+
+/* The launch that faulted. */
+struct fault_origin {
+    const struct fault_launch *launch; /* borrowed; NULL if none fits */
+    enum certainty certainty;
+    size_t fits; /* how many kernel launches on record may have been it; 0 with a launch: that is of a graph */
+};
+
+/* What the kernel was given. */
+struct fault_arguments {
+    const struct launch_function *layout; /* NULL: where one argument ends and the next begins is not known */
+    const uint8_t *bytes;                 /* the parameter bytes, NULL if they are not known */
+    size_t count;                         /* of them, less than the layout says where they were cut */
+    enum certainty certainty;             /* EXACT from the dump; else that of the launch */
+    uint64_t time_ns;                     /* of the launch that they are from, 0 where the dump has them */
+};
+
+/* Where candidates for an unknown address come from. */
+enum candidate_source {
+    CANDIDATES_LIVE,      /* the newest live buffers of the device */
+    CANDIDATES_ARGUMENTS, /* the kernel's parameters in the dump */
+    CANDIDATES_LAUNCHES,  /* the arguments of those launches on record that fit */
+    CANDIDATES_RUNNING    /* the parameters of the only launch of the kernel that still ran, which need not be the one */
+};
+
+struct diagnosis {
+    enum fault_kind kind;
+    const struct evidence *evidence;  /* borrowed */
+    const struct evidence_site *site; /* the site the report is about; NULL if the dump held none. fault_site() tells what
+                                         of it counts */
+    int is_bystander;                 /* every lane of the site's warp is known to be in bounds: another warp had faulted here,
+                                         and exited */
+    int has_view;                     /* `view` is what of the site counts */
+    struct evidence_site view;
+    size_t other_sites;               /* further warps of the same kernel and PC, or SMs where the warp had exited */
+    size_t faulting_threads;          /* lanes of all alive sites of this kernel and PC whose access lies out of bounds */
+    const struct evidence_lane *lane; /* the one with the first byte out of bounds; where no address is known, the first one
+                                         that the dump marks; NULL if the warp had exited */
+    uint64_t address;                 /* where its access begins, which may be inside the buffer; lane->address may lack
+                                         a half of it */
+    enum certainty address_certainty; /* CERTAIN_NOT if unknown */
+    int is_completed;                 /* the evidence has the low half of the address, and near the buffers that the
+                                         kernel's parameters point to only this address explains it: DERIVED */
+    const cufence_buffer *owner;      /* borrowed from fault_memory, NULL if unknown */
+    enum certainty owner_certainty;
+    const char *owner_reason;    /* static: why this buffer and not its neighbour; NULL if owner is NULL */
+    uint64_t distance;           /* of the first byte out of bounds, as cufence_description.offset, for owner */
+    int owner_parameter;         /* index of the 8-byte word in the parameter bytes that points to owner, -1 if none */
+    const cufence_buffer *rival; /* the buffer on the other side of the guard, where nothing rules it out; else NULL */
+    uint64_t rival_distance;
+    const cufence_buffer *previous; /* nearest live buffers of the same device, for the memory line */
+    const cufence_buffer *next;
+    const cufence_buffer *candidates[8]; /* of candidate_source, as far as is_narrowed and is_const_excluded leave them */
+    int candidate_parameter[8];          /* index of the 8-byte word in the parameter bytes that points to it, -1 if none */
+    size_t candidate_count;
+    size_t candidate_total; /* how many there are in all */
+    enum candidate_source candidate_source;
+    enum certainty candidate_certainty; /* DERIVED for the only buffer, if the code shows that the address comes from the
+                                           argument, and the launch can have been no other */
+    int is_narrowed;                    /* by the high half of the address */
+    int is_traced;                      /* by the kernel's code: to what the words point to that the address comes from */
+    int is_const_excluded;              /* arguments that are pointers to const were left out, as the access writes */
+    struct fault_origin origin;
+    struct fault_arguments arguments;
+    const struct fault_memory *memory; /* borrowed */
+};
+
+/* Decides. Never fails; what cannot be known stays unknown. `evidence` and `memory` must outlive *diagnosis. */
+void fault_diagnose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis);
+
+/* The site as far as it is about the warp that faulted: without threads, grid and parameters that are another launch's. NULL
+ * if there is none; lives as long as the diagnosis. */
+const struct evidence_site *fault_site(const struct diagnosis *diagnosis);
+
+/* By the kernel's code: the 8-byte word of the parameters that the address comes from, -1 if that is not known; and whether the
+ * pointer was loaded from memory. */
+int fault_source_word(const struct diagnosis *diagnosis);
+int fault_is_loaded(const struct diagnosis *diagnosis);
+
+/* Other places where something faulted at once, one site of each, at most so many. Returns how many. */
+#define FAULT_PLACES 4
+size_t fault_other_places(const struct diagnosis *diagnosis, const struct evidence_site *places[FAULT_PLACES]);
+
+/* "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
+ * "illegal access", "exception". Static. */
+const char *fault_kind_name(enum fault_kind kind);
+#define FAULT_UNEXPLAINED "unexplained" /* the kind of a fault whose evidence could not be read */
+
+/* Where a report comes from. */
+struct report_origin {
+    int pid;
+    int rank;                /* of a distributed job, -1 if there is none */
+    int device;              /* the driver's ordinal, -1 if unknown */
+    const char *device_name; /* as the driver names it, NULL to take the dump's */
+};
+
+/*
+ * The text report: each line carries exact, derived or candidate; what is not known is left out. Every line starts with
+ * "==pid==". Returns malloc'ed text that ends with a newline (the caller frees it), NULL when the host is out of memory.
+ */
+char *fault_report_text(const struct diagnosis *diagnosis, const struct report_origin *origin);
+
+/* The same of a fault of which nothing is known but why. */
+char *fault_unexplained_text(const char *reason, const struct report_origin *origin);
+
+#endif

@@ -1,0 +1,28 @@
+#include "error.h"
+
+#include "thread.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define DETAIL_BYTES 512
+
+static struct thread_memory details = {.size = DETAIL_BYTES};
+
+cufence_status error_set(cufence_status status, const char *format, ...)
+{
+    va_list arguments;
+    char *detail = thread_memory(&details);
+    if (!detail)
+        return status;
+    va_start(arguments, format);
+    vsnprintf(detail, DETAIL_BYTES, format, arguments);
+    va_end(arguments);
+    return status;
+}
+
+const char *error_detail(void)
+{
+    const char *detail = thread_memory(&details);
+    return detail ? detail : "the host has no memory to say why";
+}

@@ -1,0 +1,27 @@
+/*
+ * The report of a call on the host that did something wrong with a buffer. Pure; any thread.
+ */
+#ifndef CUFENCE_FINDING_MISUSE_H
+#define CUFENCE_FINDING_MISUSE_H
+
+#include "analysis/verdict/diagnosis.h"
+
+struct misuse {
+    const char *kind;     /* "double free", "invalid free", "host write out of bounds", ... */
+    const char *call;     /* the driver function, as documentation names it */
+    const char *sentence; /* what it did, beginning with the address or with a verb */
+    uint64_t address;
+    enum access_kind access; /* ACCESS_UNKNOWN of a free, which has no bytes */
+    uint64_t bytes;
+    const cufence_description *place; /* what lies at the address */
+    uint64_t tid;                     /* who called */
+    const struct stack_frame *frames; /* from where, innermost first */
+    size_t frame_count;
+    uint64_t now_ns;
+    buffer_frames_reader *buffer_frames; /* NULL: nobody knows them */
+};
+
+/* Returns malloc'ed text in the form of fault_report_text(), which the caller frees; NULL when the host is out of memory. */
+char *misuse_text(const struct misuse *misuse, const struct report_origin *origin);
+
+#endif

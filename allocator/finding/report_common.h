@@ -1,0 +1,31 @@
+/*
+ * What reports of kernels and of calls on the host have in common. One thread at a time, as writer.h.
+ */
+#ifndef CUFENCE_FINDING_REPORT_COMMON_H
+#define CUFENCE_FINDING_REPORT_COMMON_H
+
+#include "writer.h"
+
+/* " on GPU 0 (NVIDIA H100 80GB HBM3), rank 3": the end of a headline, and the empty line behind it. `device_name` is for an
+ * origin that has none, "" if it is not known. */
+void report_end_headline(struct report *report, const struct report_origin *origin, const char *device_name);
+
+/* "#7, 4000 bytes [0x7e0000ff060, 0x7e0001000000)" */
+void report_put_buffer(struct report *report, const cufence_buffer *buffer);
+/* ", label "layer 3"", if it has one. */
+void report_put_label(struct report *report, const cufence_buffer *buffer);
+
+/* Lines for the frames of a stack (frames.h). What belongs to the first one: the keys, as those of report_begin(), a certainty
+ * (CERTAIN_NOT: none), and a remark, which may be NULL. */
+struct report_stack {
+    const char *key, *subkey, *remark;
+    enum certainty certainty;
+    const struct stack_frame *frames;
+    size_t count;
+};
+void report_frame_lines(struct report *report, const struct report_stack *stack);
+
+/* The lines of the buffer: where it lies, and who allocated and freed it, when and where. `frames` may be NULL. */
+void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, buffer_frames_reader *frames);
+
+#endif

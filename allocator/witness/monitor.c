@@ -1,0 +1,536 @@
+#include "monitor.h"
+
+#include "arming.h"
+#include "base/output.h"
+#include "base/thread.h"
+#include "delivery.h"
+#include "device.h"
+#include "base/error.h"
+#include "analysis/dump/exception.h"
+#include "intake.h"
+#include "finding/json.h"
+#include "kernels/kernels.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SETTLE_MS 5000
+/* The driver itself makes the error real 22 to 25 ms after a dump (H100, driver 580.159.04); a second fault takes 110 to 150.
+ */
+#define REAL_ERROR_MS 100
+#define POISON_MS 500
+/* The driver's own debugger goes on for a while after that; a process that ends meanwhile crashes in it (the same driver). */
+#define SETTLING_MS 100
+#define DEVICE_NAME 128
+#define LATE_DUMP_MS 2000 /* one of eight processes that fault on one device at once has seen the error before its dump */
+#define IDLE_FENCE_MS 1000
+#define BUSY_FENCE_MS 300
+#define PROGRESS_MS 1000 /* the first line of progress; each next one comes after twice as long */
+#define MIB ((double)(1 << 20))
+
+static struct {
+    pthread_mutex_t lock; /* guards what is not said to be otherwise; a leaf */
+    pthread_cond_t change;
+    int is_busy;              /* atomic: a dump is being read or explained; written under lock */
+    uint64_t faulted_devices; /* atomic: a bit for each of the first 64 on which a kernel has faulted */
+    int has_other_fault;      /* atomic: one has on another device, or nobody knows on which */
+    int is_running;           /* set by monitor_start(), cleared by monitor_stop() */
+
+    /* Constant once the thread runs. */
+    pthread_t thread;
+    const struct options *options;
+    const struct fault_sources *sources;
+    int is_armed;
+    struct dump_fifo fifo;
+    int rank; /* in a distributed job, or -1 */
+    int stop; /* eventfd */
+    int peek; /* a reader of the FIFO that only looks: what was written and is not read yet counts as under way */
+
+    /* Of the thread. */
+    unsigned poisons;     /* faults of our own making whose dumps may still come */
+    int is_announced;     /* the first line about the dump under way has gone out */
+    unsigned progress_ms; /* when the next line of progress is due, counted from the dump's first byte */
+    uint64_t evidence_ns; /* when the last dump had been parsed ... */
+    uint64_t made_ns;     /* ... and its report made */
+} monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop = -1, .peek = -1};
+
+/* ---- which devices have faulted ---- */
+
+/* -1: nobody knows which. */
+static void note_fault(int device)
+{
+    if (device >= 0 && device < 64)
+        __atomic_or_fetch(&monitor.faulted_devices, UINT64_C(1) << device, __ATOMIC_RELEASE);
+    else
+        __atomic_store_n(&monitor.has_other_fault, 1, __ATOMIC_RELEASE);
+}
+
+static int has_faulted(int device)
+{
+    if (__atomic_load_n(&monitor.has_other_fault, __ATOMIC_ACQUIRE))
+        return 1;
+    uint64_t devices = __atomic_load_n(&monitor.faulted_devices, __ATOMIC_ACQUIRE);
+    return device < 0 ? devices != 0 : device < 64 && (devices >> device & 1);
+}
+
+/* Of the current context; without one, any device. No call of the driver before the first fault. */
+static int has_kernel_fault(void)
+{
+    return has_faulted(-1) && has_faulted(kernels_current_device());
+}
+
+/* ---- from a dump to a report ---- */
+
+static int is_ours(const struct evidence *evidence)
+{
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        if (!evidence->sites[i].symbol || strcmp(evidence->sites[i].symbol, POISON_KERNEL) != 0)
+            return 0;
+    }
+    return evidence->site_count > 0;
+}
+
+static void call_handler(const struct diagnosis *diagnosis, const char *text, int device)
+{
+    const struct evidence_site *site = diagnosis->site;
+    cufence_fault fault = {.text = text,
+                           .kind = fault_kind_name(diagnosis->kind),
+                           .kernel = site ? site->kernel : NULL,
+                           .file = site ? site->file : NULL,
+                           .line = site ? site->line : 0,
+                           .is_address_known = diagnosis->address_certainty != CERTAIN_NOT,
+                           .address = diagnosis->address,
+                           .buffer = diagnosis->owner,
+                           .device = device};
+    delivery_call_handler(&fault);
+}
+
+static int wait_for_error(int device, int ms)
+{
+    for (int waited = 0; waited < ms && !kernels_have_failed(device); waited += 5)
+        usleep(5000);
+    return kernels_have_failed(device);
+}
+
+/* error: what CUDA answers to every call after such a fault. */
+static void act(int device, CUresult error)
+{
+    if (monitor.options->on_fault == ON_FAULT_ABORT) {
+        dumps_remove_fifo(&monitor.fifo);
+        abort();
+    }
+    if (monitor.options->on_fault == ON_FAULT_ERROR) {
+        monitor.sources->set_faulted(device, error);
+        if (!wait_for_error(device, REAL_ERROR_MS)) {
+            monitor.poisons += kernels_poison(device, monitor.sources->arena_start());
+            wait_for_error(device, POISON_MS);
+        }
+        usleep(SETTLING_MS * 1000);
+    }
+}
+
+/* `name` is where the driver's name for the device goes. */
+static struct report_origin origin_of(int device, char name[DEVICE_NAME])
+{
+    CUdevice handle;
+    name[0] = '\0';
+    if (device >= 0 && driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
+        driver->cuDeviceGetName(name, DEVICE_NAME, handle);
+    return (struct report_origin){(int)getpid(), monitor.rank, device, name[0] ? name : NULL};
+}
+
+static void report(const struct evidence *evidence, int device)
+{
+    struct surroundings *around = surroundings_of(monitor.sources, evidence, device);
+    struct diagnosis diagnosis;
+    char name[DEVICE_NAME], *text = NULL, *json = NULL;
+    if (around) {
+        fault_diagnose(evidence, &around->memory, &diagnosis);
+        const struct report_origin origin = origin_of(device, name);
+        text = fault_report_text(&diagnosis, &origin);
+        json = fault_report_json(&diagnosis, &origin);
+    }
+    monitor.made_ns = dump_clock();
+    delivery_publish(text, json);
+    note_fault(device);
+    if (text)
+        call_handler(&diagnosis, text, device);
+    free(text);
+    free(json);
+    free(around);
+}
+
+static void report_unexplained(size_t size)
+{
+    char reason[640], name[DEVICE_NAME];
+    snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, error_detail());
+    const struct report_origin origin = origin_of(-1, name);
+    char *text = fault_unexplained_text(reason, &origin), *json = fault_unexplained_json(reason, &origin);
+    monitor.made_ns = dump_clock();
+    delivery_publish(text, json);
+    note_fault(-1);
+    if (text)
+        delivery_call_handler(&(cufence_fault){.text = text, .kind = FAULT_UNEXPLAINED, .device = -1});
+    free(text);
+    free(json);
+}
+
+static double ms_between(uint64_t begin_ns, uint64_t end_ns)
+{
+    return end_ns > begin_ns ? (double)(end_ns - begin_ns) / 1e6 : 0;
+}
+
+/* Where the time from the dump's first byte to the report has gone. */
+static void tell_times(const struct dump *dump)
+{
+    output_say(
+        "cufence: core dump of %.1f MiB: written in %.0f ms, %.0f of them to copy it; parsed in %.0f, explained in %.0f, "
+        "delivered in %.0f ms\n",
+        (double)dump->received / MIB, ms_between(dump->begin_ns, dump->end_ns), (double)dump->copying_ns / 1e6,
+        ms_between(dump->end_ns, monitor.evidence_ns), ms_between(monitor.evidence_ns, monitor.made_ns),
+        ms_between(monitor.made_ns, dump_clock()));
+}
+
+static void explain(const struct dump *dump)
+{
+    struct evidence *evidence = NULL;
+    cufence_status status = dump_is_complete(dump)
+                                ? evidence_from_coredump(dump->bytes, dump->size, &evidence)
+                                : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for all of it");
+    int device = status == CUFENCE_OK ? faulted_device(monitor.sources, evidence) : -1;
+    monitor.evidence_ns = dump_clock();
+    if (status == CUFENCE_OK && is_ours(evidence)) {
+        monitor.poisons -= monitor.poisons > 0;
+        evidence_free(evidence);
+        return;
+    }
+    if (status == CUFENCE_OK)
+        report(evidence, device);
+    else
+        report_unexplained(dump->received);
+    CUresult error = exception_error(status == CUFENCE_OK && evidence->site_count ? evidence->sites[0].exception : 0);
+    evidence_free(evidence);
+    if (monitor.options->verbose)
+        tell_times(dump);
+    act(device, error);
+}
+
+/* ---- the thread ---- */
+
+static int is_under_way(void)
+{
+    struct pollfd input = {.fd = monitor.peek, .events = POLLIN};
+    int has_input = poll(&input, 1, 0) > 0 && (input.revents & POLLIN);
+    return has_input ||
+           __atomic_load_n(&monitor.is_busy, __ATOMIC_ACQUIRE); /* in this order: the thread says so before it reads */
+}
+
+static void set_busy(int is_busy)
+{
+    pthread_mutex_lock(&monitor.lock);
+    __atomic_store_n(&monitor.is_busy, is_busy, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&monitor.change);
+    pthread_mutex_unlock(&monitor.lock);
+}
+
+/* Before the driver has written enough to tell more. A fault that we have made ourselves is nobody's news. */
+static void announce(void)
+{
+    int device = kernels_only_device();
+    if (monitor.is_announced || monitor.poisons)
+        return;
+    monitor.is_announced = 1;
+    if (device >= 0)
+        output_say("==%d== cufence: a kernel has faulted on GPU %d; reading the driver's core dump\n", (int)getpid(), device);
+    else
+        output_say("==%d== cufence: a kernel has faulted; reading the driver's core dump\n", (int)getpid());
+}
+
+static void show_progress(const struct dump *dump)
+{
+    uint64_t ms = dump->received ? (dump_clock() - dump->begin_ns) / 1000000 : 0;
+    if (ms < monitor.progress_ms)
+        return;
+    monitor.progress_ms *= 2;
+    if (output_is_terminal())
+        output_say("==%d== cufence: %.1f MiB of the core dump in %.1f s; the driver is still writing\n", (int)getpid(),
+                   (double)dump->received / MIB, (double)ms / 1000);
+}
+
+/* Waits for input. Returns 0 when the thread is to stop. */
+static int wait_for_input(int fd, const struct dump *dump)
+{
+    struct pollfd wait[] = {{.fd = fd, .events = POLLIN}, {.fd = monitor.stop, .events = POLLIN}};
+    if (dump->received)
+        dump_rest(fd);
+    for (;;) {
+        int ready = poll(wait, 2, dump->received ? PROGRESS_MS / 4 : -1);
+        if ((ready < 0 && errno != EINTR) || (ready > 0 && wait[1].revents))
+            return 0;
+        if (ready > 0 && (wait[0].revents & (POLLIN | POLLHUP)))
+            return 1;
+        show_progress(dump);
+    }
+}
+
+static void *run(void *unused)
+{
+    (void)unused;
+    struct dump dump = {0};
+    pthread_setname_np(pthread_self(), "cufence-monitor");
+    int fd = dump_open(monitor.fifo.path);
+    while (fd >= 0 && wait_for_input(fd, &dump)) {
+        if (!monitor.is_busy) {
+            monitor.is_announced = 0;
+            monitor.progress_ms = PROGRESS_MS;
+            set_busy(1);
+            dump_widen(fd);
+        }
+        enum dump_state state;
+        do {
+            state = dump_take(fd, &dump);
+            if (dump.received)
+                announce();
+            show_progress(&dump);
+        } while (state == DUMP_TAKEN);
+        if (state == DUMP_AWAITED)
+            continue;
+        if (dump.received)
+            explain(&dump);
+        dump_forget(&dump);
+        /* A FIFO tells of its last writer's end until it is opened anew; anew first, so that a writer in between stays whole.
+         */
+        int again = dump_open(monitor.fifo.path);
+        close(fd);
+        fd = again;
+        set_busy(0);
+    }
+    if (fd >= 0)
+        close(fd);
+    dump_forget(&dump);
+    set_busy(0);
+    return NULL;
+}
+
+static void close_files(void)
+{
+    if (monitor.stop >= 0)
+        close(monitor.stop);
+    if (monitor.peek >= 0)
+        close(monitor.peek);
+    monitor.stop = monitor.peek = -1;
+}
+
+static void init_change(void)
+{
+    pthread_condattr_t attributes;
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&monitor.change, &attributes);
+    pthread_condattr_destroy(&attributes);
+}
+
+cufence_status monitor_start(const struct options *options, const struct fault_sources *sources)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, init_change);
+    monitor.options = options;
+    monitor.sources = sources;
+    monitor.rank = report_rank();
+    cufence_status status = delivery_open(options);
+    if (status != CUFENCE_OK)
+        return status;
+    if (!options->coredump)
+        return CUFENCE_OK;
+    if (dumps_arm(&monitor.fifo) != CUFENCE_OK) {
+        output_say("cufence: faults will be caught but not explained: %s\n", error_detail());
+        return CUFENCE_OK;
+    }
+    monitor.stop = eventfd(0, EFD_CLOEXEC);
+    monitor.peek = open(monitor.fifo.path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+    int failed = monitor.stop < 0 || monitor.peek < 0 ? errno : thread_start(&monitor.thread, run, NULL);
+    if (failed) {
+        dumps_disarm();
+        dumps_remove_fifo(&monitor.fifo);
+        close_files();
+        return error_set(CUFENCE_ERROR_SYSTEM, "cannot start the thread that reads core dumps: %s", strerror(failed));
+    }
+    monitor.is_armed = 1;
+    monitor.is_running = 1;
+    return CUFENCE_OK;
+}
+
+void monitor_cancel(void)
+{
+    if (monitor.is_armed)
+        dumps_disarm();
+    monitor_stop(0);
+    close_files();
+    monitor.is_armed = 0;
+}
+
+void monitor_add_context(struct context *context)
+{
+    if (monitor.is_armed)
+        kernels_prepare(context);
+}
+
+void monitor_forget_context(const struct context *context)
+{
+    kernels_forget(context);
+}
+
+void monitor_misuse(const struct misuse *misuse)
+{
+    const cufence_buffer *buffer = misuse->place->buffer.id ? &misuse->place->buffer : NULL;
+    char name[DEVICE_NAME];
+    const struct report_origin origin = origin_of(buffer ? buffer->device : -1, name);
+    char *text = misuse_text(misuse, &origin);
+    char *json = fault_misuse_json(misuse, &origin);
+    delivery_publish(text, json);
+    if (text)
+        delivery_call_handler(&(cufence_fault){.text = text,
+                                               .kind = misuse->kind,
+                                               .is_address_known = 1,
+                                               .address = misuse->address,
+                                               .buffer = buffer,
+                                               .device = origin.device});
+    free(text);
+    free(json);
+    if (monitor.options->on_fault == ON_FAULT_ABORT) {
+        dumps_remove_fifo(&monitor.fifo);
+        abort();
+    }
+}
+
+void monitor_stop(unsigned timeout_ms)
+{
+    if (!monitor.is_running)
+        return;
+    if (timeout_ms)
+        monitor_flush(timeout_ms);
+    uint64_t one = 1;
+    while (write(monitor.stop, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    if (!pthread_equal(pthread_self(), monitor.thread)) /* a handler may end the process */
+        pthread_join(monitor.thread, NULL);
+    monitor.is_running = 0;
+    dumps_remove_fifo(&monitor.fifo);
+}
+
+int monitor_is_armed(void)
+{
+    return monitor.is_armed;
+}
+
+static struct timespec after(struct timespec time, unsigned ms)
+{
+    time.tv_sec += ms / 1000;
+    time.tv_nsec += (long)(ms % 1000) * 1000000l;
+    time.tv_sec += time.tv_nsec / 1000000000l;
+    time.tv_nsec %= 1000000000l;
+    return time;
+}
+
+cufence_status monitor_wait(unsigned timeout_ms)
+{
+    struct timespec until, soon, now;
+    if (delivery_is_in_handler())
+        return error_set(CUFENCE_ERROR_UNSUPPORTED,
+                         "a fault handler cannot wait for reports: the one that it was called for is "
+                         "not over before it has returned");
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until = after(until, timeout_ms);
+    int is_late = 0;
+    while (is_under_way() && !is_late) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        is_late = now.tv_sec > until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec);
+        soon = after(now, 1); /* nobody tells of bytes that lie in the FIFO */
+        pthread_mutex_lock(&monitor.lock);
+        pthread_cond_timedwait(&monitor.change, &monitor.lock, monitor.is_busy ? &until : &soon);
+        pthread_mutex_unlock(&monitor.lock);
+    }
+    return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms)
+                   : CUFENCE_OK;
+}
+
+struct patience {
+    struct timespec until;
+    int is_out; /* the time has passed, and no dump has begun */
+};
+
+void monitor_await_dump(void)
+{
+    static int is_in_vain; /* atomic */
+    if (!monitor.is_armed || __atomic_load_n(&is_in_vain, __ATOMIC_RELAXED))
+        return;
+    for (int waited = 0; waited < LATE_DUMP_MS; waited++) {
+        if (has_kernel_fault() || is_under_way())
+            return;
+        usleep(1000);
+    }
+    __atomic_store_n(&is_in_vain, 1, __ATOMIC_RELAXED);
+}
+
+static int has_lost_patience(void *user)
+{
+    struct patience *patience = user;
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (is_under_way())
+        return 1;
+    patience->is_out =
+        now.tv_sec > patience->until.tv_sec || (now.tv_sec == patience->until.tv_sec && now.tv_nsec >= patience->until.tv_nsec);
+    return patience->is_out;
+}
+
+/* Lets a fault that the host cannot see yet come to light. Returns 0 if the device was too busy to tell within `ms`. */
+static int fence(const struct context *context, unsigned ms)
+{
+    struct patience patience = {0};
+    clock_gettime(CLOCK_MONOTONIC, &patience.until);
+    patience.until = after(patience.until, ms);
+    kernels_fence(context, has_faulted, has_lost_patience, &patience);
+    return !patience.is_out;
+}
+
+cufence_status monitor_flush(unsigned timeout_ms)
+{
+    if (monitor.is_armed && !delivery_is_in_handler())
+        fence(NULL, timeout_ms);
+    return monitor_wait(timeout_ms);
+}
+
+void fault_learn(int is_device_idle)
+{
+    static int is_usually_busy; /* atomic: other streams keep the device so full that a fence tells nothing but costs time */
+    const struct context *context;
+    if (delivery_is_in_handler())
+        return;
+    if (monitor.is_armed && !has_kernel_fault() && (context = context_current()) != NULL) {
+        if (is_device_idle)
+            fence(context, IDLE_FENCE_MS);
+        else if (!__atomic_load_n(&is_usually_busy, __ATOMIC_RELAXED) && !fence(context, BUSY_FENCE_MS))
+            __atomic_store_n(&is_usually_busy, 1, __ATOMIC_RELAXED);
+    }
+    monitor_wait(SETTLE_MS);
+}
+
+cufence_status fault_settle(int is_device_idle)
+{
+    fault_learn(is_device_idle);
+    if (!has_kernel_fault() || monitor.options->on_fault != ON_FAULT_ERROR)
+        return CUFENCE_OK;
+    int device = kernels_current_device();
+    for (int waited = 0; waited < SETTLE_MS && !kernels_have_failed(device); waited++)
+        usleep(1000);
+    return error_set(CUFENCE_ERROR_FAULTED, "a kernel has faulted; the report tells which");
+}

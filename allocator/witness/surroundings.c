@@ -1,0 +1,231 @@
+#include "surroundings.h"
+
+#include "analysis/verdict/launches.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NEAR_PER_ADDRESS 8
+
+static int is_mapped_by_host(uint64_t address)
+{
+    FILE *maps = fopen("/proc/self/maps", "re");
+    char line[512];
+    int found = 0;
+    while (maps && !found && fgets(line, sizeof line, maps)) {
+        unsigned long long start, end;
+        char can_read;
+        /* Device memory is reserved in the host's address space too, without access. */
+        found =
+            sscanf(line, "%llx-%llx %c", &start, &end, &can_read) == 3 && address >= start && address < end && can_read == 'r';
+    }
+    if (maps)
+        fclose(maps);
+    return found;
+}
+
+static int is_known(const struct surroundings *around, uint64_t address)
+{
+    for (size_t i = 0; i < around->near_count; i++) {
+        if (address >= around->near[i].mapping_start && address < around->near[i].guard_end)
+            return 1;
+    }
+    return 0;
+}
+
+/* Looks up what lies at and around an address. */
+static void look_at(struct surroundings *around, const struct fault_sources *sources, uint64_t address)
+{
+    cufence_buffer found[NEAR_PER_ADDRESS];
+    const size_t max = sizeof around->near / sizeof *around->near;
+    size_t n = sources->near(address, found, NEAR_PER_ADDRESS);
+    for (size_t i = 0; i < n && around->near_count < max; i++) {
+        size_t k = 0;
+        while (k < around->near_count && around->near[k].id != found[i].id)
+            k++;
+        if (k == around->near_count)
+            around->near[around->near_count++] = found[i];
+    }
+}
+
+/* What lies at the pointers among the arguments of a kernel. */
+static void look_at_words(struct surroundings *around, const struct fault_sources *sources, const uint8_t *bytes, size_t count)
+{
+    for (size_t k = 0; k + 8 <= count && around->near_count < sizeof around->near / sizeof *around->near; k += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + k, sizeof word);
+        if (word >= sources->arena_start() && word < sources->arena_end())
+            look_at(around, sources, word);
+    }
+}
+
+/* Every address that the evidence names: of the accesses, first and last byte, and among the kernel's parameters. */
+static void look_around(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence)
+{
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        for (size_t k = 0; k < site->lane_count; k++) {
+            const struct evidence_lane *lane = &site->lanes[k];
+            if (lane->certainty == CERTAIN_NOT)
+                continue;
+            uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
+            /* All lanes of a kernel come by here, and most of them by a span that is known. */
+            if (!is_known(around, lane->address))
+                look_at(around, sources, lane->address);
+            if (last > lane->address && !is_known(around, last))
+                look_at(around, sources, last);
+        }
+        if (site->parameters)
+            look_at_words(around, sources, site->parameters, site->parameter_bytes);
+    }
+}
+
+/* ---- launches ---- */
+
+/* Every kernel that faulted, at its first site. */
+static int is_first_of_kernel(const struct evidence *evidence, size_t index)
+{
+    const char *symbol = evidence->sites[index].symbol;
+    for (size_t i = 0; symbol && i < index; i++)
+        if (evidence->sites[i].symbol && !strcmp(evidence->sites[i].symbol, symbol))
+            return 0;
+    return symbol != NULL;
+}
+
+static void read_launches(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence,
+                          int device)
+{
+    size_t count = 0, kernels = 0;
+    for (size_t i = 0; i < evidence->site_count && kernels < 4; i++) {
+        if (is_first_of_kernel(evidence, i))
+            count += sources->launches(device, evidence->sites[i].symbol, kernels++ == 0, around->entries + count,
+                                       SURROUNDINGS_LAUNCHES - count);
+    }
+    for (size_t i = 0; i < count; i++)
+        around->launches[i].entry = &around->entries[i];
+    around->launch_count = count;
+}
+
+static int is_same_stack(const struct stack *a, const struct stack *b)
+{
+    if (a->python || b->python)
+        return a->python == b->python;
+    return a->pc == b->pc && a->sp == b->sp && a->fp == b->fp && a->word_count == b->word_count &&
+           !memcmp(a->words, b->words, (a->word_count < STACK_WORDS ? a->word_count : STACK_WORDS) * sizeof a->words[0]);
+}
+
+/* By source line where it is known: an unrolled loop has several addresses for one. */
+static int is_same_frame(const struct stack_frame *a, const struct stack_frame *b)
+{
+    int has_line = a->line && b->line;
+    return a->line == b->line && (has_line || a->offset == b->offset) && !strcmp(a->function, b->function) &&
+           !strcmp(a->file, b->file) && !strcmp(a->module, b->module);
+}
+
+static int has_same_frames(const struct launch_place *a, const struct launch_place *b)
+{
+    for (size_t i = 0; i < a->frame_count && i < b->frame_count; i++)
+        if (!is_same_frame(&a->frames[i], &b->frames[i]))
+            return 0;
+    return a->frame_count == b->frame_count;
+}
+
+/* The place with that stack, which is added if it is new; NULL if nothing is known of it, or there are too many. Native stacks
+ * of one place differ in what lies between the return addresses, so their frames are compared as well. */
+static const struct launch_place *place_of(struct surroundings *around, const struct fault_sources *sources,
+                                           const struct stack *stack)
+{
+    for (size_t i = 0; i < around->place_count; i++)
+        if (is_same_stack(around->places[i].stack, stack))
+            return &around->places[i];
+    if (around->place_count == SURROUNDINGS_PLACES || (!stack->python && !stack->word_count))
+        return NULL;
+    struct launch_place *place = &around->places[around->place_count];
+    place->stack = stack;
+    place->frame_count = sources->frames(stack, place->frames, STACK_READ);
+    if (!place->frame_count)
+        return NULL;
+    for (size_t i = 0; !stack->python && i < around->place_count; i++)
+        if (!around->places[i].stack->python && has_same_frames(&around->places[i], place))
+            return &around->places[i];
+    around->place_count++;
+    return place;
+}
+
+/* The warps of a grid, of which there may be thousands, stand side by side. */
+static int is_of_same_launch(const struct evidence_site *a, const struct evidence_site *b)
+{
+    return a->symbol == b->symbol && a->has_grid == b->has_grid && a->grid_id == b->grid_id;
+}
+
+static int may_be_the_one(const struct launch_entry *launch, const struct evidence *evidence)
+{
+    int fits = launch->graph != 0;
+    for (size_t i = 0; i < evidence->site_count && !fits; i++)
+        if (i == 0 || !is_of_same_launch(&evidence->sites[i - 1], &evidence->sites[i]))
+            fits = launch_fits(launch, &evidence->sites[i]);
+    return fits != 0;
+}
+
+/* Further launches that are looked at where the dump's warps may all be another launch's. */
+#define OTHERS_LIMIT 64
+
+/* Where launches came from, and what lies at their arguments: of those that fit what the dump has of warps, or of others. */
+static void look_at_launches(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence,
+                             int is_fit, size_t limit)
+{
+    for (size_t i = 0; i < around->launch_count && limit > 0; i++) {
+        struct fault_launch *launch = &around->launches[i];
+        if (may_be_the_one(launch->entry, evidence) != is_fit)
+            continue;
+        limit--;
+        const struct launch_place *place = place_of(around, sources, &launch->entry->stack);
+        if (place) {
+            launch->frames = place->frames;
+            launch->frame_count = place->frame_count;
+            launch->place = (unsigned)(place - around->places) + 1;
+        }
+        look_at_words(around, sources, launch->entry->bytes, launch->entry->kept_bytes);
+    }
+}
+
+/* The first address of an access that the evidence knows, 0 without one. */
+static uint64_t first_address(const struct evidence *evidence)
+{
+    for (size_t i = 0; i < evidence->site_count; i++) {
+        for (size_t k = 0; k < evidence->sites[i].lane_count; k++) {
+            if (evidence->sites[i].lanes[k].certainty != CERTAIN_NOT)
+                return evidence->sites[i].lanes[k].address;
+        }
+    }
+    return 0;
+}
+
+struct surroundings *surroundings_of(const struct fault_sources *sources, const struct evidence *evidence, int device)
+{
+    struct surroundings *around = calloc(1, sizeof *around);
+    uint64_t total = 0;
+    if (!around)
+        return NULL;
+    look_around(around, sources, evidence);
+    read_launches(around, sources, evidence, device);
+    look_at_launches(around, sources, evidence, 1, SURROUNDINGS_LAUNCHES);
+    look_at_launches(around, sources, evidence, 0, OTHERS_LIMIT);
+    size_t live_count = sources->live(device, around->live, sizeof around->live / sizeof *around->live, &total);
+    around->memory = (struct fault_memory){.near = around->near,
+                                           .near_count = around->near_count,
+                                           .live = around->live,
+                                           .live_count = live_count,
+                                           .live_total = (size_t)total,
+                                           .device = device,
+                                           .is_shared = sources->is_shared,
+                                           .arena_start = sources->arena_start(),
+                                           .arena_end = sources->arena_end(),
+                                           .is_host_address = is_mapped_by_host(first_address(evidence)),
+                                           .now_ns = sources->now_ns(),
+                                           .launches = around->launches,
+                                           .launch_count = around->launch_count,
+                                           .buffer_frames = sources->buffer_frames};
+    return around;
+}

@@ -1,0 +1,55 @@
+/*
+ * What the rest of cufence and the host know about the addresses that the evidence of a fault names, gathered as plain data for
+ * the diagnosis. Thread safety: as the sources'.
+ */
+#ifndef CUFENCE_WITNESS_SURROUNDINGS_H
+#define CUFENCE_WITNESS_SURROUNDINGS_H
+
+#include "analysis/verdict/diagnosis.h"
+#include "driver/driver.h"
+
+/* What a report needs to know of buffers, contexts and launches, from rooms that it does not know. See heap.h for each. */
+struct fault_sources {
+    size_t (*near)(uint64_t address, cufence_buffer *out, size_t max);
+    size_t (*live)(int device, cufence_buffer *out, size_t max, uint64_t *total);
+    void (*set_faulted)(int device, CUresult error);
+    int (*is_shared)(int device, int peer); /* arena_is_shared() */
+    uint64_t (*arena_start)(void);
+    uint64_t (*arena_end)(void);
+    uint64_t (*now_ns)(void);
+    /* The newest launches of a kernel (mangled name) on a device, newest first, and with has_graphs those of graphs among them.
+     */
+    size_t (*launches)(int device, const char *kernel, int has_graphs, struct launch_entry *out, size_t max);
+    /* stack_frames() */
+    size_t (*frames)(const struct stack *stack, struct stack_frame *out, size_t max);
+    buffer_frames_reader *buffer_frames;
+};
+
+enum {
+    SURROUNDINGS_LAUNCHES = 4096, /* of the kernels that faulted: as many as are kept of one thread by default */
+    SURROUNDINGS_PLACES = 16      /* whose frames are looked up: that may take milliseconds each */
+};
+
+/* Where launches came from. */
+struct launch_place {
+    const struct stack *stack; /* of one of them */
+    struct stack_frame frames[STACK_READ];
+    size_t frame_count;
+};
+
+struct surroundings {
+    struct fault_memory memory; /* for fault_diagnose(); points into the rest */
+    cufence_buffer near[256];
+    cufence_buffer live[64];
+    size_t near_count;
+    struct fault_launch launches[SURROUNDINGS_LAUNCHES];
+    size_t launch_count;
+    struct launch_place places[SURROUNDINGS_PLACES];
+    size_t place_count;
+    struct launch_entry entries[SURROUNDINGS_LAUNCHES];
+};
+
+/* calloc'ed: the caller frees it. NULL when the host is out of memory. */
+struct surroundings *surroundings_of(const struct fault_sources *sources, const struct evidence *evidence, int device);
+
+#endif
