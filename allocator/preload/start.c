@@ -2,9 +2,8 @@
  * only loads the driver, or forks before it uses it, stays as it is. */
 #include "internal.h"
 
+#include "api/lifecycle.h"
 #include "base/output.h"
-
-#include "preload.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -13,12 +12,8 @@ int preload_is_active;
 const struct options *preload_options;
 int preload_devices;
 
-void preload_configure(const struct options *options)
-{
-    preload_options = options;
-}
-
-void preload_stop(void)
+/* CUDA does not survive a fork: in the child every call goes to the driver, which says so. */
+static void after_fork(void)
 {
     __atomic_store_n(&preload_is_active, 0, __ATOMIC_RELEASE);
 }
@@ -30,6 +25,8 @@ static void start(void)
         if (!driver_symbol("cuStreamBeginRecaptureToGraph")) /* a capture that no hook sees */
             heap_captures_are_counted();
         contexts_watch();
+        preload_options = lifecycle_options();
+        pthread_atfork(NULL, NULL, after_fork);
         __atomic_store_n(&preload_is_active, 1, __ATOMIC_RELEASE);
     } else
         output_say("cufence: this process runs unguarded: %s\n", cufence_error_detail());

@@ -1,5 +1,6 @@
 #include "internal.h"
 
+#include "api/lifecycle.h"
 #include "base/output.h"
 
 #include "preload.h"
@@ -51,16 +52,9 @@ void table_open(void)
     pthread_once(&once, find_all);
 }
 
-static int has_asked; /* atomic */
-
-int preload_is_there(void)
-{
-    return __atomic_load_n(&has_asked, __ATOMIC_RELAXED);
-}
-
 void *cufence_preload_hook(const char *symbol)
 {
-    __atomic_store_n(&has_asked, 1, __ATOMIC_RELAXED);
+    lifecycle_needs_no_rest(); /* interpose.c is there, which sees to that */
     table_open();
     for (size_t i = 0; i < ROWS; i++) {
         if (strcmp(rows[i].symbol, symbol) == 0)

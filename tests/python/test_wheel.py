@@ -222,7 +222,7 @@ class Wheel(unittest.TestCase):
             names = {name.partition("/")[2] for name in file.getnames()}
         listed = run("git", "ls-files", "--cached", "--others", "--exclude-standard", cwd=standin.ROOT).stdout.split("\n")
         self.assertEqual(names - set(listed), {"PKG-INFO"})
-        self.assertLessEqual({"CMakeLists.txt", "pyproject.toml", "allocator/cufence.c", "include/cufence.h"}, names)
+        self.assertLessEqual({"CMakeLists.txt", "pyproject.toml", "allocator/api/cufence.c", "include/cufence.h"}, names)
 
 
 if __name__ == "__main__":

@@ -1,21 +1,15 @@
-/* The public functions, and what holds the rooms together: start, exit, and who tells whom. */
-#include "cufence.h"
+#include "lifecycle.h"
 
+#include "base/error.h"
+#include "base/lock.h"
 #include "base/output.h"
 #include "base/thread.h"
 #include "contexts/contexts.h"
-#include "driver/driver.h"
-#include "base/error.h"
-#include "witness/delivery.h"
-#include "witness/monitor.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
-#include "base/lock.h"
-#include "base/options.h"
-#include "preload/preload.h"
-#include "stacks/labels.h"
-#include "stacks/stack.h"
 #include "vmm/arena.h"
+#include "witness/delivery.h"
+#include "witness/monitor.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -24,17 +18,15 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PUBLIC __attribute__((visibility("default")))
 #define REPORT_MS 5000 /* that the process' end waits for a report under way */
 #define DEBUGGER_REST_MS 500
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
 
 static struct {
     struct lock lock;   /* held while starting */
     int is_started;     /* atomic */
     int is_forked;      /* atomic; this is a child of the process that was started */
     int removes_traces; /* at the exit; a start that is tried again does not ask for it twice */
+    int is_rested;      /* atomic; see lifecycle_needs_no_rest() */
     pid_t pid;          /* that started it: a forked child has no CUDA */
     char *text;         /* the options it was started with; NULL before */
     struct options options;
@@ -152,7 +144,8 @@ static int wait_for_faults(void)
 static void before_exit(void *unused)
 {
     (void)unused;
-    if (getpid() == process.pid && wait_for_faults() && delivery_count() && !preload_is_there())
+    if (getpid() == process.pid && wait_for_faults() && delivery_count() &&
+        !__atomic_load_n(&process.is_rested, __ATOMIC_ACQUIRE))
         usleep(DEBUGGER_REST_MS * 1000);
 }
 
@@ -212,7 +205,6 @@ static void context_gone(struct context *context)
  * is waited for. */
 static void after_fork(void)
 {
-    preload_stop();
     contexts_close();
     __atomic_store_n(&process.is_started, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&process.is_forked, 1, __ATOMIC_RELEASE);
@@ -242,7 +234,6 @@ static cufence_status start(const char *options)
         monitor_cancel();
         return status;
     }
-    preload_configure(&process.options);
     wait_before_exit();
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also where no context ever comes to be */
@@ -262,7 +253,7 @@ static cufence_status refuse_child(void)
         "use another start method (spawn)");
 }
 
-PUBLIC cufence_status cufence_init(const char *options)
+cufence_status lifecycle_start(const char *options)
 {
     cufence_status status;
     if (__atomic_load_n(&process.is_forked, __ATOMIC_ACQUIRE))
@@ -289,14 +280,7 @@ PUBLIC cufence_status cufence_init(const char *options)
     return status;
 }
 
-PUBLIC cufence_status cufence_check_options(const char *options)
-{
-    struct options checked;
-    options_default(&checked);
-    return options_parse(&checked, options, "the options");
-}
-
-static cufence_status check_started(void)
+cufence_status lifecycle_check(void)
 {
     if (__atomic_load_n(&process.is_started, __ATOMIC_ACQUIRE))
         return CUFENCE_OK;
@@ -305,211 +289,12 @@ static cufence_status check_started(void)
     return error_set(CUFENCE_ERROR_NOT_INITIALIZED, "cufence_init() has not been called, or has failed");
 }
 
-static cufence_status check_started_with(const void *pointer, const char *name)
+const struct options *lifecycle_options(void)
 {
-    cufence_status status = check_started();
-    if (status == CUFENCE_OK && !pointer)
-        status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "%s is NULL", name);
-    return status;
+    return &process.options;
 }
 
-/* ---- the rest ---- */
-
-PUBLIC int cufence_version(void)
+void lifecycle_needs_no_rest(void)
 {
-    return CUFENCE_VERSION_MAJOR * 10000 + CUFENCE_VERSION_MINOR * 100 + CUFENCE_VERSION_PATCH;
-}
-
-PUBLIC const char *cufence_version_string(void)
-{
-    return STRING(CUFENCE_VERSION_MAJOR) "." STRING(CUFENCE_VERSION_MINOR) "." STRING(CUFENCE_VERSION_PATCH);
-}
-
-PUBLIC const char *cufence_strerror(cufence_status status)
-{
-    static const char *const texts[] = {
-        [CUFENCE_OK] = "no error",
-        [CUFENCE_ERROR_INVALID_ARGUMENT] = "an argument is not valid",
-        [CUFENCE_ERROR_OPTION] = "an option is unknown or its value is not allowed",
-        [CUFENCE_ERROR_NOT_INITIALIZED] = "cufence has not been started",
-        [CUFENCE_ERROR_ALREADY_INITIALIZED] = "cufence runs already, with other options",
-        [CUFENCE_ERROR_DRIVER_NOT_FOUND] = "the CUDA driver library was not found",
-        [CUFENCE_ERROR_DRIVER_TOO_OLD] = "the CUDA driver is too old",
-        [CUFENCE_ERROR_DRIVER] = "a call of the CUDA driver failed",
-        [CUFENCE_ERROR_OUT_OF_MEMORY] = "out of memory",
-        [CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE] = "out of address space",
-        [CUFENCE_ERROR_OVERFLOW] = "a size is too large",
-        [CUFENCE_ERROR_INVALID_FREE] = "not the start of a buffer",
-        [CUFENCE_ERROR_DOUBLE_FREE] = "the buffer has been freed before",
-        [CUFENCE_ERROR_NOT_FOUND] = "not found",
-        [CUFENCE_ERROR_FAULTED] = "a kernel has faulted",
-        [CUFENCE_ERROR_SYSTEM] = "a system call failed",
-        [CUFENCE_ERROR_CORRUPT] = "a damaged core dump",
-        [CUFENCE_ERROR_UNSUPPORTED] = "not supported here",
-        [CUFENCE_ERROR_TIMEOUT] = "the time has passed",
-    };
-    size_t index = (size_t)status;
-    return index < sizeof texts / sizeof *texts && texts[index] ? texts[index] : "unknown status";
-}
-
-PUBLIC const char *cufence_error_detail(void)
-{
-    return error_detail();
-}
-
-static struct context *context_for(int device, cufence_status *status)
-{
-    if (device >= 0)
-        return context_of_device(device, status);
-    struct context *context = device == -1 ? context_current() : NULL;
-    if (device < -1)
-        *status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "there is no device %d; -1 means the current context's", device);
-    else if (!context)
-        *status =
-            error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the calling thread has no current CUDA context; name a device from 0");
-    return context;
-}
-
-static cufence_status unknown_stream(cufence_stream stream)
-{
-    return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the driver does not know stream %p", (void *)stream);
-}
-
-PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_stream stream)
-{
-    cufence_status status = check_started_with(pointer, "pointer");
-    struct context *context = status == CUFENCE_OK ? context_for(device, &status) : NULL;
-    if (!context)
-        return status;
-    struct stream *meant = stream_in(context, stream);
-    const struct heap_request wanted = {.size = size, .context = context, .device = context->device, .stream = meant};
-    return meant ? heap_allocate(pointer, &wanted, NULL) : unknown_stream(stream);
-}
-
-/* A default stream is the caller's, and, since a caller may not have made the buffer's context current, that context's too. */
-PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
-{
-    struct heap_claim claim;
-    cufence_status status = check_started();
-    if (status != CUFENCE_OK || !pointer)
-        return status;
-    status = heap_claim(pointer, &claim);
-    if (status != CUFENCE_OK)
-        return status;
-    struct stream *meant = stream_resolve(stream);
-    if (stream_is_default(stream) && (!meant || meant->context != claim.context)) {
-        struct stream *own = stream_in(claim.context, stream);
-        if (meant && own)
-            heap_claim_record(&claim, own);
-        meant = meant ? meant : own;
-    }
-    heap_free(&claim, meant, meant ? HEAP_STREAM : HEAP_UNKNOWN, NULL);
-    return CUFENCE_OK;
-}
-
-PUBLIC cufence_status cufence_stream_gone(cufence_stream stream)
-{
-    cufence_status status = check_started();
-    if (status == CUFENCE_OK)
-        stream_ended(stream);
-    return status;
-}
-
-PUBLIC cufence_status cufence_record_stream(void *pointer, cufence_stream stream)
-{
-    cufence_status status = check_started();
-    return status == CUFENCE_OK ? heap_record_stream(pointer, stream) : status;
-}
-
-PUBLIC cufence_status cufence_label_push(const char *label)
-{
-    return label_push(label);
-}
-
-PUBLIC cufence_status cufence_label_pop(void)
-{
-    return label_pop();
-}
-
-PUBLIC cufence_status cufence_describe(const void *address, cufence_description *description)
-{
-    cufence_status status = check_started_with(description, "description");
-    if (status == CUFENCE_OK)
-        heap_describe((uint64_t)(uintptr_t)address, description);
-    return status;
-}
-
-PUBLIC cufence_status cufence_get_stats(int device, cufence_stats *stats)
-{
-    cufence_status status = check_started_with(stats, "stats");
-    if (status == CUFENCE_OK)
-        status = heap_stats(device, stats);
-    if (status == CUFENCE_OK)
-        stats->faults = delivery_count();
-    return status;
-}
-
-PUBLIC cufence_status cufence_trim(int device)
-{
-    cufence_status status = check_started();
-    return status == CUFENCE_OK ? heap_trim(device, 1) : status;
-}
-
-PUBLIC cufence_status cufence_set_fault_handler(cufence_fault_handler handler, void *user)
-{
-    delivery_set_handler(handler, user);
-    return CUFENCE_OK;
-}
-
-PUBLIC uint64_t cufence_fault_count(void)
-{
-    return delivery_count();
-}
-
-PUBLIC size_t cufence_stack(uint32_t stack, char *buffer, size_t size)
-{
-    struct stack_frame frames[STACK_READ];
-    size_t count = stack_python_frames(stack, frames, STACK_READ), at = 0;
-    for (size_t i = 0; i < count; i++) {
-        size_t room = at < size ? size - at : 0;
-        int length =
-            snprintf(room ? buffer + at : NULL, room, "%s:%d in %s\n", frames[i].file, frames[i].line, frames[i].function);
-        at += length > 0 ? (size_t)length : 0;
-    }
-    return count ? at + 1 : 0;
-}
-
-PUBLIC size_t cufence_last_report(char *buffer, size_t size)
-{
-    return delivery_last_text(buffer, size);
-}
-
-PUBLIC size_t cufence_last_report_json(char *buffer, size_t size)
-{
-    return delivery_last_json(buffer, size);
-}
-
-PUBLIC cufence_status cufence_wait_reports(unsigned timeout_ms)
-{
-    cufence_status status = check_started();
-    return status == CUFENCE_OK ? monitor_flush(timeout_ms) : status;
-}
-
-PUBLIC cufence_status cufence_pool_begin(int device, const uint64_t id[2], cufence_pool_filter contains, void *user,
-                                         void (*destroy)(void *user))
-{
-    cufence_status status = check_started_with(id, "id");
-    return status == CUFENCE_OK ? pool_begin(device, id, contains, user, destroy) : status;
-}
-
-PUBLIC cufence_status cufence_pool_end(int device, const uint64_t id[2])
-{
-    cufence_status status = check_started_with(id, "id");
-    return status == CUFENCE_OK ? pool_end(device, id) : status;
-}
-
-PUBLIC cufence_status cufence_pool_release(int device, const uint64_t id[2])
-{
-    cufence_status status = check_started_with(id, "id");
-    return status == CUFENCE_OK ? pool_release(device, id) : status;
+    __atomic_store_n(&process.is_rested, 1, __ATOMIC_RELEASE);
 }
