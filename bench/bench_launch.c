@@ -195,7 +195,7 @@ static void check_ring(void)
         call_record(i);
     if (!entries)
         die("the ring", "no memory to read it into");
-    size_t count = launch_read(&query, entries, ring);
+    size_t count = launch_read(&query, entries, NULL, ring);
     if (launch_count(kernel.entry) != before + 2 * ring || count != ring)
         die("the ring", "does not hold what was launched");
     if (!entries[0].function->has_layout)

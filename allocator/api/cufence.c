@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/version.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "lifecycle.h"
@@ -14,8 +15,6 @@
 #include <stdio.h>
 
 #define PUBLIC __attribute__((visibility("default")))
-#define STRING_(x) #x
-#define STRING(x) STRING_(x)
 
 PUBLIC cufence_status cufence_init(const char *options)
 {
@@ -44,7 +43,7 @@ PUBLIC int cufence_version(void)
 
 PUBLIC const char *cufence_version_string(void)
 {
-    return STRING(CUFENCE_VERSION_MAJOR) "." STRING(CUFENCE_VERSION_MINOR) "." STRING(CUFENCE_VERSION_PATCH);
+    return VERSION_TEXT;
 }
 
 PUBLIC const char *cufence_strerror(cufence_status status)

@@ -39,10 +39,11 @@ static uint64_t monotonic_ns(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
-static size_t read_launches(int device, const char *kernel, int has_graphs, struct launch_entry *out, size_t max)
+static size_t read_launches(int device, const char *kernel, int has_graphs, struct launch_entry *out, struct stack *stacks,
+                            size_t max)
 {
     const struct launch_query query = {.device = device, .kernel = kernel, .has_graphs = has_graphs};
-    return launch_read(&query, out, max);
+    return launch_read(&query, out, stacks, max);
 }
 
 static const struct fault_sources sources = {.near = heap_near,

@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -459,4 +460,17 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size)
     }
     out[used] = '\0';
     return CUFENCE_OK;
+}
+
+int options_rank(void)
+{
+    static const char *const names[] = {"RANK", "LOCAL_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        char *end = NULL;
+        long rank = text && *text ? strtol(text, &end, 10) : -1;
+        if (end && !*end && rank >= 0 && rank <= INT_MAX)
+            return (int)rank;
+    }
+    return -1;
 }

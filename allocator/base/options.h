@@ -91,4 +91,7 @@ void options_print(FILE *out);
  * Errors: OPTION (another letter after %), OVERFLOW (longer than `size`). */
 cufence_status options_expand_path(const char *pattern, char *out, size_t size);
 
+/* RANK, else LOCAL_RANK, of the environment: of a distributed job; -1 if neither is a number. */
+int options_rank(void);
+
 #endif

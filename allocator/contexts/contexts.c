@@ -83,6 +83,12 @@ struct context *context_known(CUcontext handle)
     return context_meant(entry_of(handle));
 }
 
+struct context *context_known_current(void)
+{
+    CUcontext handle = NULL;
+    return driver->cuCtxGetCurrent(&handle) == CUDA_SUCCESS && handle ? context_known(handle) : NULL;
+}
+
 static unsigned long long unique_id(CUcontext handle)
 {
     unsigned long long id = 0;

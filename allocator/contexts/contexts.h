@@ -89,6 +89,9 @@ struct context *context_of_device(int device, cufence_status *status);
  * NULL: there is none. Makes none. */
 struct context *context_for_pool(int device, struct context *near);
 
+/* The calling thread's current one if it is known: it may be gone, and is not looked at. One driver call. */
+struct context *context_known_current(void);
+
 /* All contexts that are alive, but green ones: NULL first. The other one also gives entries whose context is gone. */
 struct context *context_next(const struct context *previous);
 struct context *context_next_ever(const struct context *previous);

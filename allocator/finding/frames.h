@@ -7,7 +7,7 @@
 #ifndef CUFENCE_FINDING_FRAMES_H
 #define CUFENCE_FINDING_FRAMES_H
 
-#include "stacks/stack.h"
+#include "analysis/snapshot/snapshot.h"
 
 /* Fills in `shown` (1 or 0 for each frame) and returns how many are 1: at most `lines`, all where there are no more, the
  * innermost one always. lines > 0, count <= STACK_READ. */

@@ -1,9 +1,9 @@
 #include "json.h"
 
 #include "analysis/verdict/arguments.h"
-#include "analysis/dump/exception.h"
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/owner.h"
+#include "base/version.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -170,12 +170,12 @@ static void put_access(struct members report, const struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = diagnosis->site;
     struct members exception = put_object(report, "exception");
-    int is_about_memory = exception_class_of(site->exception) != CLASS_NO_BUFFER;
-    put_number(exception, "number", site->exception);
-    put_text(exception, "name", site->exception_name);
+    int is_about_memory = site->exception.class != CLASS_NO_BUFFER;
+    put_number(exception, "number", site->exception.number);
+    put_text(exception, "name", site->exception.name);
     if (diagnosis->kind == FAULT_OTHER) {
-        put_text(exception, "meaning", exception_meaning(site->exception, site->instruction));
-        put_text(exception, "possible_cause", exception_cause(site->exception, site->instruction));
+        put_text(exception, "meaning", site->exception.meaning);
+        put_text(exception, "possible_cause", site->exception.cause);
     }
     put_true(exception, "no_buffer", !is_about_memory);
     if (!is_about_memory || (site->access == ACCESS_UNKNOWN && !site->access_bytes))
@@ -458,8 +458,8 @@ static void put_other_places(struct members report, const struct diagnosis *diag
     for (size_t i = 0; i < count; i++) {
         struct members other = {json_object(), report.has_failed};
         struct members exception = put_object(other, "exception");
-        put_number(exception, "number", places[i]->exception);
-        put_text(exception, "name", places[i]->exception_name);
+        put_number(exception, "number", places[i]->exception.number);
+        put_text(exception, "name", places[i]->exception.name);
         put_code(other, places[i]);
         append(list, other.object, report.has_failed);
     }
@@ -483,7 +483,7 @@ static struct members open_report(int *has_failed, const char *kind)
     *has_failed = 0;
     struct members report = {json_object(), has_failed};
     put(report, "schema", json_integer(JSON_SCHEMA));
-    put_text(report, "cufence", cufence_version_string());
+    put_text(report, "cufence", VERSION_TEXT);
     put_text(report, "kind", kind);
     return report;
 }
@@ -502,19 +502,6 @@ static char *close_report(struct members report)
             free(text);
     }
     return line;
-}
-
-int report_rank(void)
-{
-    static const char *const names[] = {"RANK", "LOCAL_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv(names[i]);
-        char *end = NULL;
-        long rank = text && *text ? strtol(text, &end, 10) : -1;
-        if (end && !*end && rank >= 0 && rank <= INT_MAX)
-            return (int)rank;
-    }
-    return -1;
 }
 
 char *fault_report_json(const struct diagnosis *diagnosis, const struct report_origin *origin)

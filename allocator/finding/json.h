@@ -12,9 +12,6 @@
 /* Rises when a field changes its meaning or goes; new fields do not raise it. */
 #define JSON_SCHEMA 1
 
-/* RANK, else LOCAL_RANK, of the environment; -1 if neither is a number. */
-int report_rank(void);
-
 /* All return malloc'ed text, one line that ends with a newline (the caller frees it), NULL when the host is out of memory. */
 char *fault_report_json(const struct diagnosis *diagnosis, const struct report_origin *origin);
 

@@ -1,4 +1,3 @@
-#include "analysis/dump/exception.h"
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/owner.h"
 #include "report_common.h"
@@ -53,7 +52,7 @@ static void headline(struct report *report, const struct report_origin *origin)
     } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS) {
         put_illegal_access(report);
     } else if (diagnosis->site) {
-        report_put(report, "exception: %s", site_of(report)->exception_name);
+        report_put(report, "exception: %s", site_of(report)->exception.name);
     } else {
         report_put(report, "exception that the dump does not name");
     }
@@ -225,7 +224,7 @@ static void other_places(struct report *report)
     for (size_t i = 0; i < count; i++) {
         const struct evidence_site *site = places[i];
         report_begin(report, "", "also");
-        report_put(report, "%s in ", site->exception_name);
+        report_put(report, "%s in ", site->exception.name);
         if (site->kernel || site->symbol)
             report_put_name(report, site->kernel ? site->kernel : site->symbol);
         else
@@ -328,8 +327,8 @@ static void candidates_note(struct report *report, const char *key)
 static void meaning_lines(struct report *report)
 {
     const struct evidence_site *site = site_of(report);
-    const char *meaning = exception_meaning(site->exception, site->instruction);
-    const char *cause = exception_cause(site->exception, site->instruction);
+    const char *meaning = site->exception.meaning;
+    const char *cause = site->exception.cause;
     if (report->diagnosis->kind != FAULT_OTHER)
         return;
     if (meaning)
@@ -339,7 +338,7 @@ static void meaning_lines(struct report *report)
         report_put(report, "perhaps %s", cause);
         report_end(report, CERTAIN_CANDIDATE);
     }
-    if (exception_class_of(site->exception) == CLASS_NO_BUFFER)
+    if (site->exception.class == CLASS_NO_BUFFER)
         note_line(report, meaning ? "" : "what", "no buffer is involved");
 }
 

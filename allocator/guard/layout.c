@@ -1,5 +1,5 @@
 #include "layout.h"
-#include "base/error.h"
+#include "base/problem.h"
 
 #include <inttypes.h>
 
@@ -36,25 +36,27 @@ uint64_t layout_offset(uint64_t mapped, uint64_t size, uint64_t align, enum layo
     return side == LAYOUT_START ? 0 : (mapped - size) & ~(align - 1);
 }
 
-static cufence_status check(const struct layout_request *request)
+static cufence_status check(const struct layout_request *request, struct problem *problem)
 {
     if (request->size == 0)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "a buffer of 0 bytes has no layout; the smallest is 1 byte");
+        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT,
+                           "a buffer of 0 bytes has no layout; the smallest is 1 byte");
     if (!is_power_of_two(request->granularity))
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "granularity %" PRIu64 " is not a power of two", request->granularity);
+        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "granularity %" PRIu64 " is not a power of two",
+                           request->granularity);
     if (request->align && (!is_power_of_two(request->align) || request->align > request->granularity))
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT,
-                         "alignment %" PRIu64 " is not a power of two up to the granularity, %" PRIu64, request->align,
-                         request->granularity);
+        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT,
+                           "alignment %" PRIu64 " is not a power of two up to the granularity, %" PRIu64, request->align,
+                           request->granularity);
     if (request->guard_max < request->guard_min)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "guard_max %" PRIu64 " is smaller than guard_min %" PRIu64,
-                         request->guard_max, request->guard_min);
+        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "guard_max %" PRIu64 " is smaller than guard_min %" PRIu64,
+                           request->guard_max, request->guard_min);
     return CUFENCE_OK;
 }
 
-cufence_status layout_compute(const struct layout_request *request, struct layout *layout)
+cufence_status layout_compute(const struct layout_request *request, struct layout *layout, struct problem *problem)
 {
-    cufence_status status = check(request);
+    cufence_status status = check(request, problem);
     if (status)
         return status;
 
@@ -75,8 +77,8 @@ cufence_status layout_compute(const struct layout_request *request, struct layou
     return CUFENCE_OK;
 
 overflow:
-    return error_set(CUFENCE_ERROR_OVERFLOW, "a buffer of %" PRIu64 " bytes and its guard do not fit into 64 bits of addresses",
-                     request->size);
+    return problem_set(problem, CUFENCE_ERROR_OVERFLOW,
+                       "a buffer of %" PRIu64 " bytes and its guard do not fit into 64 bits of addresses", request->size);
 }
 
 cufence_place layout_classify(uint64_t address, uint64_t start, uint64_t size, uint64_t *offset)

@@ -10,6 +10,8 @@
 #ifndef CUFENCE_GUARD_LAYOUT_H
 #define CUFENCE_GUARD_LAYOUT_H
 
+#include "base/problem.h"
+
 #include <cufence.h>
 
 enum layout_side { LAYOUT_END, LAYOUT_START };
@@ -35,7 +37,7 @@ struct layout {
 
 /* Errors: INVALID_ARGUMENT (size 0, alignment or granularity that is no power of two, guard_max < guard_min),
  * OVERFLOW (the span does not fit into 64 bits). *layout is untouched then. */
-cufence_status layout_compute(const struct layout_request *request, struct layout *layout);
+cufence_status layout_compute(const struct layout_request *request, struct layout *layout, struct problem *problem);
 
 /* The place of a buffer of `size` bytes in a mapping of `mapped` bytes, which may be larger than layout_compute() would
  * take: its offset. The caller has checked that it fits. `align` as in struct layout. */

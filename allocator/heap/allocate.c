@@ -186,15 +186,16 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     }
     enum layout_side side = side_of();
     struct layout layout;
+    struct problem problem;
     status = layout_compute(&(struct layout_request){.size = size,
                                                      .align = align_of(wanted),
                                                      .side = side,
                                                      .granularity = heap_granularity,
                                                      .guard_min = heap_options->guard,
                                                      .guard_max = heap_options->guard_max},
-                            &layout);
+                            &layout, &problem);
     if (status != CUFENCE_OK)
-        return status;
+        return error_set(status, "%s", problem.text);
     struct books *books = books_of(context);
     if (__builtin_expect(!books, 0))
         books = books_make(context);

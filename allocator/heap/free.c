@@ -93,8 +93,12 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
         waits_add(block, stream, stream->generation);
         wait_for_recorded(block);
     } else {
+        int is_known = users != HEAP_UNKNOWN && !has_recorded(block);
         drop_recorded(block);
-        waits_add_context(block, block->books);
+        if (is_known)
+            waits_add_context(block, block->books);
+        else
+            waits_add_all(block);
     }
     capture_return(block, capture, users == HEAP_NONE);
 }
@@ -130,8 +134,10 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
     } else {
         if (users == HEAP_STREAM)
             waits_add(block, stream, stream->generation);
-        else
+        else if (users == HEAP_CONTEXT)
             waits_add_context(block, block->books);
+        else
+            waits_add_all(block);
         wait_for_recorded(block);
     }
     int is_idle = users == HEAP_NONE;

@@ -47,9 +47,10 @@ cufence_status heap_claim_record(const struct heap_claim *claim, struct stream *
 
 /* Who may still use a buffer that is freed. */
 enum heap_users {
-    HEAP_STREAM, /* what the stream has got by now, whichever context it is of */
-    HEAP_NONE,   /* nobody: the caller has synchronised the buffer's context */
-    HEAP_UNKNOWN /* anybody in its context: it waits for a synchronisation of that */
+    HEAP_STREAM,  /* what the stream has got by now, whichever context it is of */
+    HEAP_NONE,    /* nobody: the caller has synchronised the buffer's context */
+    HEAP_CONTEXT, /* anybody in its context: it waits for a synchronisation of that */
+    HEAP_UNKNOWN  /* anybody: it waits for a synchronisation of every context */
 };
 
 /* What was freed. */

@@ -252,6 +252,7 @@ uint64_t waits_now(void);
 /* Adds what `stream` has got by now; by its event where the stream can be touched, else by a synchronisation of its context. */
 void waits_add(struct block *block, struct stream *stream, uint64_t generation);
 void waits_add_context(struct block *block, struct books *of); /* all that a context has got by now */
+void waits_add_all(struct block *block);                       /* all that any context has got by now */
 int waits_are_over(struct block *block);                       /* asks the events; those that have passed are given back */
 /* The context's synchronisation that began at `since` has ended. Returns whether nothing is left to wait for. */
 int waits_synchronised(struct block *block, const struct books *of, uint64_t since);

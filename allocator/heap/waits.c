@@ -105,6 +105,17 @@ void waits_add_context(struct block *block, struct books *of)
     }
 }
 
+void waits_add_all(struct block *block)
+{
+    for (struct context *context = context_next(NULL); context; context = context_next(context)) {
+        struct books *of = books_make(context);
+        if (of)
+            waits_add_context(block, of);
+        else
+            block->awaits_context |= AWAITS_FOR_EVER;
+    }
+}
+
 /* An event behind what the stream has got. NULL where it cannot be touched: it is gone, captured, or another thread's own. */
 static CUevent event_behind(struct stream *stream, uint64_t generation, struct books *of)
 {
@@ -133,7 +144,7 @@ void waits_add(struct block *block, struct stream *stream, uint64_t generation)
     struct books *of = context ? books_make(context) : block->books;
     CUevent event = of ? event_behind(stream, generation, of) : NULL;
     if (!of) {
-        block->awaits_context |= AWAITS_FOR_EVER;
+        waits_add_all(block);
     } else if (!event) {
         waits_add_context(block, of);
     } else if (!append(block, of, event)) {

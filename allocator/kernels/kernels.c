@@ -121,8 +121,7 @@ unsigned kernels_poison(int device, uint64_t unmapped_address)
 
 int kernels_current_device(void)
 {
-    CUcontext handle = NULL;
-    struct context *context = driver->cuCtxGetCurrent(&handle) == CUDA_SUCCESS && handle ? context_known(handle) : NULL;
+    struct context *context = context_known_current();
     return context && prepared_of(context) ? context->device : -1;
 }
 

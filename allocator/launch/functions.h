@@ -5,7 +5,7 @@
 #ifndef CUFENCE_LAUNCH_FUNCTIONS_H
 #define CUFENCE_LAUNCH_FUNCTIONS_H
 
-#include "entry.h"
+#include "analysis/snapshot/snapshot.h"
 
 #include <cuda.h>
 

@@ -15,6 +15,7 @@
 struct place {
     int is_held; /* atomic */
     struct launch_entry entry;
+    struct stack stack;
 };
 
 /* One thread's in a context, because what two processors write in turn is fetched from the other each time. */
@@ -214,7 +215,7 @@ void launch_record(struct context *context, const struct launch_call *call)
     if (!place)
         return;
     fill(&place->entry, call, function);
-    stack_capture_from(&place->entry.stack, call->frame ? call->frame : __builtin_frame_address(0));
+    stack_capture_from(&place->stack, call->frame ? call->frame : __builtin_frame_address(0));
     let_go(place);
 }
 
@@ -226,7 +227,7 @@ void launch_record_graph(struct context *context, CUgraphExec graph, CUstream st
         return;
     fill(&place->entry, &no_kernel, NULL);
     place->entry.graph = (uint64_t)(uintptr_t)graph;
-    stack_capture_from(&place->entry.stack, frame ? frame : __builtin_frame_address(0));
+    stack_capture_from(&place->stack, frame ? frame : __builtin_frame_address(0));
     let_go(place);
 }
 
@@ -350,7 +351,7 @@ static struct cursor *newest(struct cursor *cursors, size_t count)
     return newest;
 }
 
-size_t launch_read(const struct launch_query *query, struct launch_entry *out, size_t max)
+size_t launch_read(const struct launch_query *query, struct launch_entry *out, struct stack *stacks, size_t max)
 {
     struct record *first = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE), *record;
     size_t found = 0, count = 0, records = 0;
@@ -362,6 +363,8 @@ size_t launch_read(const struct launch_query *query, struct launch_entry *out, s
     while (found < max && (next = newest(cursors, count)) != NULL) {
         struct place *place = hold_wanted(query, next->places, next->sequence--);
         if (place) {
+            if (stacks)
+                stacks[found] = place->stack;
             out[found++] = place->entry;
             let_go(place);
         }

@@ -12,7 +12,8 @@
 #ifndef CUFENCE_LAUNCH_H
 #define CUFENCE_LAUNCH_H
 
-#include "entry.h"
+#include "analysis/snapshot/snapshot.h"
+#include "stacks/stack.h"
 
 #include "contexts/contexts.h"
 
@@ -59,8 +60,9 @@ struct launch_query {
     int has_graphs;                /* graphs too, whatever `kernel` says */
 };
 
-/* Copies the newest launches, newest first, at most `max`, and returns how many. Those that are being written or read by
- * another thread are skipped. Launches of different threads within one tick of the clock (see entry.h) are in no order. */
-size_t launch_read(const struct launch_query *query, struct launch_entry *out, size_t max);
+/* Copies the newest launches, newest first, and where they came from (stacks may be NULL), at most `max`, and returns how many.
+ * Those that are being written or read by another thread are skipped. Launches of different threads within one tick of the
+ * clock (see snapshot.h) are in no order. */
+size_t launch_read(const struct launch_query *query, struct launch_entry *out, struct stack *stacks, size_t max);
 
 #endif

@@ -186,7 +186,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     int had_failed = failure() != CUDA_SUCCESS;
     /* A synchronisation would end a capture; then the buffer waits for the next one. */
     CUresult waited = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_users(claim.context);
-    give_back(&claim, NULL, waited == CUDA_SUCCESS ? HEAP_NONE : HEAP_UNKNOWN);
+    give_back(&claim, NULL, waited == CUDA_SUCCESS ? HEAP_NONE : HEAP_CONTEXT);
     return driver_has_faulted(waited) && !had_failed ? waited : CUDA_SUCCESS; /* it has met the fault by waiting */
 }
 

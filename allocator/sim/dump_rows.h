@@ -24,7 +24,6 @@ enum {
     CUDBG_SHT_META = 0x80000016
 };
 
-
 struct __attribute__((packed)) device_row {
     uint64_t devName, devType, smType; /* string indices */
     uint32_t devId, pciBusId, pciDevId, numSMs, numWarpsPerSM, numLanesPerWarp, numRegsPerLane, numPredicates;

@@ -10,11 +10,11 @@
 #ifndef CUFENCE_STACKS_STACK_H
 #define CUFENCE_STACKS_STACK_H
 
+#include "analysis/snapshot/snapshot.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
-#define STACK_READ 24   /* frames of a stack that are looked at, the innermost */
-#define STACK_SHOWN 8   /* lines that a report has for them at most */
 #define STACK_WORDS 160 /* of the native stack at most, copied from the caller's stack pointer upwards; 8 bytes each */
 
 /* Plain data; may be copied. All zero: nothing is known. */
@@ -23,16 +23,6 @@ struct stack {
     uint32_t word_count;
     uint64_t pc, sp, fp; /* registers in the frame that the stack begins with */
     uint64_t words[STACK_WORDS];
-};
-
-/* One frame in readable form, innermost first. */
-struct stack_frame {
-    int is_python;
-    char function[160]; /* demangled; "" if unknown */
-    char file[256];     /* of the source; "" if unknown */
-    int line;           /* 0 if unknown */
-    char module[128];   /* native: file name of the program or library; "" for Python */
-    uint64_t offset;    /* native: of the return address in the module's file */
 };
 
 /* Takes the calling thread's stack. */

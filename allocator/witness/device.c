@@ -38,7 +38,7 @@ static uint64_t with_launches(const struct fault_sources *sources, const struct 
     uint64_t found = 0;
     const char *kernel = evidence->site_count ? evidence->sites[0].symbol : NULL;
     for (int i = 0; kernel && i < MOST; i++) {
-        if ((devices >> i & 1) && sources->launches(i, kernel, 0, &newest, 1))
+        if ((devices >> i & 1) && sources->launches(i, kernel, 0, &newest, NULL, 1))
             found |= UINT64_C(1) << i;
     }
     return found;

@@ -6,7 +6,6 @@
 #include "delivery.h"
 #include "device.h"
 #include "base/error.h"
-#include "analysis/dump/exception.h"
 #include "intake.h"
 #include "finding/json.h"
 #include "kernels/kernels.h"
@@ -168,10 +167,10 @@ static void report(const struct evidence *evidence, int device)
     free(around);
 }
 
-static void report_unexplained(size_t size)
+static void report_unexplained(size_t size, const char *why)
 {
     char reason[640], name[DEVICE_NAME];
-    snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, error_detail());
+    snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, why);
     const struct report_origin origin = origin_of(-1, name);
     char *text = fault_unexplained_text(reason, &origin), *json = fault_unexplained_json(reason, &origin);
     monitor.made_ns = dump_clock();
@@ -202,9 +201,10 @@ static void tell_times(const struct dump *dump)
 static void explain(const struct dump *dump)
 {
     struct evidence *evidence = NULL;
+    struct problem problem;
     cufence_status status = dump_is_complete(dump)
-                                ? evidence_from_coredump(dump->bytes, dump->size, &evidence)
-                                : error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for all of it");
+                                ? evidence_from_coredump(dump->bytes, dump->size, &evidence, &problem)
+                                : problem_set(&problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for all of it");
     int device = status == CUFENCE_OK ? faulted_device(monitor.sources, evidence) : -1;
     monitor.evidence_ns = dump_clock();
     if (status == CUFENCE_OK && is_ours(evidence)) {
@@ -215,8 +215,9 @@ static void explain(const struct dump *dump)
     if (status == CUFENCE_OK)
         report(evidence, device);
     else
-        report_unexplained(dump->received);
-    CUresult error = exception_error(status == CUFENCE_OK && evidence->site_count ? evidence->sites[0].exception : 0);
+        report_unexplained(dump->received, problem.text);
+    int is_known = status == CUFENCE_OK && evidence->site_count > 0;
+    CUresult error = is_known ? (CUresult)evidence->sites[0].exception.error : CUDA_ERROR_LAUNCH_FAILED;
     evidence_free(evidence);
     if (monitor.options->verbose)
         tell_times(dump);
@@ -344,7 +345,7 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
     pthread_once(&once, init_change);
     monitor.options = options;
     monitor.sources = sources;
-    monitor.rank = report_rank();
+    monitor.rank = options_rank();
     cufence_status status = delivery_open(options);
     if (status != CUFENCE_OK)
         return status;

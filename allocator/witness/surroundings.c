@@ -100,7 +100,7 @@ static void read_launches(struct surroundings *around, const struct fault_source
     for (size_t i = 0; i < evidence->site_count && kernels < 4; i++) {
         if (is_first_of_kernel(evidence, i))
             count += sources->launches(device, evidence->sites[i].symbol, kernels++ == 0, around->entries + count,
-                                       SURROUNDINGS_LAUNCHES - count);
+                                       around->stacks + count, SURROUNDINGS_LAUNCHES - count);
     }
     for (size_t i = 0; i < count; i++)
         around->launches[i].entry = &around->entries[i];
@@ -180,7 +180,7 @@ static void look_at_launches(struct surroundings *around, const struct fault_sou
         if (may_be_the_one(launch->entry, evidence) != is_fit)
             continue;
         limit--;
-        const struct launch_place *place = place_of(around, sources, &launch->entry->stack);
+        const struct launch_place *place = place_of(around, sources, &around->stacks[i]);
         if (place) {
             launch->frames = place->frames;
             launch->frame_count = place->frame_count;
@@ -213,13 +213,16 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
     look_at_launches(around, sources, evidence, 1, SURROUNDINGS_LAUNCHES);
     look_at_launches(around, sources, evidence, 0, OTHERS_LIMIT);
     size_t live_count = sources->live(device, around->live, sizeof around->live / sizeof *around->live, &total);
+    uint64_t shared = 0;
+    for (int i = 0; i < 64 && device >= 0; i++)
+        shared |= (uint64_t)(sources->is_shared(i, device) != 0) << i;
     around->memory = (struct fault_memory){.near = around->near,
                                            .near_count = around->near_count,
                                            .live = around->live,
                                            .live_count = live_count,
                                            .live_total = (size_t)total,
                                            .device = device,
-                                           .is_shared = sources->is_shared,
+                                           .shared = shared,
                                            .arena_start = sources->arena_start(),
                                            .arena_end = sources->arena_end(),
                                            .is_host_address = is_mapped_by_host(first_address(evidence)),

@@ -7,6 +7,7 @@
 
 #include "analysis/verdict/diagnosis.h"
 #include "driver/driver.h"
+#include "stacks/stack.h"
 
 /* What a report needs to know of buffers, contexts and launches, from rooms that it does not know. See heap.h for each. */
 struct fault_sources {
@@ -19,7 +20,8 @@ struct fault_sources {
     uint64_t (*now_ns)(void);
     /* The newest launches of a kernel (mangled name) on a device, newest first, and with has_graphs those of graphs among them.
      */
-    size_t (*launches)(int device, const char *kernel, int has_graphs, struct launch_entry *out, size_t max);
+    size_t (*launches)(int device, const char *kernel, int has_graphs, struct launch_entry *out, struct stack *stacks,
+                       size_t max);
     /* stack_frames() */
     size_t (*frames)(const struct stack *stack, struct stack_frame *out, size_t max);
     buffer_frames_reader *buffer_frames;
@@ -47,6 +49,7 @@ struct surroundings {
     struct launch_place places[SURROUNDINGS_PLACES];
     size_t place_count;
     struct launch_entry entries[SURROUNDINGS_LAUNCHES];
+    struct stack stacks[SURROUNDINGS_LAUNCHES];
 };
 
 /* calloc'ed: the caller frees it. NULL when the host is out of memory. */

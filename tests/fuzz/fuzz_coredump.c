@@ -18,7 +18,7 @@ static size_t text_size(const char *text)
 static uint64_t read_site(const struct evidence_site *site)
 {
     uint64_t sum = text_size(site->kernel) + text_size(site->symbol) + text_size(site->file) + text_size(site->instruction);
-    sum += strlen(site->exception_name);
+    sum += strlen(site->exception.name);
     for (size_t i = 0; i < site->parameter_bytes; i++)
         sum += site->parameters[i];
     for (size_t i = 0; i < site->lane_count; i++) {
@@ -124,7 +124,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct evidence *evidence = NULL;
     uint64_t sum = 0;
-    cufence_status status = evidence_from_coredump(data, size, &evidence);
+    struct problem problem;
+    cufence_status status = evidence_from_coredump(data, size, &evidence, &problem);
     if ((status == CUFENCE_OK) != (evidence != NULL))
         abort();
     for (size_t i = 0; evidence && i < evidence->site_count; i++)

@@ -45,7 +45,7 @@ static const struct launch_entry *newest(void)
 {
     static struct launch_entry entry;
     const struct launch_query query = {.context = context_of(current()), .device = -1};
-    story_check(launch_read(&query, &entry, 1) == 1, "no launch is on record");
+    story_check(launch_read(&query, &entry, NULL, 1) == 1, "no launch is on record");
     return &entry;
 }
 

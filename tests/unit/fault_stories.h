@@ -29,8 +29,7 @@ static inline void overrun(struct story *story)
     };
     story->memory = memory_of(BIT(A) | BIT(B), story->near);
     for (size_t i = 0; i < 3; i++)
-        story->sites[i] = (struct evidence_site){.exception = 14,
-                                                 .exception_name = "illegal address",
+        story->sites[i] = (struct evidence_site){.exception = exception_of(14, NULL),
                                                  .sm = (uint32_t)i,
                                                  .error_pc = 0x7f0000001400,
                                                  .is_warp_alive = i == 0,
@@ -158,8 +157,7 @@ static inline void misaligned(struct story *story)
 {
     overrun(story);
     story->lanes[0].address = A_START + 10;
-    story->sites[0].exception = 6;
-    story->sites[0].exception_name = "misaligned address";
+    story->sites[0].exception = exception_of(6, NULL);
     story->sites[0].lane_count = 1;
 }
 
@@ -245,8 +243,7 @@ static inline void high_half_known(struct story *story)
 static inline void assertion(struct story *story)
 {
     overrun(story);
-    story->sites[0].exception = 12;
-    story->sites[0].exception_name = "assert";
+    story->sites[0].exception = exception_of(12, NULL);
     story->lanes[0].certainty = story->lanes[1].certainty = CERTAIN_NOT;
     story->lanes[1].has_exception = 1;
     story->sites[0].is_in_driver = 1;
@@ -262,8 +259,7 @@ static inline void trap(struct story *story)
     story->sites[0].file = "oob.py";
     story->sites[0].line = 9;
     story->sites[0].kernel_offset = 0x400;
-    story->sites[0].exception = 4;
-    story->sites[0].exception_name = "illegal instruction";
+    story->sites[0].exception = exception_of(4, "BPT");
     story->sites[0].instruction = "BPT";
     story->sites[0].access = ACCESS_UNKNOWN;
     story->sites[0].access_bytes = 0;
@@ -272,6 +268,7 @@ static inline void trap(struct story *story)
 static inline void wrong_vote_mask(struct story *story)
 {
     trap(story);
+    story->sites[0].exception = exception_of(4, "VOTE");
     story->sites[0].instruction = "VOTE";
 }
 

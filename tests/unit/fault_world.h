@@ -68,8 +68,7 @@ static inline struct fault_memory memory_of(unsigned set, cufence_buffer *room)
 /* An illegal write by `lane_count` lanes, or, with none, by a warp that had exited. */
 static inline struct evidence_site site_at(struct evidence_lane *lanes, size_t lane_count, uint32_t bytes)
 {
-    return (struct evidence_site){.exception = 14,
-                                  .exception_name = "illegal address",
+    return (struct evidence_site){.exception = exception_of(14, NULL),
                                   .error_pc = 0x1400,
                                   .is_warp_alive = lane_count > 0,
                                   .kernel = "k_oob",

@@ -181,7 +181,7 @@ static void only_illegal_addresses_are_completed(void **state)
         struct half_story story;
         struct diagnosis diagnosis;
         tell(&half_cases[0], &story);
-        story.sites[0].exception = exceptions[i];
+        story.sites[0].exception = exception_of(exceptions[i], NULL);
         fault_diagnose(&story.evidence, &story.memory, &diagnosis);
         assert_int_equal(diagnosis.is_completed, 0);
         assert_int_equal(diagnosis.address_certainty, CERTAIN_NOT);

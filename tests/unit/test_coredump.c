@@ -17,6 +17,8 @@
 #include <stdio.h>
 #include <zlib.h>
 
+static struct problem problem;
+
 /* ---- Recorded dumps ---- */
 
 static uint8_t *read_fixture(const char *name, size_t *size)
@@ -71,7 +73,7 @@ static void check(const struct evidence *evidence, const char *key, const char *
         snprintf(line, sizeof(line), "%s:%d", site->file, site->line);
         assert_string_equal(line, value);
     } else if (strcmp(key, "exception") == 0) {
-        assert_int_equal(site->exception, number);
+        assert_int_equal(site->exception.number, number);
     } else if (strcmp(key, "access") == 0) {
         assert_string_equal(access_name(site->access), value);
     } else if (strcmp(key, "bytes") == 0) {
@@ -113,7 +115,7 @@ static void check_fixture(const char *name)
     uint8_t *bytes = read_fixture(name, &size);
     struct evidence *evidence = NULL;
     print_message("fixture %s\n", name);
-    assert_int_equal(evidence_from_coredump(bytes, size, &evidence), CUFENCE_OK);
+    assert_int_equal(evidence_from_coredump(bytes, size, &evidence, &problem), CUFENCE_OK);
     free(bytes); /* the evidence stands on its own */
     assert_true(evidence->site_count > 0);
     assert_string_equal(evidence->device_name, "NVIDIA H100 80GB HBM3");
@@ -172,7 +174,7 @@ static void test_masked_lanes_are_left_out(void **state)
     size_t size;
     uint8_t *bytes = read_fixture("triton_load", &size);
     struct evidence *evidence = NULL;
-    assert_int_equal(evidence_from_coredump(bytes, size, &evidence), CUFENCE_OK);
+    assert_int_equal(evidence_from_coredump(bytes, size, &evidence, &problem), CUFENCE_OK);
     assert_int_equal(evidence->sites[0].lane_count, 9);
     assert_null(lane_of_thread(evidence, 7, 105));
     evidence_free(evidence);
@@ -287,7 +289,7 @@ static cufence_status parse(struct synthetic *synthetic, struct evidence **evide
     uint8_t *exact = malloc(size);
     assert_non_null(exact);
     memcpy(exact, bytes, size);
-    cufence_status status = evidence_from_coredump(exact, size, evidence);
+    cufence_status status = evidence_from_coredump(exact, size, evidence, &problem);
     free(exact);
     assert_true((status == CUFENCE_OK) == (*evidence != NULL));
     return status;
@@ -308,7 +310,7 @@ static void check_synthetic(const struct sizes *sizes)
     const struct evidence_site *site = &evidence->sites[0];
     assert_string_equal(site->kernel, "oob(int*)");
     assert_int_equal(site->kernel_offset, 0x10);
-    assert_string_equal(site->exception_name, "illegal address");
+    assert_string_equal(site->exception.name, "illegal address");
     assert_string_equal(site->instruction, "STG.E.64 [R2+0x10], R4");
     assert_int_equal(site->sm, 9);
     assert_int_equal(site->warp, 6);
@@ -407,7 +409,7 @@ static void test_truncation(void **state)
         uint8_t *cut = malloc(length ? length : 1);
         struct evidence *evidence = NULL;
         memcpy(cut, bytes, length);
-        assert_int_equal(evidence_from_coredump(cut, length, &evidence), CUFENCE_ERROR_CORRUPT);
+        assert_int_equal(evidence_from_coredump(cut, length, &evidence, &problem), CUFENCE_ERROR_CORRUPT);
         assert_null(evidence);
         free(cut);
     }
@@ -422,10 +424,10 @@ static void test_not_a_dump(void **state)
     size_t size;
     make_synthetic(&synthetic, &oldest);
     const uint8_t *bytes = builder_finish(&synthetic.builder, EM_X86_64, &size);
-    assert_int_equal(evidence_from_coredump(bytes, size, &evidence), CUFENCE_ERROR_CORRUPT);
-    assert_non_null(strstr(error_detail(), "machine"));
-    assert_int_equal(evidence_from_coredump(NULL, 0, &evidence), CUFENCE_ERROR_INVALID_ARGUMENT);
-    assert_int_equal(evidence_from_coredump(bytes, size, NULL), CUFENCE_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(evidence_from_coredump(bytes, size, &evidence, &problem), CUFENCE_ERROR_CORRUPT);
+    assert_non_null(strstr(problem.text, "machine"));
+    assert_int_equal(evidence_from_coredump(NULL, 0, &evidence, &problem), CUFENCE_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(evidence_from_coredump(bytes, size, NULL, &problem), CUFENCE_ERROR_INVALID_ARGUMENT);
     evidence_free(NULL);
     builder_end(&synthetic.builder);
 }
@@ -481,7 +483,7 @@ static void test_warp_of_another_kernel(void **state)
         assert_int_equal(evidence->site_count, 1);
         const struct evidence_site *site = &evidence->sites[0];
         assert_string_equal(site->symbol, "_Z3oobPi");
-        assert_int_equal(site->exception, 14);
+        assert_int_equal(site->exception.number, 14);
         assert_int_equal(site->error_pc, KERNEL_START + 0x10);
         assert_int_equal(site->is_warp_alive, !is_named_kernel);
         assert_int_equal(site->has_grid, !is_named_kernel);

@@ -16,6 +16,8 @@
 #include <string.h>
 #include <zlib.h>
 
+static struct problem problem;
+
 /* A copy of the relocated cubin of a fixture that has the kernel loaded, and the kernel's load address. */
 static uint8_t *read_cubin(const char *fixture, const char *kernel, size_t *size, uint64_t *start)
 {
@@ -30,7 +32,7 @@ static uint8_t *read_cubin(const char *fixture, const char *kernel, size_t *size
     assert_true(got > 0);
     gzclose(file);
     struct coredump dump;
-    assert_int_equal(coredump_open(bytes, (size_t)got, &dump), CUFENCE_OK);
+    assert_int_equal(coredump_open(bytes, (size_t)got, &dump, &problem), CUFENCE_OK);
     uint32_t grids = coredump_next(&dump, COREDUMP_GRIDS, 0), section = 0;
     struct coredump_grid grid;
     assert_true(coredump_row(&dump, COREDUMP_GRIDS, (struct coredump_place){grids, 0}, &grid));

@@ -83,7 +83,7 @@ static void every_exception_has_its_kind(void **state)
         struct evidence_site site = site_at(&lane, 1, 4);
         struct evidence evidence = {.sites = &site, .site_count = 1};
         struct diagnosis diagnosis;
-        site.exception = cases[i].exception;
+        site.exception = exception_of(cases[i].exception, NULL);
         fault_diagnose(&evidence, &memory, &diagnosis);
         assert_int_equal(diagnosis.kind, cases[i].past_end);
         assert_int_equal(diagnosis.address_certainty, cases[i].past_end == FAULT_OTHER ? CERTAIN_NOT : CERTAIN_EXACT);
@@ -194,7 +194,7 @@ static void misaligned_lanes_are_counted(void **state)
         {.lane = 2, .address = A_START + 18, .certainty = CERTAIN_EXACT},
     };
     struct evidence_site site = site_at(lanes, 3, 8);
-    site.exception = 6;
+    site.exception = exception_of(6, NULL);
     struct evidence evidence = {.sites = &site, .site_count = 1};
     struct diagnosis diagnosis;
     fault_diagnose(&evidence, &memory, &diagnosis);

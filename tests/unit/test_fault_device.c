@@ -55,10 +55,12 @@ static size_t near(uint64_t address, cufence_buffer *out, size_t max)
     return count;
 }
 
-static size_t launches(int device, const char *kernel, int has_graphs, struct launch_entry *out, size_t max)
+static size_t launches(int device, const char *kernel, int has_graphs, struct launch_entry *out, struct stack *stacks,
+                       size_t max)
 {
     (void)has_graphs;
     (void)out;
+    (void)stacks;
     assert_string_equal(kernel, "k");
     return (size_t)machine[device].launches < max ? (size_t)machine[device].launches : max;
 }

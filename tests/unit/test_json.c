@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/options.h"
 #include "finding/json.h"
 #include "fault_stories.h"
 
@@ -120,7 +121,7 @@ static const struct {
     {half_known_between_arguments, {{"address.completed", "true"}, {"buffer.id", "1"}, {"buffer.certainty", "\"derived\""}}},
     {high_half_known, {{"address", NULL}, {"candidates.narrowed", "true"}, {"candidates.total", "1"},
                {"candidates.buffers.0.id", "2"}, {"candidates.buffers.0.address", "\"0x7e01083fe0c0\""}}},
-    {assertion, {{"kind", "\"exception\""}, {"exception.number", "12"}, {"exception.name", "\"assert\""},
+    {assertion, {{"kind", "\"exception\""}, {"exception.number", "12"}, {"exception.name", "\"assertion failed\""},
                {"exception.no_buffer", "true"}, {"exception.possible_cause", NULL}, {"address", NULL}, {"access", NULL},
                {"candidates", NULL}, {"buffer", NULL}, {"thread.thread", "[105,0,0]"}, {"kernel.name", "\"k_oob\""},
                {"kernel.offset", NULL}}},
@@ -497,7 +498,7 @@ static void the_rank_is_the_environments(void **state)
             setenv("RANK", cases[i].rank, 1);
         if (cases[i].local_rank)
             setenv("LOCAL_RANK", cases[i].local_rank, 1);
-        assert_int_equal(report_rank(), cases[i].expected);
+        assert_int_equal(options_rank(), cases[i].expected);
     }
 }
 

@@ -118,7 +118,7 @@ static void record(struct context *context, size_t handle, void **parameters)
 static size_t read_all(struct context *context, const char *kernel, struct launch_entry *out, size_t max)
 {
     const struct launch_query query = {.context = context, .device = -1, .kernel = kernel};
-    return launch_read(&query, out, max);
+    return launch_read(&query, out, NULL, max);
 }
 
 static void a_launch_is_kept_as_it_was_called(void **state)
@@ -181,9 +181,10 @@ static void readers_choose_by_kernel_context_and_device(void **state)
     assert_int_equal(entries[0].sequence, 1);
     assert_int_equal(read_all(NULL, "fill", entries, SIZE), 2);
     assert_int_equal(read_all(NULL, "fil", entries, SIZE), 0);
-    assert_int_equal(launch_read(&(struct launch_query){.device = 1}, entries, SIZE), 1);
+    assert_int_equal(launch_read(&(struct launch_query){.device = 1}, entries, NULL, SIZE), 1);
     assert_int_equal(entries[0].device, 1);
-    assert_int_equal(launch_read(&(struct launch_query){.device = 0, .kernel = "fill", .has_graphs = 1}, entries, SIZE), 2);
+    assert_int_equal(launch_read(&(struct launch_query){.device = 0, .kernel = "fill", .has_graphs = 1}, entries, NULL, SIZE),
+                     2);
     assert_int_equal(entries[0].graph, 0x77);
     assert_int_equal(entries[0].sequence, 3);
     assert_null(entries[0].function);

@@ -219,18 +219,6 @@ static void an_access_in_bounds_is_no_evidence(void **state)
     }
 }
 
-static int give_access(int device, int peer)
-{
-    assert_int_equal(device, 1);
-    assert_int_equal(peer, 0);
-    return 1;
-}
-
-static int give_none(int device, int peer)
-{
-    return device == peer;
-}
-
 static void another_devices_buffer_may_fault_in_bounds(void **state)
 {
     (void)state;
@@ -242,7 +230,7 @@ static void another_devices_buffer_may_fault_in_bounds(void **state)
     struct diagnosis diagnosis;
     room[1].device = 1;
     for (int i = 0; i < 2; i++) {
-        memory.is_shared = i ? give_none : NULL;
+        memory.shared = i ? 1 : 0;
         fault_diagnose(&evidence, &memory, &diagnosis);
         assert_int_equal(diagnosis.kind, FAULT_ILLEGAL_ACCESS);
         assert_int_equal(id_of(diagnosis.owner), 2);
@@ -250,7 +238,7 @@ static void another_devices_buffer_may_fault_in_bounds(void **state)
         assert_int_equal(diagnosis.distance, 12);
         assert_int_equal(diagnosis.address_certainty, CERTAIN_EXACT);
     }
-    memory.is_shared = give_access;
+    memory.shared = 2;
     fault_diagnose(&evidence, &memory, &diagnosis);
     assert_null(diagnosis.owner);
     assert_true(diagnosis.is_bystander);

@@ -217,7 +217,7 @@ static const struct {
      "             the high half of the address is known; of the kernel's arguments only this is near it\n"
      "  buffer     #2, 8000 bytes [0x7e01083fe0c0, 0x7e0108400000), argument word 2              candidate\n"},
     {assertion,
-     "cufence: exception: assert on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "cufence: exception: assertion failed on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                                     exact\n"
      "             at            code of the driver's, called by k_oob\n"

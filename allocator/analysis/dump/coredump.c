@@ -1,6 +1,6 @@
 #include "coredump.h"
 
-#include "base/error.h"
+#include "base/problem.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -96,18 +96,18 @@ static uint64_t stride_of(const Elf64_Shdr *section)
     return section->sh_type == COREDUMP_META && section->sh_entsize == 0 ? section->sh_size : section->sh_entsize;
 }
 
-static cufence_status check_table(const Elf64_Shdr *section, uint32_t index)
+static cufence_status check_table(const Elf64_Shdr *section, uint32_t index, struct problem *problem)
 {
     const struct row_layout *layout = layout_of(section->sh_type);
     if (!layout || section->sh_size == 0)
         return CUFENCE_OK;
     uint64_t stride = stride_of(section);
     if (stride == 0)
-        return error_set(CUFENCE_ERROR_CORRUPT, "the core dump's table in section %u has rows of 0 bytes", index);
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the core dump's table in section %u has rows of 0 bytes", index);
     if (stride < layout->smallest)
-        return error_set(CUFENCE_ERROR_UNSUPPORTED,
-                         "the core dump's table in section %u has rows of %llu bytes; the oldest known format has %u", index,
-                         (unsigned long long)stride, layout->smallest);
+        return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED,
+                           "the core dump's table in section %u has rows of %llu bytes; the oldest known format has %u", index,
+                           (unsigned long long)stride, layout->smallest);
     return CUFENCE_OK;
 }
 
@@ -123,20 +123,21 @@ static int compare_children(const void *left, const void *right)
     return a->section < b->section ? -1 : a->section > b->section;
 }
 
-cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump)
+cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump, struct problem *problem)
 {
     memset(dump, 0, sizeof(*dump));
     if (!image_open(bytes, size, &dump->image))
-        return error_set(CUFENCE_ERROR_CORRUPT, "the %zu bytes of the core dump are no ELF64 file, or it is cut off", size);
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the %zu bytes of the core dump are no ELF64 file, or it is cut off",
+                           size);
     if (dump->image.machine != COREDUMP_MACHINE)
-        return error_set(CUFENCE_ERROR_CORRUPT, "the core dump is for machine 0x%x; a GPU core dump is for 0x%x",
-                         dump->image.machine, COREDUMP_MACHINE);
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the core dump is for machine 0x%x; a GPU core dump is for 0x%x",
+                           dump->image.machine, COREDUMP_MACHINE);
     uint32_t count = dump->image.section_count;
     size_t children = 0;
     Elf64_Shdr section;
     for (uint32_t i = 1; i < count; i++) {
         image_section(&dump->image, i, &section);
-        cufence_status status = check_table(&section, i);
+        cufence_status status = check_table(&section, i, problem);
         if (status != CUFENCE_OK)
             return status;
         children += section.sh_link != 0;
@@ -148,7 +149,8 @@ cufence_status coredump_open(const void *bytes, size_t size, struct coredump *du
         return CUFENCE_OK;
     dump->children = malloc(children * sizeof(*dump->children));
     if (!dump->children)
-        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the index of the core dump's %zu sections", children);
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the index of the core dump's %zu sections",
+                           children);
     for (uint32_t i = 1; i < count; i++) {
         image_section(&dump->image, i, &section);
         if (section.sh_link != 0)

@@ -11,6 +11,7 @@
 #define CUFENCE_ANALYSIS_DUMP_COREDUMP_H
 
 #include "base/image.h"
+#include "base/problem.h"
 
 #include <cufence.h>
 
@@ -93,7 +94,7 @@ struct coredump_place {
 
 /* Errors: CORRUPT, UNSUPPORTED (a table whose rows are smaller than the first known version's), OUT_OF_MEMORY.
  * coredump_close() afterwards, also on an error. */
-cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump);
+cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump, struct problem *problem);
 void coredump_close(struct coredump *dump);
 
 /* The next section of `type` after section `after` (0: from the start), 0 if there is none. */

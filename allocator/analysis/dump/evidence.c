@@ -1,8 +1,7 @@
 #include "evidence.h"
 
 #include "coredump.h"
-#include "base/error.h"
-#include "exception.h"
+#include "base/problem.h"
 #include "locate.h"
 #include "scratch.h"
 #include "analysis/sass/slice.h"
@@ -239,8 +238,6 @@ static int add_warp(struct builder *builder, const struct warp_scene *scene)
     struct evidence_site *site = add_site(builder, scene->sm_place);
     if (!site)
         return 0;
-    site->exception = exception;
-    site->exception_name = exception_name(exception);
     site->sm = scene->sm.id;
     if (scene->warp.error_pc_valid)
         site->error_pc = scene->warp.error_pc;
@@ -252,6 +249,7 @@ static int add_warp(struct builder *builder, const struct warp_scene *scene)
     if (!location)
         return 0;
     set_location(site, location);
+    site->exception = exception_of(exception, site->instruction);
     site->source = source_of(location, grid, builder->compute);
     if (is_of_other_kernel(builder, location, grid))
         return 1;
@@ -280,11 +278,10 @@ static int add_sm(struct builder *builder, struct coredump_place place, const st
         location = locate(&builder->locator, sm->error_pc_valid ? sm->error_pc : 0, builder->device, 0, builder->compute);
     if (!location)
         return 0;
-    site->exception = sm->exception;
-    site->exception_name = exception_name(sm->exception);
     site->error_pc = sm->error_pc_valid ? sm->error_pc : 0;
     site->sm = sm->id;
     set_location(site, location);
+    site->exception = exception_of(sm->exception, site->instruction);
     site->source = source_of(location, NULL, builder->compute);
     return 1;
 }
@@ -405,26 +402,26 @@ static void set_device(struct builder *builder)
     }
 }
 
-cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out)
+cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out, struct problem *problem)
 {
     if (!out)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no place for the result");
+        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no place for the result");
     *out = NULL;
     if (!bytes)
-        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no core dump");
+        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no core dump");
     struct builder builder = {.whole = calloc(1, sizeof(*builder.whole)), .emulation_budget = EMULATION_BUDGET};
     if (!builder.whole)
-        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
     builder.last = &builder.first;
     builder.locator = (struct locator){.dump = &builder.dump, .scratch = &builder.whole->scratch};
-    cufence_status status = coredump_open(bytes, size, &builder.dump);
+    cufence_status status = coredump_open(bytes, size, &builder.dump, problem);
     if (status == CUFENCE_OK) {
         int is_complete = add_warps(&builder) && add_sms(&builder);
         borrow_grids(&builder);
         if (is_complete && set_sites(&builder))
             set_device(&builder);
         else
-            status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
+            status = problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
     }
     coredump_close(&builder.dump);
     if (status == CUFENCE_OK)

@@ -5,6 +5,9 @@
 #ifndef CUFENCE_ANALYSIS_DUMP_EVIDENCE_H
 #define CUFENCE_ANALYSIS_DUMP_EVIDENCE_H
 
+#include "base/problem.h"
+#include "exception.h"
+
 #include <cufence.h>
 
 enum access_kind { ACCESS_UNKNOWN, ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC };
@@ -32,16 +35,15 @@ struct evidence_lane {
 
 /* One faulting warp, or, if it had exited, one SM's error PC. */
 struct evidence_site {
-    uint32_t exception;         /* the dump's number: 14 = warp illegal address, ... */
-    const char *exception_name; /* static: "illegal address", "misaligned address", ... never NULL */
-    uint64_t error_pc;          /* 0 if unknown */
-    int is_warp_alive;          /* registers, block, threads and grid below are valid */
-    const char *kernel;         /* demangled, NULL if the PC is in no known function */
-    const char *symbol;         /* as in the cubin */
-    uint64_t kernel_offset;     /* error_pc - start of the function */
-    int is_in_driver;           /* error_pc is in code that the dump does not hold, which the kernel has called: the driver's
-                                   own, as for a failed assert(). Then kernel_offset, file, line and instruction are unknown */
-    const char *file;           /* NULL without line information */
+    struct exception exception;
+    uint64_t error_pc;      /* 0 if unknown */
+    int is_warp_alive;      /* registers, block, threads and grid below are valid */
+    const char *kernel;     /* demangled, NULL if the PC is in no known function */
+    const char *symbol;     /* as in the cubin */
+    uint64_t kernel_offset; /* error_pc - start of the function */
+    int is_in_driver;       /* error_pc is in code that the dump does not hold, which the kernel has called: the driver's
+                               own, as for a failed assert(). Then kernel_offset, file, line and instruction are unknown */
+    const char *file;       /* NULL without line information */
     int line;
     const char *instruction; /* e.g. "STG.E.128 [R2.64+0x10], R4"; NULL if it was not decoded */
     enum access_kind access;
@@ -78,7 +80,7 @@ struct evidence {
  * Errors: CORRUPT, UNSUPPORTED (a row size that is smaller than the first known version's), OUT_OF_MEMORY (the host's),
  * INVALID_ARGUMENT. *out is NULL then. Pure: no globals; any thread.
  */
-cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out);
+cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out, struct problem *problem);
 void evidence_free(struct evidence *evidence); /* NULL is fine */
 
 #endif

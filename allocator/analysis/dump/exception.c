@@ -1,10 +1,11 @@
 #include "exception.h"
 
+#include <cuda.h>
 #include <stddef.h>
 #include <string.h>
 
 /* By number, as enum CUDBGException_t of cudadebugger.h; 30 is new in CUDA 13. Meanings: cuda-gdb's manual. */
-static const struct exception {
+static const struct known {
     const char *name;
     enum exception_class class;
     const char *meaning, *cause;
@@ -73,52 +74,42 @@ static const struct {
     {4, "REDUX", NULL, "the mask of a reduction does not match the threads that run it"},
 };
 
-static const struct exception *find(uint32_t exception)
+static const struct known *find(uint32_t exception)
 {
-    static const struct exception unknown = {"unknown exception", CLASS_OTHER, NULL, NULL};
+    static const struct known unknown = {"unknown exception", CLASS_OTHER, NULL, NULL};
     int is_known = exception < sizeof(exceptions) / sizeof(exceptions[0]) && exceptions[exception].name;
     return is_known ? &exceptions[exception] : &unknown;
-}
-
-const char *exception_name(uint32_t exception)
-{
-    return find(exception)->name;
-}
-
-enum exception_class exception_class_of(uint32_t exception)
-{
-    return find(exception)->class;
 }
 
 /* The place in `throwers`, -1 if the instruction says nothing about this exception. */
 static int thrower_of(uint32_t exception, const char *instruction)
 {
     for (size_t i = 0; instruction && i < sizeof(throwers) / sizeof(throwers[0]); i++) {
-        int fits =
-            throwers[i].exception ? throwers[i].exception == exception : exception_class_of(exception) == CLASS_NO_BUFFER;
+        int fits = throwers[i].exception ? throwers[i].exception == exception : find(exception)->class == CLASS_NO_BUFFER;
         if (fits && strcmp(throwers[i].instruction, instruction) == 0)
             return (int)i;
     }
     return -1;
 }
 
-const char *exception_meaning(uint32_t exception, const char *instruction)
-{
-    int thrower = thrower_of(exception, instruction);
-    return thrower >= 0 && throwers[thrower].meaning ? throwers[thrower].meaning : find(exception)->meaning;
-}
-
-const char *exception_cause(uint32_t exception, const char *instruction)
-{
-    int thrower = thrower_of(exception, instruction);
-    return thrower >= 0 ? throwers[thrower].cause : find(exception)->cause;
-}
-
-CUresult exception_error(uint32_t exception)
+static int error_of(uint32_t exception)
 {
     for (size_t i = 0; i < sizeof(errors) / sizeof(errors[0]); i++) {
         if (errors[i].exception == exception)
-            return errors[i].error;
+            return (int)errors[i].error;
     }
     return CUDA_ERROR_LAUNCH_FAILED;
+}
+
+struct exception exception_of(uint32_t number, const char *instruction)
+{
+    const struct known *known = find(number);
+    int thrower = thrower_of(number, instruction);
+    int has_meaning = thrower >= 0 && throwers[thrower].meaning;
+    return (struct exception){.number = number,
+                              .name = known->name,
+                              .class = known->class,
+                              .meaning = has_meaning ? throwers[thrower].meaning : known->meaning,
+                              .cause = thrower >= 0 ? throwers[thrower].cause : known->cause,
+                              .error = error_of(number)};
 }

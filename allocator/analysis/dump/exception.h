@@ -4,7 +4,6 @@
 #ifndef CUFENCE_ANALYSIS_DUMP_EXCEPTION_H
 #define CUFENCE_ANALYSIS_DUMP_EXCEPTION_H
 
-#include <cuda.h>
 #include <stdint.h>
 
 /* What an exception says about the address of an access. */
@@ -16,17 +15,18 @@ enum exception_class {
     CLASS_NO_BUFFER   /* there is none: no access to global memory is involved */
 };
 
-/* "illegal address", "misaligned address", ...; "unknown exception" for others, never NULL. */
-const char *exception_name(uint32_t exception);
+/* One in words. Static strings. */
+struct exception {
+    uint32_t number;  /* the dump's, to be told and not to be looked at */
+    const char *name; /* "illegal address", "misaligned address", ...; "unknown exception" for others, never NULL */
+    enum exception_class class;
+    const char *meaning; /* of one that is not about a global address: what happened, and ... */
+    const char *cause;   /* ... what often causes it. NULL where there is no more to say than the name does */
+    int error;           /* the CUresult that CUDA answers to every call in the context from then on; where nothing better is
+                            documented CUDA_ERROR_LAUNCH_FAILED */
+};
 
-enum exception_class exception_class_of(uint32_t exception);
-
-/* One that is not about a global address in words: what happened, and what often causes it. NULL where there is no more to say
- * than the name does. instruction  the one that raised it ("BPT"), NULL if unknown */
-const char *exception_meaning(uint32_t exception, const char *instruction);
-const char *exception_cause(uint32_t exception, const char *instruction);
-
-/* What CUDA answers to every call in the context from then on; where nothing better is documented CUDA_ERROR_LAUNCH_FAILED. */
-CUresult exception_error(uint32_t exception);
+/* instruction: the one that raised it ("BPT"), NULL if unknown. */
+struct exception exception_of(uint32_t number, const char *instruction);
 
 #endif

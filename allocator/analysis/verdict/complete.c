@@ -105,7 +105,7 @@ struct completion complete_place(const struct evidence *evidence, const struct f
     struct hypothesis hypotheses[MAX_ARGUMENTS];
     size_t count = collect(memory, site, hypotheses), halves = 0;
     int has_blind = 0; /* a lane of which no low half is known, and which may be the one that faulted */
-    if (count > MAX_ARGUMENTS || exception_class_of(site->exception) != CLASS_ADDRESS)
+    if (count > MAX_ARGUMENTS || site->exception.class != CLASS_ADDRESS)
         return none;
     for (size_t i = 0; i < evidence->site_count; i++) {
         const struct evidence_site *other = &evidence->sites[i];

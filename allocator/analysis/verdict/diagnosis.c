@@ -82,7 +82,7 @@ static void count_others(const struct evidence *evidence, const struct fault_mem
         diagnosis->other_sites += site != diagnosis->site;
         for (size_t j = 0; site->is_warp_alive && j < site->lane_count; j++) {
             struct evidence_lane lane = completion->buffer ? complete_lane(completion, &site->lanes[j]) : site->lanes[j];
-            enum exception_class class = exception_class_of(site->exception);
+            enum exception_class class = site->exception.class;
             uint64_t at;
             if (lane.certainty == CERTAIN_NOT || class == CLASS_OTHER || class == CLASS_NO_BUFFER)
                 diagnosis->faulting_threads += lane.has_exception || &site->lanes[j] == diagnosis->lane;

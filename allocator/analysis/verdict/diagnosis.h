@@ -6,7 +6,7 @@
 #define CUFENCE_ANALYSIS_VERDICT_DIAGNOSIS_H
 
 #include "analysis/dump/evidence.h"
-#include "launch/entry.h"
+#include "analysis/snapshot/snapshot.h"
 
 enum fault_kind {
     FAULT_OVERRUN,        /* past the end of a live buffer */
@@ -19,37 +19,6 @@ enum fault_kind {
     FAULT_ILLEGAL_ACCESS, /* an illegal address whose value is not known (the warp had exited, or no decoder for it), or one
                              in a mapped buffer that this device has no access to */
     FAULT_OTHER           /* an exception that is not about memory: assert, trap, illegal instruction, stack overflow */
-};
-
-/* A launch on record. */
-struct fault_launch {
-    const struct launch_entry *entry;
-    const struct stack_frame *frames; /* of the launching thread, innermost first; of launches that fit a site only */
-    size_t frame_count;
-    unsigned place; /* equal for launches with the same frames; 0: unknown */
-};
-
-/* The frames behind cufence_buffer.allocated_stack and freed_stack: stack_python_frames(). */
-typedef size_t buffer_frames_reader(uint32_t stack, struct stack_frame *out, size_t max);
-
-/* The buffers that may matter, in any order, as plain copies, and the launches. */
-struct fault_memory {
-    const cufence_buffer *near; /* those whose span (guards included) holds a faulting address, live and freed ones, and the
-                                   nearest live ones on both sides of it; and those that a kernel argument points to, with
-                                   their neighbours */
-    size_t near_count;
-    const cufence_buffer *live; /* candidates when the address is unknown: live buffers of the device, newest first */
-    size_t live_count;
-    size_t live_total;                      /* how many live buffers the device has in all */
-    int device;                             /* the one that faulted, as cufence_buffer.device */
-    int (*is_shared)(int device, int peer); /* whether `peer` has access to the buffers of `device`; NULL: not known */
-    uint64_t arena_start;                   /* cufence's address space */
-    uint64_t arena_end;
-    int is_host_address; /* the host has memory mapped at the first faulting address */
-    uint64_t now_ns;
-    const struct fault_launch *launches; /* on record of the kernels that faulted, and of graphs; newest first */
-    size_t launch_count;
-    buffer_frames_reader *buffer_frames; /* NULL: nobody knows them */
 };
 
 /* The launch that faulted. */

@@ -1,6 +1,6 @@
 /*
  * Which of the launches on record is the one that faulted, and what is known of the kernel's arguments by it.
- * Pure functions over the plain structs of evidence.h, diagnosis.h and launch/entry.h; any thread.
+ * Pure functions over the plain structs of evidence.h, diagnosis.h and snapshot.h; any thread.
  */
 #ifndef CUFENCE_ANALYSIS_VERDICT_LAUNCHES_H
 #define CUFENCE_ANALYSIS_VERDICT_LAUNCHES_H

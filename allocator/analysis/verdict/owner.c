@@ -237,7 +237,7 @@ static int may_lack_access(const struct fault_memory *memory, uint64_t address)
     uint64_t offset;
     const cufence_buffer *holder = mapped_holder(memory, address, &offset);
     return holder && holder->device != memory->device &&
-           !(memory->is_shared && memory->is_shared(holder->device, memory->device));
+           !(holder->device >= 0 && holder->device < 64 && memory->shared >> holder->device & 1);
 }
 
 /* Registers may have changed since, and an address that has been unmapped may have been mapped anew since. */
@@ -257,7 +257,7 @@ int is_misaligned(const struct evidence_site *site, const struct evidence_lane *
 struct verdict owner_judge(const struct fault_memory *memory, const struct evidence_site *site,
                            const struct evidence_lane *lane)
 {
-    enum exception_class class = exception_class_of(site->exception);
+    enum exception_class class = site->exception.class;
     struct verdict verdict = {.rank = RANK_SITE, .kind = FAULT_OTHER, .parameter = -1};
     int is_known = lane && lane->certainty != CERTAIN_NOT;
 

@@ -6,7 +6,6 @@
 #define CUFENCE_ANALYSIS_VERDICT_OWNER_H
 
 #include "diagnosis.h"
-#include "analysis/dump/exception.h"
 
 /* The driver maps nothing below this on any platform, and a field of a null pointer's struct lies there. */
 #define NULL_PAGE UINT64_C(0x10000)
