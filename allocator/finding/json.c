@@ -191,7 +191,8 @@ static void put_access(struct members report, const struct diagnosis *diagnosis)
 
 static void put_address(struct members report, const struct diagnosis *diagnosis)
 {
-    if (diagnosis->address_certainty == CERTAIN_NOT)
+    int is_any_lanes = diagnosis->memory->is_unknown && diagnosis->kind == FAULT_ILLEGAL_ACCESS;
+    if (diagnosis->address_certainty == CERTAIN_NOT || is_any_lanes)
         return;
     struct members address = put_object(report, "address");
     put_hex(address, "value", diagnosis->address);

@@ -78,11 +78,36 @@ static void put_overrun(struct report *report)
         put_distance(report, "past the end of", diagnosis->distance, owner);
 }
 
+/* Where nobody knows the buffers: the driver marks every lane of the warp, so any of them may be the one. */
+static void lanes_line(struct report *report)
+{
+    const struct evidence_site *site = site_of(report);
+    uint64_t low = UINT64_MAX, high = 0;
+    size_t count = 0;
+    for (size_t i = 0; i < site->lane_count; i++) {
+        const struct evidence_lane *lane = &site->lanes[i];
+        if (lane->certainty == CERTAIN_NOT)
+            continue;
+        low = lane->address < low ? lane->address : low;
+        high = lane->address > high ? lane->address : high;
+        count++;
+    }
+    report_begin(report, "address", NULL);
+    report_put(report, "0x%" PRIx64, low);
+    if (count > 1)
+        report_put(report, " to 0x%" PRIx64 " by %zu lanes, any of which may have faulted", high, count);
+    report_end(report, report->diagnosis->address_certainty);
+}
+
 static void address_line(struct report *report)
 {
     const struct diagnosis *diagnosis = report->diagnosis;
     if (diagnosis->address_certainty == CERTAIN_NOT)
         return;
+    if (diagnosis->memory->is_unknown && diagnosis->kind == FAULT_ILLEGAL_ACCESS) {
+        lanes_line(report);
+        return;
+    }
     report_begin(report, "address", NULL);
     report_put(report, "0x%" PRIx64 ", ", diagnosis->address);
     switch (diagnosis->kind) {
@@ -119,6 +144,8 @@ static void address_line(struct report *report)
             report_put(report, "not a multiple of %" PRIu32 ", ", site_of(report)->access_bytes);
         if (diagnosis->owner)
             put_distance(report, "into", diagnosis->distance, diagnosis->owner);
+        else if (diagnosis->memory->is_unknown)
+            report_put(report, "in a buffer that the dump does not know");
         else
             report_put(report, "in no buffer of cufence's");
         if (diagnosis->owner && diagnosis->kind == FAULT_ILLEGAL_ACCESS)

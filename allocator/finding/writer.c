@@ -74,7 +74,8 @@ void report_put_age(struct report *report, uint64_t now_ns, uint64_t then_ns)
 
 void report_begin(struct report *report, const char *key, const char *subkey)
 {
-    report_put(report, "==%d== ", report->pid);
+    if (report->pid)
+        report_put(report, "==%d== ", report->pid);
     fflush(report->out);
     report->line = report->size;
     if (key)

@@ -21,7 +21,8 @@ struct report {
     int pid;
 };
 
-/* Returns 0 when the host is out of memory. */
+/* pid: of the program that the report is about, which every line begins with; 0: none does. Returns 0 when the host is out of
+ * memory. */
 int report_open(struct report *report, const struct diagnosis *diagnosis, int pid);
 
 /* Returns the text, which the caller frees, or NULL when the host is out of memory. */

@@ -2,6 +2,7 @@
  * A core dump is whatever a driver, or somebody, wrote. Everything that evidence holds is read, so that the sanitizers see a
  * pointer that leads astray; and it is diagnosed and reported in a memory where the kernel's arguments point to buffers.
  */
+#include "finding/standing_report.h"
 #include "analysis/verdict/diagnosis.h"
 #include "finding/json.h"
 
@@ -120,6 +121,21 @@ static void diagnose(const struct evidence *evidence)
     free(json);
 }
 
+/* Who stood where, as `cufence explain` says it. */
+static void stand(const uint8_t *data, size_t size)
+{
+    const struct standing_wishes wishes = {.places = 8, .has_registers = 1, .has_memory = 1, .memory = 0x7f0000001000};
+    struct coredump dump = {0};
+    struct standing *standing = NULL;
+    struct problem problem;
+    if (coredump_open(data, size, &dump, &problem) == CUFENCE_OK && standing_read(&dump, &standing, &problem) == CUFENCE_OK) {
+        free(standing_text(&dump, standing, &wishes));
+        free(standing_json(&dump, standing, &wishes));
+    }
+    standing_free(standing);
+    coredump_close(&dump);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct evidence *evidence = NULL;
@@ -133,6 +149,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (evidence)
         diagnose(evidence);
     evidence_free(evidence);
+    stand(data, size);
     __asm__ volatile("" : : "r"(sum)); /* what was read counts as used */
     return 0;
 }

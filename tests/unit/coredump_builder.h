@@ -1,6 +1,6 @@
 /*
  * Builds small GPU core dumps for tests: sections are added one by one, in the order of their numbers from 1, and rows are
- * written field by field. Included by test_coredump.c alone.
+ * written field by field.
  */
 #ifndef CUFENCE_TEST_COREDUMP_BUILDER_H
 #define CUFENCE_TEST_COREDUMP_BUILDER_H
@@ -19,7 +19,7 @@ struct dump_builder {
     uint32_t count;
 };
 
-static void builder_start(struct dump_builder *builder)
+static inline void builder_start(struct dump_builder *builder)
 {
     memset(builder, 0, sizeof(*builder));
     builder->bytes = calloc(1, 1 << 20);
@@ -28,8 +28,8 @@ static void builder_start(struct dump_builder *builder)
 }
 
 /* Adds a section of `size` zero bytes and returns its number. */
-static uint32_t builder_add(struct dump_builder *builder, uint32_t type, uint64_t entry_size, uint64_t size, uint32_t link,
-                            uint32_t info)
+static inline uint32_t builder_add(struct dump_builder *builder, uint32_t type, uint64_t entry_size, uint64_t size,
+                                   uint32_t link, uint32_t info)
 {
     Elf64_Shdr *section = &builder->sections[builder->count];
     builder->size = (builder->size + 7) / 8 * 8;
@@ -43,23 +43,23 @@ static uint32_t builder_add(struct dump_builder *builder, uint32_t type, uint64_
     return builder->count++;
 }
 
-static void builder_put32(struct dump_builder *builder, uint32_t section, uint64_t at, uint32_t value)
+static inline void builder_put32(struct dump_builder *builder, uint32_t section, uint64_t at, uint32_t value)
 {
     memcpy(builder->bytes + builder->sections[section].sh_offset + at, &value, sizeof(value));
 }
 
-static void builder_put64(struct dump_builder *builder, uint32_t section, uint64_t at, uint64_t value)
+static inline void builder_put64(struct dump_builder *builder, uint32_t section, uint64_t at, uint64_t value)
 {
     memcpy(builder->bytes + builder->sections[section].sh_offset + at, &value, sizeof(value));
 }
 
-static void builder_put(struct dump_builder *builder, uint32_t section, uint64_t at, const void *bytes, size_t size)
+static inline void builder_put(struct dump_builder *builder, uint32_t section, uint64_t at, const void *bytes, size_t size)
 {
     memcpy(builder->bytes + builder->sections[section].sh_offset + at, bytes, size);
 }
 
 /* Writes the headers; returns the file, which builder_end() frees. May be called again after changes. */
-static const uint8_t *builder_finish(struct dump_builder *builder, uint16_t machine, size_t *size)
+static inline const uint8_t *builder_finish(struct dump_builder *builder, uint16_t machine, size_t *size)
 {
     size_t table = (builder->size + 7) / 8 * 8;
     Elf64_Ehdr header = {.e_type = ET_CORE,
@@ -76,7 +76,7 @@ static const uint8_t *builder_finish(struct dump_builder *builder, uint16_t mach
     return builder->bytes;
 }
 
-static void builder_end(struct dump_builder *builder)
+static inline void builder_end(struct dump_builder *builder)
 {
     free(builder->bytes);
 }

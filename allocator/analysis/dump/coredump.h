@@ -18,6 +18,8 @@
 #define COREDUMP_MACHINE 0xBE
 
 enum coredump_section_type {
+    COREDUMP_MANAGED_MEMORY = 0x80000001u, /* no table: bytes at sh_addr, as the next */
+    COREDUMP_GLOBAL_MEMORY = 0x80000002u,
     COREDUMP_REGISTERS = 0x80000005u,
     COREDUMP_CUBIN = 0x80000006u,
     COREDUMP_RELOCATED_CUBIN = 0x80000007u,

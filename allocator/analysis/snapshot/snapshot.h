@@ -69,6 +69,7 @@ typedef size_t buffer_frames_reader(uint32_t stack, struct stack_frame *out, siz
 
 /* The buffers that may matter, in any order, as plain copies, and the launches. */
 struct fault_memory {
+    int is_unknown; /* nobody knew the buffers, as of a dump alone: then nothing is said of what lies at an address */
     const cufence_buffer *near; /* those whose span (guards included) holds a faulting address, live and freed ones, and the
                                    nearest live ones on both sides of it; and those that a kernel argument points to, with
                                    their neighbours */

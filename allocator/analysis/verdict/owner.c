@@ -280,6 +280,9 @@ struct verdict owner_judge(const struct fault_memory *memory, const struct evide
     if (lane->address < NULL_PAGE) {
         verdict.rank = RANK_NOWHERE;
         verdict.kind = FAULT_NULL;
+    } else if (memory->is_unknown) {
+        verdict.rank = RANK_NOWHERE;
+        verdict.kind = FAULT_ILLEGAL_ACCESS;
     } else if (!first_unmapped(memory, lane->address, access_bytes(site), &verdict.at)) {
         verdict.rank = is_sure(memory, site, lane) ? RANK_INNOCENT : RANK_SITE;
         if (may_lack_access(memory, lane->address)) {

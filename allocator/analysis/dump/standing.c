@@ -1,0 +1,292 @@
+#include "standing.h"
+
+#include "warp.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* More is a damaged dump whose tables overlap: see evidence.c. */
+#define WARP_LIMIT 262144u
+#define WARP_TABLE_LIMIT 128u
+#define GRID_LIMIT 1024u
+#define PARAMETER_LIMIT 65536u /* bytes */
+
+struct whole {
+    struct standing standing; /* first: the caller's pointer */
+    struct scratch scratch;
+};
+
+struct builder {
+    const struct coredump *dump;
+    struct standing *standing;
+    struct scratch *scratch;
+    size_t room; /* places that fit into standing->places, which is malloc'ed while it grows */
+};
+
+/* A place for the threads of one warp at one PC; 0: the host is out of memory. */
+static int add_place(struct builder *builder, const struct standing_place *place)
+{
+    struct standing *standing = builder->standing;
+    if (standing->place_count == builder->room) {
+        size_t room = builder->room ? builder->room * 2 : 256;
+        struct standing_place *grown = realloc(standing->places, room * sizeof *grown);
+        if (!grown)
+            return 0;
+        standing->places = grown;
+        builder->room = room;
+    }
+    standing->places[standing->place_count++] = *place;
+    return 1;
+}
+
+static int is_new(const struct warp_scene *scene, uint32_t row)
+{
+    for (uint32_t i = 0; i < row; i++)
+        if (scene->lanes[i].pc == scene->lanes[row].pc)
+            return 0;
+    return 1;
+}
+
+static void count_lanes(const struct warp_scene *scene, uint32_t first, struct standing_place *place)
+{
+    for (uint32_t i = first; i < scene->lane_count; i++) {
+        if (scene->lanes[i].pc != place->pc)
+            continue;
+        place->threads++;
+        if (scene->lanes[i].exception && !place->exception.number) {
+            place->exception = exception_of(scene->lanes[i].exception, NULL);
+            place->lane.row = i;
+            memcpy(place->thread, scene->lanes[i].thread, sizeof place->thread);
+        }
+    }
+}
+
+static int add_warp(struct builder *builder, const struct warp_scene *scene)
+{
+    int is_counted = 0;
+    for (uint32_t row = 0; row < scene->lane_count; row++) {
+        if (!is_new(scene, row))
+            continue;
+        struct standing_place place = {.pc = scene->lanes[row].pc,
+                                       .grid_id = scene->cta.grid_id,
+                                       .warps = 1,
+                                       .sm = scene->sm.id,
+                                       .warp = scene->warp.id,
+                                       .lane = {scene->lane_table, row}};
+        memcpy(place.block, scene->cta.block, sizeof place.block);
+        memcpy(place.thread, scene->lanes[row].thread, sizeof place.thread);
+        count_lanes(scene, row, &place);
+        builder->standing->threads += place.threads;
+        is_counted = 1;
+        if (!add_place(builder, &place))
+            return 0;
+    }
+    builder->standing->warps += (size_t)is_counted;
+    return 1;
+}
+
+static int add_warps(struct builder *builder)
+{
+    struct warp_scene scene;
+    uint32_t section = 0, left = WARP_LIMIT;
+    while (left > 0 && (section = coredump_next(builder->dump, COREDUMP_WARPS, section)) != 0) {
+        uint32_t count = coredump_rows(builder->dump, section, COREDUMP_WARPS);
+        for (uint32_t row = 0; row < count && row < WARP_TABLE_LIMIT && left > 0; row++, left--)
+            if (warp_read(builder->dump, (struct coredump_place){section, row}, &scene) && !add_warp(builder, &scene))
+                return 0;
+    }
+    return 1;
+}
+
+/* Of one launch, at one PC, with the exception first. */
+static int compare_keys(const void *left, const void *right)
+{
+    const struct standing_place *a = left, *b = right;
+    if (a->grid_id != b->grid_id)
+        return a->grid_id < b->grid_id ? -1 : 1;
+    if (a->pc != b->pc)
+        return a->pc < b->pc ? -1 : 1;
+    if (!a->exception.number != !b->exception.number)
+        return a->exception.number ? -1 : 1;
+    return a->sm != b->sm ? (a->sm < b->sm ? -1 : 1) : a->warp < b->warp ? -1 : a->warp > b->warp;
+}
+
+static int compare_places(const void *left, const void *right)
+{
+    const struct standing_place *a = left, *b = right;
+    if (!a->exception.number != !b->exception.number)
+        return a->exception.number ? -1 : 1;
+    if (a->threads != b->threads)
+        return a->threads > b->threads ? -1 : 1;
+    return compare_keys(left, right);
+}
+
+static void merge_places(struct standing *standing)
+{
+    size_t count = 0;
+    if (!standing->place_count)
+        return;
+    qsort(standing->places, standing->place_count, sizeof *standing->places, compare_keys);
+    for (size_t i = 1; i < standing->place_count; i++) {
+        struct standing_place *last = &standing->places[count], *next = &standing->places[i];
+        if (last->grid_id == next->grid_id && last->pc == next->pc) {
+            last->warps += next->warps;
+            last->threads += next->threads;
+        } else {
+            standing->places[++count] = *next;
+        }
+    }
+    standing->place_count = count + 1;
+    qsort(standing->places, standing->place_count, sizeof *standing->places, compare_places);
+}
+
+/* ---- launches ---- */
+
+static unsigned compute_of(const struct coredump *dump, struct coredump_place place)
+{
+    struct coredump_device device;
+    if (!coredump_row(dump, COREDUMP_DEVICES, place, &device) || device.sm_major > 100 || device.sm_minor > 9)
+        return 0;
+    return device.sm_major * 10 + device.sm_minor;
+}
+
+/* The launch of a place, with its row and the device that it ran on; NULL if the dump does not have it. */
+struct launched {
+    struct coredump_grid row;
+    struct coredump_place device;
+};
+
+static int add_grid(struct builder *builder, struct locator *locator, const struct launched *launched, struct span parameters)
+{
+    struct standing *standing = builder->standing;
+    const struct coredump_grid *row = &launched->row;
+    const struct location *start =
+        locate(locator, row->entry, launched->device, row->module, compute_of(builder->dump, launched->device));
+    if (!start)
+        return 0;
+    struct standing_grid *grid = &standing->grids[standing->grid_count++];
+    *grid = (struct standing_grid){.id = row->id, .kernel = start->kernel, .symbol = start->symbol};
+    if (parameters.size <= PARAMETER_LIMIT)
+        grid->parameters = parameters;
+    memcpy(grid->grid, row->grid, sizeof grid->grid);
+    memcpy(grid->block, row->block, sizeof grid->block);
+    memcpy(grid->cluster, row->cluster, sizeof grid->cluster);
+    for (size_t i = 0; i < standing->place_count; i++) {
+        if (standing->places[i].grid_id != row->id)
+            continue;
+        grid->warps += standing->places[i].warps;
+        grid->threads += standing->places[i].threads;
+    }
+    return 1;
+}
+
+/* Every launch, into *launched as well, which has as many rows. 0: the host is out of memory. */
+static int add_grids(struct builder *builder, struct locator *locator, struct launched **launched)
+{
+    const struct coredump *dump = builder->dump;
+    size_t count = 0;
+    for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;)
+        count += coredump_rows(dump, section, COREDUMP_GRIDS);
+    count = count < GRID_LIMIT ? count : GRID_LIMIT;
+    *launched = scratch_take(builder->scratch, (count + 1) * sizeof **launched);
+    builder->standing->grids = scratch_take(builder->scratch, (count + 1) * sizeof *builder->standing->grids);
+    if (!*launched || !builder->standing->grids)
+        return 0;
+    for (uint32_t section = 0; (section = coredump_next(dump, COREDUMP_GRIDS, section)) != 0;) {
+        struct coredump_place place = {section, 0};
+        for (; builder->standing->grid_count < count && place.row < coredump_rows(dump, section, COREDUMP_GRIDS); place.row++) {
+            struct launched *next = &(*launched)[builder->standing->grid_count];
+            next->device = coredump_parent(dump, section, COREDUMP_DEVICES);
+            if (coredump_row(dump, COREDUMP_GRIDS, place, &next->row) &&
+                !add_grid(builder, locator, next, coredump_content(dump, coredump_child(dump, place, COREDUMP_PARAMETERS))))
+                return 0;
+        }
+    }
+    return 1;
+}
+
+static const struct launched *launch_of(const struct standing *standing, const struct launched *launched, uint64_t id)
+{
+    for (size_t i = 0; i < standing->grid_count; i++)
+        if (standing->grids[i].id == id)
+            return &launched[i];
+    return NULL;
+}
+
+/* What runs at each place, as many of them as a locator takes. */
+static int name_places(struct builder *builder, struct locator *locator, const struct launched *launched)
+{
+    for (size_t i = 0; i < builder->standing->place_count; i++) {
+        struct standing_place *place = &builder->standing->places[i];
+        const struct launched *launch = launch_of(builder->standing, launched, place->grid_id);
+        struct coredump_place device = launch ? launch->device : (struct coredump_place){0, 0};
+        const struct location *location =
+            locate(locator, place->pc, device, launch ? launch->row.module : 0, compute_of(builder->dump, device));
+        if (!location)
+            return 0;
+        place->kernel = location->kernel;
+        place->symbol = location->symbol;
+        place->kernel_offset = location->kernel_offset;
+        place->file = location->file;
+        place->line = location->line;
+        place->instruction = location->text;
+        if (place->exception.number)
+            place->exception = exception_of(place->exception.number, place->instruction);
+    }
+    return 1;
+}
+
+cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem)
+{
+    struct whole *whole = calloc(1, sizeof *whole);
+    *out = NULL;
+    if (!whole)
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the threads of a core dump");
+    struct builder builder = {.dump = dump, .standing = &whole->standing, .scratch = &whole->scratch};
+    struct locator locator = {.dump = dump, .scratch = &whole->scratch};
+    struct launched *launched;
+    int is_complete = add_warps(&builder);
+    merge_places(&whole->standing);
+    if (!is_complete || !add_grids(&builder, &locator, &launched) || !name_places(&builder, &locator, launched)) {
+        standing_free(&whole->standing);
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the threads of a core dump");
+    }
+    *out = &whole->standing;
+    return CUFENCE_OK;
+}
+
+void standing_free(struct standing *standing)
+{
+    struct whole *whole = (struct whole *)standing;
+    if (!whole)
+        return;
+    free(standing->places);
+    scratch_free(&whole->scratch);
+    free(whole);
+}
+
+size_t standing_registers(const struct coredump *dump, const struct standing_place *place, uint32_t *registers, size_t max)
+{
+    struct span bytes = coredump_content(dump, coredump_child(dump, place->lane, COREDUMP_REGISTERS));
+    size_t count = bytes.size / sizeof *registers < max ? bytes.size / sizeof *registers : max;
+    for (size_t i = 0; i < count; i++)
+        registers[i] = load_u32(bytes.bytes + i * sizeof *registers);
+    return count;
+}
+
+struct span standing_memory(const struct coredump *dump, uint64_t address, size_t size)
+{
+    static const enum coredump_section_type types[] = {COREDUMP_MANAGED_MEMORY, COREDUMP_GLOBAL_MEMORY};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        for (uint32_t section = 0; (section = coredump_next(dump, types[i], section)) != 0;) {
+            Elf64_Shdr header;
+            struct span bytes = coredump_content(dump, section);
+            if (!image_section(&dump->image, section, &header) || address < header.sh_addr ||
+                address - header.sh_addr >= bytes.size)
+                continue;
+            uint64_t rest = bytes.size - (address - header.sh_addr);
+            return span_part(bytes, address - header.sh_addr, rest < size ? rest : size);
+        }
+    }
+    return (struct span){NULL, 0};
+}

@@ -1,0 +1,309 @@
+/* cufence explain: GPU core dumps in words, also of programs that never saw cufence. Needs neither a GPU nor CUDA. */
+#include "cli.h"
+
+#include "analysis/dump/standing.h"
+#include "analysis/verdict/diagnosis.h"
+#include "base/version.h"
+#include "finding/json.h"
+#include "finding/standing_report.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { PLACES = 12 }; /* that have lines without --all-threads */
+
+struct wishes {
+    int is_json;
+    struct standing_wishes standing;
+};
+
+/* ---- files ---- */
+
+struct bytes {
+    void *at;
+    size_t size;
+    int is_mapped;
+};
+
+static void forget(struct bytes *bytes)
+{
+    if (bytes->is_mapped)
+        munmap(bytes->at, bytes->size);
+    else
+        free(bytes->at);
+}
+
+static int is_gzip(int fd)
+{
+    unsigned char magic[2];
+    return pread(fd, magic, sizeof magic, 0) == sizeof magic && magic[0] == 0x1f && magic[1] == 0x8b;
+}
+
+/* Takes the descriptor. */
+static int unpack(int fd, struct bytes *bytes, struct problem *problem)
+{
+    gzFile file = gzdopen(fd, "rb");
+    size_t room = (size_t)1 << 20;
+    int got = 0, code = Z_OK;
+    if (!file) {
+        close(fd);
+        problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to unpack it");
+        return 0;
+    }
+    bytes->at = malloc(room);
+    while (bytes->at && (got = gzread(file, (char *)bytes->at + bytes->size,
+                                      (unsigned)(room - bytes->size < 1u << 30 ? room - bytes->size : 1u << 30))) > 0) {
+        bytes->size += (size_t)got;
+        if (bytes->size < room)
+            continue;
+        void *grown = realloc(bytes->at, room *= 2);
+        if (!grown)
+            free(bytes->at);
+        bytes->at = grown;
+    }
+    const char *why = got < 0 ? gzerror(file, &code) : "the host has no memory for it";
+    if (!bytes->at || got < 0)
+        problem_set(problem, CUFENCE_ERROR_CORRUPT, "cannot be unpacked: %s", why);
+    gzclose(file);
+    return bytes->at && got >= 0;
+}
+
+/* 0: *problem says why not. */
+static int load(const char *path, struct bytes *bytes, struct problem *problem)
+{
+    struct stat status;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    *bytes = (struct bytes){0};
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return 0;
+    }
+    if (is_gzip(fd))
+        return unpack(fd, bytes, problem);
+    bytes->size = S_ISREG(status.st_mode) ? (size_t)status.st_size : 0;
+    bytes->at = bytes->size ? mmap(NULL, bytes->size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
+    bytes->is_mapped = bytes->at != MAP_FAILED;
+    if (!bytes->is_mapped) {
+        const char *why = bytes->size ? strerror(errno) : S_ISREG(status.st_mode) ? "it is empty" : "it is no regular file";
+        problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", why);
+        bytes->at = NULL;
+    }
+    close(fd);
+    return bytes->is_mapped;
+}
+
+/* ---- what is said ---- */
+
+static const struct fault_memory unknown = {.is_unknown = 1};
+
+static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
+                     const struct standing *standing, const struct wishes *wishes)
+{
+    const struct report_origin origin = {.rank = -1, .device = (int)evidence->device};
+    struct standing_wishes whole = wishes->standing;
+    struct diagnosis diagnosis;
+    printf("%s\n", path);
+    if (evidence->site_count) {
+        fault_diagnose(evidence, &unknown, &diagnosis);
+        whole.site = fault_site(&diagnosis);
+        char *text = fault_report_text(&diagnosis, &origin);
+        fputs(text ? text : "cufence: the host has no memory for the report\n", stdout);
+        free(text);
+    } else {
+        printf("cufence: no exception is in the dump of GPU %d (%s)\n\n", origin.device, evidence->device_name);
+    }
+    char *text = standing_text(dump, standing, &whole);
+    fputs(text ? text : "cufence: the host has no memory for the report\n", stdout);
+    free(text);
+}
+
+/* The report of a fault that has happened somewhere else. */
+static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis)
+{
+    const struct report_origin origin = {.rank = -1, .device = (int)evidence->device};
+    if (!evidence->site_count)
+        return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
+    char *text = fault_report_json(diagnosis, &origin);
+    json_t *finding = text ? json_loads(text, 0, NULL) : NULL;
+    free(text);
+    json_object_del(finding, "process");
+    return finding;
+}
+
+static void say_json(const char *path, const struct coredump *dump, const struct evidence *evidence,
+                     const struct standing *standing, const struct wishes *wishes)
+{
+    struct standing_wishes whole = wishes->standing;
+    struct diagnosis diagnosis;
+    fault_diagnose(evidence, &unknown, &diagnosis);
+    whole.site = evidence->site_count ? fault_site(&diagnosis) : NULL;
+    json_t *finding = finding_of(evidence, &diagnosis);
+    char *text = standing_json(dump, standing, &whole);
+    json_object_set_new(finding, "dump", json_string(path));
+    json_object_set_new(finding, "standing", text ? json_loads(text, 0, NULL) : NULL);
+    free(text);
+    text = finding ? json_dumps(finding, JSON_COMPACT) : NULL;
+    if (text)
+        puts(text);
+    else
+        fprintf(stderr, "cufence explain: %s: the host has no memory for the report\n", path);
+    free(text);
+    json_decref(finding);
+}
+
+static cufence_status explain_bytes(const char *path, const struct bytes *bytes, const struct wishes *wishes,
+                                    struct problem *problem)
+{
+    struct evidence *evidence = NULL;
+    struct standing *standing = NULL;
+    struct coredump dump = {0};
+    cufence_status status = evidence_from_coredump(bytes->at, bytes->size, &evidence, problem);
+    if (status == CUFENCE_OK)
+        status = coredump_open(bytes->at, bytes->size, &dump, problem);
+    if (status == CUFENCE_OK)
+        status = standing_read(&dump, &standing, problem);
+    if (status == CUFENCE_OK)
+        (wishes->is_json ? say_json : say_text)(path, &dump, evidence, standing, wishes);
+    standing_free(standing);
+    coredump_close(&dump);
+    evidence_free(evidence);
+    return status;
+}
+
+/* Returns 0 where it was no dump or could not be read, and says so unless `is_silent`. */
+static int explain_file(const char *path, const struct wishes *wishes, int is_silent)
+{
+    struct problem problem;
+    struct bytes bytes;
+    int is_well = load(path, &bytes, &problem) && explain_bytes(path, &bytes, wishes, &problem) == CUFENCE_OK;
+    if (!is_well && !is_silent)
+        fprintf(stderr, "cufence explain: %s: %s\n", path, problem.text);
+    forget(&bytes);
+    return is_well;
+}
+
+static int is_visible(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+/* Every dump in it, by name; other files are passed over. */
+static int explain_folder(const char *path, const struct wishes *wishes)
+{
+    struct dirent **entries;
+    int explained = 0, count = scandir(path, &entries, is_visible, alphasort);
+    if (count < 0) {
+        fprintf(stderr, "cufence explain: %s: %s\n", path, strerror(errno));
+        return 0;
+    }
+    for (int i = 0; i < count; i++) {
+        char *file = NULL;
+        if (asprintf(&file, "%s/%s", path, entries[i]->d_name) >= 0) {
+            if (explained && !wishes->is_json)
+                putchar('\n');
+            explained += explain_file(file, wishes, 1);
+            free(file);
+        }
+        free(entries[i]);
+    }
+    free(entries);
+    if (!explained)
+        fprintf(stderr, "cufence explain: %s: no file in it is a GPU core dump, packed by gzip or not\n", path);
+    return explained > 0;
+}
+
+static int explain(const char *path, const struct wishes *wishes)
+{
+    struct stat status;
+    int is_folder = stat(path, &status) == 0 && S_ISDIR(status.st_mode);
+    return is_folder ? explain_folder(path, wishes) : explain_file(path, wishes, 0);
+}
+
+/* ---- the command ---- */
+
+static int usage(void)
+{
+    printf("usage: cufence explain [--json] [--all-threads] [--registers] [--memory ADDRESS] FILE|FOLDER...\n\n"
+           "  Says what a GPU core dump tells, also one of a program that never saw cufence: the exception, its kernel,\n"
+           "  source line and instruction, the addresses of its lanes; then where all threads stood, grouped by place, and\n"
+           "  which launches ran, with their parameters. Needs neither a GPU nor CUDA. Of a folder, every dump in it.\n\n"
+           "  --json            one line of JSON for each dump (docs/explain.md)\n"
+           "  --all-threads     every place, not the first %d\n"
+           "  --registers       the registers of the first thread of each place\n"
+           "  --memory ADDRESS  %d bytes of the device's memory from there on, where the dump has them\n\n"
+           "  To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1, and of a program that\n"
+           "  hangs: CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n",
+           PLACES, 128);
+    return 0;
+}
+
+static int parse_address(const char *text, uint64_t *address)
+{
+    char *end;
+    errno = 0;
+    *address = strtoull(text, &end, 0);
+    return *text && *text != '-' && !*end && !errno;
+}
+
+int cli_explain(int argc, char **argv)
+{
+    enum { JSON = 1, ALL_THREADS, REGISTERS, MEMORY, HELP };
+    static const struct option known[] = {
+        {"json", no_argument, NULL, JSON},           {"all-threads", no_argument, NULL, ALL_THREADS},
+        {"registers", no_argument, NULL, REGISTERS}, {"memory", required_argument, NULL, MEMORY},
+        {"help", no_argument, NULL, HELP},           {0}};
+    struct wishes wishes = {.standing = {.places = PLACES}};
+    int option, is_well = 1;
+    optind = 0;
+    opterr = 0;
+    while ((option = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
+        switch (option) {
+        case JSON:
+            wishes.is_json = 1;
+            break;
+        case ALL_THREADS:
+            wishes.standing.places = SIZE_MAX;
+            break;
+        case REGISTERS:
+            wishes.standing.has_registers = 1;
+            break;
+        case MEMORY:
+            wishes.standing.has_memory = 1;
+            if (parse_address(optarg, &wishes.standing.memory))
+                break;
+            fprintf(stderr, "cufence explain: --memory '%s' is no address, such as 0x7f0000001000\n", optarg);
+            return CLI_USAGE;
+        case HELP:
+        case 'h':
+            return usage();
+        case ':':
+            fprintf(stderr, "cufence explain: %s needs a value\n", argv[optind - 1]);
+            return CLI_USAGE;
+        default:
+            fprintf(stderr, "cufence explain: unknown argument '%s'; `cufence explain --help` lists them\n", argv[optind - 1]);
+            return CLI_USAGE;
+        }
+    }
+    if (optind == argc) {
+        fprintf(stderr, "cufence explain: no file given; `cufence explain --help` says how to get one\n");
+        return CLI_USAGE;
+    }
+    for (int i = optind; i < argc; i++) {
+        if (i > optind && !wishes.is_json)
+            putchar('\n');
+        is_well &= explain(argv[i], &wishes);
+    }
+    return is_well ? 0 : 1;
+}
