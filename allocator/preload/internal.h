@@ -29,6 +29,7 @@ extern struct real real;
 
 /* start.c */
 extern int preload_is_active;                 /* atomic: cufence runs. Cleared in a forked child alone */
+extern int preload_has_told;                  /* atomic: a call has returned a fault to the program */
 extern const struct options *preload_options; /* and the number of devices: constant once it is set */
 extern int preload_devices;
 
@@ -37,10 +38,14 @@ static inline int is_active(void)
     return __atomic_load_n(&preload_is_active, __ATOMIC_ACQUIRE);
 }
 
-/* What the program is told of the fault that the current context has had; CUDA_SUCCESS: it has had none, or sees it itself. */
+/* What the program is told now of the fault that the current context has had; CUDA_SUCCESS: it has had none, or sees it itself.
+ */
 static inline CUresult failure(void)
 {
-    return is_active() ? context_fault() : CUDA_SUCCESS;
+    CUresult fault = is_active() ? context_fault() : CUDA_SUCCESS;
+    if (__builtin_expect(fault != CUDA_SUCCESS, 0))
+        __atomic_store_n(&preload_has_told, 1, __ATOMIC_RELAXED);
+    return fault;
 }
 
 /* Whether the address is in our address space: a buffer of ours, or one that was. */

@@ -183,11 +183,11 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.place);
-    int had_failed = failure() != CUDA_SUCCESS;
+    int was_told = __atomic_load_n(&preload_has_told, __ATOMIC_RELAXED);
     /* A synchronisation would end a capture; then the buffer waits for the next one. */
     CUresult waited = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_users(claim.context);
     give_back(&claim, NULL, waited == CUDA_SUCCESS ? HEAP_NONE : HEAP_CONTEXT);
-    return driver_has_faulted(waited) && !had_failed ? waited : CUDA_SUCCESS; /* it has met the fault by waiting */
+    return driver_has_faulted(waited) && !was_told ? waited : CUDA_SUCCESS; /* once it knows, it frees in destructors */
 }
 
 /* Ordered on what the stream means to the caller: a default stream is the current context's, whosever the memory is. */

@@ -9,6 +9,7 @@
 #include <stdio.h>
 
 int preload_is_active;
+int preload_has_told;
 const struct options *preload_options;
 int preload_devices;
 

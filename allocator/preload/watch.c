@@ -12,7 +12,7 @@
         const struct host_call *const call = HOST_CALL(base);                                                                  \
         (void)call;                                                                                                            \
         if (is_active()) {                                                                                                     \
-            CUresult fault = context_fault();                                                                                  \
+            CUresult fault = failure();                                                                                        \
             if (fault != CUDA_SUCCESS)                                                                                         \
                 return fault;                                                                                                  \
             if (!(check))                                                                                                      \
