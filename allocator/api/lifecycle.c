@@ -178,6 +178,7 @@ static void at_exit(int status, void *unused)
         output_say("==%d== cufence: a kernel has faulted: %s; without a core dump there is no more to tell\n", (int)process.pid,
                    name);
     }
+    delivery_conclude();
     if (process.options.verbose)
         print_stats();
     output_flush();

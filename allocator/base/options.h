@@ -23,6 +23,7 @@ struct options {
     uint64_t align;                /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
     enum option_side side;         /* end (default) | start | alternate */
     enum option_on_fault on_fault; /* error (default) | abort | continue */
+    uint64_t max_reports;          /* 1..1000000, default 100: findings that are printed; others are counted */
     uint64_t exitcode;             /* 0..255, default 86: status of a process that would end well after a fault; 0 leaves it */
     uint64_t guard;                /* smallest guard, 2M..64G, default 64M */
     uint64_t guard_max;            /* a guard grows with its buffer up to this, 2M..64G, default 4G */

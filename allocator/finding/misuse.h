@@ -15,6 +15,7 @@ struct misuse {
     uint64_t bytes;
     const cufence_description *place; /* what lies at the address */
     uint64_t tid;                     /* who called */
+    uint64_t caller;                  /* from where: equal for the same place, for identity.h */
     const struct stack_frame *frames; /* from where, innermost first */
     size_t frame_count;
     uint64_t now_ns;

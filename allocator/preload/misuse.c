@@ -31,6 +31,8 @@ CUresult misuse(const struct host_call *call, struct misuse what)
         what.frames = caller->frames;
         what.frame_count = stack_frames(&caller->stack, caller->frames, STACK_READ);
     }
+    /* The hook's own frame: above it lies the address that it returns to. */
+    what.caller = ((const uint64_t *)call->frame)[1] ^ (uint64_t)stack_capture_python() << 48;
     what.call = call->name;
     what.tid = (uint64_t)gettid();
     what.sentence = cufence_error_detail();

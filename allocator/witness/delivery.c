@@ -24,12 +24,16 @@ static struct {
     cufence_fault_handler handler;
     void *handler_user;
     struct report_file log, json; /* the names are constant after delivery_open() */
+    uint64_t most;                /* constant likewise: reports that are printed */
+    uint64_t *printed;            /* their identities */
+    uint64_t printed_count, again, beyond;
 } delivery = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static _Thread_local int is_in_handler;
 
 cufence_status delivery_open(const struct options *options)
 {
+    delivery.most = options->max_reports;
     cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
     if (status == CUFENCE_OK)
         status = options_expand_path(options->json, delivery.json.name, sizeof delivery.json.name);
@@ -88,10 +92,42 @@ static void keep(const char *text, const char *json)
     pthread_mutex_unlock(&delivery.lock);
 }
 
-void delivery_publish(const char *text, const char *json)
+/* Whether it is to be printed: it is new, and there have not been too many. */
+static int is_wanted(uint64_t identity)
 {
-    if (!text)
-        text = NO_MEMORY;
+    int is_new = 1, is_room = 0;
+    pthread_mutex_lock(&delivery.lock);
+    for (uint64_t i = 0; identity && is_new && i < delivery.printed_count; i++)
+        is_new = delivery.printed[i] != identity;
+    if (is_new && delivery.printed_count < delivery.most) {
+        uint64_t *grown = realloc(delivery.printed, (delivery.printed_count + 1) * sizeof *grown);
+        if (grown) {
+            grown[delivery.printed_count++] = identity;
+            delivery.printed = grown;
+        }
+        is_room = 1; /* without memory it is printed, and may be again */
+    }
+    delivery.again += (uint64_t)!is_new;
+    delivery.beyond += (uint64_t)(is_new && !is_room);
+    pthread_mutex_unlock(&delivery.lock);
+    return is_new && is_room;
+}
+
+void delivery_conclude(void)
+{
+    pthread_mutex_lock(&delivery.lock);
+    uint64_t again = delivery.again, beyond = delivery.beyond;
+    pthread_mutex_unlock(&delivery.lock);
+    if (again)
+        output_say("==%d== cufence: %llu more time%s something was found that is reported above\n", (int)getpid(),
+                   (unsigned long long)again, again == 1 ? "" : "s");
+    if (beyond)
+        output_say("==%d== cufence: %llu more finding%s, which max_reports=%llu has kept from being reported\n", (int)getpid(),
+                   (unsigned long long)beyond, beyond == 1 ? "" : "s", (unsigned long long)delivery.most);
+}
+
+static void print(const char *text, const char *json)
+{
     int printed = output_print(text, strlen(text), 1);
     complain(&delivery.log, append(&delivery.log, text));
     complain_of_standard_error(printed);
@@ -100,6 +136,14 @@ void delivery_publish(const char *text, const char *json)
     else if (delivery.json.name[0])
         output_say("==%d== cufence: the host has no memory for the report that %s should get\n", (int)getpid(),
                    delivery.json.name);
+}
+
+void delivery_publish(const char *text, const char *json, uint64_t identity)
+{
+    if (!text)
+        text = NO_MEMORY;
+    if (is_wanted(identity))
+        print(text, json);
     keep(text, json);
 }
 

@@ -13,8 +13,12 @@
 cufence_status delivery_open(const struct options *options);
 
 /* Prints and saves a report, keeps copies of it, and counts it. Either may be NULL, for want of memory on the host: that is
- * said in its place. */
-void delivery_publish(const char *text, const char *json);
+ * said in its place. What has the identity of a report before it (identity.h; 0: of none), or comes when there have been
+ * max_reports, is kept and counted only. */
+void delivery_publish(const char *text, const char *json, uint64_t identity);
+
+/* At the end: a line that says how much was counted and not printed, if there is any. */
+void delivery_conclude(void);
 
 /* Calls the program's handler, if it has set one. */
 void delivery_call_handler(const cufence_fault *fault);
@@ -23,7 +27,7 @@ void delivery_set_handler(cufence_fault_handler handler, void *user);
 /* Whether the calling thread is in the handler now. */
 int delivery_is_in_handler(void);
 
-/* How many reports have been published. */
+/* How many reports have been published, printed or not. */
 uint64_t delivery_count(void);
 
 /* The last report's text into buffer (cut to fit, ends with NUL). Returns its whole length with the NUL, 0 if there is none. */

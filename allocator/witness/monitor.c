@@ -7,6 +7,7 @@
 #include "device.h"
 #include "base/error.h"
 #include "intake.h"
+#include "finding/identity.h"
 #include "finding/json.h"
 #include "kernels/kernels.h"
 
@@ -158,7 +159,7 @@ static void report(const struct evidence *evidence, int device)
         json = fault_report_json(&diagnosis, &origin);
     }
     monitor.made_ns = dump_clock();
-    delivery_publish(text, json);
+    delivery_publish(text, json, text ? identity_of_fault(&diagnosis) : 0);
     note_fault(device);
     if (text)
         call_handler(&diagnosis, text, device);
@@ -174,7 +175,7 @@ static void report_unexplained(size_t size, const char *why)
     const struct report_origin origin = origin_of(-1, name);
     char *text = fault_unexplained_text(reason, &origin), *json = fault_unexplained_json(reason, &origin);
     monitor.made_ns = dump_clock();
-    delivery_publish(text, json);
+    delivery_publish(text, json, 0);
     note_fault(-1);
     if (text)
         delivery_call_handler(&(cufence_fault){.text = text, .kind = FAULT_UNEXPLAINED, .device = -1});
@@ -396,7 +397,7 @@ void monitor_misuse(const struct misuse *misuse)
     const struct report_origin origin = origin_of(buffer ? buffer->device : -1, name);
     char *text = misuse_text(misuse, &origin);
     char *json = fault_misuse_json(misuse, &origin);
-    delivery_publish(text, json);
+    delivery_publish(text, json, identity_of_misuse(misuse));
     if (text)
         delivery_call_handler(&(cufence_fault){.text = text,
                                                .kind = misuse->kind,

@@ -394,8 +394,9 @@ static void writes_json(void)
     CHECK(cufence_last_report_json(text, sizeof text) == 0);
     snprintf(options, sizeof options, "exitcode=0,on_fault=continue,json=%s", json_name);
     start(options);
-    char *buffer = allocate(COUNT * 4, "weights");
+    char *buffer = NULL;
     for (int i = 0; i < 2; i++) {
+        buffer = allocate(COUNT * 4, i ? "weights" : "biases");
         CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
         settle();
     }
@@ -413,6 +414,17 @@ static void writes_json(void)
     CHECK(strcmp(string_in(report, "kernel", "file"), "model.cu") == 0 && number_in(report, "kernel", "line") == 12);
     CHECK(number_in(report, "device", "ordinal") == 0 && *string_in(report, "device", "name"));
     json_decref(report);
+}
+
+static void faults_twice_in_one_place(void)
+{
+    start("exitcode=0,on_fault=continue");
+    char *buffer = allocate(COUNT * 4, "weights");
+    for (int i = 0; i < 2; i++) {
+        CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
+        settle();
+    }
+    CHECK(cufence_fault_count() == 2);
 }
 
 static void without_dumps(void)
@@ -597,6 +609,12 @@ static void test_log(void **state)
     unlink(log_name);
 }
 
+static void test_the_same_again_is_counted(void **state)
+{
+    (void)state;
+    expect_status(faults_twice_in_one_place, 0, 1, "1 more time something was found that is reported above");
+}
+
 /* Processes share the file, and each line is a report. */
 static void test_json(void **state)
 {
@@ -663,6 +681,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_warnings),
         cmocka_unit_test(test_log),
+        cmocka_unit_test(test_the_same_again_is_counted),
         cmocka_unit_test(test_json),
         cmocka_unit_test(test_traces),
     };

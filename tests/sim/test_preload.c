@@ -150,6 +150,28 @@ static void freeing_twice_is_refused_and_reported(void **state)
     }
 }
 
+static size_t count_of(const char *text, const char *part)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, part)) != NULL; at += strlen(part))
+        count++;
+    return count;
+}
+
+/* From one line of a program twenty times, and from another. */
+static void the_same_again_is_counted(void **state)
+{
+    (void)state;
+    const char *story = "double_free often";
+    run(&by_dlsym, story, PRELOAD, NULL, NULL);
+    assert_int_equal(count_of(last.err, "cufence: double free by cuMemFree"), 2);
+    expect_in(&by_dlsym, story, last.err, "cufence: 19 more times something was found that is reported above\n");
+    run(&by_dlsym, story, PRELOAD, "max_reports=1", NULL);
+    assert_int_equal(count_of(last.err, "cufence: double free by cuMemFree"), 1);
+    expect_in(&by_dlsym, story, last.err, "cufence: 19 more times something was found that is reported above\n");
+    expect_in(&by_dlsym, story, last.err, "cufence: 1 more finding, which max_reports=1 has kept from being reported\n");
+}
+
 /* The report is about the buffer that was freed, not the one that has its memory by now, and text and JSON agree on when. */
 static void a_late_second_free_tells_of_the_first(void **state)
 {
@@ -658,6 +680,7 @@ int main(int argc, char **argv)
         TEST(a_pool_of_the_program_is_guarded),
         TEST(out_of_memory_is_an_answer_and_no_end),
         TEST(freeing_twice_is_refused_and_reported),
+        TEST(the_same_again_is_counted),
         TEST(a_late_second_free_tells_of_the_first),
         TEST(copies_past_the_end_are_refused_and_reported),
         TEST(a_guarded_buffer_is_not_exported),

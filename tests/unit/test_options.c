@@ -33,6 +33,7 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(options.side, SIDE_END);
     assert_int_equal(options.on_fault, ON_FAULT_ERROR);
     assert_int_equal(options.exitcode, 86);
+    assert_int_equal(options.max_reports, 100);
     assert_int_equal(options.guard, UINT64_C(64) << 20);
     assert_int_equal(options.guard_max, UINT64_C(4) << 30);
     assert_int_equal(options.arena, UINT64_C(64) << 40);

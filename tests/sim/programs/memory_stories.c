@@ -235,6 +235,13 @@ int story_double_free(int count, char **arguments)
         usleep(60000);
         result = say("second cuMemFree", cu.cuMemFree(address));
         MUST(cu.cuMemFree(other));
+    } else if (strcmp(how, "often") == 0) {
+        for (int i = 0; i < 20; i++) {
+            MUST(cu.cuMemAlloc(&address, 1000));
+            MUST(cu.cuMemFree(address));
+            result = cu.cuMemFree(address);
+        }
+        result = say("another cuMemFree", cu.cuMemFree(address));
     } else {
         MUST(cu.cuMemAlloc(&address, 1000));
         MUST(cu.cuMemFree(address));
