@@ -55,7 +55,7 @@ static const struct fault_sources sources = {.near = heap_near,
                                              .now_ns = monotonic_ns,
                                              .launches = read_launches,
                                              .frames = stack_frames,
-                                             .buffer_frames = stack_python_frames};
+                                             .buffer_frames = {stack_buffer_frames, NULL}};
 
 /* ---- the end of the process ---- */
 

@@ -83,6 +83,9 @@ static const struct option_row table[] = {
     {.name = "json", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(json), .maximum = sizeof(((struct options *)0)->json),
      .help = "file that gets every report as one line of JSON (docs/report.md); the same letters"},
+    {.name = "record", .type = OPTION_PATH, .allowed = "a folder's name up to 255 bytes, with %p %r %h %%", .default_value = "",
+     .offset = FIELD(record), .maximum = sizeof(((struct options *)0)->record),
+     .help = "folder that gets the core dump and the snapshot of each fault that is reported, for `cufence explain`"},
 };
 /* clang-format on */
 

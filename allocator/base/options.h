@@ -41,6 +41,7 @@ struct options {
     enum option_ipc ipc;     /* refuse (default) | driver: what cuMemAlloc gives under the preload can be exported */
     int verbose;             /* on | off (default): say on stderr what was set up, and statistics at the end */
     char log[256];           /* file for reports beside stderr, "" = stderr only; %p pid, %r rank, %h host */
+    char record[256];        /* folder that gets the core dump and the snapshot of each fault, "" = none; the same letters */
     char json[256];          /* file that gets each report as a line of JSON, "" = none; the same letters */
 };
 

@@ -2,6 +2,7 @@
 #include "cli.h"
 
 #include "analysis/dump/standing.h"
+#include "analysis/snapshot/keep.h"
 #include "analysis/verdict/diagnosis.h"
 #include "base/version.h"
 #include "finding/json.h"
@@ -106,17 +107,33 @@ static int load(const char *path, struct bytes *bytes, struct problem *problem)
 
 /* ---- what is said ---- */
 
-static const struct fault_memory unknown = {.is_unknown = 1};
+/* What was known in the program, if it has been kept. */
+struct known {
+    struct snapshot *snapshot; /* NULL: it has not */
+    struct fault_memory unknown;
+};
+
+static const struct fault_memory *memory_of(const struct known *known)
+{
+    return known->snapshot ? &known->snapshot->memory : &known->unknown;
+}
+
+static struct report_origin origin_of(const struct known *known, const struct evidence *evidence)
+{
+    const struct snapshot_origin *from = known->snapshot ? &known->snapshot->origin : NULL;
+    return from ? (struct report_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL}
+                : (struct report_origin){.rank = -1, .device = (int)evidence->device};
+}
 
 static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
-                     const struct standing *standing, const struct wishes *wishes)
+                     const struct standing *standing, const struct known *known, const struct wishes *wishes)
 {
-    const struct report_origin origin = {.rank = -1, .device = (int)evidence->device};
+    const struct report_origin origin = origin_of(known, evidence);
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
     printf("%s\n", path);
     if (evidence->site_count) {
-        fault_diagnose(evidence, &unknown, &diagnosis);
+        fault_diagnose(evidence, memory_of(known), &diagnosis);
         whole.site = fault_site(&diagnosis);
         char *text = fault_report_text(&diagnosis, &origin);
         fputs(text ? text : "cufence: the host has no memory for the report\n", stdout);
@@ -130,26 +147,27 @@ static void say_text(const char *path, const struct coredump *dump, const struct
 }
 
 /* The report of a fault that has happened somewhere else. */
-static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis)
+static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct known *known)
 {
-    const struct report_origin origin = {.rank = -1, .device = (int)evidence->device};
+    const struct report_origin origin = origin_of(known, evidence);
     if (!evidence->site_count)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     char *text = fault_report_json(diagnosis, &origin);
     json_t *finding = text ? json_loads(text, 0, NULL) : NULL;
     free(text);
-    json_object_del(finding, "process");
+    if (!known->snapshot)
+        json_object_del(finding, "process");
     return finding;
 }
 
 static void say_json(const char *path, const struct coredump *dump, const struct evidence *evidence,
-                     const struct standing *standing, const struct wishes *wishes)
+                     const struct standing *standing, const struct known *known, const struct wishes *wishes)
 {
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
-    fault_diagnose(evidence, &unknown, &diagnosis);
+    fault_diagnose(evidence, memory_of(known), &diagnosis);
     whole.site = evidence->site_count ? fault_site(&diagnosis) : NULL;
-    json_t *finding = finding_of(evidence, &diagnosis);
+    json_t *finding = finding_of(evidence, &diagnosis, known);
     char *text = standing_json(dump, standing, &whole);
     json_object_set_new(finding, "dump", json_string(path));
     json_object_set_new(finding, "standing", text ? json_loads(text, 0, NULL) : NULL);
@@ -163,19 +181,46 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     json_decref(finding);
 }
 
+/* The snapshot beside a dump: NAME.snapshot.json of NAME.core.gz. One that cannot be read is said to be there. */
+static struct snapshot *find_snapshot(const char *path)
+{
+    static const char *const endings[] = {".gz", ".core", ".nvcudmp"};
+    size_t length = strlen(path);
+    for (size_t i = 0; i < sizeof endings / sizeof *endings; i++) {
+        size_t size = strlen(endings[i]);
+        if (length > size && strncmp(path + length - size, endings[i], size) == 0)
+            length -= size;
+    }
+    char *name = NULL;
+    struct snapshot *snapshot = NULL;
+    struct problem problem;
+    struct bytes bytes = {0};
+    if (asprintf(&name, "%.*s.snapshot.json", (int)length, path) < 0 || access(name, F_OK) != 0) {
+        free(name);
+        return NULL;
+    }
+    if (!load(name, &bytes, &problem) || snapshot_read(bytes.at, bytes.size, &snapshot, &problem) != CUFENCE_OK)
+        fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
+    forget(&bytes);
+    free(name);
+    return snapshot;
+}
+
 static cufence_status explain_bytes(const char *path, const struct bytes *bytes, const struct wishes *wishes,
                                     struct problem *problem)
 {
     struct evidence *evidence = NULL;
     struct standing *standing = NULL;
     struct coredump dump = {0};
+    struct known known = {.snapshot = find_snapshot(path), .unknown = {.is_unknown = 1}};
     cufence_status status = evidence_from_coredump(bytes->at, bytes->size, &evidence, problem);
     if (status == CUFENCE_OK)
         status = coredump_open(bytes->at, bytes->size, &dump, problem);
     if (status == CUFENCE_OK)
         status = standing_read(&dump, &standing, problem);
     if (status == CUFENCE_OK)
-        (wishes->is_json ? say_json : say_text)(path, &dump, evidence, standing, wishes);
+        (wishes->is_json ? say_json : say_text)(path, &dump, evidence, standing, &known, wishes);
+    snapshot_free(known.snapshot);
     standing_free(standing);
     coredump_close(&dump);
     evidence_free(evidence);

@@ -244,17 +244,18 @@ static void put_event(struct members buffer, const char *key, uint64_t time_ns, 
 }
 
 /* Where in Python that was, if it has happened and is known. */
-static void put_event_frames(struct members buffer, const char *key, buffer_frames_reader *read, uint32_t stack)
+static void put_event_frames(struct members buffer, const char *key, struct buffer_frames known, uint32_t stack)
 {
     struct members event = {json_object_get(buffer.object, key), buffer.has_failed};
     struct stack_frame frames[STACK_READ];
-    if (event.object && stack && read)
-        put_frames(event, frames, read(stack, frames, STACK_READ));
+    if (event.object && stack && known.read)
+        put_frames(event, frames, known.read(known.from, stack, frames, STACK_READ));
 }
 
 /* Not a member of anything yet: whoever asks adds what is to be said of its part in this fault, and puts it where it belongs.
  */
-static struct members make_buffer(struct members report, uint64_t now, buffer_frames_reader *read, const cufence_buffer *buffer)
+static struct members make_buffer(struct members report, uint64_t now, struct buffer_frames frames,
+                                  const cufence_buffer *buffer)
 {
     struct members made = {json_object(), report.has_failed};
     put_number(made, "id", buffer->id);
@@ -266,9 +267,9 @@ static struct members make_buffer(struct members report, uint64_t now, buffer_fr
     put_range(made, "guard", buffer->guard_start, buffer->guard_end);
     put(made, "is_mapped", json_boolean(buffer->is_mapped));
     put_event(made, "allocated", buffer->allocated_ns, now, buffer->allocated_tid, buffer->stream);
-    put_event_frames(made, "allocated", read, buffer->allocated_stack);
+    put_event_frames(made, "allocated", frames, buffer->allocated_stack);
     put_event(made, "freed", buffer->freed_ns, now, buffer->freed_tid, buffer->free_stream);
-    put_event_frames(made, "freed", read, buffer->freed_stack);
+    put_event_frames(made, "freed", frames, buffer->freed_stack);
     return made;
 }
 
@@ -286,7 +287,7 @@ static void put_owner(struct members report, const struct diagnosis *diagnosis)
     int is_overrun = diagnosis->kind == FAULT_OVERRUN, is_underrun = diagnosis->kind == FAULT_UNDERRUN;
     if (!diagnosis->owner)
         return;
-    struct members owner = make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames, diagnosis->owner);
+    struct members owner = make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->frames, diagnosis->owner);
     put_certainty(owner, diagnosis->owner_certainty);
     put_text(owner, "reason", diagnosis->owner_reason);
     put_distance(owner, is_overrun ? past_end : is_underrun ? before_start : "the start", diagnosis->distance);
@@ -294,7 +295,7 @@ static void put_owner(struct members report, const struct diagnosis *diagnosis)
     put(report, "buffer", owner.object);
     if (!diagnosis->rival)
         return;
-    struct members rival = make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames, diagnosis->rival);
+    struct members rival = make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->frames, diagnosis->rival);
     put_certainty(rival, CERTAIN_CANDIDATE);
     put_distance(rival, is_overrun ? before_start : past_end, diagnosis->rival_distance);
     put(report, "rival", rival.object);
@@ -440,7 +441,7 @@ static void put_candidates(struct members report, const struct diagnosis *diagno
     json_t *buffers = json_array();
     for (size_t i = 0; i < diagnosis->candidate_count; i++) {
         struct members buffer =
-            make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames, diagnosis->candidates[i]);
+            make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->frames, diagnosis->candidates[i]);
         put_certainty(buffer, diagnosis->candidate_certainty);
         put_argument_word(buffer, diagnosis, diagnosis->candidate_parameter[i]);
         append(buffers, buffer.object, report.has_failed);
@@ -471,10 +472,9 @@ static void put_neighbours(struct members report, const struct diagnosis *diagno
 {
     if (diagnosis->previous)
         put(report, "previous",
-            make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames, diagnosis->previous).object);
+            make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->frames, diagnosis->previous).object);
     if (diagnosis->next)
-        put(report, "next",
-            make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames, diagnosis->next).object);
+        put(report, "next", make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->frames, diagnosis->next).object);
 }
 
 /* ---- the whole ---- */

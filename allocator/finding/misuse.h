@@ -19,7 +19,7 @@ struct misuse {
     const struct stack_frame *frames; /* from where, innermost first */
     size_t frame_count;
     uint64_t now_ns;
-    buffer_frames_reader *buffer_frames; /* NULL: nobody knows them */
+    struct buffer_frames buffer_frames;
 };
 
 /* Returns malloc'ed text in the form of fault_report_text(), which the caller frees; NULL when the host is out of memory. */

@@ -178,7 +178,7 @@ static void buffer_lines(struct report *report)
 {
     const struct diagnosis *diagnosis = report->diagnosis;
     if (diagnosis->owner)
-        report_buffer_lines(report, diagnosis->owner, diagnosis->memory->now_ns, diagnosis->memory->buffer_frames);
+        report_buffer_lines(report, diagnosis->owner, diagnosis->memory->now_ns, diagnosis->memory->frames);
 }
 
 static void kernel_line(struct report *report)

@@ -80,16 +80,16 @@ void report_frame_lines(struct report *report, const struct report_stack *stack)
     }
 }
 
-static void place_lines(struct report *report, const char *event, uint32_t number, buffer_frames_reader *read)
+static void place_lines(struct report *report, const char *event, uint32_t number, struct buffer_frames known)
 {
     struct stack_frame frames[STACK_READ];
     struct report_stack stack = {.key = "", .subkey = event, .certainty = CERTAIN_NOT, .frames = frames};
-    if (number && read)
-        stack.count = read(number, frames, STACK_READ);
+    if (number && known.read)
+        stack.count = known.read(known.from, number, frames, STACK_READ);
     report_frame_lines(report, &stack);
 }
 
-void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, buffer_frames_reader *frames)
+void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, struct buffer_frames frames)
 {
     report_begin(report, "buffer", NULL);
     report_put_buffer(report, buffer);

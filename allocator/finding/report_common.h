@@ -25,7 +25,7 @@ struct report_stack {
 };
 void report_frame_lines(struct report *report, const struct report_stack *stack);
 
-/* The lines of the buffer: where it lies, and who allocated and freed it, when and where. `frames` may be NULL. */
-void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, buffer_frames_reader *frames);
+/* The lines of the buffer: where it lies, and who allocated and freed it, when and where. */
+void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, struct buffer_frames frames);
 
 #endif

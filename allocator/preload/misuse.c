@@ -36,7 +36,7 @@ CUresult misuse(const struct host_call *call, struct misuse what)
     what.call = call->name;
     what.tid = (uint64_t)gettid();
     what.sentence = cufence_error_detail();
-    what.buffer_frames = stack_python_frames;
+    what.buffer_frames.read = stack_buffer_frames;
     monitor_misuse(&what);
     free(caller);
     return CUDA_ERROR_INVALID_VALUE;

@@ -84,3 +84,9 @@ size_t stack_python_frames(uint32_t python, struct stack_frame *out, size_t max)
 {
     return interned_read(python, out, max);
 }
+
+size_t stack_buffer_frames(const void *unused, uint32_t python, struct stack_frame *out, size_t max)
+{
+    (void)unused;
+    return stack_python_frames(python, out, max);
+}

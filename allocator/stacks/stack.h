@@ -45,4 +45,7 @@ uint32_t stack_capture_python(void);
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max);
 size_t stack_python_frames(uint32_t python, struct stack_frame *out, size_t max);
 
+/* The same for struct buffer_frames, which needs nothing to read from. */
+size_t stack_buffer_frames(const void *unused, uint32_t python, struct stack_frame *out, size_t max);
+
 #endif

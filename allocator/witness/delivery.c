@@ -138,13 +138,15 @@ static void print(const char *text, const char *json)
                    delivery.json.name);
 }
 
-void delivery_publish(const char *text, const char *json, uint64_t identity)
+int delivery_publish(const char *text, const char *json, uint64_t identity)
 {
+    int is_printed = is_wanted(identity);
     if (!text)
         text = NO_MEMORY;
-    if (is_wanted(identity))
+    if (is_printed)
         print(text, json);
     keep(text, json);
+    return is_printed;
 }
 
 void delivery_set_handler(cufence_fault_handler handler, void *user)

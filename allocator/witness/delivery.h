@@ -14,8 +14,8 @@ cufence_status delivery_open(const struct options *options);
 
 /* Prints and saves a report, keeps copies of it, and counts it. Either may be NULL, for want of memory on the host: that is
  * said in its place. What has the identity of a report before it (identity.h; 0: of none), or comes when there have been
- * max_reports, is kept and counted only. */
-void delivery_publish(const char *text, const char *json, uint64_t identity);
+ * max_reports, is kept and counted only. Returns whether it was printed. */
+int delivery_publish(const char *text, const char *json, uint64_t identity);
 
 /* At the end: a line that says how much was counted and not printed, if there is any. */
 void delivery_conclude(void);

@@ -10,6 +10,7 @@
 #include "finding/identity.h"
 #include "finding/json.h"
 #include "kernels/kernels.h"
+#include "record.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -147,7 +148,14 @@ static struct report_origin origin_of(int device, char name[DEVICE_NAME])
     return (struct report_origin){(int)getpid(), monitor.rank, device, name[0] ? name : NULL};
 }
 
-static void report(const struct evidence *evidence, int device)
+static void record(const struct dump *dump, const struct fault_memory *memory, int device, const char *device_name)
+{
+    struct snapshot_origin origin = {.pid = (int)getpid(), .rank = monitor.rank, .device = device};
+    snprintf(origin.device_name, sizeof origin.device_name, "%s", device_name);
+    record_keep(dump->bytes, dump->size, memory, &origin);
+}
+
+static void report(const struct dump *dump, const struct evidence *evidence, int device)
 {
     struct surroundings *around = surroundings_of(monitor.sources, evidence, device);
     struct diagnosis diagnosis;
@@ -159,7 +167,9 @@ static void report(const struct evidence *evidence, int device)
         json = fault_report_json(&diagnosis, &origin);
     }
     monitor.made_ns = dump_clock();
-    delivery_publish(text, json, text ? identity_of_fault(&diagnosis) : 0);
+    int is_printed = delivery_publish(text, json, text ? identity_of_fault(&diagnosis) : 0);
+    if (is_printed && text && record_is_wanted())
+        record(dump, &around->memory, device, name);
     note_fault(device);
     if (text)
         call_handler(&diagnosis, text, device);
@@ -214,7 +224,7 @@ static void explain(const struct dump *dump)
         return;
     }
     if (status == CUFENCE_OK)
-        report(evidence, device);
+        report(dump, evidence, device);
     else
         report_unexplained(dump->received, problem.text);
     int is_known = status == CUFENCE_OK && evidence->site_count > 0;
@@ -348,6 +358,8 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
     monitor.sources = sources;
     monitor.rank = options_rank();
     cufence_status status = delivery_open(options);
+    if (status == CUFENCE_OK)
+        status = record_open(options);
     if (status != CUFENCE_OK)
         return status;
     if (!options->coredump)

@@ -229,6 +229,6 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
                                            .now_ns = sources->now_ns(),
                                            .launches = around->launches,
                                            .launch_count = around->launch_count,
-                                           .buffer_frames = sources->buffer_frames};
+                                           .frames = sources->buffer_frames};
     return around;
 }

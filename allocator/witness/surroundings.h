@@ -24,7 +24,7 @@ struct fault_sources {
                        size_t max);
     /* stack_frames() */
     size_t (*frames)(const struct stack *stack, struct stack_frame *out, size_t max);
-    buffer_frames_reader *buffer_frames;
+    struct buffer_frames buffer_frames;
 };
 
 enum {

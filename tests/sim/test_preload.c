@@ -4,6 +4,8 @@
  */
 #include "guarded.h"
 
+#include <sys/stat.h>
+
 /* ---- memory ---- */
 
 static void every_allocation_is_guarded(void **state)
@@ -324,6 +326,64 @@ static void a_late_dump_is_waited_for(void **state)
         expect_out(&by_dlsym, ends[i].story, ends[i].out);
         expect_overrun_report(&by_dlsym, ends[i].story);
     }
+}
+
+/* What `cufence explain` prints of a folder. */
+static void explain(const char *folder, char *text, size_t size)
+{
+    char command[256];
+    snprintf(command, sizeof command, "%s explain %s", CUFENCE_CLI, folder);
+    FILE *pipe = popen(command, "r");
+    assert_non_null(pipe);
+    text[fread(text, 1, size - 1, pipe)] = '\0';
+    assert_int_equal(pclose(pipe), 0);
+}
+
+/* The same words, somewhere else and later. */
+static void a_recorded_fault_can_be_explained(void **state)
+{
+    (void)state;
+    static char text[16384];
+    char folder[] = "/tmp/cufence-record-XXXXXX", settings[128], path[128];
+    const char *const endings[] = {"core.gz", "snapshot.json"};
+    const char *story = "overrun plain context";
+    assert_non_null(mkdtemp(folder));
+    snprintf(settings, sizeof settings, "record=%s/a/%%p", folder);
+    run(&by_dlsym, story, PRELOAD, settings, NULL);
+    expect_overrun_report(&by_dlsym, story);
+    const char *kept = strstr(last.err, "cufence: kept for `cufence explain`: ");
+    int pid = 0;
+    assert_non_null(kept);
+    assert_int_equal(sscanf(last.err, "==%d==", &pid), 1);
+    snprintf(path, sizeof path, "%s/a/%d", folder, pid);
+    explain(path, text, sizeof text);
+    size_t compared = 0;
+    for (const char *line = strstr(last.err, "cufence: out-of-bounds"), *end; line && line < kept; line = end + 1) {
+        char copy[512];
+        end = strchr(line, '\n');
+        snprintf(copy, sizeof copy, "%.*s\n", (int)(end - line), line);
+        if (!strstr(copy, "kept for")) {
+            expect_in(&by_dlsym, story, text, copy);
+            compared++;
+        }
+    }
+    assert_true(compared > 10);
+    expect_in(&by_dlsym, story, text, "  threads    1 in 1 warp had not exited; by place:\n");
+    for (size_t i = 0; i < 2; i++) {
+        struct stat status;
+        snprintf(path, sizeof path, "%s/a/%d/fault-%d-1.%s", folder, pid, pid, endings[i]);
+        assert_int_equal(stat(path, &status), 0);
+        assert_int_equal(status.st_mode & 0777, 0600);
+        unlink(path);
+    }
+    snprintf(path, sizeof path, "%s/a/%d", folder, pid);
+    rmdir(path);
+    snprintf(path, sizeof path, "%s/a", folder);
+    rmdir(path);
+    assert_int_equal(rmdir(folder), 0);
+    run(&by_dlsym, story, PRELOAD, "record=/proc/nowhere", NULL);
+    expect_overrun_report(&by_dlsym, story);
+    expect_in(&by_dlsym, story, last.err, "cufence: record: cannot write /proc/nowhere: ");
 }
 
 static void each_exception_has_its_own_error(void **state)
@@ -693,6 +753,7 @@ int main(int argc, char **argv)
         TEST(an_overrun_is_silent_without_the_library),
         TEST(a_program_that_never_synchronises_hears_of_it),
         TEST(a_late_dump_is_waited_for),
+        TEST(a_recorded_fault_can_be_explained),
         TEST(each_exception_has_its_own_error),
         TEST(after_a_fault_every_hooked_call_fails),
         TEST(on_fault_continue_goes_on),

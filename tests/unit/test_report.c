@@ -448,8 +448,9 @@ static void every_report_reads_as_written_here(void **state)
 }
 
 /* Stands in for stack_python_frames(). */
-static size_t frames_of(uint32_t stack, struct stack_frame *out, size_t max)
+static size_t frames_of(const void *from, uint32_t stack, struct stack_frame *out, size_t max)
 {
+    (void)from;
     assert_true(max >= 2);
     out[0] = (struct stack_frame){.is_python = 1, .function = "forward", .file = "model.py", .line = (int)stack};
     out[1] = (struct stack_frame){.is_python = 1, .function = "step", .file = "train.py", .line = 40};
@@ -465,7 +466,7 @@ static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
         story.near[i].allocated_stack = 120;
         story.near[i].freed_stack = story.near[i].freed_ns ? 130 : 0;
     }
-    story.memory.buffer_frames = frames_of;
+    story.memory.frames.read = frames_of;
     char *text = text_of(&story, (struct report_origin){4242, -1, 0, NULL});
     assert_non_null(strstr(text, "             allocated at  model.py:120 in forward\n"
                                  "==4242==                            train.py:40 in step\n"
@@ -524,9 +525,9 @@ static void a_call_on_the_host_is_told_in_the_same_words(void **state)
                                   .address = place.buffer.address,
                                   .place = &place,
                                   .frames = frames,
-                                  .frame_count = frames_of(41, frames, 2),
+                                  .frame_count = frames_of(NULL, 41, frames, 2),
                                   .now_ns = 73000000,
-                                  .buffer_frames = frames_of};
+                                  .buffer_frames = {frames_of, NULL}};
     char *text = misuse_text(&misuse, &(struct report_origin){4242, 1, 0, NULL});
     assert_non_null(text);
     strip_prefixes(text);

@@ -64,8 +64,12 @@ struct fault_launch {
     unsigned place; /* equal for launches with the same frames; 0: unknown */
 };
 
-/* The frames behind cufence_buffer.allocated_stack and freed_stack: stack_python_frames(). */
-typedef size_t buffer_frames_reader(uint32_t stack, struct stack_frame *out, size_t max);
+/* The frames behind cufence_buffer.allocated_stack and freed_stack, innermost first: at most `max`; 0 where nobody knows them.
+ */
+struct buffer_frames {
+    size_t (*read)(const void *from, uint32_t stack, struct stack_frame *out, size_t max); /* NULL: nobody knows any */
+    const void *from;
+};
 
 /* The buffers that may matter, in any order, as plain copies, and the launches. */
 struct fault_memory {
@@ -85,7 +89,7 @@ struct fault_memory {
     uint64_t now_ns;
     const struct fault_launch *launches; /* on record of the kernels that faulted, and of graphs; newest first */
     size_t launch_count;
-    buffer_frames_reader *buffer_frames; /* NULL: nobody knows them */
+    struct buffer_frames frames;
 };
 
 #endif

@@ -1,0 +1,174 @@
+#include "keep.h"
+
+#include "base/version.h"
+#include "fields.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DIMENSIONS = 3 };
+
+static uint64_t load(const void *at, size_t size)
+{
+    int32_t narrow;
+    uint64_t wide;
+    memcpy(&narrow, at, sizeof narrow);
+    if (size == sizeof narrow)
+        return (uint64_t)(int64_t)narrow;
+    memcpy(&wide, at, sizeof wide);
+    return wide;
+}
+
+static json_t *hex(uint64_t value)
+{
+    char text[32];
+    snprintf(text, sizeof text, "0x%llx", (unsigned long long)value);
+    return json_string(text);
+}
+
+/* What is no UTF-8, as a name that was cut may be, is left out. */
+static json_t *text_of(const char *text)
+{
+    json_t *string = json_string(text);
+    return string ? string : json_string("");
+}
+
+static json_t *put_fields(const void *from, struct fields fields)
+{
+    json_t *object = json_object();
+    for (size_t i = 0; i < fields.count; i++) {
+        const struct field *field = &fields.all[i];
+        const char *at = (const char *)from + field->at;
+        if (field->type == TEXT ? *at != '\0' : load(at, field->size) != 0)
+            json_object_set_new(object, field->name,
+                                field->type == TEXT      ? text_of(at)
+                                : field->type == ADDRESS ? hex(load(at, field->size))
+                                                         : json_integer((json_int_t)load(at, field->size)));
+    }
+    return object;
+}
+
+/* ---- frames ---- */
+
+static json_t *put_frames(const struct stack_frame *frames, size_t count)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++)
+        json_array_append_new(array, put_fields(&frames[i], frame_fields));
+    return array;
+}
+
+static void put_stack(json_t *stacks, const struct fault_memory *memory, uint32_t number)
+{
+    struct stack_frame frames[STACK_READ];
+    char key[16];
+    snprintf(key, sizeof key, "%u", number);
+    if (number && memory->frames.read && !json_object_get(stacks, key))
+        json_object_set_new(stacks, key,
+                            put_frames(frames, memory->frames.read(memory->frames.from, number, frames, STACK_READ)));
+}
+
+/* ---- launches ---- */
+
+static json_t *put_dim(const uint32_t dim[DIMENSIONS])
+{
+    json_t *array = json_array();
+    for (int i = 0; i < DIMENSIONS; i++)
+        json_array_append_new(array, json_integer(dim[i]));
+    return array;
+}
+
+static json_t *put_function(const struct launch_function *function)
+{
+    json_t *object = json_object();
+    json_object_set_new(object, "name", text_of(function->name));
+    json_object_set_new(object, "argument_bytes", json_integer(function->argument_bytes));
+    json_t *arguments = function->has_layout ? json_array() : NULL;
+    for (uint32_t i = 0; arguments && i < function->argument_count; i++) {
+        json_array_append_new(arguments, json_integer(function->arguments[i].offset));
+        json_array_append_new(arguments, json_integer(function->arguments[i].size));
+    }
+    if (arguments)
+        json_object_set_new(object, "arguments", arguments);
+    return object;
+}
+
+static json_t *put_bytes(const uint8_t *bytes, size_t count)
+{
+    char text[2 * LAUNCH_KEPT_BYTES + 1];
+    count = count < LAUNCH_KEPT_BYTES ? count : LAUNCH_KEPT_BYTES;
+    for (size_t i = 0; i < count; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    return json_stringn(text, 2 * count);
+}
+
+/* The place of the launch's kernel in `functions`, which gets it if it is new: equal pointers are equal places. */
+static json_t *place_of_function(const struct fault_memory *memory, size_t launch, json_t *functions, json_t *places)
+{
+    const struct launch_function *function = memory->launches[launch].entry->function;
+    for (size_t i = 0; i < launch; i++)
+        if (memory->launches[i].entry->function == function)
+            return json_incref(json_array_get(places, i));
+    json_array_append_new(functions, put_function(function));
+    return json_integer((json_int_t)json_array_size(functions) - 1);
+}
+
+static json_t *put_launch(const struct fault_launch *launch, json_t *function)
+{
+    const struct launch_entry *entry = launch->entry;
+    json_t *object = put_fields(entry, launch_fields);
+    if (entry->function)
+        json_object_set(object, "function", function);
+    json_object_set_new(object, "grid", put_dim(entry->grid));
+    json_object_set_new(object, "block", put_dim(entry->block));
+    json_object_set_new(object, "cluster", put_dim(entry->cluster));
+    json_object_set_new(object, "bytes", put_bytes(entry->bytes, entry->kept_bytes));
+    if (launch->place)
+        json_object_set_new(object, "place", json_integer(launch->place));
+    if (launch->frame_count)
+        json_object_set_new(object, "frames", put_frames(launch->frames, launch->frame_count));
+    return object;
+}
+
+/* ---- the whole ---- */
+
+static json_t *put_buffers(const cufence_buffer *buffers, size_t count, json_t *stacks, const struct fault_memory *memory)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < count; i++) {
+        json_array_append_new(array, put_fields(&buffers[i], buffer_fields));
+        put_stack(stacks, memory, buffers[i].allocated_stack);
+        put_stack(stacks, memory, buffers[i].freed_stack);
+    }
+    return array;
+}
+
+char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin)
+{
+    json_t *object = json_object(), *stacks = json_object(), *launches = json_array();
+    json_t *functions = json_array(), *places = json_array();
+    json_object_set_new(object, "snapshot", json_integer(SNAPSHOT_VERSION));
+    json_object_set_new(object, "cufence", json_string(VERSION_TEXT));
+    json_object_set_new(object, "origin", put_fields(origin, origin_fields));
+    json_object_set_new(object, "memory", put_fields(memory, memory_fields));
+    json_object_set_new(object, "near", put_buffers(memory->near, memory->near_count, stacks, memory));
+    json_object_set_new(object, "live", put_buffers(memory->live, memory->live_count, stacks, memory));
+    json_object_set_new(object, "stacks", stacks);
+    for (size_t i = 0; i < memory->launch_count; i++) {
+        json_array_append_new(places, memory->launches[i].entry->function ? place_of_function(memory, i, functions, places)
+                                                                          : json_null());
+        json_array_append_new(launches, put_launch(&memory->launches[i], json_array_get(places, i)));
+    }
+    json_object_set_new(object, "functions", functions);
+    json_decref(places);
+    json_object_set_new(object, "launches", launches);
+    char *text = json_dumps(object, JSON_COMPACT), *line = text ? realloc(text, strlen(text) + 2) : NULL;
+    if (line)
+        strcat(line, "\n");
+    else
+        free(text);
+    json_decref(object);
+    return line;
+}

@@ -1,0 +1,67 @@
+/* A snapshot that somebody has sent, and the report that is made with it. */
+#include "analysis/snapshot/keep.h"
+#include "finding/json.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* A fault that has all that a snapshot can be asked about. */
+static void diagnose(const struct fault_memory *memory)
+{
+    static const uint64_t parameters[] = {0x7e0000001000, 0x7e0000200000, 7};
+    struct evidence_lane lane = {
+        .thread = {3}, .address = 0x7e0000200000, .known_bits = UINT64_MAX, .certainty = CERTAIN_EXACT};
+    struct evidence_site site = {.exception = exception_of(14, NULL),
+                                 .is_warp_alive = 1,
+                                 .kernel = "k",
+                                 .symbol = "k",
+                                 .access = ACCESS_WRITE,
+                                 .access_bytes = 4,
+                                 .has_grid = 1,
+                                 .grid = {1, 1, 1},
+                                 .block = {32, 1, 1},
+                                 .parameters = (const uint8_t *)parameters,
+                                 .parameter_bytes = sizeof parameters,
+                                 .lanes = &lane,
+                                 .lane_count = 1};
+    for (int is_known = 0; is_known < 2; is_known++) {
+        const struct evidence evidence = {.sites = &site, .site_count = 1};
+        const struct report_origin origin = {.pid = 1, .rank = -1};
+        struct diagnosis diagnosis;
+        if (!is_known) {
+            lane.certainty = CERTAIN_NOT;
+            site.is_warp_alive = 0;
+            site.parameters = NULL;
+            site.parameter_bytes = 0;
+        }
+        fault_diagnose(&evidence, memory, &diagnosis);
+        free(fault_report_text(&diagnosis, &origin));
+        free(fault_report_json(&diagnosis, &origin));
+        lane.certainty = CERTAIN_EXACT;
+        site.is_warp_alive = 1;
+        site.parameters = (const uint8_t *)parameters;
+        site.parameter_bytes = sizeof parameters;
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct snapshot *snapshot = NULL;
+    struct problem problem;
+    cufence_status status = snapshot_read((const char *)data, size, &snapshot, &problem);
+    if ((status == CUFENCE_OK) != (snapshot != NULL))
+        abort();
+    if (!snapshot)
+        return 0;
+    diagnose(&snapshot->memory);
+    char *again = snapshot_write(&snapshot->memory, &snapshot->origin);
+    struct snapshot *second = NULL;
+    if (again && snapshot_read(again, strlen(again), &second, &problem) != CUFENCE_OK)
+        abort();
+    snapshot_free(second);
+    free(again);
+    snapshot_free(snapshot);
+    return 0;
+}

@@ -1,0 +1,177 @@
+/* A snapshot as bytes: what is read back gives the same report, and what was changed on the way gives an error or less. */
+#include "analysis/snapshot/keep.h"
+#include "finding/json.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "fault_stories.h"
+
+#include <stdlib.h>
+
+static struct problem problem;
+static const struct snapshot_origin origin = {.pid = 4242,
+                                              .rank = -1,
+                                              .device = 1,
+                                              .device_name = "NVIDIA H100 80GB HBM3",
+                                              .program = "/usr/bin/python3",
+                                              .options = "uaf=strict",
+                                              .time_ns = UINT64_C(1795318140155089896)};
+
+static size_t frames_of(const void *from, uint32_t stack, struct stack_frame *out, size_t max)
+{
+    (void)from;
+    assert_true(max >= 2);
+    out[0] = (struct stack_frame){.is_python = 1, .function = "forward", .file = "model.py", .line = (int)stack};
+    out[1] = (struct stack_frame){.is_python = 1, .function = "st\xc3\xa9p", .file = "train.py", .line = 40};
+    return 2;
+}
+
+static void (*const stories[])(struct story *) = {
+    overrun,
+    launched,
+    launched_twice,
+    launched_from_two_places,
+    launched_in_a_graph,
+    launched_with_structs,
+    exited_launched,
+    use_after_free,
+    without_parameters,
+    half_known,
+    bystander,
+    assertion,
+};
+
+static void make(struct story *story, size_t number)
+{
+    stories[number](story);
+    for (size_t i = 0; i < story->memory.near_count; i++) {
+        story->near[i].allocated_stack = 120;
+        story->near[i].freed_stack = story->near[i].freed_ns ? 130 : 0;
+        snprintf(story->near[i].label, sizeof story->near[i].label, "layer %zu \"w\"", i);
+    }
+    story->memory.frames.read = frames_of;
+    story->memory.shared = UINT64_C(1) << 63 | 2;
+}
+
+struct told {
+    char *text, *json;
+};
+
+static struct told tell(const struct evidence *evidence, const struct fault_memory *memory)
+{
+    struct diagnosis diagnosis;
+    const struct report_origin from = {4242, -1, 1, NULL};
+    fault_diagnose(evidence, memory, &diagnosis);
+    return (struct told){fault_report_text(&diagnosis, &from), fault_report_json(&diagnosis, &from)};
+}
+
+static void forget(struct told told)
+{
+    free(told.text);
+    free(told.json);
+}
+
+static void what_is_read_back_tells_the_same(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
+        struct story story;
+        struct snapshot *snapshot = NULL;
+        make(&story, i);
+        char *bytes = snapshot_write(&story.memory, &origin);
+        assert_non_null(bytes);
+        assert_int_equal(snapshot_read(bytes, strlen(bytes), &snapshot, &problem), CUFENCE_OK);
+        assert_memory_equal(&snapshot->origin, &origin, sizeof origin);
+        assert_int_equal(snapshot->memory.shared, story.memory.shared);
+        struct told before = tell(&story.evidence, &story.memory), after = tell(&story.evidence, &snapshot->memory);
+        assert_string_equal(after.text, before.text);
+        assert_string_equal(after.json, before.json);
+        char *again = snapshot_write(&snapshot->memory, &snapshot->origin);
+        assert_string_equal(again, bytes);
+        free(again);
+        forget(before);
+        forget(after);
+        snapshot_free(snapshot);
+        free(bytes);
+    }
+}
+
+static void what_is_no_snapshot_gets_a_sentence(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes, *sentence;
+        cufence_status status;
+    } cases[] = {
+        {"", "it is no JSON: line 1", CUFENCE_ERROR_CORRUPT},
+        {"[]", "it is no snapshot of cufence's", CUFENCE_ERROR_CORRUPT},
+        {"{\"kind\":\"overrun\"}", "it is no snapshot of cufence's", CUFENCE_ERROR_CORRUPT},
+        {"{\"snapshot\":2}", "its version is 2, and this cufence reads 1", CUFENCE_ERROR_UNSUPPORTED},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct snapshot *snapshot = (struct snapshot *)&problem;
+        assert_int_equal(snapshot_read(cases[i].bytes, strlen(cases[i].bytes), &snapshot, &problem), cases[i].status);
+        assert_null(snapshot);
+        assert_non_null(strstr(problem.text, cases[i].sentence));
+    }
+    snapshot_free(NULL);
+}
+
+/* Fields that are missing, of another type or out of range: nothing is claimed, and nothing is touched that is not there. */
+static void hostile_fields_are_survived(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {
+        "{\"snapshot\":1}",
+        "{\"snapshot\":1,\"near\":{},\"live\":7,\"stacks\":[],\"functions\":1,\"launches\":\"x\",\"origin\":3,\"memory\":[]}",
+        "{\"snapshot\":1,\"near\":[1,{\"id\":\"x\",\"address\":-1,\"size\":\"0xzz\",\"label\":5}],\"launches\":[{\"function\":"
+        "9,"
+        "\"bytes\":\"zz\",\"kept_bytes\":4000000000,\"grid\":[1],\"frames\":[3,{}]},{\"function\":-1}]}",
+        "{\"snapshot\":1,\"functions\":[{\"name\":\"k_oob\",\"argument_bytes\":8,\"arguments\":[0,4294967295,4294967295,8]},{}]"
+        ","
+        "\"launches\":[{\"function\":0,\"bytes\":\"0102\",\"argument_bytes\":8},{\"function\":1}]}",
+    };
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        struct story story;
+        struct snapshot *snapshot = NULL;
+        overrun(&story);
+        assert_int_equal(snapshot_read(texts[i], strlen(texts[i]), &snapshot, &problem), CUFENCE_OK);
+        for (size_t k = 0; k < snapshot->memory.launch_count; k++) {
+            const struct launch_entry *entry = snapshot->memory.launches[k].entry;
+            assert_true(entry->kept_bytes <= LAUNCH_KEPT_BYTES);
+            assert_true(!entry->function || !entry->function->has_layout || !entry->function->argument_count);
+        }
+        struct told told = tell(&story.evidence, &snapshot->memory);
+        assert_non_null(told.text);
+        forget(told);
+        snapshot_free(snapshot);
+    }
+}
+
+static void what_is_cut_off_is_no_snapshot(void **state)
+{
+    (void)state;
+    struct story story;
+    make(&story, 2);
+    char *bytes = snapshot_write(&story.memory, &origin);
+    for (size_t length = 0; length + 1 < strlen(bytes); length += 7) {
+        struct snapshot *snapshot = NULL;
+        assert_int_equal(snapshot_read(bytes, length, &snapshot, &problem), CUFENCE_ERROR_CORRUPT);
+    }
+    free(bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_read_back_tells_the_same),
+        cmocka_unit_test(what_is_no_snapshot_gets_a_sentence),
+        cmocka_unit_test(hostile_fields_are_survived),
+        cmocka_unit_test(what_is_cut_off_is_no_snapshot),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
