@@ -214,7 +214,6 @@ static void kernel_line(struct report *report)
 static void place_line(struct report *report)
 {
     const struct evidence_site *site = site_of(report);
-    const char *gap = "";
     if (!site->file && !site->instruction && !site->symbol)
         return;
     report_begin(report, "", "at");
@@ -224,22 +223,8 @@ static void place_line(struct report *report)
         report_end(report, CERTAIN_NOT);
         return;
     }
-    if (site->file) {
-        report_put_name(report, site->file);
-        if (site->line)
-            report_put(report, ":%d", site->line);
-        gap = "   ";
-    }
-    if (site->instruction) {
-        report_put(report, "%s", gap);
-        report_put_name(report, site->instruction);
-        gap = "   ";
-    }
-    if (site->symbol) {
-        report_put(report, "%s(", gap);
-        report_put_name(report, site->symbol);
-        report_put(report, "+0x%" PRIx64 ")", site->kernel_offset);
-    }
+    report_put_code(report,
+                    &(struct report_code){site->file, site->line, site->instruction, site->symbol, site->kernel_offset});
     report_end(report, CERTAIN_NOT);
 }
 

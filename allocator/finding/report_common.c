@@ -41,6 +41,27 @@ void report_put_label(struct report *report, const cufence_buffer *buffer)
     report_put(report, "\"");
 }
 
+void report_put_code(struct report *report, const struct report_code *code)
+{
+    const char *gap = "";
+    if (code->file) {
+        report_put_name(report, code->file);
+        if (code->line)
+            report_put(report, ":%d", code->line);
+        gap = "   ";
+    }
+    if (code->instruction) {
+        report_put(report, "%s", gap);
+        report_put_name(report, code->instruction);
+        gap = "   ";
+    }
+    if (code->symbol) {
+        report_put(report, "%s(", gap);
+        report_put_name(report, code->symbol);
+        report_put(report, "+0x%" PRIx64 ")", code->offset);
+    }
+}
+
 /* "model.py:12 in forward" */
 static void put_frame(struct report *report, const struct stack_frame *frame)
 {

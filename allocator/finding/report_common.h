@@ -15,6 +15,15 @@ void report_put_buffer(struct report *report, const cufence_buffer *buffer);
 /* ", label "layer 3"", if it has one. */
 void report_put_label(struct report *report, const cufence_buffer *buffer);
 
+/* "oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)", as far as it is known: NULL where it is not. */
+struct report_code {
+    const char *file;
+    int line; /* 0 if unknown */
+    const char *instruction, *symbol;
+    uint64_t offset; /* in the function of that symbol */
+};
+void report_put_code(struct report *report, const struct report_code *code);
+
 /* Lines for the frames of a stack (frames.h). What belongs to the first one: the keys, as those of report_begin(), a certainty
  * (CERTAIN_NOT: none), and a remark, which may be NULL. */
 struct report_stack {

@@ -1,6 +1,6 @@
 #include "standing_report.h"
 
-#include "writer.h"
+#include "report_common.h"
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -13,29 +13,6 @@ enum { REGISTERS = 256, REGISTERS_A_LINE = 8, MEMORY_BYTES = 128, BYTES_A_LINE =
 static void put_dim(struct report *report, const uint32_t dim[3])
 {
     report_put(report, "(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", dim[0], dim[1], dim[2]);
-}
-
-static void put_code(struct report *report, const struct standing_place *place)
-{
-    const char *gap = "";
-    if (place->file) {
-        report_put_name(report, place->file);
-        if (place->line)
-            report_put(report, ":%d", place->line);
-        gap = "   ";
-    }
-    if (place->instruction) {
-        report_put(report, "%s", gap);
-        report_put_name(report, place->instruction);
-        gap = "   ";
-    }
-    if (place->symbol) {
-        report_put(report, "%s(", gap);
-        report_put_name(report, place->symbol);
-        report_put(report, "+0x%" PRIx64 ")", place->kernel_offset);
-    } else {
-        report_put(report, "%sPC 0x%" PRIx64, gap, place->pc);
-    }
 }
 
 static void register_lines(struct report *report, const struct coredump *dump, const struct standing_place *place)
@@ -63,7 +40,10 @@ static void place_lines(struct report *report, const struct coredump *dump, cons
     char count[32];
     snprintf(count, sizeof count, "%zu", place->threads);
     report_begin(report, "", count);
-    put_code(report, place);
+    report_put_code(report,
+                    &(struct report_code){place->file, place->line, place->instruction, place->symbol, place->kernel_offset});
+    if (!place->symbol)
+        report_put(report, "%sPC 0x%" PRIx64, place->file ? "   " : "", place->pc);
     if (place->exception.number)
         report_put(report, ", %s", place->exception.name);
     report_end(report, CERTAIN_NOT);

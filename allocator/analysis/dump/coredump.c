@@ -251,3 +251,11 @@ const char *coredump_string(const struct coredump *dump, uint64_t offset)
     const char *text = span_string(dump->strings, offset);
     return text ? text : "";
 }
+
+unsigned coredump_compute(const struct coredump *dump, struct coredump_place place)
+{
+    struct coredump_device device;
+    if (!coredump_row(dump, COREDUMP_DEVICES, place, &device) || device.sm_major > 100 || device.sm_minor > 9)
+        return 0;
+    return device.sm_major * 10 + device.sm_minor;
+}

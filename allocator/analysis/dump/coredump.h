@@ -117,6 +117,9 @@ uint32_t coredump_child(const struct coredump *dump, struct coredump_place paren
 /* The bytes of a section; empty if it lies outside of the dump. */
 struct span coredump_content(const struct coredump *dump, uint32_t section);
 
+/* The compute capability of a device, 90 for 9.0; 0 if it is not known. */
+unsigned coredump_compute(const struct coredump *dump, struct coredump_place device);
+
 /* A string of the dump's table, "" if there is none at that offset. */
 const char *coredump_string(const struct coredump *dump, uint64_t offset);
 

@@ -55,14 +55,6 @@ struct builder {
     uint64_t emulation_budget;
 };
 
-static unsigned compute_of(const struct coredump *dump, struct coredump_place place)
-{
-    struct coredump_device device;
-    if (!coredump_row(dump, COREDUMP_DEVICES, place, &device) || device.sm_major > 100 || device.sm_minor > 9)
-        return 0;
-    return device.sm_major * 10 + device.sm_minor;
-}
-
 static struct evidence_site *add_site(struct builder *builder, struct coredump_place sm)
 {
     struct site_node *node = scratch_take(&builder->whole->scratch, sizeof(*node));
@@ -129,7 +121,7 @@ static int choose_device(struct builder *builder, struct coredump_place device)
     if (builder->device.section != 0)
         return 1;
     builder->device = device;
-    builder->compute = compute_of(&builder->dump, device);
+    builder->compute = coredump_compute(&builder->dump, device);
     return read_grids(builder);
 }
 

@@ -142,14 +142,6 @@ static void merge_places(struct standing *standing)
 
 /* ---- launches ---- */
 
-static unsigned compute_of(const struct coredump *dump, struct coredump_place place)
-{
-    struct coredump_device device;
-    if (!coredump_row(dump, COREDUMP_DEVICES, place, &device) || device.sm_major > 100 || device.sm_minor > 9)
-        return 0;
-    return device.sm_major * 10 + device.sm_minor;
-}
-
 /* The launch of a place, with its row and the device that it ran on; NULL if the dump does not have it. */
 struct launched {
     struct coredump_grid row;
@@ -161,7 +153,7 @@ static int add_grid(struct builder *builder, struct locator *locator, const stru
     struct standing *standing = builder->standing;
     const struct coredump_grid *row = &launched->row;
     const struct location *start =
-        locate(locator, row->entry, launched->device, row->module, compute_of(builder->dump, launched->device));
+        locate(locator, row->entry, launched->device, row->module, coredump_compute(builder->dump, launched->device));
     if (!start)
         return 0;
     struct standing_grid *grid = &standing->grids[standing->grid_count++];
@@ -221,7 +213,7 @@ static int name_places(struct builder *builder, struct locator *locator, const s
         const struct launched *launch = launch_of(builder->standing, launched, place->grid_id);
         struct coredump_place device = launch ? launch->device : (struct coredump_place){0, 0};
         const struct location *location =
-            locate(locator, place->pc, device, launch ? launch->row.module : 0, compute_of(builder->dump, device));
+            locate(locator, place->pc, device, launch ? launch->row.module : 0, coredump_compute(builder->dump, device));
         if (!location)
             return 0;
         place->kernel = location->kernel;
