@@ -4,6 +4,7 @@
 #include "analysis/dump/standing.h"
 #include "analysis/snapshot/keep.h"
 #include "analysis/verdict/diagnosis.h"
+#include "base/text.h"
 #include "base/version.h"
 #include "finding/json.h"
 #include "finding/standing_report.h"
@@ -169,7 +170,7 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     whole.site = evidence->site_count ? fault_site(&diagnosis) : NULL;
     json_t *finding = finding_of(evidence, &diagnosis, known);
     char *text = standing_json(dump, standing, &whole);
-    json_object_set_new(finding, "dump", json_string(path));
+    json_object_set_new(finding, "dump", text_to_json(path));
     json_object_set_new(finding, "standing", text ? json_loads(text, 0, NULL) : NULL);
     free(text);
     text = finding ? json_dumps(finding, JSON_COMPACT) : NULL;

@@ -3,6 +3,7 @@
 #include "analysis/verdict/arguments.h"
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/owner.h"
+#include "base/text.h"
 #include "base/version.h"
 
 #include <inttypes.h>
@@ -62,42 +63,10 @@ static void put_hex(struct members to, const char *key, uint64_t value)
     put(to, key, json_string(text));
 }
 
-/* How many bytes of `at`, which has `left`, are one character of UTF-8, 0 if it begins none. */
-static size_t character_length(const char *at, size_t left)
-{
-    for (size_t length = 1; length <= 4 && length <= left; length++) {
-        json_t *character = json_stringn(at, length);
-        json_decref(character);
-        if (character)
-            return length;
-    }
-    return 0;
-}
-
-/* A string in which every byte that is no UTF-8 became U+FFFD: names come from the program, and labels are cut to fit. */
-static json_t *repaired_string(const char *text)
-{
-    static const char replacement[] = "\xef\xbf\xbd";
-    size_t left = strlen(text), used = 0;
-    char *clean = malloc(left * (sizeof replacement - 1) + 1);
-    while (clean && left) {
-        size_t length = character_length(text, left);
-        memcpy(clean + used, length ? text : replacement, length ? length : sizeof replacement - 1);
-        used += length ? length : sizeof replacement - 1;
-        text += length ? length : 1;
-        left -= length ? length : 1;
-    }
-    json_t *string = clean ? json_stringn(clean, used) : NULL;
-    free(clean);
-    return string;
-}
-
 static void put_text(struct members to, const char *key, const char *text)
 {
-    if (!text || !*text)
-        return;
-    json_t *string = json_string(text);
-    put(to, key, string ? string : repaired_string(text));
+    if (text && *text)
+        put(to, key, text_to_json(text));
 }
 
 static void put_certainty(struct members to, enum certainty certainty)

@@ -1,5 +1,6 @@
 #include "standing_report.h"
 
+#include "base/text.h"
 #include "report_common.h"
 
 #include <inttypes.h>
@@ -191,7 +192,7 @@ static json_t *hex(uint64_t value)
 static void set_text(json_t *object, const char *key, const char *text)
 {
     if (text && *text)
-        json_object_set_new(object, key, json_string(text));
+        json_object_set_new(object, key, text_to_json(text));
 }
 
 static json_t *dim_of(const uint32_t dim[3])

@@ -100,6 +100,25 @@ static void what_is_read_back_tells_the_same(void **state)
     }
 }
 
+/* Labels are cut to fit, also within a letter. */
+static void half_a_letter_is_survived(void **state)
+{
+    (void)state;
+    struct story story;
+    struct snapshot *snapshot = NULL;
+    make(&story, 0);
+    snprintf(story.near[0].label, sizeof story.near[0].label, "caf\xc3");
+    char *bytes = snapshot_write(&story.memory, &origin);
+    assert_int_equal(snapshot_read(bytes, strlen(bytes), &snapshot, &problem), CUFENCE_OK);
+    assert_string_equal(snapshot->memory.near[0].label, "caf\xef\xbf\xbd");
+    struct told before = tell(&story.evidence, &story.memory), after = tell(&story.evidence, &snapshot->memory);
+    assert_string_equal(after.json, before.json);
+    forget(before);
+    forget(after);
+    snapshot_free(snapshot);
+    free(bytes);
+}
+
 static void what_is_no_snapshot_gets_a_sentence(void **state)
 {
     (void)state;
@@ -168,9 +187,8 @@ static void what_is_cut_off_is_no_snapshot(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_read_back_tells_the_same),
-        cmocka_unit_test(what_is_no_snapshot_gets_a_sentence),
-        cmocka_unit_test(hostile_fields_are_survived),
+        cmocka_unit_test(what_is_read_back_tells_the_same),    cmocka_unit_test(half_a_letter_is_survived),
+        cmocka_unit_test(what_is_no_snapshot_gets_a_sentence), cmocka_unit_test(hostile_fields_are_survived),
         cmocka_unit_test(what_is_cut_off_is_no_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,6 @@
 #include "keep.h"
 
+#include "base/text.h"
 #include "base/version.h"
 #include "fields.h"
 
@@ -28,13 +29,6 @@ static json_t *hex(uint64_t value)
     return json_string(text);
 }
 
-/* What is no UTF-8, as a name that was cut may be, is left out. */
-static json_t *text_of(const char *text)
-{
-    json_t *string = json_string(text);
-    return string ? string : json_string("");
-}
-
 static json_t *put_fields(const void *from, struct fields fields)
 {
     json_t *object = json_object();
@@ -43,7 +37,7 @@ static json_t *put_fields(const void *from, struct fields fields)
         const char *at = (const char *)from + field->at;
         if (field->type == TEXT ? *at != '\0' : load(at, field->size) != 0)
             json_object_set_new(object, field->name,
-                                field->type == TEXT      ? text_of(at)
+                                field->type == TEXT      ? text_to_json(at)
                                 : field->type == ADDRESS ? hex(load(at, field->size))
                                                          : json_integer((json_int_t)load(at, field->size)));
     }
@@ -83,7 +77,7 @@ static json_t *put_dim(const uint32_t dim[DIMENSIONS])
 static json_t *put_function(const struct launch_function *function)
 {
     json_t *object = json_object();
-    json_object_set_new(object, "name", text_of(function->name));
+    json_object_set_new(object, "name", text_to_json(function->name));
     json_object_set_new(object, "argument_bytes", json_integer(function->argument_bytes));
     json_t *arguments = function->has_layout ? json_array() : NULL;
     for (uint32_t i = 0; arguments && i < function->argument_count; i++) {
