@@ -85,7 +85,8 @@ CASES = [
         "exception_assert",
         "exceptions",
         arguments=["assert"],
-        report=["cufence: exception: assertion failed", r"thread \(33,0,0\)", "no buffer is involved"],
+        report=["cufence: exception: assertion failed", r"kernel +fails\b", r"thread \(33,0,0\)", "no buffer is involved"],
+        output=["cudaErrorAssert"],
         files={"report.json": [r'"kind": ?"exception"', r'"no_buffer": ?true']},
     ),
     _program(
