@@ -7,10 +7,8 @@
 #include "device.h"
 #include "base/error.h"
 #include "intake.h"
-#include "finding/identity.h"
-#include "finding/json.h"
 #include "kernels/kernels.h"
-#include "record.h"
+#include "tell.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -30,7 +28,6 @@
 #define POISON_MS 500
 /* The driver's own debugger goes on for a while after that; a process that ends meanwhile crashes in it (the same driver). */
 #define SETTLING_MS 100
-#define DEVICE_NAME 128
 #define LATE_DUMP_MS 2000 /* one of eight processes that fault on one device at once has seen the error before its dump */
 #define IDLE_FENCE_MS 1000
 #define BUSY_FENCE_MS 300
@@ -51,7 +48,6 @@ static struct {
     const struct fault_sources *sources;
     int is_armed;
     struct dump_fifo fifo;
-    int rank; /* in a distributed job, or -1 */
     int stop; /* eventfd */
     int peek; /* a reader of the FIFO that only looks: what was written and is not read yet counts as under way */
 
@@ -99,21 +95,6 @@ static int is_ours(const struct evidence *evidence)
     return evidence->site_count > 0;
 }
 
-static void call_handler(const struct diagnosis *diagnosis, const char *text, int device)
-{
-    const struct evidence_site *site = diagnosis->site;
-    cufence_fault fault = {.text = text,
-                           .kind = fault_kind_name(diagnosis->kind),
-                           .kernel = site ? site->kernel : NULL,
-                           .file = site ? site->file : NULL,
-                           .line = site ? site->line : 0,
-                           .is_address_known = diagnosis->address_certainty != CERTAIN_NOT,
-                           .address = diagnosis->address,
-                           .buffer = diagnosis->owner,
-                           .device = device};
-    delivery_call_handler(&fault);
-}
-
 static int wait_for_error(int device, int ms)
 {
     for (int waited = 0; waited < ms && !kernels_have_failed(device); waited += 5)
@@ -136,61 +117,6 @@ static void act(int device, CUresult error)
         }
         usleep(SETTLING_MS * 1000);
     }
-}
-
-/* `name` is where the driver's name for the device goes. */
-static struct report_origin origin_of(int device, char name[DEVICE_NAME])
-{
-    CUdevice handle;
-    name[0] = '\0';
-    if (device >= 0 && driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
-        driver->cuDeviceGetName(name, DEVICE_NAME, handle);
-    return (struct report_origin){(int)getpid(), monitor.rank, device, name[0] ? name : NULL};
-}
-
-static void record(const struct dump *dump, const struct fault_memory *memory, int device, const char *device_name)
-{
-    struct snapshot_origin origin = {.pid = (int)getpid(), .rank = monitor.rank, .device = device};
-    snprintf(origin.device_name, sizeof origin.device_name, "%s", device_name);
-    record_keep(dump->bytes, dump->size, memory, &origin);
-}
-
-static void report(const struct dump *dump, const struct evidence *evidence, int device)
-{
-    struct surroundings *around = surroundings_of(monitor.sources, evidence, device);
-    struct diagnosis diagnosis;
-    char name[DEVICE_NAME], *text = NULL, *json = NULL;
-    if (around) {
-        fault_diagnose(evidence, &around->memory, &diagnosis);
-        const struct report_origin origin = origin_of(device, name);
-        text = fault_report_text(&diagnosis, &origin);
-        json = fault_report_json(&diagnosis, &origin);
-    }
-    monitor.made_ns = dump_clock();
-    int is_printed = delivery_publish(text, json, text ? identity_of_fault(&diagnosis) : 0);
-    if (is_printed && text && record_is_wanted())
-        record(dump, &around->memory, device, name);
-    note_fault(device);
-    if (text)
-        call_handler(&diagnosis, text, device);
-    free(text);
-    free(json);
-    free(around);
-}
-
-static void report_unexplained(size_t size, const char *why)
-{
-    char reason[640], name[DEVICE_NAME];
-    snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, why);
-    const struct report_origin origin = origin_of(-1, name);
-    char *text = fault_unexplained_text(reason, &origin), *json = fault_unexplained_json(reason, &origin);
-    monitor.made_ns = dump_clock();
-    delivery_publish(text, json, 0);
-    note_fault(-1);
-    if (text)
-        delivery_call_handler(&(cufence_fault){.text = text, .kind = FAULT_UNEXPLAINED, .device = -1});
-    free(text);
-    free(json);
 }
 
 static double ms_between(uint64_t begin_ns, uint64_t end_ns)
@@ -224,9 +150,10 @@ static void explain(const struct dump *dump)
         return;
     }
     if (status == CUFENCE_OK)
-        report(dump, evidence, device);
+        monitor.made_ns = tell_fault(dump, evidence, device);
     else
-        report_unexplained(dump->received, problem.text);
+        monitor.made_ns = tell_unexplained(dump->received, problem.text);
+    note_fault(device);
     int is_known = status == CUFENCE_OK && evidence->site_count > 0;
     CUresult error = is_known ? (CUresult)evidence->sites[0].exception.error : CUDA_ERROR_LAUNCH_FAILED;
     evidence_free(evidence);
@@ -356,10 +283,7 @@ cufence_status monitor_start(const struct options *options, const struct fault_s
     pthread_once(&once, init_change);
     monitor.options = options;
     monitor.sources = sources;
-    monitor.rank = options_rank();
-    cufence_status status = delivery_open(options);
-    if (status == CUFENCE_OK)
-        status = record_open(options);
+    cufence_status status = tell_open(options, sources);
     if (status != CUFENCE_OK)
         return status;
     if (!options->coredump)
@@ -404,21 +328,7 @@ void monitor_forget_context(const struct context *context)
 
 void monitor_misuse(const struct misuse *misuse)
 {
-    const cufence_buffer *buffer = misuse->place->buffer.id ? &misuse->place->buffer : NULL;
-    char name[DEVICE_NAME];
-    const struct report_origin origin = origin_of(buffer ? buffer->device : -1, name);
-    char *text = misuse_text(misuse, &origin);
-    char *json = fault_misuse_json(misuse, &origin);
-    delivery_publish(text, json, identity_of_misuse(misuse));
-    if (text)
-        delivery_call_handler(&(cufence_fault){.text = text,
-                                               .kind = misuse->kind,
-                                               .is_address_known = 1,
-                                               .address = misuse->address,
-                                               .buffer = buffer,
-                                               .device = origin.device});
-    free(text);
-    free(json);
+    tell_misuse(misuse);
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
         dumps_remove_fifo(&monitor.fifo);
         abort();
