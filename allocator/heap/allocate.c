@@ -167,7 +167,12 @@ static struct freelist *list_for(struct books *books, struct stream *stream)
     if (!stream || stream->context != books->context)
         return &books->shared; /* memory of another device than the stream's: what nobody uses any more */
     struct pool *pool = pool_of(books, stream);
-    return __builtin_expect(pool != NULL, 0) ? freelist_in_pool(books, stream, pool) : freelist_of(stream);
+    if (__builtin_expect(!pool, 1))
+        return freelist_of(stream);
+    lock_take(&books->lock);
+    struct freelist *list = freelist_in_pool(books, stream, pool); /* it stays while the caller captures */
+    lock_release(&books->lock);
+    return list;
 }
 
 cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, uint64_t *mapped)

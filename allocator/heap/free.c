@@ -107,11 +107,12 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
  * does once the capture's order was changed by hand. */
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
-    struct freelist *list = freelist_in_pool(pool->books, stream, pool);
     int is_reusable = is_ordered && !block_is_elsewhere(block) && !has_recorded(block) &&
                       (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     drop_recorded(block);
     uint64_t now = write_freed(block, stream);
+    lock_take(&pool->books->lock); /* the graph may go just now, and the pool's lists with it */
+    struct freelist *list = freelist_in_pool(pool->books, stream, pool);
     block_join(block, pool);
     if (!list) { /* the host has no memory */
         list = &block->books->shared;
@@ -119,6 +120,7 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
         is_reusable = 0;
     }
     freelist_put(list, block, is_reusable ? BLOCK_IDLE : BLOCK_WAITING, now);
+    lock_release(&pool->books->lock);
 }
 
 /* ---- other memory ---- */

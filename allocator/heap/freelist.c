@@ -390,12 +390,10 @@ struct freelist *freelist_make(struct stream *stream)
 struct freelist *freelist_in_pool(struct books *books, struct stream *stream, struct pool *pool)
 {
     struct freelist *list;
-    lock_take(&books->lock);
     for (list = pool->lists; list && list->stream != stream; list = list->next)
         ;
     if (!list && (list = make(books, stream, pool)) != NULL)
         LL_PREPEND(pool->lists, list);
-    lock_release(&books->lock);
     return list;
 }
 

@@ -280,6 +280,7 @@ static inline struct freelist *freelist_of(struct stream *stream)
     return __builtin_expect(list != NULL, 1) ? list : freelist_make(stream);
 }
 
+/* Expects the lock of the books, without which the list may go with its graph. */
 struct freelist *freelist_in_pool(struct books *books, struct stream *stream, struct pool *pool);
 struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t size); /* and counts `size` bytes */
 void freelist_count(struct freelist *list, uint64_t size); /* an allocation that another list or a mapping has served */
