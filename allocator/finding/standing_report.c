@@ -248,7 +248,7 @@ static json_t *bytes_of(struct span bytes)
 
 static json_t *launch_of(const struct standing_grid *grid)
 {
-    json_t *object = json_pack("{sIsI}", "threads", (json_int_t)grid->threads, "warps", (json_int_t)grid->warps);
+    json_t *object = json_pack("{sI}", "threads", (json_int_t)grid->threads);
     json_object_set_new(object, "id", hex(grid->id));
     set_text(object, "kernel", grid->kernel ? grid->kernel : grid->symbol);
     set_text(object, "symbol", grid->symbol);

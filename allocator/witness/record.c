@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#define MOST_KEPT 1000000u
 #define AT_ONCE (1u << 24) /* bytes that zlib gets in one call */
 
 static char folder[1024]; /* "": none */
@@ -89,11 +90,9 @@ static int create(const char *name)
     return open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
 
-static int keep_text(const char *name, const char *text)
+/* Takes the descriptor. */
+static int keep_text(int fd, const char *text)
 {
-    int fd = create(name);
-    if (fd < 0)
-        return 0;
     int is_well = write_plain(fd, text, strlen(text));
     return close(fd) == 0 && is_well;
 }
@@ -140,10 +139,14 @@ void record_keep(const void *dump, size_t size, const struct fault_memory *memor
         free(snapshot);
         return;
     }
-    snprintf(stem, sizeof stem, "%s/fault-%d-%u", folder, (int)getpid(), ++kept);
-    snprintf(name, sizeof name, "%s.snapshot.json", stem);
-    errno = 0;
-    int is_well = snapshot && keep_text(name, snapshot);
+    int fd;
+    do { /* process ids come again, in containers each time */
+        snprintf(stem, sizeof stem, "%s/fault-%d-%u", folder, (int)getpid(), ++kept);
+        snprintf(name, sizeof name, "%s.snapshot.json", stem);
+        errno = 0;
+        fd = create(name);
+    } while (fd < 0 && errno == EEXIST && kept < MOST_KEPT);
+    int is_well = fd >= 0 && keep_text(fd, snapshot ? snapshot : "") && snapshot;
     if (is_well)
         is_well = keep_dump(name, sizeof name, stem, dump, size);
     if (is_well)

@@ -227,8 +227,12 @@ static void what_is_no_dump_gets_a_sentence(void **state)
     write_file(path, bytes, size - 1);
     assert_int_equal(explain(path).status, 1);
     expect_in(explain(path).err, "it is cut off\n");
-    /* In a folder the dumps are explained, and the rest is passed over. */
+    /* In a folder the dumps are explained, and the rest is passed over, also the pipe by which they are asked for. */
     write_file(path, bytes, size);
+    char pipe[64];
+    snprintf(pipe, sizeof pipe, "%s/corepipe", folder);
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    expect_in(explain(pipe).err, "it is no regular file\n");
     struct outcome outcome = explain(folder);
     assert_int_equal(outcome.status, 0);
     assert_string_equal(outcome.err, "");
@@ -239,6 +243,7 @@ static void what_is_no_dump_gets_a_sentence(void **state)
     expect_in(outcome.out, "oob(int*)");
     assert_string_equal(outcome.err, "cufence explain: /nonexistent: No such file or directory\n");
     unlink(path);
+    unlink(pipe);
     snprintf(path, sizeof path, "%s/b.txt", folder);
     unlink(path);
     rmdir(folder);

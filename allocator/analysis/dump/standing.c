@@ -164,10 +164,8 @@ static int add_grid(struct builder *builder, struct locator *locator, const stru
     memcpy(grid->block, row->block, sizeof grid->block);
     memcpy(grid->cluster, row->cluster, sizeof grid->cluster);
     for (size_t i = 0; i < standing->place_count; i++) {
-        if (standing->places[i].grid_id != row->id)
-            continue;
-        grid->warps += standing->places[i].warps;
-        grid->threads += standing->places[i].threads;
+        if (standing->places[i].grid_id == row->id)
+            grid->threads += standing->places[i].threads;
     }
     return 1;
 }

@@ -32,7 +32,7 @@ struct standing_grid {
     const char *kernel, *symbol; /* NULL if not known */
     uint32_t grid[3], block[3], cluster[3];
     struct span parameters; /* in the dump; empty if it has none */
-    size_t warps, threads;  /* that had not exited */
+    size_t threads;         /* that had not exited */
 };
 
 struct standing {

@@ -20,7 +20,7 @@ struct snapshot_origin {
     int device;            /* the driver's ordinal, -1 if unknown */
     char device_name[128]; /* "" if unknown */
     char program[256];     /* its file; "" if unknown */
-    char options[1024];    /* as cufence was started with; "" without any */
+    char options[1024];    /* CUFENCE_OPTIONS; "" without any */
     uint64_t time_ns;      /* of CLOCK_REALTIME */
 };
 
