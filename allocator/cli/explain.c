@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "finding/json.h"
+#include "finding/report.h"
 #include "finding/standing_report.h"
 
 #include <dirent.h>
@@ -119,26 +120,29 @@ static const struct fault_memory *memory_of(const struct known *known)
     return known->snapshot ? &known->snapshot->memory : &known->unknown;
 }
 
-static struct report_origin origin_of(const struct known *known, const struct evidence *evidence)
+static struct finding_origin origin_of(const struct known *known, const struct evidence *evidence)
 {
     const struct snapshot_origin *from = known->snapshot ? &known->snapshot->origin : NULL;
-    return from ? (struct report_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL}
-                : (struct report_origin){.rank = -1, .device = (int)evidence->device};
+    return from ? (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL}
+                : (struct finding_origin){.rank = -1, .device = (int)evidence->device};
 }
 
 static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
                      const struct standing *standing, const struct known *known, const struct wishes *wishes)
 {
-    const struct report_origin origin = origin_of(known, evidence);
+    const struct finding_origin origin = origin_of(known, evidence);
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
+    struct finding finding;
     printf("%s\n", path);
     if (evidence->site_count) {
         fault_diagnose(evidence, memory_of(known), &diagnosis);
         whole.site = fault_site(&diagnosis);
-        char *text = fault_report_text(&diagnosis, &origin);
+        finding_of_fault(&finding, &diagnosis, &origin);
+        char *text = finding_text(&finding);
         fputs(text ? text : "cufence: the host has no memory for the report\n", stdout);
         free(text);
+        finding_free(&finding);
     } else {
         printf("cufence: no exception is in the dump of GPU %d (%s)\n\n", origin.device, evidence->device_name);
     }
@@ -150,15 +154,18 @@ static void say_text(const char *path, const struct coredump *dump, const struct
 /* The report of a fault that has happened somewhere else. */
 static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct known *known)
 {
-    const struct report_origin origin = origin_of(known, evidence);
+    const struct finding_origin origin = origin_of(known, evidence);
     if (!evidence->site_count)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
-    char *text = fault_report_json(diagnosis, &origin);
-    json_t *finding = text ? json_loads(text, 0, NULL) : NULL;
+    struct finding finding;
+    finding_of_fault(&finding, diagnosis, &origin);
+    char *text = finding_json(&finding);
+    json_t *json = text ? json_loads(text, 0, NULL) : NULL;
     free(text);
+    finding_free(&finding);
     if (!known->snapshot)
-        json_object_del(finding, "process");
-    return finding;
+        json_object_del(json, "process");
+    return json;
 }
 
 static void say_json(const char *path, const struct coredump *dump, const struct evidence *evidence,

@@ -1,8 +1,5 @@
 #include "json.h"
 
-#include "analysis/verdict/arguments.h"
-#include "analysis/verdict/launches.h"
-#include "analysis/verdict/owner.h"
 #include "base/text.h"
 #include "base/version.h"
 
@@ -85,91 +82,75 @@ static void put_dim(struct members to, const char *key, const uint32_t dim[3])
 
 /* ---- the sections ---- */
 
-static void put_origin(struct members report, const struct report_origin *origin, const struct evidence *evidence)
+static void put_origin(struct members report, const struct finding *finding)
 {
+    const struct finding_origin *origin = &finding->origin;
     struct members process = put_object(report, "process");
     put(process, "pid", json_integer(origin->pid));
     if (origin->rank >= 0)
         put(process, "rank", json_integer(origin->rank));
-    const char *name = origin->device_name ? origin->device_name : evidence ? evidence->device_name : NULL;
-    if (origin->device < 0 && !name)
+    if (origin->device < 0 && !origin->device_name)
         return;
     struct members device = put_object(report, "device");
     if (origin->device >= 0)
         put(device, "ordinal", json_integer(origin->device));
-    put_text(device, "name", name);
-    if (!evidence)
-        return;
-    put_text(device, "architecture", evidence->sm_type);
-    if (evidence->driver_major) {
+    put_text(device, "name", origin->device_name);
+    put_text(device, "architecture", finding->architecture);
+    if (finding->driver_major) {
         char driver[32];
-        snprintf(driver, sizeof driver, "%" PRIu32 ".%" PRIu32, evidence->driver_major, evidence->driver_minor);
+        snprintf(driver, sizeof driver, "%" PRIu32 ".%" PRIu32, finding->driver_major, finding->driver_minor);
         put_text(device, "driver", driver);
     }
 }
 
-/* An access that begins in bounds: how much of it lies behind the end. */
-static uint64_t bytes_past_end(const struct diagnosis *diagnosis)
+/* Which argument it is: as a word of the parameter bytes, and where the layout is known its number too. */
+static void put_argument_name(struct members to, struct argument_name name)
 {
-    uint64_t bytes = diagnosis->site->access_bytes, end = diagnosis->owner->address + diagnosis->owner->size;
-    return diagnosis->address < end && end - diagnosis->address < bytes ? bytes - (end - diagnosis->address) : 0;
+    if (name.word < 0)
+        return;
+    put(to, "argument_word", json_integer(name.word));
+    if (name.number >= 0)
+        put(to, "argument", json_integer(name.number));
 }
 
-static struct members open_access(struct members report, enum access_kind kind)
+static void put_exception(struct members report, const struct finding *finding)
+{
+    const struct exception *what = &finding->site.exception;
+    struct members exception = put_object(report, "exception");
+    put_number(exception, "number", what->number);
+    put_text(exception, "name", what->name);
+    if (finding->is_exception) {
+        put_text(exception, "meaning", what->meaning);
+        put_text(exception, "possible_cause", what->cause);
+    }
+    put_true(exception, "no_buffer", what->class == CLASS_NO_BUFFER);
+}
+
+static void put_access(struct members report, const struct access_fact *fact)
 {
     static const char *const words[] = {NULL, "read", "write", "atomic"};
+    if (!fact->is_known)
+        return;
     struct members access = put_object(report, "access");
-    put_text(access, "kind", words[kind]);
-    return access;
+    put_text(access, "kind", words[fact->kind]);
+    if (fact->bytes)
+        put_number(access, "bytes", fact->bytes);
+    if (fact->bytes_past_end)
+        put_number(access, "bytes_past_end", fact->bytes_past_end);
+    put_argument_name(access, fact->source);
+    put_true(access, "loaded", fact->is_loaded);
 }
 
-/* Which argument it is: as a word of the parameter bytes, and where the layout is known its number too. */
-static void put_argument_word(struct members buffer, const struct diagnosis *diagnosis, int word)
+static void put_address(struct members report, const struct address_fact *fact)
 {
-    uint32_t offset;
-    if (word < 0)
-        return;
-    put(buffer, "argument_word", json_integer(word));
-    int argument = launch_argument_of(diagnosis->arguments.layout, (size_t)word, &offset);
-    if (argument >= 0)
-        put(buffer, "argument", json_integer(argument));
-}
-
-static void put_access(struct members report, const struct diagnosis *diagnosis)
-{
-    const struct evidence_site *site = diagnosis->site;
-    struct members exception = put_object(report, "exception");
-    int is_about_memory = site->exception.class != CLASS_NO_BUFFER;
-    put_number(exception, "number", site->exception.number);
-    put_text(exception, "name", site->exception.name);
-    if (diagnosis->kind == FAULT_OTHER) {
-        put_text(exception, "meaning", site->exception.meaning);
-        put_text(exception, "possible_cause", site->exception.cause);
-    }
-    put_true(exception, "no_buffer", !is_about_memory);
-    if (!is_about_memory || (site->access == ACCESS_UNKNOWN && !site->access_bytes))
-        return;
-    struct members access = open_access(report, site->access);
-    if (site->access_bytes)
-        put_number(access, "bytes", site->access_bytes);
-    if (diagnosis->kind == FAULT_OVERRUN && bytes_past_end(diagnosis))
-        put_number(access, "bytes_past_end", bytes_past_end(diagnosis));
-    put_argument_word(access, diagnosis, fault_source_word(diagnosis));
-    put_true(access, "loaded", fault_is_loaded(diagnosis));
-}
-
-static void put_address(struct members report, const struct diagnosis *diagnosis)
-{
-    int is_any_lanes = diagnosis->memory->is_unknown && diagnosis->kind == FAULT_ILLEGAL_ACCESS;
-    if (diagnosis->address_certainty == CERTAIN_NOT || is_any_lanes)
+    if (fact->certainty == CERTAIN_NOT || fact->lanes)
         return;
     struct members address = put_object(report, "address");
-    put_hex(address, "value", diagnosis->address);
-    put_certainty(address, diagnosis->address_certainty);
-    const struct fault_memory *memory = diagnosis->memory;
-    put(address, "in_arena", json_boolean(diagnosis->address >= memory->arena_start && diagnosis->address < memory->arena_end));
-    put_true(address, "completed", diagnosis->is_completed);
-    put_true(address, "misaligned", diagnosis->kind == FAULT_MISALIGNED && is_misaligned(diagnosis->site, diagnosis->lane));
+    put_hex(address, "value", fact->value);
+    put_certainty(address, fact->certainty);
+    put(address, "in_arena", json_boolean(fact->is_in_arena));
+    put_true(address, "completed", fact->is_completed);
+    put_true(address, "misaligned", fact->is_misaligned);
 }
 
 static void put_range(struct members to, const char *key, uint64_t start, uint64_t end)
@@ -199,33 +180,23 @@ static void put_frames(struct members to, const struct stack_frame *from, size_t
     put(to, "frames", frames);
 }
 
-/* Who allocated or freed a buffer, and when. Absent where it has not happened. */
-static void put_event(struct members buffer, const char *key, uint64_t time_ns, uint64_t now_ns, uint64_t tid, uint64_t stream)
+/* Who allocated or freed a buffer, when and where. Absent where it has not happened. */
+static struct members put_event(struct members to, const char *key, uint64_t time_ns, uint64_t now_ns, uint64_t tid,
+                                uint64_t stream)
 {
-    if (!time_ns)
-        return;
-    struct members event = put_object(buffer, key);
+    struct members event = put_object(to, key);
     put_number(event, "ns", time_ns);
     if (now_ns >= time_ns)
         put_number(event, "ago_ns", now_ns - time_ns);
     put_number(event, "tid", tid);
     put_hex(event, "stream", stream);
+    return event;
 }
 
-/* Where in Python that was, if it has happened and is known. */
-static void put_event_frames(struct members buffer, const char *key, struct buffer_frames known, uint32_t stack)
+static struct members make_buffer(struct members report, const struct finding *finding, const struct buffer_fact *fact)
 {
-    struct members event = {json_object_get(buffer.object, key), buffer.has_failed};
-    struct stack_frame frames[STACK_READ];
-    if (event.object && stack && known.read)
-        put_frames(event, frames, known.read(known.from, stack, frames, STACK_READ));
-}
-
-/* Not a member of anything yet: whoever asks adds what is to be said of its part in this fault, and puts it where it belongs.
- */
-static struct members make_buffer(struct members report, uint64_t now, struct buffer_frames frames,
-                                  const cufence_buffer *buffer)
-{
+    static const char *const sides[] = {"the start", "past the end", "before the start"};
+    const cufence_buffer *buffer = fact->buffer;
     struct members made = {json_object(), report.has_failed};
     put_number(made, "id", buffer->id);
     put_hex(made, "address", buffer->address);
@@ -235,39 +206,27 @@ static struct members make_buffer(struct members report, uint64_t now, struct bu
     put_range(made, "mapping", buffer->mapping_start, buffer->mapping_end);
     put_range(made, "guard", buffer->guard_start, buffer->guard_end);
     put(made, "is_mapped", json_boolean(buffer->is_mapped));
-    put_event(made, "allocated", buffer->allocated_ns, now, buffer->allocated_tid, buffer->stream);
-    put_event_frames(made, "allocated", frames, buffer->allocated_stack);
-    put_event(made, "freed", buffer->freed_ns, now, buffer->freed_tid, buffer->free_stream);
-    put_event_frames(made, "freed", frames, buffer->freed_stack);
+    if (buffer->allocated_ns)
+        put_frames(put_event(made, "allocated", buffer->allocated_ns, finding->now_ns, buffer->allocated_tid, buffer->stream),
+                   fact->allocated.frames, fact->allocated.count);
+    if (buffer->freed_ns)
+        put_frames(put_event(made, "freed", buffer->freed_ns, finding->now_ns, buffer->freed_tid, buffer->free_stream),
+                   fact->freed.frames, fact->freed.count);
+    put_certainty(made, fact->certainty);
+    put_text(made, "reason", fact->reason);
+    if (fact->from != FROM_NOWHERE) {
+        struct members distance = put_object(made, "distance");
+        put_number(distance, "bytes", fact->distance);
+        put_text(distance, "from", sides[fact->from]);
+    }
+    put_argument_name(made, fact->argument);
     return made;
 }
 
-static void put_distance(struct members buffer, const char *from, uint64_t bytes)
+static void put_buffer(struct members report, const char *key, const struct finding *finding, const struct buffer_fact *fact)
 {
-    struct members distance = put_object(buffer, "distance");
-    put_number(distance, "bytes", bytes);
-    put_text(distance, "from", from);
-}
-
-/* The buffer that the access was meant for, and the one on the other side of the guard that it may have been. */
-static void put_owner(struct members report, const struct diagnosis *diagnosis)
-{
-    static const char *const past_end = "past the end", *const before_start = "before the start";
-    int is_overrun = diagnosis->kind == FAULT_OVERRUN, is_underrun = diagnosis->kind == FAULT_UNDERRUN;
-    if (!diagnosis->owner)
-        return;
-    struct members owner = make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->frames, diagnosis->owner);
-    put_certainty(owner, diagnosis->owner_certainty);
-    put_text(owner, "reason", diagnosis->owner_reason);
-    put_distance(owner, is_overrun ? past_end : is_underrun ? before_start : "the start", diagnosis->distance);
-    put_argument_word(owner, diagnosis, diagnosis->owner_parameter);
-    put(report, "buffer", owner.object);
-    if (!diagnosis->rival)
-        return;
-    struct members rival = make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->frames, diagnosis->rival);
-    put_certainty(rival, CERTAIN_CANDIDATE);
-    put_distance(rival, is_overrun ? before_start : past_end, diagnosis->rival_distance);
-    put(report, "rival", rival.object);
+    if (fact->buffer)
+        put(report, key, make_buffer(report, finding, fact).object);
 }
 
 /* The kernel, and where in it. */
@@ -302,25 +261,25 @@ static void put_kernel(struct members report, const struct evidence_site *site)
         put_dim(kernel, "cluster", site->cluster);
 }
 
-static void put_thread(struct members report, const struct diagnosis *diagnosis)
+static void put_thread(struct members report, const struct finding *finding)
 {
-    const struct evidence_site *site = fault_site(diagnosis);
-    put(report, "warp_exited", json_boolean(!site->is_warp_alive));
-    if (diagnosis->lane && site->is_warp_alive) {
+    int is_alive = finding->site.is_warp_alive;
+    put(report, "warp_exited", json_boolean(!is_alive));
+    if (finding->lane) {
         struct members thread = put_object(report, "thread");
-        put_dim(thread, "block", site->block_index);
-        put_dim(thread, "thread", diagnosis->lane->thread);
+        put_dim(thread, "block", finding->site.block_index);
+        put_dim(thread, "thread", finding->lane->thread);
     }
     struct members counts = put_object(report, "counts");
-    if (diagnosis->faulting_threads)
-        put_number(counts, "threads", diagnosis->faulting_threads);
-    put_number(counts, site->is_warp_alive ? "warps" : "sms", diagnosis->other_sites + 1);
+    if (finding->faulting_threads)
+        put_number(counts, "threads", finding->faulting_threads);
+    put_number(counts, is_alive ? "warps" : "sms", finding->other_sites + 1);
 }
 
 /* The launch that it was, or may have been, and where that came from. */
-static void put_launch(struct members report, const struct diagnosis *diagnosis)
+static void put_launch(struct members report, const struct finding *finding)
 {
-    const struct fault_origin *origin = &diagnosis->origin;
+    const struct fault_origin *origin = &finding->launch;
     if (!origin->launch)
         return;
     const struct launch_entry *entry = origin->launch->entry;
@@ -328,230 +287,154 @@ static void put_launch(struct members report, const struct diagnosis *diagnosis)
     put_certainty(launch, origin->certainty);
     put_number(launch, "fits", origin->fits);
     put_true(launch, "graph", entry->graph != 0);
-    put_event(launch, "launched", entry->time_ns, diagnosis->memory->now_ns, entry->tid, entry->stream);
+    put_event(launch, "launched", entry->time_ns, finding->now_ns, entry->tid, entry->stream);
     put_frames(launch, origin->launch->frames, origin->launch->frame_count);
 }
 
-/* Where 8 of the argument's bytes point to, if they do. */
-static int put_target(struct members to, const struct diagnosis *diagnosis, const uint8_t *bytes)
+/* Where it points to, if it does. */
+static void put_target(struct members to, const struct value_fact *value)
 {
-    uint64_t word;
-    memcpy(&word, bytes, sizeof word);
-    const cufence_buffer *buffer = word_buffer(diagnosis->memory, word, diagnosis->arguments.time_ns);
-    if (buffer) {
-        put_number(to, "buffer", buffer->id);
-        put_number(to, "offset", word - buffer->address);
-    }
-    return buffer != NULL;
+    if (!value->target)
+        return;
+    put_number(to, "buffer", value->target->id);
+    put_number(to, "offset", value->bits - value->target->address);
 }
 
-/* The pointers in a struct that is passed by value. */
-static void put_members(struct members to, const struct diagnosis *diagnosis, const uint8_t *bytes,
-                        struct launch_argument argument)
+/* The pointers in the struct that value *at is. Returns where the next argument is. */
+static size_t put_pointers(struct members to, const struct finding *finding, size_t at)
 {
     json_t *pointers = json_array();
-    for (uint32_t at = (8 - argument.offset % 8) % 8; at + 8 <= argument.size; at += 8) {
+    for (at++; at < finding->value_count && finding->values[at].is_member; at++) {
         struct members pointer = {json_object(), to.has_failed};
-        put(pointer, "at", json_integer(at));
-        if (put_target(pointer, diagnosis, bytes + at))
-            append(pointers, pointer.object, to.has_failed);
-        else
-            json_decref(pointer.object);
+        put(pointer, "at", json_integer(finding->values[at].at));
+        put_target(pointer, &finding->values[at]);
+        append(pointers, pointer.object, to.has_failed);
     }
     put(to, "pointers", pointers);
+    return at;
 }
 
-static void put_argument(struct members to, const struct diagnosis *diagnosis, struct launch_argument argument)
+static void put_values(struct members report, const struct finding *finding)
 {
-    const struct fault_arguments *arguments = &diagnosis->arguments;
-    const uint8_t *bytes = arguments->bytes + argument.offset;
-    uint64_t value = 0;
-    put(to, "size", json_integer(argument.size));
-    if ((size_t)argument.offset + argument.size > arguments->count)
-        return;
-    if (argument.size > sizeof value) {
-        put_members(to, diagnosis, bytes, argument);
-        return;
-    }
-    memcpy(&value, bytes, argument.size);
-    put_hex(to, "value", value);
-    if (argument.size == sizeof value)
-        put_target(to, diagnosis, bytes);
-}
-
-static void put_arguments(struct members report, const struct diagnosis *diagnosis)
-{
-    const struct launch_function *layout = diagnosis->arguments.layout;
-    if (!diagnosis->arguments.bytes || !layout)
+    if (!finding->values_certainty)
         return;
     struct members arguments = put_object(report, "arguments");
-    put_certainty(arguments, diagnosis->arguments.certainty);
+    put_certainty(arguments, finding->values_certainty);
     json_t *list = json_array();
-    for (uint32_t i = 0; i < layout->argument_count; i++) {
+    for (size_t i = 0; i < finding->value_count;) {
+        const struct value_fact *value = &finding->values[i];
         struct members argument = {json_object(), report.has_failed};
-        put_argument(argument, diagnosis, layout->arguments[i]);
+        put(argument, "size", json_integer(value->size));
+        if (value->is_kept && value->size <= sizeof value->bits) {
+            put_hex(argument, "value", value->bits);
+            put_target(argument, value);
+        }
+        i = value->is_kept && value->size > sizeof value->bits ? put_pointers(argument, finding, i) : i + 1;
         append(list, argument.object, report.has_failed);
     }
     put(arguments, "list", list);
 }
 
 /* Where no buffer can be blamed: those that it may have been. */
-static void put_candidates(struct members report, const struct diagnosis *diagnosis)
+static void put_candidates(struct members report, const struct finding *finding)
 {
-    if (!diagnosis->candidate_count)
+    if (!finding->candidate_count)
         return;
-    static const char *const sources[] = {"live buffers", "arguments", "launches", "running"};
     struct members candidates = put_object(report, "candidates");
-    put_text(candidates, "from", sources[diagnosis->candidate_source]);
-    put_true(candidates, "narrowed", diagnosis->is_narrowed);
-    put_true(candidates, "const_excluded", diagnosis->is_const_excluded);
-    put_true(candidates, "traced", diagnosis->is_traced);
-    put_number(candidates, "total", diagnosis->candidate_total);
+    put_text(candidates, "from", finding->candidates_from);
+    put_true(candidates, "narrowed", finding->is_narrowed);
+    put_true(candidates, "const_excluded", finding->is_const_excluded);
+    put_true(candidates, "traced", finding->is_traced);
+    put_number(candidates, "total", finding->candidate_total);
     json_t *buffers = json_array();
-    for (size_t i = 0; i < diagnosis->candidate_count; i++) {
-        struct members buffer =
-            make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->frames, diagnosis->candidates[i]);
-        put_certainty(buffer, diagnosis->candidate_certainty);
-        put_argument_word(buffer, diagnosis, diagnosis->candidate_parameter[i]);
-        append(buffers, buffer.object, report.has_failed);
-    }
+    for (size_t i = 0; i < finding->candidate_count; i++)
+        append(buffers, make_buffer(report, finding, &finding->candidates[i]).object, report.has_failed);
     put(candidates, "buffers", buffers);
 }
 
 /* What else faulted at once, elsewhere. */
-static void put_other_places(struct members report, const struct diagnosis *diagnosis)
+static void put_also(struct members report, const struct finding *finding)
 {
-    const struct evidence_site *places[FAULT_PLACES];
-    size_t count = fault_other_places(diagnosis, places);
-    if (!count)
+    if (!finding->also_count)
         return;
     json_t *list = json_array();
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < finding->also_count; i++) {
         struct members other = {json_object(), report.has_failed};
         struct members exception = put_object(other, "exception");
-        put_number(exception, "number", places[i]->exception.number);
-        put_text(exception, "name", places[i]->exception.name);
-        put_code(other, places[i]);
+        put_number(exception, "number", finding->also[i]->exception.number);
+        put_text(exception, "name", finding->also[i]->exception.name);
+        put_code(other, finding->also[i]);
         append(list, other.object, report.has_failed);
     }
     put(report, "also", list);
 }
 
-static void put_neighbours(struct members report, const struct diagnosis *diagnosis)
+static void put_notes(struct members report, const struct finding *finding)
 {
-    if (diagnosis->previous)
-        put(report, "previous",
-            make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->frames, diagnosis->previous).object);
-    if (diagnosis->next)
-        put(report, "next", make_buffer(report, diagnosis->memory->now_ns, diagnosis->memory->frames, diagnosis->next).object);
+    if (!finding->note_count)
+        return;
+    json_t *notes = json_array();
+    for (size_t i = 0; i < finding->note_count; i++)
+        append(notes, text_to_json(finding->notes[i].text), report.has_failed);
+    put(report, "notes", notes);
 }
 
 /* ---- the whole ---- */
 
-static struct members open_report(int *has_failed, const char *kind)
+static void put_call(struct members report, const struct finding *finding)
 {
-    *has_failed = 0;
-    struct members report = {json_object(), has_failed};
-    put(report, "schema", json_integer(JSON_SCHEMA));
-    put_text(report, "cufence", VERSION_TEXT);
-    put_text(report, "kind", kind);
-    return report;
+    put_text(report, "call", finding->call);
+    put_text(report, "reason", finding->reason);
+    if (!finding->call)
+        return;
+    struct members called = put_object(report, "called");
+    put_number(called, "tid", finding->caller_tid);
+    put_frames(called, finding->caller, finding->caller_count);
 }
 
-static char *close_report(struct members report)
+static void put_site(struct members report, const struct finding *finding)
 {
-    char *line = NULL;
-    char *text = *report.has_failed ? NULL : json_dumps(report.object, JSON_COMPACT);
-    json_decref(report.object);
-    if (text) {
-        size_t length = strlen(text);
-        line = realloc(text, length + 2);
-        if (line)
-            memcpy(line + length, "\n", 2);
-        else
-            free(text);
-    }
+    put_kernel(report, &finding->site);
+    put_thread(report, finding);
+    put_launch(report, finding);
+    put_values(report, finding);
+    put_candidates(report, finding);
+    put_also(report, finding);
+    put_notes(report, finding);
+}
+
+static char *as_line(json_t *object)
+{
+    char *text = json_dumps(object, JSON_COMPACT);
+    size_t length = text ? strlen(text) : 0;
+    char *line = text ? realloc(text, length + 2) : NULL;
+    if (line)
+        memcpy(line + length, "\n", 2);
+    else
+        free(text);
     return line;
 }
 
-char *fault_report_json(const struct diagnosis *diagnosis, const struct report_origin *origin)
+char *finding_json(const struct finding *finding)
 {
-    int has_failed;
-    struct members report = open_report(&has_failed, fault_kind_name(diagnosis->kind));
-    put_origin(report, origin, diagnosis->evidence);
-    if (diagnosis->site) {
-        put_access(report, diagnosis);
-        put_address(report, diagnosis);
-        put_owner(report, diagnosis);
-        put_kernel(report, fault_site(diagnosis));
-        put_thread(report, diagnosis);
-        put_launch(report, diagnosis);
-        put_arguments(report, diagnosis);
-        put_candidates(report, diagnosis);
-        put_other_places(report, diagnosis);
-        put_neighbours(report, diagnosis);
-    }
-    return close_report(report);
-}
-
-char *fault_unexplained_json(const char *reason, const struct report_origin *origin)
-{
-    int has_failed;
-    struct members report = open_report(&has_failed, FAULT_UNEXPLAINED);
-    put_origin(report, origin, NULL);
-    put_text(report, "reason", reason);
-    return close_report(report);
-}
-
-/* What lies at the address that the call was given. */
-static void put_place(struct members report, const struct misuse *misuse)
-{
-    static const char *const from[] = {[CUFENCE_PLACE_INSIDE] = "the start",
-                                       [CUFENCE_PLACE_PAST_END] = "past the end",
-                                       [CUFENCE_PLACE_BEFORE_START] = "before the start",
-                                       [CUFENCE_PLACE_FREED] = "the start",
-                                       [CUFENCE_PLACE_NO_BUFFER] = NULL};
-    const cufence_description *place = misuse->place;
-    struct members address = put_object(report, "address");
-    put_hex(address, "value", misuse->address);
-    put_certainty(address, CERTAIN_EXACT);
-    put(address, "in_arena", json_boolean(place->place != CUFENCE_PLACE_UNKNOWN));
-    if (!place->buffer.id)
-        return;
-    struct members buffer = make_buffer(report, misuse->now_ns, misuse->buffer_frames, &place->buffer);
-    put_certainty(buffer, CERTAIN_EXACT);
-    if (from[place->place])
-        put_distance(buffer, from[place->place], place->offset);
-    put(report, "buffer", buffer.object);
-}
-
-static void put_host_access(struct members report, const struct misuse *misuse)
-{
-    const cufence_description *place = misuse->place;
-    if (misuse->access == ACCESS_UNKNOWN)
-        return;
-    struct members access = open_access(report, misuse->access);
-    put_number(access, "bytes", misuse->bytes);
-    if (place->place == CUFENCE_PLACE_INSIDE)
-        put_number(access, "bytes_past_end", misuse->bytes - (place->buffer.size - place->offset));
-}
-
-static void put_caller(struct members report, const struct misuse *misuse)
-{
-    struct members called = put_object(report, "called");
-    put_number(called, "tid", misuse->tid);
-    put_frames(called, misuse->frames, misuse->frame_count);
-}
-
-char *fault_misuse_json(const struct misuse *misuse, const struct report_origin *origin)
-{
-    int has_failed;
-    struct members report = open_report(&has_failed, misuse->kind);
-    put_origin(report, origin, NULL);
-    put_text(report, "call", misuse->call);
-    put_text(report, "reason", misuse->sentence);
-    put_caller(report, misuse);
-    put_host_access(report, misuse);
-    put_place(report, misuse);
-    return close_report(report);
+    int has_failed = 0;
+    struct members report = {json_object(), &has_failed};
+    put(report, "schema", json_integer(JSON_SCHEMA));
+    put_text(report, "cufence", VERSION_TEXT);
+    put_text(report, "kind", finding->kind);
+    put_origin(report, finding);
+    put_call(report, finding);
+    if (finding->has_site)
+        put_exception(report, finding);
+    put_access(report, &finding->access);
+    put_address(report, &finding->address);
+    put_buffer(report, "buffer", finding, &finding->buffer);
+    put_buffer(report, "rival", finding, &finding->rival);
+    if (finding->has_site)
+        put_site(report, finding);
+    put_buffer(report, "previous", finding, &finding->previous);
+    put_buffer(report, "next", finding, &finding->next);
+    char *line = has_failed ? NULL : as_line(report.object);
+    json_decref(report.object);
+    return line;
 }

@@ -1,5 +1,5 @@
 /*
- * The report of a call on the host that did something wrong with a buffer. Pure; any thread.
+ * A call on the host that did something wrong with a buffer, as who refused it knows it.
  */
 #ifndef CUFENCE_FINDING_MISUSE_H
 #define CUFENCE_FINDING_MISUSE_H
@@ -21,8 +21,5 @@ struct misuse {
     uint64_t now_ns;
     struct buffer_frames buffer_frames;
 };
-
-/* Returns malloc'ed text in the form of fault_report_text(), which the caller frees; NULL when the host is out of memory. */
-char *misuse_text(const struct misuse *misuse, const struct report_origin *origin);
 
 #endif

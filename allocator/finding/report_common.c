@@ -1,26 +1,22 @@
 #include "report_common.h"
 
 #include "frames.h"
+#include "parts.h"
 
 #include <inttypes.h>
 
-void report_end_headline(struct report *report, const struct report_origin *origin, const char *device_name)
+void report_put_dim(struct report *report, const uint32_t dim[3])
 {
-    const char *name = origin->device_name ? origin->device_name : device_name;
-    if (origin->device >= 0)
-        report_put(report, " on GPU %d", origin->device);
-    else
-        report_put(report, " on a GPU");
-    if (*name) {
-        report_put(report, " (");
-        report_put_name(report, name);
-        report_put(report, ")");
-    }
-    if (origin->rank >= 0)
-        report_put(report, ", rank %d", origin->rank);
-    report_end(report, CERTAIN_NOT);
-    report_begin(report, NULL, NULL);
-    report_end(report, CERTAIN_NOT);
+    report_put(report, "(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", dim[0], dim[1], dim[2]);
+}
+
+void report_put_grid(struct report *report, const uint32_t grid[3], const uint32_t block[3])
+{
+    report_put(report, "<<<");
+    report_put_dim(report, grid);
+    report_put(report, ", ");
+    report_put_dim(report, block);
+    report_put(report, ">>>");
 }
 
 void report_put_buffer(struct report *report, const cufence_buffer *buffer)
@@ -101,17 +97,16 @@ void report_frame_lines(struct report *report, const struct report_stack *stack)
     }
 }
 
-static void place_lines(struct report *report, const char *event, uint32_t number, struct buffer_frames known)
+static void event_lines(struct report *report, const char *event, struct called_from from)
 {
-    struct stack_frame frames[STACK_READ];
-    struct report_stack stack = {.key = "", .subkey = event, .certainty = CERTAIN_NOT, .frames = frames};
-    if (number && known.read)
-        stack.count = known.read(known.from, number, frames, STACK_READ);
-    report_frame_lines(report, &stack);
+    report_frame_lines(report,
+                       &(struct report_stack){
+                           .key = "", .subkey = event, .certainty = CERTAIN_NOT, .frames = from.frames, .count = from.count});
 }
 
-void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, struct buffer_frames frames)
+void report_buffer_lines(struct report *report, const struct buffer_fact *fact, uint64_t now_ns)
 {
+    const cufence_buffer *buffer = fact->buffer;
     report_begin(report, "buffer", NULL);
     report_put_buffer(report, buffer);
     report_put(report, ", stream 0x%" PRIx64, buffer->stream);
@@ -123,12 +118,12 @@ void report_buffer_lines(struct report *report, const cufence_buffer *buffer, ui
         report_put(report, "by thread %" PRIu64, buffer->allocated_tid);
         report_end(report, CERTAIN_NOT);
     }
-    place_lines(report, "allocated at", buffer->allocated_stack, frames);
+    event_lines(report, "allocated at", fact->allocated);
     if (buffer->freed_ns) {
         report_begin(report, "", "freed");
         report_put_age(report, now_ns, buffer->freed_ns);
         report_put(report, "by thread %" PRIu64 " on stream 0x%" PRIx64, buffer->freed_tid, buffer->free_stream);
         report_end(report, CERTAIN_NOT);
     }
-    place_lines(report, "freed at", buffer->freed_stack, frames);
+    event_lines(report, "freed at", fact->freed);
 }

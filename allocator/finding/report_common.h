@@ -4,11 +4,12 @@
 #ifndef CUFENCE_FINDING_REPORT_COMMON_H
 #define CUFENCE_FINDING_REPORT_COMMON_H
 
+#include "finding.h"
 #include "writer.h"
 
-/* " on GPU 0 (NVIDIA H100 80GB HBM3), rank 3": the end of a headline, and the empty line behind it. `device_name` is for an
- * origin that has none, "" if it is not known. */
-void report_end_headline(struct report *report, const struct report_origin *origin, const char *device_name);
+/* "(8,1,1)", and "<<<(8,1,1), (128,1,1)>>>" */
+void report_put_dim(struct report *report, const uint32_t dim[3]);
+void report_put_grid(struct report *report, const uint32_t grid[3], const uint32_t block[3]);
 
 /* "#7, 4000 bytes [0x7e0000ff060, 0x7e0001000000)" */
 void report_put_buffer(struct report *report, const cufence_buffer *buffer);
@@ -35,6 +36,6 @@ struct report_stack {
 void report_frame_lines(struct report *report, const struct report_stack *stack);
 
 /* The lines of the buffer: where it lies, and who allocated and freed it, when and where. */
-void report_buffer_lines(struct report *report, const cufence_buffer *buffer, uint64_t now_ns, struct buffer_frames frames);
+void report_buffer_lines(struct report *report, const struct buffer_fact *fact, uint64_t now_ns);
 
 #endif

@@ -1,6 +1,7 @@
 #include "standing_report.h"
 
 #include "base/text.h"
+#include "parts.h"
 #include "report_common.h"
 
 #include <inttypes.h>
@@ -10,11 +11,6 @@
 enum { REGISTERS = 256, REGISTERS_A_LINE = 8, MEMORY_BYTES = 128, BYTES_A_LINE = 16, WORDS = 16, WORDS_A_LINE = 4 };
 
 /* ---- text ---- */
-
-static void put_dim(struct report *report, const uint32_t dim[3])
-{
-    report_put(report, "(%" PRIu32 ",%" PRIu32 ",%" PRIu32 ")", dim[0], dim[1], dim[2]);
-}
 
 static void register_lines(struct report *report, const struct coredump *dump, const struct standing_place *place)
 {
@@ -50,9 +46,9 @@ static void place_lines(struct report *report, const struct coredump *dump, cons
     report_end(report, CERTAIN_NOT);
     report_begin(report, "", "");
     report_put(report, "%sblock ", place->threads == 1 ? "" : "the first: ");
-    put_dim(report, place->block);
+    report_put_dim(report, place->block);
     report_put(report, " thread ");
-    put_dim(report, place->thread);
+    report_put_dim(report, place->thread);
     report_put(report, ", SM %" PRIu32 " warp %" PRIu32, place->sm, place->warp);
     if (place->warps > 1)
         report_put(report, "; %zu warps", place->warps);
@@ -84,10 +80,10 @@ static void lane_lines(struct report *report, const struct evidence_site *site)
         if (last > i)
             report_put(report, " to %" PRIu32, lanes[last].lane);
         report_put(report, ", thread%s ", last > i ? "s" : "");
-        put_dim(report, lanes[i].thread);
+        report_put_dim(report, lanes[i].thread);
         if (last > i) {
             report_put(report, " to ");
-            put_dim(report, lanes[last].thread);
+            report_put_dim(report, lanes[last].thread);
         }
         if (lanes[i].certainty == CERTAIN_NOT)
             report_put(report, ": not known");
@@ -119,14 +115,10 @@ static void launch_lines(struct report *report, const struct standing_grid *grid
 {
     report_begin(report, key, NULL);
     report_put_name(report, grid->kernel ? grid->kernel : grid->symbol ? grid->symbol : "unknown kernel");
-    report_put(report, "<<<");
-    put_dim(report, grid->grid);
-    report_put(report, ", ");
-    put_dim(report, grid->block);
-    report_put(report, ">>>");
+    report_put_grid(report, grid->grid, grid->block);
     if (grid->cluster[0] > 1 || grid->cluster[1] > 1 || grid->cluster[2] > 1) {
         report_put(report, " in clusters of ");
-        put_dim(report, grid->cluster);
+        report_put_dim(report, grid->cluster);
     }
     report_put(report, ", %zu threads left", grid->threads);
     report_end(report, CERTAIN_NOT);
@@ -154,7 +146,7 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
 {
     struct report report;
     size_t shown = standing->place_count < wishes->places ? standing->place_count : wishes->places;
-    if (!report_open(&report, NULL, 0))
+    if (!report_open(&report, 0))
         return NULL;
     if (wishes->site)
         lane_lines(&report, wishes->site);

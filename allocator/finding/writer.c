@@ -47,11 +47,6 @@ struct amount age_of(uint64_t ns)
     return ns >= 10000000 ? amount_in(ns, 1000000, "ms") : (struct amount){"less than 10 ms"};
 }
 
-const char *plural(uint64_t count)
-{
-    return count == 1 ? "" : "s";
-}
-
 void report_put_name(struct report *report, const char *name)
 {
     for (; *name; name++)
@@ -105,9 +100,30 @@ void report_end(struct report *report, enum certainty certainty)
     report_put(report, "\n");
 }
 
-int report_open(struct report *report, const struct diagnosis *diagnosis, int pid)
+void report_sentence(struct report *report, const char *key, const char *text, enum certainty certainty)
 {
-    *report = (struct report){.diagnosis = diagnosis, .pid = pid};
+    const size_t most = WIDTH - KEY_WIDTH - 2;
+    for (size_t length = strlen(text), line; length; key = "") {
+        line = length;
+        if (line > most) {
+            for (line = most; line && text[line] != ' '; line--)
+                ;
+            line = line ? line : length;
+        }
+        report_begin(report, key, NULL);
+        report_put(report, "%.*s", (int)line, text);
+        report_end(report, certainty);
+        certainty = CERTAIN_NOT;
+        text += line;
+        length -= line;
+        length -= *text == ' ';
+        text += *text == ' ';
+    }
+}
+
+int report_open(struct report *report, int pid)
+{
+    *report = (struct report){.pid = pid};
     report->out = open_memstream(&report->text, &report->size);
     return report->out != NULL;
 }

@@ -5,7 +5,7 @@
 #ifndef CUFENCE_FINDING_WRITER_H
 #define CUFENCE_FINDING_WRITER_H
 
-#include "analysis/verdict/diagnosis.h"
+#include "analysis/dump/evidence.h"
 
 #include <stdio.h>
 
@@ -13,7 +13,6 @@
 #define GIB (UINT64_C(1) << 30)
 
 struct report {
-    const struct diagnosis *diagnosis;
     FILE *out; /* a memory stream over text */
     char *text;
     size_t size;
@@ -23,7 +22,7 @@ struct report {
 
 /* pid: of the program that the report is about, which every line begins with; 0: none does. Returns 0 when the host is out of
  * memory. */
-int report_open(struct report *report, const struct diagnosis *diagnosis, int pid);
+int report_open(struct report *report, int pid);
 
 /* Returns the text, which the caller frees, or NULL when the host is out of memory. */
 char *report_close(struct report *report);
@@ -41,6 +40,9 @@ void report_put_age(struct report *report, uint64_t now_ns, uint64_t then_ns);
 /* Ends the line, with the certainty in its column; CERTAIN_NOT leaves it empty. */
 void report_end(struct report *report, enum certainty certainty);
 
+/* A whole sentence under a key, on as many lines as it takes. */
+void report_sentence(struct report *report, const char *key, const char *text, enum certainty certainty);
+
 /* A number in the form that people read. The arithmetic is on integers: a program's locale must not change a report. */
 struct amount {
     char text[48];
@@ -49,6 +51,5 @@ struct amount {
 struct amount amount_in(uint64_t value, uint64_t unit, const char *name); /* "1.5 GiB", "3 ms" */
 struct amount amount_of(uint64_t bytes);                                  /* "4000", "64 MiB", "1.2 GiB" */
 struct amount age_of(uint64_t ns);                                        /* "61.9 ms", "1.5 min"; "less than 10 ms" */
-const char *plural(uint64_t count);                                       /* "s" or "" */
 
 #endif

@@ -2,8 +2,9 @@
 
 #include "delivery.h"
 #include "driver/driver.h"
-#include "finding/identity.h"
+#include "finding/finding.h"
 #include "finding/json.h"
+#include "finding/report.h"
 #include "record.h"
 
 #include <stdio.h>
@@ -24,28 +25,55 @@ cufence_status tell_open(const struct options *options, const struct fault_sourc
 }
 
 /* `name` is where the driver's name for the device goes. */
-static struct report_origin origin_of(int device, char name[DEVICE_NAME])
+static struct finding_origin origin_of(int device, char name[DEVICE_NAME])
 {
     CUdevice handle;
     name[0] = '\0';
     if (device >= 0 && driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
         driver->cuDeviceGetName(name, DEVICE_NAME, handle);
-    return (struct report_origin){(int)getpid(), rank, device, name[0] ? name : NULL};
+    return (struct finding_origin){(int)getpid(), rank, device, name[0] ? name : NULL};
 }
 
-static void call_handler(const struct diagnosis *diagnosis, const char *text, int device)
+static void call_handler(const struct finding *finding, const char *text)
 {
-    const struct evidence_site *site = diagnosis->site;
+    const struct evidence_site *site = finding->has_site ? &finding->site : NULL;
     cufence_fault fault = {.text = text,
-                           .kind = fault_kind_name(diagnosis->kind),
+                           .kind = finding->kind,
                            .kernel = site ? site->kernel : NULL,
                            .file = site ? site->file : NULL,
                            .line = site ? site->line : 0,
-                           .is_address_known = diagnosis->address_certainty != CERTAIN_NOT,
-                           .address = diagnosis->address,
-                           .buffer = diagnosis->owner,
-                           .device = device};
+                           .is_address_known = finding->address.certainty != CERTAIN_NOT,
+                           .address = finding->address.value,
+                           .buffer = finding->buffer.buffer,
+                           .device = finding->origin.device};
     delivery_call_handler(&fault);
+}
+
+struct told {
+    char *text; /* NULL: the host has no memory for the report */
+    int is_printed;
+    uint64_t made_ns; /* when the report was made, by dump_clock() */
+};
+
+/* A finding of NULL is one that the host has no memory for. */
+static struct told publish(const struct finding *finding)
+{
+    struct told told = {.text = finding ? finding_text(finding) : NULL};
+    char *json = finding ? finding_json(finding) : NULL;
+    told.made_ns = dump_clock();
+    told.is_printed = delivery_publish(told.text, json, told.text ? finding->identity : 0);
+    free(json);
+    return told;
+}
+
+/* The program's handler comes last: it may end the process. */
+static uint64_t finish(struct finding *finding, struct told told)
+{
+    if (told.text)
+        call_handler(finding, told.text);
+    free(told.text);
+    finding_free(finding);
+    return told.made_ns;
 }
 
 static void record(const struct dump *dump, const struct fault_memory *memory, int device, const char *device_name)
@@ -59,21 +87,17 @@ uint64_t tell_fault(const struct dump *dump, const struct evidence *evidence, in
 {
     struct surroundings *around = surroundings_of(sources, evidence, device);
     struct diagnosis diagnosis;
-    char name[DEVICE_NAME], *text = NULL, *json = NULL;
-    if (around) {
-        fault_diagnose(evidence, &around->memory, &diagnosis);
-        const struct report_origin origin = origin_of(device, name);
-        text = fault_report_text(&diagnosis, &origin);
-        json = fault_report_json(&diagnosis, &origin);
-    }
-    uint64_t made_ns = dump_clock();
-    int is_printed = delivery_publish(text, json, text ? identity_of_fault(&diagnosis) : 0);
-    if (is_printed && text && record_is_wanted())
+    struct finding finding;
+    char name[DEVICE_NAME];
+    if (!around)
+        return publish(NULL).made_ns;
+    const struct finding_origin origin = origin_of(device, name);
+    fault_diagnose(evidence, &around->memory, &diagnosis);
+    finding_of_fault(&finding, &diagnosis, &origin);
+    struct told told = publish(&finding);
+    if (told.is_printed && told.text && record_is_wanted())
         record(dump, &around->memory, device, name);
-    if (text)
-        call_handler(&diagnosis, text, device);
-    free(text);
-    free(json);
+    uint64_t made_ns = finish(&finding, told);
     free(around);
     return made_ns;
 }
@@ -81,33 +105,18 @@ uint64_t tell_fault(const struct dump *dump, const struct evidence *evidence, in
 uint64_t tell_unexplained(size_t size, const char *why)
 {
     char reason[640], name[DEVICE_NAME];
+    struct finding finding;
+    const struct finding_origin origin = origin_of(-1, name);
     snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, why);
-    const struct report_origin origin = origin_of(-1, name);
-    char *text = fault_unexplained_text(reason, &origin), *json = fault_unexplained_json(reason, &origin);
-    uint64_t made_ns = dump_clock();
-    delivery_publish(text, json, 0);
-    if (text)
-        delivery_call_handler(&(cufence_fault){.text = text, .kind = FAULT_UNEXPLAINED, .device = -1});
-    free(text);
-    free(json);
-    return made_ns;
+    finding_unexplained(&finding, reason, &origin);
+    return finish(&finding, publish(&finding));
 }
 
 void tell_misuse(const struct misuse *misuse)
 {
-    const cufence_buffer *buffer = misuse->place->buffer.id ? &misuse->place->buffer : NULL;
     char name[DEVICE_NAME];
-    const struct report_origin origin = origin_of(buffer ? buffer->device : -1, name);
-    char *text = misuse_text(misuse, &origin);
-    char *json = fault_misuse_json(misuse, &origin);
-    delivery_publish(text, json, identity_of_misuse(misuse));
-    if (text)
-        delivery_call_handler(&(cufence_fault){.text = text,
-                                               .kind = misuse->kind,
-                                               .is_address_known = 1,
-                                               .address = misuse->address,
-                                               .buffer = buffer,
-                                               .device = origin.device});
-    free(text);
-    free(json);
+    struct finding finding;
+    const struct finding_origin origin = origin_of(misuse->place->buffer.id ? misuse->place->buffer.device : -1, name);
+    finding_of_misuse(&finding, misuse, &origin);
+    finish(&finding, publish(&finding));
 }

@@ -4,7 +4,7 @@
  */
 #include "finding/standing_report.h"
 #include "analysis/verdict/diagnosis.h"
-#include "finding/json.h"
+#include "support/told.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -108,14 +108,14 @@ static void diagnose(const struct evidence *evidence)
                                   .arena_end = (uint64_t)1 << 46,
                                   .launches = &launch,
                                   .launch_count = make_launch(evidence, &kernel.function, &entry)};
-    const struct report_origin origin = {.pid = 1, .rank = -1};
+    const struct finding_origin origin = {.pid = 1, .rank = -1};
     struct diagnosis diagnosis;
     fault_diagnose(evidence, &memory, &diagnosis);
-    char *text = fault_report_text(&diagnosis, &origin);
+    char *text = told_fault(finding_text, &diagnosis, &origin);
     if (text && (!*text || text[strlen(text) - 1] != '\n'))
         abort();
     free(text);
-    char *json = fault_report_json(&diagnosis, &origin);
+    char *json = told_fault(finding_json, &diagnosis, &origin);
     if (json && (!*json || json[strlen(json) - 1] != '\n'))
         abort();
     free(json);

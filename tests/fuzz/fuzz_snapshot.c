@@ -1,6 +1,6 @@
 /* A snapshot that somebody has sent, and the report that is made with it. */
 #include "analysis/snapshot/keep.h"
-#include "finding/json.h"
+#include "support/told.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ static void diagnose(const struct fault_memory *memory)
                                  .lane_count = 1};
     for (int is_known = 0; is_known < 2; is_known++) {
         const struct evidence evidence = {.sites = &site, .site_count = 1};
-        const struct report_origin origin = {.pid = 1, .rank = -1};
+        const struct finding_origin origin = {.pid = 1, .rank = -1};
         struct diagnosis diagnosis;
         if (!is_known) {
             lane.certainty = CERTAIN_NOT;
@@ -37,8 +37,8 @@ static void diagnose(const struct fault_memory *memory)
             site.parameter_bytes = 0;
         }
         fault_diagnose(&evidence, memory, &diagnosis);
-        free(fault_report_text(&diagnosis, &origin));
-        free(fault_report_json(&diagnosis, &origin));
+        free(told_fault(finding_text, &diagnosis, &origin));
+        free(told_fault(finding_json, &diagnosis, &origin));
         lane.certainty = CERTAIN_EXACT;
         site.is_warp_alive = 1;
         site.parameters = (const uint8_t *)parameters;

@@ -10,10 +10,10 @@
 #include <string.h>
 
 #include "base/options.h"
-#include "finding/json.h"
+#include "support/told.h"
 #include "fault_stories.h"
 
-static const struct report_origin origin = {.pid = 4242, .rank = 3, .device = 0};
+static const struct finding_origin origin = {.pid = 4242, .rank = 3, .device = 0};
 
 struct told {
     struct story story; /* the diagnosis points into it */
@@ -28,8 +28,8 @@ static struct told *tell(void (*make)(struct story *story))
     assert_non_null(told);
     make(&told->story);
     fault_diagnose(&told->story.evidence, &told->story.memory, &told->diagnosis);
-    told->text = fault_report_text(&told->diagnosis, &origin);
-    char *line = fault_report_json(&told->diagnosis, &origin);
+    told->text = told_fault(finding_text, &told->diagnosis, &origin);
+    char *line = told_fault(finding_json, &told->diagnosis, &origin);
     assert_non_null(told->text);
     assert_non_null(line);
     assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
@@ -72,7 +72,7 @@ static void expect_member(json_t *json, const char *path, const char *expected)
 /* clang-format off */
 static const struct {
     void (*make)(struct story *story);
-    const char *facts[16][2]; /* path, JSON; NULL: absent */
+    const char *facts[18][2]; /* path, JSON; NULL: absent */
 } stories[] = {
     {overrun, {{"kind", "\"overrun\""}, {"address", "{\"value\":\"0x7e0004200000\",\"certainty\":\"exact\",\"in_arena\":true}"},
                {"access", "{\"kind\":\"write\",\"bytes\":4}"}, {"buffer.id", "1"}, {"buffer.size", "4000"},
@@ -109,7 +109,8 @@ static const struct {
                {"counts", "{\"sms\":3}"}, {"device.driver", "\"580.159\""}, {"kernel.grid", NULL},
                {"candidates.from", "\"live buffers\""}, {"candidates.total", "12"}, {"candidates.buffers.0.id", "1"},
                {"candidates.buffers.1.certainty", "\"candidate\""}, {"candidates.buffers.2", NULL},
-               {"candidates.buffers.0.argument_word", NULL}}},
+               {"candidates.buffers.0.argument_word", NULL},
+               {"notes.1", "\"candidates are the live buffers of the device, newest first\""}, {"notes.2", NULL}}},
     {exited_with_parameters, {{"kernel.name", NULL}, {"kernel.pc", "\"0x7f0000001400\""}, {"device.driver", NULL},
                {"candidates.from", "\"arguments\""}, {"candidates.total", "2"}, {"candidates.narrowed", NULL},
                {"candidates.buffers.0.id", "3"}, {"candidates.buffers.0.argument_word", "0"},
@@ -177,7 +178,7 @@ static void every_story_has_its_facts(void **state)
         expect_member(told->json, "cufence", "\"0.1.0\"");
         expect_member(told->json, "process", "{\"pid\":4242,\"rank\":3}");
         expect_member(told->json, "device.ordinal", "0");
-        for (size_t k = 0; k < 16 && stories[i].facts[k][0]; k++)
+        for (size_t k = 0; k < 18 && stories[i].facts[k][0]; k++)
             expect_member(told->json, stories[i].facts[k][0], stories[i].facts[k][1]);
         forget(told);
     }
@@ -345,11 +346,11 @@ static void the_text_says_the_same(void **state)
 
 /* ---- what comes from outside ---- */
 
-static json_t *json_of(struct story *story, const struct report_origin *from)
+static json_t *json_of(struct story *story, const struct finding_origin *from)
 {
     struct diagnosis diagnosis;
     fault_diagnose(&story->evidence, &story->memory, &diagnosis);
-    char *line = fault_report_json(&diagnosis, from);
+    char *line = told_fault(finding_json, &diagnosis, from);
     json_t *json = line ? json_loads(line, 0, NULL) : NULL;
     free(line);
     return json;
@@ -380,7 +381,7 @@ static void what_is_not_known_of_the_origin_is_absent(void **state)
 {
     (void)state;
     static const struct {
-        struct report_origin origin;
+        struct finding_origin origin;
         const char *dumped, *process, *device;
     } cases[] = {
         {{1, -1, -1, NULL}, "", "{\"pid\":1}", "{}"},
@@ -401,8 +402,8 @@ static void what_is_not_known_of_the_origin_is_absent(void **state)
 static void a_dump_that_cannot_be_read_is_told_too(void **state)
 {
     (void)state;
-    const struct report_origin nobody = {7, -1, -1, NULL};
-    char *line = fault_unexplained_json("cut off", &nobody);
+    const struct finding_origin nobody = {7, -1, -1, NULL};
+    char *line = told_unexplained(finding_json, "cut off", &nobody);
     assert_string_equal(line, "{\"schema\":1,\"cufence\":\"0.1.0\",\"kind\":\"unexplained\",\"process\":{\"pid\":7},"
                               "\"reason\":\"cut off\"}\n");
     free(line);
@@ -437,7 +438,7 @@ static void a_misuse_has_its_call_and_its_buffer(void **state)
                                       .frames = &frame,
                                       .frame_count = 1,
                                       .now_ns = 73000000};
-        char *line = fault_misuse_json(&misuse, &origin);
+        char *line = told_misuse(finding_json, &misuse, &origin);
         json_t *json = json_loads(line, 0, NULL);
         expect_member(json, "schema", "1");
         expect_member(json, "kind", "\"invalid free\"");
@@ -473,7 +474,7 @@ static void a_copy_out_of_bounds_tells_how_far(void **state)
                             .place = &place};
     for (int is_inside = 0; is_inside < 2; is_inside++) {
         place.place = is_inside ? CUFENCE_PLACE_INSIDE : CUFENCE_PLACE_FREED;
-        char *line = fault_misuse_json(&misuse, &origin);
+        char *line = told_misuse(finding_json, &misuse, &origin);
         json_t *json = json_loads(line, 0, NULL);
         expect_member(json, "access",
                       is_inside ? "{\"kind\":\"write\",\"bytes\":4000,\"bytes_past_end\":8}"
@@ -533,7 +534,7 @@ static void every_failure_to_allocate_gives_no_report(void **state)
         assert_true(limit < 10000);
         allowance = limit;
         blocks = 0;
-        line = fault_report_json(&diagnosis, &origin);
+        line = told_fault(finding_json, &diagnosis, &origin);
         assert_int_equal(blocks, line != NULL);
         if (line) {
             json_set_alloc_funcs(malloc, free);

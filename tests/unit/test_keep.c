@@ -1,6 +1,6 @@
 /* A snapshot as bytes: what is read back gives the same report, and what was changed on the way gives an error or less. */
 #include "analysis/snapshot/keep.h"
-#include "finding/json.h"
+#include "support/told.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -64,9 +64,9 @@ struct told {
 static struct told tell(const struct evidence *evidence, const struct fault_memory *memory)
 {
     struct diagnosis diagnosis;
-    const struct report_origin from = {4242, -1, 1, NULL};
+    const struct finding_origin from = {4242, -1, 1, NULL};
     fault_diagnose(evidence, memory, &diagnosis);
-    return (struct told){fault_report_text(&diagnosis, &from), fault_report_json(&diagnosis, &from)};
+    return (struct told){told_fault(finding_text, &diagnosis, &from), told_fault(finding_json, &diagnosis, &from)};
 }
 
 static void forget(struct told told)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "finding/misuse.h"
+#include "support/told.h"
 #include "finding/writer.h"
 #include "fault_stories.h"
 
@@ -166,8 +166,8 @@ static const struct {
      "\n"
      "  kernel     unknown, at PC 0x7f0000001400 <<<(8,1,1), (128,1,1)>>>                            exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5\n"
-     "  note       the warp had exited when the driver wrote its dump, so address and thread are\n"
-     "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "  note       the warp had exited when the driver wrote its dump, so address and thread are missing\n"
+     "             from it; drivers from CUDA 13.3 on keep such warps\n"
      "             candidates are the buffers that the kernel's arguments point to\n"
      "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), freed, argument word 0       candidate\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1              candidate\n"},
@@ -247,10 +247,10 @@ static const struct {
      "\n"
      "  kernel     k_oob                                                                             exact\n"
      "             at            oob.py:9   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "  note       the warp had exited when the driver wrote its dump, so address and thread are\n"
-     "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "  note       the warp had exited when the driver wrote its dump, so address and thread are missing\n"
+     "             from it; drivers from CUDA 13.3 on keep such warps\n"
      "             the accesses that the dump has of this instruction are all in bounds\n"
-     "             candidates are the arguments of the launch that still ran; it may have been another launch\n"
+     "             candidates are the arguments of the launch that still ran; it may have been another one\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1              candidate\n"},
     {launched,
      "cufence: out-of-bounds WRITE of 4 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -409,11 +409,11 @@ static const struct {
 };
 /* clang-format on */
 
-static char *text_of(const struct story *story, struct report_origin origin)
+static char *text_of(const struct story *story, struct finding_origin origin)
 {
     struct diagnosis diagnosis;
     fault_diagnose(&story->evidence, &story->memory, &diagnosis);
-    char *text = fault_report_text(&diagnosis, &origin);
+    char *text = told_fault(finding_text, &diagnosis, &origin);
     assert_non_null(text);
     return text;
 }
@@ -440,7 +440,7 @@ static void every_report_reads_as_written_here(void **state)
     for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
         struct story story;
         reports[i].make(&story);
-        char *text = text_of(&story, (struct report_origin){4242, -1, 0, NULL});
+        char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL});
         strip_prefixes(text);
         assert_string_equal(text, reports[i].text);
         free(text);
@@ -467,7 +467,7 @@ static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
         story.near[i].freed_stack = story.near[i].freed_ns ? 130 : 0;
     }
     story.memory.frames.read = frames_of;
-    char *text = text_of(&story, (struct report_origin){4242, -1, 0, NULL});
+    char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL});
     assert_non_null(strstr(text, "             allocated at  model.py:120 in forward\n"
                                  "==4242==                            train.py:40 in step\n"
                                  "==4242==              freed"));
@@ -496,7 +496,7 @@ static void a_deep_stack_leads_to_the_programs_own_line(void **state)
                                   .place = &place,
                                   .frames = frames,
                                   .frame_count = DEPTH};
-    char *text = misuse_text(&misuse, &(struct report_origin){4242, -1, 0, NULL});
+    char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, -1, 0, NULL});
     assert_non_null(text);
     strip_prefixes(text);
     assert_non_null(strstr(text, "  called at  torch/nn/module.py:100 in call\n"
@@ -528,7 +528,7 @@ static void a_call_on_the_host_is_told_in_the_same_words(void **state)
                                   .frame_count = frames_of(NULL, 41, frames, 2),
                                   .now_ns = 73000000,
                                   .buffer_frames = {frames_of, NULL}};
-    char *text = misuse_text(&misuse, &(struct report_origin){4242, 1, 0, NULL});
+    char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, 1, 0, NULL});
     assert_non_null(text);
     strip_prefixes(text);
     assert_string_equal(text,
@@ -556,7 +556,7 @@ static void a_call_that_meets_no_buffer_names_the_address(void **state)
                                   .sentence = "0x10 was not allocated by cufence",
                                   .address = 16,
                                   .place = &place};
-    char *text = misuse_text(&misuse, &(struct report_origin){4242, -1, -1, NULL});
+    char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, -1, -1, NULL});
     assert_non_null(text);
     strip_prefixes(text);
     assert_string_equal(
@@ -569,8 +569,8 @@ static void a_call_that_meets_no_buffer_names_the_address(void **state)
 static void a_fault_without_evidence_says_why(void **state)
 {
     (void)state;
-    char *text = fault_unexplained_text("its core dump (7 bytes) cannot be read: it is no ELF file",
-                                        &(struct report_origin){4242, 1, -1, NULL});
+    char *text = told_unexplained(finding_text, "its core dump (7 bytes) cannot be read: it is no ELF file",
+                                  &(struct finding_origin){4242, 1, -1, NULL});
     assert_non_null(text);
     strip_prefixes(text);
     assert_string_equal(text, "cufence: unexplained fault of a kernel on a GPU, rank 1\n"
@@ -595,7 +595,7 @@ static void the_device_is_named_as_well_as_it_can_be(void **state)
         struct story story;
         overrun(&story);
         strcpy(story.evidence.device_name, cases[i].dumped);
-        char *text = text_of(&story, (struct report_origin){4242, -1, cases[i].device, cases[i].given});
+        char *text = text_of(&story, (struct finding_origin){4242, -1, cases[i].device, cases[i].given});
         assert_int_equal(strncmp(text, cases[i].headline, strlen(cases[i].headline)), 0);
         free(text);
     }
@@ -622,7 +622,7 @@ static void headlines_name_the_access(void **state)
             story.sites[0].access = cases[i].access;
             story.sites[0].access_bytes = cases[i].bytes;
             story.lanes[0].certainty = story.lanes[1].certainty = is_known ? CERTAIN_EXACT : CERTAIN_NOT;
-            char *text = text_of(&story, (struct report_origin){1, -1, 0, NULL});
+            char *text = text_of(&story, (struct finding_origin){1, -1, 0, NULL});
             const char *expected = is_known ? cases[i].known : cases[i].unknown;
             assert_int_equal(strncmp(text + strlen("==1== cufence: "), expected, strlen(expected)), 0);
             free(text);
@@ -642,7 +642,7 @@ static void long_and_hostile_names_stay_on_their_line(void **state)
     struct story story;
     overrun(&story);
     story.sites[0].kernel = story.sites[0].symbol = story.sites[0].file = story.sites[0].instruction = name;
-    char *text = text_of(&story, (struct report_origin){4242, -1, 0, NULL});
+    char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL});
     assert_true(strlen(text) > 4 * LENGTH);
     assert_non_null(strstr(text, "kernel     ?==4242== forged ?[2J"));
     assert_non_null(strstr(text, "<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer  exact\n"));

@@ -1,5 +1,5 @@
 /*
- * Diagnosis: evidence + what is known of the buffers -> one plain struct that says what happened, and from it the report.
+ * Diagnosis: evidence + what is known of the buffers -> one plain struct that says what happened.
  * Pure functions over plain data, so that every case is tested without a GPU.
  */
 #ifndef CUFENCE_ANALYSIS_VERDICT_DIAGNOSIS_H
@@ -106,23 +106,5 @@ size_t fault_other_places(const struct diagnosis *diagnosis, const struct eviden
 /* "overrun", "underrun", "use-after-free", "wild address", "null pointer", "host pointer", "misaligned access",
  * "illegal access", "exception". Static. */
 const char *fault_kind_name(enum fault_kind kind);
-#define FAULT_UNEXPLAINED "unexplained" /* the kind of a fault whose evidence could not be read */
-
-/* Where a report comes from. */
-struct report_origin {
-    int pid;
-    int rank;                /* of a distributed job, -1 if there is none */
-    int device;              /* the driver's ordinal, -1 if unknown */
-    const char *device_name; /* as the driver names it, NULL to take the dump's */
-};
-
-/*
- * The text report: each line carries exact, derived or candidate; what is not known is left out. Every line starts with
- * "==pid==". Returns malloc'ed text that ends with a newline (the caller frees it), NULL when the host is out of memory.
- */
-char *fault_report_text(const struct diagnosis *diagnosis, const struct report_origin *origin);
-
-/* The same of a fault of which nothing is known but why. */
-char *fault_unexplained_text(const char *reason, const struct report_origin *origin);
 
 #endif

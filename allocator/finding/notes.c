@@ -1,0 +1,118 @@
+#include "notes.h"
+
+#include "parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+
+/* ---- what happened, where no buffer is involved ---- */
+
+static void add_meaning(struct finding *finding, enum certainty certainty, const char *before, const char *text)
+{
+    struct note_fact *note = &finding->meaning[finding->meaning_count++];
+    note->certainty = certainty;
+    part_add(note->text, "%s%s", before, text);
+}
+
+static void take_meaning(struct finding *finding)
+{
+    const struct exception *exception = &finding->site.exception;
+    if (exception->meaning)
+        add_meaning(finding, CERTAIN_NOT, "", exception->meaning);
+    if (exception->cause)
+        add_meaning(finding, CERTAIN_CANDIDATE, "perhaps ", exception->cause);
+    if (exception->class == CLASS_NO_BUFFER)
+        add_meaning(finding, CERTAIN_NOT, "", "no buffer is involved");
+}
+
+/* ---- what stood in the way ---- */
+
+static void add(struct finding *finding, const char *text)
+{
+    part_add(finding->notes[finding->note_count++].text, "%s", text);
+}
+
+static void note_exited_warp(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    struct note_fact *note = &finding->notes[finding->note_count++];
+    part_add(note->text, "the warp had exited when the driver");
+    if (finding->driver_major)
+        part_add(note->text, " (%" PRIu32 ".%" PRIu32 ")", finding->driver_major, finding->driver_minor);
+    part_add(note->text, " wrote its dump, so address and thread are missing from it; drivers from CUDA 13.3 on keep such warps");
+    if (diagnosis->is_bystander)
+        add(finding, diagnosis->kind == FAULT_MISALIGNED
+                         ? "the accesses that the dump has of this instruction are all aligned"
+                         : "the accesses that the dump has of this instruction are all in bounds");
+}
+
+/* By the kernel's code. */
+static void note_source(struct finding *finding)
+{
+    const struct access_fact *access = &finding->access;
+    if (access->is_loaded) {
+        add(finding, "the address was loaded from memory");
+    } else if (access->source.word >= 0) {
+        struct note_fact *note = &finding->notes[finding->note_count++];
+        part_add(note->text, "by the kernel's code, the address comes from ");
+        part_append_argument(note->text, sizeof note->text, access->source);
+    }
+}
+
+static const char *arguments_note(const struct diagnosis *diagnosis)
+{
+    if (!diagnosis->is_narrowed)
+        return "candidates are the buffers that the kernel's arguments point to";
+    return diagnosis->candidate_total == 1
+               ? "the high half of the address is known; of the kernel's arguments only this is near it"
+               : "candidates are the buffers of the kernel's arguments near the high half of the address";
+}
+
+static void note_launches(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    struct note_fact *note = &finding->notes[finding->note_count++];
+    if (diagnosis->origin.fits == 1)
+        part_add(note->text, "one launch of this kernel is on record, and points to %s",
+                 diagnosis->candidate_total == 1 ? "this buffer only" : "these buffers");
+    else
+        part_add(note->text, "candidates are the buffers that the last %zu launches of this kernel point to",
+                 diagnosis->origin.fits);
+}
+
+static void note_candidates(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    switch (diagnosis->candidate_source) {
+    case CANDIDATES_LIVE:
+        add(finding, "candidates are the live buffers of the device, newest first");
+        return;
+    case CANDIDATES_ARGUMENTS:
+        add(finding, arguments_note(diagnosis));
+        break;
+    case CANDIDATES_RUNNING:
+        add(finding, "candidates are the arguments of the launch that still ran; it may have been another one");
+        break;
+    case CANDIDATES_LAUNCHES:
+        note_launches(finding, diagnosis);
+        break;
+    }
+    if (diagnosis->is_const_excluded)
+        add(finding, "without those that it takes as pointers to const, because the access writes");
+}
+
+void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    int is_about_address = diagnosis->kind == FAULT_ILLEGAL_ACCESS || diagnosis->kind == FAULT_MISALIGNED;
+    if (diagnosis->kind == FAULT_OTHER)
+        take_meaning(finding);
+    if (is_about_address && diagnosis->address_certainty == CERTAIN_NOT) {
+        if (finding->site.is_warp_alive)
+            add(finding, "the address cannot be told from this instruction and the registers in the dump");
+        else
+            note_exited_warp(finding, diagnosis);
+        note_source(finding);
+    }
+    if (diagnosis->is_completed)
+        add(finding, "a register holds the low half of the address; the high half is what the buffers allow that the kernel's "
+                     "arguments point to");
+    if (diagnosis->candidate_count)
+        note_candidates(finding, diagnosis);
+}

@@ -1,0 +1,346 @@
+/* The facts of a kernel's fault, from its diagnosis. */
+#include "finding.h"
+
+#include "analysis/verdict/arguments.h"
+#include "analysis/verdict/launches.h"
+#include "analysis/verdict/owner.h"
+#include "identity.h"
+#include "notes.h"
+#include "parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int is_illegal_or_misaligned(const struct diagnosis *diagnosis)
+{
+    return diagnosis->kind == FAULT_ILLEGAL_ACCESS || diagnosis->kind == FAULT_MISALIGNED;
+}
+
+static struct argument_name name_of(const struct diagnosis *diagnosis, int word)
+{
+    struct argument_name name = {word, -1, 0};
+    if (word >= 0)
+        name.number = launch_argument_of(diagnosis->arguments.layout, (size_t)word, &name.offset);
+    return name;
+}
+
+/* ---- what happened ---- */
+
+static void say_access(struct finding *finding, const char *before, const struct evidence_site *site)
+{
+    static const char *const names[] = {"access", "READ", "WRITE", "ATOMIC"};
+    if (site->access_bytes)
+        part_add(finding->what, "%s%s of %" PRIu32 " byte%s", before, names[site->access], site->access_bytes,
+                 plural(site->access_bytes));
+    else
+        part_add(finding->what, "%s%s", before, names[site->access]);
+}
+
+static void say_illegal_access(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    static const char *const causes[] = {"", " by a READ", " by a WRITE", " by an ATOMIC"};
+    const struct evidence_site *site = &finding->site;
+    part_add(finding->what, "illegal memory access%s", causes[site->access]);
+    if (diagnosis->address_certainty == CERTAIN_NOT)
+        part_add(finding->what, " (address unknown%s)", site->is_warp_alive ? "" : ": the warp had exited");
+    else if (site->access_bytes)
+        part_add(finding->what, " of %" PRIu32 " byte%s", site->access_bytes, plural(site->access_bytes));
+}
+
+static void say_what(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    static const char *const names[] = {
+        [FAULT_OVERRUN] = "out-of-bounds ", [FAULT_UNDERRUN] = "out-of-bounds ", [FAULT_USE_AFTER_FREE] = "use-after-free ",
+        [FAULT_WILD] = "wild-address ",     [FAULT_NULL] = "null-pointer ",      [FAULT_HOST_POINTER] = "host-pointer ",
+        [FAULT_MISALIGNED] = "misaligned ", [FAULT_ILLEGAL_ACCESS] = NULL,       [FAULT_OTHER] = NULL,
+    };
+    if (names[diagnosis->kind])
+        say_access(finding, names[diagnosis->kind], &finding->site);
+    else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS)
+        say_illegal_access(finding, diagnosis);
+    else if (finding->has_site)
+        part_add(finding->what, "exception: %s", finding->site.exception.name);
+    else
+        part_add(finding->what, "exception that the dump does not name");
+}
+
+static uint64_t bytes_past_end(const struct diagnosis *diagnosis)
+{
+    uint64_t bytes = diagnosis->site->access_bytes;
+    if (diagnosis->kind != FAULT_OVERRUN)
+        return 0;
+    uint64_t end = diagnosis->owner->address + diagnosis->owner->size;
+    return diagnosis->address < end && end - diagnosis->address < bytes ? bytes - (end - diagnosis->address) : 0;
+}
+
+static struct access_fact access_of(const struct diagnosis *diagnosis)
+{
+    const struct evidence_site *site = diagnosis->site;
+    int has_access = site->access != ACCESS_UNKNOWN || site->access_bytes;
+    return (struct access_fact){.is_known = has_access && site->exception.class != CLASS_NO_BUFFER,
+                                .kind = site->access,
+                                .bytes = site->access_bytes,
+                                .bytes_past_end = bytes_past_end(diagnosis),
+                                .source = name_of(diagnosis, fault_source_word(diagnosis)),
+                                .is_loaded = fault_is_loaded(diagnosis)};
+}
+
+/* ---- the address ---- */
+
+static void say_distance(char where[], size_t size, const char *preposition, uint64_t distance, const cufence_buffer *buffer)
+{
+    part_append(where, size, "%" PRIu64 " byte%s %s buffer #%" PRIu64, distance, plural(distance), preposition, buffer->id);
+}
+
+#define SAY_DISTANCE(where, preposition, distance, buffer) say_distance(where, sizeof(where), preposition, distance, buffer)
+
+/* An address in mapped memory, or of an access whose address is not what is wrong. */
+static void say_inside(struct address_fact *address, const struct diagnosis *diagnosis)
+{
+    if (address->is_misaligned)
+        part_add(address->where, "not a multiple of %" PRIu32 ", ", diagnosis->site->access_bytes);
+    if (diagnosis->owner)
+        SAY_DISTANCE(address->where, "into", diagnosis->distance, diagnosis->owner);
+    else
+        part_add(address->where, "%s",
+                 diagnosis->memory->is_unknown ? "in a buffer that the dump does not know" : "in no buffer of cufence's");
+    if (diagnosis->owner && diagnosis->kind == FAULT_ILLEGAL_ACCESS)
+        part_add(address->where, ", to which this GPU may have no access");
+}
+
+static void say_where(struct address_fact *address, const struct diagnosis *diagnosis)
+{
+    const cufence_buffer *owner = diagnosis->owner;
+    uint64_t past = bytes_past_end(diagnosis);
+    switch (diagnosis->kind) {
+    case FAULT_OVERRUN:
+        if (past) /* an access that begins inside the buffer: the address alone would look innocent */
+            part_add(address->where, "%" PRIu64 " byte%s of the access lie past the end of buffer #%" PRIu64, past,
+                     plural(past), owner->id);
+        else
+            SAY_DISTANCE(address->where, "past the end of", diagnosis->distance, owner);
+        break;
+    case FAULT_UNDERRUN:
+        SAY_DISTANCE(address->where, "before the start of", diagnosis->distance, owner);
+        break;
+    case FAULT_USE_AFTER_FREE:
+        SAY_DISTANCE(address->where, "into", diagnosis->distance, owner);
+        part_add(address->where, ", which has been freed");
+        break;
+    case FAULT_NULL:
+        part_add(address->where, "a null pointer");
+        if (address->value)
+            part_add(address->where, " with an offset of %" PRIu64 " byte%s", address->value, plural(address->value));
+        break;
+    case FAULT_HOST_POINTER:
+        part_add(address->where, "memory of the host that the device cannot reach");
+        break;
+    case FAULT_WILD:
+        part_add(address->where, "%s",
+                 address->is_in_arena ? "in cufence's address space, but in no buffer or guard"
+                                      : "in no buffer of cufence's and not in its address space");
+        break;
+    case FAULT_MISALIGNED:
+    case FAULT_ILLEGAL_ACCESS:
+    case FAULT_OTHER:
+        say_inside(address, diagnosis);
+        break;
+    }
+}
+
+/* Where nobody knows the buffers, any lane of the warp may be the one that faulted: the driver marks them all. */
+static void take_all_lanes(struct address_fact *address, const struct evidence_site *site)
+{
+    address->value = UINT64_MAX;
+    for (size_t i = 0; i < site->lane_count; i++) {
+        const struct evidence_lane *lane = &site->lanes[i];
+        if (lane->certainty == CERTAIN_NOT)
+            continue;
+        address->value = lane->address < address->value ? lane->address : address->value;
+        address->last = lane->address > address->last ? lane->address : address->last;
+        address->lanes++;
+    }
+}
+
+static void take_address(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    struct address_fact *address = &finding->address;
+    const struct fault_memory *memory = diagnosis->memory;
+    address->certainty = diagnosis->address_certainty;
+    if (address->certainty == CERTAIN_NOT)
+        return;
+    if (memory->is_unknown && diagnosis->kind == FAULT_ILLEGAL_ACCESS) {
+        take_all_lanes(address, &finding->site);
+        return;
+    }
+    address->value = diagnosis->address;
+    address->is_in_arena = address->value >= memory->arena_start && address->value < memory->arena_end;
+    address->is_completed = diagnosis->is_completed;
+    address->is_misaligned = diagnosis->kind == FAULT_MISALIGNED && is_misaligned(&finding->site, diagnosis->lane);
+    say_where(address, diagnosis);
+}
+
+/* ---- buffers ---- */
+
+static struct buffer_fact fact_of(const struct diagnosis *diagnosis, const cufence_buffer *buffer)
+{
+    return part_buffer(buffer, diagnosis->memory->frames);
+}
+
+static void take_owner(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    int is_overrun = diagnosis->kind == FAULT_OVERRUN, is_underrun = diagnosis->kind == FAULT_UNDERRUN;
+    if (!diagnosis->owner)
+        return;
+    finding->buffer = fact_of(diagnosis, diagnosis->owner);
+    finding->buffer.certainty = diagnosis->owner_certainty;
+    finding->buffer.reason = diagnosis->owner_reason;
+    finding->buffer.from = is_overrun ? PAST_END : is_underrun ? BEFORE_START : FROM_START;
+    finding->buffer.distance = diagnosis->distance;
+    finding->buffer.argument = name_of(diagnosis, diagnosis->owner_parameter);
+    finding->is_disputed = diagnosis->owner_certainty != CERTAIN_EXACT && !is_illegal_or_misaligned(diagnosis);
+    if (!diagnosis->rival)
+        return;
+    finding->rival = fact_of(diagnosis, diagnosis->rival);
+    finding->rival.certainty = CERTAIN_CANDIDATE;
+    finding->rival.from = is_overrun ? BEFORE_START : PAST_END;
+    finding->rival.distance = diagnosis->rival_distance;
+}
+
+static void take_neighbours(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    if (diagnosis->previous)
+        finding->previous = fact_of(diagnosis, diagnosis->previous);
+    if (diagnosis->next)
+        finding->next = fact_of(diagnosis, diagnosis->next);
+    if (diagnosis->kind == FAULT_OVERRUN)
+        finding->strip = STRIP_PAST_END;
+    else if (diagnosis->kind == FAULT_UNDERRUN)
+        finding->strip = STRIP_BEFORE_START;
+    else if (diagnosis->kind == FAULT_USE_AFTER_FREE)
+        finding->strip = STRIP_FREED;
+    else if (diagnosis->kind == FAULT_WILD && finding->address.is_in_arena && (diagnosis->previous || diagnosis->next))
+        finding->strip = STRIP_NOWHERE;
+}
+
+static void take_candidates(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    static const char *const sources[] = {"live buffers", "arguments", "launches", "running"};
+    for (size_t i = 0; i < diagnosis->candidate_count; i++) {
+        finding->candidates[i] = fact_of(diagnosis, diagnosis->candidates[i]);
+        finding->candidates[i].certainty = diagnosis->candidate_certainty;
+        finding->candidates[i].argument = name_of(diagnosis, diagnosis->candidate_parameter[i]);
+    }
+    finding->candidate_count = diagnosis->candidate_count;
+    finding->candidate_total = diagnosis->candidate_total;
+    finding->candidates_from = sources[diagnosis->candidate_source];
+    finding->is_narrowed = diagnosis->is_narrowed;
+    finding->is_const_excluded = diagnosis->is_const_excluded;
+    finding->is_traced = diagnosis->is_traced;
+}
+
+/* ---- what the kernel was given ---- */
+
+/* Returns 0 when the host is out of memory. */
+static int add_value(struct finding *finding, struct value_fact value)
+{
+    struct value_fact *grown = realloc(finding->values, (finding->value_count + 1) * sizeof *grown);
+    if (!grown)
+        return 0;
+    finding->values = grown;
+    finding->values[finding->value_count++] = value;
+    return 1;
+}
+
+static struct value_fact pointer_of(const struct diagnosis *diagnosis, struct value_fact value, const uint8_t *bytes)
+{
+    memcpy(&value.bits, bytes, sizeof value.bits);
+    value.target = word_buffer(diagnosis->memory, value.bits, diagnosis->arguments.time_ns);
+    return value;
+}
+
+/* The pointers in a struct that is passed by value, which stands at an address of the alignment of its widest member. */
+static int add_members(struct finding *finding, const struct diagnosis *diagnosis, struct value_fact whole, uint32_t offset)
+{
+    for (uint32_t at = (8 - offset % 8) % 8; at + 8 <= whole.size; at += 8) {
+        struct value_fact member = whole;
+        member.is_member = 1;
+        member.at = at;
+        member = pointer_of(diagnosis, member, diagnosis->arguments.bytes + offset + at);
+        if (member.target && !add_value(finding, member))
+            return 0;
+    }
+    return 1;
+}
+
+static int add_argument(struct finding *finding, const struct diagnosis *diagnosis, uint32_t number)
+{
+    const struct fault_arguments *arguments = &diagnosis->arguments;
+    struct launch_argument argument = arguments->layout->arguments[number];
+    struct value_fact value = {.number = number, .size = argument.size};
+    value.is_kept = (size_t)argument.offset + argument.size <= arguments->count;
+    if (value.is_kept && argument.size == sizeof value.bits)
+        value = pointer_of(diagnosis, value, arguments->bytes + argument.offset);
+    else if (value.is_kept && argument.size < sizeof value.bits)
+        memcpy(&value.bits, arguments->bytes + argument.offset, argument.size);
+    return add_value(finding, value) &&
+           (!value.is_kept || argument.size <= sizeof value.bits || add_members(finding, diagnosis, value, argument.offset));
+}
+
+static void take_values(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    const struct launch_function *layout = diagnosis->arguments.layout;
+    if (!diagnosis->arguments.bytes || !layout)
+        return;
+    finding->values_certainty = diagnosis->arguments.certainty;
+    for (uint32_t i = 0; i < layout->argument_count; i++) {
+        if (!add_argument(finding, diagnosis, i)) {
+            free(finding->values);
+            finding->values = NULL;
+            finding->value_count = 0;
+            finding->values_certainty = CERTAIN_NOT;
+            return;
+        }
+    }
+}
+
+/* ---- the whole ---- */
+
+static void take_site(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    finding->has_site = 1;
+    finding->site = *fault_site(diagnosis);
+    finding->is_exception = diagnosis->kind == FAULT_OTHER;
+    finding->lane = finding->site.is_warp_alive ? diagnosis->lane : NULL;
+    finding->faulting_threads = diagnosis->faulting_threads;
+    finding->other_sites = diagnosis->other_sites;
+    finding->also_count = fault_other_places(diagnosis, finding->also);
+    finding->launch = diagnosis->origin;
+}
+
+void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct finding_origin *origin)
+{
+    const struct evidence *evidence = diagnosis->evidence;
+    *finding = (struct finding){.origin = *origin,
+                                .architecture = evidence->sm_type,
+                                .driver_major = evidence->driver_major,
+                                .driver_minor = evidence->driver_minor,
+                                .kind = fault_kind_name(diagnosis->kind),
+                                .identity = identity_of_fault(diagnosis),
+                                .now_ns = diagnosis->memory->now_ns};
+    if (!origin->device_name)
+        finding->origin.device_name = evidence->device_name;
+    if (diagnosis->site) {
+        take_site(finding, diagnosis);
+        finding->access = access_of(diagnosis);
+        take_address(finding, diagnosis);
+        take_owner(finding, diagnosis);
+        take_neighbours(finding, diagnosis);
+        take_candidates(finding, diagnosis);
+        take_values(finding, diagnosis);
+        notes_take(finding, diagnosis);
+    }
+    say_what(finding, diagnosis);
+}

@@ -1,0 +1,37 @@
+/* Findings as text and as JSON, made from what a test has. The caller frees what it gets. */
+#ifndef TOLD_H
+#define TOLD_H
+
+#include "finding/json.h"
+#include "finding/report.h"
+
+typedef char *rendering(const struct finding *finding);
+
+static inline char *told_fault(rendering *render, const struct diagnosis *diagnosis, const struct finding_origin *origin)
+{
+    struct finding finding;
+    finding_of_fault(&finding, diagnosis, origin);
+    char *text = render(&finding);
+    finding_free(&finding);
+    return text;
+}
+
+static inline char *told_misuse(rendering *render, const struct misuse *misuse, const struct finding_origin *origin)
+{
+    struct finding finding;
+    finding_of_misuse(&finding, misuse, origin);
+    char *text = render(&finding);
+    finding_free(&finding);
+    return text;
+}
+
+static inline char *told_unexplained(rendering *render, const char *reason, const struct finding_origin *origin)
+{
+    struct finding finding;
+    finding_unexplained(&finding, reason, origin);
+    char *text = render(&finding);
+    finding_free(&finding);
+    return text;
+}
+
+#endif
