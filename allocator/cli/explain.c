@@ -127,6 +127,15 @@ static struct finding_origin origin_of(const struct known *known, const struct e
                 : (struct finding_origin){.rank = -1, .device = (int)evidence->device};
 }
 
+#define NO_MEMORY "cufence: the host has no memory for the report\n"
+
+static const char *last_line(const char *text)
+{
+    const char *end = strrchr(text, '\n'), *before = end ? memrchr(text, '\n', (size_t)(end - text)) : NULL;
+    return before ? before + 1 : text;
+}
+
+/* The report's summary stays last, behind who stood where. */
 static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
                      const struct standing *standing, const struct known *known, const struct wishes *wishes)
 {
@@ -134,21 +143,25 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
     struct finding finding;
+    const char *summary = "";
+    char *report = NULL;
     printf("%s\n", path);
     if (evidence->site_count) {
         fault_diagnose(evidence, memory_of(known), &diagnosis);
         whole.site = fault_site(&diagnosis);
         finding_of_fault(&finding, &diagnosis, &origin);
-        char *text = finding_text(&finding);
-        fputs(text ? text : "cufence: the host has no memory for the report\n", stdout);
-        free(text);
+        finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
+        report = finding_text(&finding);
         finding_free(&finding);
+        summary = report ? last_line(report) : NO_MEMORY;
+        printf("%.*s", report ? (int)(summary - report) : 0, report ? report : "");
     } else {
         printf("cufence: no exception is in the dump of GPU %d (%s)\n\n", origin.device, evidence->device_name);
     }
     char *text = standing_text(dump, standing, &whole);
-    fputs(text ? text : "cufence: the host has no memory for the report\n", stdout);
+    printf("%s%s", text ? text : NO_MEMORY, summary);
     free(text);
+    free(report);
 }
 
 /* The report of a fault that has happened somewhere else. */

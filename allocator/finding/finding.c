@@ -87,6 +87,7 @@ void finding_of_misuse(struct finding *finding, const struct misuse *misuse, con
                                 .caller_count = misuse->frame_count,
                                 .now_ns = misuse->now_ns};
     part_add(finding->what, "%s by %s", misuse->kind, misuse->call);
+    part_add(finding->headline, "%s: %s", finding->what, misuse->sentence);
     take_place(finding, misuse);
     finding->access.source.word = -1;
     if (misuse->access == ACCESS_UNKNOWN)
@@ -102,6 +103,7 @@ void finding_unexplained(struct finding *finding, const char *reason, const stru
 {
     *finding = (struct finding){.origin = *origin, .kind = FINDING_UNEXPLAINED, .reason = reason};
     part_add(finding->what, "unexplained fault of a kernel");
+    part_add(finding->headline, "%s", finding->what);
 }
 
 static void free_frames(struct buffer_fact *fact)

@@ -1,7 +1,7 @@
 /*
- * A finding: one thing that cufence has to say, as plain facts, each with how sure it is. It is built once, from the diagnosis of
- * a kernel's fault, from a call on the host, or from the reason why nothing is known; text and JSON only render it (report.h,
- * json.h), so that another form of the report is a file of its own.
+ * A finding: one thing that cufence has to say, as plain facts, each with how sure it is. It is built once, from the diagnosis
+ * of a kernel's fault, from a call on the host, or from the reason why nothing is known; text and JSON only render it
+ * (report.h, json.h), so that another form of the report is a file of its own.
  *
  * Ownership: a finding borrows buffers, names and frames from what it was built from, which must outlive it. What it allocates
  * itself, finding_free() releases; where the host has no memory for that, the frames or arguments are left out.
@@ -11,6 +11,7 @@
 #define CUFENCE_FINDING_FINDING_H
 
 #include "analysis/verdict/diagnosis.h"
+#include "base/source.h"
 #include "misuse.h"
 
 /* The kind of a fault whose core dump could not be read. */
@@ -99,6 +100,7 @@ struct finding {
     uint32_t driver_major, driver_minor; /* of the core dump's writer, 0 if unknown */
     const char *kind;                    /* as in docs/report.md */
     char what[192];                      /* "out-of-bounds WRITE of 4 bytes", "double free by cuMemFree" */
+    char headline[512];                  /* the answer in a line: what, and where that lies */
     const char *reason;                  /* of a fault that nothing explains, or what a call on the host did; else NULL */
     uint64_t identity;                   /* equal for the same finding again; 0: not to be compared */
 
@@ -109,12 +111,15 @@ struct finding {
 
     int has_site; /* a kernel has faulted, and the core dump says where: `site` is valid, without what is another launch's */
     struct evidence_site site;
-    int is_exception;              /* it is not about an access to memory */
-    const struct evidence_lane *lane; /* the first thread that faulted, NULL if unknown */
-    size_t faulting_threads;          /* at this instruction, as far as the dump shows; 0 if unknown */
-    size_t other_sites;               /* warps, or SMs where the warp had exited, that faulted here too */
+    int is_exception;                               /* it is not about an access to memory */
+    const struct evidence_lane *lane;               /* the first thread that faulted, NULL if unknown */
+    size_t faulting_threads;                        /* at this instruction, as far as the dump shows; 0 if unknown */
+    size_t other_sites;                             /* warps, or SMs where the warp had exited, that faulted here too */
     const struct evidence_site *also[FAULT_PLACES]; /* what faulted at once in other places */
     size_t also_count;
+
+    struct source_line source[SOURCE_LINES]; /* around the fault: whoever can read files fills them in */
+    size_t source_count;
 
     struct access_fact access;
     struct address_fact address;
@@ -146,5 +151,8 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
 void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_origin *origin);
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin);
 void finding_free(struct finding *finding);
+
+/* The kernel's name as people say it, "k_oob" for "k_oob(float const*, int)", in *out; "" if it is not known. */
+void finding_kernel(const struct evidence_site *site, char *out, size_t size);
 
 #endif

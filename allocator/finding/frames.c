@@ -21,6 +21,14 @@ const char *frames_file(const struct stack_frame *frame)
     return file;
 }
 
+const struct stack_frame *frames_own(const struct stack_frame *frames, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        if (!is_of_library(&frames[i]))
+            return &frames[i];
+    return frames;
+}
+
 size_t frames_choose(const struct stack_frame *frames, size_t count, size_t lines, unsigned char *shown)
 {
     enum { INNERMOST, THE_PROGRAMS, THE_REST, PASSES };

@@ -13,6 +13,9 @@
  * innermost one always. lines > 0, count <= STACK_READ. */
 size_t frames_choose(const struct stack_frame *frames, size_t count, size_t lines, unsigned char *shown);
 
+/* The innermost frame of the program's own, or the innermost one where there is none. count > 0. */
+const struct stack_frame *frames_own(const struct stack_frame *frames, size_t count);
+
 /* The file as Python's import would find it, "torch/nn/functional.py", if it is of an installed package; else as it is. */
 const char *frames_file(const struct stack_frame *frame);
 

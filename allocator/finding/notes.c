@@ -38,7 +38,8 @@ static void note_exited_warp(struct finding *finding, const struct diagnosis *di
     part_add(note->text, "the warp had exited when the driver");
     if (finding->driver_major)
         part_add(note->text, " (%" PRIu32 ".%" PRIu32 ")", finding->driver_major, finding->driver_minor);
-    part_add(note->text, " wrote its dump, so address and thread are missing from it; drivers from CUDA 13.3 on keep such warps");
+    part_add(note->text,
+             " wrote its dump, so address and thread are missing from it; drivers from CUDA 13.3 on keep such warps");
     if (diagnosis->is_bystander)
         add(finding, diagnosis->kind == FAULT_MISALIGNED
                          ? "the accesses that the dump has of this instruction are all aligned"

@@ -43,9 +43,7 @@ static void say_illegal_access(struct finding *finding, const struct diagnosis *
     static const char *const causes[] = {"", " by a READ", " by a WRITE", " by an ATOMIC"};
     const struct evidence_site *site = &finding->site;
     part_add(finding->what, "illegal memory access%s", causes[site->access]);
-    if (diagnosis->address_certainty == CERTAIN_NOT)
-        part_add(finding->what, " (address unknown%s)", site->is_warp_alive ? "" : ": the warp had exited");
-    else if (site->access_bytes)
+    if (diagnosis->address_certainty != CERTAIN_NOT && site->access_bytes)
         part_add(finding->what, " of %" PRIu32 " byte%s", site->access_bytes, plural(site->access_bytes));
 }
 
@@ -308,6 +306,32 @@ static void take_values(struct finding *finding, const struct diagnosis *diagnos
 
 /* ---- the whole ---- */
 
+/* Whose buffer it is, and how sure that is if it is not. */
+static void say_buffer(struct finding *finding, const cufence_buffer *buffer, enum certainty certainty)
+{
+    static const char *const words[] = {"", " (candidate)", " (derived)", ""};
+    if (buffer->label[0])
+        part_add(finding->headline, " \"%s\"", buffer->label);
+    part_add(finding->headline, "%s", words[certainty]);
+}
+
+static void say_headline(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    const struct address_fact *address = &finding->address;
+    part_add(finding->headline, "%s", finding->what);
+    if (diagnosis->owner && address->where[0]) {
+        part_add(finding->headline, ", %s", address->where);
+        say_buffer(finding, diagnosis->owner, diagnosis->owner_certainty);
+    } else if (address->certainty != CERTAIN_NOT && !address->lanes) {
+        part_add(finding->headline, " at 0x%" PRIx64, address->value);
+    } else if (diagnosis->candidate_total == 1 && diagnosis->candidate_certainty == CERTAIN_DERIVED) {
+        part_add(finding->headline, ", through a pointer into buffer #%" PRIu64, diagnosis->candidates[0]->id);
+        say_buffer(finding, diagnosis->candidates[0], CERTAIN_DERIVED);
+    } else if (diagnosis->kind == FAULT_ILLEGAL_ACCESS && address->certainty == CERTAIN_NOT) {
+        part_add(finding->headline, " (address unknown%s)", finding->site.is_warp_alive ? "" : ": the warp had exited");
+    }
+}
+
 static void take_site(struct finding *finding, const struct diagnosis *diagnosis)
 {
     finding->has_site = 1;
@@ -343,4 +367,5 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
         notes_take(finding, diagnosis);
     }
     say_what(finding, diagnosis);
+    say_headline(finding, diagnosis);
 }

@@ -1,9 +1,11 @@
 #include "report.h"
 
+#include "frames.h"
 #include "parts.h"
 #include "report_common.h"
 
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define MAX_VALUES 32             /* lines of arguments */
@@ -11,15 +13,54 @@
 
 /* ---- what happened, and where ---- */
 
-static void headline(struct report *report, const struct finding *finding)
+/* "at train.py:41 in step", or where in the kernel. */
+static void place_piece(struct report *report, const struct finding *finding)
+{
+    const struct evidence_site *site = &finding->site;
+    char kernel[256];
+    if (finding->caller_count) {
+        report_put(report, "at ");
+        report_put_frame(report, frames_own(finding->caller, finding->caller_count));
+    }
+    if (!finding->has_site)
+        return;
+    finding_kernel(site, kernel, sizeof kernel);
+    if (site->file && !site->is_in_driver) {
+        report_put(report, "at ");
+        report_put_name(report, site->file);
+        if (site->line)
+            report_put(report, ":%d", site->line);
+        report_put(report, "%s", kernel[0] ? " in " : "");
+        report_put_name(report, kernel);
+    } else if (kernel[0]) {
+        report_put(report, "in ");
+        report_put_name(report, kernel);
+        if (!site->is_in_driver && site->symbol)
+            report_put(report, "+0x%" PRIx64, site->kernel_offset);
+    } else if (site->error_pc) {
+        report_put(report, "at PC 0x%" PRIx64, site->error_pc);
+    }
+}
+
+static void thread_piece(struct report *report, const struct finding *finding)
+{
+    if (!finding->lane)
+        return;
+    report_put(report, "block ");
+    report_put_dim(report, finding->site.block_index);
+    report_put(report, " thread ");
+    report_put_dim(report, finding->lane->thread);
+    if (finding->faulting_threads > 1)
+        report_put(report, " and %zu more", finding->faulting_threads - 1);
+}
+
+static void device_piece(struct report *report, const struct finding *finding)
 {
     const struct finding_origin *origin = &finding->origin;
-    report_begin(report, NULL, NULL);
-    report_put(report, "cufence: %s", finding->what);
     if (origin->device >= 0)
-        report_put(report, " on GPU %d", origin->device);
+        report_put(report, "on GPU %d", origin->device);
     else
-        report_put(report, " on a GPU");
+        report_put(report, "on a GPU");
     if (origin->device_name && *origin->device_name) {
         report_put(report, " (");
         report_put_name(report, origin->device_name);
@@ -27,8 +68,75 @@ static void headline(struct report *report, const struct finding *finding)
     }
     if (origin->rank >= 0)
         report_put(report, ", rank %d", origin->rank);
+}
+
+static void source_lines(struct report *report, const struct finding *finding)
+{
+    for (size_t i = 0; i < finding->source_count; i++) {
+        const struct source_line *line = &finding->source[i];
+        report_begin(report, NULL, NULL);
+        report_put(report, "  %c %5d | ", line->number == finding->site.line ? '>' : ' ', line->number);
+        report_put_name(report, line->text);
+        report_end(report, CERTAIN_NOT);
+    }
+}
+
+typedef void piece(struct report *report, const struct finding *finding);
+
+/* Adds a piece behind `count` others, on a line of its own where there is no room for it. Returns how many there are then. */
+static size_t put_piece(struct report *report, piece *put, const struct finding *finding, size_t count)
+{
+    struct report own;
+    if (!report_open(&own, 0))
+        return count;
+    put(&own, finding);
+    char *text = report_close(&own);
+    size_t length = text ? strlen(text) : 0;
+    if (length && count) {
+        int has_room = report_room(report) >= (int)length + 2;
+        report_put(report, has_room ? ", " : ",");
+        if (!has_room) {
+            report_end(report, CERTAIN_NOT);
+            report_begin(report, NULL, NULL);
+            report_put(report, "     ");
+        }
+    }
+    if (length)
+        report_put(report, "%s", text);
+    free(text);
+    return count + (length > 0);
+}
+
+/* The answer: what, where in the source, who. */
+static void headline(struct report *report, const struct finding *finding)
+{
+    report_begin(report, NULL, NULL);
+    report_put(report, "cufence: ");
+    report_put_name(report, finding->headline);
     report_end(report, CERTAIN_NOT);
     report_begin(report, NULL, NULL);
+    report_put(report, "  ");
+    size_t count = put_piece(report, place_piece, finding, 0);
+    count = put_piece(report, thread_piece, finding, count);
+    put_piece(report, device_piece, finding, count);
+    report_end(report, CERTAIN_NOT);
+    source_lines(report, finding);
+    report_begin(report, NULL, NULL);
+    report_end(report, CERTAIN_NOT);
+}
+
+/* One line to search for. */
+static void summary_line(struct report *report, const struct finding *finding)
+{
+    static const char *const accesses[] = {"access", "read", "write", "atomic"};
+    int has_access = finding->has_site && finding->access.is_known;
+    report_begin(report, NULL, NULL);
+    report_put(report, "SUMMARY: cufence: %s ", finding->kind);
+    if (put_piece(report, place_piece, finding, 0))
+        report_put(report, " ");
+    report_put(report, "(%s", has_access ? accesses[finding->access.kind] : "");
+    report_put_name(report, finding->headline + (has_access ? strlen(finding->what) : 0));
+    report_put(report, ")");
     report_end(report, CERTAIN_NOT);
 }
 
@@ -38,16 +146,10 @@ static void address_line(struct report *report, const struct finding *finding)
     if (address->certainty == CERTAIN_NOT)
         return;
     report_begin(report, "address", NULL);
-    if (!finding->call) {
-        report_put(report, "0x%" PRIx64, address->value);
-        if (address->lanes > 1)
-            report_put(report, " to 0x%" PRIx64 " by %zu lanes, any of which may have faulted", address->last, address->lanes);
-        report_put(report, "%s%s", address->where[0] ? ", " : "", address->where);
-    } else {
-        if (strncmp(finding->reason, "0x", 2) != 0)
-            report_put(report, "0x%" PRIx64 ": ", address->value);
-        report_put(report, "%s", finding->reason);
-    }
+    report_put(report, "0x%" PRIx64, address->value);
+    if (address->lanes > 1)
+        report_put(report, " to 0x%" PRIx64 " by %zu lanes, any of which may have faulted", address->last, address->lanes);
+    report_put(report, "%s%s", address->where[0] ? ", " : "", address->where);
     report_end(report, address->certainty);
 }
 
@@ -119,19 +221,17 @@ static void kernel_line(struct report *report, const struct finding *finding)
     report_end(report, CERTAIN_EXACT);
 }
 
-static void place_line(struct report *report, const struct evidence_site *site)
+static void instruction_line(struct report *report, const struct evidence_site *site)
 {
-    if (!site->file && !site->instruction && !site->symbol)
+    if (!site->is_in_driver && !site->instruction && !site->symbol)
         return;
-    report_begin(report, "", "at");
+    report_begin(report, "", "instruction");
     if (site->is_in_driver) {
         report_put(report, "code of the driver's, called by ");
         report_put_name(report, site->symbol);
-        report_end(report, CERTAIN_NOT);
-        return;
+    } else {
+        report_put_code(report, &(struct report_code){NULL, 0, site->instruction, site->symbol, site->kernel_offset});
     }
-    report_put_code(report,
-                    &(struct report_code){site->file, site->line, site->instruction, site->symbol, site->kernel_offset});
     report_end(report, CERTAIN_NOT);
 }
 
@@ -155,18 +255,8 @@ static void also_line(struct report *report, const struct evidence_site *site)
     report_end(report, CERTAIN_EXACT);
 }
 
-static void thread_lines(struct report *report, const struct finding *finding)
+static void also_lines(struct report *report, const struct finding *finding)
 {
-    if (finding->lane) {
-        report_begin(report, "", "thread");
-        report_put(report, "block ");
-        report_put_dim(report, finding->site.block_index);
-        report_put(report, " thread ");
-        report_put_dim(report, finding->lane->thread);
-        if (finding->faulting_threads > 1)
-            report_put(report, ", and %zu more", finding->faulting_threads - 1);
-        report_end(report, CERTAIN_NOT);
-    }
     if (finding->other_sites) {
         report_begin(report, "", "also");
         report_put(report, "%zu more %s%s at this instruction", finding->other_sites,
@@ -343,10 +433,14 @@ static void memory_line(struct report *report, const struct finding *finding)
 static void kernel_lines(struct report *report, const struct finding *finding)
 {
     kernel_line(report, finding);
-    place_line(report, &finding->site);
-    thread_lines(report, finding);
+    instruction_line(report, &finding->site);
+    also_lines(report, finding);
     note_lines(report, "what", finding->meaning, finding->meaning_count);
     launch_lines(report, finding);
+}
+
+static void memory_lines(struct report *report, const struct finding *finding)
+{
     note_lines(report, "note", finding->notes, finding->note_count);
     candidate_lines(report, finding);
     value_lines(report, finding);
@@ -360,12 +454,15 @@ char *finding_text(const struct finding *finding)
         return NULL;
     headline(&report, finding);
     reason_line(&report, finding);
-    address_line(&report, finding);
     caller_lines(&report, finding);
+    if (finding->has_site)
+        kernel_lines(&report, finding);
+    address_line(&report, finding);
     owner_line(&report, finding);
     if (finding->buffer.buffer)
         report_buffer_lines(&report, &finding->buffer, finding->now_ns);
     if (finding->has_site)
-        kernel_lines(&report, finding);
+        memory_lines(&report, finding);
+    summary_line(&report, finding);
     return report_close(&report);
 }

@@ -58,8 +58,7 @@ void report_put_code(struct report *report, const struct report_code *code)
     }
 }
 
-/* "model.py:12 in forward" */
-static void put_frame(struct report *report, const struct stack_frame *frame)
+void report_put_frame(struct report *report, const struct stack_frame *frame)
 {
     const char *gap = "";
     if (frame->file[0]) {
@@ -88,7 +87,7 @@ void report_frame_lines(struct report *report, const struct report_stack *stack)
         for (next = i + 1; next < stack->count && !shown[next]; next++)
             ;
         report_begin(report, i ? "" : stack->key, i && stack->subkey ? "" : stack->subkey);
-        put_frame(report, &stack->frames[i]);
+        report_put_frame(report, &stack->frames[i]);
         if (next - i > 1)
             report_put(report, ", called through %zu more", next - i - 1);
         if (i == 0 && stack->remark)

@@ -25,6 +25,9 @@ struct report_code {
 };
 void report_put_code(struct report *report, const struct report_code *code);
 
+/* "model.py:12 in forward" */
+void report_put_frame(struct report *report, const struct stack_frame *frame);
+
 /* Lines for the frames of a stack (frames.h). What belongs to the first one: the keys, as those of report_begin(), a certainty
  * (CERTAIN_NOT: none), and a remark, which may be NULL. */
 struct report_stack {

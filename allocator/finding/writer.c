@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Where the last letter of exact, derived or candidate stands, counted behind the "==pid== ". */
-#define WIDTH 100
+#define WIDTH 100      /* of a line, where what comes from the program is not longer */
+#define LONGEST_MARK 9 /* "candidate" */
 #define KEY_WIDTH 11
 #define SUBKEY_WIDTH 14
 
@@ -69,10 +69,10 @@ void report_put_age(struct report *report, uint64_t now_ns, uint64_t then_ns)
 
 void report_begin(struct report *report, const char *key, const char *subkey)
 {
-    if (report->pid)
-        report_put(report, "==%d== ", report->pid);
     fflush(report->out);
     report->line = report->size;
+    if (report->pid)
+        report_put(report, "==%d== ", report->pid);
     if (key)
         report_put(report, "  %-*s", KEY_WIDTH, key);
     if (subkey)
@@ -90,11 +90,16 @@ static int line_width(struct report *report)
     return width;
 }
 
+int report_room(struct report *report)
+{
+    return WIDTH - line_width(report);
+}
+
 void report_end(struct report *report, enum certainty certainty)
 {
     static const char *const marks[] = {NULL, "candidate", "derived", "exact"};
     if (marks[certainty]) {
-        int column = WIDTH - (int)strlen(marks[certainty]) - line_width(report);
+        int column = report_room(report) - (int)strlen(marks[certainty]);
         report_put(report, "%*s%s", column > 2 ? column : 2, "", marks[certainty]);
     }
     report_put(report, "\n");
@@ -102,8 +107,8 @@ void report_end(struct report *report, enum certainty certainty)
 
 void report_sentence(struct report *report, const char *key, const char *text, enum certainty certainty)
 {
-    const size_t most = WIDTH - KEY_WIDTH - 2;
     for (size_t length = strlen(text), line; length; key = "") {
+        size_t most = (size_t)(WIDTH - report->prefix - KEY_WIDTH - 2 - (certainty ? LONGEST_MARK + 2 : 0));
         line = length;
         if (line > most) {
             for (line = most; line && text[line] != ' '; line--)
@@ -123,7 +128,7 @@ void report_sentence(struct report *report, const char *key, const char *text, e
 
 int report_open(struct report *report, int pid)
 {
-    *report = (struct report){.pid = pid};
+    *report = (struct report){.pid = pid, .prefix = pid ? snprintf(NULL, 0, "==%d== ", pid) : 0};
     report->out = open_memstream(&report->text, &report->size);
     return report->out != NULL;
 }

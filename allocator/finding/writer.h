@@ -16,8 +16,9 @@ struct report {
     FILE *out; /* a memory stream over text */
     char *text;
     size_t size;
-    size_t line; /* where the current line begins in text, behind its prefix */
+    size_t line; /* where the current line begins in text */
     int pid;
+    int prefix; /* columns that it takes on each line */
 };
 
 /* pid: of the program that the report is about, which every line begins with; 0: none does. Returns 0 when the host is out of
@@ -39,6 +40,9 @@ void report_put_age(struct report *report, uint64_t now_ns, uint64_t then_ns);
 
 /* Ends the line, with the certainty in its column; CERTAIN_NOT leaves it empty. */
 void report_end(struct report *report, enum certainty certainty);
+
+/* Columns that are left on the line. */
+int report_room(struct report *report);
 
 /* A whole sentence under a key, on as many lines as it takes. */
 void report_sentence(struct report *report, const char *key, const char *text, enum certainty certainty);

@@ -94,6 +94,7 @@ uint64_t tell_fault(const struct dump *dump, const struct evidence *evidence, in
     const struct finding_origin origin = origin_of(device, name);
     fault_diagnose(evidence, &around->memory, &diagnosis);
     finding_of_fault(&finding, &diagnosis, &origin);
+    finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     struct told told = publish(&finding);
     if (told.is_printed && told.text && record_is_wanted())
         record(dump, &around->memory, device, name);

@@ -221,7 +221,7 @@ PYTORCH = [
         launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
         options={"log": "report-%r.txt"},
         output=["rank 0 is done"],
-        files={"report-1.txt": [r"\A==\d+== cufence: [^\n]*rank 1\b", r"torchrun\.py:{FAULT}\b"]},
+        files={"report-1.txt": [r"\A==\d+== cufence: [^\n]*\n(==\d+== [^\n]*\n)?[^\n]*rank 1\b", r"torchrun\.py:{FAULT}\b"]},
         ways=HOOKED,
     ),
     *(

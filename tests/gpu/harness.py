@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 REPORT_LINE = re.compile(r"^==\d+==")
-REPORT_MORE = re.compile(r"^==\d+==(\s{2,}|\s*$)")  # a line of a report behind its first
+REPORT_MORE = re.compile(r"^==\d+==(\s{2,}|\s*$| SUMMARY: )")  # a line of a report behind its first
 REPORT_HEAD = re.compile(
     r"^==\d+== +cufence: (out-of-bounds|use-after-free|wild-address|null-pointer|host-pointer|misaligned"
     r"|illegal memory|exception|double free|invalid free)",

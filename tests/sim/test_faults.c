@@ -146,7 +146,7 @@ static void overrun(void)
     size_t length = cufence_last_report(NULL, 0);
     CHECK(length > 200 && length < sizeof text && cufence_last_report(text, sizeof text) == length);
     CHECK(strlen(text) + 1 == length);
-    CHECK(strstr(text, "out-of-bounds WRITE of 4 bytes on GPU 0") && strstr(text, "0 bytes past the end of buffer #2"));
+    CHECK(strstr(text, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #2 \"weights\""));
     CHECK(strstr(text, "<<<(8,1,1), (128,1,1)>>>") && strstr(text, "model.cu:12"));
     CHECK(strstr(text, "block (7,0,0) thread (104,0,0)") && strstr(text, "label \"weights\""));
 }
@@ -283,7 +283,7 @@ static void a_damaged_dump_is_told_too(void)
     settle();
     CHECK(cufence_fault_count() == 1 && seen.calls == 1 && strcmp(seen.kind, "unexplained") == 0 && !seen.has_address);
     cufence_last_report(text, sizeof text);
-    CHECK(strstr(text, "unexplained fault of a kernel on a GPU\n"));
+    CHECK(strstr(text, "unexplained fault of a kernel\n"));
     CHECK(strstr(text, "  reason     its core dump (7 bytes) cannot be read: "));
     cufence_last_report_json(text, sizeof text);
     CHECK(strstr(text, "\"kind\":\"unexplained\"") && strstr(text, "\"reason\":\"its core dump (7 bytes) cannot be read: "));

@@ -154,9 +154,9 @@ static void a_load_is_explained(void **state)
     struct outcome outcome = explain("--registers " CUFENCE_FIXTURES "/load_128.core.gz");
     assert_int_equal(outcome.status, 0);
     assert_string_equal(outcome.err, "");
-    expect_in(outcome.out, "cufence: illegal memory access by a READ of 16 bytes on GPU 0 (NVIDIA H100 80GB HBM3)\n");
+    expect_in(outcome.out, "cufence: illegal memory access by a READ of 16 bytes\n");
     expect_in(outcome.out, "  address    0x1000c1ffe60 to 0x1000c200000 by 27 lanes, any of which may have faulted");
-    expect_in(outcome.out, "at            /src/oob.cu:58   LDG.E.128 R4, [R6.64]   (load_128+0xe0)\n");
+    expect_in(outcome.out, "instruction   LDG.E.128 R4, [R6.64]   (load_128+0xe0)\n");
     expect_in(outcome.out, "  lanes      0 to 26, threads (96,0,0) to (122,0,0): 0x1000c1ffe60, then every 16 bytes");
     expect_in(outcome.out, "  threads    123 in 4 warps had not exited; by place:\n");
     expect_in(outcome.out, "27            /src/oob.cu:59   (load_128+0x270), illegal address\n");
@@ -173,7 +173,7 @@ static void a_store_whose_warp_has_exited_is_explained(void **state)
     struct outcome outcome = explain(CUFENCE_FIXTURES "/store_last.core.gz");
     assert_int_equal(outcome.status, 0);
     expect_in(outcome.out, "illegal memory access by a WRITE (address unknown: the warp had exited)");
-    expect_in(outcome.out, "/src/oob.cu:6   STG.E [R2.64], R7   (store_last+0xc0)");
+    expect_in(outcome.out, "instruction   STG.E [R2.64], R7   (store_last+0xc0)");
     expect_in(outcome.out, "  threads    none is in the dump: all warps had exited\n");
 }
 

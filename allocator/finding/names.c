@@ -1,0 +1,51 @@
+/* The kernel's name without its types. */
+#include "finding.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LONGEST_NAME 32 /* of template arguments that are kept */
+
+static const char anonymous[] = "(anonymous namespace)";
+
+/* Where the parameter list begins: at the first '(' outside of template arguments. */
+static size_t name_length(const char *name)
+{
+    int depth = 0;
+    for (size_t i = 0; name[i]; i++) {
+        if (!strncmp(name + i, anonymous, sizeof anonymous - 1))
+            i += sizeof anonymous - 2;
+        else if (name[i] == '(' && !depth)
+            return i;
+        else
+            depth += (name[i] == '<' || name[i] == '(') - ((name[i] == '>' && depth) || (name[i] == ')' && depth));
+    }
+    return strlen(name);
+}
+
+/* Behind the return type, which the name of a template begins with. */
+static size_t name_start(const char *name, size_t length)
+{
+    size_t start = 0;
+    int depth = 0;
+    for (size_t i = 0; i < length; i++) {
+        if (!strncmp(name + i, anonymous, sizeof anonymous - 1))
+            i += sizeof anonymous - 2;
+        else if (name[i] == ' ' && !depth)
+            start = i + 1;
+        else
+            depth += (name[i] == '<') - (name[i] == '>' && depth);
+    }
+    return start;
+}
+
+void finding_kernel(const struct evidence_site *site, char *out, size_t size)
+{
+    const char *name = site->kernel ? site->kernel : site->symbol ? site->symbol : "";
+    size_t length = name_length(name), start = name_start(name, length);
+    const char *arguments = memchr(name + start, '<', length - start);
+    if (arguments && (size_t)(name + length - arguments) > LONGEST_NAME)
+        snprintf(out, size, "%.*s<...>", (int)(arguments - name - (ptrdiff_t)start), name + start);
+    else
+        snprintf(out, size, "%.*s", (int)(length - start), name + start);
+}
