@@ -1,13 +1,21 @@
 /*
- * The text of PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF: "key:value,key:[value,value]". Pure.
+ * The text of PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF: "key:value,key:[value,value]". Pure. This is the only reader of
+ * it: the start-up hook behind backend:cufence executes `cufence run`.
  *
- * PyTorch ignores every blank in it (c10/core/AllocatorConfig.h, ConfigTokenizer), but older versions split it at blanks when
- * they look for the back end at load time, so what is written here has none.
+ * PyTorch ignores every blank in it, and its lists do not nest (c10/core/AllocatorConfig.h, ConfigTokenizer). Older versions
+ * split it at blanks when they look for the back end at load time, so what is written here has none.
  */
 #ifndef CUFENCE_CLI_ALLOC_CONF_H
 #define CUFENCE_CLI_ALLOC_CONF_H
 
 #include <cufence.h>
+
+#define ALLOC_CONF_ASKED "cufence" /* the back end by which a variable asks for cufence */
+
+/* The two variables; options in the second one win. PyTorch before 2.9 reads the second only, 2.9 and 2.10 prefer the first,
+ * later ones prefer the second again. */
+enum { ALLOC_CONF_GENERAL, ALLOC_CONF_CUDA, ALLOC_CONFS };
+extern const char *const alloc_conf_names[ALLOC_CONFS];
 
 struct alloc_conf {
     char *text;    /* the user's settings behind backend:cudaMallocAsync */
@@ -19,9 +27,21 @@ struct alloc_conf {
  * Rewrites `text` for cufence (NULL is the same as ""): every `backend` entry gives way to backend:cudaMallocAsync, which
  * comes first; entries that begin with cufence_ become options; empty entries go; the others stay in their order. What is not
  * well-formed (a list without an end, a key without a value) stays too, for PyTorch to complain about.
- * The caller gives *conf to alloc_conf_free(). Errors: OUT_OF_MEMORY (the host's); *conf is empty then.
+ * The caller gives *conf to alloc_conf_free(). `name` is the variable's, for messages.
+ * Errors: OPTION (what is meant for cufence is wrong: cufence_KEY without a value, a second back end beside cufence),
+ * OUT_OF_MEMORY (the host's); *conf is empty then.
  */
-cufence_status alloc_conf_rewrite(const char *text, struct alloc_conf *conf);
+cufence_status alloc_conf_rewrite(const char *text, const char *name, struct alloc_conf *conf);
+
+/*
+ * Rewrites the texts of both variables, NULL where one is not set: that one gets the other's text, and no options.
+ * The caller gives each of `confs` to alloc_conf_free().
+ * Errors: as above, and OPTION if one asks for cufence and the other for another back end; both are empty then.
+ */
+cufence_status alloc_conf_rewrite_both(const char *const texts[ALLOC_CONFS], struct alloc_conf confs[ALLOC_CONFS]);
+
+/* The name of a variable that says backend:cufence, NULL if neither does. */
+const char *alloc_conf_asking(const struct alloc_conf confs[ALLOC_CONFS]);
 
 void alloc_conf_free(struct alloc_conf *conf);
 

@@ -1,4 +1,5 @@
 /* `cufence demo`: plants one bug, lets a kernel run into it and checks that the report says so. */
+#include "arguments.h"
 #include "cli.h"
 
 #include "driver/driver.h"
@@ -7,6 +8,7 @@
 #include "sim/sim.h"
 
 #include <dlfcn.h>
+#include <getopt.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -374,36 +376,38 @@ static int wrong(const char *sentence, const char *what)
     return CLI_USAGE;
 }
 
+static const struct bug *bug_find(const char *name)
+{
+    for (size_t i = 0; i < BUG_COUNT; i++)
+        if (strcmp(name, bugs[i].name) == 0)
+            return &bugs[i];
+    return NULL;
+}
+
 int cli_demo(int argc, char **argv)
 {
-    const struct bug *bug = NULL;
+    static const struct argument known[] = {{"set", "uaf=strict"}};
+    static const struct arguments arguments = {"demo", known, 1, 0};
+    const struct bug *bug = &bugs[0];
     char set[2048] = "", options[2304];
     struct options scratch;
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-            usage(stdout);
-            return 0;
+    int option;
+
+    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
+        size_t used = strlen(set);
+        if (option < 0) {
+            usage(option == ARGUMENTS_HELP ? stdout : stderr);
+            return option == ARGUMENTS_HELP ? 0 : CLI_USAGE;
         }
-        if (strcmp(argv[i], "--set") == 0) {
-            size_t used = strlen(set);
-            if (++i == argc)
-                return wrong("--set needs key=value behind it", NULL);
-            if ((size_t)snprintf(set + used, sizeof set - used, ",%s", argv[i]) >= sizeof set - used)
-                return wrong("the options are longer than 2047 bytes with", argv[i]);
-        } else if (argv[i][0] == '-') {
-            return wrong("unknown option", argv[i]);
-        } else if (bug) {
-            return wrong("one bug at a time, so this is too many:", argv[i]);
-        } else {
-            for (size_t b = 0; b < BUG_COUNT && !bug; b++)
-                if (strcmp(argv[i], bugs[b].name) == 0)
-                    bug = &bugs[b];
-            if (!bug)
-                return wrong("overrun, underrun and use-after-free are allowed, not", argv[i]);
-        }
+        if ((size_t)snprintf(set + used, sizeof set - used, ",%s", optarg) >= sizeof set - used)
+            return wrong("the options are longer than 2047 bytes with", optarg);
     }
+    if (optind < argc)
+        bug = bug_find(argv[optind++]);
     if (!bug)
-        bug = &bugs[0];
+        return wrong("overrun, underrun and use-after-free are allowed, not", argv[optind - 1]);
+    if (optind < argc)
+        return wrong("one bug at a time, so this is too many:", argv[optind]);
     options_default(&scratch);
     const char *given = *set ? set + 1 : "";
     if (options_parse(&scratch, given, "--set") != CUFENCE_OK)

@@ -1,8 +1,10 @@
 /* `cufence doctor`: what this machine's driver and permissions allow, and what to do about each 'no'. */
+#include "arguments.h"
 #include "cli.h"
 
 #include "doctor.h"
 
+#include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,15 +46,15 @@ static int examine(int is_json)
 
 int cli_doctor(int argc, char **argv)
 {
-    int is_json = argc == 2 && strcmp(argv[1], "--json") == 0;
+    static const struct argument known[] = {{"json", NULL}};
+    static const struct arguments arguments = {"doctor", known, 1, 0};
+    int option, is_json = 0;
     if (argc == 2 && strcmp(argv[1], "--probe") == 0)
         return cli_doctor_probe();
-    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0))
-        return usage();
-    if (argc > 1 && !is_json) {
-        fprintf(stderr, "cufence doctor: allowed is --json, but got \"%s\"; see cufence doctor --help\n",
-                argv[strcmp(argv[1], "--json") == 0 ? 2 : 1]);
-        return CLI_USAGE;
+    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
+        if (option < 0)
+            return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
+        is_json = 1;
     }
-    return examine(is_json);
+    return optind < argc ? arguments_surplus("doctor", argv[optind]) : examine(is_json);
 }

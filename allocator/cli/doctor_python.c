@@ -1,4 +1,5 @@
 /* Python's packages, and what the environment tells them, for the preload to work. */
+#include "alloc_conf.h"
 #include "doctor.h"
 
 #include <cufence.h>
@@ -130,24 +131,28 @@ static void judge_torch(struct findings *findings, const char *torch, const char
         found(findings, FOUND_YES, "PyTorch", NULL, "%s with CUDA %s, which cufence is tested with", torch, cuda);
 }
 
-/* Before 2.9 PyTorch reads the first alone, 2.9 and 2.10 prefer the second, and 2.11 the first again, also where it is empty.
- */
 static void judge_allocator_settings(struct findings *findings, environment_lookup environment)
 {
-    const char *cuda = environment("PYTORCH_CUDA_ALLOC_CONF"), *plain = environment("PYTORCH_ALLOC_CONF");
-    const char *name = cuda ? "PYTORCH_CUDA_ALLOC_CONF" : "PYTORCH_ALLOC_CONF", *text = cuda ? cuda : plain;
-    if (cuda && plain && !strstr(plain, "backend:cufence") != !strstr(cuda, "backend:cufence"))
-        found(findings, FOUND_NO, "  settings", "set one of them, or both to the same",
-              "PYTORCH_CUDA_ALLOC_CONF=%s and PYTORCH_ALLOC_CONF=%s are both set: which one counts is up to PyTorch's version",
-              cuda, plain);
-    else if (!text || !*text)
+    const char *texts[ALLOC_CONFS], *name = NULL;
+    struct alloc_conf confs[ALLOC_CONFS];
+    for (int i = 0; i < ALLOC_CONFS; i++) {
+        texts[i] = environment(alloc_conf_names[i]);
+        name = texts[i] && *texts[i] ? alloc_conf_names[i] : name;
+    }
+    cufence_status status = alloc_conf_rewrite_both(texts, confs);
+    const char *asking = status == CUFENCE_OK ? alloc_conf_asking(confs) : NULL;
+    if (status != CUFENCE_OK)
+        found(findings, FOUND_NO, "  settings", "correct the variable", "%s", cufence_error_detail());
+    else if (!name)
         found(findings, FOUND_YES, "  settings", NULL,
               "no PYTORCH_*ALLOC_CONF is set; PYTORCH_CUDA_ALLOC_CONF=backend:cufence turns cufence on");
-    else if (strstr(text, "backend:cufence"))
-        found(findings, FOUND_YES, "  settings", NULL, "%s=%s asks for cufence", name, text);
+    else if (asking)
+        found(findings, FOUND_YES, "  settings", NULL, "%s=%s asks for cufence", asking, environment(asking));
     else
         found(findings, FOUND_NEITHER, "  settings", NULL, "%s=%s; cufence takes the place of the back end and keeps the rest",
-              name, text);
+              name, environment(name));
+    for (int i = 0; i < ALLOC_CONFS; i++)
+        alloc_conf_free(&confs[i]);
 }
 
 static void judge_uncached(struct findings *findings, environment_lookup environment)

@@ -1,5 +1,4 @@
 #include "cli/environment.h"
-#include "cli/alloc_conf.h"
 #include "base/error.h"
 
 #include <stdlib.h>
@@ -157,7 +156,13 @@ cufence_status environment_python(struct environment *environment, const char *f
 
 /* ---- frameworks ---- */
 
-static const char *const conf_names[2] = {"PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"};
+cufence_status environment_read_pytorch(const struct environment *environment, struct alloc_conf confs[ALLOC_CONFS])
+{
+    const char *texts[ALLOC_CONFS];
+    for (int i = 0; i < ALLOC_CONFS; i++)
+        texts[i] = environment_get(environment, alloc_conf_names[i]);
+    return alloc_conf_rewrite_both(texts, confs);
+}
 
 static void say_what_was_taken(const struct environment *environment, const char *name, const struct alloc_conf *conf)
 {
@@ -167,36 +172,15 @@ static void say_what_was_taken(const struct environment *environment, const char
         SAY(environment, "%s: took the options %s\n", name, conf->options);
 }
 
-static cufence_status set_alloc_conf(struct environment *environment, const char *name, const struct alloc_conf *conf)
+cufence_status environment_pytorch(struct environment *environment, const struct alloc_conf confs[ALLOC_CONFS])
 {
-    SAY(environment, "%s=%s, so that PyTorch asks the driver for every tensor\n", name, conf->text);
-    return environment_set(environment, name, conf->text);
-}
-
-cufence_status environment_pytorch(struct environment *environment, char *options[2])
-{
-    struct alloc_conf confs[2] = {{0}, {0}};
-    const char *texts[2];
     cufence_status status = CUFENCE_OK;
-
-    for (int i = 0; i < 2; i++) {
-        options[i] = NULL;
-        texts[i] = environment_get(environment, conf_names[i]);
+    for (int i = 0; i < ALLOC_CONFS && status == CUFENCE_OK; i++) {
+        const char *name = alloc_conf_names[i];
+        say_what_was_taken(environment, name, &confs[i]);
+        SAY(environment, "%s=%s, so that PyTorch asks the driver for every tensor\n", name, confs[i].text);
+        status = environment_set(environment, name, confs[i].text);
     }
-    for (int i = 0; i < 2 && status == CUFENCE_OK; i++)
-        status = alloc_conf_rewrite(texts[i] ? texts[i] : texts[!i], &confs[i]);
-    for (int i = 0; i < 2 && status == CUFENCE_OK; i++) {
-        int is_users = environment_get(environment, conf_names[i]) != NULL;
-        if (is_users)
-            say_what_was_taken(environment, conf_names[i], &confs[i]);
-        status = set_alloc_conf(environment, conf_names[i], &confs[i]);
-        if (is_users) {
-            options[i] = confs[i].options;
-            confs[i].options = NULL;
-        }
-    }
-    for (int i = 0; i < 2; i++)
-        alloc_conf_free(&confs[i]);
     if (status == CUFENCE_OK && environment_unset(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING"))
         SAY(environment, "PYTORCH_NO_CUDA_MEMORY_CACHING: unset, because it goes round the back end cudaMallocAsync\n");
     return status;

@@ -7,6 +7,8 @@
 #ifndef CUFENCE_CLI_ENVIRONMENT_H
 #define CUFENCE_CLI_ENVIRONMENT_H
 
+#include "cli/alloc_conf.h"
+
 #include <cufence.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -38,14 +40,11 @@ cufence_status environment_preload(struct environment *environment, const char *
 cufence_status environment_python(struct environment *environment, const char *folder);
 
 /*
- * PyTorch: sets PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF to backend:cudaMallocAsync with the user's other settings.
- * PyTorch before 2.9 reads the first one only, 2.9 and 2.10 prefer the second and warn of the first, later ones prefer the
- * first again; so both are set, and one that was not set becomes the same as the other.
- * Unsets PYTORCH_NO_CUDA_MEMORY_CACHING, which would go round that back end.
- * `options` gets the entries cufence_KEY:VALUE of each as "KEY=VALUE,...": [0] from PYTORCH_ALLOC_CONF, [1] from
- * PYTORCH_CUDA_ALLOC_CONF, NULL if the variable was not set; the caller frees both.
+ * PyTorch: reads its two variables, see alloc_conf_rewrite_both(), and sets them, to backend:cudaMallocAsync with the user's
+ * other settings. The second function also unsets PYTORCH_NO_CUDA_MEMORY_CACHING, which would go round that back end.
  */
-cufence_status environment_pytorch(struct environment *environment, char *options[2]);
+cufence_status environment_read_pytorch(const struct environment *environment, struct alloc_conf confs[ALLOC_CONFS]);
+cufence_status environment_pytorch(struct environment *environment, const struct alloc_conf confs[ALLOC_CONFS]);
 
 /* JAX and TensorFlow: sets their allocators, unless the user has chosen one. */
 cufence_status environment_frameworks(struct environment *environment);

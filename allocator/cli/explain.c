@@ -1,4 +1,5 @@
 /* cufence explain: GPU core dumps in words, also of programs that never saw cufence. Needs neither a GPU nor CUDA. */
+#include "arguments.h"
 #include "cli.h"
 
 #include "analysis/dump/standing.h"
@@ -325,16 +326,17 @@ static int parse_address(const char *text, uint64_t *address)
 
 int cli_explain(int argc, char **argv)
 {
-    enum { JSON = 1, ALL_THREADS, REGISTERS, MEMORY, HELP };
-    static const struct option known[] = {
-        {"json", no_argument, NULL, JSON},           {"all-threads", no_argument, NULL, ALL_THREADS},
-        {"registers", no_argument, NULL, REGISTERS}, {"memory", required_argument, NULL, MEMORY},
-        {"help", no_argument, NULL, HELP},           {0}};
+    enum { JSON, ALL_THREADS, REGISTERS, MEMORY };
+    static const struct argument known[] = {
+        [JSON] = {"json", NULL},
+        [ALL_THREADS] = {"all-threads", NULL},
+        [REGISTERS] = {"registers", NULL},
+        [MEMORY] = {"memory", "0x7f0000001000"},
+    };
+    static const struct arguments arguments = {"explain", known, sizeof known / sizeof *known, 0};
     struct wishes wishes = {.standing = {.places = PLACES}};
     int option, is_well = 1;
-    optind = 0;
-    opterr = 0;
-    while ((option = getopt_long(argc, argv, ":h", known, NULL)) != -1) {
+    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
         switch (option) {
         case JSON:
             wishes.is_json = 1;
@@ -351,15 +353,8 @@ int cli_explain(int argc, char **argv)
                 break;
             fprintf(stderr, "cufence explain: --memory '%s' is no address, such as 0x7f0000001000\n", optarg);
             return CLI_USAGE;
-        case HELP:
-        case 'h':
-            return usage();
-        case ':':
-            fprintf(stderr, "cufence explain: %s needs a value\n", argv[optind - 1]);
-            return CLI_USAGE;
         default:
-            fprintf(stderr, "cufence explain: unknown argument '%s'; `cufence explain --help` lists them\n", argv[optind - 1]);
-            return CLI_USAGE;
+            return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
         }
     }
     if (optind == argc) {

@@ -1,8 +1,10 @@
+#include "arguments.h"
 #include "cli.h"
 #include "base/error.h"
 #include "base/options.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -56,44 +58,36 @@ static int unknown_command(const char *name)
     return CLI_USAGE;
 }
 
-static int surplus(const char *command, const char *argument)
+static int options_usage(void)
 {
-    fprintf(stderr, "cufence %s: surplus argument '%s'; `cufence help` lists what is allowed\n", command, argument);
-    return CLI_USAGE;
+    printf("usage: cufence options [--check \"key=value,...\"]\n\n"
+           "  Prints every option with its allowed values, its default and what it does.\n"
+           "  --check  prints nothing, but exits with status %d and says why if the options are not allowed.\n",
+           CLI_USAGE);
+    return 0;
 }
 
 static int run_options(int argc, char **argv)
 {
-    if (argc == 1) {
-        options_print(stdout);
-        return 0;
-    }
-    if (is_help(argv[1]) && argc == 2) {
-        printf("usage: cufence options [--check \"key=value,...\"]\n\n"
-               "  Prints every option with its allowed values, its default and what it does.\n"
-               "  --check  prints nothing, but exits with status %d and says why if the options are not allowed.\n",
-               CLI_USAGE);
-        return 0;
-    }
-    if (is_help(argv[1]))
-        return surplus("options", argv[2]);
-    if (strcmp(argv[1], "--check") != 0) {
-        fprintf(stderr, "cufence options: unknown argument '%s'; allowed are --check \"key=value,...\" and --help\n", argv[1]);
-        return CLI_USAGE;
-    }
-    if (argc == 2) {
-        fprintf(stderr, "cufence options: --check needs the options to check, such as \"uaf=strict,align=auto\"\n");
-        return CLI_USAGE;
-    }
-    if (argc > 3)
-        return surplus("options", argv[3]);
-
+    static const struct argument known[] = {{"check", "uaf=strict,align=auto"}};
+    static const struct arguments arguments = {"options", known, 1, 0};
     struct options options;
+    int option, is_check = 0;
+
     options_default(&options);
-    if (options_parse(&options, argv[2], "--check")) {
-        fprintf(stderr, "cufence options: %s\n", error_detail());
-        return CLI_USAGE;
+    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
+        if (option < 0)
+            return option == ARGUMENTS_HELP ? options_usage() : CLI_USAGE;
+        is_check = 1;
+        if (options_parse(&options, optarg, "--check")) {
+            fprintf(stderr, "cufence options: %s\n", error_detail());
+            return CLI_USAGE;
+        }
     }
+    if (optind < argc)
+        return arguments_surplus("options", argv[optind]);
+    if (!is_check)
+        options_print(stdout);
     return 0;
 }
 
@@ -105,7 +99,7 @@ static int run_help(int argc, char **argv)
     if (!command)
         return unknown_command(argv[1]);
     if (argc > 2)
-        return surplus("help", argv[2]);
+        return arguments_surplus("help", argv[2]);
     char help[] = "--help";
     char *arguments[] = {argv[1], help, NULL};
     return command->run(2, arguments);
@@ -120,10 +114,10 @@ static int dispatch(int argc, char **argv)
     if (!strcmp(argv[0], "help"))
         return run_help(argc, argv);
     if (is_help(argv[0]))
-        return argc > 1 ? surplus(argv[0], argv[1]) : print_usage();
+        return argc > 1 ? arguments_surplus(argv[0], argv[1]) : print_usage();
     if (!strcmp(argv[0], "--version")) {
         if (argc > 1)
-            return surplus(argv[0], argv[1]);
+            return arguments_surplus(argv[0], argv[1]);
         printf("cufence %s\n", cufence_version_string());
         return 0;
     }

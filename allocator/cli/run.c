@@ -1,4 +1,5 @@
 /* `cufence run`: sets up the environment and becomes the program. Nothing of cufence's stays in between. */
+#include "arguments.h"
 #include "cli.h"
 #include "cli/environment.h"
 #include "cli/installed.h"
@@ -7,6 +8,7 @@
 #include "base/options.h"
 
 #include <errno.h>
+#include <getopt.h>
 #include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -31,8 +33,9 @@ enum inherited { FROM_OPTIONS, FROM_ALLOC_CONF, FROM_CUDA_ALLOC_CONF, INHERITED 
 struct request {
     struct setting *settings; /* as many places as the command line can need; the last that counts comes last */
     size_t count;
-    int is_help, is_verbose;
-    char **command; /* up to a NULL; NULL with is_help */
+    int is_verbose;
+    int is_if_asked; /* only what PyTorch's variables ask for */
+    char **command;  /* up to a NULL; NULL after --help */
 };
 
 static int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -54,8 +57,8 @@ static int no_memory(void)
 
 static void usage(void)
 {
-    printf("usage: cufence run [--set key=value[,key=value]]... [--json FILE] [--error-exitcode N] [--verbose] [--] PROGRAM "
-           "[ARGUMENT]...\n\n"
+    printf("usage: cufence run [--set key=value[,key=value]]... [--json FILE] [--error-exitcode N] [--if-asked]\n"
+           "                   [--verbose] [--] PROGRAM [ARGUMENT]...\n\n"
            "Runs a program with its GPU buffers under cufence: any program that uses CUDA, unmodified. The environment is set "
            "up,\n"
            "and the program then takes this process's place, with its input and output, signals and exit status.\n\n"
@@ -64,6 +67,9 @@ static void usage(void)
            "rank,\n"
            "                       host). FILE is seen from the folder that you are in\n"
            "  --error-exitcode N   the same as --set exitcode=N\n"
+           "  --if-asked           only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; else run the "
+           "program "
+           "as it is\n"
            "  --verbose            say on stderr what is set up. (--set verbose=on lets cufence speak in the program)\n"
            "  --                   ends the options; a PROGRAM that begins with a dash needs it\n\n"
            "Exit status: the program's; 2 for a wrong command line or option, 126 if the program cannot be run under cufence,\n"
@@ -98,69 +104,52 @@ static char *joined(const char *key, const char *value)
     return asprintf(&text, "%s%s", key, value) < 0 ? NULL : text;
 }
 
-/* The options that take a value: --NAME VALUE or --NAME=VALUE. */
-enum valued { NOT_VALUED = -1, SET, JSON, EXITCODE };
-static const char *const valued_names[] = {"--set", "--json", "--error-exitcode"};
-static const char *const valued_examples[] = {"uaf=strict", "report.json", "86"};
+enum known { SET, JSON, EXITCODE, IF_ASKED, VERBOSE };
+static const struct argument known[] = {
+    [SET] = {"set", "uaf=strict"},   [JSON] = {"json", "report.json"}, [EXITCODE] = {"error-exitcode", "86"},
+    [IF_ASKED] = {"if-asked", NULL}, [VERBOSE] = {"verbose", NULL},
+};
+static const struct arguments arguments = {"run", known, COUNT(known), .is_operand_the_end = 1};
 
-static enum valued find_valued(const char *argument)
+static int take_value(struct request *request, int option, const char *value)
 {
-    size_t length = strcspn(argument, "=");
-    for (size_t i = 0; i < COUNT(valued_names); i++)
-        if (strlen(valued_names[i]) == length && !strncmp(argument, valued_names[i], length))
-            return (enum valued)i;
-    return NOT_VALUED;
-}
-
-static int take_value(struct request *request, enum valued which, const char *value)
-{
+    static const char *const sources[] = {[SET] = "--set", [JSON] = "--json", [EXITCODE] = "--error-exitcode"};
     char *text = NULL;
-    if (which == JSON && (!*value || strchr(value, ',')))
+    if (option == JSON && (!*value || strchr(value, ',')))
         return complain(CLI_USAGE, "--json: the file name \"%s\" is %s", value,
                         *value ? "not possible: it holds a comma" : "empty");
-    if (which == SET)
+    if (option == SET)
         text = strdup(value);
-    else if (which == JSON)
+    else if (option == JSON)
         text = json_option(value);
     else
         text = joined("exitcode=", value);
-    request->settings[request->count++] = (struct setting){valued_names[which], text};
+    request->settings[request->count++] = (struct setting){sources[option], text};
     return text ? 0 : no_memory();
 }
 
-/* Reads the options. Returns 0 with the command or is_help, or the exit status after a message. */
-static int read_arguments(char **argument, struct request *request)
+/* Returns 0 with the command, or without one after --help, or the exit status after a message. */
+static int read_arguments(int argc, char **argv, struct request *request)
 {
-    for (; *argument && (*argument)[0] == '-'; argument++) {
-        enum valued which = find_valued(*argument);
-        if (!strcmp(*argument, "--")) {
-            argument++;
-            break;
-        }
-        if (!strcmp(*argument, "--verbose")) {
-            request->is_verbose = 1;
-            continue;
-        }
-        if (!strcmp(*argument, "--help") || !strcmp(*argument, "-h")) {
-            request->is_help = 1;
+    int option, status = 0;
+    while (status == 0 && (option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
+        if (option == ARGUMENTS_WRONG)
+            return CLI_USAGE;
+        if (option == ARGUMENTS_HELP) {
+            usage();
             return 0;
         }
-        if (which == NOT_VALUED)
-            return complain(CLI_USAGE,
-                            "unknown option \"%s\"; allowed are --set, --json, --error-exitcode, --verbose, --help and -- in "
-                            "front of the program",
-                            *argument);
-        const char *equals = strchr(*argument, '=');
-        if (!equals && !argument[1])
-            return complain(CLI_USAGE, "%s needs a value, such as %s %s", *argument, *argument, valued_examples[which]);
-        int status = take_value(request, which, equals ? equals + 1 : *++argument);
-        if (status != 0)
-            return status;
+        if (option == VERBOSE)
+            request->is_verbose = 1;
+        else if (option == IF_ASKED)
+            request->is_if_asked = 1;
+        else
+            status = take_value(request, option, optarg);
     }
-    if (!*argument)
+    if (status == 0 && optind == argc)
         return complain(CLI_USAGE, "no program given: cufence run [options] -- PROGRAM [ARGUMENT]...; see cufence run --help");
-    request->command = argument;
-    return 0;
+    request->command = argv + optind;
+    return status;
 }
 
 /* ---- options ---- */
@@ -212,18 +201,16 @@ static int check_options(const struct request *request, const char *merged, stru
 
 /* ---- the environment ---- */
 
-/* Fills in the settings that the environment gives. */
-static int inherit_settings(struct request *request, struct environment *environment)
+/* Fills in the settings that the environment gives. `confs` gives its options away. */
+static int inherit_settings(struct request *request, const struct environment *environment,
+                            struct alloc_conf confs[ALLOC_CONFS])
 {
     const char *inherited = environment_get(environment, "CUFENCE_OPTIONS");
-    char *options[2] = {NULL, NULL};
-    cufence_status status = environment_pytorch(environment, options);
-
     request->settings[FROM_OPTIONS] = (struct setting){"CUFENCE_OPTIONS", inherited ? strdup(inherited) : NULL};
-    request->settings[FROM_ALLOC_CONF] = (struct setting){"PYTORCH_ALLOC_CONF", options[0]};
-    request->settings[FROM_CUDA_ALLOC_CONF] = (struct setting){"PYTORCH_CUDA_ALLOC_CONF", options[1]};
-    if (status != CUFENCE_OK)
-        return complain(CANNOT_RUN, "%s", error_detail());
+    for (int i = 0; i < ALLOC_CONFS; i++) {
+        request->settings[FROM_ALLOC_CONF + i] = (struct setting){alloc_conf_names[i], confs[i].options};
+        confs[i].options = NULL;
+    }
     return inherited && !request->settings[FROM_OPTIONS].text ? no_memory() : 0;
 }
 
@@ -279,15 +266,15 @@ static int find_preload(char own[PATH_MAX], char preload[PATH_MAX])
     return 0;
 }
 
-static int set_up(struct request *request, struct environment *environment)
+static int set_up(struct request *request, struct environment *environment, struct alloc_conf confs[ALLOC_CONFS])
 {
     char own[PATH_MAX], preload[PATH_MAX], bootstrap[PATH_MAX];
     struct options options;
 
     options_default(&options);
-    if (environment_copy(environment, environ, request->is_verbose ? stderr : NULL) != CUFENCE_OK)
+    if (environment_pytorch(environment, confs) != CUFENCE_OK)
         return complain(CANNOT_RUN, "%s", error_detail());
-    int status = inherit_settings(request, environment);
+    int status = inherit_settings(request, environment, confs);
     if (status == 0)
         status = set_options(request, environment, &options);
     if (status == 0)
@@ -300,6 +287,33 @@ static int set_up(struct request *request, struct environment *environment)
     if (options.coredump)
         environment_coredumps(environment);
     return 0;
+}
+
+/* What --if-asked does where neither variable asks for cufence: nothing, but options for it are a mistake. */
+static int leave_it(const struct environment *environment, const struct alloc_conf confs[ALLOC_CONFS])
+{
+    for (int i = 0; i < ALLOC_CONFS; i++)
+        if (confs[i].options[0])
+            return complain(CLI_USAGE, "%s has options of cufence (%s), but does not ask for it; add backend:" ALLOC_CONF_ASKED,
+                            alloc_conf_names[i], confs[i].options);
+    if (environment->words)
+        complain(0, "neither %s nor %s asks for cufence", alloc_conf_names[0], alloc_conf_names[1]);
+    return 0;
+}
+
+static int prepare(struct request *request, struct environment *environment)
+{
+    struct alloc_conf confs[ALLOC_CONFS];
+    if (environment_copy(environment, environ, request->is_verbose ? stderr : NULL) != CUFENCE_OK)
+        return complain(CANNOT_RUN, "%s", error_detail());
+    cufence_status status = environment_read_pytorch(environment, confs);
+    if (status != CUFENCE_OK)
+        return complain(status == CUFENCE_ERROR_OPTION ? CLI_USAGE : CANNOT_RUN, "%s", error_detail());
+    int is_left = request->is_if_asked && !alloc_conf_asking(confs);
+    int outcome = is_left ? leave_it(environment, confs) : set_up(request, environment, confs);
+    for (int i = 0; i < ALLOC_CONFS; i++)
+        alloc_conf_free(&confs[i]);
+    return outcome;
 }
 
 /* ---- the program ---- */
@@ -322,19 +336,17 @@ static int become(const char *path, char **command, const struct environment *en
 
 int cli_run(int argc, char **argv)
 {
-    struct request request = {calloc((size_t)argc + INHERITED, sizeof(struct setting)), INHERITED, 0, 0, NULL};
+    struct request request = {.settings = calloc((size_t)argc + INHERITED, sizeof(struct setting)), .count = INHERITED};
     struct environment environment = {0};
     char path[PATH_MAX];
 
     if (!request.settings)
         return no_memory();
-    int status = read_arguments(argv + 1, &request);
-    if (request.is_help)
-        usage();
-    if (request.command)
+    int status = read_arguments(argc, argv, &request);
+    if (request.command && status == 0)
         status = choose(request.command[0], path);
     if (request.command && status == 0)
-        status = set_up(&request, &environment);
+        status = prepare(&request, &environment);
     if (request.command && status == 0)
         status = become(path, request.command, &environment);
     environment_free(&environment);

@@ -1,6 +1,8 @@
-/* PYTORCH_CUDA_ALLOC_CONF as somebody typed it. What is written has no blanks and begins with the back end, and written again
- * it is the same; the options go to the parser of options, as `cufence run` does it. */
+/* PYTORCH_CUDA_ALLOC_CONF as somebody typed it. What is meant for cufence and wrong is refused with a sentence. Else what is
+ * written has no blanks and begins with the back end, and written again it is the same; the options go to the parser of
+ * options, as `cufence run` does it. */
 #include "cli/alloc_conf.h"
+#include "base/error.h"
 #include "base/options.h"
 
 #include <ctype.h>
@@ -28,11 +30,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size)
         memcpy(text, bytes, size);
     text[size] = '\0';
 
-    require(alloc_conf_rewrite(text, &conf) == CUFENCE_OK);
+    if (alloc_conf_rewrite(text, "fuzz", &conf) != CUFENCE_OK) {
+        require(strncmp(error_detail(), "fuzz: ", strlen("fuzz: ")) == 0 && !conf.text);
+        free(text);
+        return 0;
+    }
     require(strncmp(conf.text, BEGINNING, strlen(BEGINNING)) == 0 && conf.options);
     for (const char *at = conf.text; *at; at++)
         require(!isspace((unsigned char)*at));
-    require(alloc_conf_rewrite(conf.text, &again) == CUFENCE_OK);
+    require(alloc_conf_rewrite(conf.text, "fuzz", &again) == CUFENCE_OK);
     require(strcmp(again.text, conf.text) == 0 && !*again.options && strcmp(again.backend, "cudaMallocAsync") == 0);
     options_default(&options);
     (void)options_parse(&options, conf.options, "fuzz");

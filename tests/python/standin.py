@@ -158,7 +158,7 @@ _RECORDING_TORCH = '''
 """A stand-in for PyTorch that says what its process looked like when it was imported."""
 import json, os, sys
 
-NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUFENCE_OPTIONS", "LD_PRELOAD", "CUFENCE_RESTARTED",
+NAMES = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "CUFENCE_OPTIONS", "LD_PRELOAD", "CUFENCE_RESTARTED", "PYTHONPATH",
          "XLA_PYTHON_CLIENT_ALLOCATOR", "XLA_PYTHON_CLIENT_PREALLOCATE", "TF_GPU_ALLOCATOR")
 with open("/proc/self/maps") as maps:
     is_preloaded = "/libcufence_preload.so" in maps.read()
@@ -177,8 +177,12 @@ def write_recording_torch(folder: Path) -> None:
 
 
 def copy_library(folder: Path) -> Path:
-    """Puts libcufence.so, the preload library and the simulated device into a folder of their own; returns the first."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Puts libcufence.so, the preload library and the simulated device into a folder of their own, and the command into bin/
+    beside it; returns the first."""
+    commands = folder.with_name("bin")
+    for place in (folder, commands):
+        place.mkdir(parents=True, exist_ok=True)
+    shutil.copy(LIBRARY.parent.with_name("bin") / "cufence", commands)
     for name in ("libcufence_preload.so", "libcufence_sim.so"):
         shutil.copy(LIBRARY.with_name(name), folder)
     return Path(shutil.copy(LIBRARY, folder))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import standin  # noqa: F401, puts the package on the path
 
-from cufence._options import option_string
+from cufence._options import option_string, pairs
 
 
 class OptionString(unittest.TestCase):
@@ -24,6 +24,14 @@ class OptionString(unittest.TestCase):
 
     def test_order_does_not_matter(self) -> None:
         self.assertEqual(option_string({"a": 1, "b": 2}), option_string({"b": 2, "a": 1}))
+
+    def test_and_back(self) -> None:
+        for text, expected in (
+            ("", {}),
+            ("align=16,uaf=strict", {"align": "16", "uaf": "strict"}),
+            (" uaf = off ,log=a=b, uaf=strict, ", {"uaf": "strict", "log": "a=b"}),
+        ):
+            self.assertEqual(pairs(text), expected)
 
     def test_refused(self) -> None:
         for value, message in (

@@ -294,7 +294,7 @@ class Plugin(unittest.TestCase):
             def test_it():
                 assert os.environ["LD_PRELOAD"].endswith("/libcufence_preload.so:libc.so.6")
                 assert os.environ["PYTORCH_CUDA_ALLOC_CONF"] == "backend:cudaMallocAsync,max_split_size_mb:64"
-                assert os.environ["CUFENCE_OPTIONS"].split(",")[:3] == ["align=32", "side=start", "uaf=strict"]
+                assert os.environ["CUFENCE_OPTIONS"].split(",")[1:] == ["align=32", "side=start", "uaf=strict"]
                 assert "CUFENCE_PYTEST_WORKER" not in os.environ
             """,
             "--cufence-options",
@@ -324,7 +324,7 @@ class Plugin(unittest.TestCase):
             "def pytest_addoption(parser):\n    parser.addoption('--cov', dest='cov_source', action='append')\n"
         )
         for arguments, words in (
-            (["--cufence-options=uaf=strickt"], "cufence: --cufence-options: the options: uaf=strickt is not allowed"),
+            (["--cufence-options=uaf=strickt"], "cufence: --cufence-options: uaf=strickt is not allowed"),
             (["--cov=here"], "--cufence runs the tests in another process, which --cov does not see"),
             (["--pdb"], "--cufence runs the tests in another process, where --pdb and --trace have no terminal"),
         ):

@@ -17,99 +17,10 @@ from typing import Any, ClassVar
 import simulated
 import standin
 
-from cufence import _configuration as configuration
+from cufence._options import pairs
 
 CUDA = "PYTORCH_CUDA_ALLOC_CONF"
 GENERAL = "PYTORCH_ALLOC_CONF"
-
-
-class Configuration(unittest.TestCase):
-    def test_split(self) -> None:
-        for text, expected in (
-            ("", (False, [], [])),
-            ("backend:native", (False, [], ["backend:native"])),
-            ("backend:cufence", (True, [], [])),
-            (" backend : cufence , ", (True, [], [])),
-            ("backend:cufence,cufence_uaf:strict,cufence_guard:128M", (True, ["uaf=strict", "guard=128M"], [])),
-            ("backend:cufence,cufence_log:/tmp/a:b.txt", (True, ["log=/tmp/a:b.txt"], [])),
-            (
-                "roundup_power2_divisions:[256:1,512:2,>:4],backend:cufence,max_split_size_mb:128,cufence_align: auto",
-                (True, ["align=auto"], ["roundup_power2_divisions:[256:1,512:2,>:4]", "max_split_size_mb:128"]),
-            ),
-        ):
-            self.assertEqual(configuration.split(text), expected, text)
-
-    def test_mistakes(self) -> None:
-        for text, words in (
-            ("backend:cufence,cufence_uaf", "'cufence_uaf:' is not of the form cufence_KEY:value"),
-            ("backend:cufence,cufence_:strict", "'cufence_:strict' is not of the form"),
-            ("backend:cufence,cufence_log:[a,b]", "cufence_log: the value '[a,b]' holds a comma"),
-            ("backend:cufence,cufence:uaf", "'cufence:uaf': say backend:cufence"),
-            ("backend:native,backend:cufence", "the back end is named 2 times (native, cufence): name one"),
-            ("backend:cufence2", "there is no back end 'cufence2': write backend:cufence"),
-        ):
-            with self.assertRaises(configuration.Mistake) as caught:
-                configuration.split(text)
-            self.assertIn(words, str(caught.exception), text)
-
-    def test_for_torch(self) -> None:
-        self.assertEqual(configuration.for_torch([]), "backend:cudaMallocAsync")
-        self.assertEqual(configuration.for_torch(["a:1", "b:[1:2,3:4]"]), "backend:cudaMallocAsync,a:1,b:[1:2,3:4]")
-
-    def test_merged(self) -> None:
-        for options, before, expected in (
-            ([], "", ""),
-            (["uaf=strict"], "", "uaf=strict"),
-            (["uaf=strict"], "uaf=off,align=32, ", "uaf=off,align=32,uaf=strict"),
-            ([], "align=32,", "align=32"),
-        ):
-            self.assertEqual(configuration.merged(options, before), expected)
-
-    def test_in_force(self) -> None:
-        for environment, expected in (
-            ({}, (None, "")),
-            ({GENERAL: "backend:cufence"}, (GENERAL, "backend:cufence")),
-            ({CUDA: "", GENERAL: "backend:cufence"}, (CUDA, "")),
-        ):
-            self.assertEqual(configuration.in_force(environment), expected)
-
-    def test_read(self) -> None:
-        """Versions of PyTorch differ in which variable they prefer."""
-        beneath = "backend:cudaMallocAsync"
-        for environment, is_wanted, options, cuda, general in (
-            ({}, False, {}, "", ""),
-            ({GENERAL: "backend:cufence,a:1"}, True, {GENERAL: []}, ",a:1", ",a:1"),
-            ({CUDA: "", GENERAL: "backend:cufence,a:1"}, True, {GENERAL: [], CUDA: []}, "", ",a:1"),
-            (
-                {CUDA: "cufence_uaf:off,b:2", GENERAL: "backend:cufence,cufence_uaf:strict"},
-                True,
-                {GENERAL: ["uaf=strict"], CUDA: ["uaf=off"]},
-                ",b:2",
-                "",
-            ),
-            ({CUDA: f"{beneath},c:3", GENERAL: "backend:cufence"}, True, {GENERAL: [], CUDA: []}, ",c:3", ""),
-        ):
-            found = configuration.read(environment)
-            self.assertEqual(found, (is_wanted, options, {CUDA: beneath + cuda, GENERAL: beneath + general}), environment)
-            self.assertEqual(list(found[1]), list(options), "in this order: the last wins")
-        for environment, words in (
-            ({CUDA: "cufence_uaf:strict"}, f"{CUDA}: cufence_uaf:strict is an option of backend:cufence, which is not"),
-            ({CUDA: "backend:native", GENERAL: "backend:cufence"}, f"{GENERAL} names backend:cufence, but {CUDA} names"),
-            ({CUDA: "backend:cufence", GENERAL: "cufence:1"}, f"{GENERAL}: 'cufence:1': say backend:cufence"),
-        ):
-            with self.assertRaises(configuration.Mistake) as caught:
-                configuration.read(environment)
-            self.assertIn(words, str(caught.exception))
-
-    def test_same_grammar_as_the_command(self) -> None:
-        """The table that tests/unit/test_run_alloc_conf.c holds `cufence run` to."""
-        lines = (standin.ROOT / "tests" / "fixtures" / "alloc_conf.txt").read_text().splitlines()
-        rows = [line.split("|") for line in lines if line and not line.startswith("#")]
-        self.assertGreater(len(rows), 20)
-        for text, rewritten, options in rows:
-            _, given, others = configuration.split(text)
-            kept = [item for item in others if not item.startswith("backend:")]
-            self.assertEqual((configuration.for_torch(kept), ",".join(given)), (rewritten, options), text)
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
@@ -154,9 +65,9 @@ class Hook(unittest.TestCase):
         found["stderr"] = done.stderr
         return found
 
-    def refused(self, **more: str) -> str:
+    def refused(self, status: int = 2, **more: str) -> str:
         done = self.run_it("-c", "import torch", more=more)
-        self.assertEqual((done.returncode, done.stdout), (2, ""), done.stderr)
+        self.assertEqual((done.returncode, done.stdout), (status, ""), done.stderr)
         self.assertNotIn("Traceback", done.stderr)
         return done.stderr
 
@@ -179,6 +90,14 @@ class Hook(unittest.TestCase):
             self.assertIsNone(environment["CUFENCE_OPTIONS"])
             self.assertIsNone(environment["CUFENCE_RESTARTED"], "no child inherits the mark")
             self.assertEqual((found["prefix"], found["stderr"]), (str(self.folder / "venv"), ""))
+
+    def test_names_cufence_without_asking(self) -> None:
+        """The hook looks for a word; what it means, `cufence run` knows, and then runs the interpreter as it was."""
+        for text in ("a:[backend:cufence]", "expandable_segments:True,a:[cufence]"):
+            found = self.found("-c", "import torch", **{CUDA: text})
+            environment = found["environment"]
+            self.assertEqual((found["preloaded"], environment[CUDA], found["stderr"]), (False, text, ""))
+            self.assertEqual((environment[GENERAL], environment["CUFENCE_RESTARTED"]), (None, None))
 
     def test_settings(self) -> None:
         found = self.found(
@@ -308,9 +227,11 @@ class Hook(unittest.TestCase):
 
     def test_wrong_options(self) -> None:
         for text, words in (
-            ("backend:cufence,cufence_uav:strict", [f"cufence: {CUDA}: ", "'uav'", "did you mean 'uaf'?", "align"]),
+            ("backend:cufence,cufence_uav:strict", [f"cufence run: {CUDA}: ", "'uav'", "did you mean 'uaf'?", "align"]),
             ("backend:cufence,cufence_uaf:strickt", ["uaf=strickt is not allowed; allowed is off | strict"]),
-            ("cufence_uaf:strict", ["cufence_uaf:strict is an option of backend:cufence"]),
+            ("backend:cufence,cufence_uaf", [f"{CUDA}: 'cufence_uaf:' is not of the form cufence_KEY:value"]),
+            ("backend:native,backend:cufence", ["the back end is named twice, 'native' and 'cufence'; name one"]),
+            ("cufence_uaf:strict", [f"{CUDA} has options of cufence (uaf=strict), but does not ask for it"]),
         ):
             message = self.refused(**{CUDA: text})
             self.assertEqual(message.count("\n"), 1, message)
@@ -319,9 +240,11 @@ class Hook(unittest.TestCase):
 
     def test_wrong_options_in_the_environment(self) -> None:
         message = self.refused(PYTORCH_ALLOC_CONF="backend:cufence", CUFENCE_OPTIONS="align=3")
-        self.assertIn("cufence: CUFENCE_OPTIONS: ", message)
+        self.assertIn("cufence run: CUFENCE_OPTIONS: ", message)
         message = self.refused(PYTORCH_ALLOC_CONF="backend:cufence,cufence_guard:4G", CUFENCE_OPTIONS="guard_max=1G")
-        self.assertIn("CUFENCE_OPTIONS and PYTORCH_ALLOC_CONF together: ", message)
+        self.assertIn("the options together: guard_max=1G is smaller than guard=4G", message)
+        message = self.refused(**{CUDA: "backend:native", GENERAL: "backend:cufence"})
+        self.assertIn(f"{GENERAL} names backend:cufence, but {CUDA} names backend:native; name one", message)
 
     def test_both_variables(self) -> None:
         """Whichever PyTorch reads, both say the same."""
@@ -332,23 +255,23 @@ class Hook(unittest.TestCase):
             environment = found["environment"]
             self.assertEqual(environment[first], "backend:cudaMallocAsync")
             self.assertEqual(environment[second], "backend:cudaMallocAsync,expandable_segments:True")
-            options = configuration.options(environment["CUFENCE_OPTIONS"])
+            options = pairs(environment["CUFENCE_OPTIONS"])
             self.assertEqual(options, {"side": "start", "align": str(align)}, "PYTORCH_CUDA_ALLOC_CONF wins")
 
     def test_loader_refuses(self) -> None:
-        bad = self.folder / "bad"
-        bad.mkdir(exist_ok=True)
-        library = shutil.copy(self.library, bad)
-        (bad / "libcufence_preload.so").write_text("not a library")
+        library = standin.copy_library(self.folder / "bad" / "lib")
+        library.with_name("libcufence_preload.so").write_text("not a library")
         message = self.refused(CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
-        self.assertIn("started anew with libcufence_preload.so, but the dynamic loader has not taken it", message)
+        self.assertIn("libcufence_preload.so into LD_PRELOAD, but the dynamic loader has not taken it", message)
 
-    def test_preload_missing(self) -> None:
-        alone = self.folder / "alone"
-        alone.mkdir(exist_ok=True)
-        library = shutil.copy(self.library, alone)
+    def test_installation_incomplete(self) -> None:
+        library = standin.copy_library(self.folder / "alone" / "lib")
+        library.with_name("libcufence_preload.so").unlink()
+        message = self.refused(126, CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
+        self.assertIn("cannot find libcufence_preload.so", message)
+        (library.parents[1] / "bin" / "cufence").unlink()
         message = self.refused(CUFENCE_LIBRARY=str(library), **{CUDA: "backend:cufence"})
-        self.assertIn("libcufence_preload.so is missing: the installation is incomplete", message)
+        self.assertIn(f"there is no {library.parents[1]}/bin/cufence: install cufence anew", message)
 
     def check_goes_on(self, *command: str, settings: str = "backend:cufence", **named: Any) -> str:
         """A program with Python inside it runs the code and is refused torch alone. Returns why."""
@@ -374,7 +297,7 @@ class Hook(unittest.TestCase):
         self.assertIn("this program is not the Python interpreter /bin/true. Start the program under 'cufence run'", why)
 
     def test_embedded(self) -> None:
-        """As gdb, vim and uwsgi do it; also where the settings are wrong."""
+        """As gdb, vim and uwsgi do it; also where the settings are wrong, which nobody reads then."""
         python = Path(str(sysconfig.get_config_var("LIBDIR")), str(sysconfig.get_config_var("INSTSONAME")))
         if python.suffix == ".a" or not python.is_file():
             self.skipTest("this Python has no shared library")
@@ -392,13 +315,13 @@ class Hook(unittest.TestCase):
         subprocess.run([standin.c_compiler(), str(source), "-ldl", "-o", str(program)], check=True)
         self.assertIn("Start the program under 'cufence run'", self.check_goes_on(str(program), str(python)))
         why = self.check_goes_on(str(program), str(python), settings="backend:cufence,cufence_uaf")
-        self.assertIn("'cufence_uaf:' is not of the form cufence_KEY:value", why)
+        self.assertIn("Start the program under 'cufence run'", why)
 
     def test_environment_too_long(self) -> None:
         """Linux allows 128 KiB for one variable, and with the new options this one is longer."""
         settings = "backend:cufence,cufence_log:" + "y" * 250
-        message = self.refused(CUFENCE_OPTIONS="align=16," * 14540, **{CUDA: settings})
-        self.assertIn("cannot be started anew", message)
+        message = self.refused(126, CUFENCE_OPTIONS="align=16," * 14540, **{CUDA: settings})
+        self.assertIn("cannot be run: Argument list too long", message)
 
     def test_named_but_not_there(self) -> None:
         found = self.found("-c", "import torch", LD_PRELOAD="/nonexistent/libcufence_preload.so")
@@ -418,35 +341,50 @@ class Bootstrap(unittest.TestCase):
         holder = tempfile.TemporaryDirectory()
         self.addCleanup(holder.cleanup)
         self.folder = Path(holder.name).resolve()
-        self.preload = standin.copy_library(self.folder / "lib").with_name("libcufence_preload.so")
-        self.bootstrap = standin.PACKAGE / "cufence" / "_bootstrap"
+        self.library = standin.copy_library(self.folder / "lib")
+        (self.folder / "cufence").symlink_to(standin.PACKAGE / "cufence")  # as an installation has it
 
     def run_it(self, code: str, *more: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-        path = os.pathsep.join(map(str, [self.bootstrap, *more]))
-        variables = standin.clean_environment(PYTHONPATH=path, **environment)
-        return subprocess.run(
-            [sys.executable, "-c", code], env=variables, capture_output=True, text=True, timeout=60, cwd=self.folder
-        )
+        variables = standin.clean_environment(PYTHONPATH=os.pathsep.join(map(str, more)), **environment)
+        command = [str(self.folder / "bin" / "cufence"), "run", "--", sys.executable, "-c", code]
+        return subprocess.run(command, env=variables, capture_output=True, text=True, timeout=60, cwd=self.folder)
 
     def test_starts_cufence(self) -> None:
-        code = "import sys, cufence, os; print(cufence.__file__, os.environ['TF_GPU_ALLOCATOR'], *sys.path, sep='\\n')"
-        done = self.run_it(code, LD_PRELOAD=str(self.preload))
+        code = "import sys, cufence, os; print(cufence.__file__, 'cufence._patches' in sys.modules, *sys.path, sep='\\n')"
+        done = self.run_it(code)
         lines = done.stdout.splitlines()
-        self.assertEqual(lines[:2], [str(standin.PACKAGE / "cufence" / "__init__.py"), "cuda_malloc_async"], done.stderr)
+        self.assertEqual(lines[:2], [str(standin.PACKAGE / "cufence" / "__init__.py"), "True"], done.stderr)
         self.assertNotIn(str(standin.PACKAGE), lines[2:], "neighbours of the package must stay out of reach")
 
     def test_runs_the_one_it_hides(self) -> None:
         (self.folder / "sitecustomize.py").write_text("print('theirs')\n")
-        done = self.run_it("import sitecustomize; print(sitecustomize.__file__)", self.folder, LD_PRELOAD=str(self.preload))
+        done = self.run_it("import sitecustomize; print(sitecustomize.__file__)", self.folder)
         self.assertEqual(done.stdout.splitlines(), ["theirs", str(self.folder / "sitecustomize.py")], done.stderr)
 
-    def test_settings(self) -> None:
-        done = self.run_it(
-            "import os; print(os.environ['PYTORCH_CUDA_ALLOC_CONF'])",
-            LD_PRELOAD=str(self.preload),
-            PYTORCH_CUDA_ALLOC_CONF="backend:cufence",
+    def test_without_one_to_hide(self) -> None:
+        code = "import sitecustomize, sys; print(sitecustomize.__file__, *sys.path, sep='\\n')"
+        done = self.run_it(code)
+        here = self.folder / "cufence" / "_bootstrap"
+        self.assertEqual(Path(done.stdout.splitlines()[0]).resolve(), here.resolve() / "sitecustomize.py", done.stderr)
+        plain = subprocess.run([sys.executable, "-c", "import sys; print(*sys.path, sep='\\n')"], stdout=subprocess.PIPE, text=True,
+                               env=standin.clean_environment(), cwd=self.folder)
+        self.assertEqual(done.stdout.splitlines()[1:], plain.stdout.splitlines(), "it has left the path")
+        (self.folder / "sitecustomize.py").write_text("import no_such_module\n")
+        done = self.run_it("print('went on')", self.folder)
+        self.assertEqual(done.stdout, "went on\n")
+        self.assertIn("No module named 'no_such_module'", done.stderr, "its own error is told as Python tells it")
+
+    def test_child_that_asks_for_more(self) -> None:
+        """An interpreter without the hook, in a run, with other settings than those of the run."""
+        say = "import os; print(os.environ['PYTORCH_CUDA_ALLOC_CONF'], os.environ['CUFENCE_OPTIONS'], os.environ['LD_PRELOAD'])"
+        code = (
+            "import os, subprocess, sys\n"
+            "os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'backend:cufence,cufence_side:start,a:1'\n"
+            f"subprocess.run([sys.executable, '-c', {say!r}], check=True)\n"
         )
-        self.assertEqual(done.stdout, "backend:cudaMallocAsync\n", done.stderr)
+        done = self.run_it(code, CUFENCE_LIBRARY=str(self.library))
+        preload = self.library.with_name("libcufence_preload.so")
+        self.assertEqual(done.stdout, f"backend:cudaMallocAsync,a:1 side=start {preload}\n", done.stderr)
 
 
 if __name__ == "__main__":

@@ -136,7 +136,7 @@ static void test_wrong_command_lines(void **state)
         {ARGUMENTS("demo", "overflow"), "overrun, underrun and use-after-free are allowed"},
         {ARGUMENTS("demo", "overrun", "underrun"), "\"underrun\""},
         {ARGUMENTS("demo", "--sett", "a=b"), "\"--sett\""},
-        {ARGUMENTS("demo", "--set"), "key=value"},
+        {ARGUMENTS("demo", "--set"), "--set needs a value, such as --set uaf=strict"},
         {ARGUMENTS("demo", "--set", "no_such_key=1"), "no_such_key"},
         {ARGUMENTS("demo", "--set", "align=3"), "align"},
         {ARGUMENTS("doctor", "now"), "now"},

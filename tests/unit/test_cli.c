@@ -72,9 +72,11 @@ static void what_it_does_not_understand_is_named(void **state)
         {{"help", "demo", "now"}, "cufence help: surplus argument 'now'; `cufence help` lists what is allowed\n"},
         {{"--help", "now"}, "cufence --help: surplus argument 'now'; `cufence help` lists what is allowed\n"},
         {{"--version", "now"}, "cufence --version: surplus argument 'now'; `cufence help` lists what is allowed\n"},
-        {{"options", "uaf"}, "cufence options: unknown argument 'uaf'; allowed are --check \"key=value,...\" and --help\n"},
-        {{"options", "--help", "now"}, "cufence options: surplus argument 'now'; `cufence help` lists what is allowed\n"},
-        {{"options", "--check"}, "cufence options: --check needs the options to check, such as \"uaf=strict,align=auto\"\n"},
+        {{"options", "uaf"}, "cufence options: surplus argument 'uaf'; `cufence help` lists what is allowed\n"},
+        {{"options", "-x"}, "cufence options: unknown option \"-x\"; allowed are --check, --help\n"},
+        {{"options", "--check"}, "cufence options: --check needs a value, such as --check uaf=strict,align=auto\n"},
+        {{"options", "--", "--check"}, "cufence options: surplus argument '--check'; `cufence help` lists what is allowed\n"},
+        {{"doctor", "--jso=1"}, "cufence doctor: --json takes no value, but got \"1\"\n"},
         {{"options", "--check", "uaf=off", "now"},
          "cufence options: surplus argument 'now'; `cufence help` lists what is allowed\n"},
         {{"options", "--check", "uaf=adaptive"},
@@ -94,7 +96,7 @@ static void help_is_given_on_standard_output(void **state)
 {
     (void)state;
     static const struct {
-        const char *arguments[3], *start;
+        const char *arguments[4], *start;
     } cases[] = {
         {{"--help"}, "cufence "},
         {{"-h"}, "cufence "},
@@ -106,6 +108,9 @@ static void help_is_given_on_standard_output(void **state)
         {{"help", "doctor"}, "usage: cufence doctor"},
         {{"doctor", "--help"}, "usage: cufence doctor"},
         {{"run", "--help"}, "usage: cufence run "},
+        {{"run", "-h", "true"}, "usage: cufence run "},
+        {{"help", "explain"}, "usage: cufence explain "},
+        {{"options", "--help", "now"}, "usage: cufence options "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct outcome outcome = run(cases[i].arguments, NULL);
@@ -145,6 +150,9 @@ static void options_are_listed_and_checked(void **state)
         assert_string_equal(outcome.err, "");
         assert_int_equal(outcome.status, 0);
     }
+    outcome = run((const char *[]){"options", "--check=uaf=strict", NULL}, NULL);
+    assert_int_equal(outcome.status, 0);
+    assert_string_equal(outcome.out, "");
 }
 
 static void output_that_cannot_be_written_is_an_error(void **state)

@@ -110,6 +110,8 @@ static void packages_and_their_settings_are_judged(void **state)
         {TORCH("2.11.0", "13.0"), NULL, "settings", FOUND_YES, "no PYTORCH_*ALLOC_CONF", NULL},
         {TORCH("2.11.0", "13.0"), "PYTORCH_CUDA_ALLOC_CONF=backend:cufence", "settings", FOUND_YES, "asks for cufence", NULL},
         {TORCH("2.11.0", "13.0"), "PYTORCH_ALLOC_CONF=backend:cufence", "settings", FOUND_YES, "PYTORCH_ALLOC_CONF=", NULL},
+        {TORCH("2.11.0", "13.0"), "PYTORCH_ALLOC_CONF=backend : cufence", "settings", FOUND_YES, "asks for cufence", NULL},
+        {TORCH("2.11.0", "13.0"), "PYTORCH_ALLOC_CONF=a:[backend:cufence]", "settings", FOUND_NEITHER, "a:[backend", NULL},
         {TORCH("2.11.0", "13.0"), "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True", "settings", FOUND_NEITHER,
          "expandable_segments:True", NULL},
         {TORCH("2.11.0", "13.0"), "PYTORCH_NO_CUDA_MEMORY_CACHING=1", "caching", FOUND_NO, "CACHING=1", "unset it"},
@@ -142,14 +144,15 @@ static void packages_and_their_settings_are_judged(void **state)
     }
 }
 
-static void of_two_settings_one_may_not_be_read(void **state)
+static void settings_that_contradict_each_other_are_told(void **state)
 {
     (void)state;
     struct findings findings = {.is_json = 1};
     struct python_trial trial = {.facts = json_loads(TORCH("2.11.0", "13.0"), 0, NULL)};
-    variables = (const char *const[]){"PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_ALLOC_CONF=backend:cufence", NULL};
+    variables = (const char *const[]){"PYTORCH_CUDA_ALLOC_CONF=backend:native", "PYTORCH_ALLOC_CONF=backend:cufence", NULL};
     judge_python(&findings, &trial, environment);
-    expect_finding(&findings, "settings", FOUND_NO, "PYTORCH_ALLOC_CONF=backend:cufence are both set", "set one");
+    expect_finding(&findings, "settings", FOUND_NO, "backend:cufence, but PYTORCH_CUDA_ALLOC_CONF names backend:native",
+                   "correct");
     json_decref(trial.facts);
     findings_free(&findings);
 }
@@ -369,7 +372,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variables_in_the_way_are_named),
         cmocka_unit_test(packages_and_their_settings_are_judged),
-        cmocka_unit_test(of_two_settings_one_may_not_be_read),
+        cmocka_unit_test(settings_that_contradict_each_other_are_told),
         cmocka_unit_test(no_python_is_no_fault),
         cmocka_unit_test(the_python_of_the_path_answers),
         cmocka_unit_test(what_hides_overruns_is_judged_by_its_setting),

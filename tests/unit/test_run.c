@@ -270,6 +270,9 @@ static void arguments_are_the_programs_own(void **state)
     struct outcome outcome = RUN("printf", "%s|", "--set", "", "a b", "--", "-x");
     expect_exit(&outcome, 0);
     assert_string_equal(outcome.out, "--set||a b|--|-x|");
+    outcome = RUN("--set", "uaf=off", "--", "printf", "%s|", "--verbose", "--help", "-h");
+    expect_exit(&outcome, 0);
+    assert_string_equal(outcome.out, "--verbose|--help|-h|");
 }
 
 static void a_wrong_command_line_is_told(void **state)
@@ -285,7 +288,8 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "--error-exitcode"}, "--error-exitcode needs a value"},
         {{"run", "--sett", "uaf=strict", "true"}, "unknown option \"--sett\"; allowed are --set, --json"},
         {{"run", "-x", "true"}, "unknown option \"-x\""},
-        {{"run", "-", "true"}, "unknown option \"-\""},
+        {{"run", "-xh", "true"}, "unknown option \"-x\""},
+        {{"run", "--verbose=1", "true"}, "--verbose takes no value, but got \"1\""},
         {{"run", "--set", "uav=strict", "true"}, "--set: unknown option 'uav', did you mean 'uaf'?"},
         {{"run", "--set", "uaf=maybe", "true"}, "--set: uaf=maybe is not allowed; allowed is off | strict"},
         {{"run", "--error-exitcode", "256", "true"}, "--error-exitcode: exitcode=256 is not allowed; allowed is 0..255"},
@@ -322,6 +326,38 @@ static void wrong_options_of_the_environment_are_told(void **state)
     outcome = RUN("true");
     expect_exit(&outcome, 2);
     assert_non_null(strstr(outcome.err, "cufence run: PYTORCH_ALLOC_CONF: side=left is not allowed"));
+    variables = (const char *const[]){"PYTORCH_ALLOC_CONF=cufence_side", NULL};
+    outcome = RUN("true");
+    expect_exit(&outcome, 2);
+    assert_non_null(strstr(outcome.err, "cufence run: PYTORCH_ALLOC_CONF: 'cufence_side:' is not of the form"));
+}
+
+/* What the start-up hook executes. */
+static void a_program_that_asks_for_nothing_runs_as_it_is(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"a:[backend:cufence]", "backend:native", "backend:cudaMallocAsync", ""};
+    char line[128];
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        snprintf(line, sizeof line, "PYTORCH_ALLOC_CONF=%s", texts[i]);
+        variables = (const char *const[]){line, "CUFENCE_OPTIONS=not looked at", NULL};
+        struct outcome outcome = RUN("--if-asked", "--", "env");
+        expect_exit(&outcome, 0);
+        assert_true(has_line(&outcome, line));
+        assert_true(has_line(&outcome, "CUFENCE_OPTIONS=not looked at"));
+        assert_null(strstr(outcome.out, "LD_PRELOAD="));
+        assert_null(strstr(outcome.out, "PYTORCH_CUDA_ALLOC_CONF="));
+        assert_string_equal(outcome.err, "");
+    }
+    variables = (const char *const[]){"PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_ALLOC_CONF= backend : cufence ", NULL};
+    struct outcome outcome = RUN("--if-asked", "env");
+    expect_exit(&outcome, 0);
+    assert_true(has_line(&outcome, "LD_PRELOAD=" PRELOAD));
+    assert_true(has_line(&outcome, "PYTORCH_CUDA_ALLOC_CONF=" ASYNC));
+    variables = (const char *const[]){"PYTORCH_ALLOC_CONF=cufence_uaf:strict", NULL};
+    outcome = RUN("--if-asked", "env");
+    expect_exit(&outcome, 2);
+    assert_non_null(strstr(outcome.err, "PYTORCH_ALLOC_CONF has options of cufence (uaf=strict), but does not ask for it"));
 }
 
 static void a_program_that_cannot_be_run_is_told(void **state)
@@ -381,6 +417,7 @@ int main(void)
         cmocka_unit_test_teardown(arguments_are_the_programs_own, forget),
         cmocka_unit_test_teardown(a_wrong_command_line_is_told, forget),
         cmocka_unit_test_teardown(wrong_options_of_the_environment_are_told, forget),
+        cmocka_unit_test_teardown(a_program_that_asks_for_nothing_runs_as_it_is, forget),
         cmocka_unit_test_teardown(a_program_that_cannot_be_run_is_told, forget),
         cmocka_unit_test_teardown(a_missing_library_is_told, forget),
     };

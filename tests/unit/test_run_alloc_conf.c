@@ -1,16 +1,16 @@
-/* What becomes of PYTORCH_CUDA_ALLOC_CONF. */
+/* What becomes of PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <cmocka.h>
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "cli/alloc_conf.h"
+#include "base/error.h"
 
 #define ASYNC "backend:cudaMallocAsync"
+#define NAME "PYTORCH_CUDA_ALLOC_CONF"
 
 struct story {
     const char *text, *rewritten, *options, *backend;
@@ -19,7 +19,7 @@ struct story {
 static void expect(const struct story *story)
 {
     struct alloc_conf conf;
-    assert_int_equal(alloc_conf_rewrite(story->text, &conf), CUFENCE_OK);
+    assert_int_equal(alloc_conf_rewrite(story->text, NAME, &conf), CUFENCE_OK);
     assert_string_equal(conf.text, story->rewritten);
     assert_string_equal(conf.options, story->options);
     if (story->backend)
@@ -58,7 +58,7 @@ static void another_back_end_gives_way(void **state)
         {"backend:cufence", ASYNC, "", "cufence"},
         {"backend:cufense", ASYNC, "", "cufense"},
         {"a:1,backend:native,b:2", ASYNC ",a:1,b:2", "", "native"},
-        {"backend:native,backend:cufence", ASYNC, "", "cufence"},
+        {"backend:native,backend:cudaMallocAsync", ASYNC, "", "cudaMallocAsync"},
         {"backend", ASYNC, "", ""},
         {"backend:", ASYNC, "", ""},
         {"backends:native", ASYNC ",backends:native", "", NULL},
@@ -77,6 +77,8 @@ static void blanks_count_for_nothing(void **state)
         {"max split_size_mb : 6 4", ASYNC ",maxsplit_size_mb:64", "", NULL},
         {"back end:native,a:1", ASYNC ",a:1", "", "native"},
         {"cu fence_ uaf:strict", ASYNC, "uaf=strict", NULL},
+        {"backend:cu fence", ASYNC, "", "cufence"},
+        {"\vbackend\f:\rcufence , , ", ASYNC, "", "cufence"},
     };
     EXPECT_ALL(stories);
 }
@@ -90,6 +92,7 @@ static void a_list_keeps_its_commas(void **state)
          ASYNC ",roundup_power2_divisions:[256:1,512:2,>:4],a:1", "", "native"},
         {"a:[backend:native,b:1]", ASYNC ",a:[backend:native,b:1]", "", NULL},
         {"a:[],b:1", ASYNC ",a:[],b:1", "", NULL},
+        {"a:[1,2],backend:cufence,b:[3,4]", ASYNC ",a:[1,2],b:[3,4]", "", "cufence"},
     };
     EXPECT_ALL(stories);
 }
@@ -101,6 +104,11 @@ static void what_is_not_well_formed_is_left_to_pytorch(void **state)
         {"a:[1,2", ASYNC ",a:[1,2", "", NULL},
         {"a:1],b:2", ASYNC ",a:1],b:2", "", NULL},
         {"a:[1,[2],b:3", ASYNC ",a:[1,[2],b:3", "", NULL},
+        /* A list ends at its first bracket: PyTorch's do not nest. */
+        {"a:[[1,2],backend:cufence,b:3]", ASYNC ",a:[[1,2],b:3]", "", "cufence"},
+        {"a:[1,[2],backend:native,b:3]", ASYNC ",a:[1,[2],b:3]", "", "native"},
+        {"a:]],backend:native,[b:1,c:2]", ASYNC ",a:]],[b:1,c:2]", "", "native"},
+        {"a:[1,backend:cufence", ASYNC ",a:[1,backend:cufence", "", NULL},
         {"a", ASYNC ",a", "", NULL},
         {":1", ASYNC ",:1", "", NULL},
     };
@@ -115,10 +123,6 @@ static void cufence_entries_become_options(void **state)
         {"cufence_uaf:strict,a:1,cufence_align:auto", ASYNC ",a:1", "uaf=strict,align=auto", NULL},
         {" cufence_uaf : strict ", ASYNC, "uaf=strict", NULL},
         {"cufence_log:/tmp/a b:c.txt", ASYNC, "log=/tmp/a b:c.txt", NULL},
-        {"cufence_uaf:", ASYNC, "uaf=", NULL},
-        {"cufence_uaf", ASYNC, "uaf", NULL},
-        {"cufence_", ASYNC, "", NULL},
-        {"cufence:1", ASYNC ",cufence:1", "", NULL},
         {"a:[cufence_uaf:strict]", ASYNC ",a:[cufence_uaf:strict]", "", NULL},
     };
     EXPECT_ALL(stories);
@@ -132,30 +136,91 @@ static void a_rewritten_text_stays(void **state)
     expect(&story);
 }
 
-/* The table that tests/python/test_startup.py holds the start-up hook to. */
-static void the_start_up_hook_has_the_same_grammar(void **state)
+static void what_is_meant_for_cufence_must_be_right(void **state)
 {
     (void)state;
-    FILE *file = fopen(CUFENCE_FIXTURES "/alloc_conf.txt", "r");
-    char line[512];
-    int rows = 0;
-    assert_non_null(file);
-    while (fgets(line, sizeof line, file)) {
-        char *rewritten = strchr(line, '|'), *options = strrchr(line, '|');
+    static const struct {
+        const char *text, *message;
+    } cases[] = {
+        {"cufence_uaf:", "'cufence_uaf:' is not of the form cufence_KEY:value"},
+        {"cufence_uaf", "'cufence_uaf:' is not of the form cufence_KEY:value"},
+        {"cufence_", "'cufence_:' is not of the form"},
+        {"cufence_:strict", "'cufence_:strict' is not of the form"},
+        {"cufence_log:[a,b]", "cufence_log: the value '[a,b]' holds a comma"},
+        {"cufence:1", "'cufence:1' means nothing; write backend:cufence, and its options as cufence_KEY:value"},
+        {"cufence", "'cufence' means nothing"},
+        {"backend:native,backend:cufence", "the back end is named twice, 'native' and 'cufence'; name one"},
+        {"backend:cufence,a:1,backend:native", "the back end is named twice, 'cufence' and 'native'; name one"},
+        {"backend:cufence,backend:cufence", "the back end is named twice"},
+        {"backend:cufence2", "there is no back end 'cufence2'; write backend:cufence"},
+        {"backend:Cufence", "there is no back end 'Cufence'"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct alloc_conf conf;
-        line[strcspn(line, "\n")] = 0;
-        if (line[0] == '#')
-            continue;
-        assert_true(rewritten != options);
-        *rewritten++ = *options++ = 0;
-        assert_int_equal(alloc_conf_rewrite(line, &conf), CUFENCE_OK);
-        assert_string_equal(conf.text, rewritten);
-        assert_string_equal(conf.options, options);
-        alloc_conf_free(&conf);
-        rows++;
+        assert_int_equal(alloc_conf_rewrite(cases[i].text, NAME, &conf), CUFENCE_ERROR_OPTION);
+        if (!strstr(error_detail(), cases[i].message))
+            print_error("%s: %s\n", cases[i].text, error_detail());
+        assert_non_null(strstr(error_detail(), cases[i].message));
+        assert_memory_equal(error_detail(), NAME ": ", strlen(NAME ": "));
+        assert_null(conf.text);
+        assert_null(conf.options);
+        assert_null(conf.backend);
     }
-    fclose(file);
-    assert_true(rows > 20);
+}
+
+/* Of both variables: {PYTORCH_ALLOC_CONF, PYTORCH_CUDA_ALLOC_CONF}. */
+static void each_variable_keeps_its_own(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *texts[ALLOC_CONFS], *rewritten[ALLOC_CONFS], *options[ALLOC_CONFS], *asking;
+    } cases[] = {
+        {{NULL, NULL}, {ASYNC, ASYNC}, {"", ""}, NULL},
+        {{"backend:cufence,a:1", NULL}, {ASYNC ",a:1", ASYNC ",a:1"}, {"", ""}, "PYTORCH_ALLOC_CONF"},
+        {{NULL, "backend:cufence,a:1"}, {ASYNC ",a:1", ASYNC ",a:1"}, {"", ""}, NAME},
+        {{"backend:cufence,cufence_uaf:off", NULL}, {ASYNC, ASYNC}, {"uaf=off", ""}, "PYTORCH_ALLOC_CONF"},
+        {{"backend:cufence,a:1", ""}, {ASYNC ",a:1", ASYNC}, {"", ""}, "PYTORCH_ALLOC_CONF"},
+        {{"backend:cufence,cufence_uaf:strict", "cufence_uaf:off,b:2"},
+         {ASYNC, ASYNC ",b:2"},
+         {"uaf=strict", "uaf=off"},
+         "PYTORCH_ALLOC_CONF"},
+        {{"backend:cufence", "backend:cudaMallocAsync,c:3"}, {ASYNC, ASYNC ",c:3"}, {"", ""}, "PYTORCH_ALLOC_CONF"},
+        {{"backend:cufence", "backend:cufence"}, {ASYNC, ASYNC}, {"", ""}, NAME},
+        {{"backend:native", "backend:cudaMallocAsync"}, {ASYNC, ASYNC}, {"", ""}, NULL},
+        {{"a:[backend:cufence]", "cufence_uaf:off"}, {ASYNC ",a:[backend:cufence]", ASYNC}, {"", "uaf=off"}, NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct alloc_conf confs[ALLOC_CONFS];
+        assert_int_equal(alloc_conf_rewrite_both(cases[i].texts, confs), CUFENCE_OK);
+        const char *asking = alloc_conf_asking(confs);
+        assert_string_equal(asking ? asking : "none", cases[i].asking ? cases[i].asking : "none");
+        for (int j = 0; j < ALLOC_CONFS; j++) {
+            assert_string_equal(confs[j].text, cases[i].rewritten[j]);
+            assert_string_equal(confs[j].options, cases[i].options[j]);
+            alloc_conf_free(&confs[j]);
+        }
+    }
+}
+
+static void variables_that_contradict_each_other_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *texts[ALLOC_CONFS], *message;
+    } cases[] = {
+        {{"backend:cufence", "backend:native"},
+         "PYTORCH_ALLOC_CONF names backend:cufence, but PYTORCH_CUDA_ALLOC_CONF names backend:native; name one"},
+        {{"backend:native", "backend:cufence"},
+         "PYTORCH_CUDA_ALLOC_CONF names backend:cufence, but PYTORCH_ALLOC_CONF names backend:native; name one"},
+        {{"cufence:1", "backend:cufence"}, "PYTORCH_ALLOC_CONF: 'cufence:1' means nothing"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct alloc_conf confs[ALLOC_CONFS];
+        assert_int_equal(alloc_conf_rewrite_both(cases[i].texts, confs), CUFENCE_ERROR_OPTION);
+        assert_non_null(strstr(error_detail(), cases[i].message));
+        assert_null(confs[0].text);
+        assert_null(confs[1].text);
+    }
 }
 
 int main(void)
@@ -168,7 +233,9 @@ int main(void)
         cmocka_unit_test(what_is_not_well_formed_is_left_to_pytorch),
         cmocka_unit_test(cufence_entries_become_options),
         cmocka_unit_test(a_rewritten_text_stays),
-        cmocka_unit_test(the_start_up_hook_has_the_same_grammar),
+        cmocka_unit_test(what_is_meant_for_cufence_must_be_right),
+        cmocka_unit_test(each_variable_keeps_its_own),
+        cmocka_unit_test(variables_that_contradict_each_other_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -282,8 +282,9 @@ static void arguments_are_checked(void **state)
     } cases[] = {
         {"", "cufence explain: no file given; `cufence explain --help` says how to get one\n"},
         {"--all", ""}, /* a prefix that only one option has */
-        {"--jsn x", "cufence explain: unknown argument '--jsn'; `cufence explain --help` lists them\n"},
-        {"--memory", "cufence explain: --memory needs a value\n"},
+        {"--jsn x",
+         "cufence explain: unknown option \"--jsn\"; allowed are --json, --all-threads, --registers, --memory, --help\n"},
+        {"--memory", "cufence explain: --memory needs a value, such as --memory 0x7f0000001000\n"},
         {"--memory 12z x", "cufence explain: --memory '12z' is no address, such as 0x7f0000001000\n"},
         {"--memory -1 x", "cufence explain: --memory '-1' is no address, such as 0x7f0000001000\n"},
     };

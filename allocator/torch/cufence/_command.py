@@ -1,15 +1,36 @@
-"""The console script `cufence`, and `python -m cufence`: the program that the package holds takes this process over."""
+"""The program `cufence` that belongs to this package; the console script `cufence` and `python -m cufence` become it.
+
+Imported at the start of the interpreter: no imports of weight.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 
-PROGRAM = os.path.join(os.path.dirname(os.path.abspath(__file__)), "bin", "cufence")
+_PACKAGE = os.path.dirname(os.path.realpath(__file__))
+
+
+def program() -> str:
+    """Its path: beside the library that CUFENCE_LIBRARY names, else in the package, else in a checkout's build."""
+    named = os.environ.get("CUFENCE_LIBRARY")
+    if named:
+        return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(named))), "bin", "cufence")
+    packaged = os.path.join(_PACKAGE, "bin", "cufence")
+    built = os.path.join(_PACKAGE, *[os.pardir] * 3, "build", "bin", "cufence")
+    return packaged if os.path.isfile(packaged) or not os.path.isfile(built) else os.path.realpath(built)
+
+
+def become(arguments: list[str], environment: dict[str, str]) -> str:
+    """Has the program take this process over. Returns only if that fails, with the reason and the way out."""
+    path = program()
+    try:
+        os.execve(path, ["cufence", *arguments], environment)
+    except FileNotFoundError:
+        return f"there is no {path}: install cufence anew, or build it with './dev build' in a checkout"
+    except OSError as error:
+        return f"{path} cannot be run: {error.strerror}"
 
 
 def main() -> None:
-    try:
-        os.execv(PROGRAM, ["cufence", *sys.argv[1:]])
-    except OSError as error:
-        sys.exit(f"cufence: {PROGRAM} cannot be run: {error.strerror}; in a checkout, run build/bin/cufence")
+    sys.exit(f"cufence: {become(sys.argv[1:], dict(os.environ))}")

@@ -1,4 +1,4 @@
-"""Keyword arguments of enable() -> the option string of cufence_init(). Which keys and values exist, the library knows."""
+"""Keyword arguments of enable() -> the option string of cufence_init(), and back. Which keys and values exist, the library knows."""
 
 from __future__ import annotations
 
@@ -27,3 +27,9 @@ def option_string(options: Mapping[str, Any]) -> str:
                 raise ValueError(f"option {key}: {text!r} holds {letter!r}, which an option's value cannot")
         pairs.append(f"{key}={text}")
     return ",".join(pairs)
+
+
+def pairs(text: str) -> dict[str, str]:
+    """An option string that the library has allowed as key -> value; the last of a key counts."""
+    items = (item.partition("=") for item in text.split(",") if item.strip())
+    return {key.strip(): value.strip() for key, _, value in items}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 
-from . import _configuration, _preload
+from . import _preload
 
 TYPE_CHECKING = False
 
@@ -99,14 +99,13 @@ def _check_back_end(module: ModuleType) -> None:
         return
     if module.cuda.get_allocator_backend() != "native":
         return
-    import os
     import warnings
 
-    variable, text = _configuration.in_force(os.environ)
-    what = f"{variable}={text}" if variable else f"neither {' nor '.join(_configuration.VARIABLES)} is set"
+    variable, text = _preload.settings()
+    what = f"{variable}={text}" if variable else f"neither {' nor '.join(_preload.SETTINGS)} is set"
     warnings.warn(
         f"cufence: PyTorch's back end is native ({what}): it cuts tensors from larger blocks, where overruns are not seen. "
-        f"If the program sets the variable itself, have it keep backend:{_configuration.BENEATH}.",
+        f"If the program sets the variable itself, have it keep {_preload.BENEATH}.",
         RuntimeWarning,
         stacklevel=2,
     )

@@ -1,4 +1,4 @@
-"""The preload library libcufence_preload.so in this process: whether it is here, and where from.
+"""What `cufence run` has done for this process: the preload library in it, and the back end in PyTorch's settings.
 
 Imported at the start of the interpreter: no imports of weight.
 """
@@ -9,6 +9,10 @@ import os
 
 FILE_NAME = "libcufence_preload.so"
 VARIABLE = "LD_PRELOAD"
+
+# PyTorch 2.11 takes the first that is set, also when that is empty. `cufence run` names the back end in both.
+SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+BENEATH = "backend:cudaMallocAsync"
 
 _is_known = False
 _path: str | None = None
@@ -44,7 +48,9 @@ def path() -> str | None:
     return _path
 
 
-def prepended(before: str, library: str) -> str:
-    """The value of LD_PRELOAD with the library in front of what the user has there."""
-    entries = before.replace(":", " ").split()
-    return ":".join([library, *(entry for entry in entries if os.path.basename(entry) != FILE_NAME)])
+def settings() -> tuple[str | None, str]:
+    """PyTorch's variable that is in force, None if none is set, and its text."""
+    for name in SETTINGS:
+        if name in os.environ:
+            return name, os.environ[name]
+    return None, ""

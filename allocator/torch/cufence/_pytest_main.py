@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from . import _configuration, _environment
+from . import _command
 from .pytest_plugin import WORKER
 
 SECTION = "cufence"
@@ -75,6 +75,21 @@ def _how_it_ended(status: int) -> str:
         return f"signal {-status}"
 
 
+def _guarded(environment: dict[str, str], options: str) -> dict[str, str]:
+    """The environment as `cufence run` changes it for this interpreter. Raises UsageError."""
+    say = "import json, os; print(json.dumps(dict(os.environ)))"
+    command = [_command.program(), "run", "--set", options, "--", sys.executable, "-I", "-S", "-c", say]
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise pytest.UsageError(f"cufence: {command[0]} cannot be run: {error.strerror}: install cufence anew") from error
+    if done.returncode:
+        message = done.stderr.strip().removeprefix("cufence run: ")
+        raise pytest.UsageError(f"cufence: {message.replace('--set: ', '--cufence-options: ', 1)}")
+    guarded: dict[str, str] = json.loads(done.stdout)
+    return guarded
+
+
 class Main:
     def __init__(self, config: pytest.Config) -> None:
         self.config = config
@@ -82,20 +97,12 @@ class Main:
         self.folder = Path(tempfile.mkdtemp(prefix="cufence-pytest-"))
         config.add_cleanup(self._clean)
         self.log = self.folder / "reports.txt"
-        options = [option for option in config.getoption("--cufence-options").split(",") if option.strip()]
-        try:
-            self.environment = _environment.guarded(options, "--cufence-options")
-        except _environment.Refusal as refusal:
-            raise pytest.UsageError(f"cufence: {refusal}") from refusal
-        self.options = self.environment.get(_environment.OPTIONS, "")
-        self._keep_reports()
-
-    def _keep_reports(self) -> None:
-        """What a worker that crashes has reported would be lost with the output that pytest has captured there."""
-        if "log" in _configuration.options(self.options):
-            self.log = Path(os.devnull)  # the user has it
-        else:
-            self.environment[_environment.OPTIONS] = ",".join(filter(None, [self.options, f"log={self.log}"]))
+        # What a worker that crashes has reported would be lost with the output that pytest has captured there. A log of the
+        # user's comes behind, and wins.
+        log = f"log={self.log}"
+        before = ",".join(filter(None, [log, os.environ.get("CUFENCE_OPTIONS")]))
+        self.environment = _guarded({**os.environ, "CUFENCE_OPTIONS": before}, config.getoption("--cufence-options"))
+        self.options = self.environment["CUFENCE_OPTIONS"].removeprefix(log).removeprefix(",")
 
     def _clean(self) -> None:
         if self.worker is not None:

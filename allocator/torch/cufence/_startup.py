@@ -3,9 +3,9 @@
 cufence-startup.pth imports it where PyTorch's allocator settings or LD_PRELOAD name cufence, and so does
 _bootstrap/sitecustomize.py under `cufence run`. It imports neither torch nor anything that takes time.
 
-    backend:cufence asked for    the settings are rewritten for PyTorch, cufence's options checked and handed on, and where
-                                 the preload library is missing the interpreter is started anew, once, with it
-    it cannot be had             the process ends; a program with Python inside it (gdb, vim, uwsgi), which may have no use for
+    the settings name cufence    `cufence run --if-asked` takes the process over and executes the interpreter again, once, with the
+                                 same arguments. It reads the settings, checks them, and sets up the environment
+    that cannot be done          the process ends; a program with Python inside it (gdb, vim, uwsgi), which may have no use for
                                  PyTorch, goes on, its environment as it was, and `import torch` fails
     preload library here         libraries that keep pools of their own are told not to, see _patches.py
 """
@@ -15,10 +15,14 @@ from __future__ import annotations
 import os
 import sys
 
-from . import _configuration, _environment, _preload
+from . import _command, _preload
 
-RESTARTED = "CUFENCE_RESTARTED"  # "cufence <pid>" from the restart to the start that it leads to
+RESTARTED = "CUFENCE_RESTARTED"  # "cufence <pid>" from here to the start that `cufence run` leads to
 USAGE_STATUS = 2
+
+
+class Refusal(Exception):
+    """It cannot be done; the message names what is wrong and the way out."""
 
 
 def _say(message: str) -> None:
@@ -67,68 +71,45 @@ def _check_interpreter(variable: str) -> None:
     elif not hasattr(sys, "orig_argv"):
         why = f"Python {sys.version.split()[0]} does not keep its arguments (3.10 and later do)"
     if why:
-        raise _environment.Refusal(
-            f"{variable} asks for backend:{_configuration.BACKEND}, which starts the interpreter anew with "
-            f"{_preload.FILE_NAME}, but {why}. Start the program under 'cufence run' instead"
+        raise Refusal(
+            f"{variable} names cufence, for which the interpreter has to be executed again under 'cufence run', but {why}. "
+            "Start the program under 'cufence run' instead"
         )
 
 
-def _restart() -> None:
-    _environment.preload(os.environ)
-    os.environ[RESTARTED] = f"{_configuration.BACKEND} {os.getpid()}"
-    sys.stdout.flush()
-    try:
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ)
-    except OSError as error:
-        raise _environment.Refusal(f"{sys.executable} cannot be started anew: {error.strerror}") from error
-
-
-def _is_restarted() -> bool:
-    """Whether this start is the one that _restart() has led to; forgets the mark, so that no child inherits it."""
-    return os.environ.pop(RESTARTED, "") == f"{_configuration.BACKEND} {os.getpid()}"
-
-
 def _check_preloaded(is_restarted: bool) -> None:
-    if _preload.path():
+    named = _preload.named()
+    if not named or _preload.path():
         return
     why = (
         "the dynamic loader has not taken it (see its message above, if there is one; it passes LD_PRELOAD over in a "
         "program with set-uid or capabilities, in a static one, and in one of another C library or architecture)"
     )
     if is_restarted:
-        raise _environment.Refusal(
-            f"the interpreter was started anew with {_preload.FILE_NAME}, but {why}: nothing would be guarded"
-        )
-    if _preload.named():
-        _say(f"warning: LD_PRELOAD names {_preload.named()}, but {why}: nothing is guarded in process {os.getpid()}")
+        raise Refusal(f"'cufence run' has put {named} into LD_PRELOAD, but {why}: nothing would be guarded")
+    _say(f"warning: LD_PRELOAD names {named}, but {why}: nothing is guarded in process {os.getpid()}")
 
 
-def _heed_settings() -> None:
-    if not any(_configuration.BACKEND in os.environ.get(name, "") for name in _configuration.VARIABLES):
+def _hand_over() -> None:
+    variables = [name for name in _preload.SETTINGS if "cufence" in os.environ.get(name, "")]
+    if not variables:
         return
-    try:
-        is_wanted, options, texts = _configuration.read(os.environ)
-    except _configuration.Mistake as mistake:
-        raise _environment.Refusal(str(mistake)) from mistake
-    if not is_wanted:
-        return
-    if not _preload.path():
-        _check_interpreter(next(iter(options)))
-    for variable, given in options.items():
-        _environment.hand_on(os.environ, variable, given)
-    os.environ.update(texts)
-    if not _preload.path():
-        _restart()
+    _check_interpreter(variables[0])
+    sys.stdout.flush()
+    environment = {**os.environ, RESTARTED: f"cufence {os.getpid()}"}
+    raise Refusal(_command.become(["run", "--if-asked", "--", sys.executable, *sys.orig_argv[1:]], environment))
 
 
 def run() -> None:
+    # The mark goes, so that no child inherits it: a process that has another's would never hand over.
+    is_restarted = os.environ.pop(RESTARTED, "") == f"cufence {os.getpid()}"
     try:
-        _check_preloaded(_is_restarted())
-        _heed_settings()
-    except _environment.Refusal as refusal:
+        _check_preloaded(is_restarted)
+        if not is_restarted:
+            _hand_over()
+    except Refusal as refusal:
         _refuse(str(refusal))
     if _preload.path():
-        _environment.settle(os.environ)
         from . import _patches
 
         _patches.install()

@@ -13,8 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import _configuration, _environment, _library, _patches, _preload, _shim
-from ._options import option_string
+from . import _library, _patches, _preload, _shim
+from ._options import option_string, pairs
 
 # What PyTorch lets an allocator register: its setter -> our function.
 _HOOKS = {
@@ -32,6 +32,8 @@ _SYNC_HOOKS = {
     "register_callback_for_event_synchronization": 2,
 }
 
+_OPTIONS = "CUFENCE_OPTIONS"
+
 _lock = threading.Lock()
 _allocator: Any = None  # PyTorch keeps a pointer to it: it lives as long as the process. Under _lock
 
@@ -42,8 +44,7 @@ def is_enabled() -> bool:
 
 
 def _is_beneath_torch() -> bool:
-    _, settings = _configuration.in_force(os.environ)
-    return _preload.path() is not None and _configuration.asks_for(settings, _configuration.BENEATH)
+    return _preload.path() is not None and _preload.BENEATH in _preload.settings()[1]
 
 
 def _import_torch() -> ModuleType:
@@ -115,19 +116,18 @@ def _hand_to_preload(text: str) -> None:
     started already they have to stand there."""
     library = _library.load()
     _library.check(library.cufence_check_options(text.encode()), "cufence_check_options")
-    before = os.environ.get(_environment.OPTIONS, "")
-    wanted = _configuration.options(text)
-    missing = wanted.items() - _configuration.options(before).items()
+    before = os.environ.get(_OPTIONS, "").strip(", \t")
+    missing = pairs(text).items() - pairs(before).items()
     if not missing:
         return
     if library.cufence_get_stats(-1, ctypes.byref(_library.Stats())) != _library.NOT_INITIALIZED:
         late = ", ".join(f"{key}={value}" for key, value in sorted(missing))
         raise _library.Error(
             f"cufence has started with CUDA, with the options '{before}'; {late} comes too late: call enable() before "
-            f"PyTorch starts CUDA, or put it into {_environment.OPTIONS}",
+            f"PyTorch starts CUDA, or put it into {_OPTIONS}",
             _library.ALREADY_INITIALIZED,
         )
-    os.environ[_environment.OPTIONS] = _configuration.merged([text], before)
+    os.environ[_OPTIONS] = f"{before},{text}" if before else text  # the last of a key counts
 
 
 def enable(**options: Any) -> None:

@@ -1,43 +1,35 @@
 """Runs cufence._startup in interpreters that do not have the package: `cufence run` puts this folder into PYTHONPATH.
 
-The sitecustomize that this one hides from the interpreter runs behind it.
+Then it leaves sys.path, and the sitecustomize that it hides from the interpreter runs. Imports nothing of weight.
 """
 
 from __future__ import annotations
 
-import importlib.machinery
-import importlib.util
 import os
 import sys
-
-TYPE_CHECKING = False
-
-if TYPE_CHECKING:
-    from typing import Any
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
-def _load(name: str, spec: Any) -> None:
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-
-
 def _start_cufence() -> None:
-    # The package alone, by its place: its folder's neighbours are packages of another interpreter.
-    if "cufence" not in sys.modules:
-        package = os.path.dirname(_HERE)
-        file = os.path.join(package, "__init__.py")
-        _load("cufence", importlib.util.spec_from_file_location("cufence", file, submodule_search_locations=[package]))
-    importlib.import_module("cufence._startup")
+    # The package's folder is on the path for this import alone: its neighbours are packages of another interpreter.
+    before = sys.path[:]
+    sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
+    try:
+        import cufence._startup  # noqa: F401
+    finally:
+        sys.path[:] = before
 
 
 def _start_hidden() -> None:
-    folders = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != _HERE]
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", folders)
-    if spec is not None and spec.loader is not None:
-        _load("sitecustomize", spec)
+    ours = sys.modules.pop(__name__)
+    sys.path[:] = [folder for folder in sys.path if os.path.abspath(folder or os.curdir) != _HERE]
+    try:
+        import sitecustomize  # noqa: F401
+    except ModuleNotFoundError as error:
+        if error.name != __name__:
+            raise
+        sys.modules[__name__] = ours  # there is no other
 
 
 try:
