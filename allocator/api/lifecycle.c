@@ -1,5 +1,7 @@
 #include "lifecycle.h"
 
+#include "closing.h"
+
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/output.h"
@@ -25,6 +27,7 @@ static struct {
     struct lock lock;   /* held while starting */
     int is_started;     /* atomic */
     int is_forked;      /* atomic; this is a child of the process that was started */
+    int has_worked;     /* atomic; a context has begun */
     int removes_traces; /* at the exit; a start that is tried again does not ask for it twice */
     int is_rested;      /* atomic; see lifecycle_needs_no_rest() */
     pid_t pid;          /* that started it: a forked child has no CUDA */
@@ -179,18 +182,21 @@ static void at_exit(int status, void *unused)
                    name);
     }
     delivery_conclude();
+    int exitcode = status == 0 && (delivery_count() || has_failed) ? (int)process.options.exitcode : 0;
+    if (!process.options.quiet && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+        closing_say(status, exitcode);
     if (process.options.verbose)
         print_stats();
     output_flush();
-    /* The exit handlers that are left run with the new status. */
-    if (status == 0 && process.options.exitcode && (delivery_count() || has_failed))
-        exit((int)process.options.exitcode);
+    if (exitcode) /* the exit handlers that are left run with the new status */
+        exit(exitcode);
 }
 
 /* The handler is registered anew with each context, so that it runs before the driver's own: a driver that makes a context
  * after a reset registers one again. */
 static void context_begun(struct context *context)
 {
+    __atomic_store_n(&process.has_worked, 1, __ATOMIC_RELAXED);
     on_exit(at_exit, NULL);
     wait_before_exit();
     monitor_add_context(context);

@@ -75,6 +75,8 @@ static const struct option_row table[] = {
      .help = "map buffers for peer devices too: for those that the program gives access (with the preload library), all, none"},
     {.name = "ipc", .type = OPTION_CHOICE, .allowed = "refuse | driver", .default_value = "refuse", .offset = FIELD(ipc),
      .help = "driver leaves what cuMemAlloc allocates to the driver, unguarded, so that other processes can open it"},
+    {.name = "quiet", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(quiet),
+     .help = "leave out the line at the end of the process that says what was guarded and found"},
     {.name = "verbose", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(verbose),
      .help = "say on stderr what was set up, and statistics at the end"},
     {.name = "log", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",

@@ -39,6 +39,7 @@ struct options {
     int coredump;       /* on (default) | off: arm GPU core dumps */
     enum option_peers peers; /* auto (default): map buffers for the peers that the program gives access to | on: all | off */
     enum option_ipc ipc;     /* refuse (default) | driver: what cuMemAlloc gives under the preload can be exported */
+    int quiet;               /* on | off (default): no closing line at the end of the process */
     int verbose;             /* on | off (default): say on stderr what was set up, and statistics at the end */
     char log[256];           /* file for reports beside stderr, "" = stderr only; %p pid, %r rank, %h host */
     char record[256];        /* folder that gets the core dump and the snapshot of each fault, "" = none; the same letters */

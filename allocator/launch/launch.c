@@ -37,6 +37,7 @@ static struct {
     uint64_t size;          /* places of a ring, a power of two or 0; constant after launch_open() */
     unsigned threads;       /* atomic: that have launched */
     struct record *records; /* atomic; added in front, never removed */
+    uint64_t ended;         /* atomic: launches of contexts that are gone */
     struct record others;   /* of no context, or one that the host has no memory for: they are counted only */
 } launches = {.lock = LOCK(RANK_LAUNCHES)};
 
@@ -231,12 +232,24 @@ void launch_record_graph(struct context *context, CUgraphExec graph, CUstream st
     let_go(place);
 }
 
-uint64_t launch_count(const struct context *context)
+static uint64_t count_of(const struct record *record)
 {
     uint64_t count = 0;
-    const struct record *record = context ? find(context) : &launches.others;
     for (size_t i = 0; record && i < RINGS; i++)
         count += __atomic_load_n(&record->rings[i].count, __ATOMIC_ACQUIRE);
+    return count;
+}
+
+uint64_t launch_count(const struct context *context)
+{
+    return count_of(context ? find(context) : &launches.others);
+}
+
+uint64_t launch_total(void)
+{
+    uint64_t count = __atomic_load_n(&launches.ended, __ATOMIC_RELAXED) + count_of(&launches.others);
+    for (struct record *record = __atomic_load_n(&launches.records, __ATOMIC_ACQUIRE); record; record = record->next)
+        count += count_of(record);
     return count;
 }
 
@@ -275,6 +288,7 @@ void launch_forget_context(struct context *context)
     lock_take(&launches.lock);
     for (size_t i = 0; record && i < RINGS; i++) {
         clear(&record->rings[i]);
+        __atomic_fetch_add(&launches.ended, __atomic_load_n(&record->rings[i].count, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
         __atomic_store_n(&record->rings[i].count, 0, __ATOMIC_RELEASE);
     }
     if (record)

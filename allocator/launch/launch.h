@@ -42,6 +42,9 @@ void launch_record_graph(struct context *context, CUgraphExec graph, CUstream st
 /* Launches recorded in the context (NULL: in none), graphs too, kept or not. Only ever grows while the context lives. */
 uint64_t launch_count(const struct context *context);
 
+/* Launches recorded in all contexts, also in those that are gone. */
+uint64_t launch_total(void);
+
 /* Whether the context was found idle with `count` launches on record; and that it was. */
 int launch_is_settled(const struct context *context, uint64_t count);
 void launch_settle(const struct context *context, uint64_t count);

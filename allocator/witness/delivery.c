@@ -126,6 +126,14 @@ void delivery_conclude(void)
                    (unsigned long long)beyond, beyond == 1 ? "" : "s", (unsigned long long)delivery.most);
 }
 
+uint64_t delivery_findings(void)
+{
+    pthread_mutex_lock(&delivery.lock);
+    uint64_t findings = delivery.count - delivery.again;
+    pthread_mutex_unlock(&delivery.lock);
+    return findings;
+}
+
 static void print(const char *text, const char *json)
 {
     int printed = output_print(text, strlen(text), 1);

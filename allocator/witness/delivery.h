@@ -20,6 +20,9 @@ int delivery_publish(const char *text, const char *json, uint64_t identity);
 /* At the end: a line that says how much was counted and not printed, if there is any. */
 void delivery_conclude(void);
 
+/* Reports up to now, the same again not counted. */
+uint64_t delivery_findings(void);
+
 /* Calls the program's handler, if it has set one. */
 void delivery_call_handler(const cufence_fault *fault);
 void delivery_set_handler(cufence_fault_handler handler, void *user);

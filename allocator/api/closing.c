@@ -1,0 +1,98 @@
+#include "closing.h"
+
+#include "base/output.h"
+#include "finding/writer.h"
+#include "heap/heap.h"
+#include "launch/launch.h"
+#include "witness/delivery.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+static struct {
+    uint64_t count, bytes; /* atomic */
+} unguarded[UNGUARDED_KINDS];
+
+void closing_unguarded(enum unguarded kind, uint64_t bytes)
+{
+    __atomic_fetch_add(&unguarded[kind].count, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&unguarded[kind].bytes, bytes, __ATOMIC_RELAXED);
+}
+
+struct number {
+    char text[64];
+};
+
+/* "1,311,200" */
+static struct number grouped(uint64_t value)
+{
+    struct number number;
+    int length = snprintf(number.text, sizeof number.text, "%" PRIu64, value);
+    for (int at = length - 3; at > 0; at -= 3) {
+        memmove(number.text + at + 1, number.text + at, (size_t)(length - at) + 1);
+        number.text[at] = ',';
+        length++;
+    }
+    return number;
+}
+
+/* "4000 bytes", "1.2 GiB" */
+static struct number bytes_of(uint64_t bytes)
+{
+    struct number number;
+    const struct amount amount = amount_of(bytes);
+    snprintf(number.text, sizeof number.text, "%s%s", amount.text, strchr(amount.text, 'B') ? "" : " bytes");
+    return number;
+}
+
+static const char *s(uint64_t count)
+{
+    return count == 1 ? "" : "s";
+}
+
+static void say_unguarded(void)
+{
+    static const char *const names[] = {"of managed memory (cuMemAllocManaged)", "of physical memory that the program maps itself (cuMemCreate)"};
+    for (int kind = 0; kind < UNGUARDED_KINDS; kind++) {
+        uint64_t count = __atomic_load_n(&unguarded[kind].count, __ATOMIC_RELAXED);
+        if (count)
+            output_say("==%d== cufence: not guarded: %s allocation%s %s, %s in all: cufence leaves them to the driver\n",
+                       (int)getpid(), grouped(count).text, s(count), names[kind],
+                       bytes_of(__atomic_load_n(&unguarded[kind].bytes, __ATOMIC_RELAXED)).text);
+    }
+}
+
+static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches)
+{
+    uint64_t found = delivery_findings();
+    char findings[96] = "no faults", seen[96] = "", most[96] = "";
+    if (found)
+        snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, s(found));
+    if (launches)
+        snprintf(seen, sizeof seen, ", %s launch%s seen", grouped(launches).text, launches == 1 ? "" : "es");
+    if (stats->peak_live_bytes) /* exact to 1 MiB */
+        snprintf(most, sizeof most, " (at most %s at once)", bytes_of(stats->peak_live_bytes).text);
+    if (stats->allocations)
+        output_say("==%d== cufence: %s; %s allocation%s guarded%s%s\n", (int)getpid(), findings,
+                   grouped(stats->allocations).text, s(stats->allocations), most, seen);
+    else
+        output_say("==%d== cufence: NOTHING WAS GUARDED: cufence has not seen any allocation of device memory%s; `cufence doctor` "
+                   "helps to find out why\n",
+                   (int)getpid(), seen);
+}
+
+void closing_say(int status, int exitcode)
+{
+    cufence_stats stats;
+    uint64_t launches = launch_total();
+    if (heap_stats(-1, &stats) != CUFENCE_OK)
+        return;
+    say_what_was_guarded(&stats, launches);
+    say_unguarded();
+    if (exitcode && exitcode != status)
+        output_say("==%d== cufence: the program ended well (status %d); because of what was found its exit status is %d, as "
+                   "exitcode=%d asks\n",
+                   (int)getpid(), status, exitcode, exitcode);
+}

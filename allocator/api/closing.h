@@ -1,0 +1,19 @@
+/*
+ * The last lines of a process: what was guarded, what was not, and why it ends with another status than the program's.
+ * Thread safety: closing_unguarded(), any thread; the rest, the thread that ends the process.
+ */
+#ifndef CUFENCE_API_CLOSING_H
+#define CUFENCE_API_CLOSING_H
+
+#include <stdint.h>
+
+/* Device memory that is left to the driver. */
+enum unguarded { UNGUARDED_MANAGED, UNGUARDED_MAPPED, UNGUARDED_KINDS };
+
+/* Counts an allocation of `bytes` that cufence has let pass. */
+void closing_unguarded(enum unguarded kind, uint64_t bytes);
+
+/* Says it. status: the program's own, exitcode: the one that it gets instead, or 0. */
+void closing_say(int status, int exitcode);
+
+#endif
