@@ -56,8 +56,7 @@ struct context {
 struct context_events {
     void (*begun)(struct context *context);     /* before its first use; it is current, RANK_CONTEXTS is held */
     void (*ended)(struct context *context);     /* it is destroyed, or about to be; RANK_CONTEXTS held */
-    void (*stream_ends)(struct stream *stream); /* right before, RANK_TOUCH held. By any thread, but for a
-                                                   per-thread stream by its own */
+    void (*stream_ends)(struct stream *stream); /* right before it ends, RANK_TOUCH held; a per-thread stream: on its thread */
 };
 
 /* Call once, after the driver was loaded. `events` must stay valid. */

@@ -92,7 +92,7 @@ struct block {
 
     struct block *prev, *next;
     uint64_t free_sequence; /* position in its free list */
-    uint32_t pages : 24;    /* of the mapping, in granules */
+    uint32_t pages : 24;    /* of the mapping, in units of the granularity */
     uint32_t owner : 8;     /* heap_request.owner */
     uint8_t state;          /* enum block_state; block_become() */
     uint8_t is_counted;     /* counted as allocated and not yet freed */

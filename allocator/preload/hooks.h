@@ -108,7 +108,7 @@
     HOOK(cuCtxSynchronize_v2, "cuCtxSynchronize", 13000, 0, BY_HAND, 1, (CUcontext context), (context))                        \
     HOOK_TWINS(HOOK, cuStreamQuery, "cuStreamQuery", 2000, _ptsz, 7000, QUEUES, 1, (CUstream stream), (stream))                \
     HOOK(cuEventQuery, "cuEventQuery", 2000, 0, QUEUES, 1, (CUevent event), (event))                                           \
-    /* ends of things, and changes of what is known */                                                                         \
+    /* lifetimes of streams, contexts, captures and graphs */                                                                  \
     HOOK(cuStreamDestroy, "cuStreamDestroy", 2000, 0, BY_HAND, 1, (CUstream stream), (stream))                                 \
     HOOK(cuCtxDestroy, "cuCtxDestroy", 2000, 0, BY_HAND, 1, (CUcontext context), (context))                                    \
     HOOK(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, BY_HAND, 1, (CUdevice device), (device))                 \

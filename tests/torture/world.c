@@ -30,7 +30,7 @@ int chance(struct world *world, unsigned percent)
     return pick(world, 100) < percent;
 }
 
-/* ---- what is said ---- */
+/* ---- the log ---- */
 
 static pthread_mutex_t print_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct world *worlds[8]; /* open worlds, by number */
