@@ -67,7 +67,7 @@ PUBLIC const char *cufence_strerror(cufence_status status)
         [CUFENCE_ERROR_SYSTEM] = "a system call failed",
         [CUFENCE_ERROR_CORRUPT] = "a damaged core dump",
         [CUFENCE_ERROR_UNSUPPORTED] = "not supported here",
-        [CUFENCE_ERROR_TIMEOUT] = "the time has passed",
+        [CUFENCE_ERROR_TIMEOUT] = "timed out",
     };
     size_t index = (size_t)status;
     return index < sizeof texts / sizeof *texts && texts[index] ? texts[index] : "unknown status";

@@ -304,7 +304,7 @@ struct context *context_of_device(int device, cufence_status *status)
         __atomic_store_n(&context->is_held, 1, __ATOMIC_RELEASE);
     } else {
         driver->cuDevicePrimaryCtxRelease(device);
-        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a context");
+        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a context");
     }
     lock_release(&lock);
     return context;

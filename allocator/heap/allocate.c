@@ -183,8 +183,8 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     struct context *context = wanted->context;
     if (__atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return error_set(CUFENCE_ERROR_FAULTED,
-                         "a kernel has faulted on device %d before; the report tells which (on_fault=continue "
-                         "goes on in spite of it)",
+                         "a kernel has already faulted on device %d, see its report; on_fault=continue allocates "
+                         "nevertheless",
                          context->device);
     if (size == 0) {
         *pointer = NULL;
@@ -207,7 +207,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
         books = books_make(context);
     struct freelist *list = books ? list_for(books, wanted->stream) : NULL;
     if (!list)
-        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a stream");
     struct block *block = NULL;
     if (wanted->device == context->device && !pool_is_spent(list->pool))
         block = freelist_take(list, layout.pages, heap_options->waste, size);

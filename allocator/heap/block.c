@@ -58,7 +58,7 @@ struct block *block_map(struct books *books, int device, const struct layout *la
 {
     struct block *block = line_alloc(sizeof *block);
     if (!block) {
-        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a buffer");
+        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a buffer");
         return NULL;
     }
     block->books = books;

@@ -239,8 +239,9 @@ cufence_status heap_record_stream(void *pointer, CUstream handle)
         return error_set(CUFENCE_ERROR_NOT_FOUND, "no live buffer starts at 0x%llx", (unsigned long long)address);
     struct context *context = block->books->context;
     struct stream *stream = stream_is_default(handle) ? stream_in(context, handle) : stream_resolve(handle);
-    return stream ? record(block, stream)
-                  : error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "stream %p cannot be asked for its context", (void *)handle);
+    return stream
+               ? record(block, stream)
+               : error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the driver cannot tell the context of stream %p", (void *)handle);
 }
 
 cufence_status heap_claim_record(const struct heap_claim *claim, struct stream *stream)

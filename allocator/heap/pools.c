@@ -166,7 +166,7 @@ static struct books *books_on(int device, cufence_status *status)
         *status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the calling thread has no current CUDA context; name a device");
     struct books *books = context ? books_make(context) : NULL;
     if (context && !books)
-        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a context");
+        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a context");
     return books;
 }
 

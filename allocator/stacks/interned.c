@@ -197,8 +197,7 @@ size_t interned_read(uint32_t number, struct stack_frame *out, size_t max)
     size_t kept = 0;
     if (number == INTERNED_FULL && max > 0) {
         out[0] = (struct stack_frame){.is_python = 1};
-        snprintf(out[0].function, sizeof out[0].function,
-                 "(not kept: as many different Python stacks as cufence keeps were seen before)");
+        snprintf(out[0].function, sizeof out[0].function, "(not kept: too many different Python stacks)");
         return 1;
     }
     pthread_mutex_lock(&lock);

@@ -12,7 +12,7 @@
 #define LABEL_DEPTH 32
 #define LABEL_BYTES sizeof(((cufence_buffer *)0)->label) /* with the NUL */
 #define LABEL_TEXTS 16384u
-#define LABEL_OF_TOO_MANY "(not kept: 16384 labels were)"
+#define LABEL_OF_TOO_MANY "(not kept: more than 16384 different labels)"
 
 /* Errors: INVALID_ARGUMENT (NULL, deeper than LABEL_DEPTH), OUT_OF_MEMORY (the host's). */
 cufence_status label_push(const char *label);

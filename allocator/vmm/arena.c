@@ -50,8 +50,8 @@ cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struc
         driver_check(result, "cuMemAddressReserve");
         return error_set(
             CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
-            "the driver reserves not even 256 MiB of address space; look at `ulimit -v` and at what else the process "
-            "has reserved");
+            "the driver cannot reserve even 256 MiB of address space; check `ulimit -v`, and what else the process has "
+            "reserved");
     }
     lock_take(&arena.lock);
     arena.start = address;
@@ -168,7 +168,7 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
     if (arena.past > arena.history)
         forget_oldest();
     if (arena.count == arena.capacity && grow() != 0) {
-        status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of %zu mappings", arena.count);
+        status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of %zu mappings", arena.count);
     } else if (advance(slot->span) != 0) {
         status = error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
                            "no %llu bytes of address space left between %zu mappings and their guards in an arena of %llu; "
