@@ -184,7 +184,7 @@ static void bench_launches(void)
            median(recorded, count), median(ratios, count), median(added, count), count);
 }
 
-/* ---- what the ring holds ---- */
+/* ---- contents of the ring ---- */
 
 static void check_ring(void)
 {

@@ -57,7 +57,7 @@ static const struct fault_sources sources = {.near = heap_near,
                                              .frames = stack_frames,
                                              .buffer_frames = {stack_buffer_frames, NULL}};
 
-/* ---- the end of the process ---- */
+/* ---- process exit ---- */
 
 static CUresult synchronise(const struct context *context)
 {

@@ -104,7 +104,7 @@ void streams_forget(struct context *context)
     lock_release(&lock);
 }
 
-/* ---- streams that the program has made ---- */
+/* ---- streams created by the program ---- */
 
 static struct entry *find(CUstream handle)
 {

@@ -20,7 +20,7 @@ struct layout_request {
     uint64_t size;  /* bytes; 0 is an error */
     uint64_t align; /* a power of two up to the granularity, or 0: the largest power of two that divides size, at most 512 */
     enum layout_side side;
-    uint64_t granularity; /* of a physical allocation, a power of two: 2 MiB on all hardware so far */
+    uint64_t granularity; /* of physical allocations, a power of two: 2 MiB on all hardware so far */
     uint64_t guard_min;   /* bytes */
     uint64_t guard_max;   /* bytes, at least guard_min */
 };
@@ -29,7 +29,7 @@ struct layout {
     uint64_t align;      /* the alignment used */
     uint64_t mapped;     /* bytes of the mapping: a multiple of the granularity */
     uint64_t pages;      /* mapped / granularity */
-    uint64_t offset;     /* of the buffer in the mapping */
+    uint64_t offset;     /* offset of the buffer in the mapping */
     uint64_t tail_slack; /* bytes between the buffer's end and the mapping's end */
     uint64_t guard;      /* bytes, a multiple of the granularity: max(guard_min, min(mapped, guard_max)) rounded up */
     uint64_t span;       /* mapped + guard: the address space taken */

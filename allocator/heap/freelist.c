@@ -355,7 +355,7 @@ void freelists_end_waits(struct books *books, uint64_t since)
     }
 }
 
-/* ---- making lists and giving them up ---- */
+/* ---- creating and giving up lists ---- */
 
 /* Caller holds books->lock. */
 static struct freelist *make(struct books *books, struct stream *stream, struct pool *pool)

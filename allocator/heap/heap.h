@@ -99,7 +99,7 @@ size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total);
 /* Returns OK if the device exists, or for -1; else INVALID_ARGUMENT. */
 cufence_status heap_check_device(int device);
 
-/* Errors: INVALID_ARGUMENT for a device that does not exist. -1: all. */
+/* Gets the statistics of a device (-1: all). Errors: INVALID_ARGUMENT (no such device). */
 cufence_status heap_stats(int device, cufence_stats *stats);
 /* Gives `peer` access to all buffers of `device`, present and future, if the hardware can. Any context must be current. */
 void heap_share(int device, int peer);

@@ -299,7 +299,7 @@ struct block *freelist_steal(struct books *books, const struct freelist *thief, 
 /* Moves idle blocks that have passed and were freed before `before_ns` into *gone, oldest first, up to `bytes`. Returns the
  * number of bytes taken. */
 uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t bytes, struct block **gone);
-struct block *freelist_take_retired(struct freelist *list);          /* one that nobody uses any more, or NULL */
+struct block *freelist_take_retired(struct freelist *list);          /* one that is no longer in use, or NULL */
 void freelist_take_idle(struct freelist *list, struct block **gone); /* passed or not */
 void freelist_take_all(struct freelist *list, struct block **gone);  /* idle, waiting and retiring ones */
 /* Moves all blocks to the shared list. Blocks that have not passed, and those of pools, wait there for a synchronisation.

@@ -7,7 +7,7 @@
 
 #include "kernel.h"
 
-#define CUBIN_FAULT_OFFSET 0x40  /* of the access, from the function's entry */
+#define CUBIN_FAULT_OFFSET 0x40  /* offset of the access from the function's entry */
 #define CUBIN_RESUME_OFFSET 0x60 /* where a faulting lane is by then: a little later, as on hardware */
 #define CUBIN_CODE_BYTES 0x100
 #define CUBIN_ADDRESS_REGISTER 2 /* R2:R3 */

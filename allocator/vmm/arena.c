@@ -16,7 +16,7 @@
  * constant time, and a binary search finds the slot of an address.
  */
 static struct {
-    struct lock lock; /* guards all of this; never held over driver calls */
+    struct lock lock; /* guards all of this; never held across driver calls */
     uint64_t start, end;
     uint64_t cursor; /* next address to hand out */
     uint64_t history;

@@ -426,7 +426,7 @@ int step_reallocate(struct world *world)
     return buffer_make(world, queue_pick(world, context), bytes);
 }
 
-/* ---- what else there is ---- */
+/* ---- other steps ---- */
 
 int step_record(struct world *world)
 {

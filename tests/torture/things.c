@@ -81,7 +81,7 @@ void context_add(struct world *world, int number, CUcontext handle, int device, 
 }
 
 static unsigned contexts_made; /* atomic: contexts created by the process, with FEATURE_C3 left out */
-#define CONTEXTS_BEFORE_C3 40u /* under the smallest of the tables that were full at 64 and at 256 */
+#define CONTEXTS_BEFORE_C3 40u /* below 64 and 256, the sizes at which tables used to be full */
 
 /* Creates a context without leaving it current. */
 static CUcontext make_context(struct world *world, int device)
