@@ -1,5 +1,5 @@
 /*
- * What allocating and freeing costs: cufence against the driver's own two allocators, in one process, in alternating batches.
+ * Measures allocating and freeing: cufence against the driver's own two allocators, in one process, in alternating batches.
  *
  *   pair     allocate and free at once, one thread; the memory is warm
  *   window   allocate 32, then free 32, one thread
@@ -7,8 +7,8 @@
  *   live     free one of N live buffers and allocate another, for N = 1,000 and for as many as fit, at most 50,000
  *   cold     an allocation that has to get memory from the driver
  *
- * Figures are nanoseconds, medians over batches. Runs on what CUFENCE_DRIVER names; on the simulated device the figures of
- * the driver's allocators mean nothing. cufence gets its options from CUFENCE_OPTIONS.
+ * Results are nanoseconds, medians over batches. Runs on the driver that CUFENCE_DRIVER names. On the simulated device, the
+ * results of the driver's allocators mean nothing. cufence reads its options from CUFENCE_OPTIONS.
  */
 #include <cuda.h>
 #include <cufence.h>
@@ -24,7 +24,7 @@
 
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
-#define PAGE (2 * MIB) /* what a small cufence buffer takes */
+#define PAGE (2 * MIB) /* size of a small cufence buffer */
 
 enum { MAX_BATCHES = 101, MAX_THREADS = 64, WINDOW = 32, MAX_LIVE = 50000, FEW_LIVE = 1000 };
 
@@ -56,7 +56,7 @@ static struct {
 #undef X
 
 static CUcontext context;
-static CUmemoryPool pool; /* the device's default one; NULL where there is none */
+static CUmemoryPool pool; /* the device's default pool; NULL if there is none */
 
 static void die(const char *what, const char *why)
 {
@@ -81,7 +81,7 @@ static void *open_driver(void)
         return dlopen("libcuda.so.1", RTLD_NOW);
     if (strcmp(wanted, "sim") != 0)
         return dlopen(wanted, RTLD_NOW);
-    /* beside libcufence.so, as cufence itself looks for it */
+    /* beside libcufence.so, where cufence itself looks for it */
     if (!dladdr(__extension__(void *) cufence_version, &info) || !info.dli_fname)
         return NULL;
     const char *slash = strrchr(info.dli_fname, '/');
@@ -176,7 +176,7 @@ static const struct allocator {
     const char *name;
     int (*allocate)(void **pointer, size_t size, CUstream stream);
     void (*free)(void *pointer, CUstream stream);
-    void (*drop)(void); /* gives kept memory back to the driver; the device is idle */
+    void (*drop)(void); /* releases kept memory to the driver; the device is idle */
     int (*present)(void);
 } allocators[] = {
     {"cufence", fence_allocate, fence_free, fence_drop, fence_present},
@@ -247,7 +247,7 @@ static void synchronize(void)
 
 /* ---- one thread ---- */
 
-/* `repeats` times: allocate `window` buffers, free them. Returns ns a pair, negative if memory ran out. */
+/* `repeats` times: allocates `window` buffers and frees them. Returns ns per pair, negative if out of memory. */
 static double time_batch(const struct allocator *allocator, uint64_t size, CUstream stream, unsigned window, uint64_t repeats)
 {
     void *pointers[WINDOW];
@@ -274,7 +274,7 @@ static void bench_pairs(const char *group, uint64_t size, unsigned window, CUstr
     const double batch_ns = quick ? 0.5e6 : 2e6;
     for (int a = 0; a < ALLOCATORS; a++) {
         double pair = allocators[a].present() ? time_batch(&allocators[a], size, stream, window, 2) : -1;
-        for (int i = 0; i < 3 && pair > 0; i++) { /* warm up, and learn how many fill a batch */
+        for (int i = 0; i < 3 && pair > 0; i++) { /* warm up, and find out how many fill a batch */
             repeats[a] = (uint64_t)(batch_ns / (pair * window)) + 1;
             pair = time_batch(&allocators[a], size, stream, window, repeats[a]);
         }
@@ -303,7 +303,7 @@ struct worker {
     pthread_barrier_t *barrier;
     CUstream stream;
     uint64_t duration_ns;
-    double pair_ns; /* out; 0 if memory ran out */
+    double pair_ns; /* out; 0 if out of memory */
 };
 
 static void *work(void *argument)
@@ -324,7 +324,7 @@ static void *work(void *argument)
     return NULL;
 }
 
-/* ns a pair, as a thread sees it, the mean of all threads. */
+/* Returns ns per pair as seen by a thread, averaged over all threads. */
 static double time_threads(const struct allocator *allocator, unsigned count, const CUstream *streams, int own,
                            uint64_t duration_ns)
 {
@@ -375,7 +375,7 @@ static void bench_threads(int own)
 
 /* ---- many live buffers ---- */
 
-/* A small generator is enough to hit buffers all over; its state is the caller's. */
+/* A simple generator suffices to pick buffers all over; the caller keeps its state. */
 static uint32_t random_next(uint32_t *state)
 {
     *state = *state * 1664525u + 1013904223u;
@@ -401,7 +401,7 @@ static double measure_live(const struct allocator *allocator, void **live, size_
     double samples[MAX_BATCHES];
     size_t batches = quick ? 5 : 31, taken = 0;
     uint32_t state = 1;
-    if (time_replacements(allocator, live, count, stream, &state) > 0) { /* warm */
+    if (time_replacements(allocator, live, count, stream, &state) > 0) { /* warm up */
         while (taken < batches && (samples[taken] = time_replacements(allocator, live, count, stream, &state)) > 0)
             taken++;
     }
@@ -428,7 +428,7 @@ static void bench_live(CUstream stream)
         printf("live: left out, too little memory\n");
         return;
     }
-    /* cufence last: it may keep what it freed, and the others could not have it. */
+    /* cufence last: it may keep freed memory, which the others then could not get. */
     for (int a = ALLOCATORS - 1; a >= 0; a--) {
         const struct allocator *allocator = &allocators[a];
         size_t count = 0;
@@ -459,8 +459,8 @@ static uint64_t fresh_mappings(void)
     return cufence_get_stats(0, &stats) == CUFENCE_OK ? stats.fresh_mappings : 0;
 }
 
-/* What is allocated is kept until all is measured, so that nothing of it comes back warm. cufence may still reuse what was
- * freed before: only allocations that it had to map count. */
+/* Allocations are kept until the end, so that none is reused. cufence may still reuse what was freed before, so only
+ * allocations that needed a new mapping count. */
 static void bench_cold(const uint64_t *sizes, size_t size_count, CUstream stream)
 {
     enum { MOST = 64, SIZES = 3 };
@@ -515,7 +515,7 @@ static void start(void)
     must(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent");
     cuda.cuDeviceGetName(name, sizeof name, device);
     cuda.cuDriverGetVersion(&version);
-    /* The driver's pool would give its memory back at each synchronisation; keep it warm, as PyTorch does. */
+    /* By default, the driver's pool releases its memory at each synchronisation; keep it warm, as PyTorch does. */
     if (cuda.cuDeviceGetDefaultMemPool && cuda.cuMemPoolSetAttribute && cuda.cuMemPoolTrimTo &&
         cuda.cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS) {
         uint64_t keep = UINT64_MAX;

@@ -1,13 +1,13 @@
 /*
- * How long a report takes after a fault with every multiprocessor full: from the core dump's first byte to the report.
+ * Measures how long a report takes after a fault with every multiprocessor full: from the first byte of the core dump to the
+ * report.
  *
  *   bench_dump FIXTURE [CTAS WARPS [PIECES [FAULTED]]]
  *
- * FIXTURE is a recorded dump with an alive faulting warp (tests/fixtures/store_live.core.gz). Its warp is put on every
- * multiprocessor, CTAS times WARPS times (default 32 and 2), and the dump is written into cufence's FIFO in pieces: PIECES=1
- * (default) writes each section by itself, as a writer without a buffer does; 0 writes 1 MiB at once. FAULTED=0 leaves the
- * fault to the first warp, 1 (default) has every warp fault. Runs on the simulated device, which has no part in it:
- * CUFENCE_DRIVER=sim.
+ * FIXTURE is a recorded dump with a live faulting warp (tests/fixtures/store_live.core.gz). Its warp is copied to every
+ * multiprocessor, CTAS times WARPS times (default 32 and 2), and the dump is written into cufence's FIFO. PIECES=1 (default)
+ * writes each section separately, as an unbuffered writer does; 0 writes 1 MiB at a time. With FAULTED=0 only the first warp
+ * has faulted, with 1 (default) every warp. Runs on the simulated device (CUFENCE_DRIVER=sim), which is not measured.
  */
 #include <cuda.h>
 #include <cufence.h>
@@ -30,16 +30,16 @@
     } while (0)
 
 enum { REGISTERS = 5, BACKTRACE = 8, SMS = 11, CTAS = 13, WARPS = 14, LANES = 15, PREDICATES = 17, UNIFORMS = 19 };
-enum { UNIFORM_PREDICATES = 20, BARRIERS = 23 };                       /* types of sections, less 0x80000000 */
+enum { UNIFORM_PREDICATES = 20, BARRIERS = 23 };                       /* section types minus 0x80000000 */
 enum { WARP_ERROR_PC_VALID = 24, LANE_EXCEPTION = 32, CTA_BLOCK = 8 }; /* offsets in rows, as in analysis/dump/coredump.c */
 
-/* What has been recorded. */
+/* The recorded dump. */
 static unsigned char recorded[4 << 20];
 static size_t recorded_size;
 static const Elf64_Shdr *sections;
 static uint64_t section_count;
 
-/* What is made of it. */
+/* The dump made from it. */
 static unsigned char *made;
 static size_t made_size, made_room;
 static Elf64_Shdr *headers;
@@ -78,7 +78,7 @@ static void read_fixture(const char *name)
     MUST(section_count > 1 && file_header->e_shoff + section_count * sizeof *sections <= recorded_size);
 }
 
-/* The section of a type that belongs to a row of another one; 0: any. */
+/* Returns the section of a type that belongs to a row of another section; link 0: any. */
 static const Elf64_Shdr *section_of(unsigned type, uint32_t link, uint32_t row)
 {
     for (uint64_t i = 1; i < section_count; i++) {
@@ -93,7 +93,7 @@ static uint32_t index_of(const Elf64_Shdr *section)
     return (uint32_t)(section - sections);
 }
 
-/* Copies of a section's first row, `count` of them, under a row of another section. */
+/* Adds `count` copies of a section's first row, under a row of another section. */
 static uint32_t add_rows(const Elf64_Shdr *like, uint32_t link, uint32_t row, unsigned count)
 {
     static unsigned char rows[1 << 16];

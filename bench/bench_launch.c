@@ -1,17 +1,17 @@
 /*
- * What it adds to a launch to keep it in the ring of recent launches (allocator/launch).
+ * Measures the cost of recording a launch in the ring of recent launches (allocator/launch).
  *
- *   count    launch_count(), which synchronisations ask
- *   capture  stack_capture(), which is a part of the next
+ *   count    launch_count(), called at synchronisations
+ *   capture  stack_capture(), which is part of the next
  *   record   launch_record() of a kernel with four arguments, one thread
  *   graph    launch_record_graph()
  *   threads  launch_record() on 2 to 16 threads in one context
  *   launch   launches of an empty kernel with four arguments, plain and recorded, in alternating batches: the medians, the
- * median of the ratios of neighbouring batches, and what a launch takes longer
+ *            median of the ratios of neighbouring batches, and the time added per launch
  *
- * Figures are nanoseconds for one call, medians over batches. Runs on what CUFENCE_DRIVER names; on the simulated device the
- * figures of a launch mean nothing. What is in the ring afterwards is checked: exit status 1 if it is not what was launched.
- * --ring N is the option launches=N: how many launches are kept, a power of two.
+ * Results are nanoseconds per call, medians over batches. Runs on the driver that CUFENCE_DRIVER names. On the simulated
+ * device, the times of launches mean nothing. At the end the ring is checked: exit status 1 if it does not hold what was
+ * launched. --ring N is the option launches=N: how many launches to keep, a power of two.
  */
 #include <cufence.h>
 
@@ -29,7 +29,7 @@
 enum { MAX_BATCHES = 201, LAUNCHES = 200, MAX_THREADS = 16, MAX_RING = 65536 };
 
 static struct one_kernel kernel;
-static uint64_t ring = 1024; /* what the option's default comes to in a program without Python */
+static uint64_t ring = 1024; /* the option's default in a program without Python */
 static int quick;
 
 static _Noreturn void die(const char *what, const char *why)
@@ -80,7 +80,7 @@ static void call_count(uint64_t i)
 
 static void call_capture(uint64_t i)
 {
-    static struct stack stacks[MAX_RING]; /* as far apart as in the ring: the memory is not warm */
+    static struct stack stacks[MAX_RING]; /* as far apart as in the ring, so that the memory is not warm */
     stack_capture(&stacks[i % ring]);
 }
 
@@ -113,7 +113,7 @@ static double time_calls(void (*call)(uint64_t), uint64_t count)
     return (double)(now() - start) / (double)count;
 }
 
-/* The calls as from deep inside a program: a whole capture's worth of stack above them. */
+/* Calls from deep inside a program: with a full capture's worth of stack above. */
 __attribute__((noinline)) static double time_deep(void (*call)(uint64_t), uint64_t count)
 {
     volatile uint64_t words[2 * STACK_WORDS];
@@ -137,7 +137,7 @@ static void bench_calls(const char *name, void (*call)(uint64_t))
 static void *record_much(void *barrier)
 {
     double *time = malloc(sizeof *time);
-    time_deep(call_record, 2 * ring); /* the thread's ring is new */
+    time_deep(call_record, 2 * ring); /* fills the thread's new ring */
     pthread_barrier_wait(barrier);
     if (time)
         *time = time_deep(call_record, 20480);
@@ -184,7 +184,7 @@ static void bench_launches(void)
            median(recorded, count), median(ratios, count), median(added, count), count);
 }
 
-/* ---- what the ring holds ---- */
+/* ---- contents of the ring ---- */
 
 static void check_ring(void)
 {

@@ -1,11 +1,10 @@
 /*
- * A store past the end while every multiprocessor is full: how long the report of a large core dump takes. Not built with the
- * rest:
+ * A store past the end while every multiprocessor is full: measures the report of a large core dump. Not part of the build:
  *
  *   nvcc -arch=native -lineinfo -o full_device bench/full_device.cu
  *   build/bin/cufence run --set verbose=on -- ./full_device
  *
- * The line "core dump of N MiB: written in ..." says where the time went.
+ * The line "core dump of N MiB: written in ..." shows where the time went.
  */
 #include <cstdio>
 

@@ -1,10 +1,10 @@
 /*
- * What bench/lost_faults.py runs, one mode a process. The first three fault, and synchronise until CUDA says so:
+ * Run by bench/lost_faults.py, one mode per process. The first three fault, and synchronise until CUDA reports it:
  *
- *   one    one lane, in its kernel's last instruction       all    every lane, there
+ *   one    one lane, in the last instruction of its kernel    all    every lane, likewise
  *   load   every lane, at a load in the middle
  *
- * The others are healthy for some four seconds, and check what they have computed:
+ * The others run correctly for about four seconds, and check their results:
  *
  *   few    a kernel of three blocks                          full   a kernel that fills the device
  *   idle   the device rests, then a short kernel             many   short kernels, one after the other
@@ -64,7 +64,7 @@ static int fault(const char *mode)
         load_all<<<8, 128>>>(y, 100000);
     for (int i = 0; i < 100 && !error; i++)
         error = i ? cudaMemset(y, 0, 4) ? cudaGetLastError() : cudaDeviceSynchronize() : cudaDeviceSynchronize();
-    printf("error %d\n", (int)error); /* 0 where the driver swallows it, as it does with skip_abort */
+    printf("error %d\n", (int)error); /* 0 if the driver swallows it, as it does with skip_abort */
     return 0;
 }
 

@@ -1,5 +1,5 @@
 /*
- * What the benchmarks of recorded launches launch: an empty kernel with four arguments, in the first device's primary context.
+ * The kernel for the benchmarks of recorded launches: an empty one with four arguments, in the first device's primary context.
  */
 #ifndef CUFENCE_BENCH_ONE_KERNEL_H
 #define CUFENCE_BENCH_ONE_KERNEL_H
@@ -10,17 +10,17 @@
 
 struct one_kernel {
     CUcontext context;
-    struct context *entry; /* the same */
+    struct context *entry; /* its entry in contexts/ */
     CUstream stream;
     CUfunction function;
-    char device[128]; /* its name */
+    char device[128]; /* device name */
 };
 
-/* Starts cufence on what CUFENCE_DRIVER names, with a ring of `places` launches whatever the options say. Returns NULL, or what
- * failed, which stays good until cufence's next error. Once. */
+/* Starts cufence on the driver that CUFENCE_DRIVER names, with a ring of `places` launches whatever the options say. Returns
+ * NULL, or an error message that is valid until cufence's next error. Call once. */
 const char *one_kernel_start(struct one_kernel *out, uint64_t places);
 
-/* Puts a launch of it on record; its first two arguments are i and ~i. */
+/* Records a launch of it; its first two arguments are i and ~i. */
 void one_kernel_record(const struct one_kernel *kernel, uint64_t i);
 
 /* Launches it. */

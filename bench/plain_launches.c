@@ -1,8 +1,8 @@
 /*
- * A program that knows nothing of cufence: launches an empty kernel with four arguments, again and again, and prints what a
- * launch takes, in nanoseconds: the median of 101 batches of 200, between which it synchronises.
+ * A program that knows nothing about cufence: launches an empty kernel with four arguments over and over, and prints the
+ * nanoseconds per launch: the median of 101 batches of 200, with a synchronisation between batches.
  *
- *   plain_launches [THREADS]   so many threads launch at once, each on its own stream; the median of all their batches
+ *   plain_launches [THREADS]   number of threads that launch at once, each on its own stream; the median of all batches
  *
  * bench/hooked.py runs it.
  */

@@ -54,7 +54,8 @@ static const char *s(uint64_t count)
 
 static void say_unguarded(void)
 {
-    static const char *const names[] = {"of managed memory (cuMemAllocManaged)", "of physical memory that the program maps itself (cuMemCreate)"};
+    static const char *const names[] = {"of managed memory (cuMemAllocManaged)",
+                                        "of physical memory that the program maps itself (cuMemCreate)"};
     for (int kind = 0; kind < UNGUARDED_KINDS; kind++) {
         uint64_t count = __atomic_load_n(&unguarded[kind].count, __ATOMIC_RELAXED);
         if (count)
@@ -78,9 +79,10 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches)
         output_say("==%d== cufence: %s; %s allocation%s guarded%s%s\n", (int)getpid(), findings,
                    grouped(stats->allocations).text, s(stats->allocations), most, seen);
     else
-        output_say("==%d== cufence: NOTHING WAS GUARDED: cufence has not seen any allocation of device memory%s; `cufence doctor` "
-                   "helps to find out why\n",
-                   (int)getpid(), seen);
+        output_say(
+            "==%d== cufence: NOTHING WAS GUARDED: cufence has not seen any allocation of device memory%s; `cufence doctor` "
+            "helps to find out why\n",
+            (int)getpid(), seen);
 }
 
 void closing_say(int status, int exitcode)

@@ -1,4 +1,4 @@
-/* The public functions. */
+/* The public API. Contracts are in include/cufence.h. */
 #include "cufence.h"
 
 #include "base/error.h"
@@ -67,7 +67,7 @@ PUBLIC const char *cufence_strerror(cufence_status status)
         [CUFENCE_ERROR_SYSTEM] = "a system call failed",
         [CUFENCE_ERROR_CORRUPT] = "a damaged core dump",
         [CUFENCE_ERROR_UNSUPPORTED] = "not supported here",
-        [CUFENCE_ERROR_TIMEOUT] = "the time has passed",
+        [CUFENCE_ERROR_TIMEOUT] = "timed out",
     };
     size_t index = (size_t)status;
     return index < sizeof texts / sizeof *texts && texts[index] ? texts[index] : "unknown status";
@@ -107,7 +107,8 @@ PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cu
     return meant ? heap_allocate(pointer, &wanted, NULL) : unknown_stream(stream);
 }
 
-/* A default stream is the caller's, and, since a caller may not have made the buffer's context current, that context's too. */
+/* A default stream means that of the caller's current context. The buffer's context need not be current, so its default stream
+ * is waited for too. */
 PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
 {
     struct heap_claim claim;

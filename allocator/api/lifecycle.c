@@ -20,18 +20,18 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REPORT_MS 5000 /* that the process' end waits for a report under way */
+#define REPORT_MS 5000 /* how long process exit waits for a report in progress */
 #define DEBUGGER_REST_MS 500
 
 static struct {
     struct lock lock;   /* held while starting */
     int is_started;     /* atomic */
-    int is_forked;      /* atomic; this is a child of the process that was started */
-    int has_worked;     /* atomic; a context has begun */
-    int removes_traces; /* at the exit; a start that is tried again does not ask for it twice */
+    int is_forked;      /* atomic; this process was forked from the one that started cufence */
+    int has_worked;     /* atomic; a context has been created */
+    int removes_traces; /* exit handlers are registered; a retried start must not register them twice */
     int is_rested;      /* atomic; see lifecycle_needs_no_rest() */
-    pid_t pid;          /* that started it: a forked child has no CUDA */
-    char *text;         /* the options it was started with; NULL before */
+    pid_t pid;          /* the process that started cufence: a forked child has no CUDA */
+    char *text;         /* the options it was started with; NULL before the start */
     struct options options;
 } process = {.lock = LOCK(RANK_PROCESS)};
 
@@ -60,7 +60,7 @@ static const struct fault_sources sources = {.near = heap_near,
                                              .frames = stack_frames,
                                              .buffer_frames = {stack_buffer_frames, NULL}};
 
-/* ---- the end of the process ---- */
+/* ---- process exit ---- */
 
 static CUresult synchronise(const struct context *context)
 {
@@ -73,21 +73,22 @@ static CUresult synchronise(const struct context *context)
     return result;
 }
 
-static CUresult exit_result; /* written by the thread below, read only after it was joined */
+static CUresult exit_result; /* written by the thread below, read only after joining it */
 
 static void *synchronise_all(void *unused)
 {
     (void)unused;
     for (struct context *context = context_next(NULL); context; context = context_next(context)) {
         CUresult result = synchronise(context);
-        if (result != CUDA_SUCCESS && !driver_has_faulted(exit_result)) /* nothing is worse */
+        if (result != CUDA_SUCCESS && !driver_has_faulted(exit_result)) /* a fault is the worst result; keep it */
             exit_result = result;
     }
     return NULL;
 }
 
-/* Work may still be running, and its faults are the program's as much as any. A kernel that never ends must not keep the
- * process: it is waited for as long as exit_wait says, once. Returns 1 if all work is done. */
+/* Waits until all work on the devices is done, because faults of work still running at exit must be reported too. Waits for at
+ * most exit_wait, and only once, so that a kernel that never ends does not keep the process alive. Returns 1 if all work is
+ * done. */
 static int wait_for_devices(void)
 {
     static int is_in_vain;
@@ -142,9 +143,9 @@ static int wait_for_faults(void)
     return 1;
 }
 
-/* Of the main thread, at its end: when the process exits from there, this runs before all exit handlers, also before those that
- * the driver's debugger library has registered since the fault, and which a dump under way does not survive. Without the
- * preload library those will run, and the debugger is given time to come to rest. */
+/* Runs at the end of the main thread. If the process exits from there, this is before all exit handlers. That includes the
+ * handlers that the driver's debugger library has registered since the fault, which would crash a dump in progress. Without the
+ * preload library those handlers do run, so the debugger gets some time to come to rest first. */
 static void before_exit(void *unused)
 {
     (void)unused;
@@ -158,7 +159,7 @@ extern char __dso_handle;
 
 static void wait_before_exit(void)
 {
-    static int is_registered; /* by the main thread alone */
+    static int is_registered; /* used by the main thread only */
     if (gettid() != getpid() || is_registered)
         return;
     is_registered = 1;
@@ -188,12 +189,12 @@ static void at_exit(int status, void *unused)
     if (process.options.verbose)
         print_stats();
     output_flush();
-    if (exitcode) /* the exit handlers that are left run with the new status */
+    if (exitcode) /* the remaining exit handlers run with the new status */
         exit(exitcode);
 }
 
-/* The handler is registered anew with each context, so that it runs before the driver's own: a driver that makes a context
- * after a reset registers one again. */
+/* Registers the exit handler again with each context, so that it runs before the driver's own: a driver that creates a context
+ * after a reset registers its handler again. */
 static void context_begun(struct context *context)
 {
     __atomic_store_n(&process.has_worked, 1, __ATOMIC_RELAXED);
@@ -209,8 +210,8 @@ static void context_gone(struct context *context)
     launch_forget_context(context);
 }
 
-/* CUDA does not survive a fork: in the child every call goes to the driver, which says so, and no lock of the parent's threads
- * is waited for. */
+/* CUDA does not survive a fork. In the child every call goes to the driver, which returns an error, and locks that the parent's
+ * threads held are never waited for. */
 static void after_fork(void)
 {
     contexts_close();
@@ -220,7 +221,7 @@ static void after_fork(void)
 
 /* ---- start ---- */
 
-/* Leaves nothing behind where it fails but the open driver library, so that it may be tried again. */
+/* On failure, everything but the open driver library is undone, so that the start may be retried. */
 static cufence_status start(const char *options)
 {
     options_default(&process.options);
@@ -233,7 +234,7 @@ static cufence_status start(const char *options)
         status = monitor_start(&process.options, &sources);
     if (status != CUFENCE_OK)
         return status;
-    /* A record with a native stack is four times as large, and has to stay in the processor's cache to be cheap. */
+    /* An entry with a native stack is four times as large, and the ring is cheap only if it stays in the CPU cache. */
     launch_open(stack_has_python() ? process.options.launches : (process.options.launches + 3) / 4);
     static const struct context_events events = {context_begun, context_gone, heap_stream_ends};
     contexts_open(&events);
@@ -244,7 +245,7 @@ static cufence_status start(const char *options)
     }
     wait_before_exit();
     if (!process.removes_traces)
-        process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also where no context ever comes to be */
+        process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also needed if no context is ever created */
                                  pthread_atfork(NULL, NULL, after_fork) == 0;
     if (process.options.verbose)
         output_say("cufence %s: driver %s (CUDA %d.%d), %llu GiB of address space, core dumps %s\n", cufence_version_string(),

@@ -1,5 +1,5 @@
 /*
- * The start of cufence, its end and a fork; and who tells whom of the rooms. Thread safety: any thread, at any time.
+ * Start of cufence, exit and fork, and the wiring between the rooms. Thread safety: any thread, at any time.
  */
 #ifndef CUFENCE_API_LIFECYCLE_H
 #define CUFENCE_API_LIFECYCLE_H
@@ -8,16 +8,17 @@
 
 #include <cufence.h>
 
-/* cufence_init(). */
+/* Implements cufence_init(). */
 cufence_status lifecycle_start(const char *options);
 
-/* OK while cufence runs; else says why it does not. */
+/* Returns OK while cufence runs; otherwise an error that says why it doesn't. */
 cufence_status lifecycle_check(void);
 
-/* What it was started with. They stay. */
+/* Returns the options that cufence was started with. Valid for ever. */
 const struct options *lifecycle_options(void);
 
-/* The driver's debugger library is kept from crashing at the process's end: nobody need wait for it to come to rest. */
+/* The preload library keeps the driver's debugger library from crashing at process exit, so exit need not wait for the debugger
+ * to come to rest. */
 void lifecycle_needs_no_rest(void);
 
 #endif

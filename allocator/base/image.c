@@ -43,7 +43,8 @@ int image_open(const void *bytes, size_t size, struct image *image)
         return count == 0;
     if (header.e_shentsize != sizeof(Elf64_Shdr))
         return 0;
-    /* With 65280 sections or more (a dump of a busy device has them) e_shnum is 0, and the first header's sh_size counts. */
+    /* With 65280 sections or more, as in the dump of a busy device, e_shnum is 0 and the first header's sh_size is the count.
+     */
     if (count == 0) {
         Elf64_Shdr first;
         struct span part = span_part(image->file, header.e_shoff, sizeof(first));

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-static _Thread_local unsigned held; /* a bit for each rank */
+static _Thread_local unsigned held; /* one bit per rank */
 
 void lock_entered(enum lock_rank rank)
 {

@@ -1,9 +1,9 @@
 /*
- * Mutexes with a rank. A thread that holds a lock may take another one only of a higher rank, so no two threads can wait for
- * each other. Debug builds check that at every lock (lock.c aborts and names both); others compile to the mutex alone.
+ * Mutexes with a rank, against deadlocks: a thread that holds a lock may only take locks of a higher rank. Debug builds check
+ * this every time a lock is taken (lock.c aborts and prints both ranks); release builds compile to the plain mutex.
  *
- * The ranks, from the first to be taken to the last. Unless it says otherwise, no driver call that can take long is made under
- * a lock: queries and records of events (about 1 us) are.
+ * The ranks below are in the order in which they are taken. Except where noted, slow driver calls are never made under a lock;
+ * event queries and records (about 1 us) are.
  */
 #ifndef CUFENCE_BASE_LOCK_H
 #define CUFENCE_BASE_LOCK_H
@@ -11,24 +11,24 @@
 #include <pthread.h>
 
 enum lock_rank {
-    RANK_PROCESS = 1, /* the start: held over everything that it does */
-    RANK_VISIT,       /* the background thread is in a context, or a context is ending: held over mapping and unmapping */
-    RANK_SYNC,        /* one synchronisation of ours at a time: held over it */
-    RANK_CONTEXTS,    /* contexts that begin or end: held over what the other rooms load into a new one */
-    RANK_FILTER,      /* a pool's filter runs, which is the program's */
-    RANK_TOUCH,       /* a stream ends, begins or joins a capture, or is touched by a thread that it does not belong to */
+    RANK_PROCESS = 1, /* initialisation; held for all of it */
+    RANK_VISIT,       /* the background thread works in a context, or a context is being destroyed; held across map and unmap */
+    RANK_SYNC,        /* serialises cufence's own synchronisations; held across them */
+    RANK_CONTEXTS,    /* creation and destruction of contexts; held while the other rooms load their parts into a new one */
+    RANK_FILTER,      /* a pool's filter, a callback into the program, is running */
+    RANK_TOUCH,       /* a stream ends, begins or joins a capture, or is used by a thread other than its own */
     RANK_BOOKS,       /* a context's free lists and pools */
     RANK_STREAMS,     /* the table of streams */
     RANK_LIST,        /* the blocks of one free list: a spin lock */
     RANK_RECORDED,    /* the streams recorded for one block: a spin lock */
-    RANK_WAITS,       /* events of another context than the block's are asked, or such a context begins to end */
-    RANK_EVENTS,      /* a context's spare events */
-    RANK_EXECUTABLES, /* executables of graphs */
+    RANK_WAITS,       /* events of contexts other than the block's are queried, or such a context is about to be destroyed */
+    RANK_EVENTS,      /* a context's unused events */
+    RANK_EXECUTABLES, /* executable graphs */
     RANK_POOLS,       /* the program's memory pools */
     RANK_LAUNCHES,    /* rings of launches */
     RANK_ARENA,       /* the address space */
-    RANK_PHYSICAL,    /* physical memory that is kept */
-    RANK_BELL         /* whether the background thread has work */
+    RANK_PHYSICAL,    /* the cache of physical handles */
+    RANK_BELL         /* wakes the background thread */
 };
 
 struct lock {
@@ -45,7 +45,7 @@ struct lock {
 #define lock_entered(rank) ((void)(rank))
 #define lock_left(rank) ((void)(rank))
 #else
-/* The calling thread is about to take, or has released, a lock of that rank. */
+/* The calling thread is about to take, or has just released, a lock of this rank. */
 void lock_entered(enum lock_rank rank);
 void lock_left(enum lock_rank rank);
 #endif

@@ -17,9 +17,9 @@
 
 #define KEPT_BYTES ((size_t)1 << 20)
 #define MESSAGE_BYTES 4096
-#define OTHER_CHUNK 512 /* of terminals and the like, which tell of room but not of how much */
+#define OTHER_CHUNK 512 /* for terminals and the like: poll() says that there is room, but not how much */
 
-/* Text, and of how many messages it is (the rest). */
+/* Unwritten text. `messages` counts the messages in it, a partly written one included. */
 struct kept {
     char *text;
     size_t size;
@@ -29,13 +29,13 @@ struct kept {
 static struct {
     pthread_mutex_t lock; /* guards all of this; a leaf */
     struct kept kept;
-    int is_printing;  /* a thread is taking what is kept until nothing is left */
-    int has_given_up; /* one wait was in vain, and nothing has been taken since */
-    unsigned lost;    /* messages, and why the last of them */
+    int is_printing;  /* a thread is printing, and goes on until nothing is kept */
+    int has_given_up; /* a wait timed out, and nothing has been written since */
+    unsigned lost;    /* number of lost messages, and the error that lost the last one */
     int lost_error;
 } output = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* Descriptor 2 at the start. Written before main(), or by cufence_output_began_with() before anything is printed. */
+/* What descriptor 2 was at process start. Set before main(), or by cufence_output_began_with() before anything is printed. */
 static struct {
     int is_open;
     dev_t device;
@@ -65,7 +65,7 @@ __attribute__((constructor)) static void look_at_standard_error(void)
     pthread_atfork(NULL, NULL, begin_anew);
 }
 
-/* Whether descriptor 2 is standard error (see above): 0, or the error to give. */
+/* Checks that descriptor 2 is still standard error (see output.h). Returns 0, or the errno value to report. */
 static int check_standard_error(void)
 {
     struct stat now;
@@ -77,7 +77,8 @@ static int check_standard_error(void)
     int is_redirection = 0;
     if (S_ISCHR(now.st_mode) || S_ISFIFO(now.st_mode))
         is_redirection = 1;
-    else if (S_ISREG(now.st_mode)) /* a data base is read too; a temporary file that catches output may be */
+    else if (S_ISREG(now.st_mode)) /* databases are opened for reading too; a temporary file that captures output may be as
+                                    * well */
         is_redirection = (flags & O_ACCMODE) == O_WRONLY || (flags & O_APPEND) || now.st_nlink == 0;
     return is_redirection && !(of_descriptor & FD_CLOEXEC) ? 0 : EBADF;
 }
@@ -96,7 +97,7 @@ static uint64_t now_ms(void)
     return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
 }
 
-/* As write(), but without the signal where nobody reads. */
+/* Like write(), but a pipe without readers raises no SIGPIPE. */
 static ssize_t write_quietly(int fd, const char *text, size_t size)
 {
     sigset_t pipe_only, before, pending;
@@ -117,8 +118,8 @@ static ssize_t write_quietly(int fd, const char *text, size_t size)
     return written;
 }
 
-/* Writes what the descriptor takes within `wait_ms`, and gets its number in *taken. Returns 0 if that was all, or errno's
- * number: EAGAIN where only time was missing. */
+/* Writes what the descriptor accepts within `wait_ms`, and stores the number of bytes written in *taken. Returns 0 if
+ * everything was written, else an errno value; EAGAIN means timed out. */
 static int write_within(int fd, const char *text, size_t size, unsigned wait_ms, size_t *taken)
 {
     struct stat what;
@@ -138,7 +139,7 @@ static int write_within(int fd, const char *text, size_t size, unsigned wait_ms,
                 return errno;
             if (ready < 0)
                 continue;
-            /* A pipe with room takes that much without blocking. */
+            /* poll() promised room in the pipe, so this much won't block. */
             size_t most = S_ISFIFO(what.st_mode) ? PIPE_BUF : OTHER_CHUNK;
             left = left < most ? left : most;
         }
@@ -148,7 +149,7 @@ static int write_within(int fd, const char *text, size_t size, unsigned wait_ms,
             *taken += (size_t)written;
             end = now_ms() + wait_ms;
         } else if (written < 0 && errno == EAGAIN && now_ms() < end) {
-            usleep(1000); /* others have taken the room */
+            usleep(1000); /* another writer used up the room */
         } else if (written == 0 || errno != EINTR) {
             return written == 0 ? EIO : errno;
         }
@@ -158,7 +159,7 @@ static int write_within(int fd, const char *text, size_t size, unsigned wait_ms,
 
 /* ---- standard error ---- */
 
-/* Joins text to the end of `kept`; the lock is held. Returns 0 if there is no room. */
+/* Appends text to `kept`. Caller holds the lock. Returns 0 if there is no room. */
 static int keep(struct kept *kept, const char *text, size_t size, unsigned messages)
 {
     char *grown = size <= KEPT_BYTES - kept->size ? realloc(kept->text, kept->size + size + 1) : NULL;
@@ -169,7 +170,8 @@ static int keep(struct kept *kept, const char *text, size_t size, unsigned messa
     return 1;
 }
 
-/* The rest of `taken` goes in front of what has been kept meanwhile; the lock is held. Returns 0 if there is no room. */
+/* Puts the unwritten rest of `taken` back in front of what was kept meanwhile. Caller holds the lock. Returns 0 if there is no
+ * room. */
 static int put_back(const struct kept *taken, size_t from)
 {
     struct kept joined = {0}, behind = output.kept;
@@ -190,7 +192,7 @@ static void count_lost(unsigned messages, int error)
     output.lost_error = error;
 }
 
-/* What has been lost before, now that something gets through; the lock is held. */
+/* Reports messages lost earlier, now that writing works again. Caller holds the lock. */
 static void tell_of_losses(void)
 {
     char text[200];
@@ -202,7 +204,8 @@ static void tell_of_losses(void)
     keep(&output.kept, text, length > 0 ? (size_t)length : 0, 1);
 }
 
-/* Prints what is kept, until nothing is left or the descriptor takes no more. The lock is held, but not while writing. */
+/* Prints kept text until none is left or the descriptor accepts no more. Caller holds the lock; it is released while
+ * writing. */
 static int print_kept(int may_wait)
 {
     int error = 0;
@@ -270,12 +273,12 @@ void output_flush(void)
 int output_append(const char *name, const char *text, size_t size)
 {
     size_t taken;
-    /* Not blocking: a FIFO may have no reader. */
+    /* O_NONBLOCK: a FIFO may have no reader. */
     int fd = open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
     if (fd < 0)
         return errno;
     int error = write_within(fd, text, size, OUTPUT_WAIT_MS, &taken);
     if (close(fd) != 0 && !error)
-        error = errno; /* network file systems say there that the disk is full */
+        error = errno; /* network file systems report a full disk at close */
     return error;
 }

@@ -1,15 +1,15 @@
 /*
- * The one way out for what cufence prints and saves. Whatever becomes of it, the program's fate is what it would have been: a
- * write raises no SIGPIPE, waits for a reader only as long as it says, and goes to no file of the program's.
+ * All output of cufence, to standard error and to files, goes through here. It never harms the program: a write raises no
+ * SIGPIPE, waits for a reader for a limited time only, and never ends up in one of the program's own files.
  *
- * Descriptor 2 is used while it is standard error. It is not where it was closed at the program's start, or where the program
- * has since put something there that is no place for messages (a socket, a data file, anything marked close-on-exec): by then
- * whatever the program opened first has that number. A redirection (to a terminal, a pipe, a file for writing) is followed.
+ * Messages go to descriptor 2 as long as it is standard error. It isn't if it was closed at process start, or if the program
+ * has since opened something else there (a socket, a data file, anything marked close-on-exec): the first file that a program
+ * opens gets the free number 2. Redirections (to a terminal, a pipe, or a file opened for writing) are followed.
  *
- * What standard error does not take now, for its reader is slow, is kept (1 MiB) and tried again with the next message and at
- * the exit. What it never will take is counted, and said there if it works again.
+ * Text that a slow reader does not accept now is kept (up to 1 MiB) and retried with the next message and at exit. Messages
+ * that can't be written at all are counted, and the count is printed if standard error works again.
  *
- * Thread safety: any thread. No lock is held while writing. A forked child begins with nothing kept.
+ * Thread safety: any thread. No lock is held while writing. A forked child starts with nothing kept.
  */
 #ifndef CUFENCE_BASE_OUTPUT_H
 #define CUFENCE_BASE_OUTPUT_H
@@ -17,30 +17,32 @@
 #include <stddef.h>
 #include <sys/stat.h>
 
-/* At most one wait of this length for a reader that takes nothing; after that none until it has taken something. */
+/* How long to wait for a reader that accepts nothing. After one such timeout there is no more waiting until something was
+ * written. */
 #define OUTPUT_WAIT_MS 5000
 
 /*
- * Prints a whole message. Returns 0, or errno's number: EAGAIN if it (or a part) is kept, else it is lost. With may_wait it
- * waits for a slow reader, else it never does. Where another thread is printing, that one takes the message along: 0.
+ * Prints a whole message. Returns 0 or an errno value: with EAGAIN the message, or the rest of it, is kept for later; with any
+ * other the message is lost. Waits for a slow reader only if may_wait is set. If another thread is printing, that thread prints
+ * this message too, and 0 is returned.
  */
 int output_print(const char *text, size_t size, int may_wait);
 
-/* Formats a message and prints it without waiting. What it has over 4 KiB is cut. */
+/* Formats a message and prints it without waiting. Messages are cut at 4 KiB. */
 void output_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Tries once more to print what is kept: at the end of the process. */
+/* Tries once more to print what is kept. Called at process exit. */
 void output_flush(void);
 
-/* Appends to a file, which it makes if need be, in one write that other processes' do not cut. Returns 0 or errno's number; a
- * part of the text may have been written then. */
+/* Appends to a file, creating it if needed. The text goes out in one write, so that writes of other processes don't interleave.
+ * Returns 0 or an errno value; part of the text may have been written even then. */
 int output_append(const char *name, const char *text, size_t size);
 
-/* Whether progress can be shown to somebody: standard error is a terminal. */
+/* Whether standard error is a terminal, so that somebody can watch progress. */
 int output_is_terminal(void);
 
-/* What descriptor 2 was when the process began, from libcufence_preload.so, which knows it from before main(); NULL: closed.
- * Before anything is printed. Without it counts what it was when this library was loaded. */
+/* Sets what descriptor 2 was when the process began (NULL: closed). Called by libcufence_preload.so, which looks before main(),
+ * and before anything is printed. Without the call, descriptor 2 as found when this library was loaded counts. */
 __attribute__((visibility("default"))) void cufence_output_began_with(const struct stat *standard_error);
 
 #endif

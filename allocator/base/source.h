@@ -13,8 +13,8 @@ struct source_line {
     char text[160]; /* without its newline, cut to fit; tabs are blanks */
 };
 
-/* Reads line `line` and its neighbours. Returns how many there are; 0 if the file is no regular one, cannot be read, or has no such
- * line. `path` may be NULL. */
+/* Reads line `line` and its neighbours. Returns how many there are; 0 if the file is no regular one, cannot be read, or has no
+ * such line. `path` may be NULL. */
 size_t source_read(const char *path, int line, struct source_line out[SOURCE_LINES]);
 
 #endif

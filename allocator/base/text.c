@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How many bytes of `at`, which has `left`, are one character of UTF-8, 0 if it begins none. */
+/* Returns the length of the UTF-8 character at `at`, of which `left` bytes remain; 0 if no valid one starts there. */
 static size_t character_length(const char *at, size_t left)
 {
     for (size_t length = 1; length <= 4 && length <= left; length++) {

@@ -1,13 +1,13 @@
 /*
- * Text of the program's as JSON. Pure.
+ * Converts the program's text to JSON. Pure.
  */
 #ifndef CUFENCE_BASE_TEXT_H
 #define CUFENCE_BASE_TEXT_H
 
 #include <jansson.h>
 
-/* A string in which every byte that is no UTF-8 became U+FFFD: names come from the program, and labels are cut to fit. NULL
- * when the host is out of memory. */
+/* Returns a JSON string in which every byte that is not valid UTF-8 is replaced by U+FFFD: names come from the program, and
+ * labels are truncated. NULL if out of host memory. */
 json_t *text_to_json(const char *text);
 
 #endif

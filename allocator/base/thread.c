@@ -10,7 +10,7 @@ int thread_start(pthread_t *thread, void *(*function)(void *), void *argument)
     sigfillset(&blocked);
     for (size_t i = 0; i < sizeof own / sizeof *own; i++)
         sigdelset(&blocked, own[i]);
-    /* A new thread inherits the mask of the one that makes it. */
+    /* A new thread inherits its creator's signal mask. */
     pthread_sigmask(SIG_SETMASK, &blocked, &before);
     int failed = pthread_create(thread, NULL, function, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);

@@ -1,7 +1,7 @@
 /*
- * Starts the threads of cufence. The kernel gives a signal to any thread that does not block it; a program that blocks its
- * signals to read them with sigwait() or signalfd() would lose them to a thread of ours, and with them its life. So ours block
- * them all, but for those that an instruction of the thread itself raises.
+ * Starts cufence's own threads. The kernel delivers a signal to any thread that does not block it. A program that blocks
+ * signals and reads them with sigwait() or signalfd() would lose them to one of our threads, and would be killed by them. So
+ * our threads block all signals except those that their own instructions raise.
  *
  * Thread safety: any thread.
  */
@@ -11,18 +11,18 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* As pthread_create() with default attributes; returns what that returns. The caller's own mask is left as it was. */
+/* Like pthread_create() with default attributes, and returns the same. The caller's signal mask is unchanged. */
 int thread_start(pthread_t *thread, void *(*function)(void *), void *argument);
 
 /*
- * Memory that each thread has of its own, taken at its first use and given back at the thread's end. Thread-local variables
- * would come out of the little room that the loader keeps for libraries that are opened late.
+ * Per-thread memory, allocated on first use and freed when the thread ends. Used instead of thread-local variables, which would
+ * take up the small static TLS reserve that the loader keeps for dlopened libraries.
  */
 struct thread_memory {
-    size_t size;       /* bytes; zeroed at first */
+    size_t size;       /* bytes; zero-initialised */
     int is_ready;      /* atomic; starts as 0 */
     pthread_key_t key; /* constant once it is */
 };
-void *thread_memory(struct thread_memory *memory); /* NULL: the host has none */
+void *thread_memory(struct thread_memory *memory); /* NULL: out of host memory */
 
 #endif

@@ -9,11 +9,11 @@ uint64_t contexts_epoch = 1;
 const struct context_events *contexts_events;
 
 static struct lock lock = LOCK(RANK_CONTEXTS);
-static struct context *registry; /* atomic; entries are added in front, and never removed */
+static struct context *registry; /* atomic; entries are added at the front and never removed */
 static uint64_t generations;     /* under lock */
-static unsigned faulted;         /* atomic: how many are */
+static unsigned faulted;         /* atomic: number of faulted contexts */
 static int is_watched;           /* atomic */
-static int has_greens;           /* atomic: there was one; else none need be asked for */
+static int has_greens;           /* atomic: a green context was seen; while 0, none needs to be looked for */
 
 void contexts_open(const struct context_events *events)
 {
@@ -69,7 +69,7 @@ struct context *context_next_ever(const struct context *previous)
     return context;
 }
 
-/* The entry of a handle, a green context's own. */
+/* Returns the entry of a handle. For a green context this is its own entry, not its primary's. */
 static struct context *entry_of(CUcontext handle)
 {
     struct context *context = first();
@@ -97,7 +97,8 @@ static unsigned long long unique_id(CUcontext handle)
     return id;
 }
 
-/* Whether the handle still is that context. One with a sticky error may answer nothing but the error, and it is the same. */
+/* Whether the handle still names that context. A context with a sticky error may answer every call with the error; it is still
+ * the same. */
 static int is_same(const struct context *context)
 {
     unsigned long long id = 0;
@@ -109,7 +110,7 @@ static int is_same(const struct context *context)
     return result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
-/* Expects the lock. */
+/* Caller holds the lock. */
 static void end(struct context *context)
 {
     __atomic_store_n(&context->is_alive, 0, __ATOMIC_RELEASE);
@@ -117,7 +118,7 @@ static void end(struct context *context)
     if (__atomic_exchange_n(&context->fault, CUDA_SUCCESS, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         __atomic_sub_fetch(&faulted, 1, __ATOMIC_RELEASE);
     for (struct context *other = first(); other; other = other->next) {
-        if (other->stands_for != context) /* green ones end with their primary */
+        if (other->stands_for != context) /* green contexts end with their primary */
             continue;
         __atomic_store_n(&other->is_alive, 0, __ATOMIC_RELEASE);
         streams_forget(other);
@@ -131,7 +132,7 @@ static void end(struct context *context)
     contexts_changed();
 }
 
-/* An entry serves one device, whose figures the other rooms keep behind it. */
+/* An entry serves one device only: the other rooms keep that device's statistics behind it. */
 static struct context *spare(int device)
 {
     struct context *context = first();
@@ -145,7 +146,7 @@ static struct context *spare(int device)
     return context;
 }
 
-/* Expects the lock. NULL: the host has no memory. */
+/* Caller holds the lock. Returns NULL if out of host memory. */
 static struct context *begin(CUcontext handle, int device, int is_primary)
 {
     struct context *context = spare(device);
@@ -165,7 +166,7 @@ static struct context *begin(CUcontext handle, int device, int is_primary)
     return context;
 }
 
-/* The device's primary context if it is active, NULL if not. Asking for it makes none. */
+/* Returns the device's primary context if it is active, else NULL. Never creates it. */
 static CUcontext primary_handle(CUdevice device)
 {
     CUcontext primary = NULL;
@@ -190,7 +191,7 @@ static int device_of(CUcontext handle)
     return device;
 }
 
-/* The entry of a handle that the driver knows. Expects the lock. */
+/* Returns the entry for a handle that the driver knows. Caller holds the lock. */
 static struct context *obtain(CUcontext handle)
 {
     struct context *entry = entry_of(handle);
@@ -237,7 +238,7 @@ struct context *context_entry(void)
     if (entry) {
         latest.handle = handle;
         latest.entry = entry;
-        latest.epoch = epoch; /* not what it is by now: it may have ended meanwhile */
+        latest.epoch = epoch; /* the epoch read above, not the present one: the context may have ended meanwhile */
     }
     return entry;
 }
@@ -298,12 +299,12 @@ struct context *context_of_device(int device, cufence_status *status)
     lock_take(&lock);
     context = held_primary(device);
     if (context) {
-        driver->cuDevicePrimaryCtxRelease(device); /* another thread has been quicker */
+        driver->cuDevicePrimaryCtxRelease(device); /* another thread was faster */
     } else if ((context = context_meant(obtain(handle))) != NULL) {
         __atomic_store_n(&context->is_held, 1, __ATOMIC_RELEASE);
     } else {
         driver->cuDevicePrimaryCtxRelease(device);
-        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a context");
+        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a context");
     }
     lock_release(&lock);
     return context;
@@ -329,11 +330,11 @@ void context_is_green(CUcontext handle, int device)
         return;
     lock_take(&lock);
     struct context *entry = entry_of(handle);
-    if (entry && entry->stands_for != stands_for) { /* it was taken for one of its own, or the handle has come back */
+    if (entry && entry->stands_for != stands_for) { /* it was taken for an ordinary context, or the handle was reused */
         end(entry);
         entry = NULL;
     }
-    /* What an entry stands for never changes: threads may hold it. */
+    /* stands_for never changes in an entry, since other threads may hold it: reuse only one with the same primary. */
     for (struct context *other = first(); other && !entry; other = other->next) {
         if (other->stands_for == stands_for && !context_is_alive(other))
             entry = other;

@@ -1,10 +1,10 @@
-/* What the two files of contexts/ share. */
+/* Shared by the two files of contexts/. */
 #ifndef CUFENCE_CONTEXTS_INTERNAL_H
 #define CUFENCE_CONTEXTS_INTERNAL_H
 
 #include "contexts.h"
 
-/* Changes whenever what a thread remembers of a handle may be wrong. */
+/* Incremented whenever a handle that a thread has cached may have become invalid. */
 extern uint64_t contexts_epoch; /* atomic */
 
 extern const struct context_events *contexts_events;
@@ -19,12 +19,12 @@ static inline void contexts_changed(void)
     __atomic_add_fetch(&contexts_epoch, 1, __ATOMIC_RELEASE);
 }
 
-/* contexts.c: the calling thread's current context and a handle's, as they are: a green one's own entry. NULL as context_of().
- */
+/* contexts.c: the entry of the calling thread's current context, or of a handle; for a green context its own entry. NULL as
+ * context_of(). */
 struct context *context_entry(void);
 struct context *context_entry_of(CUcontext handle);
 
-/* The calling thread's current context if it is a green one that stands for `context`; else `context`. */
+/* Returns the calling thread's current context if it is a green context that stands for `context`; else `context`. */
 struct context *context_within(struct context *context);
 
 static inline struct context *context_meant(struct context *entry)
@@ -32,10 +32,10 @@ static inline struct context *context_meant(struct context *entry)
     return entry && entry->stands_for ? entry->stands_for : entry;
 }
 
-/* streams.c: the streams within a context end, those that others may name too. */
+/* streams.c: ends the streams within a context, except per-thread streams of other threads. */
 void streams_end_within(struct context *entry);
 
-/* Every stream of the context is gone with it. */
+/* Forgets every stream of a context that has ended. */
 void streams_forget(struct context *context);
 
 #endif

@@ -8,23 +8,23 @@
 #include <uthash.h>
 
 struct entry {
-    struct stream stream; /* first: it is what the others hold */
-    int is_used;          /* atomic; 0: a spare one, or of a thread whose context is gone */
-    struct entry *next;   /* of all entries; constant */
-    struct entry *chain;  /* the next spare one, or the next of its thread's own */
-    UT_hash_handle hh;    /* by handle; not for per-thread streams */
+    struct stream stream; /* first: other rooms hold a pointer to it */
+    int is_used;          /* atomic; 0: unused, or a per-thread stream whose context has ended */
+    struct entry *next;   /* in the list of all entries; constant */
+    struct entry *chain;  /* next unused entry, or next of the thread's own */
+    UT_hash_handle hh;    /* keyed by handle; not for per-thread streams */
 };
 
 static struct lock lock = LOCK(RANK_STREAMS); /* guards all of this */
 static struct entry *all, *spares, *by_handle;
 static struct lock touch = LOCK(RANK_TOUCH);
 
-static uint64_t threads; /* atomic: that have asked for a stream of their own */
-static int is_closed;    /* atomic: contexts_close() */
+static uint64_t threads; /* atomic: number of threads that have used a per-thread stream */
+static int is_closed;    /* atomic: set by contexts_close() */
 
 struct own {
-    uint64_t thread;     /* the calling thread's number, from 1; never that of another one of this process */
-    struct entry *first; /* its per-thread streams; others only clear is_used */
+    uint64_t thread;     /* the calling thread's number, from 1; unique in this process */
+    struct entry *first; /* its per-thread streams; other threads only clear is_used */
 };
 static HOT_TLS struct own own;
 
@@ -51,7 +51,7 @@ int stream_is_named_here(const struct stream *stream)
     return !stream->thread || stream->thread == own.thread;
 }
 
-/* ---- entries; all expect the lock ---- */
+/* ---- entries; callers hold the lock ---- */
 
 static struct entry *take_spare(void)
 {
@@ -80,7 +80,7 @@ static void use(struct entry *entry, struct context *within, CUstream handle, ui
     __atomic_store_n(&entry->is_used, 1, __ATOMIC_RELEASE);
 }
 
-/* From now on nobody finds it, and who remembers it sees another generation. */
+/* Removes the entry from the table. Cached pointers to it are recognised by their old generation. */
 static void retire(struct entry *entry)
 {
     __atomic_store_n(&entry->is_used, 0, __ATOMIC_RELEASE);
@@ -89,7 +89,7 @@ static void retire(struct entry *entry)
     if (!entry->stream.thread) {
         HASH_DEL(by_handle, entry);
         give_spare(entry);
-    } /* else its thread has it in its list, and reuses it */
+    } /* a per-thread entry stays in its thread's list and is reused there */
 }
 
 void streams_forget(struct context *context)
@@ -104,7 +104,7 @@ void streams_forget(struct context *context)
     lock_release(&lock);
 }
 
-/* ---- streams that the program has made ---- */
+/* ---- streams created by the program ---- */
 
 static struct entry *find(CUstream handle)
 {
@@ -113,7 +113,7 @@ static struct entry *find(CUstream handle)
     return entry;
 }
 
-/* Tells the others that a stream ends, and forgets it. */
+/* Tells the other rooms that a stream ends, then forgets it. */
 static void end(struct entry *entry)
 {
     lock_take(&touch);
@@ -126,19 +126,19 @@ static void end(struct entry *entry)
     contexts_changed();
 }
 
-/* near: where it is looked for first, since a driver may answer only where a context is current; NULL: where the caller is. */
+/* `near`: the context to make current for the query, since some drivers only answer then; NULL: the caller's current one. */
 static struct context *within_which(CUstream handle, struct context *near)
 {
     CUcontext context = NULL;
     struct context *here = near ? near : context_entry();
     if (!here)
         return NULL;
-    struct scope scope = scope_enter(here); /* also while the program captures */
+    struct scope scope = scope_enter(here); /* also valid while the program captures */
     CUresult result = driver->cuStreamGetCtx ? driver->cuStreamGetCtx(handle, &context) : CUDA_ERROR_NOT_SUPPORTED;
     scope_leave(scope);
     if (result == CUDA_SUCCESS)
         return context_entry_of(context);
-    return result == CUDA_ERROR_INVALID_HANDLE ? NULL : here; /* unknown: nobody's */
+    return result == CUDA_ERROR_INVALID_HANDLE ? NULL : here; /* the driver can't tell: assume the context that was current */
 }
 
 static struct stream *look_up(CUstream handle, struct context *near)
@@ -205,7 +205,7 @@ void streams_end_within(struct context *within)
     __atomic_add_fetch(&within->legacy.generation, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&within->legacy.books, NULL, __ATOMIC_RELAXED);
     lock_release(&touch);
-    do { /* one at a time: the lock is not held over its end */
+    do { /* one at a time: end() takes the lock itself */
         lock_take(&lock);
         for (entry = all; entry && !(entry->is_used && entry->stream.within == within && stream_is_named_here(&entry->stream));)
             entry = entry->next;
@@ -218,8 +218,8 @@ void streams_end_within(struct context *within)
 
 /* ---- per-thread streams ---- */
 
-/* The C library calls it before any of the driver's own ends of threads: those are behind pthread keys, or were registered
- * before the thread's first use of a stream. */
+/* Runs when a thread ends, before the driver's own thread cleanup: that runs from pthread keys, or was registered before the
+ * thread first used a stream. */
 static void thread_ends(void *unused)
 {
     (void)unused;
@@ -267,7 +267,7 @@ static struct stream *per_thread_stream(struct context *within)
     return entry ? &entry->stream : NULL;
 }
 
-/* ---- what a handle means ---- */
+/* ---- resolving handles ---- */
 
 static struct stream *default_stream(struct context *within, CUstream handle)
 {

@@ -16,9 +16,9 @@ typedef CUresult (*get_proc_address_v1)(const char *, void **, int, cuuint64_t);
 const struct driver *driver;
 
 static struct driver table;
-static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER; /* held while opening; a leaf: nothing else is locked under it */
+static pthread_mutex_t load_lock = PTHREAD_MUTEX_INITIALIZER; /* held while loading; a leaf: no other lock is taken under it */
 
-/* The C library's own dlsym. */
+/* Looks a symbol up with the C library's own dlsym, not an interposed one. */
 static void *symbol_in(void *library, const char *name)
 {
     static void *(*real)(void *, const char *); /* atomic */
@@ -38,8 +38,8 @@ static void *symbol_in(void *library, const char *name)
     return found(library, name);
 }
 
-/* One function of the open library. cuda.h names the newest signature with a suffix (cuMemAlloc_v2); cuGetProcAddress wants
- * the name without it and takes the version instead, dlsym wants it with. */
+/* Finds one function of the library. cuda.h gives the newest signature a suffix (cuMemAlloc_v2). cuGetProcAddress takes the
+ * plain name and a version instead; dlsym needs the suffix. */
 static void *find(const char *name, const char *symbol, int version)
 {
     void *address = NULL;
@@ -55,7 +55,7 @@ static void *find(const char *name, const char *symbol, int version)
     return symbol_in(table.library, symbol);
 }
 
-/* Folder of the file that holds this code, with the slash; "" if it cannot be told. */
+/* Gets the folder of the file that holds this code, with a trailing slash; "" if unknown. */
 static void own_folder(char *out, size_t size)
 {
     Dl_info info;

@@ -1,13 +1,13 @@
 /*
- * The CUDA driver as a table of functions. The only place that names a CUDA entry point; nothing links libcuda.
+ * The CUDA driver as a table of functions. No other file names a CUDA entry point, and nothing links libcuda.
  *
- * The library is libcuda.so.1, or what CUFENCE_DRIVER names: "sim" for the simulated device that is installed beside
- * libcufence.so, else a path. Functions are asked for with cuGetProcAddress at the version in the table, which fixes their
- * signature, and with dlsym where the driver is older than that (CUDA 11.3).
+ * The library is libcuda.so.1, or what CUFENCE_DRIVER names: "sim" for the simulated device installed beside libcufence.so,
+ * anything else is a path. Functions are looked up with cuGetProcAddress at the version in the table, which fixes their
+ * signature, or with dlsym if the driver is older than cuGetProcAddress (CUDA 11.3).
  *
- * Symbols are looked up past an interposed dlsym: under the preload, dlsym gives out hooks.
+ * Lookups bypass an interposed dlsym: under the preload library, dlsym returns hooks.
  *
- * Thread safety: driver_load() may be called by any thread at any time; `driver` is constant once it returned OK.
+ * Thread safety: driver_load() may be called by any thread at any time; `driver` is constant once it has returned OK.
  */
 #ifndef CUFENCE_DRIVER_H
 #define CUFENCE_DRIVER_H
@@ -15,7 +15,7 @@
 #include <cuda.h>
 #include <cufence.h>
 
-/* X(function, version of CUDA that brought this signature, REQUIRED or OPTIONAL). An optional function may be NULL. */
+/* X(function, CUDA version that introduced this signature, REQUIRED or OPTIONAL). Optional functions may be NULL. */
 #define DRIVER_FUNCTIONS(X)                                                                                                    \
     X(cuInit, 2000, REQUIRED)                                                                                                  \
     X(cuDriverGetVersion, 2020, REQUIRED)                                                                                      \
@@ -77,15 +77,15 @@
     X(cuCoredumpGetAttributeGlobal, 12010, OPTIONAL)
 
 struct driver {
-    void *library;  /* of dlopen */
-    int version;    /* of the driver, as cuDriverGetVersion gives it: 13000 = CUDA 13.0 */
-    int is_sim;     /* the simulated device */
-    char path[512]; /* what was opened */
+    void *library;                                                  /* from dlopen */
+    int version;                                                    /* from cuDriverGetVersion: 13000 = CUDA 13.0 */
+    int is_sim;                                                     /* the simulated device */
+    char path[512];                                                 /* path that was opened */
 #define X(function, version_, need) __typeof__(function) *function; /* NOLINT(bugprone-macro-parentheses): a declaration */
     DRIVER_FUNCTIONS(X)
 #undef X
-    /* cuStreamGetCaptureInfo with the signature of CUDA 11.3, not the newest: status, id and graph of a stream's capture are
-     * all that is asked for, the rest may be NULL. */
+    /* cuStreamGetCaptureInfo with the signature of CUDA 11.3, not the newest: only the status, id and graph of a capture are
+     * needed, the other outputs may be NULL. */
     CUresult (*stream_capture_info)(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph,
                                     const CUgraphNode **dependencies, size_t *dependency_count);
 };
@@ -94,21 +94,21 @@ struct driver {
 extern const struct driver *driver;
 
 /*
- * Opens the library, finds the functions and calls cuInit. Once done, returns at once. A failure may be tried again.
- * Errors: DRIVER_NOT_FOUND (no library, or it holds no driver), DRIVER_TOO_OLD (names the function and the CUDA version
- * that brought it), DRIVER (cuInit failed: no device, ...).
+ * Opens the library, looks up the functions and calls cuInit. Returns at once if already loaded. May be retried after a
+ * failure.
+ * Errors: DRIVER_NOT_FOUND (no library, or not a CUDA driver), DRIVER_TOO_OLD (the message names the missing function and the
+ * CUDA version that introduced it), UNSUPPORTED (no device), DRIVER (cuInit failed).
  */
 cufence_status driver_load(void);
 
-/* A symbol of the driver library by the name that it is exported under, NULL if there is none. Opens the library where that
- * has not been done, but does not call it. */
+/* Returns the driver library's exported symbol `name`, or NULL. Opens the library if needed, but calls nothing in it. */
 void *driver_symbol(const char *name);
 
-/* Returns OK for CUDA_SUCCESS; else keeps "call: NAME (number)" as the thread's error and returns OUT_OF_MEMORY for
- * CUDA_ERROR_OUT_OF_MEMORY, FAULTED for what driver_has_faulted(), DRIVER for all others. */
+/* Returns OK for CUDA_SUCCESS. Otherwise sets "call: NAME (number)" as the thread's error and returns OUT_OF_MEMORY for
+ * CUDA_ERROR_OUT_OF_MEMORY, FAULTED for errors for which driver_has_faulted() is true, and DRIVER for all others. */
 cufence_status driver_check(CUresult result, const char *call);
 
-/* Whether it is an error that a kernel's exception leaves behind: from then on every call in its context returns it. */
+/* Whether `result` is a sticky error left by a kernel exception: every later call in the context returns it. */
 int driver_has_faulted(CUresult result);
 
 #endif

@@ -3,7 +3,8 @@
 
 #include <inttypes.h>
 
-/* PyTorch's own allocator aligns to 512 bytes (kMinBlockSize in CUDACachingAllocator.cpp), so its programs rely on no more. */
+/* PyTorch's own allocator aligns to 512 bytes (kMinBlockSize in CUDACachingAllocator.cpp), so programs rely on no more than
+ * that. */
 #define AUTO_ALIGN_MAX UINT64_C(512)
 
 static int is_power_of_two(uint64_t value)
@@ -11,7 +12,7 @@ static int is_power_of_two(uint64_t value)
     return value != 0 && (value & (value - 1)) == 0;
 }
 
-/* Returns 0 if the result does not fit. `unit` is a power of two. */
+/* Returns 0 on overflow. `unit` is a power of two. */
 static int round_up(uint64_t value, uint64_t unit, uint64_t *rounded)
 {
     if (__builtin_add_overflow(value, unit - 1, rounded))

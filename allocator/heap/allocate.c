@@ -1,4 +1,4 @@
-/* Opening the heap, and allocation. */
+/* Opens the heap, and allocates. */
 #include "internal.h"
 
 #include "base/error.h"
@@ -63,11 +63,11 @@ void heap_close(void)
     worker_stop();
 }
 
-/* Ids in the order of a thread's allocations; threads take them a few at a time, so as not to wait for each other's line. */
+/* Returns the next id. Ids ascend per thread; a thread takes several at a time, to keep threads off each other's cache line. */
 static uint64_t take_id(void)
 {
     enum { AT_ONCE = 16 };
-    static _Alignas(CACHE_LINE) uint64_t given[CACHE_LINE / sizeof(uint64_t)]; /* atomic; a line of its own */
+    static _Alignas(CACHE_LINE) uint64_t given[CACHE_LINE / sizeof(uint64_t)]; /* atomic; alone on its cache line */
     static HOT_TLS uint64_t next, end;
     if (next == end) {
         next = __atomic_fetch_add(&given[0], AT_ONCE, __ATOMIC_RELAXED);
@@ -76,7 +76,7 @@ static uint64_t take_id(void)
     return ++next;
 }
 
-/* Says what holds the memory, because "out of memory" alone helps nobody. */
+/* Reports what holds the memory: "out of memory" alone is of no help. */
 static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
 {
     cufence_stats stats = {0};
@@ -98,16 +98,16 @@ static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
         (unsigned long long)stats.captured_bytes, largest);
 }
 
-/* A block with a mapping of its own; memory that is kept for reuse on the device is given up for it if need be. */
+/* Maps a new block. If necessary, releases memory that is kept for reuse on the device. */
 static struct block *map_anew(struct books *books, int device, const struct layout *layout, uint64_t size, int is_captured,
                               cufence_status *status)
 {
-    int hardest = is_captured ? 1 : 2; /* a synchronisation would end the capture */
+    int hardest = is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
     struct block *block = block_map(books, device, layout, status);
     for (int level = 0; !block && level <= hardest; level++) {
         if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)
             return NULL;
-        if (level == 1) { /* what the background thread has in its hands just now is not lost to us */
+        if (level == 1) { /* wait until the background thread has released what it is working on */
             visit_begin();
             visit_end();
         }
@@ -119,7 +119,8 @@ static struct block *map_anew(struct books *books, int device, const struct layo
     return block;
 }
 
-/* Nothing idle in the list itself: what has passed meanwhile, what other streams have left behind them, a mapping. */
+/* The list itself has no idle block. Tries blocks that have passed meanwhile, then those of other streams, then a new
+ * mapping. */
 static struct block *obtain(struct freelist *list, int device, const struct layout *layout, uint64_t size,
                             cufence_status *status)
 {
@@ -141,7 +142,7 @@ static struct block *obtain(struct freelist *list, int device, const struct layo
     return block;
 }
 
-/* The option's alignment, or what the buffer needs if that is more. 0: align=auto is enough. */
+/* Returns the option's alignment, or that of the request if it is larger. 0: align=auto suffices. */
 static uint64_t align_of(const struct heap_request *wanted)
 {
     uint64_t align = heap_options->align;
@@ -161,16 +162,16 @@ static enum layout_side side_of(void)
     }
 }
 
-/* Where freed blocks come from for the request, and which pool the buffer belongs to. */
+/* Returns the list to take freed blocks from; its pool, if any, will own the buffer. */
 static struct freelist *list_for(struct books *books, struct stream *stream)
 {
     if (!stream || stream->context != books->context)
-        return &books->shared; /* memory of another device than the stream's: what nobody uses any more */
+        return &books->shared; /* memory for another context's stream: only blocks that nobody uses any more */
     struct pool *pool = pool_of(books, stream);
     if (__builtin_expect(!pool, 1))
         return freelist_of(stream);
     lock_take(&books->lock);
-    struct freelist *list = freelist_in_pool(books, stream, pool); /* it stays while the caller captures */
+    struct freelist *list = freelist_in_pool(books, stream, pool); /* stays valid while the caller captures */
     lock_release(&books->lock);
     return list;
 }
@@ -182,8 +183,8 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     struct context *context = wanted->context;
     if (__atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return error_set(CUFENCE_ERROR_FAULTED,
-                         "a kernel has faulted on device %d before; the report tells which (on_fault=continue "
-                         "goes on in spite of it)",
+                         "a kernel has already faulted on device %d, see its report; on_fault=continue allocates "
+                         "nevertheless",
                          context->device);
     if (size == 0) {
         *pointer = NULL;
@@ -206,7 +207,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
         books = books_make(context);
     struct freelist *list = books ? list_for(books, wanted->stream) : NULL;
     if (!list)
-        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a stream");
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a stream");
     struct block *block = NULL;
     if (wanted->device == context->device && !pool_is_spent(list->pool))
         block = freelist_take(list, layout.pages, heap_options->waste, size);
@@ -227,7 +228,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
                           .who = facts_tid(),
                           .label = facts_label(label_current(), facts_stack())};
     facts_write(block, &facts);
-    *pointer = (void *)(uintptr_t)facts.address; /* before it is in the index: from then on another thread may free it */
+    *pointer = (void *)(uintptr_t)facts.address; /* before index_add(): another thread may free it after that */
     index_add(block);
     return CUFENCE_OK;
 }

@@ -1,4 +1,4 @@
-/* The background thread's sleep, apart from it: whoever has something for it rings, and knows nothing of what it does. */
+/* The background thread's sleep, in a file of its own: whoever has work for the thread rings, without knowing what it does. */
 #include "internal.h"
 
 #include <errno.h>
@@ -28,7 +28,7 @@ void bell_reset(void)
 
 void bell_ring(void)
 {
-    /* While the thread polls, it looks by itself; read without the lock because a late look costs one rest at most. */
+    /* A polling thread finds the work by itself. Read without the lock: a stale value costs at most one rest period. */
     if (!__atomic_load_n(&bell.is_resting, __ATOMIC_RELAXED))
         return;
     lock_take(&bell.lock);

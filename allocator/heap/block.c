@@ -58,11 +58,11 @@ struct block *block_map(struct books *books, int device, const struct layout *la
 {
     struct block *block = line_alloc(sizeof *block);
     if (!block) {
-        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a buffer");
+        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a buffer");
         return NULL;
     }
     block->books = books;
-    block->pages = layout->pages & ((1u << 24) - 1); /* 32 TiB; an arena is 64 at most */
+    block->pages = layout->pages & ((1u << 24) - 1); /* up to 32 TiB; an arena has at most 64 TiB */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
     *status = slot_cut(&block->slot, device, layout->mapped, layout->guard);
     if (*status != CUFENCE_OK) {
@@ -72,7 +72,7 @@ struct block *block_map(struct books *books, int device, const struct layout *la
     *status = slot_map(&block->slot);
     if (*status != CUFENCE_OK) {
         block_become(block, BLOCK_PAST);
-        slot_abandon(&block->slot); /* it belongs to the arena now */
+        slot_abandon(&block->slot); /* owned by the arena from now on */
         return NULL;
     }
     raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, layout->mapped, __ATOMIC_RELAXED));

@@ -14,7 +14,7 @@ struct books *books_make(struct context *context)
     lock_init(&books->lock, RANK_BOOKS);
     lock_init(&books->events_lock, RANK_EVENTS);
     books->shared.books = books;
-    books->shared.passed = UINT64_MAX; /* whatever gets there */
+    books->shared.passed = UINT64_MAX; /* blocks in the shared list have always passed */
     if (__atomic_compare_exchange_n((struct books **)&context->books[CONTEXT_HEAP], &none, books, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
         return books;

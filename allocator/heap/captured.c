@@ -1,7 +1,7 @@
 /*
- * Memory of captures that nobody has named a pool for. CUDA itself tells when a graph is gone: a user object goes with the
- * captured graph into its clones, its executables, the graphs that have it as a child, and the launches that are under way,
- * and is destroyed with the last of them (CUDA Programming Guide, "CUDA User Objects").
+ * Memory of captures without a named pool. CUDA reports when a graph no longer exists: a user object follows the captured graph
+ * into its clones, its executables, graphs that have it as a child, and launches in progress. It is destroyed with the last of
+ * them (CUDA Programming Guide, "CUDA User Objects").
  */
 #include "internal.h"
 
@@ -10,9 +10,9 @@
 #define HASH_NONFATAL_OOM 1
 #include <uthash.h>
 
-static int is_keeping;    /* atomic: heap_keep_captures() */
-static int has_gone;      /* atomic: since captures_are_gone() */
-static unsigned returned; /* atomic: blocks in the lists of returned ones */
+static int is_keeping;    /* atomic: set by heap_keep_captures() */
+static int has_gone;      /* atomic: a graph was destroyed since captures_are_gone() */
+static unsigned returned; /* atomic: number of blocks in lists of returned ones */
 
 void heap_keep_captures(void)
 {
@@ -29,7 +29,7 @@ static int is_gone(const struct pool *pool)
     return pool->is_capture && !pool_is_held(pool);
 }
 
-/* On a thread of CUDA's, which may not call CUDA. */
+/* Runs on a thread of CUDA, which may not call CUDA. */
 static void CUDA_CB graph_gone(void *user)
 {
     struct pool *pool = user;
@@ -40,7 +40,8 @@ static void CUDA_CB graph_gone(void *user)
     bell_ring();
 }
 
-/* Graphs have no ids; a handle may be that of a graph that was destroyed, of any context. */
+/* Sets the graph handle of a pool. Graphs have no ids, so the handle may have belonged to a destroyed graph of any context:
+ * clears it there. */
 static void name_graph(struct pool *named, CUgraph graph)
 {
     struct pool *pool;
@@ -61,17 +62,17 @@ static void name_graph(struct pool *named, CUgraph graph)
     lock_release(&named->books->lock);
 }
 
-/* ---- executables of graphs that are followed ---- */
+/* ---- executables of followed graphs ---- */
 
 struct executable {
     CUgraphExec handle;
-    struct pool *pool; /* not another capture's before the executable is gone */
+    struct pool *pool; /* not reused for another capture while the executable exists */
     UT_hash_handle hh;
 };
 
 static struct executable *executables;
 static struct lock executables_lock = LOCK(RANK_EXECUTABLES);
-static uint64_t other_launches; /* atomic: of unknown ones, while any block is returned */
+static uint64_t other_launches; /* atomic: launches of unknown executables, while any block is returned */
 
 static struct pool *pool_of_graph(CUgraph graph, int is_auto_freed)
 {
@@ -101,7 +102,7 @@ void heap_graph_instantiated(CUgraphExec handle, CUgraph graph, int is_auto_free
     HASH_ADD_PTR(executables, handle, executable);
     int is_added = executable->hh.tbl != NULL;
     lock_release(&executables_lock);
-    if (!is_added) /* the host has no memory: its launches count as those of an unknown one */
+    if (!is_added) /* out of host memory: its launches count as those of an unknown executable */
         free(executable);
 }
 
@@ -127,7 +128,8 @@ void heap_graph_launch(CUgraphExec handle)
     lock_release(&executables_lock);
 }
 
-/* How often the graph may have been launched; only differences tell anything. */
+/* Counts possible launches of the graph, launches of unknown executables included. Only differences between two calls mean
+ * anything. */
 static uint64_t launches_of(const struct pool *pool)
 {
     return __atomic_load_n(&pool->launches, __ATOMIC_RELAXED) + __atomic_load_n(&other_launches, __ATOMIC_RELAXED);
@@ -144,7 +146,7 @@ void heap_follow_capture(struct stream *stream)
     if (!pool)
         return;
     name_graph(pool, graph);
-    __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* so that a failure leaves one for good */
+    __atomic_add_fetch(&pool->references, 1, __ATOMIC_RELAXED); /* taken first: after a failure the pool stays for good */
     if (driver->cuUserObjectCreate(&object, pool, graph_gone, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC) != CUDA_SUCCESS)
         return;
     if (driver->cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE) == CUDA_SUCCESS)
@@ -161,9 +163,9 @@ void heap_reordered(struct stream *stream)
         __atomic_store_n(&pool->is_unordered, 1, __ATOMIC_RELAXED);
 }
 
-/* ---- buffers that were freed outside of their capture ---- */
+/* ---- buffers freed outside of their capture ---- */
 
-/* The graph of `holder` frees memory of the graph of `held`. Expects context.lock. */
+/* The graph of `holder` frees memory of the graph of `held`. Caller holds books->lock. */
 static void hold(struct pool *holder, struct pool *held)
 {
     for (size_t i = 0; i < holder->held_count; i++) {
@@ -173,7 +175,7 @@ static void hold(struct pool *holder, struct pool *held)
     __atomic_add_fetch(&held->references, 1, __ATOMIC_RELAXED);
     struct pool **grown = holder->is_capture ? realloc(holder->held, (holder->held_count + 1) * sizeof(struct pool *)) : NULL;
     if (!grown)
-        return; /* it stays for good: nobody knows when the holder goes */
+        return; /* `held` stays for good: nothing reports the end of the holder */
     grown[holder->held_count++] = held;
     holder->held = grown;
 }
@@ -194,11 +196,11 @@ void capture_return(struct block *block, struct pool *capture, int is_idle)
     index_add(block);
 }
 
-/* Expects the lock of the books. */
+/* Caller holds books->lock. */
 static void unlist(struct block *block)
 {
     DL_DELETE(block->pool->returned, block);
-    __atomic_and_fetch(&block->returned, ~(uint32_t)RETURNED_LISTED, __ATOMIC_RELAXED); /* who frees it may look */
+    __atomic_and_fetch(&block->returned, ~(uint32_t)RETURNED_LISTED, __ATOMIC_RELAXED); /* another thread may read it */
     __atomic_sub_fetch(&returned, 1, __ATOMIC_RELAXED);
 }
 
@@ -227,7 +229,7 @@ void capture_forget_all(struct books *books)
         DL_FOREACH_SAFE(pool->returned, block, next)
         unlist(block);
         if (pool->is_capture)
-            __atomic_store_n(&pool->id[1], 0, __ATOMIC_RELAXED); /* no capture's any more */
+            __atomic_store_n(&pool->id[1], 0, __ATOMIC_RELAXED); /* belongs to no capture any more */
         else
             __atomic_store_n(&pool->references, 0, __ATOMIC_RELAXED);
         pool->graph = NULL;
@@ -238,9 +240,9 @@ void capture_forget_all(struct books *books)
     lock_release(&books->lock);
 }
 
-/* ---- graphs that are gone ---- */
+/* ---- destroyed graphs ---- */
 
-/* Frees a returned block in earnest; it is held. What nobody waits for goes into *gone. */
+/* Finally frees a returned block, which the caller holds. If nobody uses it, it goes into *gone. */
 static void let_go(struct block *block, struct block **gone)
 {
     struct freelist *shared = &block->books->shared;
@@ -249,23 +251,24 @@ static void let_go(struct block *block, struct block **gone)
     block_join(block, NULL);
     facts_write_freed(block, now_ns(), block->facts.free_stream, 0);
     if (!is_idle && !block->wait_count && !block->awaits_context)
-        waits_add_context(block, block->books); /* what used it could not be asked */
+        waits_add_context(block, block->books); /* the work that used it could not be recorded */
     freelist_put(shared, block, is_idle ? BLOCK_PAST : BLOCK_RETIRING, now_ns());
     if (is_idle)
         DL_APPEND(*gone, block);
 }
 
-/* Returns whether other graphs have been let go. Expects the lock of the books. */
+/* Returns whether this released other graphs. Caller holds books->lock. */
 static int release(struct pool *pool, struct block **gone)
 {
     struct block *block, *next;
     DL_FOREACH_SAFE(pool->returned, block, next)
     {
-        /* A launch since then has allocated it again, and a graph does not take it along: the program may free it just now. */
+        /* If the graph was launched since, the buffer is allocated again, and stays so although the graph is destroyed. The
+         * program may be freeing it right now. */
         int is_live =
             !pool->is_auto_freed && !(block->returned & RETURNED_CAPTURED) && block->returned_launches != launches_of(pool);
         if (!is_live && index_claim(__atomic_load_n(&block->facts.address, __ATOMIC_RELAXED)) != block)
-            continue; /* it is being freed, and is taken out of here by who does it */
+            continue; /* it is being freed by another thread, which will also unlist it */
         unlist(block);
         if (!is_live)
             let_go(block, gone);
@@ -287,7 +290,8 @@ static int has_gone_pools(struct books *books)
     return pool != NULL;
 }
 
-/* What is idle in the pool's lists only the graph has used, and it is over; the rest waits. Expects the lock of the books. */
+/* Only the graph has used the idle blocks of the pool's lists, and it is done: they go into *gone. The rest waits. Caller holds
+ * books->lock. */
 static void take_lists(struct pool *pool, struct block **gone)
 {
     for (struct freelist *list = pool->lists; list; list = list->next)

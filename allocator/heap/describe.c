@@ -1,11 +1,11 @@
-/* What lies at an address, and what is live: answers for descriptions and reports, out of the fast path's way. */
+/* Looks up addresses and live buffers for descriptions and reports; off the fast path. */
 #include "internal.h"
 
 #include "guard/layout.h"
 
 #include <string.h>
 
-/* The newest of all histories; 0 if there is none. */
+/* Finds the newest match in all histories. Returns 0 if there is none. */
 static int recall(uint64_t address, int exact, struct facts *out)
 {
     out->id = 0;
@@ -26,9 +26,9 @@ static int recall(uint64_t address, int exact, struct facts *out)
 
 struct around {
     uint64_t address;
-    cufence_buffer at;    /* the slot whose mapping or guard holds the address */
-    cufence_buffer below; /* nearest live one that begins at or below the address */
-    cufence_buffer above; /* nearest live one above */
+    cufence_buffer at;    /* buffer of the slot whose mapping or guard contains the address */
+    cufence_buffer below; /* nearest live buffer that begins at or below the address */
+    cufence_buffer above; /* nearest live buffer above */
 };
 
 static void look(struct slot *slot, uint64_t gap_start, void *user)
@@ -68,7 +68,7 @@ static void describe(uint64_t address, struct around *around, cufence_descriptio
         }
         at = NULL;
     }
-    /* A guard belongs to both its neighbours; without an access that says more, to the nearer one. */
+    /* A guard belongs to both of its neighbours. Knowing nothing about the access, choose the nearer one. */
     if (at && above && address >= at->mapping_end && address >= above->guard_start &&
         above->address - address < address - (at->address + at->size))
         at = NULL;
@@ -86,8 +86,8 @@ void heap_describe(uint64_t address, cufence_description *description)
     describe(address, &around, description);
 }
 
-/* An earlier buffer in the slot of the one that is there now: `exact`: one that began at the address. The slot's own facts
- * stand for it. */
+/* Finds an earlier buffer in the slot of `now`; `exact`: one that began at the address. The mapping is that of the slot
+ * today. */
 static int recall_in(const cufence_buffer *now, uint64_t address, int exact, cufence_buffer *out)
 {
     struct facts facts;

@@ -28,8 +28,9 @@ uint32_t facts_stack(void)
 }
 
 /*
- * Readers (a description, a report) are rare and must not slow the fast path, so the facts are guarded by a version instead of
- * a lock. Each word is stored with release and loaded with acquire: who sees a new word sees the odd version before it too.
+ * Readers (descriptions, reports) are rare and must not slow down the fast path, so a version guards the facts instead of a
+ * lock. Each word is stored with release and loaded with acquire, so that a reader that sees a new word also sees the odd
+ * version stored before it.
  */
 void facts_write(struct block *block, const struct facts *facts)
 {

@@ -1,4 +1,4 @@
-/* Figures of what the heap holds. */
+/* Statistics of the heap. */
 #include "internal.h"
 
 #include "base/error.h"

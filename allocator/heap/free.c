@@ -8,7 +8,7 @@
 
 #define RECORDED_MOST 1024u
 
-/* No live buffer starts at `address`: says what is there instead. */
+/* No live buffer starts at `address`: sets an error that says what is there instead. */
 static cufence_status refuse(uint64_t address, cufence_description *description)
 {
     heap_describe_free(address, description);
@@ -36,7 +36,7 @@ cufence_status heap_claim(void *pointer, struct heap_claim *claim)
     return CUFENCE_OK;
 }
 
-/* Adds what every recorded stream has got by now to the waits of the block. */
+/* Makes the block wait for all work submitted so far to its recorded streams. */
 static void wait_for_recorded(struct block *block)
 {
     pthread_spin_lock(&block->recorded_lock);
@@ -65,18 +65,18 @@ static int has_recorded(const struct block *block)
     return __atomic_load_n(&block->recorded_count, __ATOMIC_RELAXED) != 0;
 }
 
-/* Returns when it was freed; once the block is in a list it may be another buffer's. */
+/* Returns the time of the free. The facts must not be read once the block is in a list: another buffer may have it by then. */
 static uint64_t write_freed(struct block *block, struct stream *stream)
 {
     uint64_t now = now_ns();
-    uint32_t stack = heap_options->uaf == UAF_STRICT ? facts_stack() : 0; /* else no late access is ever seen */
+    uint32_t stack = heap_options->uaf == UAF_STRICT ? facts_stack() : 0; /* a late access is only seen with uaf=strict */
     facts_write_freed(block, now, stream ? (uint64_t)(uintptr_t)stream->handle : 0, facts_freed_by(facts_tid(), stack));
     return now;
 }
 
 /* ---- memory of graphs ---- */
 
-/* By the program or by another capture, outside of the buffer's own: it stays the graph's. */
+/* The free is the program's or another capture's, outside of the buffer's own capture: the memory stays with the graph. */
 static void return_to_graph(struct block *block, struct stream *stream, enum heap_users users, struct pool *capture)
 {
     freelist_uncount(&block->books->shared, block);
@@ -85,7 +85,7 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
     facts.who = facts_allocated_tid(&facts) | facts_freed_by(facts_tid(), 0);
     facts_write(block, &facts);
     struct scope scope = scope_enter(block->books->context);
-    waits_forget(block); /* of its last return */
+    waits_forget(block); /* waits of its previous return */
     scope_leave(scope);
     if (users == HEAP_NONE) {
         drop_recorded(block);
@@ -103,18 +103,18 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
     capture_return(block, capture, users == HEAP_NONE);
 }
 
-/* Within a capture nothing may be waited for. What is used outside of it too stays out of use until the graph is gone, as all
- * does once the capture's order was changed by hand. */
+/* Frees within a capture, where nothing may be waited for. Memory that is also used outside of it is not reused until the graph
+ * is destroyed. The same goes for everything once the capture's dependencies were changed by hand. */
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
     int is_reusable = is_ordered && !block_is_elsewhere(block) && !has_recorded(block) &&
                       (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     drop_recorded(block);
     uint64_t now = write_freed(block, stream);
-    lock_take(&pool->books->lock); /* the graph may go just now, and the pool's lists with it */
+    lock_take(&pool->books->lock); /* the graph may be destroyed right now, and the pool's lists with it */
     struct freelist *list = freelist_in_pool(pool->books, stream, pool);
     block_join(block, pool);
-    if (!list) { /* the host has no memory */
+    if (!list) { /* out of host memory */
         list = &block->books->shared;
         block->awaits_context |= AWAITS_FOR_EVER;
         is_reusable = 0;
@@ -125,7 +125,7 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
 
 /* ---- other memory ---- */
 
-/* It is not behind one stream of its own context alone. */
+/* Frees a buffer that is used by more than one stream of its own context. */
 static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
 {
     int is_retired = heap_options->uaf == UAF_STRICT || block_is_elsewhere(block);
@@ -151,14 +151,14 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
         bell_ring();
 }
 
-/* What a graph allocates again is not counted again. */
+/* Buffers that a graph allocates again are not counted again. */
 static struct heap_freed what_was_freed(const struct block *block)
 {
     return block->is_counted ? (struct heap_freed){block->facts.size, block->slot.mapped, block->owner}
                              : (struct heap_freed){0};
 }
 
-/* Graph memory, or a free within a capture. Returns 0 where it is neither. */
+/* Handles graph memory, and frees within a capture. Returns 0 if it is neither. */
 static int free_of_graph(struct block *block, struct stream *stream, enum heap_users users)
 {
     struct books *books = block->books;
@@ -239,8 +239,9 @@ cufence_status heap_record_stream(void *pointer, CUstream handle)
         return error_set(CUFENCE_ERROR_NOT_FOUND, "no live buffer starts at 0x%llx", (unsigned long long)address);
     struct context *context = block->books->context;
     struct stream *stream = stream_is_default(handle) ? stream_in(context, handle) : stream_resolve(handle);
-    return stream ? record(block, stream)
-                  : error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "stream %p cannot be asked for its context", (void *)handle);
+    return stream
+               ? record(block, stream)
+               : error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the driver cannot tell the context of stream %p", (void *)handle);
 }
 
 cufence_status heap_claim_record(const struct heap_claim *claim, struct stream *stream)

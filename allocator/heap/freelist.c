@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MARK_FREES 256     /* a marker costs about 500 ns in all (H100): 2 ns a free */
-#define MARK_NS 5000000ull /* and one comes at least this often while frees come */
-#define SCAN 16            /* blocks looked at in a bin of mixed sizes */
-#define WAITING_SCAN 64    /* waiting blocks whose events are asked in one go */
+#define MARK_FREES 256     /* a marker costs about 500 ns in all (H100): 2 ns per free */
+#define MARK_NS 5000000ull /* longest time between markers while buffers are freed */
+#define SCAN 16            /* blocks to look at in a bin of mixed sizes */
+#define WAITING_SCAN 64    /* waiting blocks whose events are queried in one call */
 
 static unsigned bin_of(uint64_t pages)
 {
@@ -19,7 +19,7 @@ static unsigned bin_of(uint64_t pages)
     return bin < BINS ? bin : BINS - 1;
 }
 
-/* All of these expect the list's lock. */
+/* All of these require the list lock. */
 
 static void count_idle(struct freelist *list, uint64_t pages)
 {
@@ -41,7 +41,7 @@ static void remove_idle(struct freelist *list, struct block *block)
     block_become(block, BLOCK_HELD);
 }
 
-/* Keeps the facts of the buffer that was in a block, before another one takes its place. Expects the list's lock. */
+/* Saves the facts of a block's last buffer before the block is reused. Caller holds the list lock. */
 static void remember(struct freelist *list, const struct facts *facts)
 {
     const size_t most = (size_t)heap_options->history;
@@ -51,7 +51,7 @@ static void remember(struct freelist *list, const struct facts *facts)
         struct facts *grown = realloc(list->history, capacity * sizeof *grown);
         if (!grown)
             return;
-        list->history = grown; /* the ring had not wrapped: it was not full before */
+        list->history = grown; /* the ring has not wrapped, since it was never full before */
         list->history_position = list->history_count;
         list->history_capacity = capacity;
     }
@@ -75,7 +75,7 @@ void freelist_recall(struct freelist *list, uint64_t address, int exact, struct 
     list_unlock(list);
 }
 
-/* The first block of at least `pages` and not more than `waste` percent larger that was freed at `sequence` or before. */
+/* Takes the first block of at least `pages`, at most `waste` percent larger, that was freed at `sequence` or before. */
 static struct block *search(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t sequence)
 {
     uint64_t most = pages + pages * waste / 100;
@@ -96,11 +96,11 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
     return NULL;
 }
 
-/* Bytes by which a list's own sum may differ from what the context knows: the peak is exact to as much for each stream, and
- * threads that allocate small buffers do not wait for each other's cache line. */
+/* How many bytes a list may count on its own before adding them to the context's sum. The peak is exact to this much for each
+ * stream; in return, threads that allocate small buffers don't contend for a cache line. */
 #define UNKNOWN_BYTES (1 << 20)
 
-/* Expects the list's lock. */
+/* Caller holds the list lock. */
 static void count_bytes(struct freelist *list, int64_t bytes)
 {
     struct books *context = list->books;
@@ -137,7 +137,7 @@ struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t wast
 
 /* ---- frees ---- */
 
-/* Expects the list's lock. */
+/* Caller holds the list lock. */
 static void put(struct freelist *list, struct block *block, enum block_state state)
 {
     block->free_sequence = ++list->freed;
@@ -154,7 +154,7 @@ static void put(struct freelist *list, struct block *block, enum block_state sta
     }
 }
 
-/* Expects the list's lock. */
+/* Caller holds the list lock. */
 static void unwait(struct freelist *list, struct block *block)
 {
     DL_DELETE(list->waiting, block);
@@ -162,7 +162,7 @@ static void unwait(struct freelist *list, struct block *block)
     block_become(block, BLOCK_HELD);
 }
 
-/* Expects the list's lock. */
+/* Caller holds the list lock. */
 static void count_free(struct freelist *list, struct block *block)
 {
     if (!block->is_counted)
@@ -189,7 +189,7 @@ int freelist_put(struct freelist *list, struct block *block, enum block_state st
     return due;
 }
 
-/* Between lists, which is no free. */
+/* Moves a held block to a list without counting a free. */
 static void move_to(struct freelist *list, struct block *block, enum block_state state)
 {
     list_lock(list);
@@ -208,7 +208,7 @@ void freelist_advance(struct freelist *list)
     if (!list->pool) {
         DL_FOREACH_SAFE(list->waiting, block, next)
         {
-            if (block->awaits_context) /* no event tells */
+            if (block->awaits_context) /* events don't tell */
                 continue;
             if (asked++ == WAITING_SCAN)
                 break;
@@ -254,7 +254,7 @@ struct block *freelist_take_retired(struct freelist *list)
     DL_FOREACH(list->retiring, block)
     {
         if (!block->awaits_context)
-            break; /* the first whose events tell: those of one stream pass in order */
+            break; /* the first one that waits for events only: blocks of one stream pass in order */
     }
     if (block && waits_are_over(block)) {
         DL_DELETE(list->retiring, block);
@@ -275,7 +275,7 @@ uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t b
     while (taken < bytes && list->idle_pages) {
         struct block *oldest = NULL;
         for (unsigned bin = 0; bin < BINS; bin++) {
-            /* utlist keeps the tail behind the head's prev: the one that has been idle longest. */
+            /* In utlist the head's prev is the tail: the block idle for longest. */
             struct block *block = list->bins[bin] ? list->bins[bin]->prev : NULL;
             if (block && block->free_sequence <= list->passed && block->facts.freed_ns <= before_ns &&
                 (!oldest || block->facts.freed_ns < oldest->facts.freed_ns))
@@ -293,7 +293,7 @@ uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t b
 
 /* ---- synchronisations ---- */
 
-/* Every list of the books but those of pools. */
+/* Iterates over all lists of the books except those of pools. */
 static struct freelist *each_list(struct books *books, const struct freelist *list)
 {
     if (!list)
@@ -327,7 +327,7 @@ static void end_waits(struct freelist *list, const struct books *of, uint64_t si
             put_idle(list, block);
         }
     }
-    DL_FOREACH(list->retiring, block) /* taken by freelist_take_retired() */
+    DL_FOREACH(list->retiring, block) /* freelist_take_retired() takes them */
     waits_synchronised(block, of, since);
     list_unlock(list);
 }
@@ -355,9 +355,9 @@ void freelists_end_waits(struct books *books, uint64_t since)
     }
 }
 
-/* ---- making lists and giving them up ---- */
+/* ---- creating and giving up lists ---- */
 
-/* Expects the lock of the books. */
+/* Caller holds books->lock. */
 static struct freelist *make(struct books *books, struct stream *stream, struct pool *pool)
 {
     struct freelist *list = books->spares;
@@ -397,7 +397,7 @@ struct freelist *freelist_in_pool(struct books *books, struct stream *stream, st
     return list;
 }
 
-/* Expects the list's lock. */
+/* Caller holds the list lock. */
 static void take_idle(struct freelist *list, struct block **gone)
 {
     struct block *block;
@@ -467,7 +467,7 @@ void freelist_recycle(struct freelist *list)
     count_bytes(shared, list->live_bytes);
     list_unlock(shared);
     free(list->history);
-    memset(list, 0, sizeof *list); /* the lock is free: nobody else finds the list any more */
+    memset(list, 0, sizeof *list); /* clears the lock too: no other thread can find the list any more */
     list->books = books;
     LL_PREPEND(books->spares, list);
 }
@@ -482,7 +482,7 @@ void freelist_drain(struct books *books)
         int has_passed = list->passed >= list->freed || !list->idle_pages;
         list_unlock(list);
         if (!has_passed)
-            break; /* most streams end in the order in which they were made */
+            break; /* most streams end in the order in which they were created */
         books->draining = next;
         freelist_give_up(list);
         freelist_recycle(list);
@@ -495,7 +495,7 @@ void freelist_end(struct freelist *list)
     lock_take(&books->lock);
     __atomic_store_n(&list->stream, NULL, __ATOMIC_RELAXED);
     LL_DELETE(books->lists, list);
-    if (list->marked < list->freed) /* nothing tells of the last frees */
+    if (list->marked < list->freed) /* no marker will report the last frees */
         freelist_give_up(list);
     list->next = NULL;
     if (books->draining)

@@ -1,4 +1,4 @@
-/* What ends beneath the heap: streams and contexts. */
+/* The end of streams and contexts. */
 #include "internal.h"
 
 #include "base/options.h"
@@ -23,14 +23,14 @@ void heap_stream_ends(struct stream *stream)
     {
         LL_FOREACH(pool->lists, other)
         {
-            if (other->stream == stream) /* until the pool is gone, for nobody */
+            if (other->stream == stream) /* nobody reuses its blocks until the pool is destroyed */
                 __atomic_store_n(&other->stream, NULL, __ATOMIC_RELAXED);
         }
     }
     lock_release(&books->lock);
 }
 
-/* Live blocks of a context, some at a time: it takes no memory that the host may not have. */
+/* A batch of live blocks of a context. Fixed in size, so that it needs no host memory. */
 struct orphans {
     const struct books *books;
     struct block *blocks[256];
@@ -47,7 +47,7 @@ static int collect_live(struct slot *slot, void *user)
     return orphans->count == sizeof orphans->blocks / sizeof *orphans->blocks;
 }
 
-/* A held block of a context that is gone, and its events with it. What another context may still use stays mapped. */
+/* Unmaps a held block whose context was destroyed, and its events with it. Stays mapped if another context may still use it. */
 static void drop(struct block *block)
 {
     free(block->recorded);
@@ -70,7 +70,7 @@ static void drop_all(struct block *gone)
     }
 }
 
-/* Every list is given up; what was in them goes into *gone. */
+/* Gives up every list. Their blocks go into *gone. */
 static void give_up_lists(struct books *books, struct block **gone)
 {
     struct freelist *list, *next;
@@ -90,7 +90,7 @@ static void give_up_lists(struct books *books, struct block **gone)
     {
         LL_DELETE(books->lists, list);
         freelist_take_all(list, gone);
-        list->marker_count = 0; /* the events are gone */
+        list->marker_count = 0; /* the events were destroyed */
         freelist_recycle(list);
     }
     books->event_count = 0;
@@ -115,7 +115,7 @@ static void drop_live(struct books *books)
     } while (orphans.count);
 }
 
-/* What waits elsewhere for work of the context need not any more. */
+/* Blocks elsewhere need no longer wait for work of this context. */
 static void end_foreign_waits(const struct books *gone)
 {
     struct block *block;

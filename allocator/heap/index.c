@@ -5,18 +5,18 @@
 #include <sys/mman.h>
 
 /*
- * One entry for each page of the arena: the block whose live buffer starts in it. A page belongs to one mapping and a mapping
- * to one buffer, so an entry is enough. The table is reserved whole and takes memory where the arena has been used: 8 bytes
- * for each 2 MiB of address space. Compared with a hash table it costs one cache line an operation and no lock.
+ * One entry per page of the arena: the block whose live buffer starts in that page. A page belongs to one mapping and a mapping
+ * to one buffer, so one entry is enough. The whole table is reserved, but takes memory only where the arena has been used: 8
+ * bytes per 2 MiB of address space. An operation costs one cache line and no lock, which is cheaper than a hash table.
  *
- * An entry is the block's address and, in the 16 bits above it, a tag that changes each time the block gets there: who has
- * found a buffer and comes too late to claim it does not claim the next one in the same block.
+ * An entry is the block's address with a 16-bit tag above it. The tag changes each time the block is added. So a thread that
+ * has found a buffer but claims it too late does not claim the next buffer in the same block.
  */
-#define PAGE_BITS 21 /* a mapping's granularity is at least 2 MiB */
-#define NEAR 64      /* pages that a search for the buffer around an address walks before it asks the arena */
+#define PAGE_BITS 21 /* the granularity is at least 2 MiB */
+#define NEAR 64      /* pages to search around an address before asking the arena */
 
-static uint64_t *pages; /* entries: atomic; 0: none */
-static uint64_t reach;  /* atomic: the most pages that a buffer has had */
+static uint64_t *pages; /* atomic; 0: none */
+static uint64_t reach;  /* atomic: the size of the largest buffer so far, in pages */
 
 static size_t table_bytes(void)
 {
@@ -32,7 +32,7 @@ cufence_status index_open(void)
                          "the host has no %zu bytes of address space for the index; a smaller arena= "
                          "takes less",
                          bytes);
-    madvise(table, bytes, MADV_HUGEPAGE); /* entries of neighbouring mappings are 264 bytes apart: spare the translations */
+    madvise(table, bytes, MADV_HUGEPAGE); /* entries of neighbouring mappings are 264 bytes apart: saves TLB misses */
     pages = table;
     return CUFENCE_OK;
 }
@@ -89,7 +89,7 @@ struct block *index_holding(uint64_t address)
     }
     if (most < NEAR)
         return NULL;
-    uint64_t base = arena_base_of(address); /* of the mapping: the buffer begins in it */
+    uint64_t base = arena_base_of(address); /* of the mapping, which the buffer begins in */
     uint64_t *first = base ? entry_of(base) : NULL;
     for (uint64_t i = 0; first && i < NEAR && first + i <= entry; i++) {
         struct block *block = block_in(__atomic_load_n(first + i, __ATOMIC_ACQUIRE));
@@ -104,11 +104,11 @@ struct block *index_claim(uint64_t address)
     uint64_t *entry = entry_of(address);
     uint64_t seen = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : 0;
     struct block *block = block_in(seen);
-    if (block) { /* the two lines that a free needs, at once */
+    if (block) { /* fetch both cache lines that a free needs at once */
         __builtin_prefetch((char *)block + CACHE_LINE, 1);
         __builtin_prefetch((char *)block + 2 * CACHE_LINE, 1);
     }
-    /* Of several threads that free the same buffer, one gets it. */
+    /* If several threads free the same buffer, only one succeeds. */
     if (!starts_at(block, address) || !__atomic_compare_exchange_n(entry, &seen, 0, 0, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED))
         return NULL;
     block_become(block, BLOCK_HELD);

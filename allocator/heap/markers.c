@@ -1,4 +1,4 @@
-/* Events that tell how far a stream has come with what was freed on it. */
+/* Events that show how far a stream has got with the frees on it. */
 #include "internal.h"
 
 void freelist_ask_markers(struct freelist *list)
@@ -37,7 +37,7 @@ void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_
     struct scope scope = scope_enter(stream->within);
     CUevent event = NULL;
     int is_recorded = 0;
-    /* Also refuses where a stream that synchronises with this one is being captured. */
+    /* The query fails also while a stream that synchronises with this one is capturing. */
     if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
         capture == CU_STREAM_CAPTURE_STATUS_NONE && (event = event_take(list->books)) != NULL)
         is_recorded = driver->cuEventRecord(event, stream->handle) == CUDA_SUCCESS;

@@ -4,7 +4,7 @@
 
 #include <stdlib.h>
 
-/* Held while a filter of a pool runs, so that its end does not destroy it meanwhile. */
+/* Held while a pool's filter runs, so that pool_end() does not destroy it meanwhile. */
 static struct lock filter_lock = LOCK(RANK_FILTER);
 
 static struct pool *find(struct books *books, const uint64_t id[2])
@@ -18,7 +18,7 @@ static struct pool *find(struct books *books, const uint64_t id[2])
     return NULL;
 }
 
-/* Finds or makes a pool. Expects the lock of the books. */
+/* Finds or creates a pool. Caller holds books->lock. */
 static struct pool *obtain(struct books *books, const uint64_t id[2])
 {
     struct pool *pool = find(books, id);
@@ -71,9 +71,9 @@ static struct pool *claimed(struct books *books, CUstream stream)
     return found;
 }
 
-/* ---- captures that nobody named a pool for ---- */
+/* ---- captures without a named pool ---- */
 
-static int captures;        /* atomic: under way */
+static int captures;        /* atomic: captures in progress */
 static int are_all_counted; /* atomic */
 
 void heap_captures_are_counted(void)
@@ -89,7 +89,7 @@ int pools_may_be_captured(void)
 void heap_count_captures(int change)
 {
     if (__atomic_add_fetch(&captures, change, __ATOMIC_RELAXED) < 0)
-        __atomic_store_n(&captures, 0, __ATOMIC_RELAXED); /* one that began before we looked */
+        __atomic_store_n(&captures, 0, __ATOMIC_RELAXED); /* a capture that began before cufence counted */
 }
 
 int heap_captures(void)
@@ -97,7 +97,7 @@ int heap_captures(void)
     return __atomic_load_n(&captures, __ATOMIC_RELAXED);
 }
 
-/* Finds or makes the pool of a capture; one whose graph and memory are gone serves again. Expects the lock of the books. */
+/* Finds or creates the pool of a capture, reusing one whose graph and memory no longer exist. Caller holds books->lock. */
 static struct pool *obtain_capture(struct books *books, uint64_t capture)
 {
     struct pool *pool, *spare = NULL;
@@ -132,7 +132,7 @@ struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *grap
     if (driver->stream_capture_info(stream, &status, &id, graph, NULL, NULL) != CUDA_SUCCESS ||
         status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         return NULL;
-    /* While its capture goes on, a pool is no other capture's. */
+    /* A pool is not reused while its capture goes on. */
     if (latest && latest->books == books && __atomic_load_n(&latest->id[1], __ATOMIC_RELAXED) == id)
         return latest;
     lock_take(&books->lock);
@@ -148,14 +148,14 @@ struct pool *pool_of(struct books *books, struct stream *stream)
         if (pool)
             return pool;
     }
-    /* The legacy stream cannot be captured; asking costs a fifth of an allocation. Where every capture is seen to begin, it is
-     * asked only while there are some. */
+    /* The legacy stream cannot be captured. The query costs a fifth of an allocation; if the begin of every capture is seen, it
+     * is made only while a capture is in progress. */
     if (!stream->handle || !pools_may_be_captured())
         return NULL;
     return pool_of_capture(books, stream->handle, NULL);
 }
 
-/* ---- pools that the program names ---- */
+/* ---- pools named by the program ---- */
 
 static struct books *books_on(int device, cufence_status *status)
 {
@@ -166,7 +166,7 @@ static struct books *books_on(int device, cufence_status *status)
         *status = error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "the calling thread has no current CUDA context; name a device");
     struct books *books = context ? books_make(context) : NULL;
     if (context && !books)
-        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of a context");
+        *status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a context");
     return books;
 }
 
@@ -248,7 +248,7 @@ cufence_status pool_release(int device, const uint64_t id[2])
     if (!pool || !pool->references)
         status = unknown_pool(id);
     else if (!__atomic_sub_fetch(&pool->references, 1, __ATOMIC_ACQ_REL))
-        pools_drop_lists(pool); /* which streams have replayed its graphs is not known */
+        pools_drop_lists(pool); /* it is unknown on which streams its graphs were replayed */
     lock_release(&books->lock);
     return status;
 }

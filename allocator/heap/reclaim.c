@@ -1,4 +1,4 @@
-/* Gives memory back to the driver, and finds out what may be given back. */
+/* Releases memory to the driver, and finds out which memory can be released. */
 #include "internal.h"
 
 #include "base/options.h"
@@ -6,10 +6,10 @@
 
 #define MARKED_AT_ONCE 64
 
-/* One at a time: the sequence snapshots of a synchronisation live in the free lists. */
+/* One synchronisation at a time: its snapshots are stored in the free lists. */
 static struct lock sync_lock = LOCK(RANK_SYNC);
 
-/* Held while a thread is in a context that may end meanwhile: in any but those that it works in itself. */
+/* Held while a thread is in a context that may be destroyed meanwhile: any context other than its own. */
 static struct lock visiting = LOCK(RANK_VISIT);
 
 void visit_begin(void)
@@ -51,7 +51,7 @@ void reclaim_retired(struct books *books)
         block_unmap(block);
 }
 
-/* Up to `bytes` of what was freed before `before_ns`. Returns bytes. */
+/* Unmaps up to `bytes` of what was freed before `before_ns`. Returns the number of bytes unmapped. */
 static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t bytes)
 {
     struct block *gone = NULL;
@@ -83,12 +83,12 @@ static uint64_t idle_limit(struct books *books)
     size_t total = 0;
     if (heap_options->idle_max)
         return heap_options->idle_max;
-    /* A training step frees most of its memory and wants it back in the next one. */
+    /* A training step frees most of its memory and needs it again in the next one. */
     return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS ? total / 4 * 3 : UINT64_MAX;
 }
 
-/* Frees behind the last marker of their stream: without one, nothing tells when they have passed. Where the ends of streams are
- * not seen, only the legacy stream is sure to be there. */
+/* Records markers behind frees that have none: nothing else would show when they have passed. If ends of streams are not seen,
+ * only the legacy stream is certain to exist. */
 static void mark_rest(struct books *books, int asks_first)
 {
     struct freelist *unmarked[MARKED_AT_ONCE];
@@ -101,7 +101,7 @@ static void mark_rest(struct books *books, int asks_first)
     lock_release(&books->lock);
     for (unsigned i = 0; i < count; i++) {
         if (!asks_first || !freelist_pass(unmarked[i]))
-            freelist_mark(unmarked[i], now_ns()); /* asks again whether its stream is there */
+            freelist_mark(unmarked[i], now_ns()); /* checks again that the stream still exists */
     }
 }
 
@@ -135,14 +135,14 @@ static void synchronise(struct books *books)
     lock_release(&sync_lock);
 }
 
-/* Gives memory back to the driver. Expects a scope. */
+/* Releases memory of one context. In a scope. */
 static void reclaim(struct books *books, int level)
 {
     if (level >= 2 && !__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) && !heap_captures())
         synchronise(books);
     if (level >= 1) {
         captures_collect(books);
-        mark_rest(books, 1); /* nobody waits for a marker of a stream that has been synchronised */
+        mark_rest(books, 1); /* a synchronised stream has passed, so its frees need no marker */
         advance(books);
         reclaim_retired(books);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
@@ -158,7 +158,7 @@ static void visit(struct books *books, int level)
     scope_leave(scope);
 }
 
-/* In another context than the caller's: it may have ended by now. */
+/* For a context other than the caller's, which may have been destroyed by now. */
 static void visit_other(struct books *books, int level)
 {
     visit_begin();
@@ -187,7 +187,7 @@ void heap_prepare_capture(struct context *context)
     scope_leave(scope);
 }
 
-/* Whether blocks wait that only a synchronisation can free for sure. */
+/* Whether blocks are waiting that may need a synchronisation. */
 static int has_waiting(struct books *books)
 {
     return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||

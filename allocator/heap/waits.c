@@ -1,10 +1,10 @@
-/* Who may still use a freed block: events of any context, and contexts that are to be synchronised. */
+/* Pending uses of a freed block: events of any context, and contexts to be synchronised. */
 #include "internal.h"
 
 #include <stdlib.h>
 
-static uint64_t clock_ticks = 1; /* atomic: orders additions and synchronisations */
-static unsigned foreign;         /* atomic: waits for another context than the block's */
+static uint64_t clock_ticks = 1; /* atomic: orders added waits and synchronisations */
+static unsigned foreign;         /* atomic: number of waits for another context than the block's */
 
 uint64_t waits_now(void)
 {
@@ -21,7 +21,7 @@ static uint64_t generation_of(const struct books *books)
     return __atomic_load_n(&books->context->generation, __ATOMIC_RELAXED);
 }
 
-/* A context may end while another thread asks for an event of it. */
+/* Guards against a context being destroyed while another thread queries one of its events. */
 static struct lock ending_lock = LOCK(RANK_WAITS);
 static const struct books *ending; /* under ending_lock */
 
@@ -32,14 +32,14 @@ void waits_set_ending(const struct books *books)
     lock_release(&ending_lock);
 }
 
-/* 0: the context is gone. A buffer that a graph keeps may have outlived it (end_foreign_waits() does not find those). */
+/* Whether the context still exists. A buffer kept by a graph may have outlived it; end_foreign_waits() does not find those. */
 static int is_there(const struct wait *wait)
 {
     return context_is_alive(wait->of->context) && generation_of(wait->of) == wait->generation;
 }
 
-/* Around a look at a wait: 0 if its event must not be touched. Whoever is near a block is in its context, which does not end
- * meanwhile. */
+/* Bracket access to a wait. look_begins() returns 0 if the event must not be used. The block's own context needs no check: the
+ * caller works in it, so it is not destroyed meanwhile. */
 static int look_begins(const struct block *block, const struct wait *wait)
 {
     if (wait->of == block->books)
@@ -83,7 +83,7 @@ static int append(struct block *block, struct books *of, CUevent event)
     return 1;
 }
 
-/* Removes a wait, and keeps the order of none. */
+/* Removes a wait; does not keep the order. */
 static void cross_out(struct block *block, unsigned i)
 {
     if (block->waits[i].of != block->books)
@@ -116,7 +116,8 @@ void waits_add_all(struct block *block)
     }
 }
 
-/* An event behind what the stream has got. NULL where it cannot be touched: it is gone, captured, or another thread's own. */
+/* Records an event behind the work submitted to the stream. NULL if it can't: the stream was destroyed, is capturing, or is
+ * another thread's own. */
 static CUevent event_behind(struct stream *stream, uint64_t generation, struct books *of)
 {
     CUstreamCaptureStatus status;
@@ -126,7 +127,7 @@ static CUevent event_behind(struct stream *stream, uint64_t generation, struct b
     struct scope scope = scope_enter(stream->within);
     stream_touch_begin();
     if (scope.pushed && __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation &&
-        /* also refuses where an event would end another stream's capture */
+        /* fails also if an event would invalidate another stream's capture */
         driver->cuStreamIsCapturing(stream->handle, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE)
         event = event_take(of);
     if (event && driver->cuEventRecord(event, stream->handle) != CUDA_SUCCESS) {

@@ -1,4 +1,4 @@
-/* The background thread: retires what has passed, and gives back what has been idle too long. */
+/* The background thread: unmaps retiring blocks that have passed, and releases what has been idle too long. */
 #include "internal.h"
 
 #include "base/thread.h"
@@ -6,11 +6,11 @@
 
 #include <string.h>
 
-#define POLL_NS 200000ul    /* while freed buffers wait to be retired: two to three mappings' worth of driver time */
-#define REST_NS 100000000ul /* else: how often idle mappings are looked at */
+#define POLL_NS 200000ul    /* while freed buffers wait to be retired: two to three times the driver time of a mapping */
+#define REST_NS 100000000ul /* otherwise: how often to check idle mappings */
 
 static pthread_t thread;
-static int is_running; /* written by who starts and stops it */
+static int is_running; /* used only by the thread that starts and stops it */
 
 static int has_retiring(void)
 {

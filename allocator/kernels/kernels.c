@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 /*
- * PTX of the oldest kind that the driver still compiles for every device. The poison loads, because a warp that waits for a
- * value is alive when it faults.
+ * PTX for sm_50, which drivers still compile for every device. The poison kernel loads before it stores because a warp that
+ * waits for a loaded value is still alive when it faults.
  */
 static const char image[] = ".version 6.0\n"
                             ".target sm_50\n"
@@ -24,7 +24,7 @@ static const char image[] = ".version 6.0\n"
                             "    ret;\n"
                             "}\n";
 
-/* One context's; it serves the next one in the context's entry. */
+/* What one context has loaded. Reused by the next context in the same entry. */
 struct prepared {
     int is_ready; /* atomic */
     CUfunction fence, poison;
@@ -49,12 +49,12 @@ void kernels_prepare(struct context *context)
         driver->cuModuleGetFunction(&entry->poison, module, POISON_KERNEL) != CUDA_SUCCESS ||
         driver->cuStreamCreate(&entry->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return;
-    /* Modules are loaded lazily: once now, so that no fence has to load code into a device that is stopped. */
+    /* Modules load lazily. Launch the fence once now, so that no later fence needs to load code while the device is stopped. */
     driver->cuLaunchKernel(entry->fence, 1, 1, 1, 1, 1, 1, 0, entry->stream, NULL, NULL);
     __atomic_store_n(&entry->is_ready, 1, __ATOMIC_RELEASE);
 }
 
-/* The prepared context behind `previous` (NULL: the first), if it is of the device that is meant (-1: any). */
+/* Returns the prepared context after `previous` (NULL: the first) on `device` (-1: any). */
 static struct context *next_prepared(const struct context *previous, int device)
 {
     struct context *context = context_next(previous);
@@ -63,7 +63,7 @@ static struct context *next_prepared(const struct context *previous, int device)
     return context;
 }
 
-/* Makes a context current. NULL: it is gone. */
+/* Makes a context current. Returns NULL if it no longer exists. */
 static struct prepared *enter(const struct context *context)
 {
     struct prepared *prepared = prepared_of(context);

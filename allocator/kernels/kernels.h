@@ -1,11 +1,11 @@
 /*
- * Our own kernels, one thread each, on a stream of their own in every context:
+ * cufence's own kernels. Each runs as one thread on a stream of its own in every context:
  *
- *   fence   does nothing. A store or atomic that is its kernel's last instruction faults when its warp, and for the host the
- *           whole kernel, is over: a synchronisation returns success, 50 to 100 ms before the driver begins to write the
- *           dump. But the device is stopped already, so a kernel that is launched now waits until the dump is written
- *           (H100, driver 580.159.04: in 12 of 12 runs; 9 us where nothing has faulted).
- *   poison  touches a guard, so that the context's error becomes real where the driver does not see to that itself.
+ *   fence   does nothing. If a kernel's last instruction is a store or atomic that faults, the warp is already over, and so is
+ *           the kernel as the host sees it: a synchronisation returns success 50 to 100 ms before the driver begins to
+ *           write the dump. But the device is already stopped, so a kernel launched now waits until the dump is written
+ *           (H100, driver 580.159.04: in 12 of 12 runs; 9 us if nothing has faulted).
+ *   poison  touches a guard, so that the context gets a real, sticky error in cases where the driver sets none.
  *
  * Thread safety: from any thread.
  */
@@ -17,29 +17,31 @@
 #define FENCE_KERNEL "cufence_fence"
 #define POISON_KERNEL "cufence_poison"
 
-/* Loads the kernels and makes the stream; the context is current. Before any fault. */
+/* Loads the kernels and creates the stream. The context is current. Called before any fault. */
 void kernels_prepare(struct context *context);
 
 /*
- * Puts a fence behind what `context` (NULL: every prepared one) has done, but for devices that are to be left out, and waits
- * for it until `give_up(user)` says so, which is asked every 20 us to 1 ms. Returns 1 if every fence was passed (or the
- * context's error is real), 0 if given up.
+ * Launches a fence in `context` (NULL: every prepared one), except on devices for which is_left_out() is true, and waits for
+ * it. `give_up(user)` is called every 20 us to 1 ms; waiting ends when it returns nonzero. Returns 1 if every fence completed
+ * (or the context's error is sticky), 0 if given up.
  */
 int kernels_fence(const struct context *context, int (*is_left_out)(int device), int (*give_up)(void *user), void *user);
 
-/* Launches the poison on every prepared context of the device (-1: all). Does not wait. Returns how many it launched. */
+/* Launches the poison kernel in every prepared context of the device (-1: all). Does not wait. Returns the number of
+ * launches. */
 unsigned kernels_poison(int device, uint64_t unmapped_address);
 
-/* The device of the current context, -1 if there is none or it is not prepared. A context with an error tells it too. */
+/* Returns the device of the current context, -1 if there is none or it is not prepared. Works for a context with an error
+ * too. */
 int kernels_current_device(void);
 
-/* The only device that prepared contexts are on, -1 if they are on several or on none. */
+/* Returns the only device with prepared contexts, -1 if there are several devices or none. */
 int kernels_only_device(void);
 
-/* The context is gone. */
+/* Called when the context no longer exists. */
 void kernels_forget(const struct context *context);
 
-/* Whether an error is sticky in every prepared context of the device (-1: all); no context at all counts as yes. */
+/* Whether every prepared context of the device (-1: all) has a sticky error; yes if there is no context at all. */
 int kernels_have_failed(int device);
 
 #endif

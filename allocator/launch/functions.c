@@ -7,16 +7,16 @@
 #include <string.h>
 
 #define FIRST_SLOTS 256u
-#define MAX_PARAMETERS 8192u /* 32,764 bytes (CUDA 12.1 and later) of the smallest useful arguments */
+#define MAX_PARAMETERS 8192u /* 32,764 bytes (CUDA 12.1 and later) of 4-byte arguments */
 #define MAX_PARAMETER_BYTES 32764u
 
-/* A handle, and what it stands for. The handle is written once, what it stands for goes when functions are forgotten. */
+/* Maps a handle to its function. The handle is written once; the function is cleared when functions are forgotten. */
 struct slot {
     CUfunction handle;                      /* atomic; NULL: free */
-    const struct launch_function *function; /* atomic; NULL: to be asked for */
+    const struct launch_function *function; /* atomic; NULL: query the driver */
 };
 
-/* Open addressing. A table that has become too small stays, because somebody may be looking into it. */
+/* Open addressing. An outgrown table is never freed, because another thread may be searching it. */
 struct table {
     struct table *smaller;
     size_t slots; /* a power of two */
@@ -24,10 +24,10 @@ struct table {
     struct slot slot[];
 };
 
-/* Functions of one hash, under the lock. */
+/* Functions with the same hash; under the lock. */
 struct known {
     struct known *next;
-    struct launch_function function; /* ends in an array, and so does this */
+    struct launch_function function; /* must be last: ends in a flexible array */
 };
 
 #define BUCKETS 1024u
@@ -41,8 +41,8 @@ static size_t hash_handle(CUfunction handle, const struct table *table)
     return (size_t)(((uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (table->slots - 1);
 }
 
-/* The first slot from the handle's place on that is free or holds it. *found tells which: what a free slot holds is nobody's
- * business but the one's who fills it. */
+/* Returns the first slot, starting from the handle's hash, that is empty or holds the handle. *found tells which (NULL or the
+ * handle). What else is in an empty slot is owned by the thread that fills it. */
 static struct slot *slot_of(struct table *table, CUfunction handle, CUfunction *found)
 {
     for (size_t i = hash_handle(handle, table);; i = (i + 1) & (table->slots - 1)) {
@@ -52,7 +52,7 @@ static struct slot *slot_of(struct table *table, CUfunction handle, CUfunction *
     }
 }
 
-/* ---- what the driver says ---- */
+/* ---- queries to the driver ---- */
 
 static const char *name_of(CUfunction handle)
 {
@@ -74,7 +74,7 @@ static CUresult ask_kernel(void *handle, size_t index, size_t *offset, size_t *s
     return driver->cuKernelGetParamInfo ? driver->cuKernelGetParamInfo(handle, index, offset, size) : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-/* Asks for one argument after the other until the driver has no more: it does not tell their number. */
+/* Queries one argument after the other until the driver reports no more: it has no call for their number. */
 static int read_layout(CUresult (*ask)(void *, size_t, size_t *, size_t *), void *handle, struct launch_function *out)
 {
     CUresult result = CUDA_SUCCESS;
@@ -90,7 +90,7 @@ static int read_layout(CUresult (*ask)(void *, size_t, size_t *, size_t *), void
         if (offset + size > out->argument_bytes)
             out->argument_bytes = (uint32_t)(offset + size);
     }
-    return result == CUDA_ERROR_INVALID_VALUE; /* the index was too high; anything else: the handle was not understood */
+    return result == CUDA_ERROR_INVALID_VALUE; /* the index was too high; any other result: the handle was not understood */
 }
 
 static size_t bytes_of(const struct launch_function *function)
@@ -98,7 +98,7 @@ static size_t bytes_of(const struct launch_function *function)
     return function->argument_count * sizeof function->arguments[0];
 }
 
-/* The runtime passes a CUkernel as a CUfunction, which the functions for the latter refuse with an error. */
+/* The runtime passes a CUkernel as a CUfunction. The cuFunc* queries fail for it with an error. */
 static struct launch_function *ask_driver(CUfunction handle)
 {
     struct launch_function *asked = calloc(1, sizeof *asked + MAX_PARAMETERS * sizeof asked->arguments[0]);
@@ -114,7 +114,7 @@ static struct launch_function *ask_driver(CUfunction handle)
     return asked;
 }
 
-/* ---- one for each name and layout ---- */
+/* ---- one entry per name and layout ---- */
 
 static int is_same(const struct launch_function *a, const struct launch_function *b)
 {
@@ -137,7 +137,7 @@ static const struct launch_function *intern_locked(const struct launch_function 
         if (is_same(&at->function, asked))
             return &at->function;
     struct known *made = calloc(1, sizeof *made + bytes_of(asked));
-    char *name = strdup(asked->name); /* the driver's own goes with the module */
+    char *name = strdup(asked->name); /* the driver's string goes away with the module */
     if (!made || !name) {
         free(made);
         free(name);
@@ -153,7 +153,7 @@ static const struct launch_function *intern_locked(const struct launch_function 
 
 /* ---- handles ---- */
 
-/* A table with room for one more handle. Those that were forgotten are left behind. */
+/* Makes a table with room for one more handle. Forgotten handles are not copied. */
 static struct table *grow_locked(struct table *old)
 {
     size_t alive = 0, slots = FIRST_SLOTS;
@@ -182,7 +182,7 @@ static void add_locked(CUfunction handle, const struct launch_function *function
     if (!table || 2 * (table->used + 1) > table->slots)
         table = grow_locked(table);
     if (!table)
-        return; /* it will be asked for again */
+        return; /* the driver is queried again next time */
     struct slot *slot = slot_of(table, handle, &found);
     __atomic_store_n(&slot->function, function, __ATOMIC_RELEASE);
     if (!found) {

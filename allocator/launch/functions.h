@@ -1,6 +1,6 @@
 /*
- * Names and argument layouts of kernels, asked from the driver once for each handle.
- * Thread safety: both functions, from any thread. A handle that is known is found without a lock.
+ * Names and argument layouts of kernels, queried from the driver once per handle.
+ * Thread safety: both functions, from any thread. Known handles are found without a lock.
  */
 #ifndef CUFENCE_LAUNCH_FUNCTIONS_H
 #define CUFENCE_LAUNCH_FUNCTIONS_H
@@ -9,10 +9,10 @@
 
 #include <cuda.h>
 
-/* NULL when the host is out of memory. */
+/* Returns NULL if out of host memory. */
 const struct launch_function *functions_find(CUfunction handle);
 
-/* From now on every handle is asked for again. */
+/* From now on the driver is queried again for every handle. */
 void functions_forget(void);
 
 #endif

@@ -8,37 +8,37 @@
 #include <time.h>
 #include <unistd.h>
 
-#define RINGS 16           /* of a context: the seventeenth thread that launches shares one with the first */
-#define READ_ATTEMPTS 1000 /* at an entry that is being written, which takes 0.1 us unless the writer was put to sleep */
+#define RINGS 16           /* per context; the seventeenth thread that launches shares a ring with the first */
+#define READ_ATTEMPTS 1000 /* at an entry that another thread holds: writing takes 0.1 us unless descheduled */
 
-/* Who holds the entry may read and write it; nobody else touches it. */
+/* Only the thread that holds an entry may read or write it. */
 struct place {
     int is_held; /* atomic */
     struct launch_entry entry;
     struct stack stack;
 };
 
-/* One thread's in a context, because what two processors write in turn is fetched from the other each time. */
+/* One ring per thread and context, because a cache line that two processors write in turn moves between them each time. */
 struct ring {
-    uint64_t count;              /* atomic: launches since it is the context's */
-    struct place *places;        /* atomic; written once, under the lock. NULL: they are counted only */
-} __attribute__((aligned(128))); /* two threads do not slow each other down */
+    uint64_t count;              /* atomic: launches in this context */
+    struct place *places;        /* atomic; written once, under the lock. NULL: launches are only counted */
+} __attribute__((aligned(128))); /* no false sharing between threads */
 
-/* One context's, or that of the context which has its entry now. */
+/* Launches of one context. Reused by the next context in the same entry. */
 struct record {
     struct context *context;
-    struct record *next; /* of all; constant */
-    uint64_t settled;    /* atomic: launches by the last time that the context was found idle */
+    struct record *next; /* in the list of all records; constant */
+    uint64_t settled;    /* atomic: number of launches when the context was last found idle */
     struct ring rings[RINGS];
 };
 
 static struct {
-    struct lock lock;       /* held while a record is made or cleared, and for its rings' memory */
-    uint64_t size;          /* places of a ring, a power of two or 0; constant after launch_open() */
-    unsigned threads;       /* atomic: that have launched */
-    struct record *records; /* atomic; added in front, never removed */
-    uint64_t ended;         /* atomic: launches of contexts that are gone */
-    struct record others;   /* of no context, or one that the host has no memory for: they are counted only */
+    struct lock lock;       /* held while a record is created or cleared, and while a ring is allocated */
+    uint64_t size;          /* places per ring, a power of two or 0; constant after launch_open() */
+    unsigned threads;       /* atomic: number of threads that have launched */
+    struct record *records; /* atomic; added at the front, never removed */
+    uint64_t ended;         /* atomic: number of launches of destroyed contexts */
+    struct record others;   /* launches without a context, or without host memory for its record: only counted */
 } launches = {.lock = LOCK(RANK_LAUNCHES)};
 
 void launch_open(uint64_t entries)
@@ -89,7 +89,7 @@ static struct place *make_places(struct ring *ring)
     lock_take(&launches.lock);
     struct place *places = ring->places;
     if (!places) {
-        places = calloc(launches.size, sizeof *places); /* without host memory the launch is counted only */
+        places = calloc(launches.size, sizeof *places); /* without host memory, launches are only counted */
         __atomic_store_n(&ring->places, places, __ATOMIC_RELEASE);
     }
     lock_release(&launches.lock);
@@ -137,7 +137,7 @@ static uint32_t at_most(size_t bytes, size_t most)
     return (uint32_t)(bytes < most ? bytes : most);
 }
 
-/* The form in which one buffer holds all arguments, as the device will see them. */
+/* For launches that pass all arguments in one buffer, laid out as the device sees them. */
 static void keep_buffer(struct launch_entry *entry, void *const *extra)
 {
     const void *buffer = NULL;
@@ -148,7 +148,7 @@ static void keep_buffer(struct launch_entry *entry, void *const *extra)
         else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
             size = extra[1] ? *(const size_t *)extra[1] : 0;
         else
-            break; /* from a CUDA to come, with who knows how many values */
+            break; /* unknown option of a future CUDA version; its number of values is unknown */
     }
     entry->argument_bytes = buffer ? at_most(size, UINT32_MAX) : 0;
     entry->kept_bytes = at_most(entry->argument_bytes, LAUNCH_KEPT_BYTES);
@@ -156,7 +156,7 @@ static void keep_buffer(struct launch_entry *entry, void *const *extra)
         memcpy(entry->bytes, buffer, entry->kept_bytes);
 }
 
-/* The form in which each argument has a pointer of its own. */
+/* For launches that pass a pointer to each argument. */
 static void keep_each(struct launch_entry *entry, void *const *parameters)
 {
     const struct launch_function *function = entry->function;
@@ -189,7 +189,7 @@ static void fill(struct launch_entry *entry, const struct launch_call *call, con
         keep_buffer(entry, call->parameters ? NULL : call->extra);
 }
 
-/* Counts one launch and returns the place for it, held, with what every launch has filled in; NULL if it is not to be kept. */
+/* Counts one launch and returns its place, held, with the common fields filled in; NULL if the launch is not kept. */
 static struct place *begin(struct context *context, CUstream stream)
 {
     struct timespec now;
@@ -283,7 +283,7 @@ static void clear(struct ring *ring)
 
 void launch_forget_context(struct context *context)
 {
-    functions_forget(); /* its modules go with it */
+    functions_forget(); /* its modules are unloaded with it */
     struct record *record = find(context);
     lock_take(&launches.lock);
     for (size_t i = 0; record && i < RINGS; i++) {
@@ -305,14 +305,14 @@ static int is_asked_for(const struct launch_query *query, const struct launch_en
     return !query->kernel || (entry->function && !strcmp(entry->function->name, query->kernel));
 }
 
-/* Where in a ring a reader is: everything newer has been looked at. */
+/* A reader's position in a ring: everything newer has been visited. */
 struct cursor {
     struct place *places;
-    uint64_t sequence, oldest; /* of the next launch to give out, if there is one: sequence >= oldest */
+    uint64_t sequence, oldest; /* next launch to return, if sequence >= oldest */
     uint64_t time_ns;          /* of that launch */
 };
 
-/* Holds the launch's place if the launch is still there and asked for; NULL if not. */
+/* Holds the launch's place if the launch is still in it and matches the query; else returns NULL. */
 static struct place *hold_wanted(const struct launch_query *query, struct place *places, uint64_t sequence)
 {
     struct place *place = &places[(sequence - 1) & (launches.size - 1)];
@@ -324,7 +324,7 @@ static struct place *hold_wanted(const struct launch_query *query, struct place 
     return NULL;
 }
 
-/* Goes back to a launch that is asked for. */
+/* Moves back to the next launch that matches the query. */
 static void seek(struct cursor *cursor, const struct launch_query *query)
 {
     for (; cursor->sequence >= cursor->oldest; cursor->sequence--) {
@@ -355,7 +355,7 @@ static size_t begin_reading(struct record *record, const struct launch_query *qu
     return found;
 }
 
-/* The cursor at the newest launch, NULL if all are through. */
+/* Returns the cursor with the newest launch, NULL if all are exhausted. */
 static struct cursor *newest(struct cursor *cursors, size_t count)
 {
     struct cursor *newest = NULL;

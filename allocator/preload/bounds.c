@@ -69,13 +69,13 @@ int bounds_bridge(CUdeviceptr to, CUdeviceptr from)
     return 1;
 }
 
-/* A device side of a copy, or a unified one, whose address may be the device's. */
+/* The device side of a copy, or a unified address, which may be on the device. */
 static int is_device(CUmemorytype type)
 {
     return type == CU_MEMORYTYPE_DEVICE || type == CU_MEMORYTYPE_UNIFIED;
 }
 
-/* Sizes so large that their products overflow are the driver's to refuse. */
+/* Returns the address of byte (x, y). An overflow in the sizes is left to the driver to refuse. */
 static CUdeviceptr at(CUdeviceptr base, size_t x, size_t y, size_t pitch)
 {
     return base + y * pitch + x;
@@ -97,7 +97,7 @@ int bounds_within_2d(const struct host_call *call, const CUDA_MEMCPY2D *copy)
             bounds_bridge(copy->dstDevice, copy->srcDevice));
 }
 
-/* Rows of slices `slice` rows apart, from the first byte of the first row to the last of the last. */
+/* Checks rows in slices that are `slice` rows apart, from the first byte of the first row to the last byte of the last row. */
 static int within_slices(const struct host_call *call, CUdeviceptr address, size_t pitch, size_t slice,
                          const CUDA_MEMCPY3D *copy, int is_write)
 {

@@ -1,7 +1,7 @@
 /*
- * Copies and sets on buffers of ours, checked on the host before they are queued: the driver refuses one that leaves a
- * mapping, but knows nothing of the slack before a buffer and behind it. What goes too far is reported (misuse.c) and refused
- * with CUDA_ERROR_INVALID_VALUE, as the driver would. Memory that is not ours is none of our business.
+ * Checks copies and sets on our buffers on the host, before they are queued. The driver refuses one that leaves a mapping, but
+ * knows nothing about the slack before and behind a buffer. An out-of-bounds call is reported (misuse.c) and refused with
+ * CUDA_ERROR_INVALID_VALUE, as the driver would. Memory that is not ours is not checked.
  */
 #ifndef CUFENCE_PRELOAD_BOUNDS_H
 #define CUFENCE_PRELOAD_BOUNDS_H
@@ -10,7 +10,8 @@
 
 struct host_call; /* internal.h */
 
-/* Whether [address, address + size) lies within one live buffer, or outside of our address space. Reports it otherwise. */
+/* Returns 1 if [address, address + size) is within one live buffer, or outside our address space. Otherwise reports it and
+ * returns 0. */
 int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write);
 
 /* The same for `height` rows of `width` bytes, `pitch` apart. */
@@ -20,8 +21,8 @@ int bounds_within_rows(const struct host_call *call, CUdeviceptr address, size_t
 int bounds_within_2d(const struct host_call *call, const CUDA_MEMCPY2D *copy);
 int bounds_within_3d(const struct host_call *call, const CUDA_MEMCPY3D *copy);
 
-/* Unlike the driver's own memory, a mapping can be copied between two devices only where each has access to the other's: sees
- * to that. Returns 1. */
+/* Gives each of the two devices access to the other's memory: without that, a copy between mappings on two devices fails,
+ * unlike one between allocations of the driver. Returns 1. */
 int bounds_bridge(CUdeviceptr to, CUdeviceptr from);
 
 #define bounds_write(to, size) bounds_within(call, to, size, 1)

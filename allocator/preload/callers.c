@@ -1,10 +1,10 @@
 /*
- * Libraries that take more of an allocation than its size. They are known by the name of the file that the call comes from, so
- * that nothing changes for the other buffers of the same process:
+ * Libraries with special requirements on an allocation. They are recognised by the file name of the caller, so that nothing
+ * changes for other buffers of the process:
  *
- *   XLA    refuses a buffer whose address is no multiple of 256 ("Address of buffer 0 must be a multiple of 100";
+ *   XLA    refuses a buffer whose address is not a multiple of 256 ("Address of buffer 0 must be a multiple of 100";
  *          kXlaAllocatedBufferAlignBytes)
- *   NCCL   allocates to give the memory to other processes (cudaIpcGetMemHandle), unless it uses cuMemCreate; NVSHMEM too
+ *   NCCL   exports what it allocates to other processes (cudaIpcGetMemHandle), unless it uses cuMemCreate; so does NVSHMEM
  */
 #include "internal.h"
 
@@ -12,7 +12,7 @@
 #include <string.h>
 
 static const struct {
-    const char *part; /* of the file's name */
+    const char *part; /* of the file name */
     struct needs needs;
 } libraries[] = {
     {"xla", {.alignment = 256}},        /* JAX's xla_cuda_plugin.so, xla_extension.so */
@@ -33,7 +33,8 @@ static struct needs look_up(const void *address)
     return (struct needs){0};
 }
 
-/* A program allocates from few places. An address has 48 bits on this processor, so that it and the answer fit one word. */
+/* Programs allocate from few places, so the answers are cached. User addresses have 48 bits, so an address and its answer fit
+ * in one word. */
 struct needs caller_needs(const void *address)
 {
     static uint64_t known[64]; /* atomic; address << 16 | alignment << 1 | exports */

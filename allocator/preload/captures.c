@@ -1,7 +1,7 @@
-/* Which captures are under way: while one is, nothing of ours may synchronise a context. And that their memory is followed. */
+/* Counts captures in progress, during which cufence must not synchronise a context, and has their memory followed. */
 #include "internal.h"
 
-/* Where the capture's memory will be has to be known before it begins, and nothing of ours touches the stream meanwhile. */
+/* Prepares the capture's context before the capture begins, and keeps our threads from using the stream meanwhile. */
 static struct stream *about_to_begin(CUstream handle)
 {
     struct stream *stream = is_active() ? stream_resolve(handle) : NULL;
@@ -48,7 +48,7 @@ static int is_captured(CUstream stream)
            status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Some errors end the capture, some do not: the stream knows. */
+/* Some errors end the capture, others don't: query the stream. */
 #define END(symbol, stream_meant)                                                                                              \
     CUresult hook_##symbol(CUstream stream, CUgraph *graph)                                                                    \
     {                                                                                                                          \
@@ -61,7 +61,7 @@ static int is_captured(CUstream stream)
 END(cuStreamEndCapture, as_it_is)
 END(cuStreamEndCapture_ptsz, own_default)
 
-/* A wait may draw the stream into a capture. */
+/* Waiting for an event may make the stream join a capture. */
 #define WAIT(symbol)                                                                                                           \
     CUresult hook_##symbol(CUstream stream, CUevent event, unsigned flags)                                                     \
     {                                                                                                                          \
@@ -75,7 +75,7 @@ END(cuStreamEndCapture_ptsz, own_default)
 WAIT(cuStreamWaitEvent)
 WAIT(cuStreamWaitEvent_ptsz)
 
-/* What comes next on the stream may no longer be behind what came before. */
+/* Later work on the stream may no longer depend on earlier work. */
 static CUresult reordered(CUresult result, CUstream handle, unsigned flags)
 {
     struct stream *stream = result == CUDA_SUCCESS && is_active() && (flags & 1) == CU_STREAM_SET_CAPTURE_DEPENDENCIES
@@ -130,7 +130,7 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec executable)
     return real.cuGraphExecDestroy(executable);
 }
 
-/* Whether the body of a conditional node keeps the user objects of what is in it is not documented. */
+/* It is undocumented whether the body of a conditional node keeps the user objects of its contents. */
 CUresult hook_cuGraphConditionalHandleCreate(CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context,
                                              unsigned initial, unsigned flags)
 {

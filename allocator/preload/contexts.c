@@ -1,4 +1,4 @@
-/* The ends of contexts and streams, and what a synchronisation learns. Which ones there are: contexts/. */
+/* The end of contexts and streams, and what cufence learns from synchronisations. The registry itself is in contexts/. */
 #include "internal.h"
 
 #include "witness/monitor.h"
@@ -34,7 +34,7 @@ CUresult synchronised(struct context *context, CUresult (*function)(void))
     return settled(result, context != NULL);
 }
 
-/* A context's last moment: its faults are still to be reported, and from then on no thread of ours goes near it. */
+/* Prepares for the end of a context: reports its faults, and keeps our threads away from it from now on. */
 static void before_end(CUcontext context)
 {
     CUcontext popped;
@@ -54,9 +54,9 @@ static void after_end(CUcontext context)
     heap_go_on();
 }
 
-/* ---- contexts that the program makes ---- */
+/* ---- contexts created by the program ---- */
 
-/* Programs and the CUDA runtime call the old and the new forms of these. */
+/* Programs and the CUDA runtime call both the old and the new forms. */
 
 static CUresult destroy(CUresult (*function)(CUcontext), CUcontext context)
 {
@@ -81,9 +81,9 @@ CUresult hook_cuCtxDestroy_v2(CUcontext context)
     return destroy(real.cuCtxDestroy_v2, context);
 }
 
-/* ---- primary contexts: they end with the last of those who hold them ---- */
+/* ---- primary contexts: they end when nobody retains them any more ---- */
 
-static int *holds; /* atomic; by device: how often the program holds its primary context, by what we have seen */
+static int *holds; /* atomic; by device: how often the program retains its primary context, as far as seen */
 
 int contexts_count_devices(int devices)
 {
@@ -109,7 +109,7 @@ static int is_active_primary(CUdevice device)
     return driver->cuDevicePrimaryCtxGetState(device, &flags, &is_on) == CUDA_SUCCESS && is_on;
 }
 
-/* The primary context of a device, NULL if it is not active. Asking for it makes none, and the program holds it still. */
+/* Returns the primary context of a device, NULL if it is not active. Never creates it; the program keeps it retained. */
 static CUcontext primary_of(CUdevice device)
 {
     CUcontext context = NULL;
@@ -127,7 +127,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
     return result;
 }
 
-/* The calls below end the primary context of a device, or not. `primary`: it, where that is to be expected. */
+/* Bracket a call that may end a device's primary context. `primary`: that context if it is expected to end, else NULL. */
 static void before_release(CUcontext primary)
 {
     if (primary)
@@ -141,7 +141,7 @@ static void after_release(CUdevice device, CUcontext primary)
     const struct context *context = primary ? NULL : context_next(NULL);
     while (context && !(context->is_primary && context->device == device))
         context = context_next(context);
-    if (context) /* somebody's hold was not seen */
+    if (context) /* there was a retain that we did not see */
         primary = context->handle;
     if (primary && !is_active_primary(device))
         after_end(primary);
@@ -149,7 +149,8 @@ static void after_release(CUdevice device, CUcontext primary)
         heap_go_on();
 }
 
-/* A release that ends nothing does not wait: what runs may be waiting for the caller, and a capture would be broken. */
+/* A release that ends nothing must not wait: running work may be waiting for the caller, and a wait would invalidate a
+ * capture. */
 static CUresult release(CUresult (*function)(CUdevice), CUdevice device)
 {
     if (!is_active())
@@ -163,7 +164,7 @@ static CUresult release(CUresult (*function)(CUdevice), CUdevice device)
     return result;
 }
 
-/* A reset ends the primary context whoever holds it; whether they hold the next one is not documented. */
+/* A reset ends the primary context even if it is retained. Whether it remains retained afterwards is undocumented. */
 static CUresult reset(CUresult (*function)(CUdevice), CUdevice device)
 {
     CUcontext context = is_active() ? primary_of(device) : NULL;
@@ -197,7 +198,7 @@ CUresult hook_cuDevicePrimaryCtxRelease_v2(CUdevice device)
     return release(real.cuDevicePrimaryCtxRelease_v2, device);
 }
 
-/* ---- green contexts: each holds its device's primary one, and stands for it ---- */
+/* ---- green contexts: each retains its device's primary context, and stands for it ---- */
 
 static CUdevice device_of(CUcontext context)
 {
@@ -219,7 +220,7 @@ CUresult hook_cuGreenCtxCreate(CUgreenCtx *green, CUdevResourceDesc resources, C
         return result;
     count_hold(device, 1);
     if (driver->cuCtxFromGreenCtx && driver->cuCtxFromGreenCtx(&context, *green) == CUDA_SUCCESS)
-        context_is_green(context, device); /* before a stream of it is met */
+        context_is_green(context, device); /* before the first use of one of its streams */
     return result;
 }
 

@@ -1,27 +1,27 @@
 /*
- * The driver functions that the preload takes an interest in, one row for each exported symbol. From this list come the stubs
- * for programs that link libcuda (interpose.c), the hooks that take their place (watch.c, and by hand memory.c, pools.c,
- * launches.c, captures.c), the table of real functions behind them, and what cuGetProcAddress gives out (table.c).
- * tests/python/test_hook_table.py holds it against the toolkit's headers.
+ * The driver functions that the preload library hooks, one row per exported symbol. This list generates the stubs for programs
+ * that link libcuda (interpose.c), the hooks (watch.c; hand-written ones are in memory.c, pools.c, launches.c, captures.c), the
+ * table of real functions behind them, and the answers of cuGetProcAddress (table.c). tests/python/test_hook_table.py compares
+ * it with the toolkit's headers.
  *
  *   HOOK(symbol, base, version, thread, how, check, parameters, arguments)
  *     symbol      as the library exports it
- *     base        as cuGetProcAddress is asked for it, and as documentation and reports name it
- *     version     of CUDA that brought this form, as in cudaTypedefs.h (PFN_<base>_v<version>)
- *     thread      0; _ptsz or _ptds: the form for per-thread default streams
- *     how         BY_HAND  written out in one of the files above
- *                 QUEUES   returns at once: a fault of before makes it fail
- *                 WAITS    returns when work is done: it also learns of faults that this work has met
- *     check       for QUEUES and WAITS: an expression that is 0 where the call goes beyond a buffer of ours (bounds.h)
+ *     base        name for cuGetProcAddress, as in documentation and reports
+ *     version     CUDA version that introduced this form, as in cudaTypedefs.h (PFN_<base>_v<version>)
+ *     thread      1 for the per-thread default stream form (_ptsz or _ptds), else 0
+ *     how         BY_HAND  hand-written in one of the files above
+ *                 QUEUES   returns at once; fails after an earlier fault
+ *                 WAITS    returns when work is done; also reports faults of that work
+ *     check       for QUEUES and WAITS: an expression that is 0 if the call exceeds one of our buffers (bounds.h)
  *
- *   PASSED(base, version, thread, reason)      a form of a function of these families that is left alone, and why
+ *   PASSED(base, version, thread, reason)      a form of such a function that is not hooked, and why
  */
 #ifndef CUFENCE_PRELOAD_HOOKS_H
 #define CUFENCE_PRELOAD_HOOKS_H
 
 #include <cuda.h>
 
-/* The header's names for the newest forms; both forms are symbols here. Headers that use the names come before this one. */
+/* cuda.h defines these names as the newest forms, but here both forms are symbols. Include headers that use the names first. */
 #undef cuGetProcAddress
 #undef cuCtxDestroy
 #undef cuDevicePrimaryCtxRelease
@@ -32,7 +32,7 @@
 #undef cuStreamWaitEvent
 #undef cuStreamDestroy
 
-/* Both forms of a function: for the legacy default stream, and for per-thread ones. */
+/* Both forms of a function: for the legacy and for the per-thread default stream. */
 #define HOOK_TWINS(HOOK, symbol, base, version, suffix, version_thread, how, check, parameters, arguments)                     \
     HOOK(symbol, base, version, 0, how, check, parameters, arguments)                                                          \
     HOOK(symbol##suffix, base, version_thread, 1, how, check, parameters, arguments)
@@ -108,7 +108,7 @@
     HOOK(cuCtxSynchronize_v2, "cuCtxSynchronize", 13000, 0, BY_HAND, 1, (CUcontext context), (context))                        \
     HOOK_TWINS(HOOK, cuStreamQuery, "cuStreamQuery", 2000, _ptsz, 7000, QUEUES, 1, (CUstream stream), (stream))                \
     HOOK(cuEventQuery, "cuEventQuery", 2000, 0, QUEUES, 1, (CUevent event), (event))                                           \
-    /* what ends or changes the meaning of what is known */                                                                    \
+    /* lifetimes of streams, contexts, captures and graphs */                                                                  \
     HOOK(cuStreamDestroy, "cuStreamDestroy", 2000, 0, BY_HAND, 1, (CUstream stream), (stream))                                 \
     HOOK(cuCtxDestroy, "cuCtxDestroy", 2000, 0, BY_HAND, 1, (CUcontext context), (context))                                    \
     HOOK(cuDevicePrimaryCtxReset, "cuDevicePrimaryCtxReset", 7000, 0, BY_HAND, 1, (CUdevice device), (device))                 \
@@ -149,7 +149,7 @@
     HOOK(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", 12030, 0, BY_HAND, 1,                               \
          (CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned initial, unsigned flags),               \
          (handle, graph, context, initial, flags))                                                                             \
-    /* copies: the twins of those that wait end in _ptds */                                                                    \
+    /* copies: the twins of synchronous ones end in _ptds */                                                                   \
     HOOK_TWINS(HOOK, cuMemcpy, "cuMemcpy", 4000, _ptds, 7000, WAITS, bounds_copy(to, from, size),                              \
          (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \
     HOOK_TWINS(HOOK, cuMemcpyPeer, "cuMemcpyPeer", 4000, _ptds, 7000, WAITS, bounds_copy(to, from, size),                      \
@@ -200,7 +200,7 @@
          (const CUDA_MEMCPY3D *copy, CUstream stream), (copy, stream))                                                         \
     HOOK_TWINS(HOOK, cuMemcpy3DPeerAsync, "cuMemcpy3DPeerAsync", 4000, _ptsz, 7000, QUEUES, 1,                                 \
          (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream))                                                    \
-    /* sets: those of device memory do not wait */                                                                             \
+    /* sets: of device memory, they don't wait */                                                                              \
     HOOK_TWINS(HOOK, cuMemsetD8_v2, "cuMemsetD8", 3020, _ptds, 7000, QUEUES, bounds_set(to, 1, count),                         \
          (CUdeviceptr to, unsigned char value, size_t count), (to, value, count))                                              \
     HOOK_TWINS(HOOK, cuMemsetD16_v2, "cuMemsetD16", 3020, _ptds, 7000, QUEUES, bounds_set(to, 2, count),                       \

@@ -1,10 +1,10 @@
 /*
- * libcufence_preload.so: what LD_PRELOAD puts into a program. It depends on the C library only and does nothing until the
- * program takes an interest in the CUDA driver: by dlsym, which it interposes, or by a call of a driver function that the
- * program was linked with. Then it opens libcufence.so from its own folder and hands out its hooks.
+ * libcufence_preload.so: the library for LD_PRELOAD. It depends on the C library only, and does nothing until the program uses
+ * the CUDA driver: through dlsym, which it interposes, or by calling a driver function that the program was linked with. Then
+ * it opens libcufence.so from its own folder and hands out its hooks.
  *
- * dlsym finds out who called it by its return address (RTLD_NEXT and RTLD_DEFAULT depend on it). So whatever is not of
- * interest is passed on by a jump, not by a call: this file is compiled with sibling calls (see CMakeLists.txt).
+ * dlsym identifies its caller by the return address (for RTLD_NEXT and RTLD_DEFAULT). So other lookups must be forwarded by a
+ * jump, not a call: this file is compiled with sibling calls (see CMakeLists.txt).
  */
 #include "hooks.h"
 
@@ -22,17 +22,16 @@
 
 typedef void *(*dlsym_function)(void *, const char *);
 
-/* Each of these is found once; two threads that find it at once find the same. All atomic. */
+/* Each is found once; two threads that search at the same time find the same. All atomic. */
 static dlsym_function real_dlsym;
 static void *(*hook_for)(const char *symbol);
 static int has_no_library;
 
-/* Descriptor 2 before main(): the program may have closed it, and opened something else under its number, by the time that
- * libcufence.so comes. */
+/* Descriptor 2 before main(): by the time libcufence.so is opened, the program may have closed it and reused the number. */
 static struct stat standard_error;
 static int had_standard_error, has_looked;
 
-/* Other libraries' constructors may ask for the driver before ours has run. */
+/* Constructors of other libraries may use the driver before ours has run. */
 __attribute__((constructor)) static void look_at_standard_error(void)
 {
     if (!has_looked)
@@ -63,13 +62,13 @@ static void tell_of_standard_error(void *library)
         tell(had_standard_error ? &standard_error : NULL);
 }
 
-/* What the program would have called without us. */
+/* Returns the function that the program would have called without us. */
 static void *next_of(const char *symbol)
 {
     return find_dlsym()(RTLD_NEXT, symbol);
 }
 
-/* libcufence.so beside this library. */
+/* Opens libcufence.so beside this library. */
 static void *open_library(void)
 {
     char path[4096];
@@ -116,7 +115,7 @@ static int is_of_interest(const char *name)
     return 0;
 }
 
-/* A driver function that a library has: our hook, unless it is this library's own stub. */
+/* Looks up a driver function in a library. Returns our hook, unless the symbol is this library's own stub. */
 static void *symbol_in(void *library, const char *name)
 {
     Dl_info found, own;
@@ -127,7 +126,7 @@ static void *symbol_in(void *library, const char *name)
     return hook ? hook : symbol;
 }
 
-/* Not by its own name, under which the compiler takes for granted that `name` is never NULL. */
+/* Under another C name: for `dlsym` itself the compiler assumes that `name` is never NULL. */
 EXPORT void *interposed_dlsym(void *library, const char *name) __asm__("dlsym");
 EXPORT void *interposed_dlsym(void *library, const char *name)
 {
@@ -139,17 +138,18 @@ EXPORT void *interposed_dlsym(void *library, const char *name)
     return function(library, name);
 }
 
-/* ---- the end of the process ---- */
+/* ---- process exit ---- */
 
-/* The driver writes a core dump with libcudadebugger.so, on a thread that works on until the driver itself ends. That library
- * hands its static objects to the C library to be destroyed before that, and a program that ends soon after a fault crashes in
- * it (driver 580.159.04: 9 of 9 that ended 10, 20 and 80 ms after). The process is ending: the objects may stay.
+/* The driver writes core dumps with libcudadebugger.so, on a thread that runs until the driver itself shuts down. That library
+ * registers its static objects for destruction before that, so a program that exits soon after a fault crashes in it (driver
+ * 580.159.04: 9 of 9 that exited 10, 20 and 80 ms after). The fix: don't register them. The process is ending, so the objects
+ * may stay.
  *
- * Every static object of every C++ library comes by here, 100,000 and more when PyTorch is imported. So the loaded libraries
- * are looked through once after each change, and all that a registration asks for is the loader's count of changes: 20 ns.
- * dladdr() searches a library's symbols, and waits while another thread's dlopen() runs constructors. */
+ * Static objects of all C++ libraries are registered through here: 100,000 and more when PyTorch is imported. So the list of
+ * libraries is searched only after it has changed; otherwise a registration only reads the loader's change counters (20 ns).
+ * dladdr() would be too slow: it searches a library's symbols, and waits while another thread's dlopen() runs constructors. */
 struct debugger {
-    unsigned long long changes; /* libraries loaded and unloaded when it was looked for; 0: never */
+    unsigned long long changes; /* libraries loaded plus unloaded at the last search; 0: never searched */
     uintptr_t start, end;       /* both 0: not loaded */
 };
 static __attribute__((tls_model("initial-exec"))) _Thread_local struct debugger debugger;
@@ -170,7 +170,7 @@ static void take_range(const struct dl_phdr_info *library)
     }
 }
 
-/* Ends at once where nothing has changed. All visits of one walk see the same counts: the loader holds its list still. */
+/* Stops at once if nothing has changed. All visits of one walk see the same counters, since the loader holds its lock. */
 static int visit(struct dl_phdr_info *library, size_t size, void *is_first)
 {
     unsigned long long changes = library->dlpi_adds + library->dlpi_subs;
@@ -209,7 +209,7 @@ EXPORT int interposed_cxa_atexit(void (*function)(void *), void *argument, void 
     return next(function, argument, object);
 }
 
-/* ---- for programs that are linked with libcuda ---- */
+/* ---- for programs linked with libcuda ---- */
 
 #define STUB(symbol, base, version, thread, how, check, parameters, arguments)                                                 \
     EXPORT CUresult symbol parameters;                                                                                         \

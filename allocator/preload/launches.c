@@ -1,4 +1,4 @@
-/* Launches: refused after a fault, as CUDA does, and recorded. */
+/* Launches: refused after a fault, as CUDA does, and recorded otherwise. */
 #include "internal.h"
 
 #include "launch/launch.h"
@@ -98,7 +98,8 @@ CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
 GRAPH(cuGraphLaunch, as_it_is)
 GRAPH(cuGraphLaunch_ptsz, own_default)
 
-/* After a fault the driver's own debugger may still look into the modules, and crashes where one goes (driver 580.159.04). */
+/* Fails after a fault: the driver's own debugger may still read the modules, and crashes if one is unloaded (driver
+ * 580.159.04). */
 CUresult hook_cuModuleUnload(CUmodule module)
 {
     if (failure() != CUDA_SUCCESS)

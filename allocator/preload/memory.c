@@ -1,4 +1,4 @@
-/* The hooks that take and give memory, and those that are asked about it. */
+/* Hooks that allocate and free memory, and queries about memory. */
 #include "internal.h"
 
 #include "base/output.h"
@@ -8,9 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PITCH 512u /* bytes: what cuMemAllocPitch aligns rows to on every device since compute capability 5.0 */
+#define PITCH 512u /* bytes: row alignment of cuMemAllocPitch on every device since compute capability 5.0 */
 
-/* A context that has faulted says so to whoever asks. */
+/* Returns the error of a faulted context. */
 static CUresult told_fault(void)
 {
     CUresult fault = failure();
@@ -39,15 +39,15 @@ static CUresult result_of(cufence_status status)
     }
 }
 
-/* What an allocation is wanted for. */
+/* Parameters of an allocation. */
 struct purpose {
-    struct context *context; /* whose memory it is to be */
-    struct stream *stream;   /* NULL: any may use it */
+    struct context *context; /* whose memory it will be */
+    struct stream *stream;   /* NULL: any stream may use it */
     unsigned owner;
     struct needs needs;
 };
 
-#define CALLERS_NEEDS caller_needs(__builtin_return_address(0)) /* in a hook */
+#define CALLERS_NEEDS caller_needs(__builtin_return_address(0)) /* for use in a hook */
 
 static CUresult allocate(CUdeviceptr *out, size_t size, const struct purpose *purpose)
 {
@@ -72,9 +72,9 @@ static CUresult allocate(CUdeviceptr *out, size_t size, const struct purpose *pu
     return CUDA_SUCCESS;
 }
 
-/* ---- allocations that are good for every stream at once ---- */
+/* ---- allocations usable on every stream at once ---- */
 
-/* Returns 0 where the driver is to do it. */
+/* Returns 0 if the driver should serve the allocation. */
 static int is_for_us(struct purpose *purpose, const void *out, size_t size, struct needs needs)
 {
     if (!is_active() || !out || !size || preload_options->ipc == IPC_DRIVER || needs.exports)
@@ -103,10 +103,10 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, 
     return result;
 }
 
-/* ---- stream-ordered ones ---- */
+/* ---- stream-ordered allocations ---- */
 
-/* The memory is that of the pool's device: with no pool named, the current one of the stream's. Returns 0 where the driver is
- * to do it. */
+/* Allocates from `owner`, or with owner 0 from the current pool of the stream's device. The memory is on the pool's device.
+ * Returns 0 if the driver should serve the allocation. */
 static int allocate_on(CUdeviceptr *out, size_t size, CUstream handle, unsigned owner, struct needs needs, CUresult *result)
 {
     struct stream *stream = is_active() && out && size ? stream_resolve(handle) : NULL;
@@ -145,8 +145,8 @@ ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, own_default)
 
 /* ---- frees ---- */
 
-/* They succeed after a fault, unlike everything else: programs free in destructors, where an error would end them before they
- * could say what the call before has told them. */
+/* Frees succeed even after a fault, unlike everything else. Programs free in destructors, where an error would terminate them
+ * before they can report the error of the previous call. */
 
 static CUresult refuse_free(const struct host_call *call, CUdeviceptr pointer, cufence_status status,
                             const cufence_description *place)
@@ -162,7 +162,7 @@ static void give_back(const struct heap_claim *claim, struct stream *stream, enu
     pool_freed(&freed);
 }
 
-/* Returns once no work of the buffer's context is left. What goes wrong is the result. */
+/* Returns once no work of the buffer's context is left; an error of that wait is the result. */
 static CUresult wait_for_users(struct context *context)
 {
     CUcontext popped;
@@ -184,13 +184,14 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     if (status != CUFENCE_OK)
         return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.place);
     int was_told = __atomic_load_n(&preload_has_told, __ATOMIC_RELAXED);
-    /* A synchronisation would end a capture; then the buffer waits for the next one. */
+    /* A synchronisation would invalidate a capture, so the buffer waits for the next one instead. */
     CUresult waited = heap_captures() ? CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED : wait_for_users(claim.context);
     give_back(&claim, NULL, waited == CUDA_SUCCESS ? HEAP_NONE : HEAP_CONTEXT);
-    return driver_has_faulted(waited) && !was_told ? waited : CUDA_SUCCESS; /* once it knows, it frees in destructors */
+    return driver_has_faulted(waited) && !was_told ? waited : CUDA_SUCCESS; /* it frees in destructors after that */
 }
 
-/* Ordered on what the stream means to the caller: a default stream is the current context's, whosever the memory is. */
+/* Frees in the order of the caller's stream: a default stream is that of the current context, whichever context owns the
+ * memory. */
 static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CUstream handle)
 {
     struct heap_claim claim;
@@ -211,9 +212,9 @@ static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CU
 FREE_ASYNC(cuMemFreeAsync, as_it_is)
 FREE_ASYNC(cuMemFreeAsync_ptsz, own_default)
 
-/* ---- questions ---- */
+/* ---- queries ---- */
 
-/* Free is what the next allocation could have. What pools keep counts as theirs, as with the driver's own. */
+/* Free memory is what the next allocation could get. Memory kept by pools counts as used, as with the driver's own pools. */
 CUresult hook_cuMemGetInfo_v2(size_t *free_bytes, size_t *total)
 {
     CUresult result = real.cuMemGetInfo_v2(free_bytes, total);
@@ -240,7 +241,7 @@ CUresult hook_cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *size, CUdevicep
     return CUDA_SUCCESS;
 }
 
-/* Where the answer differs from what the driver says of a mapping. Returns 0 where it does not. */
+/* Answers attributes for which the driver's answer about the mapping would be wrong. Returns 0 for the others. */
 static int answer(const struct heap_range *range, CUpointer_attribute attribute, void *data)
 {
     switch ((int)attribute) {

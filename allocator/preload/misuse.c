@@ -6,7 +6,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define CALLERS_NAMED 16 /* in a process: each takes up to 0.1 s, and a program that frees twice may do so in a loop */
+#define CALLERS_NAMED 16 /* per process: each takes up to 0.1 s, and a program may free twice in a loop */
 
 /* Too large for the stack. */
 struct caller {
@@ -25,13 +25,13 @@ CUresult misuse(const struct host_call *call, struct misuse what)
 {
     static unsigned named; /* atomic */
     struct caller *caller = __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < CALLERS_NAMED ? malloc(sizeof *caller) : NULL;
-    what.now_ns = now_ns(); /* making frames readable takes a while */
+    what.now_ns = now_ns(); /* taken first: resolving frames takes a while */
     if (caller) {
         stack_capture_from(&caller->stack, call->frame);
         what.frames = caller->frames;
         what.frame_count = stack_frames(&caller->stack, caller->frames, STACK_READ);
     }
-    /* The hook's own frame: above it lies the address that it returns to. */
+    /* The hook's own frame: its return address is the word above the saved frame pointer. */
     what.caller = ((const uint64_t *)call->frame)[1] ^ (uint64_t)stack_capture_python() << 48;
     what.call = call->name;
     what.tid = (uint64_t)gettid();

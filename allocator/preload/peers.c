@@ -1,4 +1,4 @@
-/* Which GPU has access to which other one's buffers. */
+/* Peer access: which GPU may access which other GPU's buffers. */
 #include "internal.h"
 
 #include "base/output.h"
@@ -10,12 +10,12 @@ void share(int device, int peer)
     if (device == peer)
         return;
     if (preload_options->peers != PEERS_OFF)
-        heap_share(device, peer); /* quick where it has been done */
+        heap_share(device, peer); /* fast if already done */
     else if (!__atomic_exchange_n(&has_warned, 1, __ATOMIC_RELAXED))
         output_say("cufence: GPU %d gets no access to the buffers of GPU %d, because peers=off says so\n", peer, device);
 }
 
-/* The current context's device gets access to what is allocated in the other. */
+/* The current context's device gets access to memory allocated in the other context. */
 CUresult hook_cuCtxEnablePeerAccess(CUcontext context, unsigned flags)
 {
     CUresult result = real.cuCtxEnablePeerAccess(context, flags);

@@ -1,9 +1,9 @@
 /*
- * The program's memory pools. The driver's own pools stay empty; their handles name ours, which have no memory of their own
- * either: buffers come from the heap, and a pool is an account of what was taken in its name.
+ * The program's memory pools. The driver's own pools stay empty; their handles identify our pools. Those have no memory of
+ * their own either: buffers come from the heap, and a pool only counts what was allocated in its name.
  *
- * A pool's RESERVED memory is what its buffers map, and, for the default pool of a device, what the heap keeps for reuse: the
- * same as the driver's pools, which keep freed memory until they are trimmed.
+ * A pool's RESERVED memory is what its buffers map and, for the default pool of a device, what the heap keeps for reuse. That
+ * matches the driver's pools, which keep freed memory until they are trimmed.
  */
 #include "internal.h"
 
@@ -18,20 +18,20 @@
 #define FIRST_POOL 2u /* 0: not ours; 1: OWNER_NO_POOL */
 
 struct pool_account {
-    CUmemoryPool handle; /* NULL: free to be used again */
+    CUmemoryPool handle; /* NULL: unused entry */
     int device;
     int is_default;
     uint64_t limit;           /* bytes, 0: none */
-    uint64_t used, used_high; /* atomic, as all below */
+    uint64_t used, used_high; /* atomic, like everything below */
     uint64_t mapped, mapped_high;
     uint64_t live;
-    int is_destroyed; /* atomic; to be free once nothing is live */
+    int is_destroyed; /* atomic; the entry becomes unused once nothing is live */
 };
 
 static struct pool_account pools[POOLS];
-static struct lock lock = LOCK(RANK_POOLS); /* for adding and destroying */
-static unsigned generation = 1;             /* atomic: what threads remember of it is void when it changes */
-static uint64_t without_pool_mapped;        /* atomic: of OWNER_NO_POOL */
+static struct lock lock = LOCK(RANK_POOLS); /* for creating and destroying pools */
+static unsigned generation = 1;             /* atomic: a change invalidates what threads have cached */
+static uint64_t without_pool_mapped;        /* atomic: bytes mapped for OWNER_NO_POOL */
 
 static void changed(void)
 {
@@ -74,7 +74,7 @@ static unsigned add(CUmemoryPool handle, int device, int is_default, uint64_t li
     return owner;
 }
 
-/* One that the program has made, or the default pool of a device, which is known from its first use on. */
+/* Finds a pool that the program created, or the default pool of a device, which is registered at its first use. */
 unsigned pool_of_handle(CUmemoryPool handle)
 {
     unsigned owner = lookup(handle);
@@ -107,7 +107,7 @@ unsigned pool_current(const struct context *context)
         return latest.owner;
     unsigned owner = find_current(context->device);
     latest.context = context->generation;
-    latest.generation = now; /* not what it is by now: add() has changed it then, and the next call looks again */
+    latest.generation = now; /* the value read above: if add() has changed it since, the next call looks again */
     latest.owner = owner;
     return owner;
 }
@@ -233,7 +233,7 @@ CUresult hook_cuMemPoolGetAttribute(CUmemoryPool handle, CUmemPool_attribute att
     if (result != CUDA_SUCCESS || !value || !owner)
         return result;
     cuuint64_t *bytes = value;
-    switch ((int)attribute) { /* on top of the driver's own figure: graphs may have memory in its pool */
+    switch ((int)attribute) { /* added to the driver's own value: graphs may have memory in its pool */
     case CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT:
         *bytes += reserved(&pools[owner]);
         break;
@@ -277,7 +277,7 @@ CUresult hook_cuMemPoolTrimTo(CUmemoryPool handle, size_t keep)
     return real.cuMemPoolTrimTo(handle, keep);
 }
 
-/* A pool that only this process uses, of plain device memory, is ours. */
+/* We take over pools of plain device memory that are not shared with other processes. */
 CUresult hook_cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *properties)
 {
     CUresult result = real.cuMemPoolCreate(handle, properties);
@@ -317,7 +317,7 @@ CUresult hook_cuMemSetMemPool(CUmemLocation *location, CUmemAllocationType type,
     return result;
 }
 
-/* Access is the device's in our books, not the pool's, and what was given is not taken back. */
+/* Access is granted per device, not per pool, and is never taken back. */
 CUresult hook_cuMemPoolSetAccess(CUmemoryPool handle, const CUmemAccessDesc *map, size_t count)
 {
     CUresult result = real.cuMemPoolSetAccess(handle, map, count);

@@ -1,5 +1,5 @@
-/* The start: cufence begins with the program's own cuInit, before a context can exist, and not earlier, so that a process that
- * only loads the driver, or forks before it uses it, stays as it is. */
+/* cufence starts with the program's own cuInit: before a context can exist, but not earlier. So a process that only loads the
+ * driver, or forks before it uses CUDA, is left alone. */
 #include "internal.h"
 
 #include "api/lifecycle.h"
@@ -13,7 +13,7 @@ int preload_has_told;
 const struct options *preload_options;
 int preload_devices;
 
-/* CUDA does not survive a fork: in the child every call goes to the driver, which says so. */
+/* CUDA does not survive a fork: in the child every call goes to the driver, which returns an error. */
 static void after_fork(void)
 {
     __atomic_store_n(&preload_is_active, 0, __ATOMIC_RELEASE);
@@ -23,7 +23,7 @@ static void start(void)
 {
     if (cufence_init(NULL) == CUFENCE_OK && driver->cuDeviceGetCount(&preload_devices) == CUDA_SUCCESS &&
         contexts_count_devices(preload_devices)) {
-        if (!driver_symbol("cuStreamBeginRecaptureToGraph")) /* a capture that no hook sees */
+        if (!driver_symbol("cuStreamBeginRecaptureToGraph")) /* with this function, captures can begin without a hook */
             heap_captures_are_counted();
         contexts_watch();
         preload_options = lifecycle_options();

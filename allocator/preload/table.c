@@ -54,7 +54,7 @@ void table_open(void)
 
 void *cufence_preload_hook(const char *symbol)
 {
-    lifecycle_needs_no_rest(); /* interpose.c is there, which sees to that */
+    lifecycle_needs_no_rest(); /* interpose.c is loaded, and takes care of the debugger library */
     table_open();
     for (size_t i = 0; i < ROWS; i++) {
         if (strcmp(rows[i].symbol, symbol) == 0)
@@ -76,17 +76,17 @@ static void *ask_driver(const struct row *row)
     return result == CUDA_SUCCESS ? address : NULL;
 }
 
-/* What the driver gives for the very form of a row. It need not be the address of the exported symbol. */
+/* Whether `address` is what the driver returns for exactly this form. That may differ from the exported symbol's address. */
 static int is_answer(const struct row *row, void *address)
 {
-    static void *answers[ROWS]; /* atomic; NULL: not asked yet, or the driver has no such form */
+    static void *answers[ROWS]; /* atomic; NULL: not queried yet, or the driver lacks this form */
     void **answer = &answers[row - rows];
     if (!__atomic_load_n(answer, __ATOMIC_RELAXED))
         __atomic_store_n(answer, ask_driver(row), __ATOMIC_RELAXED);
     return __atomic_load_n(answer, __ATOMIC_RELAXED) == address;
 }
 
-/* Whether the newest form that the table knows, of those that a program of that version may mean, is a hooked one. */
+/* Whether the newest form in the table that a program of this version can get is a hooked one. */
 static int is_newest_hooked(const char *base, int version)
 {
     int hooked = -1, left_alone = -1;
@@ -103,7 +103,7 @@ static int is_newest_hooked(const char *base, int version)
 
 static void say_once(const char *base)
 {
-    static int is_said[ROWS]; /* atomic; at the first row of a base */
+    static int is_said[ROWS]; /* atomic; indexed by the first row of a base */
     size_t first = 0;
     while (first < ROWS && strcmp(rows[first].base, base) != 0)
         first++;
@@ -112,8 +112,8 @@ static void say_once(const char *base)
 }
 
 /*
- * The driver has found `address` for what was asked for: our function in its place, if the address is that of a form which the
- * table knows. Another form has other parameters, whatever its version: the program calls the driver's own.
+ * Returns our hook for an address that the driver has returned, if it belongs to a form in the table. Any other form has
+ * different parameters, whatever its version, so the program calls the driver's function.
  */
 static void *in_place_of(void *address, const char *name, int version)
 {

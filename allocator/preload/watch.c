@@ -1,4 +1,5 @@
-/* The hooks that only look: what was done before may have failed, a copy may go too far, and a wait may meet a fault. */
+/* Hooks that only check: they return the error of an earlier fault, refuse copies out of bounds, and report faults found by
+ * waiting. */
 #include "bounds.h"
 #include "internal.h"
 

@@ -5,7 +5,7 @@
 
 #define SPIN_SECONDS 10
 
-/* Sanitizers have nothing to say about an access that is meant to fault. */
+/* Keeps sanitizers from reporting accesses that are meant to fault. */
 #if defined(__clang__) || defined(__GNUC__)
 #define NOT_SANITIZED __attribute__((no_sanitize("address", "undefined")))
 #else

@@ -9,17 +9,17 @@ struct call {
     struct call *next;
     char name[64];
     atomic_ullong count;
-    atomic_ullong fail_at; /* the value of count at which a call fails; 0: none */
+    atomic_ullong fail_at; /* value of count at which a call fails; 0: none */
     atomic_uint fail_result;
     atomic_uint latency; /* microseconds */
 };
 
-/* Guards the list and the creation of its members, which are never freed. */
+/* Guards the list and the creation of its elements, which are never freed. */
 static pthread_mutex_t call_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct call *calls;
-static unsigned vmm_latency; /* for members that do not exist yet */
+static unsigned vmm_latency; /* for elements created later */
 static atomic_int is_initialized;
-static atomic_int is_forked; /* from a process that was initialized: CUDA does not survive that */
+static atomic_int is_forked; /* forked from an initialized process: CUDA does not survive that */
 
 static __thread const char *name_of_call = "a call";
 
@@ -35,7 +35,7 @@ static int is_vmm_call(const char *name)
     return 0;
 }
 
-/* Cuts "_ptsz", "_ptds" and "_v2" off: all forms of a function are one call. */
+/* Strips "_ptsz", "_ptds" and "_v2": all forms of a function count as one call. */
 static void base_name(const char *name, char base[64])
 {
     strncpy(base, name, 63);

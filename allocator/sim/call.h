@@ -1,8 +1,8 @@
 /*
- * The gate that every driver function passes first: it counts the call, makes it fail or slow where a test asks for it, and
- * refuses it before cuInit().
+ * The first check in every driver function: counts the call, lets it fail or slows it down if a test asks for that, and refuses
+ * it before cuInit().
  *
- * Thread safety: any thread. The gate's lock is a leaf: nothing is called with it held.
+ * Thread safety: any thread. Its lock is a leaf: nothing is called with it held.
  */
 #ifndef CUFENCE_SIM_CALL_H
 #define CUFENCE_SIM_CALL_H
@@ -15,7 +15,7 @@
 
 struct call;
 
-/* `site` is a static of the caller that spares the look-up of the name. */
+/* `site` is a static variable of the caller that caches the look-up of the name. */
 CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init);
 
 #define CALL_GATE(name, needs_init)                                                                                            \
@@ -37,12 +37,12 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
             return try_result;                                                                                                 \
     } while (0)
 
-/* The driver function that the calling thread is in, or was last. */
+/* Returns the driver function that the calling thread is in, or was last in. */
 const char *call_name(void);
 
-/* Called by cuInit() once it has succeeded: opens the gate for the calls that need it. */
+/* Called by cuInit() on success: from now on calls that need initialisation are allowed. */
 void call_set_initialized(void);
-/* Whether the process is the forked child of one that was initialized: nothing works there, cuInit() neither. */
+/* Whether the process was forked from one that was initialized. Nothing works there, not even cuInit(). */
 int call_is_forked(void);
 
 #endif

@@ -4,14 +4,14 @@
 
 #include <stdlib.h>
 
-/* The first forms of functions whose names are macros in cuda.h. */
+/* Original forms of functions whose names are macros in cuda.h. */
 CUresult update_dependencies_v1(CUstream hStream, CUgraphNode *dependencies, size_t numDependencies,
                                 unsigned int flags) __asm__("cuStreamUpdateCaptureDependencies");
 CUresult get_capture_info_v1(CUstream hStream, CUstreamCaptureStatus *captureStatus_out,
                              cuuint64_t *id_out) __asm__("cuStreamGetCaptureInfo");
 #include <string.h>
 
-static struct capture *active;         /* captures that have not ended, under the queue lock */
+static struct capture *active;         /* captures that have not ended; under the queue lock */
 static unsigned long long next_id = 1; /* under the queue lock */
 static __thread CUstreamCaptureMode thread_mode = CU_STREAM_CAPTURE_MODE_GLOBAL;
 
@@ -58,7 +58,8 @@ CUresult capture_check_unsafe(void)
     return result;
 }
 
-/* Whether a blocking stream of the legacy stream's context is being captured; if so, invalidates on demand. */
+/* Whether a blocking stream of the legacy stream's context is capturing; if so and `invalidates` is set, invalidates the
+ * capture. */
 static CUresult check_implicit(CUstream stream, int invalidates)
 {
     CUresult result = CUDA_SUCCESS;
@@ -140,7 +141,7 @@ static CUresult add_stream(struct capture *capture, CUstream stream)
     unsigned component = capture->component_count++;
     stream->capture = capture;
     stream->participant = capture->stream_count;
-    /* A stream that is pulled in counts as unjoined until its origin has waited for it, even without work of its own. */
+    /* A stream that was pulled in counts as unjoined until its origin has waited for it, even without any work. */
     capture->clocks[component].counts[component] = 1;
     capture->components[stream->participant] = component;
     capture->streams[capture->stream_count++] = stream_retain_locked(stream);
@@ -167,7 +168,7 @@ CUresult capture_join_locked(CUstream stream, struct capture *capture, const str
     return CUDA_SUCCESS;
 }
 
-/* `into` is the graph to add to; NULL: a new one. */
+/* `into` is the graph to add to; NULL: create one. */
 static CUresult begin_locked(CUcontext context, CUstream handle, CUstreamCaptureMode mode, CUgraph into)
 {
     CUstream stream;
@@ -181,7 +182,7 @@ static CUresult begin_locked(CUcontext context, CUstream handle, CUstreamCapture
     if (capture == NULL || graph == NULL) {
         free(capture);
         if (graph != NULL && into == NULL)
-            graph_free(graph); /* it is empty, so the queue lock does not matter */
+            graph_free(graph); /* it is empty, so holding the queue lock does no harm */
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     *capture = (struct capture){.next = active,
@@ -213,7 +214,7 @@ SIM_API CUresult cuStreamBeginCapture(CUstream hStream, CUstreamCaptureMode mode
     return begin(hStream, mode, NULL);
 }
 
-/* What is captured runs behind all that the graph holds, whatever the dependencies say. */
+/* Captured work runs behind everything in the graph, whatever the dependencies say. */
 SIM_API CUresult cuStreamBeginCaptureToGraph(CUstream hStream, CUgraph hGraph, const CUgraphNode *dependencies,
                                              const CUgraphEdgeData *dependencyData, size_t numDependencies,
                                              CUstreamCaptureMode mode)
@@ -284,7 +285,7 @@ SIM_API CUresult cuStreamEndCapture(CUstream hStream, CUgraph *phGraph)
     CUresult result = finish_locked(context, hStream, &graph);
     queue_unlock();
     if (result != CUDA_SUCCESS && graph != NULL) {
-        graph_free(graph); /* without the queue lock, which the events in it need */
+        graph_free(graph); /* outside the queue lock, which releasing its events takes */
         graph = NULL;
     }
     *phGraph = graph;
@@ -300,7 +301,7 @@ static struct capture_node *find_node(struct capture *capture, CUgraphNode handl
     return NULL;
 }
 
-/* The last node of a component that a clock has seen, or NULL. */
+/* Returns the last node of a component that a clock has seen, or NULL. */
 static struct capture_node *last_seen(struct capture *capture, const struct capture_clock *clock, unsigned component)
 {
     struct capture_node *last = NULL;
@@ -312,7 +313,8 @@ static struct capture_node *last_seen(struct capture *capture, const struct capt
     return last;
 }
 
-/* What the stream's next node depends on: of each component the last node, unless it is before another's. Fills frontier. */
+/* Finds what the stream's next node depends on: the last node of each component, unless it comes before another's. Fills
+ * frontier. */
 static size_t find_frontier(const struct CUstream_st *stream)
 {
     struct capture *capture = stream->capture;
@@ -330,7 +332,7 @@ static size_t find_frontier(const struct CUstream_st *stream)
     return count;
 }
 
-/* The stream goes on in a new component, behind what `clock` has seen. */
+/* Continues the stream in a new component, behind everything that `clock` has seen. */
 static CUresult set_dependencies_locked(CUstream stream, const struct capture_clock *clock)
 {
     struct capture *capture = stream->capture;
@@ -396,7 +398,7 @@ struct capture_info {
     CUstreamCaptureStatus status;
     unsigned long long id;
     CUgraph graph;
-    const CUgraphNode *dependencies; /* as they are until the capture goes on */
+    const CUgraphNode *dependencies; /* valid until the capture continues */
     size_t dependency_count;
 };
 

@@ -1,9 +1,9 @@
 /*
- * Stream capture: recordings in the making, and the rules about what may be called meanwhile.
+ * Stream capture: captures in progress, and the rules about calls meanwhile.
  *
- * Order between captured streams is kept as vector clocks, one component for each stream of the capture, so that a stream
- * that was not joined is seen when the capture ends, and what a stream depends on. The recording itself is one sequence, in
- * order of capture, and runs so. Thread safety: under the queue lock, all of it.
+ * The order between captured streams is kept as vector clocks with one component per stream. They show which streams were not
+ * joined when the capture ends, and what a stream depends on. The recording itself is one sequence in order of capture, and is
+ * replayed in that order. Thread safety: everything requires the queue lock.
  */
 #ifndef CUFENCE_SIM_CAPTURE_H
 #define CUFENCE_SIM_CAPTURE_H
@@ -17,58 +17,58 @@ struct capture_clock {
 };
 
 struct capture_node {
-    struct operation *operation; /* the graph's; its address is the node's handle */
-    struct capture_clock clock;  /* right behind it */
+    struct operation *operation; /* owned by the graph; its address is the node's handle */
+    struct capture_clock clock;  /* right after the node */
     unsigned component;
 };
 
 struct capture {
-    struct capture *next; /* of the active ones */
-    unsigned references;  /* the list, and events recorded in it */
+    struct capture *next; /* in the list of active captures */
+    unsigned references;  /* held by the list, and by events recorded in it */
     unsigned long long id;
     CUstreamCaptureMode mode;
-    unsigned long owner; /* thread_number() of who began it */
+    unsigned long owner; /* thread_number() of the thread that began it */
     int is_invalid;
     int is_ended;
     CUgraph graph;
-    int is_into_graph;                 /* the graph is the program's own, and stays its own if the capture fails */
+    int is_into_graph;                 /* the graph belongs to the program, and still does if the capture fails */
     CUstream streams[CAPTURE_STREAMS]; /* [0] is the origin; references held */
     unsigned stream_count;
-    /* A stream goes on in a component of its own from the start, and in a new one each time its dependencies are set anew: what
-     * it did before is then no longer before what it does. */
+    /* A stream has a component of its own from the start, and gets a new one each time its dependencies are set: its earlier
+     * work is then no longer ordered before its later work. */
     struct capture_clock clocks[CAPTURE_STREAMS];
     unsigned components[CAPTURE_STREAMS]; /* of each stream */
-    int is_dropped[CAPTURE_STREAMS];      /* of each component: nobody needs to join it */
+    int is_dropped[CAPTURE_STREAMS];      /* by component: it need not be joined */
     unsigned component_count;
     struct capture_node *nodes;
     size_t node_count, node_capacity;
     CUgraphNode frontier[CAPTURE_STREAMS]; /* for cuStreamGetCaptureInfo */
 };
 
-/* For a call that is potentially unsafe while some stream is captured: CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and the captures
- * that forbid it to the calling thread are invalidated. */
+/* For a call that is unsafe during captures. While some stream is capturing: returns CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED, and
+ * invalidates the captures that forbid the call to this thread. */
 CUresult capture_check_unsafe_locked(void);
 CUresult capture_check_unsafe(void);
 
-/* For work on the legacy stream: CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, and the captures of blocking streams of its context are
- * invalidated. Work on other streams is fine. */
+/* For work on the legacy stream. If blocking streams of its context are capturing: returns CUDA_ERROR_STREAM_CAPTURE_IMPLICIT
+ * and invalidates their captures. Work on other streams is allowed. */
 CUresult capture_check_implicit_locked(CUstream stream);
 
-/* For a call that a capturing stream does not allow: invalidates its capture. */
+/* For a call that is not allowed on a capturing stream: invalidates the capture. */
 CUresult capture_refuse_locked(CUstream stream);
 
-/* Records an operation (takes a reference of its own). Errors: STREAM_CAPTURE_INVALIDATED, OUT_OF_MEMORY. */
+/* Records an operation, taking its own reference. Errors: STREAM_CAPTURE_INVALIDATED, OUT_OF_MEMORY. */
 CUresult capture_append_locked(CUstream stream, struct operation *operation);
 
-/* The position of a capturing stream, for an event. */
+/* Gets the position of a capturing stream, for an event. */
 CUresult capture_position_locked(CUstream stream, struct capture **capture, struct capture_clock *clock);
-/* Makes `stream` wait for such a position; pulls it into the capture if it is not in one. */
+/* Makes `stream` wait for such a position. Pulls the stream into the capture if it is not in one. */
 CUresult capture_join_locked(CUstream stream, struct capture *capture, const struct capture_clock *clock);
 
 struct capture *capture_retain_locked(struct capture *capture);
 void capture_release_locked(struct capture *capture);
 
-/* graph.c: what a graph holds. Counted references, because a graph, its executables and pending launches share it. */
+/* graph.c: the contents of a graph. Reference counted, because a graph, its executables and pending launches share it. */
 struct graph_memory {
     CUdeviceptr address;
     uint64_t id;
@@ -80,7 +80,7 @@ struct recording {
     size_t count, capacity;
     struct graph_memory *allocations; /* freed with the recording */
     size_t allocation_count, allocation_capacity;
-    CUuserObject *objects; /* one entry for each reference */
+    CUuserObject *objects; /* one entry per reference */
     size_t object_count, object_capacity;
 };
 
@@ -92,21 +92,21 @@ struct CUgraphExec_st {
     struct recording *recording;
 };
 
-/* `recording` is the graph's from then on; NULL: an empty one. Without memory NULL, and the recording is the caller's still. */
+/* Takes over `recording`; NULL: an empty one. Returns NULL if out of memory, and the caller keeps the recording. */
 CUgraph graph_create(struct recording *recording);
 void graph_free(CUgraph graph);
 int recording_append(struct recording *recording, struct operation *operation);
 int recording_add_allocation(struct recording *recording, CUdeviceptr address);
-/* Takes over a reference that the caller has. */
+/* Takes over a reference from the caller. */
 int recording_add_object(struct recording *recording, CUuserObject object);
 struct recording *recording_retain(struct recording *recording);
 void recording_release(struct recording *recording);
-/* With the same operations, and references of its own to the same objects. NULL without memory. */
+/* Makes a copy with the same operations and references of its own to the same objects. NULL if out of memory. */
 struct recording *recording_copy(const struct recording *recording);
 
 /* user_object.c */
 void user_object_retain(CUuserObject object);
-/* The last one calls the destructor, on the calling thread, which may hold no lock. */
+/* The last release calls the destructor on the calling thread, which must hold no lock. */
 void user_object_release(CUuserObject object);
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Reserving address space makes the sanitizers touch their shadow of it, which is slow for a large one. */
+/* When address space is reserved, sanitizers touch their shadow of it, which is slow for a large one. */
 #if defined(__has_feature)
 #if __has_feature(thread_sanitizer)
 #define RESERVE_DEFAULT ((size_t)16 << 30)
@@ -25,7 +25,7 @@
 #endif
 #endif
 
-/* Written by cusim_configure() and config_load(), both before cuInit() has returned. */
+/* Written by cusim_configure() and config_load() only, before cuInit() has returned. */
 static struct sim_config config = {.devices = 1, .reuses_handles = 1, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
 static atomic_int is_closed;
 
@@ -46,7 +46,7 @@ SIM_API void cusim_configure(unsigned devices, size_t device_memory_bytes, size_
         config.reserve = reserve_bytes;
 }
 
-/* Reads a number with an optional suffix of 1024s. Returns 0 for what is none: no setting may be 0 but latency. */
+/* Parses a number with an optional suffix (powers of 1024). Returns 0 if invalid: no setting may be 0 except latency. */
 static int parse_size(const char *text, size_t *value)
 {
     if (text[0] < '0' || text[0] > '9')
@@ -82,7 +82,7 @@ static int parse_failure(char *text)
     return 1;
 }
 
-/* DOMAIN:BUS:DEVICE in hexadecimal, as PCI addresses are written, for the next device. */
+/* Parses DOMAIN:BUS:DEVICE in hexadecimal, as PCI addresses are written, for the next device. */
 static int parse_pci(const char *text)
 {
     static unsigned next;
@@ -142,7 +142,7 @@ CUresult config_load(void)
         char *value = strchr(item, '=');
         if (value != NULL)
             *value++ = '\0';
-        /* The failure's fields are cut apart while they are read, so a message shows the whole variable. */
+        /* Parsing cuts the fields of `fail` apart, so the message prints the whole variable. */
         if (value == NULL || !parse_setting(item, value)) {
             fprintf(stderr,
                     "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "

@@ -1,7 +1,7 @@
 /*
- * What the simulated machine looks like, and the CUFENCE_SIM environment variable.
+ * The configuration of the simulated machine, and the CUFENCE_SIM environment variable.
  *
- * Thread safety: written before cuInit() has returned, read only from then on.
+ * Thread safety: written until cuInit() has returned, read-only from then on.
  */
 #ifndef CUFENCE_SIM_CONFIG_H
 #define CUFENCE_SIM_CONFIG_H
@@ -13,19 +13,19 @@
 
 struct sim_config {
     unsigned devices;
-    size_t memory;      /* bytes a device */
-    size_t reserve;     /* bytes of address space a process */
-    int reuses_handles; /* of what is destroyed */
+    size_t memory;      /* bytes per device */
+    size_t reserve;     /* bytes of address space per process */
+    int reuses_handles; /* of destroyed objects */
     struct {
         unsigned domain, bus, device;
     } pci[SIM_MAX_DEVICES];
-    int is_strict;      /* abort at a stale handle */
-    unsigned late_dump; /* milliseconds from a fault's error to the start of its dump; 0: the dump first, and no error then */
+    int is_strict;      /* abort on a stale handle */
+    unsigned late_dump; /* milliseconds from a fault's error to its dump; 0: the dump comes first, and there is no error */
 };
 
 const struct sim_config *config_get(void);
 
-/* Reads CUFENCE_SIM, and closes the configuration. Errors: INVALID_VALUE, with a message on stderr. */
+/* Reads CUFENCE_SIM, and makes the configuration final. Errors: INVALID_VALUE, with a message on stderr. */
 CUresult config_load(void);
 
 #endif

@@ -11,11 +11,11 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#define STACK_DEPTH 32 /* the libraries are dlopened with static thread-local storage, of which there is little */
+#define STACK_DEPTH 32 /* small, because the libraries are dlopened and static thread-local storage is scarce */
 
 static pthread_mutex_t contexts_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct CUctx_st *contexts;                   /* under contexts_lock */
-static struct CUctx_st *spent;                      /* destroyed, to be used again; under contexts_lock */
+static struct CUctx_st *spent;                      /* destroyed, to be reused; under contexts_lock */
 static struct CUctx_st *primaries[SIM_MAX_DEVICES]; /* under contexts_lock; NULL while inactive */
 static unsigned primary_flags[SIM_MAX_DEVICES];     /* under contexts_lock */
 static unsigned long long next_id = 1;              /* under contexts_lock */
@@ -23,7 +23,7 @@ static unsigned long long next_id = 1;              /* under contexts_lock */
 static __thread struct {
     struct {
         CUcontext context;
-        unsigned long long id; /* another one, where the handle has been used again */
+        unsigned long long id; /* a different one if the handle was reused */
     } stack[STACK_DEPTH];
     unsigned depth;
 } current;
@@ -110,7 +110,7 @@ static CUcontext take_locked(void)
         link = &(*link)->next;
     if (*link != NULL)
         *link = context->next;
-    /* A thread may still have it as its current one, and ask. */
+    /* A thread may still have it as its current context, and check it. */
     atomic_store(&context->error, CUDA_SUCCESS);
     atomic_store(&context->faults, 0);
     context->is_primary = 0;
@@ -127,7 +127,7 @@ static void give_back_locked(CUcontext context)
     spent = context;
 }
 
-/* `home` is NULL for a context that is its own. */
+/* `home` is NULL for a context that is its own home. */
 static CUresult create_locked(CUcontext *out, int device, unsigned flags, CUcontext home)
 {
     struct CUctx_st *context = take_locked();
@@ -150,7 +150,7 @@ static CUresult create_locked(CUcontext *out, int device, unsigned flags, CUcont
     return CUDA_SUCCESS;
 }
 
-/* The handle is the next context's. Until then it stays known, as a destroyed one. */
+/* Makes the handle available to the next context. Until then it stays known as a destroyed one. */
 static void retire(CUcontext context)
 {
     pthread_mutex_lock(&contexts_lock);
@@ -169,7 +169,7 @@ static void end_greens(CUcontext home)
     pthread_mutex_unlock(&contexts_lock);
 }
 
-/* Without contexts_lock: the context's work may call back into the driver. */
+/* Called without contexts_lock: the context's work may call the driver. */
 static void destroy(CUcontext context)
 {
     end_greens(context);

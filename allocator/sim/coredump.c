@@ -13,11 +13,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define READER_SECONDS 10 /* a FIFO that nobody reads does not stop the device for longer */
+#define READER_SECONDS 10 /* a FIFO without a reader does not stop the device for longer than this */
 
 static pthread_mutex_t settings_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
 static struct dump_settings global;                               /* under settings_lock */
-/* Attributes that the environment has set: they cannot be changed. Written by cuInit() only. */
+/* Attributes set by the environment can't be changed. Written by cuInit() only. */
 static int is_fixed[CU_COREDUMP_MAX];
 
 void coredump_snapshot(struct dump_settings *settings)
@@ -202,7 +202,7 @@ SIM_API CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, 
     return get(&settings, attrib, value, size);
 }
 
-/* Measured: enabling dumps for a context that exists has no effect, so that value is checked and not kept. */
+/* Measured: enabling dumps has no effect on an existing context, so that value is checked and ignored. */
 SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {
     CALL_ENTER("cuCoredumpSetAttribute");
@@ -219,7 +219,7 @@ SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, 
     return CUDA_SUCCESS;
 }
 
-/* Expands %p, %h and %t; without a name, core.cuda.HOST.PID in the working folder. */
+/* Expands %p, %h and %t. Without a name: core.cuda.HOST.PID in the working folder. */
 static void expand_name(const char *name, char *out, size_t capacity)
 {
     char host[256] = "";
@@ -251,7 +251,7 @@ static double now_seconds(void)
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Returns a descriptor that does not block, or -1. A FIFO opens once it has a reader. */
+/* Returns a non-blocking descriptor, or -1. For a FIFO, waits for a reader. */
 static int open_file(const char *name)
 {
     struct stat status;

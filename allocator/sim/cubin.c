@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define EF_SM_90 0x005a055a /* of an sm_90 cubin of CUDA 12 and 13 */
+#define EF_SM_90 0x005a055a /* flags of an sm_90 cubin of CUDA 12 and 13 */
 
 struct instruction {
     uint64_t low, high;
@@ -13,8 +13,8 @@ struct instruction {
 static const struct instruction nop = {UINT64_C(0x7918), UINT64_C(0x000fc00000000000)};
 static const struct instruction leave = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
 
-/* Encodings of sm_90 with the width field (bits 75:73) empty, predicate PT, address [R2.64], descriptor UR4. The store is the
- * one measured on an H100; bits 91, 90, 76 (71 in a reduction) and 72 say: descriptor, 64-bit base, descriptor form, 64-bit
+/* Encodings for sm_90 with an empty width field (bits 75:73), predicate PT, address [R2.64], descriptor UR4. The store was
+ * measured on an H100. Bits 91, 90, 76 (71 in a reduction) and 72 mean: descriptor, 64-bit base, descriptor form, 64-bit
  * address. */
 static const struct instruction load = {UINT64_C(0x0000000402057981), UINT64_C(0x000ea8000c1e1100)};
 static const struct instruction store = {UINT64_C(0x0000000502007986), UINT64_C(0x000fe2000c101104)};
@@ -33,9 +33,9 @@ static struct instruction encode(const struct CUfunc_st *function, int is_write)
     struct instruction code = function->kernel.is_atomic ? reduction : is_write ? store : load;
     uint64_t width = bytes == 1 ? 0 : bytes == 2 ? 2 : bytes == 4 ? 4 : bytes == 8 ? 5 : 6;
     if (function->kernel.is_atomic)
-        width = bytes == 8 ? 2 : 0; /* a reduction has a type there: U32 or U64 */
+        width = bytes == 8 ? 2 : 0; /* in a reduction the field is a type: U32 or U64 */
     code.high |= width << 9;
-    if (bytes > 4) { /* wide data lies in aligned registers: R8 and on instead of R5 */
+    if (bytes > 4) { /* wide data is in aligned registers: R8 and on instead of R5 */
         unsigned shift = function->kernel.is_atomic || is_write ? 32 : 16;
         code.low = (code.low & ~(UINT64_C(0xff) << shift)) | UINT64_C(8) << shift;
     }

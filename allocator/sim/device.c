@@ -34,7 +34,7 @@ SIM_API CUresult cuInit(unsigned int Flags)
     return result;
 }
 
-/* The tables of functions that NVIDIA's own libraries ask for are not public; there are none here. */
+/* The function tables that NVIDIA's own libraries request are not public, so there are none here. */
 SIM_API CUresult cuGetExportTable(const void **ppExportTable, const CUuuid *pExportTableId)
 {
     CALL_ENTER_UNINITIALIZED("cuGetExportTable");
@@ -96,7 +96,7 @@ SIM_API CUresult cuDeviceGetPCIBusId(char *pciBusId, int len, CUdevice dev)
 {
     CALL_ENTER("cuDeviceGetPCIBusId");
     CALL_TRY(check_device(dev, pciBusId));
-    char text[32]; /* the compiler cannot know how few digits they take */
+    char text[32]; /* large, because the compiler can't know how few digits there are */
     const struct sim_config *config = config_get();
     snprintf(text, sizeof text, "%04X:%02X:%02X.0", config->pci[dev].domain, config->pci[dev].bus, config->pci[dev].device);
     return copy_text(pciBusId, len, text);
@@ -123,7 +123,7 @@ SIM_API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
 {
     CALL_ENTER("cuDeviceGetAttribute");
     CALL_TRY(check_device(dev, pi));
-    /* Attributes of an H100, but for the number of multiprocessors; what is not here reads 0. */
+    /* Attributes of an H100, except for the number of multiprocessors; others read as 0. */
     const struct {
         CUdevice_attribute attribute;
         int value;

@@ -13,10 +13,10 @@
 #define OS_ABI_CUDA 0x33
 #define UNIFORM_REGISTERS 63
 #define PREDICATES 7
-#define DESCRIPTOR_REGISTER 4 /* UR4:UR5, the cache policy that the access names */
-#define PARAMETER_BASE 0x210  /* of the parameters in constant bank 0 on sm_90 */
+#define DESCRIPTOR_REGISTER 4 /* UR4:UR5, the cache policy used by the access */
+#define PARAMETER_BASE 0x210  /* offset of the parameters in constant bank 0 on sm_90 */
 
-/* One dump in the making. The indices are those of the sections that others have as their parent. */
+/* A dump under construction. The indices are those of sections that are parents of others. */
 struct dump {
     struct elf_writer elf;
     const struct fault_site *site;
@@ -143,8 +143,8 @@ static void add_cta_and_warp(struct dump *dump)
     add_table(dump, name, CUDBG_SHT_UREGS, dump->warps, 0, uniform, sizeof uniform[0], UNIFORM_REGISTERS);
 }
 
-/* The host faults at the first byte that is not there. The device wants an access to be aligned to its width, so the address in
- * the register was the multiple of the width below. */
+/* The host faults at the first inaccessible byte. The device requires accesses to be aligned to their width, so the register
+ * held the next lower multiple of the width. */
 static uint64_t access_address(const struct dump *dump, uint32_t lane)
 {
     return dump->site->faults[lane].address & ~(uint64_t)(cubin_access_bytes(dump->function) - 1);

@@ -1,5 +1,5 @@
 /*
- * Section types and table rows of a GPU core dump, as driver 580 writes them. Names follow the format's own.
+ * Section types and table rows of a GPU core dump as driver 580 writes them. The names are the format's own.
  */
 #ifndef CUFENCE_SIM_DUMP_ROWS_H
 #define CUFENCE_SIM_DUMP_ROWS_H

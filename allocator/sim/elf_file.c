@@ -70,7 +70,7 @@ unsigned elf_add(struct elf_writer *writer, const char *name, Elf64_Shdr header,
 
 void elf_link_strings(struct elf_writer *writer, unsigned section)
 {
-    writer->headers[section].sh_link = UINT32_MAX; /* until the table's number is known */
+    writer->headers[section].sh_link = UINT32_MAX; /* until the table's index is known */
 }
 
 unsigned char *elf_finish(struct elf_writer *writer, uint16_t type, unsigned char os_abi, uint32_t flags, size_t *size)

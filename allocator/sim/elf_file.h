@@ -1,7 +1,7 @@
 /*
- * Writes ELF64 little-endian files of CUDA's machine number: sections in memory, then one buffer.
- * Ownership: the writer copies what it is given. Errors stick: after one, elf_finish() returns NULL. Thread safety: none, a
- * writer belongs to its maker.
+ * Writes ELF64 little-endian files with CUDA's machine number: sections in memory, then one buffer.
+ * Ownership: the writer copies its input. Errors are sticky: after one, elf_finish() returns NULL. Thread safety: none; a
+ * writer belongs to the thread that created it.
  */
 #ifndef CUFENCE_SIM_ELF_FILE_H
 #define CUFENCE_SIM_ELF_FILE_H
@@ -18,7 +18,7 @@ struct buffer {
     int is_failed; /* out of memory */
 };
 
-/* Returns the offset at which the data begins. */
+/* Returns the offset of the appended data. */
 size_t buffer_append(struct buffer *buffer, const void *data, size_t size);
 void buffer_align(struct buffer *buffer, size_t alignment); /* 128 at most */
 void buffer_free(struct buffer *buffer);
@@ -36,11 +36,12 @@ struct elf_writer {
 void elf_begin(struct elf_writer *writer);
 /* Returns the string's index in .strtab. */
 uint32_t elf_string(struct elf_writer *writer, const char *text);
-/* `header` gives type, flags, link, info, entsize and alignment; name, offset and size are filled in. Returns the index. */
+/* `header` supplies type, flags, link, info, entsize and alignment; name, offset and size are filled in. Returns the section's
+ * index. */
 unsigned elf_add(struct elf_writer *writer, const char *name, Elf64_Shdr header, const void *data, size_t size);
-/* The index that the string table will have: sections may link to it. It is the last section. */
+/* Links a section to the string table, which is the last section. */
 void elf_link_strings(struct elf_writer *writer, unsigned section);
-/* Frees the writer's buffers. Returns a malloc'ed file, or NULL without memory. */
+/* Frees the writer's buffers. Returns a malloc'ed file, or NULL if out of memory. */
 unsigned char *elf_finish(struct elf_writer *writer, uint16_t type, unsigned char os_abi, uint32_t flags, size_t *size);
 
 #endif

@@ -143,7 +143,7 @@ SIM_API CUresult cuEventRecordWithFlags(CUevent hEvent, CUstream hStream, unsign
     return record(hEvent, hStream);
 }
 
-/* For a call that looks at the event from the host. */
+/* For a call that observes the event from the host. */
 static CUresult check_observable_locked(CUevent event)
 {
     CALL_TRY(capture_check_unsafe_locked());
@@ -236,7 +236,7 @@ SIM_API CUresult cuStreamWaitEvent(CUstream hStream, CUevent hEvent, unsigned in
     return result;
 }
 
-/* A context's event and its waits know no capture. */
+/* Events and waits of a whole context cannot be captured. */
 static CUresult refuse_captures_locked(CUcontext context)
 {
     CUresult result = CUDA_SUCCESS;

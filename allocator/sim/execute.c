@@ -15,7 +15,7 @@ static void run_lane(void *argument)
     lane->launch->function->kernel.function(&lane->thread, lane->launch->arguments);
 }
 
-/* Runs the lanes of one warp one after the other; a lane that faults is over, the others go on. */
+/* Runs the lanes of a warp one after the other. A lane that faults ends; the others continue. */
 static void run_warp(struct fault_site *site, uint32_t first, uint32_t end)
 {
     const struct launch *launch = site->launch;
@@ -42,7 +42,7 @@ static void run_warp(struct fault_site *site, uint32_t first, uint32_t end)
     }
 }
 
-/* Returns whether the grid goes on. *is_reported: the grid has had its fault; the driver stops at one dump a kernel. */
+/* Returns whether the grid continues. *is_reported: the grid's fault was reported; the driver writes one dump per kernel. */
 static int run_block(struct fault_site *site, int *is_reported)
 {
     uint32_t threads = site->launch->block[0] * site->launch->block[1] * site->launch->block[2];

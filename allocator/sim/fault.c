@@ -15,7 +15,7 @@ struct guard {
     struct fault fault;
 };
 
-/* Initial-exec, because the first touch of a dynamic thread-local allocates, which a signal handler must not. */
+/* Initial-exec, because the first access to a dynamic thread-local variable allocates, which a signal handler must not do. */
 static __thread struct guard *volatile current __attribute__((tls_model("initial-exec")));
 
 static struct sigaction previous[2]; /* of SIGSEGV and SIGBUS; written once, by install() */
@@ -46,7 +46,7 @@ static void pass_on(int signal, siginfo_t *info, void *context)
     } else if (action->sa_handler != SIG_DFL && action->sa_handler != SIG_IGN) {
         action->sa_handler(signal);
     } else {
-        /* The access is repeated when this handler returns, and then ends the process as it would have without us. */
+        /* When this handler returns, the access is repeated, and then ends the process as it would without us. */
         struct sigaction standard = {.sa_handler = SIG_DFL};
         sigaction(signal, &standard, NULL);
     }
@@ -58,14 +58,14 @@ static void leave(void)
 }
 
 /*
- * Makes the handler return into leave(), on the thread's own stack below the code that has faulted. A jump out of the handler
- * itself would skip what ThreadSanitizer does at a handler's end.
+ * Makes the handler return into leave(), on the thread's own stack below the faulting code. Jumping out of the handler itself
+ * would skip what ThreadSanitizer does at the end of a handler.
  */
 static void resume_at_leave(ucontext_t *context)
 {
 #if defined(__x86_64__)
     greg_t *registers = context->uc_mcontext.gregs;
-    /* Below the red zone of 128 bytes, and aligned as at a function's entry. */
+    /* Below the red zone of 128 bytes, and aligned as at function entry. */
     registers[REG_RSP] = ((registers[REG_RSP] - 128) & ~(greg_t)15) - 8;
     registers[REG_RIP] = (greg_t)(uintptr_t)leave;
 #elif defined(__aarch64__)
@@ -101,7 +101,7 @@ void *fault_thread_begin(void)
     current = NULL;
     stack_t stack = {.ss_sp = malloc(SIGNAL_STACK_BYTES), .ss_size = SIGNAL_STACK_BYTES};
     if (stack.ss_sp == NULL || sigaltstack(&stack, NULL) != 0) {
-        free(stack.ss_sp); /* the handler then runs on the thread's own stack, which is sound unless that overflows */
+        free(stack.ss_sp); /* the handler then runs on the thread's own stack, which works unless that has overflowed */
         return NULL;
     }
     return stack.ss_sp;
@@ -134,7 +134,7 @@ void fault_raise(uint32_t exception)
     leave();
 }
 
-/* As cuda.h's documentation of the errors says. */
+/* According to cuda.h's documentation of the errors. */
 static CUresult error_of(uint32_t exception)
 {
     switch (exception) {
@@ -155,7 +155,7 @@ int fault_report(const struct fault_site *site)
     unsigned earlier = atomic_fetch_add(&context->faults, 1);
     struct dump_settings settings;
     context_dump_settings(context, &settings);
-    /* Measured: of several processes that fault at once, one may have the error before its dump. */
+    /* Measured: if several processes fault at once, one of them may get the error before its dump. */
     unsigned late_ms = config_get()->late_dump;
     if (settings.is_enabled) {
         stream_dump_begin(context);
@@ -163,7 +163,7 @@ int fault_report(const struct fault_site *site)
         stream_dump_end(context);
         if ((settings.flags & CU_COREDUMP_SKIP_ABORT) == 0)
             abort();
-        /* Measured: without abort the first fault of a context is survived, the second is not. */
+        /* Measured: without abort, a context survives its first fault but not its second. */
         if (earlier == 0 && late_ms == 0)
             return 1;
     }

@@ -1,15 +1,15 @@
 /*
- * Page faults of the simulated device: SIGSEGV and SIGBUS on a stream's thread, caught while it runs device work. Faults of all
- * other code go to the handler that was there before.
+ * Page faults of the simulated device: SIGSEGV and SIGBUS on a stream's thread, caught while it runs device work. Faults of
+ * other code go to the previous handler.
  *
- * Thread safety: any thread; a catch concerns the calling thread only.
+ * Thread safety: any thread; a catch affects the calling thread only.
  */
 #ifndef CUFENCE_SIM_FAULT_H
 #define CUFENCE_SIM_FAULT_H
 
 #include "operation.h"
 
-/* The machine, as the device's attributes and core dumps tell it. */
+/* The machine, as shown in device attributes and core dumps. */
 #define SIM_DEVICE_NAME "cufence simulated device"
 #define SIM_MULTIPROCESSORS 8
 
@@ -18,22 +18,22 @@
 struct fault {
     uint64_t address;
     int is_write;
-    uint32_t exception; /* its number in a core dump */
+    uint32_t exception; /* exception number in a core dump */
 };
 
 enum { EXCEPTION_ILLEGAL_INSTRUCTION = 4, EXCEPTION_ASSERT = 12, EXCEPTION_ILLEGAL_ADDRESS = 14 }; /* CUDBGException_t */
 
-/* A worker calls the first one before it runs device work, and hands its result to the other at its end. */
+/* A worker calls fault_thread_begin() before it runs device work, and passes the result to fault_thread_end() at its end. */
 void *fault_thread_begin(void);
 void fault_thread_end(void *stack);
 
-/* Calls function(argument). Returns 1, with *fault set, if it touched memory that is not there; it has not returned then. */
+/* Calls function(argument). Returns 1 and sets *fault if the function touched inaccessible memory; it did not finish then. */
 int fault_catch(void (*function)(void *), void *argument, struct fault *fault);
 
-/* Ends the function that is being caught as an exception of that number does. */
+/* Ends the function being caught, as an exception of this number would. */
 void fault_raise(uint32_t exception);
 
-/* A warp of which at least one lane has faulted. */
+/* A warp in which at least one lane has faulted. */
 struct fault_site {
     CUcontext context;
     const struct launch *launch;
@@ -41,16 +41,16 @@ struct fault_site {
     uint32_t block[3];
     uint32_t warp;           /* in its block */
     uint32_t valid, faulted; /* masks of lanes */
-    uint32_t exception;      /* of the first of them */
+    uint32_t exception;      /* of the first faulted lane */
     uint32_t threads[WARP_LANES][3];
     struct fault faults[WARP_LANES]; /* of the lanes in `faulted` */
 };
 
-/* Does what the driver does at a fault: dump, abort, sticky error. Returns whether the kernel goes on. */
+/* Does what the driver does at a fault: dump, abort, sticky error. Returns whether the kernel continues. */
 int fault_report(const struct fault_site *site);
 
-/* coredump.c: writes the dump to where the settings say, at once or in `late_ms` milliseconds in the background. Failures are
- * told on stderr. */
+/* coredump.c: writes the dump where the settings say, at once or after `late_ms` milliseconds in the background. Failures are
+ * reported on stderr. */
 void coredump_write(const struct fault_site *site, const struct dump_settings *settings, unsigned late_ms);
 
 #endif

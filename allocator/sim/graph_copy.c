@@ -1,9 +1,9 @@
-/* What takes one graph's work into another: clones, child graphs, and updates of executables. */
+/* Copies one graph's work into another: clones, child graphs, and updates of executables. */
 #include "call.h"
 #include "capture.h"
 #include "handle.h"
 
-/* Graphs with memory of their own have only one of each address. */
+/* A graph that owns memory can't be copied: each of its addresses exists only once. */
 static int can_be_copied(CUgraph graph)
 {
     return graph->recording->allocation_count == 0;
@@ -22,7 +22,7 @@ SIM_API CUresult cuGraphClone(CUgraph *phGraphClone, CUgraph originalGraph)
     return clone == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-/* A node's handle is its operation. */
+/* A node's handle is the address of its operation. */
 SIM_API CUresult cuGraphAddChildGraphNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                                           size_t numDependencies, CUgraph childGraph)
 {
@@ -48,7 +48,7 @@ static int is_alike(const struct recording *a, const struct recording *b)
     return same == a->count && same == b->count;
 }
 
-/* Launches that are on their way go on with what the executable was before. */
+/* Launches in progress continue with the previous contents of the executable. */
 SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgraphExecUpdateResultInfo *resultInfo)
 {
     CALL_ENTER("cuGraphExecUpdate");
@@ -65,7 +65,7 @@ SIM_API CUresult cuGraphExecUpdate(CUgraphExec hGraphExec, CUgraph hGraph, CUgra
     return CUDA_SUCCESS;
 }
 
-/* A handle for conditional nodes, which the simulation does not have. */
+/* Creates a handle for conditional nodes, which are not simulated. */
 SIM_API CUresult cuGraphConditionalHandleCreate(CUgraphConditionalHandle *pHandle_out, CUgraph hGraph, CUcontext ctx,
                                                 unsigned int defaultLaunchValue, unsigned int flags)
 {

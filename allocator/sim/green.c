@@ -1,4 +1,4 @@
-/* Green contexts, and the resources of a device that they are made of. What they share with their home is context.h's. */
+/* Green contexts, and the device resources that they are made of. context.h says what they share with their home. */
 #include "call.h"
 #include "config.h"
 #include "event.h"
@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SM_ALIGNMENT 2 /* half of what an H100 wants, because the simulated device is small */
+#define SM_ALIGNMENT 2 /* half of what an H100 requires, because the simulated device is small */
 
-/* Behind CUgreenCtx: a handle of its own, so that one that was not converted is no context. */
+/* A CUgreenCtx is a handle of its own, so that it is not valid as a context without conversion. */
 struct CUgreenCtx_st {
     CUcontext context;
     unsigned multiprocessors;
 };
 
-/* Never freed, as there is no call for it. */
+/* Never freed: there is no call for that. */
 struct CUdevResourceDesc_st {
     int device;
     unsigned multiprocessors;

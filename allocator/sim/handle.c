@@ -15,14 +15,14 @@ struct handle {
     void *object;
 };
 
-/* The memory behind a handle of its own, or one that must not be used again. */
+/* The memory of a closed handle, or of one that must not be reused. */
 struct slot {
     struct slot *next;
 };
 
 static pthread_mutex_t handles_lock = PTHREAD_MUTEX_INITIALIZER;
 static void *handles;       /* tree of struct handle, under handles_lock */
-static struct slot *closed; /* to be handed out again, under handles_lock */
+static struct slot *closed; /* to be reused, under handles_lock */
 static struct slot *kept;   /* under handles_lock */
 static atomic_ullong stale;
 

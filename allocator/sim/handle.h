@@ -1,6 +1,6 @@
 /*
- * The handles that are valid now, so that a stale or made-up one is answered with an error and not with a crash, is counted,
- * and with strict=1 ends the process. NULL is no handle, and not counted. Thread safety: any thread; its lock is a leaf.
+ * The handles that are valid now. A stale or invalid handle gets an error instead of a crash, is counted, and with strict=1
+ * ends the process. NULL is not a handle and not counted. Thread safety: any thread; its lock is a leaf.
  */
 #ifndef CUFENCE_SIM_HANDLE_H
 #define CUFENCE_SIM_HANDLE_H
@@ -19,23 +19,23 @@ enum handle_kind {
     HANDLE_DESCRIPTION
 };
 
-/* `owner` is the context that it goes with, NULL for none. Returns 0, or -1 without memory. */
+/* `owner` is the context that the handle ends with, NULL for none. Returns 0, or -1 if out of memory. */
 int handle_add(enum handle_kind kind, void *object, const void *owner);
 int handle_is_valid(enum handle_kind kind, const void *object);
-/* Returns whether it was valid: of two threads that remove one handle, one gets 1. */
+/* Returns whether it was valid. If two threads remove the same handle, only one gets 1. */
 int handle_remove(enum handle_kind kind, const void *object);
 
-/* For objects that outlive their handle: a handle of its own, which the next one of that kind gets once it is closed (unless
- * reuse=0). NULL without memory. */
+/* For objects that outlive their handle: creates a separate handle. Once closed, it is reused for the next object of that kind
+ * (unless reuse=0). NULL if out of memory. */
 void *handle_open(enum handle_kind kind, void *object, const void *owner);
-/* The object, NULL for a handle that is not valid. */
+/* Returns the object, NULL if the handle is not valid. */
 void *handle_find(enum handle_kind kind, const void *handle);
 void handle_close(enum handle_kind kind, void *handle);
 
-/* Memory of an object whose address was its handle: freed, or with reuse=0 kept, so that no other gets the address. */
+/* Frees the memory of an object whose address was its handle. With reuse=0 keeps it, so that the address is not reused. */
 void handle_free(void *object);
 
-/* A call was given a handle that is not valid, of a kind that is not kept here. */
+/* Counts an invalid handle of a kind that is not registered here. */
 void handle_is_stale(const char *kind, uint64_t handle);
 
 /* Removes one handle of that kind and owner. Returns its object, or NULL if there is none left. */

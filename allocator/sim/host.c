@@ -39,7 +39,7 @@ static void release(struct host_block *block)
     free(block);
 }
 
-/* Takes out what starts at the address and is of that kind. Errors: INVALID_VALUE. */
+/* Removes memory of that kind that starts at the address. Errors: INVALID_VALUE. */
 static CUresult drop(CUdeviceptr address, enum host_kind kind)
 {
     pthread_mutex_lock(&host_lock);

@@ -1,6 +1,6 @@
 /*
- * Host memory that the device knows: pinned, managed and registered. Kernels reach all host memory, so what this keeps is
- * who it belongs to.
+ * Host memory known to the device: pinned, managed and registered. Kernels can access all host memory, so this only keeps track
+ * of owners.
  *
  * Units: bytes. Thread safety: any thread; its lock is a leaf.
  */
@@ -16,14 +16,14 @@ struct host_range {
     size_t size;
     enum host_kind kind;
     CUcontext context;
-    uint64_t id; /* never given out twice, device memory included */
+    uint64_t id; /* never reused; also unique among device memory */
 };
 
-/* What the device knows at an address. Returns whether it does. */
+/* Looks up an address. Returns whether the device knows it. */
 int host_find(CUdeviceptr address, struct host_range *range);
-/* Frees managed memory. Errors: INVALID_VALUE (not the start of any). */
+/* Frees managed memory. Errors: INVALID_VALUE (not the start of managed memory). */
 CUresult host_free_managed(CUdeviceptr address);
-/* Frees all that the context has allocated, and forgets what it has registered. */
+/* Frees all memory that the context has allocated, and forgets what it has registered. */
 void host_release_context(CUcontext context);
 
 #endif

@@ -18,7 +18,7 @@ struct CUmod_st {
 };
 
 struct CUlib_st {
-    char unused; /* a library is its handle: every library has every kernel */
+    char unused; /* only a handle: every library contains every kernel */
 };
 
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
@@ -68,7 +68,7 @@ static void add_locked(const cusim_kernel *kernel)
 {
     struct CUfunc_st *function = create(kernel);
     if (function == NULL)
-        abort(); /* a test set-up without memory has nothing to go on with */
+        abort(); /* a test can't continue without memory for its set-up */
     function->entry = next_entry;
     next_entry += CODE_STRIDE;
     function->next = functions;
@@ -273,7 +273,7 @@ SIM_API CUresult cuKernelGetName(const char **name, CUkernel hfunc)
     return get_name(name, hfunc);
 }
 
-/* What a small kernel compiled for sm_90 answers. */
+/* Returns what a small kernel compiled for sm_90 has. */
 static CUresult get_attribute(int *value, CUfunction_attribute attribute, const void *function)
 {
     if (value == NULL || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)

@@ -1,6 +1,6 @@
 /*
- * Registered kernels as driver functions. A launch takes a CUkernel too, as the driver does: it belongs to no context and
- * runs in that of the stream. A CUfunction belongs to the context that it was looked up in.
+ * Registered kernels as driver functions. As in the driver, a launch also takes a CUkernel: it belongs to no context and runs
+ * in that of the stream. A CUfunction belongs to the context that it was looked up in.
  *
  * Ownership: a function is never freed or changed. Thread safety: any thread.
  */
@@ -11,20 +11,20 @@
 
 struct CUfunc_st {
     struct CUfunc_st *next;
-    cusim_kernel kernel;      /* its strings and array are the function's own */
+    cusim_kernel kernel;      /* owns its strings and array */
     size_t *argument_offsets; /* in the parameter buffer, each aligned to its size, as nvcc lays them out */
     size_t parameter_bytes;
-    uint64_t entry; /* where its code is loaded, as core dumps tell */
+    uint64_t entry; /* address of its code, as in core dumps */
     /* Of a CUfunction; a CUkernel has NULL and 0. */
     const struct CUfunc_st *kernel_handle;
     unsigned long long context_id;
 };
 
-/* The newest of that name, or NULL. */
+/* Returns the newest kernel of that name, or NULL. */
 CUfunction kernel_find(const char *name);
-/* The CUfunction of a CUkernel in a context that is its own home: the same one each time. NULL without memory. */
+/* Returns the CUfunction of a CUkernel in a context that is its own home: the same one each time. NULL if out of memory. */
 CUfunction kernel_bind(CUfunction kernel, CUcontext context);
-/* Whether a CUfunction or CUkernel is one of ours. */
+/* Whether this is a valid CUfunction or CUkernel. */
 int kernel_is_valid(const void *function);
 
 /* Unloads the context's modules. */

@@ -9,7 +9,7 @@
 
 #define MAX_BLOCK_THREADS 1024
 
-/* Finds the parameter buffer among the `extra` options. Returns NULL if there is none or it is too small. */
+/* Finds the parameter buffer in the `extra` options. Returns NULL if there is none or it is too small. */
 static const unsigned char *extra_buffer(void **extra, size_t wanted)
 {
     const unsigned char *buffer = NULL;

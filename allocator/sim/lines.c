@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* As nvcc -lineinfo writes it: version 2, opcode base 10. Special opcodes are not used, so base and range do not matter. */
+/* As nvcc -lineinfo writes it: version 2, opcode base 10. No special opcodes are used, so line base and range don't matter. */
 enum {
     DW_VERSION = 2,
     DW_LNS_copy = 1,
@@ -59,7 +59,7 @@ static void append_program(struct buffer *out, const struct CUfunc_st *function)
     append_uleb(out, 1 + sizeof function->entry);
     append_byte(out, DW_LNE_set_address);
     buffer_append(out, &function->entry, sizeof function->entry);
-    /* Rows: the function's start one line above, the access, and what follows one line below. */
+    /* Rows: the start of the function, one line above; the access; and the rest, one line below. */
     append_row(out, 0, line > 1 ? line - 2 : 0);
     append_row(out, CUBIN_FAULT_OFFSET, line > 1 ? 1 : 0);
     append_row(out, 16, 1);
@@ -83,16 +83,16 @@ void lines_append(struct buffer *out, const struct CUfunc_st *function)
     append_byte(&header, 14);  /* line range */
     append_byte(&header, OPCODE_BASE);
     buffer_append(&header, lengths, sizeof lengths);
-    if (slash != NULL) { /* "/a.cu" lies in the folder "/" */
+    if (slash != NULL) { /* "/a.cu" is in the folder "/" */
         buffer_append(&header, file, slash == file ? 1 : (size_t)(slash - file));
         append_byte(&header, 0);
     }
-    append_byte(&header, 0); /* end of the folders */
+    append_byte(&header, 0); /* end of folders */
     buffer_append(&header, slash == NULL ? file : slash + 1, strlen(slash == NULL ? file : slash + 1) + 1);
     append_uleb(&header, slash == NULL ? 0 : 1);
-    append_uleb(&header, 0); /* time of the file */
-    append_uleb(&header, 0); /* its size */
-    append_byte(&header, 0); /* end of the files */
+    append_uleb(&header, 0); /* modification time */
+    append_uleb(&header, 0); /* file size */
+    append_byte(&header, 0); /* end of files */
 
     struct buffer program = {0};
     append_program(&program, function);

@@ -126,12 +126,12 @@ SIM_API CUresult cuMemAllocPitch(CUdeviceptr *dptr, size_t *pPitch, size_t Width
     if (pPitch == NULL || (ElementSizeBytes != 4 && ElementSizeBytes != 8 && ElementSizeBytes != 16) ||
         __builtin_add_overflow(WidthInBytes, 511, &pitch) || __builtin_mul_overflow(pitch / 512 * 512, Height, &size))
         return CUDA_ERROR_INVALID_VALUE;
-    *pPitch = pitch / 512 * 512; /* measured on current devices: rows start at multiples of 512 bytes */
+    *pPitch = pitch / 512 * 512; /* measured on current devices: rows are aligned to 512 bytes */
     return space_allocate(dptr, size, context->home, context->device, NULL);
 }
 
-/* The context whose work a free waits for: the memory's own, whatever is current (measured: not that of a peer which uses it).
- * NULL for none: memory of a pool is freed at once, as cuda.h says. */
+/* Returns the context that a free waits for: the owner of the memory, whatever is current (measured: not a peer that uses it).
+ * NULL for none: pool memory is freed at once, as cuda.h says. */
 static CUcontext owner_of(CUdeviceptr address)
 {
     struct space_range range;

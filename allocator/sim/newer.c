@@ -1,6 +1,5 @@
-/* Forms of functions that no CUDA release has, of a driver that is newer than whoever asks it knows (CUFENCE_SIM
- * newer=VERSION). Their parameters are in another order than those of today's forms, so that a call with the wrong ones goes
- * wrong. */
+/* Invented forms of functions, for simulating a driver newer than its users know (CUFENCE_SIM newer=VERSION). Their parameters
+ * are in a different order than today's, so that calling them as a known form fails. */
 #include "newer.h"
 #include "call.h"
 #include "stream.h"

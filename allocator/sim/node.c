@@ -1,5 +1,4 @@
-/* Graphs that a program builds by hand. Nodes run in the order in which they were added, which their dependencies agree with.
- */
+/* Graphs built node by node. Nodes run in the order in which they were added, which always satisfies their dependencies. */
 #include "call.h"
 #include "capture.h"
 #include "handle.h"
@@ -13,7 +12,7 @@ static CUresult check(const CUgraphNode *node, CUgraph graph, const CUgraphNode 
     return CUDA_SUCCESS;
 }
 
-/* A node's handle is its operation. Consumes the caller's reference; NULL is CUDA_ERROR_OUT_OF_MEMORY. */
+/* A node's handle is the address of its operation. Consumes the caller's reference; NULL returns CUDA_ERROR_OUT_OF_MEMORY. */
 static CUresult add(CUgraphNode *node, CUgraph graph, struct operation *operation)
 {
     if (operation == NULL)
@@ -64,7 +63,7 @@ SIM_API CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
     return add(phGraphNode, hGraph, operation);
 }
 
-/* The memory is there from now on, at an address that all replays use, and goes with the graph and its executables. */
+/* Allocates the memory at once. All replays use the same address. It is freed with the graph and its executables. */
 SIM_API CUresult cuGraphAddMemAllocNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                                         size_t numDependencies, CUDA_MEM_ALLOC_NODE_PARAMS *nodeParams)
 {

@@ -72,7 +72,7 @@ static void set(void *argument)
         set_row(operation, destination + row * operation->set.pitch);
 }
 
-/* Memory that was there when a copy was made may be gone when it runs. The copy engine's faults leave no core dump. */
+/* Memory that existed when a copy was submitted may be freed when it runs. Faults of the copy engine write no core dump. */
 static void run_transfer(void (*function)(void *), struct operation *operation, CUcontext context)
 {
     struct fault fault;
@@ -108,7 +108,7 @@ void operation_run(struct operation *operation, CUcontext context)
 {
     if (context_error(context) == CUDA_SUCCESS)
         run_good(operation, context);
-    /* What follows happens in a context that has failed too. */
+    /* The following happens even in a failed context. */
     if (operation->kind == OPERATION_EVENT)
         event_complete(operation->event.event, operation->event.generation);
     else if (operation->kind == OPERATION_FREE)

@@ -1,8 +1,8 @@
 /*
- * One piece of work for a stream: what a launch, a copy, a set and so on leaves behind. It does not change once it is made,
- * so that a graph can run it many times.
+ * One piece of work for a stream: a launch, a copy, a set and so on. Immutable once created, so that a graph can run it many
+ * times.
  *
- * Ownership: counted references; the last one frees the operation and what it holds.
+ * Ownership: reference counted; the last release frees the operation and what it holds.
  */
 #ifndef CUFENCE_SIM_OPERATION_H
 #define CUFENCE_SIM_OPERATION_H
@@ -42,7 +42,7 @@ struct operation {
             size_t bytes; /* of a row */
             size_t rows, slices;
             size_t destination_pitch, destination_slice, source_pitch, source_slice;
-            void *staging; /* owned copy of a host source, or NULL; of one row */
+            void *staging; /* copy of a host source, or NULL; owned; one row only */
         } copy;
         struct {
             uint64_t destination;
@@ -66,15 +66,15 @@ struct operation {
     };
 };
 
-/* NULL without memory. One reference. */
+/* Returns NULL if out of memory. One reference. */
 struct operation *operation_create(enum operation_kind kind);
 struct operation *operation_retain(struct operation *operation);
 void operation_release(struct operation *operation);
 
-/* Runs it on the calling thread, a stream's worker, without locks. */
+/* Runs the operation on the calling thread, a stream's worker, without locks. */
 void operation_run(struct operation *operation, CUcontext context);
 
-/* launch.c: the operation of a launch, without a stream. Errors: INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY. */
+/* launch.c: creates the operation of a launch, without a stream. Errors: INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY. */
 CUresult launch_create(struct operation **out, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
                        void **parameters, void **extra);
 

@@ -5,11 +5,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define FILE_BYTES ((off_t)1 << 46) /* sparse; offsets are not used twice, so this is what a process may create in all */
+#define FILE_BYTES ((off_t)1 << 46) /* sparse; offsets are never reused, so this limits what a process can create in total */
 
 /*
- * System calls are made directly: ThreadSanitizer takes an mmap or munmap for a write to the whole range, and would call the
- * page tables' work on memory that a kernel still uses a data race. That a late access faults is the very thing to simulate.
+ * Calls the system directly: ThreadSanitizer treats an mmap or munmap as a write to the whole range, and would report a data
+ * race with a kernel that still uses the memory. Such a late access must fault instead, as on the device.
  */
 static uint64_t map(uint64_t address, size_t size, int protection, int flags, int file, uint64_t offset)
 {

@@ -1,4 +1,4 @@
-/* What the driver tells about an address: its range, its attributes, a handle for another process. */
+/* Information about an address: its range, its attributes, and IPC handles. */
 #include "call.h"
 #include "host.h"
 #include "space.h"
@@ -15,7 +15,7 @@ struct facts {
     CUmemorytype type;
     int device;
     int is_managed, is_on_host, is_exportable, is_mapped, access;
-    int none; /* what no memory here has */
+    int none; /* for attributes that no memory here has */
     unsigned long long id, no_handles;
 };
 
@@ -99,7 +99,7 @@ static const struct attribute {
     FACT(MAPPING_BASE_ADDR, mapping_start),
 };
 
-/* Copies an attribute of the memory. Returns 0 where it has none such or the driver knows none. */
+/* Copies an attribute of the memory. Returns 0 if the memory has no such attribute, or the driver doesn't know it. */
 static int give(CUpointer_attribute attribute, const struct facts *facts, void *out)
 {
     for (size_t i = 0; i < sizeof attributes / sizeof *attributes; i++) {
@@ -118,7 +118,7 @@ SIM_API CUresult cuPointerGetAttribute(void *data, CUpointer_attribute attribute
     return data != NULL && gather(ptr, &facts) && give(attribute, &facts, data) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* What is not known, of an unknown address or of this memory, reads 0, or CU_DEVICE_INVALID where it is a device. */
+/* Unknown values, of an unknown address or of this memory, read as 0, or as CU_DEVICE_INVALID for a device. */
 SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_attribute *wanted, void **data, CUdeviceptr ptr)
 {
     CALL_ENTER("cuPointerGetAttributes");
@@ -134,7 +134,7 @@ SIM_API CUresult cuPointerGetAttributes(unsigned int numAttributes, CUpointer_at
     return CUDA_SUCCESS;
 }
 
-/* The bytes of a CUipcMemHandle: enough to tell who gave it out. */
+/* The bytes of a CUipcMemHandle: enough to identify its origin. */
 struct exported {
     char mark[8];
     pid_t process;
@@ -145,7 +145,7 @@ struct exported {
 
 static const char exported_mark[8] = "simulat";
 
-/* Mapped memory is refused, measured; memory of a pool too, as cuda.h says. */
+/* Refuses mapped memory (measured), and pool memory, as cuda.h says. */
 SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
 {
     CALL_ENTER("cuIpcGetMemHandle");
@@ -159,7 +159,7 @@ SIM_API CUresult cuIpcGetMemHandle(CUipcMemHandle *pHandle, CUdeviceptr dptr)
     return CUDA_SUCCESS;
 }
 
-/* The process that gave a handle out cannot open it, and the simulated memory of another one is out of reach. */
+/* Always fails: a process can't open its own handles, and the simulated memory of other processes is out of reach. */
 SIM_API CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, unsigned int Flags)
 {
     CALL_ENTER("cuIpcOpenMemHandle");
@@ -178,5 +178,5 @@ SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
 {
     CALL_ENTER("cuIpcCloseMemHandle");
     (void)dptr;
-    return CUDA_ERROR_INVALID_VALUE; /* none was opened */
+    return CUDA_ERROR_INVALID_VALUE; /* none can be open */
 }

@@ -5,21 +5,21 @@
 
 #include <stdlib.h>
 
-/* A pool is never freed, so that a stale handle is answered with an error, and memory that outlives it knows its pool. */
+/* A pool is never freed, so that a stale handle gets an error, and memory that outlives the pool can refer to it. */
 struct CUmemPoolHandle_st {
     struct space_pool memory; /* first: space_range.pool is the handle */
     struct CUmemPoolHandle_st *next;
     int device;
     int is_destroyed;
     uint64_t max_bytes; /* 0: no limit */
-    int reuse[3];       /* CU_MEMPOOL_ATTR_REUSE_..., which the simulation has no use for */
+    int reuse[3];       /* CU_MEMPOOL_ATTR_REUSE_..., ignored by the simulation */
     CUmemAccess_flags access[SIM_MAX_DEVICES];
 };
 
-static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* under the queue lock, over space.c's */
-static struct CUmemPoolHandle_st defaults[SIM_MAX_DEVICES];    /* under pools_lock, as all below */
+static pthread_mutex_t pools_lock = PTHREAD_MUTEX_INITIALIZER; /* taken after the queue lock and before space.c's */
+static struct CUmemPoolHandle_st defaults[SIM_MAX_DEVICES];    /* under pools_lock, like everything below */
 static CUmemoryPool current[SIM_MAX_DEVICES];                  /* NULL: the default */
-static CUmemoryPool pools;                                     /* of the user */
+static CUmemoryPool pools;                                     /* created by the program */
 
 static int is_device(int device)
 {
@@ -145,7 +145,7 @@ SIM_API CUresult cuMemPoolDestroy(CUmemoryPool pool)
     return is_fine ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-/* Memory that is allocated while its stream is captured belongs to the graph and to no pool, and goes with the graph. */
+/* Memory allocated while its stream is capturing belongs to the graph and not to a pool, and is freed with the graph. */
 static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, CUmemoryPool pool, CUstream stream)
 {
     if (stream->capture != NULL && stream->capture->is_invalid)
@@ -168,7 +168,7 @@ static int is_beyond_limit(CUmemoryPool pool, size_t size)
     return pool->max_bytes != 0 && (size > pool->max_bytes || figures.used > pool->max_bytes - size);
 }
 
-/* Without a pool it is the current one of the stream's device, whatever context is current. */
+/* Without `pool`, uses the current pool of the stream's device, whatever context is current. */
 static CUresult find_and_allocate_locked(CUdeviceptr *address, size_t size, CUmemoryPool pool, CUcontext context,
                                          CUstream handle)
 {
@@ -218,7 +218,7 @@ static CUresult find_capture(CUcontext context, CUstream handle, int *is_capture
     return result;
 }
 
-/* A captured free is a node of the graph, and takes memory of a graph alone. */
+/* A captured free is a node of the graph, and only allowed for memory of a graph. */
 SIM_API CUresult cuMemFreeAsync(CUdeviceptr dptr, CUstream hStream)
 {
     CALL_ENTER("cuMemFreeAsync");

@@ -9,26 +9,26 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOST_FILE SIM_MAX_DEVICES /* handles in host memory (host, host NUMA) have a file of their own */
+#define HOST_FILE SIM_MAX_DEVICES /* handles in host memory (host, host NUMA) share a separate file */
 
 struct physical {
     CUmemGenericAllocationHandle handle; /* first: the tree's key */
     uint64_t offset;                     /* in its file */
     size_t size;
-    unsigned references; /* of the user */
+    unsigned references; /* held by the program */
     unsigned mappings;
     int file; /* index in files */
     CUmemAllocationProp properties;
 };
 
-/* Reservations and mappings are trees of ranges that do not overlap; a look-up finds a range that overlaps the key. */
+/* Reservations and mappings are trees of disjoint ranges; a look-up finds a range that overlaps the key. */
 struct range {
     uint64_t start, end;
 };
 
 struct reservation {
     struct range range;
-    int is_counted; /* against the limit: it was made by cuMemAddressReserve */
+    int is_counted; /* counted against the limit: created by cuMemAddressReserve */
 };
 
 enum block_state { BLOCK_LIVE, BLOCK_RETIRED, BLOCK_PARKED };
@@ -48,11 +48,11 @@ struct mapping {
     struct range range;
     struct physical *physical;
     unsigned char access[SIM_MAX_DEVICES]; /* enum pages_access, as granted to each device */
-    struct block *block;                   /* of cuMemAlloc, or NULL */
+    struct block *block;                   /* if from cuMemAlloc, else NULL */
     uint64_t id;
 };
 
-/* Guards all below. */
+/* Guards everything below. */
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static int files[SIM_MAX_DEVICES + 1];
 static uint64_t file_ends[SIM_MAX_DEVICES + 1];
@@ -303,7 +303,7 @@ CUresult space_map(CUdeviceptr address, size_t size, size_t offset, CUmemGeneric
     return result;
 }
 
-/* Whether [start, end) is filled by whole mappings. */
+/* Whether [start, end) consists of whole mappings. */
 static int is_whole(uint64_t start, uint64_t end)
 {
     while (start < end) {
@@ -412,7 +412,7 @@ static void count_used_locked(struct space_pool *pool, size_t requested)
     raise(&pool->used_high, pool->used);
 }
 
-/* One granule of address space stays unmapped behind each allocation, so that an overrun does not reach the host's memory. */
+/* One granule of address space behind each allocation stays unmapped, so that an overrun doesn't reach host memory. */
 static CUresult create_block_locked(struct block **out, size_t bytes, int device)
 {
     uint64_t start;
@@ -539,14 +539,14 @@ CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, in
     return result;
 }
 
-/* The block that starts at an address, or NULL. */
+/* Returns the block that starts at an address, or NULL. */
 static struct block *find_block_locked(CUdeviceptr address)
 {
     struct mapping *mapping = address == UINT64_MAX ? NULL : find_range(mappings, address, address + 1);
     return mapping != NULL && mapping->range.start == address ? mapping->block : NULL;
 }
 
-/* Freed memory of a pool is kept for its next allocation, as far as the pool's threshold goes. */
+/* Parks freed memory of a pool for its next allocation, up to the pool's threshold. */
 static void release_block_locked(struct block *block)
 {
     if (block->pool == NULL || block->pool->reserved > block->pool->threshold)
@@ -614,7 +614,7 @@ void space_free_of_graph(CUdeviceptr address, uint64_t id)
 {
     pthread_mutex_lock(&memory_lock);
     struct block *block = find_block_locked(address);
-    /* A context's end has freed its memory, and the address may be another's by now. */
+    /* The end of the context may have freed the memory, and the address may have been reused. */
     if (block != NULL && block->is_of_graph && block->id == id)
         free_block_locked(block);
     pthread_mutex_unlock(&memory_lock);
@@ -724,7 +724,7 @@ int space_is_accessible(CUdeviceptr address, size_t size, int is_write)
                 access = mapping->access[i];
         }
         is_accessible = mapping != NULL && access >= (is_write ? PAGES_READ_WRITE : PAGES_READ);
-        /* An allocation ends where it was asked to, though its last page goes on. */
+        /* An allocation ends at its requested size, although its last page goes further. */
         if (is_accessible && mapping->block != NULL &&
             (end > mapping->range.start + mapping->block->requested || mapping->block->state == BLOCK_PARKED))
             is_accessible = 0;

@@ -11,13 +11,13 @@
 struct work {
     struct work *next;
     struct operation *operation;
-    uint64_t serial; /* over all streams, in order of submission */
+    uint64_t serial; /* in order of submission, over all streams */
     size_t ticket_count;
     struct ticket after[];
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* some work has completed, or a dump is written */
+static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* work was completed, or a dump was written */
 static uint64_t last_serial;                               /* under lock */
 static atomic_ullong next_stream_id = 1;
 static atomic_ulong next_thread_number = 1;
@@ -100,7 +100,7 @@ static void unlink_locked(CUstream stream)
     stream_release_locked(stream);
 }
 
-/* The queue still runs to its end, and the context waits for it until then. */
+/* The queue still runs to its end, and the context waits for it. */
 static void close_locked(CUstream stream)
 {
     handle_close(HANDLE_STREAM, stream->handle);
@@ -132,19 +132,19 @@ static int is_blocking(const struct CUstream_st *stream)
     return (stream->flags & CU_STREAM_NON_BLOCKING) == 0;
 }
 
-/* Whether the stream is the context's, or one of a green context of that primary one. */
+/* Whether the stream belongs to the context or to one of its green contexts. */
 static int is_within(CUcontext context, const struct CUstream_st *stream)
 {
     return stream->context == context || stream->context->home == context;
 }
 
-/* Whether the legacy stream's rules hold between the two. */
+/* Whether the rules of the legacy stream order the two. */
 static int is_ordered(const struct CUstream_st *legacy, const struct CUstream_st *other)
 {
     return legacy == legacy->context->legacy && other->context == legacy->context && is_blocking(other);
 }
 
-/* Whether a synchronisation of `stream` (NULL: of the context) waits for work of `other`. */
+/* Whether a synchronisation of `stream` (NULL: of the context) waits for `other`. */
 static int is_waited_for(CUcontext context, const struct CUstream_st *stream, const struct CUstream_st *other)
 {
     if (stream == NULL)
@@ -208,7 +208,7 @@ void stream_detach_all(CUcontext context)
         if (stream->capture != NULL)
             stream->capture->is_invalid = 1;
         stream->context = context->home;
-        stream->flags |= CU_STREAM_NON_BLOCKING; /* the home's default stream has nothing to do with it */
+        stream->flags |= CU_STREAM_NON_BLOCKING; /* it is not ordered with the home's default stream */
         stream->is_detached = 1;
         if (!stream->is_closed && !is_programs)
             close_locked(stream);
@@ -265,14 +265,14 @@ static void *worker(void *argument)
         free_work_locked(work);
     }
     stream->has_worker = 0;
-    stream->references--; /* the worker's; the list's is the last but for events and tickets */
+    stream->references--; /* of the worker; the list's reference is dropped last, except for those of events and tickets */
     unlink_locked(stream);
     queue_unlock();
     fault_thread_end(stack);
     return NULL;
 }
 
-/* The program's signals are not for these threads; faults are, and a fault that is blocked kills the process. */
+/* Blocks the program's signals on these threads. Not those of faults: a blocked fault kills the process. */
 static int start_worker_locked(CUstream stream)
 {
     sigset_t blocked, previous;
@@ -303,7 +303,7 @@ static void add_ticket(struct work *work, struct ticket ticket)
     work->after[work->ticket_count++] = ticket;
 }
 
-/* What the program has made the whole context wait for. */
+/* Adds what the program has made the whole context wait for. */
 static void hold(struct work *work, CUstream stream, CUcontext context)
 {
     if (context->marker != NULL && context->marker != stream)
@@ -408,7 +408,7 @@ CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream
     return *stream == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
-/* A function of one context cannot run in a stream of another; a CUkernel runs wherever the stream is. */
+/* A function of one context cannot run in a stream of another; a CUkernel can. */
 static int is_foreign(const struct operation *operation, const struct CUstream_st *stream)
 {
     return operation->kind == OPERATION_KERNEL && operation->launch.function->context_id != 0 &&

@@ -1,8 +1,8 @@
 /*
  * Streams: FIFO queues, each run by a thread of its own that starts with the first work.
  *
- * Thread safety: one lock for all queues (queue_lock), which also guards events and captures. Functions named _locked want
- * it held. Waiting gives it up.
+ * Thread safety: one lock for all queues (queue_lock), which also guards events and captures. Functions named _locked require
+ * it. Waiting releases it.
  */
 #ifndef CUFENCE_SIM_STREAM_H
 #define CUFENCE_SIM_STREAM_H
@@ -15,26 +15,26 @@ struct capture;
 struct work;
 
 struct CUstream_st {
-    struct CUstream_st *next; /* of its context's home */
-    CUstream handle;          /* what the program has; not the address of this, which lives on while work and events need it */
-    CUcontext home; /* whose list it is on, though its context may be in use again for another by the time its thread ends */
+    struct CUstream_st *next; /* in the list of its context's home */
+    CUstream handle; /* the program's handle: not this struct's address, since work and events may outlive the handle */
+    CUcontext home;  /* whose list it is in; its context may have been reused for another by the time its thread ends */
     CUcontext context;
-    int is_detached; /* its green context is destroyed: every call but the work that is queued fails */
+    int is_detached; /* its green context was destroyed: queued work continues, but every call fails */
     unsigned flags;
     int priority;
     unsigned long long id;
-    unsigned long owner; /* the thread (thread_number()) whose default stream it is, 0 for others */
-    unsigned references; /* the handle, the worker, events, dependencies, a capture */
+    unsigned long owner; /* thread_number() of the thread whose default stream it is, 0 for others */
+    unsigned references; /* held by the handle, the worker, events, dependencies and a capture */
     int is_closed;       /* destroyed: the worker ends when the queue is empty */
     int has_worker;
     struct work *first, *last;
-    uint64_t submitted, completed; /* pieces of work */
+    uint64_t submitted, completed; /* number of pieces of work */
     pthread_cond_t wake;
-    struct capture *capture; /* NULL while it is not captured */
-    unsigned participant;    /* its number in the capture */
+    struct capture *capture; /* NULL while not capturing */
+    unsigned participant;    /* its index in the capture */
 };
 
-/* Work up to and with the given number of a stream. */
+/* A stream's work up to and including number `count`. */
 struct ticket {
     struct CUstream_st *stream;
     uint64_t count;
@@ -43,51 +43,51 @@ struct ticket {
 void queue_lock(void);
 void queue_unlock(void);
 
-/* A small number for the calling thread, from 1, never given out twice. */
+/* Returns a small number for the calling thread, from 1, never reused. */
 unsigned long thread_number(void);
 
-/* NULL without memory. The context's list holds it until it is destroyed and idle. */
+/* Returns NULL if out of memory. The context's list holds it until it is destroyed and idle. */
 CUstream stream_create(CUcontext context, unsigned flags, int priority);
-/* The default stream: as stream_create(). */
+/* Creates the default stream; like stream_create(). */
 CUstream stream_create_legacy(CUcontext context);
-/* Runs all work of the context to its end, then closes its streams. */
+/* Waits for all work of the context, then closes its streams. */
 void stream_destroy_all(CUcontext context);
-/* Leaves the streams of a green context to its home: what is queued runs, and calls are answered with
- * CUDA_ERROR_CONTEXT_IS_DESTROYED. Waits for nothing. Captures of the streams are invalidated. */
+/* Moves the streams of a green context to its home: queued work runs, and calls return CUDA_ERROR_CONTEXT_IS_DESTROYED. Does
+ * not wait. Captures of the streams are invalidated. */
 void stream_detach_all(CUcontext context);
 struct CUstream_st *stream_retain_locked(struct CUstream_st *stream);
 void stream_release_locked(struct CUstream_st *stream);
 
-/* Finds what a handle means to a thread in a context: NULL and 1 are the legacy stream, 2 the thread's own.
+/* Resolves a handle for a thread in a context: NULL and 1 are the legacy stream, 2 the thread's own.
  * Errors: INVALID_HANDLE (a green context has no per-thread stream), CONTEXT_IS_DESTROYED, OUT_OF_MEMORY. */
 CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream);
 
 /* Appends work behind everything it must wait for: the stream's order, the legacy stream's rules and *after (may be NULL).
- * Takes a reference of its own. *ticket (may be NULL) is the work's. Errors: OUT_OF_MEMORY. */
+ * Takes its own reference. *ticket (may be NULL) receives the work's ticket. Errors: OUT_OF_MEMORY. */
 CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, const struct ticket *after, struct ticket *ticket);
 
-/* Marks the end of all that the context's streams hold now; of a primary context, its green ones' too. */
+/* Marks the end of all work submitted so far to the context's streams; for a primary context, to its green ones' too. */
 CUresult stream_mark_context_locked(CUcontext context, struct operation *operation, struct ticket *ticket);
-/* Makes all later work of the context (and of a primary one's green ones) wait. */
+/* Makes all later work of the context wait; for a primary context, of its green ones too. */
 CUresult stream_hold_context_locked(CUcontext context, struct operation *operation, const struct ticket *after);
 
 enum submit_mode { SUBMIT_ASYNC, SUBMIT_AND_WAIT };
 
-/* The way of most calls: resolves the handle in the current context, records the operation if the stream is being captured,
- * else enqueues it. Consumes the caller's reference; NULL is CUDA_ERROR_OUT_OF_MEMORY. */
+/* Used by most calls: resolves the handle in the current context, and records the operation if the stream is capturing, else
+ * enqueues it. Consumes the caller's reference; NULL returns CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode);
 
 int ticket_is_done_locked(const struct ticket *ticket);
 void ticket_wait_locked(const struct ticket *ticket);
-/* Whether all work that a synchronisation of the stream waits for is done. */
+/* Whether all work that a synchronisation of the stream would wait for is done. */
 int stream_is_idle_locked(CUstream stream);
 void stream_wait_locked(CUstream stream);
 void context_wait_locked(CUcontext context);
 
-/* What the NULL stream means to the calling thread: its own default stream, or the legacy one (as at first). */
+/* Sets what the NULL stream means to the calling thread: its per-thread default stream, or the legacy one (initially). */
 void stream_use_own_default(int is_own);
 
-/* A dump of the context is being written: synchronisations wait for it. */
+/* Bracket the writing of a core dump of the context: synchronisations wait for it. */
 void stream_dump_begin(CUcontext context);
 void stream_dump_end(CUcontext context);
 

@@ -1,7 +1,7 @@
 #include "call.h"
 #include "capture.h"
 
-/* What every call about one stream needs: the current context and the stream behind the handle, under the queue lock. */
+/* Common to all calls about one stream: gets the current context and the stream, under the queue lock. */
 static CUresult enter(CUstream handle, CUstream *stream)
 {
     CUcontext context;

@@ -5,8 +5,8 @@
 #include <string.h>
 
 /*
- * The variants for programs that are compiled with per-thread default streams: the same functions, with another meaning of the
- * NULL stream while they run.
+ * Variants for programs compiled with per-thread default streams: the same functions, with a different meaning of the NULL
+ * stream while they run.
  */
 #define TWIN(name, suffix, parameters, arguments)                                                                              \
     CUresult name##suffix parameters;                                                                                          \
@@ -109,7 +109,7 @@ typedef void (*symbol_function)(void);
 struct symbol {
     const char *name;         /* the base name */
     const char *abi_name;     /* with its version, as the library exports it */
-    int version;              /* the CUDA version that brought this form */
+    int version;              /* CUDA version that introduced this form */
     symbol_function function; /* for the legacy default stream */
     symbol_function twin;     /* for per-thread default streams, or NULL */
 };
@@ -129,7 +129,7 @@ SIM_API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersio
                                   CUdriverProcAddressQueryResult *symbolStatus);
 static CUresult get_proc_address_v1(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags);
 
-/* The first forms of functions whose names are macros in cuda.h. */
+/* Original forms of functions whose names are macros in cuda.h. */
 CUresult begin_capture_v1(CUstream hStream) __asm__("cuStreamBeginCapture");
 CUresult begin_capture_v1_ptsz(CUstream hStream) __asm__("cuStreamBeginCapture_ptsz");
 CUresult elapsed_time_v1(float *pMilliseconds, CUevent hStart, CUevent hEnd) __asm__("cuEventElapsedTime");
@@ -140,7 +140,7 @@ CUresult update_dependencies_v1(CUstream, CUgraphNode *, size_t, unsigned) __asm
 CUresult update_dependencies_v1_ptsz(CUstream, CUgraphNode *, size_t,
                                      unsigned) __asm__("cuStreamUpdateCaptureDependencies_ptsz");
 
-/* Of several forms of one name, the newest comes first. Versions are those of cudaTypedefs.h. */
+/* Forms of the same name: newest first. Versions are those of cudaTypedefs.h. */
 static const struct symbol symbols[] = {
     PLAIN(cuInit, 2000),
     PLAIN(cuDriverGetVersion, 2020),
@@ -375,7 +375,7 @@ static CUresult look_up(const char *name, void **function, int version, cuuint64
     return CUDA_SUCCESS;
 }
 
-/* With a place for the status a missing symbol is a success with a NULL pointer, as cuda.h says; without one an error. */
+/* If `symbolStatus` is given, a missing symbol succeeds with a NULL pointer, as cuda.h says; otherwise it is an error. */
 SIM_API CUresult cuGetProcAddress(const char *symbol, void **pfn, int cudaVersion, cuuint64_t flags,
                                   CUdriverProcAddressQueryResult *symbolStatus)
 {

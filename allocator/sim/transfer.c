@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STAGED_BYTES ((size_t)64 << 10) /* up to here the driver takes a copy of pageable memory before it returns */
+#define STAGED_BYTES ((size_t)64 << 10) /* up to this size the driver copies pageable memory before it returns */
 
 static CUresult check_side(enum transfer_side side, uint64_t address, size_t bytes, int is_write)
 {
@@ -20,7 +20,7 @@ static CUresult check_side(enum transfer_side side, uint64_t address, size_t byt
     return address == 0 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-/* The bytes from the first row of the first slice to the end of the last row of the last one; 0 where that overflows. */
+/* Returns the bytes from the first row of the first slice to the end of the last row of the last slice; 0 on overflow. */
 static size_t span(const struct transfer *transfer, const struct transfer_end *end)
 {
     size_t slices, rows, sum;
@@ -76,7 +76,7 @@ static uint64_t host(const void *pointer)
     return (uint64_t)(uintptr_t)pointer;
 }
 
-/* A graph reads the host's memory at each launch; a plain copy of a little memory reads it now. */
+/* A graph reads host memory at each launch; a plain small copy reads it now. */
 static CUresult copy_from_host(CUdeviceptr destination, const void *source, size_t bytes, CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
@@ -190,7 +190,7 @@ SIM_API CUresult cuMemcpyDtoDAsync(CUdeviceptr dstDevice, CUdeviceptr srcDevice,
     return copy(dstDevice, SIDE_DEVICE, srcDevice, SIDE_DEVICE, ByteCount, hStream, SUBMIT_ASYNC);
 }
 
-/* Both forms of a set: on the legacy default stream, and on the one that is given. */
+/* Both forms of a set: on the legacy default stream, and on a given stream. */
 #define SET(name, element)                                                                                                     \
     SIM_API CUresult name(CUdeviceptr dstDevice, element value, size_t N)                                                      \
     {                                                                                                                          \

@@ -1,5 +1,5 @@
 /*
- * Copies and sets: the checks of their ends, and the operations that they become.
+ * Copies and sets: checks of source and destination, and the operations made of them.
  *
  * Units: bytes. Thread safety: any thread.
  */
@@ -23,13 +23,13 @@ struct transfer {
     size_t rows, slices;
 };
 
-/* Errors: INVALID_VALUE (an end that is not mapped, or not all of it), and those of stream_submit(). */
+/* Errors: INVALID_VALUE (source or destination is not entirely mapped), and those of stream_submit(). */
 CUresult transfer_copy(const struct transfer *transfer, CUstream stream, enum submit_mode mode);
 
 /* `rows` rows of `count` values of `width` bytes. Errors: as transfer_copy(). */
 CUresult transfer_set(CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width, size_t count, size_t rows,
                       CUstream stream);
-/* The operation alone, for a graph; count and rows are not 0. */
+/* Creates the operation only, for a graph; count and rows are not 0. */
 CUresult transfer_create_set(struct operation **out, CUdeviceptr destination, size_t pitch, uint32_t value, unsigned width,
                              size_t count, size_t rows);
 

@@ -117,7 +117,7 @@ SIM_API CUresult cuMemcpyPeerAsync(CUdeviceptr dstDevice, CUcontext dstContext, 
     return copy_peer(dstDevice, dstContext, srcDevice, srcContext, ByteCount, hStream);
 }
 
-/* Copies up to the first that fails are made; the stream must not be the legacy one. */
+/* Copies before the first failing one are made. The stream must not be the legacy one. */
 SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
                                     CUmemcpyAttributes *attrs, size_t *attrsIdxs, size_t numAttrs, CUstream hStream)
 {
@@ -136,7 +136,7 @@ SIM_API CUresult cuMemcpyBatchAsync(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t
     return CUDA_SUCCESS;
 }
 
-/* Both forms of a set: on the legacy default stream, and on the one that is given. */
+/* Both forms of a set: on the legacy default stream, and on a given stream. */
 #define SET_ROWS(name, element)                                                                                                \
     SIM_API CUresult name(CUdeviceptr dstDevice, size_t dstPitch, element value, size_t Width, size_t Height)                  \
     {                                                                                                                          \

@@ -1,4 +1,4 @@
-/* User objects: what a program hangs on graphs, to hear when nothing can launch them any more. */
+/* User objects: a program attaches them to graphs, to be told when nothing can launch them any more. */
 #include "call.h"
 #include "capture.h"
 #include "handle.h"

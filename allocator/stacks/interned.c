@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1 /* what could not be added has no table then */
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
 #include <uthash.h>
 
-#define SLOTS 131072ul /* a power of two; the load stays below a half */
+#define SLOTS 131072ul /* a power of two; at most half of them are used */
 _Static_assert((SLOTS & (SLOTS - 1)) == 0 && SLOTS >= 2ul * INTERNED_STACKS, "probing needs both");
 
-/* The binary digits of pi behind the point: nobody chose them for what they do here. */
+/* Hexadecimal digits of pi after the point: numbers that nobody picked for a purpose. */
 const uint64_t interned_keys[2 * INTERNED_DEPTH] = {
     0x243f6a8885a308d3, 0x13198a2e03707344, 0xa4093822299f31d0, 0x082efa98ec4e6c89, 0x452821e638d01377, 0xbe5466cf34e90c6c,
     0xc0ac29b7c97c50dd, 0x3f84d5b5b5470917, 0x9216d5d98979fb1b, 0xd1310ba698dfb5ac, 0x2ffd72dbd01adfb7, 0xb8e1afed6a267e96,
@@ -29,7 +29,7 @@ struct code {
     char *function, *file;
 };
 
-/* Constant once its number is given out. */
+/* Constant once it has a number. */
 struct entry {
     uint32_t count;
     struct {
@@ -45,13 +45,14 @@ struct slot {
 };
 
 static struct slot *slots;     /* open addressing by hash; written under the lock, read without */
-static struct entry **entries; /* by number, from 1; under the lock */
-static uint32_t entry_count;   /* under the lock, as all below */
+static struct entry **entries; /* indexed by number, from 1; under the lock */
+static uint32_t entry_count;   /* under the lock, like everything below */
 static struct code *codes;
 static unsigned code_count;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* The slot of the hash, and *stack; or the empty one where it belongs, and none. At least half of the slots are empty. */
+/* Returns the slot of the hash and sets *stack; or the empty slot where it belongs, with *stack zeroed. Terminates because at
+ * least half of the slots are empty. */
 static struct slot *look(struct slot *table, uint64_t hash, struct interned_stack *stack)
 {
     for (size_t i = hash & (SLOTS - 1);; i = (i + 1) & (SLOTS - 1)) {
@@ -80,7 +81,7 @@ static void free_code(struct code *code)
     free(code);
 }
 
-/* NULL without host memory. */
+/* NULL if out of host memory. */
 static struct code *make_code(const struct interned_code *identity, const struct interned_text *text)
 {
     struct code *code = calloc(1, sizeof *code);
@@ -97,7 +98,7 @@ static struct code *make_code(const struct interned_code *identity, const struct
     return NULL;
 }
 
-/* NULL if there is no host memory, or no room (*is_full). */
+/* NULL if out of host memory, or if the table is full (*is_full). */
 static const struct code *code_of(const struct interned_code *identity, const struct interned_text *text, int *is_full)
 {
     struct code *code;
@@ -129,7 +130,7 @@ static struct entry *make_entry(const struct interned_frame *frames, size_t coun
     return entry;
 }
 
-/* What the interpreter does to import a module is no news to anybody. */
+/* Frames of the import machinery tell the reader nothing. */
 static int is_of_the_importer(const struct code *code)
 {
     return strncmp(code->file, "<frozen importlib", strlen("<frozen importlib")) == 0;
@@ -196,8 +197,7 @@ size_t interned_read(uint32_t number, struct stack_frame *out, size_t max)
     size_t kept = 0;
     if (number == INTERNED_FULL && max > 0) {
         out[0] = (struct stack_frame){.is_python = 1};
-        snprintf(out[0].function, sizeof out[0].function,
-                 "(not kept: as many different Python stacks as cufence keeps were seen before)");
+        snprintf(out[0].function, sizeof out[0].function, "(not kept: too many different Python stacks)");
         return 1;
     }
     pthread_mutex_lock(&lock);

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HASH_NONFATAL_OOM 1 /* what could not be added has no table then */
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
 #include <uthash.h>
 
 struct label {
@@ -23,10 +23,10 @@ struct stack {
     unsigned depth;
 };
 static struct thread_memory stacks = {.size = sizeof(struct stack)};
-/* The top of the stack, read at each allocation: without a call for its address. */
+/* The top of the stack. Read at each allocation, so it is plain TLS that needs no function call. */
 static __attribute__((tls_model("initial-exec"))) _Thread_local const char *current;
 
-/* NULL without host memory. */
+/* NULL if out of host memory. */
 static struct label *add(const char *text, size_t length)
 {
     struct label *label = malloc(sizeof *label + length + 1);

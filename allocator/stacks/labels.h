@@ -1,8 +1,8 @@
 /*
- * Labels: names that a thread gives to what it allocates. Each text is kept once, for ever, so that a buffer can carry it as
- * a pointer; at most LABEL_TEXTS of them, as far as a report shows them: 2 MiB. A program that makes up a label a step gets
- * LABEL_OF_TOO_MANY for those that come after. Thread safety: the stack is the calling thread's own; interning takes a lock, a
- * leaf.
+ * Labels: names that a thread gives to its allocations. Each text is stored once, for ever, so that a buffer can refer to it by
+ * pointer. At most LABEL_TEXTS texts are stored, cut to the length that reports show: 2 MiB in all. Labels after that (from a
+ * program that makes up a new one each step, say) become LABEL_OF_TOO_MANY. Thread safety: the stack is per thread; interning
+ * takes a lock, a leaf.
  */
 #ifndef CUFENCE_STACKS_LABELS_H
 #define CUFENCE_STACKS_LABELS_H
@@ -12,7 +12,7 @@
 #define LABEL_DEPTH 32
 #define LABEL_BYTES sizeof(((cufence_buffer *)0)->label) /* with the NUL */
 #define LABEL_TEXTS 16384u
-#define LABEL_OF_TOO_MANY "(not kept: 16384 labels were)"
+#define LABEL_OF_TOO_MANY "(not kept: more than 16384 different labels)"
 
 /* Errors: INVALID_ARGUMENT (NULL, deeper than LABEL_DEPTH), OUT_OF_MEMORY (the host's). */
 cufence_status label_push(const char *label);
@@ -20,7 +20,7 @@ cufence_status label_push(const char *label);
 /* Errors: INVALID_ARGUMENT (nothing was pushed). */
 cufence_status label_pop(void);
 
-/* The innermost label of the calling thread, NULL without one. Valid for ever. */
+/* Returns the calling thread's innermost label, NULL if there is none. Valid for ever. */
 const char *label_current(void);
 
 #endif

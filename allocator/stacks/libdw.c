@@ -73,7 +73,7 @@ struct libdw_session *libdw_begin(const struct libdw *libdw)
         return NULL;
     session->libdw = libdw;
     session->callbacks.find_elf = libdw->dwfl_linux_proc_find_elf;
-    /* The standard way asks debuginfod where one is named, and a report must not wait for a network. */
+    /* The standard callback queries debuginfod if one is configured. A report must not wait for the network. */
     session->callbacks.find_debuginfo =
         getenv("DEBUGINFOD_URLS") ? libdw->dwfl_build_id_find_debuginfo : libdw->dwfl_standard_find_debuginfo;
     session->dwfl = libdw->dwfl_begin(&session->callbacks);

@@ -1,8 +1,8 @@
 /*
- * elfutils' libdw, opened when a report needs it, because many machines lack it: finds source lines, and names of functions
- * that only separate debug information has. It does not unwind: unwind.h does that on every machine.
+ * elfutils' libdw, opened only when a report needs it, because many machines lack it. Finds source lines, and function names
+ * that only separate debug info has. It does not unwind: unwind.h does that on every machine.
  *
- * Thread safety: libdw_open() from any thread. A session belongs to one thread at a time; open them for one report.
+ * Thread safety: libdw_open() from any thread. A session belongs to one thread at a time; open one per report.
  */
 #ifndef CUFENCE_STACKS_LIBDW_H
 #define CUFENCE_STACKS_LIBDW_H
@@ -10,19 +10,19 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The functions of libdw. */
+/* libdw's functions. */
 struct libdw;
 
-/* NULL if this machine has no libdw, or one that lacks something. Valid for ever. */
+/* Returns NULL if this machine has no libdw, or one that lacks a function. Valid for ever. */
 const struct libdw *libdw_open(void);
 
-/* The modules of this process as they are now. */
+/* A snapshot of the modules in this process. */
 struct libdw_session;
-struct libdw_session *libdw_begin(const struct libdw *libdw); /* NULL if libdw refuses */
+struct libdw_session *libdw_begin(const struct libdw *libdw); /* NULL: libdw failed */
 void libdw_end(struct libdw_session *session);
 
-/* Write nothing about what is not known: the name, as it is in the symbol table, of the function that an address lies in; the
- * source file and the line that the instruction there was made from. */
+/* libdw_name() writes the symbol name (mangled) of the function that contains the address; libdw_line() writes the source file
+ * and line of the instruction there. Both leave the output unchanged if nothing is known. */
 void libdw_name(struct libdw_session *session, uint64_t address, char *name, size_t size);
 void libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line);
 

@@ -5,7 +5,7 @@ static int signed_byte(unsigned char byte)
     return byte < 128 ? byte : byte - 256;
 }
 
-/* The first line is whatever lies in the interpreter's memory. */
+/* The first line comes straight from the interpreter's memory and may be anything. */
 static int as_line(long long line)
 {
     return line < 0 || line > INT32_MAX ? 0 : (int)line;
@@ -47,7 +47,7 @@ static unsigned read_byte(struct reader *reader)
     return reader->at < reader->end ? *reader->at++ : 0;
 }
 
-/* Six bits a byte, the lowest first; bit 6 says that more follow. */
+/* Six bits per byte, lowest first; bit 6 means that more follow. */
 static unsigned read_varint(struct reader *reader)
 {
     unsigned value = 0, byte, shift = 0;

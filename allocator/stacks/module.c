@@ -10,7 +10,7 @@ struct search {
     int is_found, result;
 };
 
-/* The segment with the address, if it is code that can be read. */
+/* Returns the segment that contains the address, if it is readable code. */
 static const ElfW(Phdr) * code_segment(const struct dl_phdr_info *info, uint64_t address)
 {
     for (int i = 0; i < info->dlpi_phnum; i++) {

@@ -10,22 +10,23 @@
 #include <link.h>
 #include <stdint.h>
 
-/* One that has code at an address. Nothing in it points into the module, which may go at any time. */
+/* The module that contains an address. Holds no pointers into the module, which may be unloaded at any time. */
 struct module {
-    uint64_t base;       /* added to the addresses that its file gives */
-    uint64_t code_start; /* of the segment that the address lies in; it is readable */
-    uint64_t offset;     /* of the address in the file */
+    uint64_t base;       /* load bias: added to addresses in the file */
+    uint64_t code_start; /* start of the segment that contains the address; readable */
+    uint64_t offset;     /* of the address within the file */
     char path[PATH_MAX];
-    int is_program; /* the path is then what the program was started as, wherever it was looked for */
+    int is_program; /* path is then the name the program was started as, without the directory it was found in */
 };
 
-/* Returns 0, and leaves *out as it is, if the address lies in no module's code. */
+/* Returns 0 and leaves *out unchanged if the address is in no module's code. */
 int module_of(uint64_t address, struct module *out);
 
-/* `size` bytes of a module's file at `address` as it gives addresses; NULL if they are not mapped to be read. */
+/* Returns `size` bytes at `address`, as the module's file numbers addresses; NULL if they are not mapped readable. */
 const void *module_bytes(const struct dl_phdr_info *module, uint64_t address, uint64_t size);
 
-/* Calls `visit` while the module that has code at the address cannot go. Returns what that does, 0 without such a module. */
+/* Calls `visit` for the module whose code contains the address; it can't be unloaded meanwhile. Returns what visit returns, 0
+ * if there is no such module. */
 int module_visit(uint64_t address, int (*visit)(const struct dl_phdr_info *module, void *argument), void *argument);
 
 #endif

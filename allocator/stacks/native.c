@@ -9,16 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE_BYTES 4096u /* the smallest there is: whatever the size, the rest of these bytes is mapped too */
+#define PAGE_BYTES 4096u /* the smallest page size; up to the next multiple of it, memory is always mapped */
 #define FRAMES_MOST 64
-#define NAME_BYTES 4096 /* of a function's mangled name: templates make them long, and half a one cannot be demangled */
+#define NAME_BYTES 4096 /* for a mangled name: templates make them long, and a truncated one can't be demangled */
 
-/* Of the C++ ABI (libstdc++); malloc'ed, NULL if `name` is not mangled. */
+/* From the C++ ABI (libstdc++). Returns malloc'ed text, NULL if `name` is not mangled. */
 extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
-/* ---- taking ---- */
+/* ---- capture ---- */
 
-/* The calling thread's stack, [low, high); 0: not asked yet, 1: the thread library does not know. */
+/* The calling thread's stack, [low, high). 0: not queried yet, 1: unknown to the thread library. */
 static __attribute__((tls_model("initial-exec"))) _Thread_local uint64_t stack_low, stack_high;
 
 static __attribute__((cold, noinline)) void ask_for_bounds(void)
@@ -44,7 +44,7 @@ static __attribute__((cold, noinline)) void ask_for_bounds(void)
 #endif
 #endif
 
-/* Other functions' frames, with red zones and with variables that other threads write: no sanitizer is to look. */
+/* Reads other functions' frames, with their red zones and variables that other threads may write: exempt from sanitizers. */
 #ifdef IS_SANITIZED
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) static void
 copy_words(uint64_t *to, const volatile uint64_t *from, size_t count)
@@ -75,7 +75,7 @@ void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64
 
 /* ---- frames ---- */
 
-/* As the module's own tables have it, or where those know nothing, separate debug information. */
+/* Looks in the module's own symbol tables first, then in separate debug info. */
 static void find_name(struct libdw_session *session, uint64_t pc, const struct module *module, char *name, size_t size)
 {
     Dl_info info;
@@ -116,10 +116,10 @@ static int is_of_cuda(const struct module *module)
 {
     const char *name = base_name(module->path);
     return starts_with(name, "libcuda.so") || starts_with(name, "libcudart.so") ||
-           starts_with(name, "libcudart-"); /* as some wheels rename it */
+           starts_with(name, "libcudart-"); /* some wheels rename it */
 }
 
-/* Of libcudart_static.a, as nm lists it for CUDA 13.0: the launches, and the internals that they call. */
+/* Function names of libcudart_static.a as nm lists them for CUDA 13.0: the launches, and the internals that they call. */
 static int is_of_static_cudart(const char *function)
 {
     static const char *const starts[] = {"libcudart_static_", "cudaLaunch", "__cudaLaunch", "cudaGraphLaunch"};
@@ -141,7 +141,7 @@ static void describe(struct libdw_session *session, uint64_t pc, const struct mo
         libdw_line(session, pc - 1, frame->file, sizeof frame->file, &frame->line);
 }
 
-/* Those of cufence and those in no module are left out, and what starts a program, behind main(). */
+/* Leaves out frames of cufence, frames in no module, and what comes before main(). */
 static size_t describe_all(struct libdw_session *session, const uint64_t *pcs, size_t count, struct stack_frame *out,
                            size_t max)
 {
@@ -157,7 +157,7 @@ static size_t describe_all(struct libdw_session *session, const uint64_t *pcs, s
     return written;
 }
 
-/* How many leading ones are not the program's own: 0 if all are such. */
+/* Returns how many leading frames are not the program's own (CUDA's or cufence's); 0 if all of them are. */
 static size_t count_leading_internal(struct libdw_session *session, const uint64_t *pcs, size_t count)
 {
     struct module module;

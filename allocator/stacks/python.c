@@ -8,15 +8,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TYPE_OFFSET 8   /* in every object: of its type */
-#define SIZE_OFFSET 16  /* in str and bytes: of the length */
-#define HASH_OFFSET 24  /* in str: -1 as long as nobody has asked for it; names have theirs, as they are interned */
-#define STATE_OFFSET 32 /* in str: of kind and form */
+#define TYPE_OFFSET 8   /* in every object: the type */
+#define SIZE_OFFSET 16  /* in str and bytes: the length */
+#define HASH_OFFSET 24  /* in str: the hash, -1 until first computed; names are interned, so theirs is */
+#define STATE_OFFSET 32 /* in str: kind and form */
 #define BYTES_DATA 32
-#define TABLE_MOST (1u << 22) /* bytes of a line table; longer ones are not believed */
+#define TABLE_MOST (1u << 22) /* bytes of a line table; a longer one is taken for garbage */
 #define VISITED_MOST 256      /* frames */
 
-/* On the way from a frame to its callers. */
+/* State of the walk from a frame to its callers. */
 struct walk {
     uint64_t frame; /* the next one */
     unsigned visited;
@@ -24,18 +24,18 @@ struct walk {
 
 typedef uint64_t hasher(const struct python_frame_layout *layout, const void *code_type, struct walk walk);
 
-/* Written once, under the lock, before is_known. */
+/* Written once, under the lock, before is_known is set. */
 static struct interpreter {
     struct python_layout layout;
     hasher *hash;
     struct python_types types;
-    void *(*thread_state)(void); /* the calling thread's, whoever has the GIL; NULL if it has none */
+    void *(*thread_state)(void); /* returns the calling thread's state, with or without the GIL; NULL if it has none */
 } interpreter;
-static int is_known;  /* atomic; -1: it is one that cannot be read */
-static int is_proven; /* atomic; once one of its threads has had frames to see it by */
+static int is_known;  /* atomic; -1: there is one, but its layout is unknown */
+static int is_proven; /* atomic; set once the layout was checked against a thread with frames */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* At any offset: some are in the middle of a text. */
+/* Reads at any offset: some are in the middle of a text. */
 static inline uint64_t load_word(uint64_t object, uint64_t offset)
 {
     uint64_t word;
@@ -55,7 +55,7 @@ static inline int is_pointer(uint64_t value)
 
 /* ---- frames ---- */
 
-/* From 3.12 on, some frames are the interpreter's own, to call and to be called; they own no code of a program's. */
+/* From 3.12 on, the interpreter inserts frames of its own around calls. They own no code of the program. */
 static inline int is_shim(const struct python_frame_layout *layout, uint64_t frame)
 {
     enum { OWNED_BY_INTERPRETER = 3 };
@@ -63,9 +63,9 @@ static inline int is_shim(const struct python_frame_layout *layout, uint64_t fra
            *(const unsigned char *)(uintptr_t)(frame + layout->frame_owner) >= OWNED_BY_INTERPRETER;
 }
 
-/* Of code objects without a version: what shows in a report goes into it. Of the line table that is the length and the bytes
- * at both ends: to read all of it at each capture would take longer than all of the rest. Programs that compile code and drop
- * it get the same addresses again and again, all of them, so those alone do not tell. */
+/* Identifies code objects that have no version, from everything that shows in a report. Of the line table it takes only the
+ * length and the words at both ends: reading all of it at each capture would take longer than everything else. Addresses alone
+ * are not enough: programs that compile and drop code get the same ones again and again. */
 static inline uint64_t fingerprint(const struct python_frame_layout *layout, uint64_t code)
 {
     uint64_t filename = load_word(code, layout->code_filename), name = load_word(code, layout->code_name);
@@ -77,7 +77,7 @@ static inline uint64_t fingerprint(const struct python_frame_layout *layout, uin
            (filename + first + (table_size << 48)) * 0xbf58476d1ce4e5b9u + (table + last) * 0x94d049bb133111ebu;
 }
 
-/* Versions are of a (sub-)interpreter; the line tells its code from that of another one, which may have the same. */
+/* Versions are per (sub-)interpreter. The first line distinguishes code of two interpreters with the same version number. */
 static inline uint64_t identify(const struct python_frame_layout *layout, uint64_t code)
 {
     uint64_t version = layout->code_version == NO_FIELD ? 0 : (uint32_t)load_int(code, layout->code_version);
@@ -101,11 +101,11 @@ static inline struct walk begin(const struct python_layout *layout, const void *
     return (struct walk){.frame = frame};
 }
 
-/* Returns 0 at the end. */
+/* Returns 0 after the last frame. */
 static inline __attribute__((always_inline)) int next(const struct python_frame_layout *layout, const void *code_type,
                                                       struct walk *walk, struct interned_frame *out)
 {
-    enum { TAGS = 7 }; /* of a reference to an object, from 3.14 on */
+    enum { TAGS = 7 }; /* tag bits of an object reference, from 3.14 on */
     while (is_pointer(walk->frame) && walk->visited++ < VISITED_MOST) {
         uint64_t frame = walk->frame, code = load_word(frame, layout->frame_code) & ~(uint64_t)TAGS;
         walk->frame = load_word(frame, layout->frame_previous);
@@ -175,7 +175,7 @@ uint64_t python_hash_of(const struct python_layout *layout, const void *thread_s
 
 /* ---- the interpreter ---- */
 
-/* "3.10.13 (main, ...)" as in PY_VERSION_HEX, without the release level. */
+/* Parses "3.10.13 (main, ...)" into the form of PY_VERSION_HEX, without the release level. */
 static unsigned long parse_version(const char *text)
 {
     unsigned major = 0, minor = 0, micro = 0;
@@ -197,15 +197,14 @@ static int find_interpreter(struct interpreter *out)
         return 0;
     const void *const *type = (const void *const *)((const char *)out->types.code + TYPE_OFFSET);
     if (*type != type_type)
-        return *type ? -1 : 0; /* a build whose objects begin otherwise (Py_TRACE_REFS); or one that has not started yet */
+        return *type ? -1 : 0; /* a build with a different object header (Py_TRACE_REFS), or one not started yet */
     if (!python_layout_for(version ? *version : parse_version(get_version()), dlsym(RTLD_DEFAULT, "_PyRuntime"), &out->layout))
         return -1;
     out->hash = hasher_for(&out->layout.frame);
     return 1;
 }
 
-/* Programs may open an interpreter late, so it is looked for again, more and more seldom: at a thread's 1st, 2nd, 4th ... call.
- */
+/* Looks for an interpreter again, since programs may load one late: at a thread's 1st, 2nd, 4th, 8th ... call. */
 static __attribute__((noinline)) int look_again(void)
 {
     static __attribute__((tls_model("initial-exec"))) _Thread_local unsigned calls;
@@ -267,8 +266,8 @@ static size_t put_utf8(char *out, uint32_t character)
     return size;
 }
 
-/* The kind (bytes of a character) of a compact str and whether it is ASCII; 0 for other forms. Up to 3.13 the low two bits
- * say how it is interned, in 3.14 the low sixteen. */
+/* Returns the kind (bytes per character) of a compact str and whether it is ASCII; 0 for other forms. The state field starts
+ * with the interning state: two bits up to 3.13, sixteen in 3.14. */
 static unsigned form_of(uint64_t str, int *is_ascii)
 {
     unsigned state = (unsigned)load_int(str, STATE_OFFSET);
@@ -293,7 +292,7 @@ static void copy_text(uint64_t str, char *out, size_t size)
         for (uint64_t i = 0; i < length && at + UTF8_LONGEST < size; i++) {
             uint32_t character = 0;
             memcpy(&character, data + i * kind, kind);
-            if (character >= 0xd800 && character < 0xe000) /* half of a pair: not a character, and not UTF-8 */
+            if (character >= 0xd800 && character < 0xe000) /* half of a surrogate pair: not a character, and not valid UTF-8 */
                 character = '?';
             at += put_utf8(out + at, character);
         }

@@ -9,13 +9,13 @@
 #include <time.h>
 #include <unistd.h>
 
-#define WAIT_NS 1000000000ull /* a capture takes microseconds; one that takes longer is not waited for */
+#define WAIT_NS 1000000000ull /* longest wait for captures under way; a capture takes microseconds */
 
 int python_reading = PYTHON_NOT_WATCHED_YET;
 _Thread_local struct python_reader *python_reader;
 
-static struct python_reader *readers;                    /* only grows; atomic */
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf; who adds to `readers` holds it, and who makes the key */
+static struct python_reader *readers;                    /* atomic; entries are never removed */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf; held while adding to `readers` and while creating the key */
 static pthread_key_t key;
 static int has_key;
 
@@ -23,7 +23,7 @@ static int has_key;
 
 static void give_back(void *reader)
 {
-    python_reader = NULL; /* a capture later in the thread's end takes one anew */
+    python_reader = NULL; /* a capture later in the thread's exit takes a new one */
     __atomic_store_n(&((struct python_reader *)reader)->is_taken, 0, __ATOMIC_RELEASE);
 }
 
@@ -57,8 +57,8 @@ struct python_reader *python_take_reader(void)
 
 /* ---- the end ---- */
 
-static int has_membarrier; /* written once, before the interpreter knows of end_reading() */
-static pid_t watching;     /* the same: the process; a forked child has none of the other threads */
+static int has_membarrier; /* written once, before end_reading() is registered */
+static pid_t watching;     /* likewise: the process id, since a forked child has none of the other threads */
 
 static int membarrier(int command)
 {
@@ -86,7 +86,7 @@ static void end_reading(void)
     }
 }
 
-/* ---- being told of it ---- */
+/* ---- registering with Python ---- */
 
 typedef struct object object; /* PyObject */
 
@@ -109,8 +109,8 @@ static struct {
     void (*release)(object *);
     void (*clear_error)(void);
 } python;                 /* written once, under the lock, before has_python */
-static int has_python;    /* atomic; -1: it lacks something, and can only be asked */
-static int is_registered; /* atomic; the pending call is on its way, or done */
+static int has_python;    /* atomic; -1: a function is missing, so only is_finalizing can be used */
+static int is_registered; /* atomic; the pending call is queued or done */
 
 static object *on_exit_of_python(object *self, object *unused)
 {
@@ -147,7 +147,7 @@ static void find_python(void)
     __atomic_store_n(&has_python, found, __ATOMIC_RELEASE);
 }
 
-/* A pending call: on the main thread, with the GIL. */
+/* A pending call: runs on the main thread, with the GIL. */
 static int watch(void *unused)
 {
     (void)unused;
@@ -177,7 +177,7 @@ static int ask_python(void)
         return 0;
     if (__atomic_load_n(&has_python, __ATOMIC_ACQUIRE) == 1 && !__atomic_exchange_n(&is_registered, 1, __ATOMIC_RELAXED) &&
         python.add_pending_call(watch, NULL) != 0)
-        __atomic_store_n(&is_registered, 0, __ATOMIC_RELAXED); /* there are as many as there may be: another time */
+        __atomic_store_n(&is_registered, 0, __ATOMIC_RELAXED); /* the queue of pending calls is full: try again another time */
     return 1;
 }
 

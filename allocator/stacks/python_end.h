@@ -1,14 +1,14 @@
 /*
- * The end of the Python interpreter, which frees the state and the frames of every thread, also of one that is still at work in
- * C code (a daemon thread). So captures stop where the end begins, and the interpreter waits for those under way.
+ * The end of the Python interpreter. It frees the state and frames of every thread, even of a thread that is still running C
+ * code (a daemon thread). So captures stop when finalization begins, and the interpreter waits for those under way.
  *
- * A function of ours is registered with Python's atexit, which runs before anything is freed. A capture says in a word of its
- * thread's own that it is reading; the function forbids reading and waits until no word says so. The capture makes no barrier
- * for that: membarrier(2) makes one in all threads at the end. The registration is a pending call of the main thread's, so it
- * takes a moment; until then the interpreter is asked at each capture whether it is ending. An end that begins runs pending
- * calls first, so it does not overtake the registration.
+ * cufence registers a function with Python's atexit, which runs before anything is freed. Each capture sets a flag of its
+ * thread while it reads; the function forbids reading and waits until no flag is set. Captures need no memory barrier for this:
+ * at the end, membarrier(2) executes one on all threads. The registration is made by a pending call on the main thread, so it
+ * takes a moment. Until then, each capture checks whether the interpreter is finalizing. Finalization runs pending calls first,
+ * so it can't overtake the registration.
  *
- * An interpreter that a program starts anew after its end is not read any more.
+ * An interpreter that the program starts again afterwards is not read any more.
  *
  * Thread safety: every function, from any thread, with the GIL or without. No lock is held while Python is called.
  */
@@ -19,12 +19,12 @@
 
 enum python_reading {
     PYTHON_MAY_BE_READ = 0,
-    PYTHON_BEHIND_A_BARRIER, /* a system without membarrier(2) */
+    PYTHON_BEHIND_A_BARRIER, /* the system has no membarrier(2) */
     PYTHON_NOT_WATCHED_YET,
     PYTHON_ENDS,
 };
 
-/* Of one thread at a time; never freed, as the end may be looking at it. */
+/* One thread's flag. Reused by later threads, but never freed: the end of the interpreter may be looking at it. */
 struct python_reader {
     struct python_reader *next; /* constant */
     int is_taken, is_reading;   /* atomic */
@@ -33,10 +33,10 @@ struct python_reader {
 extern int python_reading; /* enum python_reading; atomic */
 extern __attribute__((tls_model("initial-exec"))) _Thread_local struct python_reader *python_reader;
 
-/* Has the thread's end give it back. NULL without host memory. */
+/* Takes a reader for the calling thread, given back when the thread ends. NULL if out of host memory. */
 struct python_reader *python_take_reader(void);
 
-/* What there is to do where reading is not plainly allowed. Returns whether it is. */
+/* The slow path, when reading is not simply allowed. Returns whether it is allowed now. */
 int python_ask_to_read(void);
 
 static inline void python_end_read(struct python_reader *reader)
@@ -44,14 +44,14 @@ static inline void python_end_read(struct python_reader *reader)
     __atomic_store_n(&reader->is_reading, 0, __ATOMIC_RELEASE);
 }
 
-/* From here to python_end_read() the interpreter does not get to its end. NULL: it must not be read. Does not nest. */
+/* The interpreter can't finalize between this and python_end_read(). NULL: it must not be read. Does not nest. */
 static inline struct python_reader *python_begin_read(void)
 {
     struct python_reader *reader = python_reader;
     if (__builtin_expect(!reader, 0) && !(reader = python_take_reader()))
         return NULL;
     __atomic_store_n(&reader->is_reading, 1, __ATOMIC_RELAXED);
-    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* the processor's own order is what membarrier() sees to */
+    __atomic_signal_fence(__ATOMIC_SEQ_CST); /* stops the compiler from reordering; membarrier() takes care of the processor */
     if (__builtin_expect(__atomic_load_n(&python_reading, __ATOMIC_ACQUIRE) != PYTHON_MAY_BE_READ, 0) &&
         !python_ask_to_read()) {
         python_end_read(reader);

@@ -39,8 +39,8 @@ static const struct {
       .format = LINETABLE_LOCATIONS}},
 };
 
-/* The part of _Py_DebugOffsets that is the same in 3.13 and 3.14 lies in groups, each led by the size of what it describes;
- * these are the words in front of each group. */
+/* The part of _Py_DebugOffsets that is the same in 3.13 and 3.14 consists of groups, each beginning with the size of the struct
+ * it describes. These are the word offsets at which the groups begin. */
 static const struct groups {
     unsigned long version;
     uint16_t thread, frame, code, object; /* in words */
@@ -60,11 +60,11 @@ static int describe_itself(const struct groups *group, unsigned long version, co
     const uint64_t *thread = words + group->thread, *frame = words + group->frame, *code = words + group->code;
     const uint64_t *object = words + group->object;
     enum { HEADER_VERSION = 1, HEADER_FREE_THREADED = 2 };
-    uint16_t local_names; /* what follows the version, which the interpreter does not describe */
+    uint16_t local_names; /* the field after the version; the interpreter does not describe the version itself */
     *out = (struct python_layout){
         .holder_frame = NO_FIELD, .text_ascii_data = 40, .text_unicode_data = 56, .format = LINETABLE_LOCATIONS};
     int is_good = memcmp(words, "xdebugpy", 8) == 0 && words[HEADER_VERSION] == version && words[HEADER_FREE_THREADED] == 0 &&
-                  object[0] == 16 && object[1] == 8 && /* PyObject: its size, and where its type is */
+                  object[0] == 16 && object[1] == 8 && /* PyObject: its size, and the offset of its type */
                   read_offset(thread, 4, &out->thread_frame) && read_offset(frame, 1, &out->frame.frame_previous) &&
                   read_offset(frame, 2, &out->frame.frame_code) && read_offset(frame, 3, &out->frame.frame_position) &&
                   read_offset(frame, 5, &out->frame.frame_owner) && read_offset(code, 1, &out->frame.code_filename) &&

@@ -6,15 +6,15 @@
 
 #define FRAMES 64
 
-/* In every object: the type, and in bytes the length and the data. */
+/* Offsets: in every object the type; in bytes objects the length and the data. */
 enum { TYPE = 8, LENGTH = 16, DATA = 32 };
 
-/* A walk under way. */
+/* State of one check. */
 struct proof {
     const struct python_layout *layout;
     const struct python_types *types;
-    int is_wrong;     /* something is not mapped, or no object of the type that it should be */
-    int is_forbidden; /* to read so */
+    int is_wrong;     /* something is not mapped, or not an object of the expected type */
+    int is_forbidden; /* process_vm_readv() is not allowed */
 };
 
 static uint64_t load(struct proof *proof, uint64_t object, uint64_t offset, size_t size)
@@ -35,7 +35,7 @@ static uint64_t load_word(struct proof *proof, uint64_t object, uint64_t offset)
     return load(proof, object, offset, sizeof(uint64_t));
 }
 
-/* The object that a field holds, which has to be of the type. */
+/* Reads the object that a field points to. It must be of that type. */
 static uint64_t load_object(struct proof *proof, uint64_t holder, uint64_t offset, const void *type)
 {
     uint64_t object = load_word(proof, holder, offset);
@@ -56,7 +56,7 @@ static void prove_code(struct proof *proof, uint64_t code)
         load(proof, code, frame->code_version, sizeof(int));
 }
 
-/* Returns whether the frame is one of a program's. */
+/* Returns whether the frame runs the program's code. */
 static int prove_frame(struct proof *proof, uint64_t frame)
 {
     enum { OWNED_BY_INTERPRETER = 3, TAGS = 7 };

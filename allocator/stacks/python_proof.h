@@ -1,7 +1,7 @@
 /*
- * Whether an interpreter's frames lie where a layout says: a walk whose every read may fail, before any whose reads may not. A
- * build with structs of its own (a patched or a debug interpreter that calls itself by a known version) is found out by it
- * and not by a crash.
+ * Checks that an interpreter's frames match the layout: walks them once with reads that may fail, before any walk whose reads
+ * may not. So a build with different structs (a patched or debug interpreter that reports a known version) is detected here and
+ * not by a crash.
  *
  * Thread safety: any thread, for its own thread state.
  */
@@ -16,11 +16,11 @@ struct python_types {
 
 enum python_proof {
     PYTHON_IS_OTHERWISE = -1,
-    PYTHON_IS_UNPROVEN = 0, /* there is no frame of a program's code to see it by */
-    PYTHON_IS_PROVEN = 1,   /* also where the system forbids such reads: seccomp */
+    PYTHON_IS_UNPROVEN = 0, /* no frame of the program's code to check against */
+    PYTHON_IS_PROVEN = 1,   /* also if the system forbids such reads (seccomp) */
 };
 
-/* Takes some 50 microseconds. */
+/* Takes about 50 microseconds. */
 enum python_proof python_prove(const struct python_layout *layout, const struct python_types *types, const void *thread_state);
 
 #endif

@@ -29,12 +29,12 @@ static struct interned_stack capture_python(void)
     return stack;
 }
 
-/* Where Python frames say who called, fewer words have to do: those frames have cost their time. cudaLaunchKernel()'s own frame
- * is 42 of them (CUDA 13.0). */
+/* With Python frames to show the caller, copy fewer words: reading those frames already took time. cudaLaunchKernel()'s own
+ * frame takes 42 words (CUDA 13.0). */
 #define WORDS_BESIDE_PYTHON 112
 
-/* A function's frame pointer leads to its caller's registers: the System V ABI for x86-64, section 3.2.2. Inlined, because a
- * function that ends with a call may have given up its own frame by then. */
+/* The saved frame pointer leads to the caller's registers: System V ABI for x86-64, section 3.2.2. Inlined because a function
+ * that ends with a tail call may already have released its frame. */
 static inline __attribute__((always_inline)) void capture(struct stack *out, const void *frame)
 {
     struct interned_stack python = capture_python();
@@ -48,7 +48,7 @@ static inline __attribute__((always_inline)) void capture(struct stack *out, con
 #else
     (void)frame;
 #endif
-    /* The native half would not be seen; and where the caller's stack pointer is, no rule of the other ABIs says. */
+    /* The native half would not be shown; and other ABIs don't say where the caller's stack pointer is. */
     out->pc = out->sp = out->fp = 0;
     out->word_count = 0;
 }

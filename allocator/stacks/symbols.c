@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* bytes: NULL if the file cannot be read. */
+/* bytes is NULL if the file can't be read. */
 static struct span map_file(const char *path)
 {
     struct stat status;
@@ -32,7 +32,7 @@ static int is_same(struct span file, uint64_t offset, const void *loaded, size_t
     return part.bytes && loaded && memcmp(part.bytes, loaded, size) == 0;
 }
 
-/* A library that was built anew since has other segments or another build identifier (in a note). */
+/* A library that was rebuilt since has different segments or another build id (in a note). */
 static int was_loaded_from(const struct dl_phdr_info *info, void *argument)
 {
     const struct span *file = argument;
@@ -53,7 +53,7 @@ static int was_loaded_from(const struct dl_phdr_info *info, void *argument)
     return 1;
 }
 
-/* The function that starts last at or before `address`, and reaches beyond it. */
+/* Returns the function with the highest start at or below `address` that extends beyond it. */
 static const char *find(const struct image *image, const Elf64_Shdr *table, uint64_t address)
 {
     Elf64_Shdr strings;

@@ -1,7 +1,7 @@
 /*
- * Names of functions that a module's dynamic symbol table does not have, from the symbol table of its file.
+ * Finds names of functions that are missing in a module's dynamic symbol table, in the symbol table of its file.
  *
- * Thread safety: from any thread. Maps the file while it looks.
+ * Thread safety: any thread. The file is mapped during the search.
  */
 #ifndef CUFENCE_STACKS_SYMBOLS_H
 #define CUFENCE_STACKS_SYMBOLS_H
@@ -10,8 +10,8 @@
 
 #include <stddef.h>
 
-/* Writes the name, as it is in the table, of the function that the address lies in. Writes nothing where the file cannot be
- * read any more, is not the one that was loaded, or has no such function. */
+/* Writes the symbol name (mangled) of the function that contains the address. Writes nothing if the file can't be read, is not
+ * the one that was loaded, or has no such function. */
 void symbols_name(const struct module *module, uint64_t address, char *name, size_t size);
 
 #endif

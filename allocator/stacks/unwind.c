@@ -5,7 +5,7 @@
 #include "cfi.h"
 #include "module.h"
 
-/* Empty if they are not mapped to be read. */
+/* Empty if not mapped readable. */
 static struct cfi_bytes bytes_of(const struct dl_phdr_info *info, const ElfW(Phdr) * segment)
 {
     const uint8_t *bytes = module_bytes(info, segment->p_vaddr, segment->p_memsz);
@@ -39,7 +39,8 @@ static int has_code(const struct dl_phdr_info *info, void *argument)
     return 1;
 }
 
-/* Behind a call: e8 with a 32-bit distance, or ff /2 with an operand of one to six bytes (Intel SDM, volume 2, CALL). */
+/* Whether `address` follows a call instruction: e8 with a 32-bit displacement, or ff /2 with an operand of one to six bytes
+ * (Intel SDM, volume 2, CALL). */
 static int follows_call(uint64_t address)
 {
     enum { LONGEST = 7 };
@@ -55,7 +56,7 @@ static int follows_call(uint64_t address)
     return 0;
 }
 
-/* A link counts if it lies in the saved words, further up, and its return address is one. */
+/* Accepts a link only if it is within the saved words, further up the stack, and holds a valid return address. */
 static int step_by_frame_pointer(const struct stack *stack, struct cfi_frame *frame)
 {
     uint64_t fp = frame->registers[CFI_RBP], index = (fp - stack->sp) / sizeof(uint64_t);

@@ -1,16 +1,17 @@
 /*
- * Walks up a captured stack: by the call frame information of the modules that are loaded (cfi.h), and over code that has none
- * by frame pointers, as long as each is sound.
+ * Unwinds a captured stack with the call frame information of the loaded modules (cfi.h), and through code without any by frame
+ * pointers, as long as each one is plausible.
  *
- * Thread safety: from any thread; holds the loader's lock for short whiles.
+ * Thread safety: any thread; briefly holds the loader's lock.
  */
 #ifndef CUFENCE_STACKS_UNWIND_H
 #define CUFENCE_STACKS_UNWIND_H
 
 #include "stack.h"
 
-/* The return addresses, innermost first, the first being stack->pc; where a signal came, one more than the address of the
- * instruction that it came before, so that one less always lies in what was running. Returns how many, at most `max`. */
+/* Gets the return addresses, innermost first; the first is stack->pc. For a frame interrupted by a signal it is the address of
+ * the next instruction to run plus one, so that the value minus one is always inside the running code. Returns their number, at
+ * most `max`. */
 size_t unwind(const struct stack *stack, uint64_t *pcs, size_t max);
 
 #endif

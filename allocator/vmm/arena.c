@@ -11,25 +11,25 @@
 #define SMALLEST_ARENA (256ull << 20)
 
 /*
- * The books are a ring of slots in the order of their addresses, read from the cursor on round the arena: the tail is what was
- * cut last, right below the cursor; the head is the next one that the cursor will meet when it has wrapped. So both ends move
- * in constant time, and a binary search over the ring answers for an address.
+ * The ring holds the slots in address order, starting at the cursor and going once around the arena. The tail is the slot cut
+ * last, right below the cursor. The head is the slot that the cursor reaches next, after wrapping. So both ends move in
+ * constant time, and a binary search finds the slot of an address.
  */
 static struct {
-    struct lock lock; /* guards all of this; never held over driver calls */
+    struct lock lock; /* guards all of this; never held across driver calls */
     uint64_t start, end;
-    uint64_t cursor; /* next address to give out */
+    uint64_t cursor; /* next address to hand out */
     uint64_t history;
     void (*forget)(struct slot *slot);
     struct slot **ring;
     size_t capacity; /* power of two */
     size_t head, count;
-    size_t past; /* slots of the ring without a mapping that were mapped once */
+    size_t past; /* slots in the ring that have no mapping any more */
     uint64_t used;
 } arena = {.lock = LOCK(RANK_ARENA)};
 
 #define DEVICES 64
-static uint64_t peers_of[DEVICES]; /* atomic; by device: which others have access to its memory, a bit each */
+static uint64_t peers_of[DEVICES]; /* atomic; by device: one bit for each device that has access to its memory */
 
 static struct slot *nth(size_t i)
 {
@@ -50,8 +50,8 @@ cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struc
         driver_check(result, "cuMemAddressReserve");
         return error_set(
             CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
-            "the driver reserves not even 256 MiB of address space; look at `ulimit -v` and at what else the process "
-            "has reserved");
+            "the driver cannot reserve even 256 MiB of address space; check `ulimit -v`, and what else the process has "
+            "reserved");
     }
     lock_take(&arena.lock);
     arena.start = address;
@@ -116,7 +116,7 @@ static void drop(struct slot *slot)
     arena.forget(slot);
 }
 
-/* Forgets the oldest half of the past, in one pass that keeps the order. */
+/* Forgets past slots, oldest first, until half the history is left. One pass; the order is kept. */
 static void forget_oldest(void)
 {
     size_t excess = arena.past - (size_t)(arena.history / 2), count = arena.count, kept = 0;
@@ -132,15 +132,14 @@ static void forget_oldest(void)
     arena.count = kept;
 }
 
-/* Makes room for `span` at the cursor: steps over what is mapped, forgets what is past. Returns 0, or -1 after a whole round.
- */
+/* Makes room for `span` at the cursor: skips mapped slots, drops past ones. Returns 0, or -1 after a whole round. */
 static int advance(uint64_t span)
 {
     int wraps = 0;
     for (;;) {
         struct slot *head = arena.count ? nth(0) : NULL;
         uint64_t limit = head && head->base >= arena.cursor ? head->base : arena.end;
-        /* A mapping keeps a guard in front of it, so a new slot ends with its own guard at or below `limit`. */
+        /* The guard in front of a mapping stays, so a new slot, its own guard included, must end at or below `limit`. */
         if (limit - arena.cursor >= span)
             return 0;
         if (limit == arena.end) {
@@ -169,7 +168,7 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
     if (arena.past > arena.history)
         forget_oldest();
     if (arena.count == arena.capacity && grow() != 0) {
-        status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for the books of %zu mappings", arena.count);
+        status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of %zu mappings", arena.count);
     } else if (advance(slot->span) != 0) {
         status = error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
                            "no %llu bytes of address space left between %zu mappings and their guards in an arena of %llu; "
@@ -180,7 +179,7 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
         arena.cursor += slot->span;
         arena.used += slot->span;
         slot->handle = 0;
-        slot->is_mapped = 1; /* in use from now on, so that a wrap does not forget it before it is mapped */
+        slot->is_mapped = 1; /* marked as in use now, so that a wrap does not drop it before it is mapped */
         append(slot);
     }
     lock_release(&arena.lock);
@@ -223,7 +222,7 @@ int arena_is_shared(int device, int peer)
 
 void arena_share(int device, int peer)
 {
-    struct slot *slots = NULL; /* copies: the lock is not held over driver calls */
+    struct slot *slots = NULL; /* copies, since the lock is not held across driver calls */
     size_t count = 0;
     if ((unsigned)device >= DEVICES || (unsigned)peer >= DEVICES || device == peer ||
         __atomic_fetch_or(&peers_of[device], UINT64_C(1) << peer, __ATOMIC_SEQ_CST) >> peer & 1)
@@ -236,7 +235,7 @@ void arena_share(int device, int peer)
             slots[count++] = *nth(i);
     }
     lock_release(&arena.lock);
-    /* One that has been unmapped meanwhile is refused; its address is not used again so soon. */
+    /* Fails harmlessly for a slot that was unmapped meanwhile: its address is not reused that soon. */
     for (size_t i = 0; i < count; i++)
         give_access(slots[i].base, slots[i].mapped, device, peers_now(device));
     free(slots);
@@ -256,7 +255,7 @@ cufence_status slot_map(struct slot *slot)
     if (status != CUFENCE_OK)
         goto inaccessible;
     set_mapped(slot, 1, handle);
-    if (peers_now(slot->device) != peers) /* shared meanwhile, by a thread that may not have seen the slot */
+    if (peers_now(slot->device) != peers) /* a peer was added meanwhile, by a thread that may not have seen the slot */
         give_access(slot->base, slot->mapped, slot->device, peers_now(slot->device));
     return CUFENCE_OK;
 
@@ -274,13 +273,13 @@ void slot_abandon(struct slot *slot)
 
 void slot_unmap(struct slot *slot)
 {
-    const struct slot gone = *slot; /* once it is of the past, another thread may forget and free it */
+    const struct slot gone = *slot; /* a copy: once the slot is past, another thread may drop and free it */
     driver->cuMemUnmap(gone.base, gone.mapped);
     set_mapped(slot, 0, 0);
     physical_give(gone.device, gone.mapped, gone.handle);
 }
 
-/* How many slots of the ring begin at or below `address`, seen in the ring's order: from the cursor on round the arena. */
+/* Returns how many slots begin at or below `address` in ring order, which starts at the cursor and goes around the arena. */
 static size_t rank(uint64_t address)
 {
     uint64_t size = arena.end - arena.start, key = (address - arena.cursor + size) % size;
@@ -312,7 +311,7 @@ void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot
 {
     lock_take(&arena.lock);
     if (address >= arena.start && address < arena.end && arena.count) {
-        /* The ring's seam is the cursor; below and above it are neighbours only if the arena's own ends do not lie between. */
+        /* The ring starts at the cursor. Consecutive slots are neighbours unless the ends of the arena are between them. */
         size_t count = arena.count, middle = rank(address), total = 2 * reach < count ? 2 * reach : count;
         size_t first = (middle + count - (reach < count ? reach : count)) % count;
         for (size_t k = 0; k < total; k++) {

@@ -13,8 +13,8 @@ struct cached {
     struct cached *next;
 };
 
-/* A short list: what is kept are the sizes of the last retired mappings. */
-static struct lock lock = LOCK(RANK_PHYSICAL); /* guards all below */
+/* A short list: the sizes of recently retired mappings. */
+static struct lock lock = LOCK(RANK_PHYSICAL); /* guards everything below */
 static struct cached *cache;
 static uint64_t cache_limit;
 static uint64_t cached_bytes[64]; /* by device */

@@ -1,29 +1,29 @@
 /*
- * Physical memory: handles of cuMemCreate, and a bounded cache of them by device and size, because making one costs 9 us and
- * giving it back 11 us (2 MiB, H100), and because freed memory waits there when its mapping is gone for good.
+ * Physical memory: handles from cuMemCreate, and a bounded cache of them by device and size. Creating a handle costs 9 us and
+ * releasing it 11 us (2 MiB, H100). Freed memory also stays in the cache after its slot was unmapped for good.
  *
- * Units: bytes, multiples of the granularity. Thread safety: all functions, from any thread; the lock is a leaf and is not
- * held over driver calls.
+ * Units: bytes, multiples of the granularity. Thread safety: all functions, from any thread; the lock is a leaf and is not held
+ * across driver calls.
  */
 #ifndef CUFENCE_VMM_PHYSICAL_H
 #define CUFENCE_VMM_PHYSICAL_H
 
 #include "driver/driver.h"
 
-/* How much a device's cache may hold, in bytes. */
+/* Sets how many bytes the cache of each device may hold. */
 void physical_configure(uint64_t cache_max);
 
-/* A handle of `bytes` on `device`, out of the cache or new. The content is undefined.
- * Errors: OUT_OF_MEMORY (the device's memory is used up; what the cache holds is untouched), DRIVER. */
+/* Gets a handle of `bytes` on `device`, from the cache or newly created. The content is undefined. Errors: OUT_OF_MEMORY (the
+ * device is out of memory; the cache is unchanged), DRIVER. */
 cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationHandle *handle);
 
-/* Gives a handle back, to the cache or to the driver. */
+/* Returns a handle to the cache, or releases it if the cache is full. */
 void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle handle);
 
-/* Gives the whole cache of a device back to the driver. */
+/* Releases the whole cache of a device. */
 void physical_trim(int device);
 
-/* What the cache of a device holds. */
+/* Returns the number of bytes in the cache of a device. */
 uint64_t physical_cached_bytes(int device);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * A test that needs a process of its own: cufence_init() counts once a process, and a fault poisons its process.
- * CHECK ends the child with a message, because cmocka's asserts would go on in the child with the parent's other tests.
+ * Helpers for tests that need a process of their own: cufence_init() takes effect once per process, and a fault poisons the
+ * process. CHECK ends the child with a message: cmocka's asserts would make the child continue with the parent's other tests.
  */
 #ifndef CUFENCE_TESTS_CHILD_H
 #define CUFENCE_TESTS_CHILD_H
@@ -29,8 +29,8 @@
 #define CHECK_OK(call) CHECK((call) == CUFENCE_OK)
 #define CHECK_CU(call) CHECK((call) == CUDA_SUCCESS)
 
-/* LeakSanitizer asks for this. Where libdw brings a client for debug information from the network, that brings libcrypto, which
- * keeps what it has allocated in a thread that is gone. */
+/* Called by LeakSanitizer. If libdw loads a debuginfod client, that loads libcrypto, which leaks the allocations of a thread
+ * that has ended. */
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
@@ -38,11 +38,11 @@ const char *__lsan_default_suppressions(void)
 }
 
 struct outcome {
-    int status; /* of waitpid */
-    char *err;  /* what it wrote to stderr; free() it */
+    int status; /* from waitpid */
+    char *err;  /* the child's stderr; free() it */
 };
 
-/* Runs story() in a child; its exit status is 0 if it returns, unless an exit handler says otherwise. */
+/* Runs story() in a child. The exit status is 0 if it returns, unless an exit handler changes it. */
 static inline struct outcome run_child(void (*story)(void))
 {
     struct outcome outcome = {0};
@@ -71,12 +71,12 @@ static inline struct outcome run_child(void (*story)(void))
     return outcome;
 }
 
-/* The story must end with exit status 0. */
+/* Fails the test unless the story exits with status 0. */
 static inline void expect_well(void (*story)(void))
 {
     struct outcome outcome = run_child(story);
     int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0;
-    if (!is_well) /* not print_error(), which cuts what a sanitizer has to say */
+    if (!is_well) /* not print_error(), which truncates sanitizer reports */
         fprintf(stderr, "the child ended with status 0x%x and said:\n%s\n", (unsigned)outcome.status,
                 outcome.err ? outcome.err : "");
     free(outcome.err); /* before an assertion jumps away */

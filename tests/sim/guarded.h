@@ -1,7 +1,7 @@
 /*
- * Programs that know nothing of cufence (programs/), started as they are and under the preload library, on the simulated
- * device. A test that includes this is given the programs' folder and the library by CMake (tests/CMakeLists.txt), and names
- * finish() as its cases' teardown: what differs from what is expected is printed at once, and the case fails at its end.
+ * Runs programs that know nothing about cufence (programs/), with and without the preload library, on the simulated device.
+ * CMake (tests/CMakeLists.txt) passes the programs' folder and the library to tests that include this. Such a test uses
+ * finish() as the teardown of its cases: a difference is printed at once, and the case fails at its end.
  */
 #ifndef CUFENCE_TESTS_GUARDED_H
 #define CUFENCE_TESTS_GUARDED_H
@@ -23,9 +23,9 @@
 #include <unistd.h>
 
 #define NO_PRELOAD NULL
-#define FAULTED 86 /* the default of exitcode: a program that would have ended well after a fault */
+#define FAULTED 86 /* the default of exitcode: a program that would have exited with 0 after a fault */
 
-/* A way to find the driver: a program, and what LOOKUP tells it. */
+/* A way to find the driver: a program, and the value of LOOKUP for it. */
 struct way {
     const char *program, *lookup;
 };
@@ -38,13 +38,13 @@ static const struct way ways[] = {
 #define WAYS (sizeof ways / sizeof ways[0])
 
 struct outcome {
-    int status; /* the exit status; 128 + signal */
+    int status; /* exit status, or 128 + signal */
     char out[16384], err[65536];
 };
 
-static struct outcome last; /* of run() */
+static struct outcome last; /* result of the last run() */
 
-/* Takes what a pipe holds. Returns 0 once it is at its end. */
+/* Reads from a pipe. Returns 0 at end of file. */
 static inline int drain(int pipe_end, char *text, size_t capacity, size_t *length)
 {
     char spare[4096];
@@ -80,7 +80,7 @@ static inline void set(const char *name, const char *value)
         unsetenv(name);
 }
 
-/* `story` is what is typed behind the program's name. `settings` are CUFENCE_OPTIONS, `device` CUFENCE_SIM. */
+/* `story` is the arguments of the program, `settings` CUFENCE_OPTIONS, `device` CUFENCE_SIM. */
 static inline void run(const struct way *way, const char *story, const char *preload, const char *settings, const char *device)
 {
     char command[1024];
@@ -103,7 +103,7 @@ static inline void run(const struct way *way, const char *story, const char *pre
         set("LOOKUP", way->lookup);
         set("LD_LIBRARY_PATH", LIBCUDA_FOLDER);
         alarm(60);
-        /* The shell is not to be preloaded. */
+        /* Don't preload into the shell. */
         if (preload != NULL) {
             char with_preload[1400];
             snprintf(with_preload, sizeof with_preload, "LD_PRELOAD='%s' %s", preload, command);
@@ -119,7 +119,7 @@ static inline void run(const struct way *way, const char *story, const char *pre
     last.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-static int has_failed; /* within a test: what differs is printed at once, and the test fails at its end */
+static int has_failed; /* in this test: a difference was printed, and the test fails at its end */
 
 static inline void complain(const struct way *way, const char *story, const char *what, const char *wanted)
 {
@@ -148,7 +148,7 @@ static inline void expect_in(const struct way *way, const char *story, const cha
         complain(way, story, "missing", wanted);
 }
 
-/* Under the library. */
+/* Runs with the preload library. */
 static inline void run_guarded(const struct way *way, const char *story, const char *settings, int status, const char *out)
 {
     run(way, story, PRELOAD, settings, NULL);
@@ -190,8 +190,8 @@ static inline int finish(void **state)
     return failed ? -1 : 0;
 }
 
-/* Every way must end with that status, print that and nothing on stderr. Without the library they differ in nothing that it
- * would see, and two stand for all. */
+/* Expects this status and output, and nothing on stderr, for every way. Without the library the ways don't differ in anything
+ * relevant, so only two of them are run. */
 static inline void expect_alike(const char *story, const char *preload, const char *device, int status, const char *out)
 {
     for (size_t i = 0; i < WAYS; i++) {
@@ -204,7 +204,7 @@ static inline void expect_alike(const char *story, const char *preload, const ch
     }
 }
 
-/* Clean stories answer alike with and without the library. */
+/* Expects the same results with and without the library. */
 static inline void expect_the_same(const char *story, const char *device, int status, const char *out)
 {
     expect_alike(story, NO_PRELOAD, device, status, out);

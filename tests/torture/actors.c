@@ -1,4 +1,4 @@
-/* The threads of a world, which take turns; and what the system calls them. */
+/* The threads of a world, which take turns, and their thread ids. */
 #include "world.h"
 
 #include <stdlib.h>
@@ -6,9 +6,8 @@
 #include <unistd.h>
 
 /*
- * The system gives the number of a thread that has ended to a later one. Waiting for that takes long, so here it happens at
- * once: who asks for gettid(), which is this one for every library of the process, gets a number of the thread's place in its
- * world.
+ * The system reuses the id of a thread that has ended. That takes long to happen, so here it happens at once: this gettid()
+ * replaces the C library's for every library of the process, and returns an id made from the thread's position in its world.
  */
 static _Thread_local pid_t own_number;
 

@@ -24,7 +24,7 @@ static void *need(void *library, const char *name)
 
 /* ---- kernels as host functions of the simulated device ---- */
 
-/* That is what is looked for: other work on the same memory at the same time. The model says whether it is allowed. */
+/* Looking for other work on the same memory at the same time is the purpose; the model decides whether it is allowed. */
 #if defined(__SANITIZE_THREAD__)
 #define RACES __attribute__((no_sanitize("thread")))
 #else
@@ -151,7 +151,7 @@ void driver_find(const char *library)
     *(void **)&sim.set_latency = dlsym(opened, "cusim_set_latency");
     if (sim.register_kernel != NULL)
         register_kernels();
-    CUresult result = cu.cuInit(0); /* the preload library opens libcufence.so by then */
+    CUresult result = cu.cuInit(0); /* by then the preload library has opened libcufence.so */
     if (result != CUDA_SUCCESS) {
         fprintf(stderr, "torture: cuInit: %d\n", (int)result);
         exit(2);
@@ -181,7 +181,7 @@ CUresult kernels_load(struct kernels *kernels)
     return result;
 }
 
-/* One CUDA thread does on the simulated device, where each costs a call. */
+/* On the simulated device one CUDA thread suffices: each of them costs a call. */
 static CUresult launch(CUfunction function, CUstream stream, size_t words, void **arguments)
 {
     unsigned blocks = words > 65536 ? 32 : 1, threads = words > 1 ? 256 : 1;

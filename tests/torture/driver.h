@@ -1,9 +1,8 @@
 /*
  * The CUDA driver as the torture program finds it: dlopen of libcuda.so.1, dlsym of each function. On the simulated device the
- * library has some functions more (allocator/sim/sim.h), and in a process with cufence there is its C API; both are NULL
- * elsewhere.
+ * library has extra functions (allocator/sim/sim.h), and in a process with cufence there is its C API; both are NULL elsewhere.
  *
- * Thread safety: driver_find() runs once, before any thread; the tables are read only from then on.
+ * Thread safety: driver_find() runs once, before any thread; the tables are read-only afterwards.
  */
 #ifndef TORTURE_DRIVER_H
 #define TORTURE_DRIVER_H
@@ -65,7 +64,7 @@ struct driver {
     DRIVER_FUNCTIONS(MEMBER)
 #undef MEMBER
     CUresult (*create_context)(CUcontext *context, unsigned flags, CUdevice device); /* cuCtxCreate_v2 */
-    /* Of CUDA 12.4 and later: NULL in older drivers. */
+    /* From CUDA 12.4; NULL in older drivers. */
     __typeof__(cuDeviceGetDevResource) *cuDeviceGetDevResource;
     __typeof__(cuDevResourceGenerateDesc) *cuDevResourceGenerateDesc;
     __typeof__(cuGreenCtxCreate) *cuGreenCtxCreate;
@@ -75,17 +74,17 @@ struct driver {
 
 extern struct driver cu;
 
-/* NULL on a real GPU. */
+/* All NULL on a real GPU. */
 struct simulation {
     __typeof__(cusim_register_kernel) *register_kernel;
     __typeof__(cusim_fail_call) *fail_call;
     __typeof__(cusim_set_latency) *set_latency;
-    void (*fail_malloc)(unsigned nth); /* tests/support/failing_malloc.h, where it is preloaded */
+    void (*fail_malloc)(unsigned nth); /* tests/support/failing_malloc.h, if it is preloaded */
 };
 
 extern struct simulation sim;
 
-/* NULL in a process without cufence. */
+/* All NULL in a process without cufence. */
 struct fence {
     __typeof__(cufence_init) *init;
     __typeof__(cufence_malloc) *malloc;
@@ -97,27 +96,27 @@ struct fence {
     __typeof__(cufence_describe) *describe;
     __typeof__(cufence_fault_count) *fault_count;
     __typeof__(cufence_error_detail) *error_detail;
-    int is_alone; /* without the preload library: the driver's functions are the driver's own */
+    int is_alone; /* without the preload library: nothing hooks the driver's functions */
 };
 
 extern struct fence fence;
 
-/* Ends the process with status 2 where something is missing. `library` is the file of libcufence.so, to be used without the
- * preload library; with NULL the one that the process has already is found. */
+/* Exits with status 2 if something is missing. `library` is the path of libcufence.so for use without the preload library; with
+ * NULL, finds the one already loaded. */
 void driver_find(const char *library);
 
-/* Expects a current context. */
+/* Requires a current context. */
 struct kernels {
     CUfunction fill, check, copy, hold;
 };
 CUresult kernels_load(struct kernels *kernels);
 
-/* What a check writes: how often it has run, how many words were wrong, and one of those. */
+/* Output of a check: how often it has run, how many words were wrong, and one of those. */
 struct result {
     uint32_t wrong, done, index, got;
 };
 
-/* What a hold waits for, in memory that host and devices share. */
+/* What a hold waits for, in memory shared by host and devices. */
 struct latch {
     uint32_t flag, expired;
 };
@@ -129,8 +128,7 @@ CUresult launch_check(const struct kernels *kernels, CUstream stream, CUdevicept
 CUresult launch_copy(const struct kernels *kernels, CUstream stream, CUdeviceptr to, CUdeviceptr from, size_t bytes);
 CUresult launch_hold(const struct kernels *kernels, CUstream stream, struct latch *latch, uint32_t microseconds);
 
-/* Memory, zeroed, that kernels may write and the host may read. Expects a current context on a real GPU. NULL where there is
- * none. */
+/* Returns zeroed memory that kernels can write and the host can read, or NULL. On a real GPU, requires a current context. */
 void *shared_memory(size_t bytes);
 
 #endif

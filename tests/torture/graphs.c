@@ -1,6 +1,6 @@
 /*
- * Captures and the launches of their graphs. A capture fills buffers from outside, and buffers that it allocates and frees
- * itself; one may be left for the program to free after each launch. In between, ordinary steps on other streams go on.
+ * Captures, and launches of their graphs. A capture fills existing buffers, and buffers that it allocates and frees itself; one
+ * of these may be left for the program to free after each launch. Ordinary steps on other streams go on in between.
  */
 #include "world.h"
 
@@ -31,7 +31,7 @@ void graphs_verify(struct world *world)
 
 /* ---- capturing ---- */
 
-/* What is being captured. */
+/* The capture in progress. */
 struct capture {
     int number, queue;
     struct graph *graph;
@@ -78,7 +78,7 @@ static CUresult allocate(struct world *world, const struct capture *capture, CUd
     return result;
 }
 
-/* A buffer of the capture alone, or, as often as not, two that share their memory one after the other. */
+/* Adds a buffer used by the capture only, or (half of the time) two that use the same memory one after the other. */
 static void capture_temporary(struct world *world, const struct capture *capture)
 {
     CUdeviceptr address = 0;
@@ -116,7 +116,7 @@ static void capture_output(struct world *world, const struct capture *capture)
     buffer->graphs = 0; /* the program frees it after each launch */
 }
 
-/* Makes the work that comes next on a stream of the capture follow what another has got. */
+/* Makes later work on a stream of the capture wait for work on another. */
 static void capture_join(struct world *world, CUstream to, CUstream from)
 {
     CUevent event;
@@ -126,7 +126,7 @@ static void capture_join(struct world *world, CUstream to, CUstream from)
     MUST(world, cu.cuEventDestroy(event));
 }
 
-/* Two frees outside of the capture: cufence has put its event behind the first at best when the stream joins. */
+/* Two frees outside of the capture: when the stream joins, cufence has recorded an event behind at most the first one. */
 static void free_before(struct world *world, int queue)
 {
     for (int times = 0; times < 2; times++) {
@@ -141,7 +141,7 @@ static void free_before(struct world *world, int queue)
     }
 }
 
-/* Part of the capture on another stream, which belongs to the capture from then on. */
+/* Captures part of the work on another stream, which joins the capture. */
 static void capture_beside(struct world *world, const struct capture *capture)
 {
     int found[QUEUES], count = 0;
@@ -287,7 +287,8 @@ int step_launch_graph(struct world *world)
 void graph_drop(struct world *world, int number)
 {
     struct graph *graph = &world->graphs[number];
-    /* What is left unallocated has never been the program's, but cufence, which cannot know, keeps it. */
+    /* An output that is unallocated at this point was never the program's. cufence can't know that and keeps it, so launch the
+     * graph first. */
     for (int tries = 0; graph->output >= 0 && !graph->launches && tries < 20; tries++)
         launch(world, number);
     if (graph->output >= 0)
@@ -299,7 +300,7 @@ void graph_drop(struct world *world, int number)
     if (graph->graph)
         MUST(world, cu.cuGraphDestroy(graph->graph));
     say(world, "graph %d is gone; launches may be under way", number);
-    graph->executable = NULL; /* it keeps its place until the results of its launches have been looked at */
+    graph->executable = NULL; /* keeps its place until the results of its launches were checked */
     graph->graph = NULL;
     graph->is_live = graph->launches != 0;
 }

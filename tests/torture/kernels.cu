@@ -1,4 +1,4 @@
-/* The torture program's kernels on a real GPU; kernels.ptx.h is made from this file (see there). */
+/* The torture program's kernels on a real GPU; kernels.ptx.h is generated from this file (see there). */
 struct result {
     unsigned wrong, done, index, got;
 };
@@ -34,7 +34,7 @@ extern "C" __global__ void torture_copy(unsigned *to, const unsigned *from, unsi
         to[i] = from[i];
 }
 
-/* Keeps a stream busy until the host sets *flag. After so many microseconds it gives up, and says so in *expired. */
+/* Keeps a stream busy until the host sets *flag. Gives up after this many microseconds, and sets *expired. */
 extern "C" __global__ void torture_hold(const volatile unsigned *flag, unsigned *expired, unsigned microseconds)
 {
     unsigned long long start, now;

@@ -1,8 +1,8 @@
 /*
- * The torture program: plays seeds, one after another, in one process. tests/torture/torture.py starts it with the libraries
- * and options that each chunk of seeds is played with, and says how a single seed is played again.
+ * The torture program: plays seeds one after another, in one process. tests/torture/torture.py starts it with the libraries and
+ * options for each chunk of seeds, and tells how to replay a single seed.
  *
- * Exit status: 0 all went well, 1 a seed has failed, 2 it could not start, 4 no progress for a minute.
+ * Exit status: 0 success, 1 a seed has failed, 2 it could not start, 4 no progress for a minute.
  */
 #include "world.h"
 
@@ -45,7 +45,7 @@ static int parse_without(char *names)
     return 1;
 }
 
-/* A hang becomes a failure that says where. */
+/* Turns a hang into a failure that says where. */
 static void *watch(void *unused)
 {
     enum { PATIENCE_S = 60 };

@@ -3,11 +3,11 @@
 
 #include <string.h>
 
-#define MIXED 0x9E3779B1u /* each word differs from its neighbours */
+#define MIXED 0x9E3779B1u /* makes each word differ from its neighbours */
 
 /* ---- failing driver calls ---- */
 
-/* Calls that cufence makes on its own account while the program allocates or frees, and the program does not just then. */
+/* Calls that cufence makes itself while the program allocates or frees, and that the program does not make at that time. */
 static const char *const fragile[] = {
     "cuMemCreate",  "cuMemMap",        "cuMemSetAccess",      "cuEventCreate",          "cuEventRecord",
     "cuEventQuery", "cuMemUnmap",      "cuStreamIsCapturing", "cuStreamGetCaptureInfo", "cuCtxSynchronize",
@@ -55,7 +55,7 @@ int buffer_pick(struct world *world)
 int buffer_is_reachable(const struct world *world, const struct buffer *buffer, int queue)
 {
     const struct context *from = &world->contexts[world->queues[queue].context];
-    if (buffer->kind != BUFFER_POOL) /* peers have given each other's primary contexts access, and those alone */
+    if (buffer->kind != BUFFER_POOL) /* only primary contexts have been given peer access */
         return world->queues[queue].context == buffer->context ||
                (from->is_primary && world->contexts[buffer->context].is_primary && from->device != buffer->device);
     return 1; /* every pool is open to every device (world_open(), step_pool()) */
@@ -71,7 +71,7 @@ static int queue_for(struct world *world, const struct buffer *buffer)
     return -1;
 }
 
-/* Buffers of one page are the rule: each may take another's place. */
+/* Most buffers take one page, so that each may reuse another's place. */
 static size_t draw_size(struct world *world)
 {
     unsigned kind = pick(world, 100);
@@ -144,7 +144,7 @@ int step_use(struct world *world)
     return 1;
 }
 
-/* To the host, or from one buffer to another. */
+/* Copies to the host, or from one buffer to another. */
 int step_copy(struct world *world)
 {
     int from = buffer_pick(world), to = buffer_pick(world), queue = from < 0 ? -1 : queue_for(world, &world->buffers[from]);
@@ -214,7 +214,7 @@ static void look_at_device(struct world *world, const struct buffer *buffer)
         fail(world, "buffer #%u is on device %d instead of %d", buffer->id, device, buffer->device);
 }
 
-/* The pools of the context's device, or of all. */
+/* Picks a pool of the context's device, or any. */
 static int pick_pool(struct world *world, int device)
 {
     int found[POOLS], count = 0;
@@ -231,7 +231,7 @@ static uint64_t count_live(void)
     return fence.get_stats && fence.get_stats(-1, &stats) == CUFENCE_OK ? stats.live_buffers : 0;
 }
 
-/* Returns the new buffer, -1 where none could be had. */
+/* Returns the new buffer, -1 if it could not be allocated. */
 static int allocate_on(struct world *world, int queue, size_t bytes)
 {
     int number = place(world);
@@ -250,7 +250,7 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
         return -1;
     buffer->device = is_named ? world->pools[buffer->pool].device : device;
     if (buffer->kind == BUFFER_DIRECT)
-        release_context(world, on->context); /* the driver's own may wait */
+        release_context(world, on->context); /* the driver's own allocator may wait */
     const char *armed = arm(world);
     uint64_t live = armed ? count_live() : 0;
     CUresult result;
@@ -280,10 +280,10 @@ static int allocate_on(struct world *world, int queue, size_t bytes)
     cufence_description place;
     if (armed && fence.describe && fence.describe((void *)(uintptr_t)buffer->address, &place) == CUFENCE_OK &&
         place.place == CUFENCE_PLACE_UNKNOWN)
-        world->leaked++; /* left to the driver, for cufence's books could not be made: its figures lack it */
+        world->leaked++; /* left to the driver, because cufence could not allocate its state: not in cufence's figures */
     buffer->is_live = 1;
     if (armed && count_live() == live)
-        world->leaked++; /* where the host's memory is out, the driver may serve the call: cufence does not count that */
+        world->leaked++; /* out of host memory: the driver may serve the call, which cufence does not count */
     if (buffer->kind != BUFFER_DIRECT)
         used(world, buffer, queue, queue_mark(world, queue), 1);
     look_at_address(world, buffer);
@@ -322,7 +322,7 @@ static void freed(struct world *world, struct buffer *buffer, CUresult result, c
     buffer->is_live = 0;
 }
 
-/* Work right before a free: it is what a reuse that comes too early disturbs, or is disturbed by. */
+/* Submits work right before a free: it disturbs, or is disturbed by, a reuse that comes too early. */
 static void use_last(struct world *world, int number, int queue)
 {
     struct buffer *buffer = &world->buffers[number];
@@ -346,7 +346,7 @@ static int free_waiting(struct world *world, int number)
     }
     if (!sync_clock(world, &rest))
         return 0;
-    /* In another context only what is done: which one such a call waits for is not documented. */
+    /* Uses another context only if the work is done: it is undocumented which context such a call waits for. */
     int context = chance(world, 80) || !clock_covers(&world->host, &buffer->uses) ? buffer->context : 0;
     release_context(world, buffer->context); /* the call may wait for either */
     release_context(world, context);
@@ -359,8 +359,8 @@ static int free_waiting(struct world *world, int number)
     return 1;
 }
 
-/* The queues that were recorded need not be done: the free waits for them. Where nobody tells cufence that a stream ends, it
- * must exist until then. */
+/* Recorded queues need not be done, since the free waits for them. If cufence is not told when a stream ends, it must exist
+ * until then. */
 static struct clock uses_unrecorded(const struct world *world, const struct buffer *buffer)
 {
     struct clock needed = buffer->uses;
@@ -400,7 +400,7 @@ int buffer_free(struct world *world, int number)
 {
     struct buffer *buffer = &world->buffers[number];
     if (buffer->graphs || (buffer->kind == BUFFER_DIRECT && world->depth))
-        return 0; /* a launch would use it; a call that waits would end the capture */
+        return 0; /* a launch would use it; a call that waits would invalidate the capture */
     unsigned asynchronous = buffer->kind == BUFFER_DIRECT ? 10 : buffer->kind == BUFFER_POOL ? 90 : 100;
     if (!world->depth && !chance(world, asynchronous))
         return free_waiting(world, number);
@@ -426,7 +426,7 @@ int step_reallocate(struct world *world)
     return buffer_make(world, queue_pick(world, context), bytes);
 }
 
-/* ---- what else there is ---- */
+/* ---- other steps ---- */
 
 int step_record(struct world *world)
 {
@@ -480,7 +480,7 @@ static uint64_t attribute(struct world *world, int pool, CUmemPool_attribute whi
     return value;
 }
 
-/* It fails, and leaves no trace in the figures. */
+/* An allocation that is too large must fail, and leave no trace in the figures. */
 int step_too_large(struct world *world)
 {
     int queue = queue_pick(world, -1);
@@ -490,7 +490,7 @@ int step_too_large(struct world *world)
     CUdeviceptr address = 0;
     for (int i = 0; i < CONTEXTS; i++) {
         if (world->contexts[i].is_live)
-            release_context(world, i); /* who lacks memory may wait for frees that are under way */
+            release_context(world, i); /* when out of memory, it may wait for pending frees */
     }
     queue_enter(world, queue);
     uint64_t high = attribute(world, device, CU_MEMPOOL_ATTR_USED_MEM_HIGH);

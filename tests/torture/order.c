@@ -1,4 +1,4 @@
-/* What is done before what: streams, events, synchronisation, and the kernels that hold a stream until they are let go. */
+/* Order of work: streams, events, synchronisation, and kernels that hold a stream until they are released. */
 #include "world.h"
 
 #include <string.h>
@@ -46,7 +46,7 @@ int queue_add(struct world *world, enum queue_kind kind, int context, CUstream h
     return -1;
 }
 
-/* Positions of a queue that is gone, and all done, are needed no more. */
+/* Frees the places of destroyed queues whose work is done: their positions are not needed any more. */
 static void forget_queues(struct world *world)
 {
     for (int i = 0; i < QUEUES; i++) {
@@ -59,7 +59,7 @@ static void forget_queues(struct world *world)
 int queue_own_default(struct world *world, int context)
 {
     if (world->contexts[context].green)
-        return -1; /* it has none */
+        return -1; /* green contexts have no per-thread default stream */
     for (int i = 0; i < QUEUES; i++) {
         const struct queue *queue = &world->queues[i];
         if (queue->is_live && queue->kind == QUEUE_OWN_DEFAULT && queue->context == context && queue->thread == world->thread)
@@ -112,8 +112,8 @@ static int is_tied(const struct queue *queue, const struct queue *other)
            ((queue->kind == QUEUE_LEGACY && is_blocking(other)) || (is_blocking(queue) && other->kind == QUEUE_LEGACY));
 }
 
-/* An event that is recorded or waited for may count as work, for the rules of the legacy stream; and cufence may have recorded
- * one on the legacy stream at any time, which ties all streams that it is tied with. */
+/* For the rules of the legacy stream, recording an event or waiting for one may count as work. And cufence may have recorded
+ * one on the legacy stream at any time, which orders all streams tied to it. */
 static void touch(struct world *world, struct queue *queue)
 {
     for (int i = 0; i < QUEUES && queue->kind != QUEUE_NON_BLOCKING; i++) {
@@ -150,7 +150,7 @@ uint32_t queue_mark(struct world *world, int number)
 
 /* ---- holds ---- */
 
-#define UNTIMED_US 20000000u /* a call that has waited so long waits for work that only the host could let go */
+#define UNTIMED_US 20000000u /* a call that waited this long is waiting for work that only the host could release */
 #define TIMED_US 3000u
 
 static void check_expired(struct world *world, struct hold *hold)
@@ -212,7 +212,7 @@ static struct clock clock_of_context(const struct world *world, int context, int
 
 void release_context(struct world *world, int context)
 {
-    /* A green context's memory is that of its device's primary one: who waits for either waits for both. */
+    /* A green context's memory belongs to its device's primary context: waiting for either one waits for both. */
     for (int i = 0; i < CONTEXTS; i++) {
         if (!world->contexts[i].is_live || world->contexts[i].device != world->contexts[context].device)
             continue;
@@ -272,7 +272,7 @@ int sync_clock(struct world *world, const struct clock *needed)
 
 /* ---- events ---- */
 
-/* The second of two calls may be another thread's work in life; here it is this one's. */
+/* In real programs the second of the two calls may come from another thread; here it does not. */
 static void wait_by_event(struct world *world, int to, int from)
 {
     CUevent event;

@@ -1,16 +1,16 @@
-/* Which steps a seed plays. */
+/* Chooses the steps of a seed. */
 #include "world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-#define AT_ONCE 3                     /* worlds, in every fourth seed */
-#define LEFT_OPEN (UINT64_C(1) << 40) /* no seed that is played otherwise */
+#define AT_ONCE 3                     /* worlds at once, in every fourth seed */
+#define LEFT_OPEN (UINT64_C(1) << 40) /* not used by any other seed */
 
 static const struct kind {
     step_function step;
     unsigned weight;
-    int is_within; /* while a stream is being captured too */
+    int is_within; /* also while a stream is capturing */
 } kinds[] = {
     {step_allocate, 22, 1},   {step_use, 20, 1},         {step_copy, 8, 1},       {step_free, 10, 1},
     {step_reallocate, 16, 1}, {step_record, 5, 1},       {step_hold, 8, 1},       {step_release, 4, 1},
@@ -50,13 +50,13 @@ int step_within(struct world *world)
     return step_of_weights(world, NULL, 1);
 }
 
-/* Not every program does everything: some kinds of steps are left out, some come often. */
+/* No program does everything: leaves out some kinds of steps and makes others frequent. */
 static void draw_weights(struct world *world, unsigned weights[KINDS])
 {
     static const unsigned factors[] = {0, 1, 1, 1, 2, 4};
     for (size_t i = 0; i < KINDS; i++) {
         weights[i] = kinds[i].weight * factors[i < 2 ? 1 + pick(world, 5) : pick(world, 6)];
-        /* What programs that run at once share in cufence is met there: the lists of streams, and captures. */
+        /* Concurrent programs meet in what they share inside cufence: the lists of streams, and captures. */
         if (world->is_shared && (kinds[i].step == step_capture || kinds[i].step == step_stream))
             weights[i] = kinds[i].weight * 3;
         /* A real driver refuses to synchronise a context while another world captures in it. */
@@ -65,7 +65,7 @@ static void draw_weights(struct world *world, unsigned weights[KINDS])
     }
 }
 
-static const unsigned *weights_of[AT_ONCE]; /* by a world's number; whoever plays it writes and reads */
+static const unsigned *weights_of[AT_ONCE]; /* by world number; used only by the thread that plays that world */
 
 static int one_step(struct world *world)
 {
@@ -144,7 +144,7 @@ void play(uint64_t first, uint64_t count)
     if (!played)
         abort();
     for (uint64_t i = 0; i < count; i++) {
-        printf("seed %llu\n", (unsigned long long)(first + i)); /* the runner's sign of life */
+        printf("seed %llu\n", (unsigned long long)(first + i)); /* sign of life for the runner */
         fflush(stdout);
         play_seed(first + i, played);
     }

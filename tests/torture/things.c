@@ -1,4 +1,4 @@
-/* Steps with everything that is no buffer: streams, contexts, pools, threads, processes. */
+/* Steps with everything that is not a buffer: streams, contexts, pools, threads, processes. */
 #include "world.h"
 
 #include <errno.h>
@@ -80,10 +80,10 @@ void context_add(struct world *world, int number, CUcontext handle, int device, 
         fail(world, "the torture program's own table of queues is full");
 }
 
-static unsigned contexts_made; /* atomic: by the process, with FEATURE_C3 left out */
-#define CONTEXTS_BEFORE_C3 40u /* under the smallest of the tables that were full at 64 and at 256 */
+static unsigned contexts_made; /* atomic: contexts created by the process, with FEATURE_C3 left out */
+#define CONTEXTS_BEFORE_C3 40u /* below 64 and 256, the sizes at which tables used to be full */
 
-/* Without making it current. */
+/* Creates a context without leaving it current. */
 static CUcontext make_context(struct world *world, int device)
 {
     CUcontext handle, popped;
@@ -92,7 +92,7 @@ static CUcontext make_context(struct world *world, int device)
     return handle;
 }
 
-/* NULL where there are none. */
+/* Returns NULL if green contexts are not available. */
 static CUgreenCtx make_green(struct world *world, int device)
 {
     CUdevResource all;
@@ -134,11 +134,11 @@ int step_context(struct world *world)
     return 1;
 }
 
-/* Makes the context's end lawful: nobody uses its memory any more, and what would outlive it in one driver and not in another
- * is freed. Returns 0 where that is not possible. */
+/* Makes it legal to end the context: nothing uses its memory any more, and what outlives it in some drivers but not in others
+ * is freed. Returns 0 if that is not possible. */
 static int empty_context(struct world *world, int number)
 {
-    int green = world->contexts[number].green != NULL; /* its memory is its primary's, and stays */
+    int green = world->contexts[number].green != NULL; /* its memory belongs to the primary context, and stays */
     for (int i = DEVICES; i < CONTEXTS; i++) {
         if (world->contexts[number].is_primary && world->contexts[i].is_live && world->contexts[i].green &&
             world->contexts[i].device == world->contexts[number].device)
@@ -162,7 +162,7 @@ static int empty_context(struct world *world, int number)
         if (buffer->is_live && !sync_clock(world, &buffer->uses))
             return 0;
     }
-    /* Streams of other contexts may still use what was freed: whether that outlives the context is not documented. */
+    /* Streams of other contexts may still use freed memory: whether that outlives the context is undocumented. */
     for (int i = 0; i < CONTEXTS; i++) {
         if (world->contexts[i].is_live)
             sync_context(world, i);
@@ -197,7 +197,7 @@ int step_destroy_context(struct world *world)
     return 1;
 }
 
-/* A library takes the primary context, and gives it back: nothing ends, so nothing may wait. */
+/* A library retains and releases the primary context. Nothing ends, so nothing may wait. */
 int step_primary(struct world *world)
 {
     CUcontext handle;
@@ -216,7 +216,7 @@ int step_reset(struct world *world)
 {
     int device = (int)pick(world, (unsigned)settings.devices);
     CUcontext handle;
-    /* Without the preload library nobody tells cufence that a context ends. */
+    /* Without the preload library, cufence is not told when a context ends. */
     if (world->is_shared || world->depth || !sim.fail_call || settings.is_alone || (settings.without & FEATURE_RESET) ||
         ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3) ||
         !empty_context(world, device))
@@ -338,7 +338,7 @@ static int record_elsewhere(struct world *world, int thread)
            buffer_make(world, queue, bytes);
 }
 
-/* A thread ends while its own default stream is busy with what it has freed there, and another takes its place. */
+/* A thread ends while its own default stream is busy with memory it has freed there, and another thread takes its place. */
 int step_turnover(struct world *world)
 {
     int thread = 1 + (int)pick(world, THREADS - 1);
@@ -356,7 +356,7 @@ int step_turnover(struct world *world)
     return actor_play(world, thread, make_again);
 }
 
-/* CUDA ends at a fork; calls in the child fail, and none may hang. */
+/* CUDA does not survive a fork: calls in the child fail, and none may hang. */
 int step_fork(struct world *world)
 {
     int number = buffer_pick(world), status = 0;
@@ -420,7 +420,8 @@ struct turn {
     CUdeviceptr address;
 };
 
-/* No work: the simulated device keeps a worker for each stream that has had some, and a thread's own ends with the context. */
+/* Submits no work: the simulated device keeps a worker for each stream that had some, and a thread's own stream ends with the
+ * context. */
 static void *in_thread(void *argument)
 {
     struct turn *turn = argument;
@@ -451,15 +452,15 @@ static void churn_context(struct world *world)
     MUST(world, cu.cuCtxSetCurrent(churned));
 }
 
-/* Hundreds of streams, threads or contexts, one after the other: the later ones take no memory that the first have not. A table
- * may double meanwhile, once. */
+/* Creates and ends hundreds of streams, threads or contexts one after the other: later ones must take no memory that the first
+ * ones did not. One doubling of a table is allowed. */
 int step_churn(struct world *world)
 {
     enum { ROUND = 80, ROUNDS = 3, PAUSE = 8, CONTEXTS_IN_A_ROW = 140 };
     static const struct {
         const char *name;
         void (*once)(struct world *world);
-        size_t most; /* bytes a turn: what the simulated device keeps of a context or of a thread's stream */
+        size_t most; /* bytes per turn: what the simulated device keeps of a context or of a thread's stream */
         unsigned feature, turns;
     } kinds[] = {{"streams", churn_stream, 1536, FEATURE_C4, ROUND},
                  {"threads", churn_thread, 3072, FEATURE_C4, ROUND},

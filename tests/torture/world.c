@@ -30,10 +30,10 @@ int chance(struct world *world, unsigned percent)
     return pick(world, 100) < percent;
 }
 
-/* ---- what is said ---- */
+/* ---- the log ---- */
 
 static pthread_mutex_t print_lock = PTHREAD_MUTEX_INITIALIZER;
-static struct world *worlds[8]; /* by their number: those that are open */
+static struct world *worlds[8]; /* open worlds, by number */
 
 void say(struct world *world, const char *format, ...)
 {
@@ -71,8 +71,8 @@ void worlds_print(void)
 void fail(struct world *world, const char *format, ...)
 {
     va_list arguments;
-    pthread_mutex_lock(&print_lock); /* for good */
-    usleep(300000);                  /* a report of cufence's may be on its way */
+    pthread_mutex_lock(&print_lock); /* never released */
+    usleep(300000);                  /* a report of cufence may be on its way */
     if (!settings.is_verbose)
         print(world, LINES);
     if (fence.fault_count && fence.fault_count())
@@ -96,11 +96,11 @@ void must(struct world *world, const char *call, CUresult result)
 
 /* ---- beginning ---- */
 
-/* The primary contexts of the process, and its memory that devices and host share: worlds come and go. */
+/* The primary contexts of the process, and its memory shared by devices and host, which outlive the worlds. */
 static struct {
     CUcontext handle;
     struct kernels kernels;
-} primaries[DEVICES]; /* under open_lock, or while one world alone is open */
+} primaries[DEVICES]; /* under open_lock, or while only one world is open */
 
 static pthread_mutex_t open_lock = PTHREAD_MUTEX_INITIALIZER;
 
@@ -132,7 +132,7 @@ static void open_devices(struct world *world)
             if (other == device)
                 continue;
             MUST(world, cu.cuMemPoolSetAccess(pool->handle, &access, 1));
-            cu.cuCtxEnablePeerAccess(primaries[other].handle, 0); /* it may have been before */
+            cu.cuCtxEnablePeerAccess(primaries[other].handle, 0); /* may be enabled already */
         }
     }
 }
@@ -187,7 +187,7 @@ static void settle(struct world *world)
     }
 }
 
-/* A buffer whose last user was another's stream may be named by none that is left, so each has several tries. */
+/* Retries each buffer: if its last user was another thread's stream, no remaining stream may be able to name that one. */
 static void free_all(struct world *world)
 {
     for (int i = 0; i < BUFFERS; i++) {
@@ -212,7 +212,7 @@ static void check_all(struct world *world)
     }
 }
 
-/* Asks for more than there is, so that all that can be given back is. */
+/* Allocates more than there is, so that everything that can be released is. */
 static void ask_for_too_much(struct world *world)
 {
     CUdeviceptr address;
@@ -227,21 +227,21 @@ static void ask_for_too_much(struct world *world)
     }
 }
 
-/* All is freed and nothing runs: then nothing has a mapping. */
+/* Everything is freed and nothing runs: nothing may be mapped. */
 static void look_for_lost_memory(struct world *world)
 {
     cufence_stats stats = {0};
     if (!fence.trim || world->leaked || world->is_shared)
         return;
-    /* After a failed call nothing but a synchronisation proves that memory is free, and trims make none. */
+    /* After a failed call only a synchronisation proves that memory is unused, and trims don't synchronise. */
     if (settings.is_injected || settings.is_alone || (settings.without & FEATURE_D9))
         ask_for_too_much(world);
     for (int tries = 0; tries < 100; tries++) {
         fence.trim(-1);
         fence.get_stats(-1, &stats);
         if (stats.mapped_bytes == 0 || (settings.is_injected && stats.mapped_bytes == stats.captured_bytes))
-            return;    /* a graph that could not be followed, after a failed call, keeps its memory for good */
-        usleep(50000); /* what graphs have left is given back in the background */
+            return;    /* a graph that could not be followed, because a call failed, keeps its memory for good */
+        usleep(50000); /* memory of destroyed graphs is released in the background */
     }
     fail(world, "nothing is live, and %llu bytes are mapped: %llu idle, %llu for graphs",
          (unsigned long long)stats.mapped_bytes, (unsigned long long)stats.idle_bytes,
@@ -294,7 +294,7 @@ void world_close(struct world *world)
     }
     context_enter(world, 0);
     step_figures(world);
-    for (int i = 0; i < settings.devices && !world->is_shared; i++) { /* a reset may have made another */
+    for (int i = 0; i < settings.devices && !world->is_shared; i++) { /* a reset may have created another one */
         primaries[i].handle = world->contexts[i].handle;
         primaries[i].kernels = world->contexts[i].kernels;
     }

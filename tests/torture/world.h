@@ -1,16 +1,16 @@
 /*
- * A world: a program of CUDA calls that a seed plays step by step, and the model of what it may do and must see.
+ * A world: a program of CUDA calls that a seed plays step by step, and the model of what it may do and must observe.
  *
- * Order. Work that is put on a stream gets a position there. A clock says up to which position of each stream work is known to
- * be done before something else: before the next work of a stream, or before the host goes on. A call moves clocks as CUDA
- * promises it, and never further. An access to a buffer, or its free, is played only where the clock of its stream covers all
- * that must be done before; so every program is a correct one, and what goes wrong is cufence's.
+ * Order. Work submitted to a stream gets a position there. A clock holds, for each stream, the position up to which work is
+ * known to be done before something else: before the next work of a stream, or before the host continues. A call advances
+ * clocks as far as CUDA promises, never further. An access to a buffer, or its free, is played only if the clock of its stream
+ * covers everything that must come before. So every program is correct, and any failure is cufence's.
  *
- * Data. Each buffer has a value of its own: word i is value + i * step. Checks, on the device, compare all of it; their results
- * are looked at once the host's clock covers them.
+ * Data. Each buffer has its own value: word i is value + i * step. Checks compare all of it on the device; their results are
+ * read once the host's clock covers them.
  *
- * Threads. The threads of a world take turns, so a seed plays the same program each time; only the devices run freely. Worlds
- * that run at the same time share contexts, but no stream and no buffer. A world is used by its own threads alone.
+ * Threads. The threads of a world take turns, so that a seed plays the same program each time; only the devices run freely.
+ * Worlds that run at the same time share contexts, but no streams or buffers. Only its own threads use a world.
  */
 #ifndef TORTURE_WORLD_H
 #define TORTURE_WORLD_H
@@ -36,41 +36,41 @@ enum {
     LINE_BYTES = 160
 };
 
-/* Known defects whose programs are left out: --without a1,a3. One name each in features[] (main.c). */
+/* Known defects, for leaving out the programs that show them: --without a1,a3. Names are in features[] (main.c). */
 enum feature {
     FEATURE_A1 = 1 << 0,     /* frees on a stream of another context than the buffer's */
     FEATURE_A3 = 1 << 1,     /* a thread with the id of one that has ended */
     FEATURE_A4 = 1 << 2,     /* record_stream of a thread's own default stream */
     FEATURE_B2 = 1 << 3,     /* captures in several threads at once */
-    FEATURE_C1 = 1 << 4,     /* a release of the primary context that is not the last */
+    FEATURE_C1 = 1 << 4,     /* releases of the primary context that are not the last */
     FEATURE_C2 = 1 << 5,     /* forks */
     FEATURE_C3 = 1 << 6,     /* hundreds of contexts */
     FEATURE_C4 = 1 << 7,     /* hundreds of streams and threads */
     FEATURE_D1 = 1 << 8,     /* a pool of another device */
-    FEATURE_D2 = 1 << 9,     /* allocations too large */
-    FEATURE_D9 = 1 << 13,    /* memory that no trim gives back, though nothing uses it */
+    FEATURE_D2 = 1 << 9,     /* allocations that are too large */
+    FEATURE_D9 = 1 << 13,    /* unused memory that no trim releases */
     FEATURE_TRIM = 1 << 14,  /* cuMemPoolTrimTo while work is held */
     FEATURE_A5 = 1 << 15,    /* streams destroyed, without the preload library */
     FEATURE_G1 = 1 << 16,    /* memory that a capture allocates and does not free */
     FEATURE_B5 = 1 << 17,    /* green contexts */
-    FEATURE_B6 = 1 << 18,    /* host memory that runs out */
+    FEATURE_B6 = 1 << 18,    /* running out of host memory */
     FEATURE_RESET = 1 << 10, /* resets of a primary context */
     FEATURE_GRAPH = 1 << 11, /* captures */
-    FEATURE_INJECT = 1 << 12 /* failing driver calls, where the runner asks for them */
+    FEATURE_INJECT = 1 << 12 /* failing driver calls, if the runner asks for them */
 };
 
-/* What the whole process plays by; read only once worlds exist. */
+/* Settings of the whole process; read-only once worlds exist. */
 struct settings {
     unsigned without; /* features */
     int is_verbose;
     int devices;
-    int is_scarce;   /* little device memory: allocations may fail */
+    int is_scarce;   /* small device memory: allocations may fail */
     int is_injected; /* driver calls fail */
-    int is_alone;    /* the C API without the preload library */
-    int is_timed;    /* every hold ends by itself: a real GPU, where streams may share a hardware queue */
-    int align;       /* that buffers must have at least */
+    int is_alone;    /* C API without the preload library */
+    int is_timed;    /* every hold ends by itself: needed on a real GPU, where streams may share a hardware queue */
+    int align;       /* minimum alignment of buffers */
     size_t most_bytes;
-    size_t lack_bytes; /* sure to be more than a device has */
+    size_t lack_bytes; /* certainly more than a device has */
 };
 
 extern struct settings settings;
@@ -82,7 +82,7 @@ struct clock {
 enum queue_kind { QUEUE_LEGACY, QUEUE_OWN_DEFAULT, QUEUE_BLOCKING, QUEUE_NON_BLOCKING };
 
 struct queue {
-    int is_used; /* 0: the place is free; positions go on from where its last queue was */
+    int is_used; /* 0: the place is free; positions continue from its last queue */
     int is_live; /* 0: destroyed, or its thread has ended */
     int is_captured;
     enum queue_kind kind;
@@ -90,15 +90,15 @@ struct queue {
     int thread; /* of QUEUE_OWN_DEFAULT */
     CUstream handle;
     uint32_t position;
-    struct clock before;  /* what is done before its next work */
-    struct clock work;    /* the same as of its last work: what the rules of the legacy stream carry on */
-    struct clock perhaps; /* all that it may wait for: more than what is promised. Who waits for it lets these holds go */
+    struct clock before;  /* done before its next work */
+    struct clock work;    /* the same for its last work; carried on by the rules of the legacy stream */
+    struct clock perhaps; /* everything it may wait for, promised or not. Whoever waits for the queue releases these holds */
 };
 
 struct context {
     int is_live, is_primary, device;
     CUcontext handle;
-    CUgreenCtx green; /* NULL for others */
+    CUgreenCtx green; /* NULL if not green */
     struct kernels kernels;
 };
 
@@ -113,9 +113,9 @@ struct buffer {
     int context, device, pool;
     int is_filled;
     uint32_t value, step;
-    unsigned graphs;       /* a bit each: may be launched again with this address in them */
-    int owner;             /* 1 + the graph that allocates it with each launch; 0: none */
-    uint64_t recorded;     /* queues, a bit each: named with cufence_record_stream() */
+    unsigned graphs;       /* one bit per graph that may be launched again with this address in it */
+    int owner;             /* 1 + the graph that allocates it at each launch; 0: none */
+    uint64_t recorded;     /* one bit per queue named with cufence_record_stream() */
     struct clock uses;     /* must be done before a write or the free */
     struct clock contents; /* must be done before a read */
 };
@@ -149,7 +149,7 @@ struct graph {
         int buffer;
         uint32_t value, step;
     } writes[GRAPH_STEPS];         /* what each launch leaves in buffers */
-    unsigned checked[GRAPH_STEPS]; /* the numbers of the buffers that its checks look at; results are in world.graph_results */
+    unsigned checked[GRAPH_STEPS]; /* numbers of the buffers that its checks read; results are in world.graph_results */
 };
 
 struct pool {
@@ -160,13 +160,13 @@ struct pool {
 struct world;
 typedef int (*step_function)(struct world *world);
 
-/* A thread of the program. Number 0 is the one that plays the world. */
+/* A thread of the program. Number 0 plays the world. */
 struct actor {
     int is_live;
     pthread_t id;
     pthread_mutex_t lock;
     pthread_cond_t turn;
-    step_function step; /* under lock; NULL while there is nothing to do */
+    step_function step; /* under lock; NULL while idle */
     int result, is_ending;
     struct world *world;
     int number;
@@ -174,15 +174,15 @@ struct actor {
 
 struct world {
     uint64_t seed, random;
-    int number;      /* among those of a process that run at once */
+    int number;      /* among worlds of the process that run at once */
     int is_shared;   /* others run at the same time: holds are timed, nothing of theirs is reset */
-    int thread;      /* whose turn it is */
-    int context;     /* that the steps of a turnover are about */
-    int subject;     /* and their buffer */
+    int thread;      /* the thread whose turn it is */
+    int context;     /* context used by a step_turnover() */
+    int subject;     /* and its buffer */
     int depth;       /* steps within a step */
     int lacks;       /* allocations may fail: the device is small, or a call was made to fail */
-    int has_outputs; /* graphs have allocated memory that outlives a launch: figures count it in their own way */
-    unsigned leaked; /* buffers that cufence counts in another way, after an error that was asked for */
+    int has_outputs; /* graphs have allocated memory that outlives a launch: changes the figures */
+    unsigned leaked; /* buffers that cufence counts differently, after an injected error */
     unsigned next_buffer, steps;
     struct clock host;
     struct context contexts[CONTEXTS];
@@ -206,24 +206,24 @@ uint64_t draw(struct world *world);                 /* the next random number */
 unsigned pick(struct world *world, unsigned count); /* below count */
 int chance(struct world *world, unsigned percent);
 
-/* Adds a line to what is shown when the seed fails. */
+/* Adds a line to the log shown when the seed fails. */
 void say(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3)));
-/* Shows the seed's steps and ends the process with status 1. */
+/* Prints the log and ends the process with status 1. */
 void fail(struct world *world, const char *format, ...) __attribute__((format(printf, 2, 3), noreturn));
 void must(struct world *world, const char *call, CUresult result);
 #define MUST(world, call) must(world, #call, call)
 
-/* Makes the world new. Its first contexts are the primary ones, which all worlds of a process share. */
+/* Initialises a world. Its first contexts are the primary ones, which all worlds of a process share. */
 void world_open(struct world *world, uint64_t seed, int number, int is_shared);
-/* Lets all work end, frees everything, checks what was not checked. */
+/* Waits for all work, frees everything, and verifies the remaining checks. */
 void world_close(struct world *world);
-/* What graphs have allocated counts as live until the driver has told that they are gone, which it does in the background.
- * Nothing else may be live. */
+/* Waits until the memory of destroyed graphs stops counting as live: the driver reports their end in the background. Nothing
+ * else may be live. */
 void await_outputs(void);
 
-/* The latest place in the process where progress was made; the watchdog looks at it. */
+/* Incremented at each sign of progress in the process; checked by the watchdog. */
 extern uint64_t progress; /* atomic */
-/* Prints the last lines of every world: for the watchdog. */
+/* Prints the last lines of every world; for the watchdog. */
 void worlds_print(void);
 
 /* ---- order.c ---- */
@@ -232,37 +232,36 @@ void clock_join(struct clock *clock, const struct clock *other);
 int clock_covers(const struct clock *clock, const struct clock *needed);
 
 int queue_add(struct world *world, enum queue_kind kind, int context, CUstream handle); /* -1: no place */
-/* A queue that the thread whose turn it is may put work on, in any context or in one; -1 if there is none. */
+/* Picks a queue on which the current thread may submit work, in `context` or (-1) in any; -1 if there is none. */
 int queue_pick(struct world *world, int context);
-/* The default stream of the thread whose turn it is; -1: no place. */
+/* The current thread's per-thread stream; -1: no place. */
 int queue_own_default(struct world *world, int context);
 void queue_end(struct world *world, int queue);
-void destroy_stream(struct world *world, CUstream stream); /* and tells cufence, where nobody else does */
-/* Makes its context current. */
+void destroy_stream(struct world *world, CUstream stream); /* and tells cufence, if nobody else does */
+/* Makes the queue's context current. */
 void queue_enter(struct world *world, int queue);
 void context_enter(struct world *world, int context);
 
-/* Work is about to be put on a queue: moves its clock. Returns its position. */
+/* Call before submitting work to a queue: advances its clock. Returns the work's position. */
 uint32_t queue_submit(struct world *world, int queue);
-/* The same for an allocation or a free: it has its place on the stream, but is no work that the legacy stream's rules are
- * about. */
+/* The same for an allocation or a free. It has a position on the stream, but the rules of the legacy stream ignore it. */
 uint32_t queue_mark(struct world *world, int queue);
 
-/* Makes `queue` wait until all that is needed is done: by events where that is possible, else on the host. Returns 0 where
- * neither is. */
+/* Makes `queue` wait until everything needed is done: by events if possible, else on the host. Returns 0 if neither is
+ * possible. */
 int queue_wait(struct world *world, int queue, const struct clock *needed);
 
-/* Waits on the host. Holds that are in the way are let go first. */
+/* Wait on the host. First release holds that are in the way. */
 void sync_queue(struct world *world, int queue);
 void sync_context(struct world *world, int context);
 int sync_clock(struct world *world, const struct clock *needed);
 
 void hold_queue(struct world *world, int queue);
-/* Lets holds go that the clock covers; with NULL one at random. */
+/* Releases holds that the clock covers; with NULL, a random one. */
 void release_holds(struct world *world, const struct clock *clock);
 void release_context(struct world *world, int context);
 
-/* A place for a check's result; waits for one, and is NULL where it may not. */
+/* Gets a place for a check's result. Waits for one; returns NULL if it must not wait. */
 struct check *check_add(struct world *world, int queue);
 void checks_verify(struct world *world);
 
@@ -272,7 +271,7 @@ int step_allocate(struct world *world);
 int step_use(struct world *world);
 int step_copy(struct world *world);
 int step_free(struct world *world);
-int step_reallocate(struct world *world); /* frees one, and allocates at once on another queue */
+int step_reallocate(struct world *world); /* frees a buffer and at once allocates on another queue */
 int step_record(struct world *world);
 int step_trim(struct world *world);
 int step_too_large(struct world *world);
@@ -280,14 +279,14 @@ int step_figures(struct world *world);
 
 int buffer_pick(struct world *world);
 int buffer_is_reachable(const struct world *world, const struct buffer *buffer, int queue);
-/* Puts it on the queue; expects it to be ordered. */
+/* Submit work to the queue; the caller has ordered it. */
 void buffer_fill(struct world *world, int buffer, int queue);
 void buffer_check(struct world *world, int buffer, int queue);
-/* Allocates on a queue, and fills. Returns whether it could. */
+/* Allocates on a queue, and fills the buffer. Returns whether it succeeded. */
 int buffer_make(struct world *world, int queue, size_t bytes);
-/* Frees it on a queue. Returns whether it could. */
+/* Frees the buffer on a queue. Returns whether it succeeded. */
 int buffer_free_on(struct world *world, int buffer, int queue);
-/* Frees it in a random way. Returns whether it could. */
+/* Frees the buffer in a random way. Returns whether it succeeded. */
 int buffer_free(struct world *world, int buffer);
 
 /* ---- things.c ---- */
@@ -306,10 +305,10 @@ int step_turnover(struct world *world);
 int step_fork(struct world *world);
 int step_churn(struct world *world);
 
-/* Loads the kernels where `kernels` is NULL. */
+/* With `kernels` NULL, loads the kernels. */
 void context_add(struct world *world, int context, CUcontext handle, int device, const struct kernels *kernels);
-void context_destroy(struct world *world, int context); /* the driver's */
-void context_end(struct world *world, int context);     /* the model's side: its queues and buffers are gone */
+void context_destroy(struct world *world, int context); /* in the driver */
+void context_end(struct world *world, int context);     /* in the model: its queues and buffers no longer exist */
 
 /* ---- graphs.c ---- */
 
@@ -317,7 +316,7 @@ int step_capture(struct world *world);
 int step_launch_graph(struct world *world);
 int step_drop_graph(struct world *world);
 void graph_drop(struct world *world, int graph);
-/* Looks at the results of launches that the host's clock covers. */
+/* Checks the results of launches that the host's clock covers. */
 void graphs_verify(struct world *world);
 
 /* ---- actors.c ---- */
@@ -329,9 +328,9 @@ void actor_end(struct world *world, int thread);
 
 /* ---- play.c ---- */
 
-/* Plays seeds one after another: `count` from `first`. */
+/* Plays `count` seeds, starting with `first`. */
 void play(uint64_t first, uint64_t count);
-/* One random step of those that are allowed within another. */
+/* Plays one random step that is allowed within another. */
 int step_within(struct world *world);
 
 #endif
