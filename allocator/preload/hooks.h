@@ -70,6 +70,12 @@
          (count, attributes, data, pointer))                                                                                   \
     HOOK(cuIpcGetMemHandle, "cuIpcGetMemHandle", 4010, 0, BY_HAND, 1, (CUipcMemHandle *handle, CUdeviceptr pointer),           \
          (handle, pointer))                                                                                                    \
+    /* left to the driver, and counted */                                                                                      \
+    HOOK(cuMemAllocManaged, "cuMemAllocManaged", 6000, 0, BY_HAND, 1,                                                          \
+         (CUdeviceptr *out, size_t size, unsigned flags), (out, size, flags))                                                  \
+    HOOK(cuMemCreate, "cuMemCreate", 10020, 0, BY_HAND, 1,                                                                     \
+         (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties, unsigned long long flags), \
+         (handle, size, properties, flags))                                                                                    \
     /* pools */                                                                                                                \
     HOOK(cuMemPoolCreate, "cuMemPoolCreate", 11020, 0, BY_HAND, 1, (CUmemoryPool *pool, const CUmemPoolProps *properties),     \
          (pool, properties))                                                                                                   \
@@ -241,7 +247,6 @@
     PASSED("cuMemAllocHost", 2000, 0, "host memory")                                                                           \
     PASSED("cuMemAllocHost", 3020, 0, "host memory")                                                                           \
     PASSED("cuMemFreeHost", 2000, 0, "host memory")                                                                            \
-    PASSED("cuMemAllocManaged", 6000, 0, "managed memory")                                                                     \
     PASSED("cuMemPoolExportToShareableHandle", 11020, 0, "pools for other processes are left to the driver as a whole")        \
     PASSED("cuMemPoolImportFromShareableHandle", 11020, 0, "imported memory")                                                  \
     PASSED("cuMemPoolImportPointer", 11020, 0, "imported memory")                                                              \

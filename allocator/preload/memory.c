@@ -1,9 +1,9 @@
 /* Hooks that allocate and free memory, and queries about memory. */
 #include "internal.h"
 
-#include "base/output.h"
-
+#include "api/closing.h"
 #include "base/options.h"
+#include "base/output.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -307,4 +307,23 @@ CUresult hook_cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr pointer)
 CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr pointer)
 {
     return is_ours(pointer) ? refuse_export("cuMemPoolExportPointer") : real.cuMemPoolExportPointer(data, pointer);
+}
+
+/* ---- what is left to the driver ---- */
+
+CUresult hook_cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
+{
+    CUresult result = real.cuMemAllocManaged(out, size, flags);
+    if (result == CUDA_SUCCESS)
+        closing_unguarded(UNGUARDED_MANAGED, size);
+    return result;
+}
+
+CUresult hook_cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties,
+                          unsigned long long flags)
+{
+    CUresult result = real.cuMemCreate(handle, size, properties, flags);
+    if (result == CUDA_SUCCESS)
+        closing_unguarded(UNGUARDED_MAPPED, size);
+    return result;
 }

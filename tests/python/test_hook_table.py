@@ -16,7 +16,7 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
 # The functions that the preload replaces or watches, and their relatives: each of their forms is hooked, or passed on purpose.
 FAMILIES = re.compile(
-    r"cuMem(Alloc|Free|Pool|cpy|set)\w*"
+    r"cuMem(Alloc|Free|Pool|cpy|set)\w*|cuMemCreate"
     r"|cuMem(GetInfo|GetAddressRange|GetDefaultMemPool|GetMemPool|SetMemPool)"
     r"|cuDevice(Get|Set|GetDefault)MemPool|cuPointerGetAttributes?|cuIpcGetMemHandle"
     r"|cuLaunch\w*|cuGraphLaunch|cu(Stream|Event|Ctx)(Synchronize|Query)"

@@ -99,6 +99,25 @@ static void other_memory_passes_through(void **state)
                     "cuMemFreeHost: CUDA_SUCCESS\n");
 }
 
+/* What a process says at its end. */
+static void the_end_tells_what_was_guarded(void **state)
+{
+    (void)state;
+    const struct way *way = &ways[0];
+    run(way, "allocations", PRELOAD, NULL, NULL);
+    expect_in(way, "allocations", last.err, "== cufence: no faults; 6 allocations guarded\n");
+    run(way, "allocations", PRELOAD, "quiet=on", NULL);
+    if (last.err[0])
+        complain(way, "allocations", "not quiet", "");
+    run(way, "foreign", PRELOAD, NULL, NULL);
+    expect_in(way, "foreign", last.err, "== cufence: NOTHING WAS GUARDED: ");
+    expect_in(way, "foreign", last.err, "1 launch seen");
+    expect_in(way, "foreign", last.err,
+              "== cufence: not guarded: 1 allocation of managed memory (cuMemAllocManaged), 4096 bytes in all");
+    run(way, "overrun", PRELOAD, "exitcode=9", NULL);
+    expect_in(way, "overrun", last.err, "== cufence: 1 finding; ");
+}
+
 static void a_pool_of_the_program_is_guarded(void **state)
 {
     (void)state;
@@ -738,6 +757,7 @@ int main(int argc, char **argv)
         TEST(free_memory_is_what_can_be_allocated),
         TEST(addresses_belong_to_their_buffer),
         TEST(other_memory_passes_through),
+        TEST(the_end_tells_what_was_guarded),
         TEST(a_pool_of_the_program_is_guarded),
         TEST(out_of_memory_is_an_answer_and_no_end),
         TEST(freeing_twice_is_refused_and_reported),
