@@ -124,7 +124,8 @@ static const struct fault_memory *memory_of(const struct known *known)
 static struct finding_origin origin_of(const struct known *known, const struct evidence *evidence)
 {
     const struct snapshot_origin *from = known->snapshot ? &known->snapshot->origin : NULL;
-    return from ? (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL}
+    return from ? (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL,
+                                          NULL}
                 : (struct finding_origin){.rank = -1, .device = (int)evidence->device};
 }
 
