@@ -15,7 +15,7 @@ enum { REGISTERS = 256, REGISTERS_A_LINE = 8, MEMORY_BYTES = 128, BYTES_A_LINE =
 static void register_lines(struct report *report, const struct coredump *dump, const struct standing_place *place)
 {
     uint32_t registers[REGISTERS];
-    size_t count = standing_registers(dump, place, registers, REGISTERS);
+    size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, REGISTERS);
     for (size_t i = 0; i < count; i += REGISTERS_A_LINE) {
         char name[32];
         snprintf(name, sizeof name, "R%zu", i);
@@ -213,7 +213,7 @@ static json_t *place_of(const struct coredump *dump, const struct standing_place
                             json_pack("{siss}", "number", (int)place->exception.number, "name", place->exception.name));
     if (has_registers) {
         uint32_t registers[REGISTERS];
-        size_t count = standing_registers(dump, place, registers, REGISTERS);
+        size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, REGISTERS);
         json_t *array = json_array();
         for (size_t i = 0; i < count; i++)
             json_array_append_new(array, hex(registers[i]));

@@ -70,7 +70,7 @@ static void threads_are_grouped_by_place(void **state)
         assert_int_equal(standing->grids[0].block[0], 64);
         assert_int_equal(load_u64(standing->grids[0].parameters.bytes), 0x1122334455667788);
         uint32_t registers[256];
-        assert_int_equal(standing_registers(&dump, place, registers, 256), 0); /* they are lane 1's */
+        assert_int_equal(coredump_words(&dump, place->lane, COREDUMP_REGISTERS, registers, 256), 0); /* they are lane 1's */
         finish(&synthetic, &dump, standing);
     }
 }
@@ -87,9 +87,9 @@ static void those_with_an_exception_come_first(void **state)
     assert_int_equal(standing->places[0].exception.number, 14);
     assert_string_equal(standing->places[0].exception.name, "illegal address");
     assert_int_equal(standing->places[0].thread[0], 33);
-    assert_int_equal(standing_registers(&dump, &standing->places[0], registers, 256), 8);
+    assert_int_equal(coredump_words(&dump, standing->places[0].lane, COREDUMP_REGISTERS, registers, 256), 8);
     assert_int_equal(registers[2], 0xdeadbe00);
-    assert_int_equal(standing_registers(&dump, &standing->places[0], registers, 1), 1);
+    assert_int_equal(coredump_words(&dump, standing->places[0].lane, COREDUMP_REGISTERS, registers, 1), 1);
     finish(&synthetic, &dump, standing);
 }
 

@@ -194,23 +194,22 @@ int coredump_row(const struct coredump *dump, enum coredump_section_type type, s
         return 0;
     uint64_t stride = stride_of(&section);
     struct span bytes = span_part(image_content(&dump->image, &section), stride * place.row, stride);
-    if (!bytes.bytes)
-        return 0;
     memset(row, 0, layout->size);
     for (size_t i = 0; i < layout->field_count; i++) {
-        const struct field *field = &layout->fields[i];
-        if ((size_t)field->at + field->size > bytes.size)
-            continue;
-        uint8_t *member = (uint8_t *)row + field->member;
-        uint32_t narrow = load_u32(bytes.bytes + field->at);
-        if (field->size == sizeof(narrow)) {
-            memcpy(member, &narrow, sizeof(narrow));
-        } else {
-            uint64_t wide = load_u64(bytes.bytes + field->at);
-            memcpy(member, &wide, sizeof(wide));
-        }
+        struct reader reader = reader_of(bytes, layout->fields[i].at);
+        reader_copy(&reader, (uint8_t *)row + layout->fields[i].member, layout->fields[i].size);
     }
-    return 1;
+    return bytes.bytes != NULL;
+}
+
+size_t coredump_words(const struct coredump *dump, struct coredump_place owner, enum coredump_section_type type,
+                      uint32_t *words, size_t max)
+{
+    struct reader reader = reader_of(coredump_content(dump, coredump_child(dump, owner, type)), 0);
+    size_t count = 0;
+    while (count < max && reader_copy(&reader, &words[count], sizeof *words))
+        count++;
+    return count;
 }
 
 struct coredump_place coredump_parent(const struct coredump *dump, uint32_t index, enum coredump_section_type type)

@@ -114,6 +114,10 @@ struct coredump_place coredump_parent(const struct coredump *dump, uint32_t sect
 /* The (first) section of `type` that belongs to a row, 0 if there is none. */
 uint32_t coredump_child(const struct coredump *dump, struct coredump_place parent, enum coredump_section_type type);
 
+/* The first numbers of the u32[] of `type` that belongs to a row: registers, predicates. Returns how many, at most `max`. */
+size_t coredump_words(const struct coredump *dump, struct coredump_place owner, enum coredump_section_type type,
+                      uint32_t *words, size_t max);
+
 /* The bytes of a section; empty if it lies outside of the dump. */
 struct span coredump_content(const struct coredump *dump, uint32_t section);
 
