@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import subprocess
@@ -67,6 +68,14 @@ class Schema(unittest.TestCase):
                     [BUILD / "bin/cufence", "explain", "--json", dump], capture_output=True, text=True, check=True
                 )
                 self.assertIn("kind", self.check(done.stdout))
+
+    def test_what_is_left_of_a_truncated_dump_fits(self) -> None:
+        whole = gzip.decompress((ROOT / "tests/fixtures/load_128.core.gz").read_bytes())
+        with tempfile.NamedTemporaryFile() as cut:
+            cut.write(whole[:90000])
+            cut.flush()
+            done = subprocess.run([BUILD / "bin/cufence", "explain", "--json", cut.name], capture_output=True, text=True, check=True)
+        self.assertEqual(self.check(done.stdout)["truncated"]["of"], len(whole))
 
 
 if __name__ == "__main__":
