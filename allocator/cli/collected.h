@@ -22,8 +22,8 @@ struct collected {
 };
 
 /*
- * Adds the findings of a file of JSON Lines ("-": standard input). Lines without a finding in them are skipped. Returns 0 after a
- * message on stderr that names the file, and the line where one cannot be read; what could be read is added even then.
+ * Adds the findings of a file of JSON Lines ("-": standard input). Lines without a finding in them are skipped. Returns 0 after
+ * a message on stderr that names the file, and the line where one cannot be read; what could be read is added even then.
  * `command` is the sub-command's name, for messages.
  */
 int collected_read(struct collected *collected, const char *command, const char *path);

@@ -1,6 +1,6 @@
 /*
- * Collected findings in the forms of other programs. Each prints a whole document to `out` and returns 0 when the host is out of
- * memory. Whether it was written, ferror() and fclose() tell.
+ * Collected findings in the forms of other programs. Each prints a whole document to `out` and returns 0 when the host is out
+ * of memory. Whether it was written, ferror() and fclose() tell.
  */
 #ifndef CUFENCE_CLI_FACES_H
 #define CUFENCE_CLI_FACES_H

@@ -44,8 +44,7 @@ static void print_text(const struct collected *collected)
         print_line("", headline ? headline : finding_text_of(found->first, NULL, "kind"));
         if (place[0])
             print_line("   ", place);
-        printf("   %zu report%s%s\n", found->count, found->count == 1 ? "" : "s",
-               json_array_size(found->processes) ? ":" : "");
+        printf("   %zu report%s%s\n", found->count, found->count == 1 ? "" : "s", json_array_size(found->processes) ? ":" : "");
         print_processes(found->processes);
     }
     printf("SUMMARY: cufence: %zu finding%s in %zu report%s\n", collected->count, collected->count == 1 ? "" : "s",

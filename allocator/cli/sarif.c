@@ -127,9 +127,9 @@ static json_t *result_of(const struct collected_finding *found)
     finding_place(finding, place, sizeof place);
     snprintf(message, sizeof message, "%s%s%s", headline ? headline : kind, place[0] ? ", " : "", place);
     fingerprint(found->key, print);
-    json_t *result = json_pack("{ss ss s{ss} s[o] sI s{ss}}", "ruleId", kind, "level", "error", "message", "text", message,
-                               "locations", place_of(finding), "occurrenceCount", (json_int_t)found->count,
-                               "partialFingerprints", "cufence/v1", print);
+    json_t *result =
+        json_pack("{ss ss s{ss} s[o] sI s{ss}}", "ruleId", kind, "level", "error", "message", "text", message, "locations",
+                  place_of(finding), "occurrenceCount", (json_int_t)found->count, "partialFingerprints", "cufence/v1", print);
     json_t *stacks = stacks_of(finding);
     if (rule_of(kind) >= 0)
         json_object_set_new(result, "ruleIndex", json_integer(rule_of(kind)));
@@ -153,9 +153,10 @@ int face_sarif(const struct collected *collected, FILE *out)
     json_t *results = json_array();
     for (size_t i = 0; i < collected->count; i++)
         json_array_append_new(results, result_of(&collected->findings[i]));
-    json_t *log = json_pack("{ss ss s[{s{s{ss ss ss ss so}} sO}]}", "$schema", "https://json.schemastore.org/sarif-2.1.0.json", "version",
-                            "2.1.0", "runs", "tool", "driver", "name", "cufence", "version", VERSION_TEXT, "semanticVersion",
-                            VERSION_TEXT, "fullName", "cufence, Electric Fence for CUDA", "rules", rules_of(), "results", results);
+    json_t *log =
+        json_pack("{ss ss s[{s{s{ss ss ss ss so}} sO}]}", "$schema", "https://json.schemastore.org/sarif-2.1.0.json", "version",
+                  "2.1.0", "runs", "tool", "driver", "name", "cufence", "version", VERSION_TEXT, "semanticVersion",
+                  VERSION_TEXT, "fullName", "cufence, Electric Fence for CUDA", "rules", rules_of(), "results", results);
     int is_well = log && json_array_size(results) == collected->count;
     if (is_well) {
         json_dumpf(log, out, JSON_INDENT(1));

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "finding/annotation.h"
 #include "finding/writer.h"
 #include "support/told.h"
 #include "fault_stories.h"
@@ -695,6 +696,40 @@ static void headlines_name_the_access(void **state)
     }
 }
 
+static char *annotation(const struct finding *finding)
+{
+    return finding_annotation(finding, "/home/me/repo");
+}
+
+static void an_annotation_is_one_line_at_the_source(void **state)
+{
+    (void)state;
+    struct story story;
+    struct diagnosis diagnosis;
+    overrun(&story);
+    story.sites[0].file = "/home/me/repo/a,b:\n100%.py";
+    story.sites[0].kernel = "void k<int>(int)";
+    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
+    char *text = told_fault(annotation, &diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    assert_string_equal(text,
+                        "::error file=a%2Cb%3A%0A100%25.py,line=9,title=cufence%3A overrun::out-of-bounds WRITE of 4 bytes, "
+                        "0 bytes past the end of buffer #1, in k<int>\n");
+    free(text);
+
+    const cufence_description place = {.place = CUFENCE_PLACE_UNKNOWN};
+    const struct stack_frame frame = {.is_python = 1, .file = "/home/me/repository/train.py", .line = 41};
+    struct misuse misuse = {.kind = "invalid free", .call = "cuMemFree", .sentence = "no\nbuffer", .place = &place};
+    text = told_misuse(annotation, &misuse, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    assert_string_equal(text, "::error title=cufence%3A invalid free::invalid free by cuMemFree: no%0Abuffer\n");
+    free(text);
+    misuse.frames = &frame;
+    misuse.frame_count = 1;
+    text = told_misuse(annotation, &misuse, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    assert_string_equal(text, "::error file=/home/me/repository/train.py,line=41,title=cufence%3A invalid free::"
+                              "invalid free by cuMemFree: no%0Abuffer\n");
+    free(text);
+}
+
 static void a_kernel_is_named_as_people_say_it(void **state)
 {
     (void)state;
@@ -849,6 +884,7 @@ int main(void)
         cmocka_unit_test(a_fault_without_evidence_says_why),
         cmocka_unit_test(the_device_is_named_as_well_as_it_can_be),
         cmocka_unit_test(headlines_name_the_access),
+        cmocka_unit_test(an_annotation_is_one_line_at_the_source),
         cmocka_unit_test(a_kernel_is_named_as_people_say_it),
         cmocka_unit_test(the_source_is_shown_where_it_can_be_read),
         cmocka_unit_test(long_and_hostile_names_stay_on_their_line),
