@@ -13,7 +13,7 @@
 
 #define DEVICE_NAME 128
 
-static const struct fault_sources *sources; /* constant after tell_open(), as the next */
+static const struct fault_sources *sources; /* constant after tell_open(), like rank */
 static int rank;                            /* in a distributed job, or -1 */
 
 cufence_status tell_open(const struct options *options, const struct fault_sources *from)
@@ -24,7 +24,7 @@ cufence_status tell_open(const struct options *options, const struct fault_sourc
     return status == CUFENCE_OK ? record_open(options) : status;
 }
 
-/* `name` is where the driver's name for the device goes. */
+/* Returns the origin. `name` receives the driver's name for the device. */
 static struct finding_origin origin_of(int device, char name[DEVICE_NAME])
 {
     CUdevice handle;
@@ -50,12 +50,12 @@ static void call_handler(const struct finding *finding, const char *text)
 }
 
 struct told {
-    char *text; /* NULL: the host has no memory for the report */
+    char *text; /* NULL if out of host memory */
     int is_printed;
     uint64_t made_ns; /* when the report was made, by dump_clock() */
 };
 
-/* A finding of NULL is one that the host has no memory for. */
+/* Makes and delivers the report. finding: NULL if out of host memory. */
 static struct told publish(const struct finding *finding)
 {
     struct told told = {.text = finding ? finding_text(finding) : NULL};
@@ -66,7 +66,7 @@ static struct told publish(const struct finding *finding)
     return told;
 }
 
-/* The program's handler comes last: it may end the process. */
+/* Calls the program's handler, last because it may exit the process. Frees the report and the finding. */
 static uint64_t finish(struct finding *finding, struct told told)
 {
     if (told.text)
