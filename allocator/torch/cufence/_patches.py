@@ -114,7 +114,7 @@ def _check_back_end(module: ModuleType) -> None:
 
 
 def _patch_cupy(module: ModuleType) -> None:
-    """Selects CuPy's stream-ordered allocator, which makes one allocation per array. CuPy's default pool cuts arrays from larger
+    """Selects CuPy's stream-ordered allocator, which makes one allocation per array. Its default pool cuts arrays from larger
     blocks."""
     if not _preload.path():
         return  # CuPy allocates from the driver
