@@ -1,70 +1,44 @@
 #include "image.h"
 
-#include <string.h>
-
-uint32_t load_u32(const uint8_t *bytes)
+int image_open_part(const void *bytes, size_t size, struct image *image)
 {
-    return (uint32_t)bytes[0] | (uint32_t)bytes[1] << 8 | (uint32_t)bytes[2] << 16 | (uint32_t)bytes[3] << 24;
-}
-
-uint64_t load_u64(const uint8_t *bytes)
-{
-    return (uint64_t)load_u32(bytes) | (uint64_t)load_u32(bytes + 4) << 32;
-}
-
-struct span span_part(struct span span, uint64_t offset, uint64_t size)
-{
-    if (size == 0 || offset > span.size || size > span.size - offset)
-        return (struct span){NULL, 0};
-    return (struct span){span.bytes + offset, (size_t)size};
-}
-
-const char *span_string(struct span span, uint64_t offset)
-{
-    if (offset >= span.size || !memchr(span.bytes + offset, 0, span.size - (size_t)offset))
-        return NULL;
-    return (const char *)(span.bytes + offset);
+    static const uint8_t wanted[] = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB};
+    Elf64_Ehdr header;
+    Elf64_Shdr first;
+    *image = (struct image){.file = {bytes, size}};
+    struct reader reader = reader_of(image->file, 0);
+    if (!bytes || !reader_copy(&reader, &header, sizeof header) || memcmp(header.e_ident, wanted, sizeof wanted) != 0)
+        return 0;
+    image->machine = header.e_machine;
+    image->names = header.e_shstrndx;
+    uint64_t count = header.e_shnum;
+    if (header.e_shoff == 0)
+        return count == 0;
+    /* With 65280 sections or more, as in the dump of a busy device, e_shnum is 0 and the first header's sh_size is the count.
+     */
+    reader = reader_of(image->file, header.e_shoff);
+    if (count == 0) {
+        image->is_count_lost = !reader_copy(&reader, &first, sizeof first);
+        count = image->is_count_lost ? 1 : first.sh_size;
+    }
+    if (header.e_shentsize != sizeof first || count > UINT32_MAX || header.e_shoff > UINT64_MAX - count * sizeof first)
+        return 0;
+    uint64_t whole = header.e_shoff < size ? (size - header.e_shoff) / sizeof first : 0;
+    image->claimed = header.e_shoff + count * sizeof first;
+    image->section_count = (uint32_t)(count < whole ? count : whole);
+    image->headers = span_part(image->file, header.e_shoff, image->section_count * sizeof first);
+    return 1;
 }
 
 int image_open(const void *bytes, size_t size, struct image *image)
 {
-    static const uint8_t wanted[] = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB};
-    Elf64_Ehdr header;
-    memset(image, 0, sizeof(*image));
-    if (!bytes || size < sizeof(header) || memcmp(bytes, wanted, sizeof(wanted)) != 0)
-        return 0;
-    memcpy(&header, bytes, sizeof(header));
-    image->file = (struct span){bytes, size};
-    image->machine = header.e_machine;
-    image->flags = header.e_flags;
-    image->sections_at = header.e_shoff;
-    uint64_t count = header.e_shnum;
-    if (header.e_shoff == 0)
-        return count == 0;
-    if (header.e_shentsize != sizeof(Elf64_Shdr))
-        return 0;
-    /* With 65280 sections or more, as in the dump of a busy device, e_shnum is 0 and the first header's sh_size is the count.
-     */
-    if (count == 0) {
-        Elf64_Shdr first;
-        struct span part = span_part(image->file, header.e_shoff, sizeof(first));
-        if (!part.bytes)
-            return 0;
-        memcpy(&first, part.bytes, sizeof(first));
-        count = first.sh_size;
-    }
-    if (header.e_shoff > size || count > (size - header.e_shoff) / sizeof(Elf64_Shdr) || count > UINT32_MAX)
-        return 0;
-    image->section_count = (uint32_t)count;
-    return 1;
+    return image_open_part(bytes, size, image) && image->claimed <= size;
 }
 
 int image_section(const struct image *image, uint32_t index, Elf64_Shdr *section)
 {
-    if (index == 0 || index >= image->section_count)
-        return 0;
-    memcpy(section, image->file.bytes + image->sections_at + (uint64_t)index * sizeof(*section), sizeof(*section));
-    return 1;
+    struct reader reader = reader_of(image->headers, (uint64_t)index * sizeof *section);
+    return index != 0 && reader_copy(&reader, section, sizeof *section);
 }
 
 struct span image_content(const struct image *image, const Elf64_Shdr *section)

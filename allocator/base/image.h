@@ -3,47 +3,37 @@
  * Every offset and size is checked against the file. Nothing is allocated, and no alignment is assumed.
  *
  * libelf is not used: a dump holds thousands of cubins at arbitrary alignment, and only a few header fields are needed. They
- * are copied into <elf.h>'s structs with memcpy. Returned spans point into the file, which must stay in memory.
+ * are copied into <elf.h>'s structs. Returned spans point into the file, which must stay in memory.
  * Thread safety: pure. Errors: 0 or an empty span.
  */
 #ifndef CUFENCE_BASE_IMAGE_H
 #define CUFENCE_BASE_IMAGE_H
 
-#include <elf.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "reader.h"
 
-struct span {
-    const uint8_t *bytes; /* NULL if empty */
-    size_t size;
-};
+#include <elf.h>
 
 struct image {
     struct span file;
-    uint16_t machine;
-    uint32_t flags;
-    uint64_t sections_at; /* file offset of the section headers; all section_count of them are within the file */
+    struct span headers; /* of the sections, section_count of them */
     uint32_t section_count;
+    uint64_t claimed; /* offset where the section headers end, or would end in a file that is not truncated */
+    uint32_t names;   /* index of the section that names the sections */
+    uint16_t machine;
+    int is_count_lost; /* the number of sections is unknown, so `claimed` is too low */
 };
 
 /* Returns 1 if the file is ELF64 little-endian and all its section headers are within it. More than 65279 sections are
  * allowed. */
 int image_open(const void *bytes, size_t size, struct image *image);
 
+/* The same for a file that may be truncated: the image has as many section headers as are entirely within the file. */
+int image_open_part(const void *bytes, size_t size, struct image *image);
+
 /* Copies section header `index` into *section. Returns 1 if that section exists; index 0 never does. */
 int image_section(const struct image *image, uint32_t index, Elf64_Shdr *section);
 
 /* Returns the content of a section; empty if it is not entirely within the file. */
 struct span image_content(const struct image *image, const Elf64_Shdr *section);
-
-/* Returns `size` bytes at `offset` of a span; empty if they are not entirely within it. */
-struct span span_part(struct span span, uint64_t offset, uint64_t size);
-
-/* Returns the string at `offset`, or NULL if it is not terminated within the span. */
-const char *span_string(struct span span, uint64_t offset);
-
-/* Read little-endian numbers; the caller has checked the bounds. */
-uint32_t load_u32(const uint8_t *bytes);
-uint64_t load_u64(const uint8_t *bytes);
 
 #endif

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
+#include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -124,7 +125,8 @@ static const struct fault_memory *memory_of(const struct known *known)
 static struct finding_origin origin_of(const struct known *known, const struct evidence *evidence)
 {
     const struct snapshot_origin *from = known->snapshot ? &known->snapshot->origin : NULL;
-    return from ? (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL}
+    return from ? (struct finding_origin){from->pid, from->rank, from->device, from->device_name[0] ? from->device_name : NULL,
+                                          NULL}
                 : (struct finding_origin){.rank = -1, .device = (int)evidence->device};
 }
 
@@ -134,6 +136,26 @@ static const char *last_line(const char *text)
 {
     const char *end = strrchr(text, '\n'), *before = end ? memrchr(text, '\n', (size_t)(end - text)) : NULL;
     return before ? before + 1 : text;
+}
+
+/* Draws no conclusions from a truncated dump: the missing part may contradict them. */
+static void say_truncated(const struct coredump *dump, const struct evidence *evidence)
+{
+    struct coredump_place device = {coredump_next(dump, COREDUMP_DEVICES, 0), 0};
+    unsigned compute = coredump_compute(dump, device);
+    printf("cufence: the core dump is truncated: it has %zu of %s%" PRIu64 " bytes\n", dump->image.file.size,
+           dump->image.is_count_lost ? "at least " : "", dump->claimed);
+    if (dump->are_headers_lost)
+        printf("  Its section headers, which are written last, are missing. Only SM exceptions and launches can be\n"
+               "  recognised without them; threads, registers and parameters cannot.\n");
+    printf("\n");
+    int is_only_one = coredump_rows(dump, device.section, COREDUMP_DEVICES) == 1;
+    if (!is_only_one && !evidence->site_count)
+        return;
+    printf("  device     GPU %" PRIu32 "%s%s", evidence->device, *evidence->device_name ? ", " : "", evidence->device_name);
+    if (is_only_one && compute)
+        printf(", compute capability %u.%u", compute / 10, compute % 10);
+    printf("\n");
 }
 
 /* The report's summary stays last, behind who stood where. */
@@ -147,7 +169,9 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     const char *summary = "";
     char *report = NULL;
     printf("%s\n", path);
-    if (evidence->site_count) {
+    if (whole.remains) {
+        say_truncated(dump, evidence);
+    } else if (evidence->site_count) {
         fault_diagnose(evidence, memory_of(known), &diagnosis);
         whole.site = fault_site(&diagnosis);
         finding_of_fault(&finding, &diagnosis, &origin);
@@ -166,10 +190,11 @@ static void say_text(const char *path, const struct coredump *dump, const struct
 }
 
 /* The report of a fault that has happened somewhere else. */
-static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct known *known)
+static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct known *known,
+                          int is_truncated)
 {
     const struct finding_origin origin = origin_of(known, evidence);
-    if (!evidence->site_count)
+    if (!evidence->site_count || is_truncated)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;
     finding_of_fault(&finding, diagnosis, &origin);
@@ -188,10 +213,14 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
     fault_diagnose(evidence, memory_of(known), &diagnosis);
-    whole.site = evidence->site_count ? fault_site(&diagnosis) : NULL;
-    json_t *finding = finding_of(evidence, &diagnosis, known);
+    whole.site = evidence->site_count && !whole.remains ? fault_site(&diagnosis) : NULL;
+    json_t *finding = finding_of(evidence, &diagnosis, known, whole.remains != NULL);
     char *text = standing_json(dump, standing, &whole);
     json_object_set_new(finding, "dump", text_to_json(path));
+    if (whole.remains)
+        json_object_set_new(finding, "truncated",
+                            json_pack("{sIsIsb}", "bytes", (json_int_t)dump->image.file.size, "of", (json_int_t)dump->claimed,
+                                      "headers_missing", dump->are_headers_lost));
     json_object_set_new(finding, "standing", text ? json_loads(text, 0, NULL) : NULL);
     free(text);
     text = finding ? json_dumps(finding, JSON_COMPACT) : NULL;
@@ -233,15 +262,17 @@ static cufence_status explain_bytes(const char *path, const struct bytes *bytes,
 {
     struct evidence *evidence = NULL;
     struct standing *standing = NULL;
-    struct coredump dump = {0};
+    struct coredump dump;
+    struct wishes all = *wishes;
     struct known known = {.snapshot = find_snapshot(path), .unknown = {.is_unknown = 1}};
-    cufence_status status = evidence_from_coredump(bytes->at, bytes->size, &evidence, problem);
+    cufence_status status = coredump_open_part(bytes->at, bytes->size, &dump, problem);
     if (status == CUFENCE_OK)
-        status = coredump_open(bytes->at, bytes->size, &dump, problem);
+        status = evidence_read(&dump, &evidence, problem);
     if (status == CUFENCE_OK)
         status = standing_read(&dump, &standing, problem);
+    all.standing.remains = status == CUFENCE_OK && coredump_is_truncated(&dump) ? evidence : NULL;
     if (status == CUFENCE_OK)
-        (wishes->is_json ? say_json : say_text)(path, &dump, evidence, standing, &known, wishes);
+        (all.is_json ? say_json : say_text)(path, &dump, evidence, standing, &known, &all);
     snapshot_free(known.snapshot);
     standing_free(standing);
     coredump_close(&dump);

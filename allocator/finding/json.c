@@ -82,13 +82,33 @@ static void put_dim(struct members to, const char *key, const uint32_t dim[3])
 
 /* ---- the sections ---- */
 
+static void put_process(struct members process, const struct finding_process *known)
+{
+    put_text(process, "host", known->host);
+    if (known->command_bytes) {
+        json_t *command = json_array();
+        for (size_t at = 0; at < known->command_bytes; at += strlen(known->command + at) + 1)
+            append(command, text_to_json(known->command + at), process.has_failed);
+        put(process, "command", command);
+    }
+    if (known->job_count) {
+        struct members job = put_object(process, "job");
+        for (size_t i = 0; i < known->job_count; i++)
+            put_text(job, known->job[i].name, known->job[i].value);
+    }
+}
+
 static void put_origin(struct members report, const struct finding *finding)
 {
     const struct finding_origin *origin = &finding->origin;
+    if (origin->process)
+        put_text(report, "time", origin->process->time);
     struct members process = put_object(report, "process");
     put(process, "pid", json_integer(origin->pid));
     if (origin->rank >= 0)
         put(process, "rank", json_integer(origin->rank));
+    if (origin->process)
+        put_process(process, origin->process);
     if (origin->device < 0 && !origin->device_name)
         return;
     struct members device = put_object(report, "device");
@@ -392,9 +412,24 @@ static void put_call(struct members report, const struct finding *finding)
     put_frames(called, finding->caller, finding->caller_count);
 }
 
+static void put_source(struct members report, const struct finding *finding)
+{
+    if (!finding->source_count)
+        return;
+    json_t *lines = json_array();
+    for (size_t i = 0; i < finding->source_count; i++) {
+        struct members line = {json_object(), report.has_failed};
+        put(line, "line", json_integer(finding->source[i].number));
+        put(line, "text", text_to_json(finding->source[i].text));
+        append(lines, line.object, report.has_failed);
+    }
+    put(report, "source", lines);
+}
+
 static void put_site(struct members report, const struct finding *finding)
 {
     put_kernel(report, &finding->site);
+    put_source(report, finding);
     put_thread(report, finding);
     put_launch(report, finding);
     put_values(report, finding);
@@ -422,6 +457,7 @@ char *finding_json(const struct finding *finding)
     put(report, "schema", json_integer(JSON_SCHEMA));
     put_text(report, "cufence", VERSION_TEXT);
     put_text(report, "kind", finding->kind);
+    put_text(report, "headline", finding->headline);
     put_origin(report, finding);
     put_call(report, finding);
     if (finding->has_site)

@@ -8,14 +8,89 @@
 #include <jansson.h>
 #include <stdlib.h>
 
-enum { REGISTERS = 256, REGISTERS_A_LINE = 8, MEMORY_BYTES = 128, BYTES_A_LINE = 16, WORDS = 16, WORDS_A_LINE = 4 };
+enum {
+    REGISTERS = 256,
+    REGISTERS_A_LINE = 8,
+    MEMORY_BYTES = 128,
+    BYTES_A_LINE = 16,
+    WORDS = 16,
+    WORDS_A_LINE = 4,
+    EXCEPTIONS = 8
+};
+
+/* Sites grouped by exception and PC. */
+struct exceptions {
+    const struct evidence_site *first[EXCEPTIONS];
+    size_t sms[EXCEPTIONS], count;
+    uint32_t last[EXCEPTIONS]; /* the SM counted last; sites of one SM are adjacent */
+};
+
+static struct exceptions exceptions_of(const struct evidence *evidence)
+{
+    struct exceptions found = {.count = 0};
+    for (size_t i = 0; evidence && i < evidence->site_count; i++) {
+        const struct evidence_site *site = &evidence->sites[i];
+        size_t k = 0;
+        while (k < found.count &&
+               (found.first[k]->error_pc != site->error_pc || found.first[k]->exception.number != site->exception.number))
+            k++;
+        if (k == EXCEPTIONS)
+            continue;
+        if (k == found.count)
+            found.first[found.count++] = site;
+        found.sms[k] += !found.sms[k] || found.last[k] != site->sm;
+        found.last[k] = site->sm;
+    }
+    return found;
+}
 
 /* ---- text ---- */
 
-static void register_lines(struct report *report, const struct coredump *dump, const struct standing_place *place)
+static void exception_lines(struct report *report, const struct coredump *dump, const struct evidence *evidence)
+{
+    const struct exceptions found = exceptions_of(evidence);
+    for (size_t i = 0; i < found.count; i++) {
+        const struct evidence_site *site = found.first[i];
+        report_begin(report, i ? "" : "exception", NULL);
+        report_put(report, "%s", site->exception.name);
+        if (site->kernel || site->symbol) {
+            report_put(report, " in ");
+            report_put_name(report, site->kernel ? site->kernel : site->symbol);
+        }
+        report_put(report, ", SM %" PRIu32, site->sm);
+        if (found.sms[i] > 1)
+            report_put(report, " and %zu more", found.sms[i] - 1);
+        report_end(report, CERTAIN_NOT);
+        report_begin(report, "", "at");
+        report_put_code(report, &(struct report_code){site->file, site->line, site->instruction,
+                                                      site->is_in_driver ? NULL : site->symbol, site->kernel_offset});
+        if (!site->symbol || site->is_in_driver)
+            report_put(report, "PC 0x%" PRIx64, site->error_pc);
+        report_end(report, CERTAIN_NOT);
+    }
+    if (!found.count) {
+        report_begin(report, "exception", NULL);
+        report_put(report, coredump_next(dump, COREDUMP_SMS, 0) ? "none is in the remaining part of the dump"
+                                                                : "unknown: no SM table was found");
+        report_end(report, CERTAIN_NOT);
+    }
+}
+
+static const char *dump_of(const struct standing_wishes *wishes)
+{
+    return wishes->remains ? "the remaining part of the dump" : "the dump";
+}
+
+static const char *at_least(const struct standing_wishes *wishes)
+{
+    return wishes->remains ? "at least " : "";
+}
+
+static void register_lines(struct report *report, const struct coredump *dump, const struct standing_place *place,
+                           const struct standing_wishes *wishes)
 {
     uint32_t registers[REGISTERS];
-    size_t count = standing_registers(dump, place, registers, REGISTERS);
+    size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, REGISTERS);
     for (size_t i = 0; i < count; i += REGISTERS_A_LINE) {
         char name[32];
         snprintf(name, sizeof name, "R%zu", i);
@@ -26,13 +101,13 @@ static void register_lines(struct report *report, const struct coredump *dump, c
     }
     if (!count) {
         report_begin(report, "", "");
-        report_put(report, "the dump has no registers of it");
+        report_put(report, "%s has no registers of it", dump_of(wishes));
         report_end(report, CERTAIN_NOT);
     }
 }
 
 static void place_lines(struct report *report, const struct coredump *dump, const struct standing_place *place,
-                        int has_registers)
+                        const struct standing_wishes *wishes)
 {
     char count[32];
     snprintf(count, sizeof count, "%zu", place->threads);
@@ -53,8 +128,8 @@ static void place_lines(struct report *report, const struct coredump *dump, cons
     if (place->warps > 1)
         report_put(report, "; %zu warps", place->warps);
     report_end(report, CERTAIN_NOT);
-    if (has_registers)
-        register_lines(report, dump, place);
+    if (wishes->has_registers)
+        register_lines(report, dump, place, wishes);
 }
 
 /* Returns the last of a run of consecutive lanes whose accesses are equally spaced. */
@@ -111,7 +186,8 @@ static void put_parameters(struct report *report, struct span parameters)
     }
 }
 
-static void launch_lines(struct report *report, const struct standing_grid *grid, const char *key)
+static void launch_lines(struct report *report, const struct standing_grid *grid, const struct standing_wishes *wishes,
+                         const char *key)
 {
     report_begin(report, key, NULL);
     report_put_name(report, grid->kernel ? grid->kernel : grid->symbol ? grid->symbol : "unknown kernel");
@@ -120,17 +196,20 @@ static void launch_lines(struct report *report, const struct standing_grid *grid
         report_put(report, " in clusters of ");
         report_put_dim(report, grid->cluster);
     }
-    report_put(report, ", %zu threads left", grid->threads);
+    if (grid->threads || !wishes->remains)
+        report_put(report, ", %s%zu threads left", at_least(wishes), grid->threads);
     report_end(report, CERTAIN_NOT);
     put_parameters(report, grid->parameters);
 }
 
-static void memory_lines(struct report *report, const struct coredump *dump, uint64_t address)
+static void memory_lines(struct report *report, const struct coredump *dump, const struct standing_wishes *wishes)
 {
+    uint64_t address = wishes->memory;
     struct span bytes = standing_memory(dump, address, MEMORY_BYTES);
     if (!bytes.size) {
         report_begin(report, "memory", NULL);
-        report_put(report, "0x%" PRIx64 ": not in the dump, which has memory only if it was asked for", address);
+        report_put(report, "0x%" PRIx64 ": not in %s%s", address, dump_of(wishes),
+                   wishes->remains ? "" : ", which has memory only if it was asked for");
         report_end(report, CERTAIN_NOT);
     }
     for (size_t i = 0; i < bytes.size; i += BYTES_A_LINE) {
@@ -148,17 +227,19 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
     size_t shown = standing->place_count < wishes->places ? standing->place_count : wishes->places;
     if (!report_open(&report, 0))
         return NULL;
+    if (wishes->remains)
+        exception_lines(&report, dump, wishes->remains);
     if (wishes->site)
         lane_lines(&report, wishes->site);
     report_begin(&report, "threads", NULL);
     if (standing->threads)
-        report_put(&report, "%zu in %zu warp%s had not exited; by place:", standing->threads, standing->warps,
-                   plural(standing->warps));
+        report_put(&report, "%s%zu in %zu warp%s had not exited; by place:", at_least(wishes), standing->threads,
+                   standing->warps, plural(standing->warps));
     else
-        report_put(&report, "none is in the dump: all warps had exited");
+        report_put(&report, "none is in %s%s", dump_of(wishes), wishes->remains ? "" : ": all warps had exited");
     report_end(&report, CERTAIN_NOT);
     for (size_t i = 0; i < shown; i++)
-        place_lines(&report, dump, &standing->places[i], wishes->has_registers);
+        place_lines(&report, dump, &standing->places[i], wishes);
     if (shown < standing->place_count) {
         report_begin(&report, "", "");
         report_put(&report, "and %zu more place%s (--all-threads)", standing->place_count - shown,
@@ -166,9 +247,9 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
         report_end(&report, CERTAIN_NOT);
     }
     for (size_t i = 0; i < standing->grid_count; i++)
-        launch_lines(&report, &standing->grids[i], i ? "" : "launches");
+        launch_lines(&report, &standing->grids[i], wishes, i ? "" : "launches");
     if (wishes->has_memory)
-        memory_lines(&report, dump, wishes->memory);
+        memory_lines(&report, dump, wishes);
     return report_close(&report);
 }
 
@@ -192,14 +273,8 @@ static json_t *dim_of(const uint32_t dim[3])
     return json_pack("[iii]", (int)dim[0], (int)dim[1], (int)dim[2]);
 }
 
-static json_t *place_of(const struct coredump *dump, const struct standing_place *place, int has_registers)
+static void set_code(json_t *object, const struct standing_place *place)
 {
-    json_t *object = json_pack("{sIsIsisi}", "threads", (json_int_t)place->threads, "warps", (json_int_t)place->warps, "sm",
-                               (int)place->sm, "warp", (int)place->warp);
-    json_object_set_new(object, "block", dim_of(place->block));
-    json_object_set_new(object, "thread", dim_of(place->thread));
-    json_object_set_new(object, "launch", hex(place->grid_id));
-    json_object_set_new(object, "pc", hex(place->pc));
     set_text(object, "kernel", place->kernel ? place->kernel : place->symbol);
     set_text(object, "symbol", place->symbol);
     if (place->symbol)
@@ -208,12 +283,23 @@ static json_t *place_of(const struct coredump *dump, const struct standing_place
     if (place->file && place->line)
         json_object_set_new(object, "line", json_integer(place->line));
     set_text(object, "instruction", place->instruction);
+}
+
+static json_t *place_of(const struct coredump *dump, const struct standing_place *place, int has_registers)
+{
+    json_t *object = json_pack("{sIsIsisi}", "threads", (json_int_t)place->threads, "warps", (json_int_t)place->warps, "sm",
+                               (int)place->sm, "warp", (int)place->warp);
+    json_object_set_new(object, "block", dim_of(place->block));
+    json_object_set_new(object, "thread", dim_of(place->thread));
+    json_object_set_new(object, "launch", hex(place->grid_id));
+    json_object_set_new(object, "pc", hex(place->pc));
+    set_code(object, place);
     if (place->exception.number)
         json_object_set_new(object, "exception",
                             json_pack("{siss}", "number", (int)place->exception.number, "name", place->exception.name));
     if (has_registers) {
         uint32_t registers[REGISTERS];
-        size_t count = standing_registers(dump, place, registers, REGISTERS);
+        size_t count = coredump_words(dump, place->lane, COREDUMP_REGISTERS, registers, REGISTERS);
         json_t *array = json_array();
         for (size_t i = 0; i < count; i++)
             json_array_append_new(array, hex(registers[i]));
@@ -266,6 +352,26 @@ static json_t *lanes_of(const struct evidence_site *site)
     return lanes;
 }
 
+static json_t *exceptions_json(const struct evidence *evidence)
+{
+    const struct exceptions found = exceptions_of(evidence);
+    json_t *array = json_array();
+    for (size_t i = 0; i < found.count; i++) {
+        const struct evidence_site *site = found.first[i];
+        json_t *object = json_pack("{s{siss}sIsi}", "exception", "number", (int)site->exception.number, "name",
+                                   site->exception.name, "sms", (json_int_t)found.sms[i], "sm", (int)site->sm);
+        json_object_set_new(object, "pc", hex(site->error_pc));
+        set_code(object, &(struct standing_place){.kernel = site->kernel,
+                                                  .symbol = site->symbol,
+                                                  .kernel_offset = site->kernel_offset,
+                                                  .file = site->file,
+                                                  .line = site->line,
+                                                  .instruction = site->instruction});
+        json_array_append_new(array, object);
+    }
+    return array;
+}
+
 char *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes)
 {
     json_t *object = json_pack("{sIsI}", "threads", (json_int_t)standing->threads, "warps", (json_int_t)standing->warps);
@@ -285,6 +391,8 @@ char *standing_json(const struct coredump *dump, const struct standing *standing
     }
     if (wishes->site && wishes->site->lane_count)
         json_object_set_new(object, "lanes", lanes_of(wishes->site));
+    if (wishes->remains)
+        json_object_set_new(object, "exceptions", exceptions_json(wishes->remains));
     char *text = json_dumps(object, JSON_COMPACT);
     json_decref(object);
     return text;

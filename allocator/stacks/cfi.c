@@ -81,13 +81,13 @@ static void run_extended(struct machine *machine, struct reader *reader, unsigne
     case DW_CFA_nop:
         break;
     case DW_CFA_advance_loc1:
-        advance(machine, reader_unsigned(reader, 1));
+        advance(machine, reader_u8(reader));
         break;
     case DW_CFA_advance_loc2:
-        advance(machine, reader_unsigned(reader, 2));
+        advance(machine, reader_u16(reader));
         break;
     case DW_CFA_advance_loc4:
-        advance(machine, reader_unsigned(reader, 4));
+        advance(machine, reader_u32(reader));
         break;
     case DW_CFA_def_cfa:
         reg = reader_uleb(reader);
@@ -161,7 +161,7 @@ static int run(struct machine *machine, struct reader reader)
 {
     enum { PRIMARY = 0xc0, OPERAND = 0x3f };
     while (reader_left(&reader) > 0) {
-        unsigned byte = (unsigned)reader_unsigned(&reader, 1), operand = byte & OPERAND;
+        unsigned byte = reader_u8(&reader), operand = byte & OPERAND;
         switch (byte & PRIMARY) {
         case DW_CFA_advance_loc:
             advance(machine, operand);
@@ -186,8 +186,8 @@ static int run(struct machine *machine, struct reader reader)
 /* The word of the stack at `address`. Returns 0 if it is not among the saved ones. */
 static int load_word(const struct cfi_bytes *stack, uint64_t address, uint64_t *value)
 {
-    struct reader reader = reader_at(stack, address);
-    *value = reader_unsigned(&reader, sizeof *value);
+    struct reader reader = cfi_read(stack, address);
+    *value = reader_u64(&reader);
     return reader.at && (address - stack->address) % sizeof *value == 0;
 }
 
@@ -240,7 +240,7 @@ static int apply_binary(struct operands *operands, unsigned code)
 static int apply_operation(const struct cfi_frame *frame, const struct cfi_bytes *stack, struct reader *reader,
                            struct operands *operands)
 {
-    unsigned code = (unsigned)reader_unsigned(reader, 1);
+    unsigned code = reader_u8(reader);
     uint64_t value, *top = operands->count ? &operands->values[operands->count - 1] : NULL;
     if (code >= DW_OP_lit0 && code <= DW_OP_lit31)
         return push(operands, code - DW_OP_lit0);

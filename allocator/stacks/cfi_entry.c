@@ -1,12 +1,67 @@
 #include "cfi_entry.h"
 
 #include <dwarf.h>
-#include <string.h>
+
+struct reader cfi_read(const struct cfi_bytes *bytes, uint64_t address)
+{
+    struct reader reader = reader_of((struct span){bytes->bytes, bytes->size}, address - bytes->address);
+    reader.position = address;
+    return reader;
+}
+
+/* A pointer as DW_EH_PE_* encodes it; `data` is what a data-relative one is relative to, 0: there is nothing. */
+static uint64_t read_pointer(struct reader *reader, unsigned encoding, uint64_t data)
+{
+    enum { FORMAT = 0x0f, APPLICATION = 0x70 };
+    uint64_t base = 0, value;
+    switch (encoding & APPLICATION) {
+    case DW_EH_PE_absptr:
+        break;
+    case DW_EH_PE_pcrel:
+        base = reader->position;
+        break;
+    case DW_EH_PE_datarel:
+        base = data;
+        if (data)
+            break;
+        return reader_break(reader);
+    default:
+        return reader_break(reader);
+    }
+    switch (encoding & FORMAT) {
+    case DW_EH_PE_absptr:
+    case DW_EH_PE_udata8:
+    case DW_EH_PE_sdata8:
+        value = reader_u64(reader);
+        break;
+    case DW_EH_PE_udata2:
+        value = reader_u16(reader);
+        break;
+    case DW_EH_PE_udata4:
+        value = reader_u32(reader);
+        break;
+    case DW_EH_PE_sdata2:
+        value = (uint64_t)reader_signed(reader, 2);
+        break;
+    case DW_EH_PE_sdata4:
+        value = (uint64_t)reader_signed(reader, 4);
+        break;
+    case DW_EH_PE_uleb128:
+        value = reader_uleb(reader);
+        break;
+    case DW_EH_PE_sleb128:
+        value = (uint64_t)reader_sleb(reader);
+        break;
+    default:
+        return reader_break(reader);
+    }
+    return base + value;
+}
 
 static struct reader in_module(const struct cfi_module *module, uint64_t address)
 {
     for (size_t i = 0; i < module->segment_count; i++) {
-        struct reader reader = reader_at(&module->segments[i], address);
+        struct reader reader = cfi_read(&module->segments[i], address);
         if (reader.at)
             return reader;
     }
@@ -17,13 +72,13 @@ static struct reader in_module(const struct cfi_module *module, uint64_t address
 static uint64_t search_table(const struct cfi_bytes *header, uint64_t pc)
 {
     enum { VERSION = 1, SORTED = DW_EH_PE_datarel | DW_EH_PE_sdata4, ENTRY_BYTES = 8 };
-    struct reader reader = reader_at(header, header->address);
-    uint64_t version = reader_unsigned(&reader, 1);
-    unsigned frame_encoding = (unsigned)reader_unsigned(&reader, 1), count_encoding = (unsigned)reader_unsigned(&reader, 1);
-    if (version != VERSION || reader_unsigned(&reader, 1) != SORTED)
+    struct reader reader = cfi_read(header, header->address);
+    uint64_t version = reader_u8(&reader);
+    unsigned frame_encoding = reader_u8(&reader), count_encoding = reader_u8(&reader);
+    if (version != VERSION || reader_u8(&reader) != SORTED)
         return 0;
-    reader_pointer(&reader, frame_encoding, header->address);
-    uint64_t count = reader_pointer(&reader, count_encoding, header->address), first = 0;
+    read_pointer(&reader, frame_encoding, header->address);
+    uint64_t count = read_pointer(&reader, count_encoding, header->address), first = 0;
     if (count > reader_left(&reader) / ENTRY_BYTES)
         return 0;
     while (count > 0) { /* the last of those that start at or before pc is at `first` or among the `count` from there */
@@ -46,12 +101,12 @@ static struct reader open_record(const struct cfi_module *module, uint64_t addre
 {
     enum { LARGEST = 0xfffffff0 - 1 }; /* above: other formats */
     struct reader reader = in_module(module, address);
-    uint64_t size = reader_unsigned(&reader, 4);
+    uint64_t size = reader_u32(&reader);
     if (size > LARGEST)
         reader_break(&reader);
     struct reader body = reader_cut(&reader, size);
-    *id_at = body.address;
-    *id = reader_unsigned(&body, 4);
+    *id_at = body.position;
+    *id = reader_u32(&body);
     return body;
 }
 
@@ -67,11 +122,11 @@ static void read_augmentation(struct reader *body, const char *letters, struct c
     entry->has_augmentation = 1;
     while (*++letters) {
         if (*letters == 'R')
-            entry->encoding = (unsigned)reader_unsigned(&data, 1);
+            entry->encoding = reader_u8(&data);
         else if (*letters == 'L')
-            reader_unsigned(&data, 1);
+            reader_u8(&data);
         else if (*letters == 'P')
-            reader_pointer(&data, (unsigned)reader_unsigned(&data, 1) & ~(unsigned)DW_EH_PE_indirect, 1);
+            read_pointer(&data, reader_u8(&data) & ~(unsigned)DW_EH_PE_indirect, 1);
         else if (*letters == 'S')
             entry->is_signal = 1;
         else
@@ -86,16 +141,14 @@ static void read_common(const struct cfi_module *module, uint64_t address, struc
 {
     uint64_t id_at, id;
     struct reader body = open_record(module, address, &id_at, &id);
-    uint64_t version = reader_unsigned(&body, 1);
-    const char *letters = (const char *)body.at;
-    const uint8_t *end = reader_left(&body) ? memchr(body.at, 0, reader_left(&body)) : NULL;
+    uint64_t version = reader_u8(&body);
+    const char *letters = reader_string(&body);
     entry->common = (struct reader){NULL, NULL, 0};
-    if (!end || id != 0 || (version != 1 && version != 3))
+    if (!letters || id != 0 || (version != 1 && version != 3))
         return;
-    reader_skip(&body, (uint64_t)(end - body.at) + 1);
     entry->code_factor = reader_uleb(&body);
     entry->data_factor = reader_sleb(&body);
-    entry->return_register = version == 1 ? reader_unsigned(&body, 1) : reader_uleb(&body);
+    entry->return_register = version == 1 ? reader_u8(&body) : reader_uleb(&body);
     read_augmentation(&body, letters, entry);
     entry->common = body;
 }
@@ -110,8 +163,8 @@ int cfi_find_entry(const struct cfi_module *module, uint64_t pc, struct cfi_entr
     if (!body.at || id == 0)
         return 0;
     read_common(module, id_at - id, entry);
-    entry->start = reader_pointer(&body, entry->encoding, 0);
-    uint64_t size = reader_pointer(&body, entry->encoding & 0x0f, 0);
+    entry->start = read_pointer(&body, entry->encoding, 0);
+    uint64_t size = read_pointer(&body, entry->encoding & 0x0f, 0);
     if (entry->has_augmentation)
         reader_cut(&body, reader_uleb(&body));
     entry->own = body;

@@ -1,5 +1,7 @@
 #include "linetable.h"
 
+#include "base/reader.h"
+
 static int signed_byte(unsigned char byte)
 {
     return byte < 128 ? byte : byte - 256;
@@ -38,21 +40,12 @@ static int line_of_ranges(const unsigned char *table, size_t size, long long lin
     return 0;
 }
 
-struct reader {
-    const unsigned char *at, *end;
-};
-
-static unsigned read_byte(struct reader *reader)
-{
-    return reader->at < reader->end ? *reader->at++ : 0;
-}
-
 /* Six bits per byte, lowest first; bit 6 means that more follow. */
 static unsigned read_varint(struct reader *reader)
 {
     unsigned value = 0, byte, shift = 0;
     do {
-        byte = read_byte(reader);
+        byte = reader_u8(reader);
         if (shift < 32)
             value |= (byte & 63) << shift;
         shift += 6;
@@ -70,10 +63,10 @@ static int read_signed(struct reader *reader)
 static int line_of_locations(const unsigned char *table, size_t size, int first_line, int position)
 {
     enum { ONE_LINE_0 = 10, ONE_LINE_2 = 12, NO_COLUMNS = 13, LONG = 14, NO_LOCATION = 15, UNIT_BYTES = 2 };
-    struct reader reader = {table, table + size};
+    struct reader reader = reader_of((struct span){table, size}, 0);
     long long line = first_line, end = 0;
-    while (reader.at < reader.end) {
-        unsigned first = read_byte(&reader), kind = first >> 3 & 15;
+    while (reader_left(&reader) > 0) {
+        unsigned first = reader_u8(&reader), kind = first >> 3 & 15;
         end += (long long)UNIT_BYTES * ((first & 7) + 1);
         if (kind >= ONE_LINE_0 && kind <= ONE_LINE_2)
             line += kind - ONE_LINE_0;
@@ -81,8 +74,8 @@ static int line_of_locations(const unsigned char *table, size_t size, int first_
             line += read_signed(&reader);
         if (position < end)
             return kind == NO_LOCATION ? 0 : as_line(line);
-        while (reader.at < reader.end && !(*reader.at & 0x80)) /* columns: the next entry's first byte has the top bit set */
-            reader.at++;
+        while (reader_left(&reader) > 0 && !(*reader.at & 0x80)) /* columns: the next entry's first byte has the top bit set */
+            reader_skip(&reader, 1);
     }
     return 0;
 }

@@ -37,11 +37,8 @@ static int was_loaded_from(const struct dl_phdr_info *info, void *argument)
 {
     const struct span *file = argument;
     Elf64_Ehdr header;
-    struct span start = span_part(*file, 0, sizeof header);
-    if (!start.bytes)
-        return 0;
-    memcpy(&header, start.bytes, sizeof header);
-    if (header.e_phnum != info->dlpi_phnum ||
+    struct reader start = reader_of(*file, 0);
+    if (!reader_copy(&start, &header, sizeof header) || header.e_phnum != info->dlpi_phnum ||
         !is_same(*file, header.e_phoff, info->dlpi_phdr, info->dlpi_phnum * sizeof *info->dlpi_phdr))
         return 0;
     for (int i = 0; i < info->dlpi_phnum; i++) {
@@ -57,11 +54,10 @@ static int was_loaded_from(const struct dl_phdr_info *info, void *argument)
 static const char *find(const struct image *image, const Elf64_Shdr *table, uint64_t address)
 {
     Elf64_Shdr strings;
-    struct span symbols = image_content(image, table);
+    struct reader symbols = reader_of(image_content(image, table), 0);
     Elf64_Sym best = {.st_value = 0}, symbol;
     int is_found = 0;
-    for (size_t at = 0; at + sizeof symbol <= symbols.size; at += sizeof symbol) {
-        memcpy(&symbol, symbols.bytes + at, sizeof symbol);
+    while (reader_copy(&symbols, &symbol, sizeof symbol)) {
         if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || symbol.st_shndx == SHN_UNDEF || symbol.st_value > address ||
             address - symbol.st_value >= symbol.st_size || (is_found && symbol.st_value <= best.st_value))
             continue;

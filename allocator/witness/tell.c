@@ -5,6 +5,7 @@
 #include "finding/finding.h"
 #include "finding/json.h"
 #include "finding/report.h"
+#include "process.h"
 #include "record.h"
 
 #include <stdio.h>
@@ -20,18 +21,31 @@ cufence_status tell_open(const struct options *options, const struct fault_sourc
 {
     sources = from;
     rank = options_rank();
+    process_open();
     cufence_status status = delivery_open(options);
     return status == CUFENCE_OK ? record_open(options) : status;
 }
 
-/* Returns the origin. `name` receives the driver's name for the device. */
-static struct finding_origin origin_of(int device, char name[DEVICE_NAME])
+/* The origin of a finding, and the strings that it points to. */
+struct scene {
+    struct finding_origin origin;
+    struct finding_process process;
+    char name[DEVICE_NAME], time[32];
+};
+
+static const struct finding_origin *scene_of(struct scene *scene, int device)
 {
     CUdevice handle;
-    name[0] = '\0';
+    scene->name[0] = '\0';
     if (device >= 0 && driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
-        driver->cuDeviceGetName(name, DEVICE_NAME, handle);
-    return (struct finding_origin){(int)getpid(), rank, device, name[0] ? name : NULL};
+        driver->cuDeviceGetName(scene->name, DEVICE_NAME, handle);
+    scene->process = process_now(scene->time);
+    scene->origin = (struct finding_origin){.pid = (int)getpid(),
+                                            .rank = rank,
+                                            .device = device,
+                                            .device_name = scene->name[0] ? scene->name : NULL,
+                                            .process = &scene->process};
+    return &scene->origin;
 }
 
 static void call_handler(const struct finding *finding, const char *text)
@@ -88,16 +102,15 @@ uint64_t tell_fault(const struct dump *dump, const struct evidence *evidence, in
     struct surroundings *around = surroundings_of(sources, evidence, device);
     struct diagnosis diagnosis;
     struct finding finding;
-    char name[DEVICE_NAME];
+    struct scene scene;
     if (!around)
         return publish(NULL).made_ns;
-    const struct finding_origin origin = origin_of(device, name);
     fault_diagnose(evidence, &around->memory, &diagnosis);
-    finding_of_fault(&finding, &diagnosis, &origin);
+    finding_of_fault(&finding, &diagnosis, scene_of(&scene, device));
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     struct told told = publish(&finding);
     if (told.is_printed && told.text && record_is_wanted())
-        record(dump, &around->memory, device, name);
+        record(dump, &around->memory, device, scene.name);
     uint64_t made_ns = finish(&finding, told);
     free(around);
     return made_ns;
@@ -105,19 +118,18 @@ uint64_t tell_fault(const struct dump *dump, const struct evidence *evidence, in
 
 uint64_t tell_unexplained(size_t size, const char *why)
 {
-    char reason[640], name[DEVICE_NAME];
+    char reason[640];
+    struct scene scene;
     struct finding finding;
-    const struct finding_origin origin = origin_of(-1, name);
     snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, why);
-    finding_unexplained(&finding, reason, &origin);
+    finding_unexplained(&finding, reason, scene_of(&scene, -1));
     return finish(&finding, publish(&finding));
 }
 
 void tell_misuse(const struct misuse *misuse)
 {
-    char name[DEVICE_NAME];
+    struct scene scene;
     struct finding finding;
-    const struct finding_origin origin = origin_of(misuse->place->buffer.id ? misuse->place->buffer.device : -1, name);
-    finding_of_misuse(&finding, misuse, &origin);
+    finding_of_misuse(&finding, misuse, scene_of(&scene, misuse->place->buffer.id ? misuse->place->buffer.device : -1));
     finish(&finding, publish(&finding));
 }

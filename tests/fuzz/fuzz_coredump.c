@@ -121,19 +121,27 @@ static void diagnose(const struct evidence *evidence)
     free(json);
 }
 
-/* Who stood where, as `cufence explain` says it. */
-static void stand(const uint8_t *data, size_t size)
+/* Who stood where, as `cufence explain` says it, also for a truncated dump. */
+static uint64_t stand(const uint8_t *data, size_t size)
 {
-    const struct standing_wishes wishes = {.places = 8, .has_registers = 1, .has_memory = 1, .memory = 0x7f0000001000};
-    struct coredump dump = {0};
+    struct standing_wishes wishes = {.places = 8, .has_registers = 1, .has_memory = 1, .memory = 0x7f0000001000};
+    struct coredump dump;
     struct standing *standing = NULL;
+    struct evidence *evidence = NULL;
     struct problem problem;
-    if (coredump_open(data, size, &dump, &problem) == CUFENCE_OK && standing_read(&dump, &standing, &problem) == CUFENCE_OK) {
+    uint64_t sum = 0;
+    if (coredump_open_part(data, size, &dump, &problem) == CUFENCE_OK &&
+        evidence_read(&dump, &evidence, &problem) == CUFENCE_OK && standing_read(&dump, &standing, &problem) == CUFENCE_OK) {
+        for (size_t i = 0; i < evidence->site_count; i++)
+            sum += read_site(&evidence->sites[i]);
+        wishes.remains = coredump_is_truncated(&dump) ? evidence : NULL;
         free(standing_text(&dump, standing, &wishes));
         free(standing_json(&dump, standing, &wishes));
     }
     standing_free(standing);
+    evidence_free(evidence);
     coredump_close(&dump);
+    return sum;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -149,7 +157,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (evidence)
         diagnose(evidence);
     evidence_free(evidence);
-    stand(data, size);
+    sum += stand(data, size);
     __asm__ volatile("" : : "r"(sum)); /* what was read counts as used */
     return 0;
 }

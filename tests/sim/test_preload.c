@@ -114,8 +114,11 @@ static void the_end_tells_what_was_guarded(void **state)
     expect_in(way, "foreign", last.err, "1 launch seen");
     expect_in(way, "foreign", last.err,
               "== cufence: not guarded: 1 allocation of managed memory (cuMemAllocManaged), 4096 bytes in all");
-    run(way, "overrun", PRELOAD, "exitcode=9", NULL);
-    expect_in(way, "overrun", last.err, "== cufence: 1 finding; ");
+    run(way, "after_fault", PRELOAD, NULL, NULL);
+    expect_status(way, "after_fault", 86);
+    expect_in(way, "after_fault", last.err, "== cufence: 1 finding; 2 allocations guarded, 2 launches seen\n");
+    expect_in(way, "after_fault", last.err,
+              "(status 0); because of what was found its exit status is 86, as exitcode=86 asks\n");
 }
 
 static void a_pool_of_the_program_is_guarded(void **state)

@@ -384,9 +384,9 @@ static void what_is_not_known_of_the_origin_is_absent(void **state)
         struct finding_origin origin;
         const char *dumped, *process, *device;
     } cases[] = {
-        {{1, -1, -1, NULL}, "", "{\"pid\":1}", "{}"},
-        {{1, 0, -1, NULL}, "T4", "{\"pid\":1,\"rank\":0}", "{\"name\":\"T4\"}"},
-        {{1, 0, 2, "Tesla T4"}, "T4", "{\"pid\":1,\"rank\":0}", "{\"ordinal\":2,\"name\":\"Tesla T4\"}"},
+        {{1, -1, -1, NULL, NULL}, "", "{\"pid\":1}", "{}"},
+        {{1, 0, -1, NULL, NULL}, "T4", "{\"pid\":1,\"rank\":0}", "{\"name\":\"T4\"}"},
+        {{1, 0, 2, "Tesla T4", NULL}, "T4", "{\"pid\":1,\"rank\":0}", "{\"ordinal\":2,\"name\":\"Tesla T4\"}"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct story story;
@@ -399,12 +399,33 @@ static void what_is_not_known_of_the_origin_is_absent(void **state)
     }
 }
 
+static void what_is_known_of_the_process_is_told(void **state)
+{
+    (void)state;
+    const struct finding_process process = {.time = "2026-11-22T05:46:49Z",
+                                            .host = "node7",
+                                            .command = "python\0train.py\0",
+                                            .command_bytes = sizeof "python\0train.py",
+                                            .job = {{"RANK", "3"}, {"SLURM_JOB_ID", "17"}},
+                                            .job_count = 2};
+    struct story story;
+    overrun(&story);
+    json_t *json = json_of(&story, &(struct finding_origin){1, -1, 0, NULL, &process});
+    expect_member(json, "time", "\"2026-11-22T05:46:49Z\"");
+    expect_member(json, "process",
+                  "{\"pid\":1,\"host\":\"node7\",\"command\":[\"python\",\"train.py\"],"
+                  "\"job\":{\"RANK\":\"3\",\"SLURM_JOB_ID\":\"17\"}}");
+    expect_member(json, "headline", "\"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\"");
+    json_decref(json);
+}
+
 static void a_dump_that_cannot_be_read_is_told_too(void **state)
 {
     (void)state;
-    const struct finding_origin nobody = {7, -1, -1, NULL};
+    const struct finding_origin nobody = {7, -1, -1, NULL, NULL};
     char *line = told_unexplained(finding_json, "cut off", &nobody);
-    assert_string_equal(line, "{\"schema\":1,\"cufence\":\"0.1.0\",\"kind\":\"unexplained\",\"process\":{\"pid\":7},"
+    assert_string_equal(line, "{\"schema\":1,\"cufence\":\"0.1.0\",\"kind\":\"unexplained\",\"headline\":\"unexplained fault "
+                              "of a kernel\",\"process\":{\"pid\":7},"
                               "\"reason\":\"cut off\"}\n");
     free(line);
 }
@@ -554,6 +575,7 @@ int main(void)
         cmocka_unit_test(the_text_says_the_same),
         cmocka_unit_test(names_that_are_no_utf8_are_repaired),
         cmocka_unit_test(what_is_not_known_of_the_origin_is_absent),
+        cmocka_unit_test(what_is_known_of_the_process_is_told),
         cmocka_unit_test(a_dump_that_cannot_be_read_is_told_too),
         cmocka_unit_test(a_misuse_has_its_call_and_its_buffer),
         cmocka_unit_test(a_copy_out_of_bounds_tells_how_far),

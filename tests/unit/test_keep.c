@@ -64,7 +64,7 @@ struct told {
 static struct told tell(const struct evidence *evidence, const struct fault_memory *memory)
 {
     struct diagnosis diagnosis;
-    const struct finding_origin from = {4242, -1, 1, NULL};
+    const struct finding_origin from = {4242, -1, 1, NULL, NULL};
     fault_diagnose(evidence, memory, &diagnosis);
     return (struct told){told_fault(finding_text, &diagnosis, &from), told_fault(finding_json, &diagnosis, &from)};
 }

@@ -495,7 +495,7 @@ static void every_report_reads_as_written_here(void **state)
     for (size_t i = 0; i < sizeof reports / sizeof reports[0]; i++) {
         struct story story;
         reports[i].make(&story);
-        char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL});
+        char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL, NULL});
         strip_prefixes(text);
         assert_string_equal(text, reports[i].text);
         free(text);
@@ -522,7 +522,7 @@ static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
         story.near[i].freed_stack = story.near[i].freed_ns ? 130 : 0;
     }
     story.memory.frames.read = frames_of;
-    char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL});
+    char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL, NULL});
     assert_non_null(strstr(text, "             allocated at  model.py:120 in forward\n"
                                  "==4242==                            train.py:40 in step\n"
                                  "==4242==              freed"));
@@ -551,7 +551,7 @@ static void a_deep_stack_leads_to_the_programs_own_line(void **state)
                                   .place = &place,
                                   .frames = frames,
                                   .frame_count = DEPTH};
-    char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, -1, 0, NULL});
+    char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, -1, 0, NULL, NULL});
     assert_non_null(text);
     strip_prefixes(text);
     assert_non_null(strstr(text, "  called at  torch/nn/module.py:100 in call\n"
@@ -584,7 +584,7 @@ static void a_call_on_the_host_is_told_in_the_same_words(void **state)
                                   .frame_count = frames_of(NULL, 41, frames, 2),
                                   .now_ns = 73000000,
                                   .buffer_frames = {frames_of, NULL}};
-    char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, 1, 0, NULL});
+    char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, 1, 0, NULL, NULL});
     assert_non_null(text);
     strip_prefixes(text);
     assert_string_equal(
@@ -616,7 +616,7 @@ static void a_call_that_meets_no_buffer_names_the_address(void **state)
                                   .sentence = "0x10 was not allocated by cufence",
                                   .address = 16,
                                   .place = &place};
-    char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, -1, -1, NULL});
+    char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, -1, -1, NULL, NULL});
     assert_non_null(text);
     strip_prefixes(text);
     assert_string_equal(text,
@@ -632,7 +632,7 @@ static void a_fault_without_evidence_says_why(void **state)
 {
     (void)state;
     char *text = told_unexplained(finding_text, "its core dump (7 bytes) cannot be read: it is no ELF file",
-                                  &(struct finding_origin){4242, 1, -1, NULL});
+                                  &(struct finding_origin){4242, 1, -1, NULL, NULL});
     assert_non_null(text);
     strip_prefixes(text);
     assert_string_equal(text, "cufence: unexplained fault of a kernel\n"
@@ -659,7 +659,7 @@ static void the_device_is_named_as_well_as_it_can_be(void **state)
         struct story story;
         overrun(&story);
         strcpy(story.evidence.device_name, cases[i].dumped);
-        char *text = text_of(&story, (struct finding_origin){4242, -1, cases[i].device, cases[i].given});
+        char *text = text_of(&story, (struct finding_origin){4242, -1, cases[i].device, cases[i].given, NULL});
         assert_non_null(strstr(text, cases[i].place));
         free(text);
     }
@@ -687,7 +687,7 @@ static void headlines_name_the_access(void **state)
             story.sites[0].access = cases[i].access;
             story.sites[0].access_bytes = cases[i].bytes;
             story.lanes[0].certainty = story.lanes[1].certainty = is_known ? CERTAIN_EXACT : CERTAIN_NOT;
-            char *text = text_of(&story, (struct finding_origin){1, -1, 0, NULL});
+            char *text = text_of(&story, (struct finding_origin){1, -1, 0, NULL, NULL});
             const char *expected = is_known ? cases[i].known : cases[i].unknown;
             assert_int_equal(strncmp(text + strlen("==1== cufence: "), expected, strlen(expected)), 0);
             free(text);
@@ -735,7 +735,7 @@ static char *text_with_source(const char *path, int line)
     story.sites[0].file = path;
     story.sites[0].line = line;
     fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-    finding_of_fault(&finding, &diagnosis, &(struct finding_origin){4242, -1, 0, NULL});
+    finding_of_fault(&finding, &diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     char *text = finding_text(&finding);
     finding_free(&finding);
@@ -793,7 +793,7 @@ static void long_and_hostile_names_stay_on_their_line(void **state)
     struct story story;
     overrun(&story);
     story.sites[0].kernel = story.sites[0].symbol = story.sites[0].file = story.sites[0].instruction = name;
-    char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL});
+    char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL, NULL});
     assert_true(strlen(text) > 4 * LENGTH);
     assert_non_null(strstr(text, "kernel     ?==4242== forged ?[2J"));
     assert_non_null(strstr(text, "<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer  exact\n"));

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
 
 static struct problem problem;
 
@@ -70,7 +71,7 @@ static void threads_are_grouped_by_place(void **state)
         assert_int_equal(standing->grids[0].block[0], 64);
         assert_int_equal(load_u64(standing->grids[0].parameters.bytes), 0x1122334455667788);
         uint32_t registers[256];
-        assert_int_equal(standing_registers(&dump, place, registers, 256), 0); /* they are lane 1's */
+        assert_int_equal(coredump_words(&dump, place->lane, COREDUMP_REGISTERS, registers, 256), 0); /* they are lane 1's */
         finish(&synthetic, &dump, standing);
     }
 }
@@ -87,9 +88,9 @@ static void those_with_an_exception_come_first(void **state)
     assert_int_equal(standing->places[0].exception.number, 14);
     assert_string_equal(standing->places[0].exception.name, "illegal address");
     assert_int_equal(standing->places[0].thread[0], 33);
-    assert_int_equal(standing_registers(&dump, &standing->places[0], registers, 256), 8);
+    assert_int_equal(coredump_words(&dump, standing->places[0].lane, COREDUMP_REGISTERS, registers, 256), 8);
     assert_int_equal(registers[2], 0xdeadbe00);
-    assert_int_equal(standing_registers(&dump, &standing->places[0], registers, 1), 1);
+    assert_int_equal(coredump_words(&dump, standing->places[0].lane, COREDUMP_REGISTERS, registers, 1), 1);
     finish(&synthetic, &dump, standing);
 }
 
@@ -205,6 +206,97 @@ static void write_file(const char *path, const void *bytes, size_t size)
     fclose(file);
 }
 
+/* Returns its size. */
+static size_t read_fixture(const char *name, void *bytes, size_t room)
+{
+    gzFile file = gzopen(name, "rb");
+    assert_non_null(file);
+    int got = gzread(file, bytes, (unsigned)room);
+    gzclose(file);
+    assert_true(got > 0);
+    return (size_t)got;
+}
+
+/* Its headers: 34560 bytes at the end. The table of SMs ends at byte 57092. */
+static void a_truncated_dump_is_explained_as_far_as_it_goes(void **state)
+{
+    (void)state;
+    static uint8_t bytes[1 << 18];
+    size_t size = read_fixture(CUFENCE_FIXTURES "/load_128.core.gz", bytes, sizeof bytes);
+    char path[] = "/tmp/explain.XXXXXX", arguments[128];
+    int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    write_file(path, bytes, size - 100); /* the names of the sections are lost, and the device's */
+    snprintf(arguments, sizeof arguments, "--registers --memory 0x1000 %s", path);
+    struct outcome outcome = explain(arguments);
+    assert_int_equal(outcome.status, 0);
+    assert_string_equal(outcome.err, "");
+    expect_in(outcome.out, "cufence: the core dump is truncated: it has 128553 of 128653 bytes\n\n");
+    expect_in(outcome.out, "  device     GPU 0, compute capability 9.0\n");
+    expect_in(outcome.out, "  exception  illegal address in load_128, SM 129\n");
+    expect_in(outcome.out, "at            /src/oob.cu:58   LDG.E.128 R4, [R6.64]   (load_128+0xe0)\n");
+    expect_in(outcome.out, "  threads    at least 123 in 4 warps had not exited; by place:\n");
+    expect_in(outcome.out, "27            /src/oob.cu:59   (load_128+0x270), illegal address\n");
+    expect_in(outcome.out, "             R0            ");
+    expect_in(outcome.out, "load_128<<<(8,1,1), (128,1,1)>>>, at least 123 threads left\n");
+    expect_in(outcome.out, "0x1000: not in the remaining part of the dump\n");
+    assert_null(strstr(outcome.out, "any of which"));
+
+    write_file(path, bytes, 60000); /* no section header is left */
+    outcome = explain(path);
+    assert_int_equal(outcome.status, 0);
+    expect_in(outcome.out, "cufence: the core dump is truncated: it has 60000 of 128653 bytes\n"
+                           "  Its section headers, which are written last, are missing.");
+    expect_in(outcome.out, "  exception  illegal address in load_128, SM 129\n");
+    expect_in(outcome.out, "  threads    none is in the remaining part of the dump\n");
+    expect_in(outcome.out, "  launches   load_128<<<(8,1,1), (128,1,1)>>>\n");
+    assert_null(strstr(outcome.out, "had exited"));
+    snprintf(arguments, sizeof arguments, "--json %s", path);
+    json_t *report = json_loads(explain(arguments).out, 0, NULL);
+    json_t *cut = json_object_get(report, "truncated"), *standing = json_object_get(report, "standing");
+    assert_int_equal(json_integer_value(json_object_get(cut, "bytes")), 60000);
+    assert_int_equal(json_integer_value(json_object_get(cut, "of")), 128653);
+    assert_true(json_is_true(json_object_get(cut, "headers_missing")));
+    json_t *exception = json_array_get(json_object_get(standing, "exceptions"), 0);
+    assert_int_equal(json_integer_value(json_object_get(exception, "line")), 58);
+    assert_int_equal(json_integer_value(json_object_get(exception, "sm")), 129);
+    assert_null(json_object_get(report, "kind")); /* it is no finding */
+    json_decref(report);
+
+    write_file(path, bytes, 57091);
+    expect_in(explain(path).out, "  exception  unknown: no SM table was found\n");
+    unlink(path);
+}
+
+/* gzip's own end is then missing too. */
+static void a_packed_dump_may_be_truncated(void **state)
+{
+    (void)state;
+    static uint8_t packed[1 << 18];
+    FILE *file = fopen(CUFENCE_FIXTURES "/load_128.core.gz", "rb");
+    assert_non_null(file);
+    size_t size = fread(packed, 1, sizeof packed, file);
+    fclose(file);
+    char path[] = "/tmp/explain.XXXXXX";
+    int fd = mkstemp(path), told = 0;
+    assert_true(fd >= 0 && size > 1000);
+    close(fd);
+    for (size_t part = 20; part < size; part += size / 16) {
+        write_file(path, packed, part);
+        struct outcome outcome = explain(path);
+        if (outcome.status == 0)
+            expect_in(outcome.out, " of 128653 bytes\n");
+        else
+            expect_in(outcome.err, "is cut off\n");
+        told += strstr(outcome.out, "illegal address in load_128, SM 129\n") != NULL;
+    }
+    assert_true(told >= 2);
+    write_file(path, packed, size - 4); /* all of the dump is there */
+    expect_in(explain(path).out, "27 lanes, any of which may have faulted");
+    unlink(path);
+}
+
 static void what_is_no_dump_gets_a_sentence(void **state)
 {
     (void)state;
@@ -224,9 +316,9 @@ static void what_is_no_dump_gets_a_sentence(void **state)
     make_synthetic(&synthetic, &newest);
     const uint8_t *bytes = builder_finish(&synthetic.builder, 0xBE, &size);
     snprintf(path, sizeof path, "%s/a.core", folder);
-    write_file(path, bytes, size - 1);
+    write_file(path, bytes, 100);
     assert_int_equal(explain(path).status, 1);
-    expect_in(explain(path).err, "it is cut off\n");
+    expect_in(explain(path).err, "the 100 bytes of the core dump are no ELF64 file, or it is cut off\n");
     /* In a folder the dumps are explained, and the rest is passed over, also the pipe by which they are asked for. */
     write_file(path, bytes, size);
     char pipe[64];
@@ -306,6 +398,8 @@ int main(void)
         cmocka_unit_test(a_load_is_explained),
         cmocka_unit_test(a_store_whose_warp_has_exited_is_explained),
         cmocka_unit_test(json_says_the_same),
+        cmocka_unit_test(a_truncated_dump_is_explained_as_far_as_it_goes),
+        cmocka_unit_test(a_packed_dump_may_be_truncated),
         cmocka_unit_test(what_is_no_dump_gets_a_sentence),
         cmocka_unit_test(a_hang_is_explained),
         cmocka_unit_test(arguments_are_checked),

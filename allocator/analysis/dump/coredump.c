@@ -1,6 +1,7 @@
 #include "coredump.h"
 
 #include "base/problem.h"
+#include "remains.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -123,12 +124,14 @@ static int compare_children(const void *left, const void *right)
     return a->section < b->section ? -1 : a->section > b->section;
 }
 
-cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump, struct problem *problem)
+static cufence_status no_dump(size_t size, struct problem *problem)
 {
-    memset(dump, 0, sizeof(*dump));
-    if (!image_open(bytes, size, &dump->image))
-        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the %zu bytes of the core dump are no ELF64 file, or it is cut off",
-                           size);
+    return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the %zu bytes of the core dump are no ELF64 file, or it is cut off",
+                       size);
+}
+
+static cufence_status index_sections(struct coredump *dump, struct problem *problem)
+{
     if (dump->image.machine != COREDUMP_MACHINE)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the core dump is for machine 0x%x; a GPU core dump is for 0x%x",
                            dump->image.machine, COREDUMP_MACHINE);
@@ -160,9 +163,65 @@ cufence_status coredump_open(const void *bytes, size_t size, struct coredump *du
     return CUFENCE_OK;
 }
 
+cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump, struct problem *problem)
+{
+    memset(dump, 0, sizeof(*dump));
+    return image_open(bytes, size, &dump->image) ? index_sections(dump, problem) : no_dump(size, problem);
+}
+
+/* The size of the file according to its headers. */
+static uint64_t claimed_size(const struct image *image)
+{
+    uint64_t claimed = image->claimed;
+    Elf64_Shdr section;
+    for (uint32_t i = 1; image_section(image, i, &section); i++)
+        if (section.sh_type != SHT_NOBITS && section.sh_size <= UINT64_MAX - section.sh_offset &&
+            section.sh_offset + section.sh_size > claimed)
+            claimed = section.sh_offset + section.sh_size;
+    return claimed;
+}
+
+/* Replaces lost section headers with those of the tables that can be recognised. */
+static cufence_status use_remains(struct coredump *dump, struct problem *problem)
+{
+    struct remains remains;
+    int is_complete = remains_find(dump->image.file, &remains);
+    dump->found = remains.headers;
+    if (!is_complete)
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory to search the truncated core dump");
+    if (remains.count > 0) {
+        dump->image.headers = (struct span){(const uint8_t *)remains.headers, remains.count * sizeof *remains.headers};
+        dump->image.section_count = (uint32_t)remains.count;
+        dump->are_headers_lost = 1;
+    }
+    return CUFENCE_OK;
+}
+
+cufence_status coredump_open_part(const void *bytes, size_t size, struct coredump *dump, struct problem *problem)
+{
+    memset(dump, 0, sizeof(*dump));
+    if (!image_open_part(bytes, size, &dump->image))
+        return no_dump(size, problem);
+    dump->claimed = claimed_size(&dump->image);
+    int is_lost = dump->image.claimed > size && !coredump_next(dump, COREDUMP_SMS, 0);
+    cufence_status status = is_lost ? use_remains(dump, problem) : CUFENCE_OK;
+    if (status == CUFENCE_OK)
+        status = index_sections(dump, problem);
+    if (status == CUFENCE_OK && coredump_is_truncated(dump) &&
+        !coredump_rows(dump, coredump_next(dump, COREDUMP_DEVICES, 0), COREDUMP_DEVICES))
+        status = no_dump(size, problem);
+    return status;
+}
+
+int coredump_is_truncated(const struct coredump *dump)
+{
+    return dump->claimed > dump->image.file.size;
+}
+
 void coredump_close(struct coredump *dump)
 {
     free(dump->children);
+    free(dump->found);
     memset(dump, 0, sizeof(*dump));
 }
 
@@ -194,23 +253,22 @@ int coredump_row(const struct coredump *dump, enum coredump_section_type type, s
         return 0;
     uint64_t stride = stride_of(&section);
     struct span bytes = span_part(image_content(&dump->image, &section), stride * place.row, stride);
-    if (!bytes.bytes)
-        return 0;
     memset(row, 0, layout->size);
     for (size_t i = 0; i < layout->field_count; i++) {
-        const struct field *field = &layout->fields[i];
-        if ((size_t)field->at + field->size > bytes.size)
-            continue;
-        uint8_t *member = (uint8_t *)row + field->member;
-        uint32_t narrow = load_u32(bytes.bytes + field->at);
-        if (field->size == sizeof(narrow)) {
-            memcpy(member, &narrow, sizeof(narrow));
-        } else {
-            uint64_t wide = load_u64(bytes.bytes + field->at);
-            memcpy(member, &wide, sizeof(wide));
-        }
+        struct reader reader = reader_of(bytes, layout->fields[i].at);
+        reader_copy(&reader, (uint8_t *)row + layout->fields[i].member, layout->fields[i].size);
     }
-    return 1;
+    return bytes.bytes != NULL;
+}
+
+size_t coredump_words(const struct coredump *dump, struct coredump_place owner, enum coredump_section_type type,
+                      uint32_t *words, size_t max)
+{
+    struct reader reader = reader_of(coredump_content(dump, coredump_child(dump, owner, type)), 0);
+    size_t count = 0;
+    while (count < max && reader_copy(&reader, &words[count], sizeof *words))
+        count++;
+    return count;
 }
 
 struct coredump_place coredump_parent(const struct coredump *dump, uint32_t index, enum coredump_section_type type)

@@ -5,7 +5,7 @@
  * Source of the numbers: rows read from an H100's dumps (driver 580.159); older and newer sizes from the debugger's public
  * headers.
  *
- * Ownership: struct coredump owns one index of its sections; what it hands out points into the dump. Pure; any thread.
+ * Ownership: struct coredump owns an index of its sections; what it hands out points into the dump. Pure; any thread.
  */
 #ifndef CUFENCE_ANALYSIS_DUMP_COREDUMP_H
 #define CUFENCE_ANALYSIS_DUMP_COREDUMP_H
@@ -86,6 +86,10 @@ struct coredump {
     struct coredump_child *children; /* every section with a parent, sorted by parent, row, type, section */
     size_t child_count;
     struct span strings; /* empty if there are none */
+    /* Set by coredump_open_part() only. */
+    uint64_t claimed;     /* size of the dump according to its headers */
+    int are_headers_lost; /* tables were recognised by their content: see remains.h */
+    Elf64_Shdr *found;    /* headers of those tables; NULL if the file's own are used */
 };
 
 /* A place in a table. Section 0 means: none. */
@@ -98,6 +102,11 @@ struct coredump_place {
  * coredump_close() afterwards, also on an error. */
 cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump, struct problem *problem);
 void coredump_close(struct coredump *dump);
+
+/* The same for a dump that may be truncated: it opens with the tables that are complete and can be found. A missing table
+ * proves nothing. Returns CORRUPT also if not even a device is left. */
+cufence_status coredump_open_part(const void *bytes, size_t size, struct coredump *dump, struct problem *problem);
+int coredump_is_truncated(const struct coredump *dump);
 
 /* The next section of `type` after section `after` (0: from the start), 0 if there is none. */
 uint32_t coredump_next(const struct coredump *dump, enum coredump_section_type type, uint32_t after);
@@ -113,6 +122,11 @@ struct coredump_place coredump_parent(const struct coredump *dump, uint32_t sect
 
 /* The (first) section of `type` that belongs to a row, 0 if there is none. */
 uint32_t coredump_child(const struct coredump *dump, struct coredump_place parent, enum coredump_section_type type);
+
+/* Reads the first numbers of the u32[] section of `type` that belongs to a row: registers, predicates. Returns how many, at
+ * most `max`. */
+size_t coredump_words(const struct coredump *dump, struct coredump_place owner, enum coredump_section_type type,
+                      uint32_t *words, size_t max);
 
 /* The bytes of a section; empty if it lies outside of the dump. */
 struct span coredump_content(const struct coredump *dump, uint32_t section);

@@ -43,7 +43,7 @@ struct site_node {
 };
 
 struct builder {
-    struct coredump dump;
+    const struct coredump *dump;
     struct whole *whole;
     struct locator locator;
     struct grid_node *grids; /* of the device; read when it is chosen */
@@ -90,7 +90,7 @@ static void set_location(struct evidence_site *site, const struct location *loca
 /* Reads the device's grids. 0: the host is out of memory. */
 static int read_grids(struct builder *builder)
 {
-    const struct coredump *dump = &builder->dump;
+    const struct coredump *dump = builder->dump;
     struct coredump_place place = {coredump_child(dump, builder->device, COREDUMP_GRIDS), 0};
     uint32_t count = coredump_rows(dump, place.section, COREDUMP_GRIDS);
     struct grid_node **last = &builder->grids;
@@ -121,7 +121,7 @@ static int choose_device(struct builder *builder, struct coredump_place device)
     if (builder->device.section != 0)
         return 1;
     builder->device = device;
-    builder->compute = coredump_compute(&builder->dump, device);
+    builder->compute = coredump_compute(builder->dump, device);
     return read_grids(builder);
 }
 
@@ -199,7 +199,7 @@ static int add_threads(struct builder *builder, const struct warp_scene *scene, 
     struct emulate_launch launch;
     int is_launch_known = grid && set_launch(builder, grid, location, &launch);
     site->lane_count =
-        warp_lanes(&builder->dump, scene, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
+        warp_lanes(builder->dump, scene, location, is_launch_known ? &launch : NULL, &builder->emulation_budget, site->lanes);
     return 1;
 }
 
@@ -252,10 +252,10 @@ static int add_warps(struct builder *builder)
 {
     struct warp_scene scene;
     uint32_t section = 0, left = WARP_LIMIT;
-    while (left > 0 && (section = coredump_next(&builder->dump, COREDUMP_WARPS, section)) != 0) {
-        uint32_t count = coredump_rows(&builder->dump, section, COREDUMP_WARPS);
+    while (left > 0 && (section = coredump_next(builder->dump, COREDUMP_WARPS, section)) != 0) {
+        uint32_t count = coredump_rows(builder->dump, section, COREDUMP_WARPS);
         for (uint32_t row = 0; row < count && row < WARP_TABLE_LIMIT && left > 0; row++, left--)
-            if (warp_read(&builder->dump, (struct coredump_place){section, row}, &scene) && !add_warp(builder, &scene))
+            if (warp_read(builder->dump, (struct coredump_place){section, row}, &scene) && !add_warp(builder, &scene))
                 return 0;
     }
     return 1;
@@ -282,14 +282,14 @@ static int add_sm(struct builder *builder, struct coredump_place place, const st
 static int add_sm_table(struct builder *builder, uint32_t section, struct coredump_place device)
 {
     uint8_t is_alive[SM_LIMIT] = {0};
-    uint32_t count = coredump_rows(&builder->dump, section, COREDUMP_SMS);
+    uint32_t count = coredump_rows(builder->dump, section, COREDUMP_SMS);
     for (const struct site_node *node = builder->first; node; node = node->next)
         if (node->sm.section == section && node->sm.row < SM_LIMIT)
             is_alive[node->sm.row] = 1;
     struct coredump_place place = {section, 0};
     for (; place.row < count && place.row < SM_LIMIT && builder->count < SITE_LIMIT; place.row++) {
         struct coredump_sm sm;
-        if (is_alive[place.row] || !coredump_row(&builder->dump, COREDUMP_SMS, place, &sm) ||
+        if (is_alive[place.row] || !coredump_row(builder->dump, COREDUMP_SMS, place, &sm) ||
             (!sm.exception && !sm.error_pc_valid))
             continue;
         if (!choose_device(builder, device))
@@ -306,10 +306,10 @@ static int add_sm_table(struct builder *builder, uint32_t section, struct coredu
 static int add_sms(struct builder *builder)
 {
     uint32_t section = 0;
-    while ((section = coredump_next(&builder->dump, COREDUMP_SMS, section)) != 0) {
-        struct coredump_place device = coredump_parent(&builder->dump, section, COREDUMP_DEVICES);
+    while ((section = coredump_next(builder->dump, COREDUMP_SMS, section)) != 0) {
+        struct coredump_place device = coredump_parent(builder->dump, section, COREDUMP_DEVICES);
         int is_other = builder->device.section != 0 && !is_device(builder, device);
-        if (device.section == 0 || is_other || coredump_child(&builder->dump, device, COREDUMP_SMS) != section)
+        if (device.section == 0 || is_other || coredump_child(builder->dump, device, COREDUMP_SMS) != section)
             continue;
         if (!add_sm_table(builder, section, device))
             return 0;
@@ -369,7 +369,7 @@ static int set_sites(struct builder *builder)
 static void set_device(struct builder *builder)
 {
     struct evidence *evidence = &builder->whole->evidence;
-    const struct coredump *dump = &builder->dump;
+    const struct coredump *dump = builder->dump;
     struct coredump_place place = builder->device;
     if (place.section == 0)
         place.section = coredump_next(dump, COREDUMP_DEVICES, 0);
@@ -394,32 +394,37 @@ static void set_device(struct builder *builder)
     }
 }
 
+cufence_status evidence_read(const struct coredump *dump, struct evidence **out, struct problem *problem)
+{
+    struct builder builder = {.dump = dump, .whole = calloc(1, sizeof(*builder.whole)), .emulation_budget = EMULATION_BUDGET};
+    *out = NULL;
+    if (!builder.whole)
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
+    builder.last = &builder.first;
+    builder.locator = (struct locator){.dump = dump, .scratch = &builder.whole->scratch};
+    int is_complete = add_warps(&builder) && add_sms(&builder);
+    borrow_grids(&builder);
+    if (!is_complete || !set_sites(&builder)) {
+        evidence_free(&builder.whole->evidence);
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
+    }
+    set_device(&builder);
+    *out = &builder.whole->evidence;
+    return CUFENCE_OK;
+}
+
 cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out, struct problem *problem)
 {
+    struct coredump dump;
     if (!out)
         return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no place for the result");
     *out = NULL;
     if (!bytes)
         return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "evidence_from_coredump: there is no core dump");
-    struct builder builder = {.whole = calloc(1, sizeof(*builder.whole)), .emulation_budget = EMULATION_BUDGET};
-    if (!builder.whole)
-        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
-    builder.last = &builder.first;
-    builder.locator = (struct locator){.dump = &builder.dump, .scratch = &builder.whole->scratch};
-    cufence_status status = coredump_open(bytes, size, &builder.dump, problem);
-    if (status == CUFENCE_OK) {
-        int is_complete = add_warps(&builder) && add_sms(&builder);
-        borrow_grids(&builder);
-        if (is_complete && set_sites(&builder))
-            set_device(&builder);
-        else
-            status = problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
-    }
-    coredump_close(&builder.dump);
+    cufence_status status = coredump_open(bytes, size, &dump, problem);
     if (status == CUFENCE_OK)
-        *out = &builder.whole->evidence;
-    else
-        evidence_free(&builder.whole->evidence);
+        status = evidence_read(&dump, out, problem);
+    coredump_close(&dump);
     return status;
 }
 

@@ -10,6 +10,8 @@
 
 #include <cufence.h>
 
+struct coredump;
+
 enum access_kind { ACCESS_UNKNOWN, ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC };
 
 /* How sure a fact is. */
@@ -81,6 +83,10 @@ struct evidence {
  * INVALID_ARGUMENT. *out is NULL then. Pure: no globals; any thread.
  */
 cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out, struct problem *problem);
+/* The same for an open dump; the result does not point into it. In a truncated dump (coredump_open_part()), a site without a
+ * warp does not mean that the warp has exited: it may be in the missing part. Errors: OUT_OF_MEMORY. */
+cufence_status evidence_read(const struct coredump *dump, struct evidence **out, struct problem *problem);
+
 void evidence_free(struct evidence *evidence); /* NULL is fine */
 
 #endif

@@ -255,15 +255,6 @@ void standing_free(struct standing *standing)
     free(whole);
 }
 
-size_t standing_registers(const struct coredump *dump, const struct standing_place *place, uint32_t *registers, size_t max)
-{
-    struct span bytes = coredump_content(dump, coredump_child(dump, place->lane, COREDUMP_REGISTERS));
-    size_t count = bytes.size / sizeof *registers < max ? bytes.size / sizeof *registers : max;
-    for (size_t i = 0; i < count; i++)
-        registers[i] = load_u32(bytes.bytes + i * sizeof *registers);
-    return count;
-}
-
 struct span standing_memory(const struct coredump *dump, uint64_t address, size_t size)
 {
     static const enum coredump_section_type types[] = {COREDUMP_MANAGED_MEMORY, COREDUMP_GLOBAL_MEMORY};

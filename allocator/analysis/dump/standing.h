@@ -23,7 +23,7 @@ struct standing_place {
     uint64_t grid_id;
     size_t warps, threads;
     uint32_t sm, warp, block[3], thread[3]; /* of the first of them; that with an exception before others */
-    struct coredump_place lane;             /* its row, for standing_registers() */
+    struct coredump_place lane;             /* its row, for its registers */
 };
 
 /* A launch that ran. */
@@ -46,9 +46,6 @@ struct standing {
 /* Errors: OUT_OF_MEMORY. *out is NULL then. The dump must stay open as long as the result is used. */
 cufence_status standing_read(const struct coredump *dump, struct standing **out, struct problem *problem);
 void standing_free(struct standing *standing); /* NULL is fine */
-
-/* The registers of a place's thread, R0 first; returns how many, at most `max`. 0 where the dump has none. */
-size_t standing_registers(const struct coredump *dump, const struct standing_place *place, uint32_t *registers, size_t max);
 
 /* `size` bytes of the device's memory at `address`, as far as the dump holds them in one piece; empty if it does not. Dumps
  * that were asked for without memory hold none. */

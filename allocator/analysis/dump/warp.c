@@ -29,17 +29,6 @@ uint32_t warp_exception(const struct warp_scene *scene)
     return scene->warp.error_pc_valid ? scene->sm.exception : 0;
 }
 
-/* The numbers of a section of u32[]; returns how many. */
-static size_t load_words(const struct coredump *dump, struct coredump_place owner, enum coredump_section_type type,
-                         uint32_t *room, size_t limit)
-{
-    struct span bytes = coredump_content(dump, coredump_child(dump, owner, type));
-    size_t count = bytes.size / sizeof(uint32_t) < limit ? bytes.size / sizeof(uint32_t) : limit;
-    for (size_t i = 0; i < count; i++)
-        room[i] = load_u32(bytes.bytes + i * sizeof(uint32_t));
-    return count;
-}
-
 /* Rows of the lanes that had the exception: those that the dump marks, else the active ones. */
 static uint32_t candidates_of(const struct warp_scene *scene)
 {
@@ -61,7 +50,7 @@ static int takes_part(const struct coredump *dump, struct coredump_place lane, c
     uint32_t predicates[8];
     if (access->predicate == 7)
         return !access->is_negated;
-    size_t count = load_words(dump, lane, COREDUMP_PREDICATES, predicates, 8);
+    size_t count = coredump_words(dump, lane, COREDUMP_PREDICATES, predicates, 8);
     return access->predicate >= count || (predicates[access->predicate] != 0) != access->is_negated;
 }
 
@@ -85,7 +74,7 @@ static int read_address(const struct coredump *dump, const struct warp_scene *sc
     if (location->access.predicate != 7 && !is_predicate_sure && certainty > CERTAIN_DERIVED)
         certainty = CERTAIN_DERIVED;
     uint32_t uniforms[256];
-    size_t uniform_count = load_words(dump, scene->warp_place, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
+    size_t uniform_count = coredump_words(dump, scene->warp_place, COREDUMP_UNIFORM_REGISTERS, uniforms, 256);
     if (certainty != CERTAIN_NOT &&
         sass_address(&location->access, state->registers, state->register_count, uniforms, uniform_count, &lane->address))
         lane->certainty = certainty;
@@ -126,7 +115,7 @@ static int find_lane(const struct coredump *dump, const struct warp_scene *scene
     memcpy(lane->thread, state.row->thread, sizeof(lane->thread));
     if (!location->has_access)
         return 1;
-    state.register_count = load_words(dump, state.place, COREDUMP_REGISTERS, state.registers, 256);
+    state.register_count = coredump_words(dump, state.place, COREDUMP_REGISTERS, state.registers, 256);
     if (!read_address(dump, scene, location, &state, lane))
         return 0;
     return lane->certainty == CERTAIN_EXACT || !launch || emulate_address(scene, location, launch, &state, budget, lane);

@@ -44,13 +44,12 @@ static int find_symbols(const struct image *image, uint64_t pc, uint64_t *work, 
     Elf64_Shdr section;
     if (!spend(work, (uint64_t)image->section_count * sizeof(section)) || !find_section(image, SHT_SYMTAB, &section))
         return 0;
-    struct span symbols = image_content(image, &section);
-    if (!spend(work, symbols.size))
+    struct reader symbols = reader_of(image_content(image, &section), 0);
+    if (!spend(work, reader_left(&symbols)))
         return 0;
     int found = 0;
-    for (size_t at = 0; symbols.size - at >= sizeof(Elf64_Sym); at += sizeof(Elf64_Sym)) {
-        Elf64_Sym symbol;
-        memcpy(&symbol, symbols.bytes + at, sizeof(symbol));
+    Elf64_Sym symbol;
+    while (reader_copy(&symbols, &symbol, sizeof(symbol))) {
         if (!holds(&symbol, pc))
             continue;
         if (!found || symbol.st_size > outer->st_size)
@@ -104,13 +103,9 @@ struct relocations {
 /* Which function the symbol of an entry belongs to: see line_query. */
 static int relocation_base(const struct relocations *relocations, const Elf64_Rela *entry, uint64_t *base)
 {
-    struct span part =
-        span_part(relocations->symbols, (uint64_t)ELF64_R_SYM(entry->r_info) * sizeof(Elf64_Sym), sizeof(Elf64_Sym));
-    if (!part.bytes)
-        return 0;
     Elf64_Sym symbol;
-    memcpy(&symbol, part.bytes, sizeof(symbol));
-    if (symbol.st_shndx != relocations->section)
+    struct reader reader = reader_of(relocations->symbols, (uint64_t)ELF64_R_SYM(entry->r_info) * sizeof(symbol));
+    if (!reader_copy(&reader, &symbol, sizeof(symbol)) || symbol.st_shndx != relocations->section)
         return 0;
     *base = (uint64_t)entry->r_addend;
     if (symbol.st_value >= relocations->section_start)
@@ -125,8 +120,8 @@ static int relocation_at(void *user, uint64_t offset, uint64_t *base)
     for (size_t i = 0; i < count && relocations->steps < RELOCATION_STEPS; i++, relocations->steps++) {
         size_t number = (relocations->next + i) % count;
         Elf64_Rela entry = {0};
-        memcpy(&entry, relocations->entries.bytes + number * size, size);
-        if (entry.r_offset != offset)
+        struct reader reader = reader_of(relocations->entries, number * size);
+        if (!reader_copy(&reader, &entry, size) || entry.r_offset != offset)
             continue;
         relocations->next = number + 1;
         return relocation_base(relocations, &entry, base);
@@ -153,16 +148,12 @@ int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
 {
     struct image image;
     Elf64_Sym outer, inner;
-    Elf64_Ehdr header;
     Elf64_Shdr section, text;
     struct span names;
     uint64_t work = UINT64_MAX; /* one cubin's symbols, once */
     *line = (struct cubin_line){NULL, NULL, 0};
     if (!image_open(bytes.bytes, bytes.size, &image) || !find_symbols(&image, pc, &work, &outer, &inner, &names) ||
-        !image_section(&image, outer.st_shndx, &text) || pc < text.sh_addr)
-        return 0;
-    memcpy(&header, bytes.bytes, sizeof(header));
-    if (!image_section(&image, header.e_shstrndx, &section))
+        !image_section(&image, outer.st_shndx, &text) || pc < text.sh_addr || !image_section(&image, image.names, &section))
         return 0;
     names = image_content(&image, &section);
 

@@ -304,11 +304,11 @@ static term_set of_to_uniform(struct reading *reading, enum which which)
 }
 
 /* By [8:0]; what is not listed is not understood. The uniform twins of the vector instructions lie 0x80 higher. */
-static const struct reader {
+static const struct operation {
     uint16_t opcode;
     uint8_t width; /* registers written */
     term_set (*read)(struct reading *, enum which);
-} readers[] = {
+} operations[] = {
     {0x002, 2, of_move},            /* MOV; 2 with .64 */
     {0x082, 2, of_move},            /* UMOV */
     {0x005, 2, of_nothing},         /* CS2R */
@@ -347,11 +347,11 @@ static const struct reader {
     {0x1a9, 4, of_memory},          /* ATOMG.CAS */
 };
 
-static const struct reader *reader_of(struct sass_instruction instruction)
+static const struct operation *operation_of(struct sass_instruction instruction)
 {
-    for (size_t i = 0; i < sizeof(readers) / sizeof(readers[0]); i++)
-        if (readers[i].opcode == opcode_of(instruction))
-            return &readers[i];
+    for (size_t i = 0; i < sizeof(operations) / sizeof(operations[0]); i++)
+        if (operations[i].opcode == opcode_of(instruction))
+            return &operations[i];
     return NULL;
 }
 
@@ -365,12 +365,12 @@ static int is_constant_load(struct sass_instruction instruction)
 static unsigned uniform_width(struct sass_instruction instruction)
 {
     static const uint8_t loads[8] = {1, 1, 1, 1, 1, 2, 4, 255};
-    const struct reader *reader = reader_of(instruction);
+    const struct operation *operation = operation_of(instruction);
     if (is_constant_load(instruction))
         return loads[instruction_bits(instruction, 73, 3)];
     if (opcode_of(instruction) == 0x082)
         return instruction_bits(instruction, 80, 1) || instruction_bits(instruction, 9, 3) == 2 ? 2 : 1;
-    return reader ? reader->width : 255;
+    return operation ? operation->width : 255;
 }
 
 static int writes(const struct slicer *slicer, struct sass_instruction instruction, int file, unsigned number)
@@ -386,17 +386,17 @@ static int writes(const struct slicer *slicer, struct sass_instruction instructi
 static struct meeting terms_of(struct slicer *slicer, const struct value *value)
 {
     struct reading reading = {slicer, ways_instruction(&slicer->ways, value->instruction), value->instruction, VECTOR, 1};
-    const struct reader *reader = reader_of(reading.instruction);
+    const struct operation *operation = operation_of(reading.instruction);
     unsigned opcode = opcode_of(reading.instruction);
     unsigned first = register_field(slicer, reading.instruction, 16, value->file), word = (unsigned)value->number - first;
     if (value->number < first || word >= 4)
         return (struct meeting){UNKNOWN, 1};
     if (is_constant_load(reading.instruction))
         return (struct meeting){constant_load(&reading, word), 1};
-    if (!reader || word >= reader->width)
+    if (!operation || word >= operation->width)
         return (struct meeting){UNKNOWN, 1};
     reading.file = opcode >= 0x80 && opcode < 0x100 ? UNIFORM : VECTOR;
-    term_set terms = reader->read(&reading, word ? HIGH : LOW);
+    term_set terms = operation->read(&reading, word ? HIGH : LOW);
     return (struct meeting){terms, reading.is_complete};
 }
 

@@ -1,0 +1,82 @@
+"""What cufence writes as JSON against the published schema, docs/finding.schema.json."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+try:
+    import jsonschema
+except ImportError:
+    jsonschema = None  # type: ignore[assignment]
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
+SCHEMA = json.loads((ROOT / "docs" / "finding.schema.json").read_text())
+# Stories of tests/sim/programs in which something is found, each of another kind.
+STORIES = ["overrun", "after_fault", "other_exception", "double_free", "double_free interior", "out_of_bounds device"]
+
+
+def closed(schema: Any) -> Any:
+    """The schema, but it allows no member that it does not name: what is written must be documented."""
+    if isinstance(schema, list):
+        return [closed(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    made = {key: closed(value) for key, value in schema.items()}
+    if "properties" in made:
+        made.setdefault("additionalProperties", False)
+    return made
+
+
+@unittest.skipUnless(jsonschema, "needs the package jsonschema")
+class Schema(unittest.TestCase):
+    def check(self, line: str) -> dict[str, Any]:
+        found = json.loads(line)
+        jsonschema.validate(found, closed(SCHEMA))
+        return found
+
+    def test_what_is_found_fits(self) -> None:
+        kinds = set()
+        for story in STORIES:
+            with self.subTest(story), tempfile.TemporaryDirectory() as folder:
+                file = Path(folder) / "found.json"
+                subprocess.run(
+                    [BUILD / "bin/cufence", "run", "--set", f"json={file}", "--", BUILD / "tests/programs/program_dlsym", *story.split()],
+                    env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(BUILD / "tests/libcuda"), "RANK": "3"},
+                    capture_output=True,
+                    check=False,
+                )
+                for line in file.read_text().splitlines():
+                    found = self.check(line)
+                    kinds.add(found["kind"])
+                    self.assertEqual(found["process"]["job"], {"RANK": "3"})
+                    self.assertEqual(found["process"]["command"][1:], story.split())
+        self.assertEqual(kinds, {"overrun", "exception", "double free", "invalid free", "host write out of bounds"})
+
+    def test_what_explain_says_fits(self) -> None:
+        for dump in sorted((ROOT / "tests/fixtures").glob("*.core.gz")):
+            with self.subTest(dump.name):
+                done = subprocess.run(
+                    [BUILD / "bin/cufence", "explain", "--json", dump], capture_output=True, text=True, check=True
+                )
+                self.assertIn("kind", self.check(done.stdout))
+
+    def test_what_is_left_of_a_truncated_dump_fits(self) -> None:
+        whole = gzip.decompress((ROOT / "tests/fixtures/load_128.core.gz").read_bytes())
+        with tempfile.NamedTemporaryFile() as cut:
+            cut.write(whole[:90000])
+            cut.flush()
+            done = subprocess.run([BUILD / "bin/cufence", "explain", "--json", cut.name], capture_output=True, text=True, check=True)
+        self.assertEqual(self.check(done.stdout)["truncated"]["of"], len(whole))
+
+
+if __name__ == "__main__":
+    sys.exit(unittest.main())
