@@ -20,86 +20,86 @@
 /* clang-format off */
 static const struct option_row table[] = {
     {.name = "uaf", .type = OPTION_CHOICE, .allowed = "off | strict", .default_value = "off", .offset = FIELD(uaf),
-     .help = "strict unmaps every freed buffer, so that a use after free faults; off keeps it for reuse",
+     .help = "strict: unmap every freed buffer, so that a use after free faults; off: keep it for reuse",
      .refused = "adaptive", .refusal = "adaptive is not available in this version; use off or strict"},
     {.name = "align", .type = OPTION_ALIGN, .allowed = "auto | a power of two 1..2M", .default_value = "16",
      .offset = FIELD(align), .minimum = 1, .maximum = 2 * MIB,
-     .help = "alignment of a buffer; auto takes the largest that leaves no slack behind its end"},
+     .help = "alignment of buffers; auto: the largest that leaves no slack behind the end of a buffer"},
     {.name = "side", .type = OPTION_CHOICE, .allowed = "end | start | alternate", .default_value = "end",
      .offset = FIELD(side),
-     .help = "the edge of the mapping that buffers lie against: end finds overruns, start underruns"},
+     .help = "edge of the mapping that buffers are flush with; end: finds overruns; start: finds underruns; alternate: takes turns"},
     {.name = "on_fault", .type = OPTION_CHOICE, .allowed = "error | abort | continue", .default_value = "error",
      .offset = FIELD(on_fault),
-     .help = "what follows a reported fault: CUDA errors, abort(), or nothing"},
+     .help = "after reporting a fault; error: fail with CUDA errors; abort: call abort(); continue: do nothing"},
     {.name = "exitcode", .type = OPTION_NUMBER, .allowed = "0..255", .default_value = "86",
      .offset = FIELD(exitcode), .maximum = 255,
-     .help = "exit status of a process that would end well after a fault; 0 leaves it"},
+     .help = "exit status after a reported fault, if the program would have exited 0; 0: leave it unchanged"},
     {.name = "max_reports", .type = OPTION_NUMBER, .allowed = "1..1000000", .default_value = "100",
      .offset = FIELD(max_reports), .minimum = 1, .maximum = 1000000,
-     .help = "findings that are reported, each once; the rest is counted, and the count printed at the exit"},
+     .help = "findings to report, each once; the rest are counted, and the count is printed at exit"},
     {.name = "guard", .type = OPTION_BYTES, .allowed = "2M..64G", .default_value = "64M",
      .offset = FIELD(guard), .minimum = 2 * MIB, .maximum = 64 * GIB,
-     .help = "smallest guard behind a buffer"},
+     .help = "minimum size of a guard"},
     {.name = "guard_max", .type = OPTION_BYTES, .allowed = "2M..64G", .default_value = "4G",
      .offset = FIELD(guard_max), .minimum = 2 * MIB, .maximum = 64 * GIB,
-     .help = "a guard is as large as its buffer, up to this"},
+     .help = "maximum size of a guard; between the limits, a guard is as large as its buffer"},
     {.name = "arena", .type = OPTION_BYTES, .allowed = "1G..64T", .default_value = "64T",
      .offset = FIELD(arena), .minimum = GIB, .maximum = 64 * TIB,
-     .help = "address space to reserve, halved until the driver agrees"},
+     .help = "address space to reserve; halved until the driver accepts it"},
     {.name = "waste", .type = OPTION_NUMBER, .allowed = "0..100", .default_value = "12",
      .offset = FIELD(waste), .maximum = 100,
      .help = "percent by which a reused mapping may be larger than needed"},
     {.name = "idle_age", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "30000",
      .offset = FIELD(idle_age), .maximum = DAY_MS,
-     .help = "milliseconds after which an idle mapping is given back; 0 never does"},
+     .help = "release mappings that are idle for this many milliseconds; 0: never"},
     {.name = "idle_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "0",
      .offset = FIELD(idle_max), .maximum = 64 * TIB,
-     .help = "idle bytes above which the oldest are given back; 0 stands for three quarters of the device"},
+     .help = "bytes of idle mappings to keep, the oldest are released first; 0: three quarters of the device's memory"},
     {.name = "cache_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "1G",
      .offset = FIELD(cache_max), .maximum = 64 * TIB,
-     .help = "physical memory kept without a mapping, for each device"},
+     .help = "physical memory to keep without a mapping, per device"},
     {.name = "history", .type = OPTION_NUMBER, .allowed = "0..16777216", .default_value = "65536",
      .offset = FIELD(history), .maximum = 16 * MIB,
-     .help = "how many freed buffers are remembered: unmapped ones, and of each stream those whose memory serves others"},
+     .help = "freed buffers to remember for reports"},
     {.name = "launches", .type = OPTION_NUMBER, .allowed = "0..65536", .default_value = "4096",
      .offset = FIELD(launches), .maximum = 65536,
-     .help = "how many kernel launches are remembered for reports, of each thread in each context, and a quarter of that in a program without Python; 1.7 KiB each"},
+     .help = "kernel launches to remember for reports, per thread and context; a quarter of that in programs without Python; 1.7 KiB each"},
     {.name = "stacks", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(stacks),
-     .help = "remember where in Python each buffer was allocated, and with uaf=strict where it was freed; launches always do"},
+     .help = "record the Python stack of each allocation, and with uaf=strict of each free; launches always have theirs recorded"},
     {.name = "exit_wait", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "10000",
      .offset = FIELD(exit_wait), .maximum = DAY_MS,
-     .help = "milliseconds that the end of the process waits for the devices, so that their last faults are reported"},
+     .help = "max wait at exit for pending GPU work, in milliseconds, so that its faults are reported"},
     {.name = "coredump", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(coredump),
-     .help = "arm GPU core dumps, which say what faulted"},
+     .help = "arm GPU core dumps, which explain faults"},
     {.name = "peers", .type = OPTION_CHOICE, .allowed = "auto | on | off", .default_value = "auto", .offset = FIELD(peers),
-     .help = "map buffers for peer devices too: for those that the program gives access (with the preload library), all, none"},
+     .help = "map buffers for peer devices; auto: follow the program's peer access (preload library only); on: all; off: none"},
     {.name = "ipc", .type = OPTION_CHOICE, .allowed = "refuse | driver", .default_value = "refuse", .offset = FIELD(ipc),
-     .help = "driver leaves what cuMemAlloc allocates to the driver, unguarded, so that other processes can open it"},
+     .help = "driver: leave cuMemAlloc to the driver, so that other processes can open the memory, which is then unguarded"},
     {.name = "quiet", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(quiet),
-     .help = "leave out the line at the end of the process that says what was guarded and found"},
+     .help = "omit the line at exit that says what was guarded and found"},
     {.name = "verbose", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(verbose),
-     .help = "say on stderr what was set up, and statistics at the end"},
+     .help = "print the setup, and statistics at exit, to stderr"},
     {.name = "log", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(log), .maximum = sizeof(((struct options *)0)->log),
-     .help = "file for reports beside stderr; %p stands for the process, %r for the rank, %h for the host"},
+     .help = "file to append reports to, besides stderr; %p: process ID, %r: rank, %h: host name"},
     {.name = "json", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(json), .maximum = sizeof(((struct options *)0)->json),
-     .help = "file that gets every report as one line of JSON (docs/report.md); the same letters"},
+     .help = "file to append each report to as one line of JSON (docs/report.md); %p, %r, %h as in log"},
     {.name = "record", .type = OPTION_PATH, .allowed = "a folder's name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(record), .maximum = sizeof(((struct options *)0)->record),
-     .help = "folder that gets the core dump and the snapshot of each fault that is reported, for `cufence explain`"},
+     .help = "folder to save the core dump and the snapshot of each reported fault in, for `cufence explain`; %p, %r, %h as in log"},
 };
 /* clang-format on */
 
 #define ROWS (sizeof table / sizeof table[0])
 
-/* A piece of the text being parsed; not NUL-terminated. */
+/* A part of the text being parsed; not NUL-terminated. */
 struct span {
     const char *start;
     size_t length;
 };
 
-/* A span as it may appear in a message: cut to fit, without control characters. */
+/* A span for messages: truncated, and without control characters. */
 struct excerpt {
     char text[72];
 };
@@ -136,7 +136,7 @@ static int is_text_any_case(struct span span, const char *text)
     return strlen(text) == span.length && !strncasecmp(span.start, text, span.length);
 }
 
-/* Digits only: strtoull would take signs, blanks and other bases. */
+/* Accepts digits only; strtoull would accept signs, blanks and other bases. */
 static int parse_digits(struct span *span, uint64_t *value)
 {
     *value = 0;
@@ -170,7 +170,7 @@ static int parse_bytes(struct span span, uint64_t *value)
     return span.length == 0 || is_text_any_case(span, "B");
 }
 
-/* The position of `value` in a list such as "off | strict", -1 if it is not there. */
+/* Returns the position of `value` in a list such as "off | strict", -1 if it is not in the list. */
 static int choice_find(const char *allowed, struct span value)
 {
     int position = 0;
@@ -185,7 +185,7 @@ static int choice_find(const char *allowed, struct span value)
     }
 }
 
-/* The escapes are tried when the option is read: at a fault it would be too late to complain. */
+/* Checks the escapes when the option is parsed: at a fault it would be too late to complain. */
 static int is_path_pattern(struct span value)
 {
     for (size_t i = 0; i < value.length; i++) {
@@ -211,7 +211,7 @@ static int row_set(const struct option_row *row, struct span value, struct optio
         if (choice < 0)
             return 0;
         if (row->type == OPTION_SWITCH)
-            choice = choice == 0; /* "on" comes first in the list and is 1 */
+            choice = choice == 0; /* "on" is the first choice and has the value 1 */
         memcpy(field, &choice, sizeof choice);
         return 1;
     case OPTION_PATH:
@@ -245,7 +245,7 @@ _Static_assert(sizeof(enum option_uaf) == sizeof(int), "row_set() stores choices
 
 #define NAME_LENGTH 64
 
-/* Levenshtein's distance without regard to case; `key` is cut to NAME_LENGTH by the caller. */
+/* Returns the case-insensitive Levenshtein distance. Requires a key of at most NAME_LENGTH bytes. */
 static size_t edit_distance(struct span key, const char *name)
 {
     size_t columns = strlen(name), row[NAME_LENGTH + 1];
@@ -272,7 +272,8 @@ static const struct option_row *row_find(struct span key)
     return NULL;
 }
 
-/* The known name that `key` may be a slip of: at most two edits, and fewer than half of its letters. */
+/* Returns the name that `key` is probably a misspelling of: at most two edits, and fewer than half of its letters. NULL if
+ * none. */
 static const char *row_nearest(struct span key)
 {
     const char *nearest = NULL;

@@ -54,7 +54,7 @@ struct buffer_fact part_buffer(const cufence_buffer *buffer, struct buffer_frame
                                 .freed = called_from(frames, buffer->freed_stack)};
 }
 
-/* What lies at the address that the call was given. */
+/* Fills in the address, and the buffer found there. */
 static void take_place(struct finding *finding, const struct misuse *misuse)
 {
     static const enum measured_from from[] = {[CUFENCE_PLACE_INSIDE] = FROM_START,

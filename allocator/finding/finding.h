@@ -1,11 +1,11 @@
 /*
- * A finding: one thing that cufence has to say, as plain facts, each with how sure it is. It is built once, from the diagnosis
- * of a kernel's fault, from a call on the host, or from the reason why nothing is known; text and JSON only render it
- * (report.h, json.h), so that another form of the report is a file of its own.
+ * A finding: one thing that cufence reports, as plain facts, each with its certainty. It is built once, from the diagnosis of a
+ * kernel fault, from a misuse by the host, or from the reason why nothing is known. Text and JSON only render it (report.h,
+ * json.h), so another output format is one more file.
  *
- * Ownership: a finding borrows buffers, names and frames from what it was built from, which must outlive it. What it allocates
- * itself, finding_free() releases; where the host has no memory for that, the frames or arguments are left out.
- * Pure; any thread, one at a time on a finding.
+ * Ownership: a finding borrows buffers, names and frames from what it was built from, which must outlive it. finding_free()
+ * releases what the finding allocated itself. If the host is out of memory, frames or arguments are omitted.
+ * Pure. Thread safety: any thread, but only one at a time per finding.
  */
 #ifndef CUFENCE_FINDING_FINDING_H
 #define CUFENCE_FINDING_FINDING_H
@@ -34,34 +34,34 @@ struct finding_process {
 /* Where a finding comes from. */
 struct finding_origin {
     int pid;
-    int rank;                              /* of a distributed job, -1 if there is none */
+    int rank;                              /* rank in a distributed job, -1 if none */
     int device;                            /* the driver's ordinal, -1 if unknown */
-    const char *device_name;               /* as the driver names it, NULL to take the core dump's */
-    const struct finding_process *process; /* NULL: nothing more is known of it */
+    const char *device_name;               /* as the driver names it, NULL to take it from the core dump */
+    const struct finding_process *process; /* NULL if nothing more is known about the process */
 };
 
-/* One of a kernel's arguments. */
+/* Identifies one of the kernel's arguments. */
 struct argument_name {
-    int word;        /* index of the 8-byte word in the parameter bytes, -1: none is meant */
-    int number;      /* from 0, -1 where the layout of the arguments is not known */
-    uint32_t offset; /* of the word in the argument, in bytes */
+    int word;        /* index of the 8-byte word in the parameter bytes, -1 if none */
+    int number;      /* from 0, -1 if the argument layout is unknown */
+    uint32_t offset; /* of the word within the argument, in bytes */
 };
 
 /* Frames, innermost first. */
 struct called_from {
-    struct stack_frame *frames; /* the finding's own */
+    struct stack_frame *frames; /* owned by the finding */
     size_t count;
 };
 
 enum measured_from { FROM_START, PAST_END, BEFORE_START, FROM_NOWHERE };
 
-/* A buffer, and its part in this. */
+/* A buffer, and its part in the finding. */
 struct buffer_fact {
-    const cufence_buffer *buffer; /* NULL: there is none */
+    const cufence_buffer *buffer; /* NULL if none */
     enum certainty certainty;
-    const char *reason; /* why this one, NULL if there is nothing to argue */
+    const char *reason; /* why this buffer, NULL if it needs no reason */
     enum measured_from from;
-    uint64_t distance; /* bytes, of the access from the buffer */
+    uint64_t distance; /* from the buffer to the access, in bytes */
     struct argument_name argument;
     struct called_from allocated, freed;
 };
@@ -70,37 +70,37 @@ struct access_fact {
     int is_known;
     enum access_kind kind;
     uint64_t bytes;              /* per thread; 0 if unknown */
-    uint64_t bytes_past_end;     /* of an access that begins inside the buffer */
-    struct argument_name source; /* by the kernel's code, what the address was computed from */
-    int is_loaded;               /* by the kernel's code, the address was loaded from memory */
+    uint64_t bytes_past_end;     /* bytes beyond the end, for an access that begins inside the buffer */
+    struct argument_name source; /* the argument that the address was computed from, according to the kernel's code */
+    int is_loaded;               /* according to the kernel's code, the address was loaded from memory */
 };
 
-/* Where an access or a call on the host went. */
+/* The address of an access, or of a call on the host. */
 struct address_fact {
-    enum certainty certainty; /* CERTAIN_NOT: unknown, and the rest is not valid */
+    enum certainty certainty; /* CERTAIN_NOT: unknown, the other fields are not valid */
     uint64_t value;
-    uint64_t last;     /* of the threads that may have faulted, where nobody knows which did */
-    size_t lanes;      /* how many such threads; 0: it is `value` */
-    char where[224];   /* "0 bytes past the end of buffer #7"; "" of a call on the host, whose reason says it */
-    int is_in_arena;   /* in cufence's address space */
-    int is_completed;  /* the high half is what the buffers allow */
-    int is_misaligned; /* no multiple of the access's width */
+    uint64_t last;     /* highest address among threads that may have faulted, if the faulting one is unknown */
+    size_t lanes;      /* number of such threads; 0: the address is `value` */
+    char where[224];   /* "0 bytes past the end of buffer #7"; "" for a call on the host, whose reason says it */
+    int is_in_arena;   /* within cufence's address space */
+    int is_completed;  /* the high half was inferred from the buffers */
+    int is_misaligned; /* not a multiple of the access width */
 };
 
-/* One argument of the launch, or a pointer in one that is a struct. */
+/* One argument of the launch, or one pointer inside an argument that is a struct. */
 struct value_fact {
-    uint32_t number, size; /* of the argument, from 0 and in bytes */
-    int is_kept;           /* 0: its bytes are not known */
-    int is_member;         /* a pointer `at` bytes into the argument before it */
+    uint32_t number, size; /* of the argument: number from 0, size in bytes */
+    int is_kept;           /* 0: its bytes are unknown */
+    int is_member;         /* a pointer at byte `at` of the argument before it */
     uint32_t at;
-    uint64_t bits;                /* its value, where size <= 8 or is_member */
-    const cufence_buffer *target; /* what it points to, NULL: nothing that is known */
+    uint64_t bits;                /* its value, if size <= 8 or is_member */
+    const cufence_buffer *target; /* the buffer it points to, NULL if none is known */
 };
 
-/* A sentence that explains. */
+/* An explanatory sentence. */
 struct note_fact {
     char text[192];
-    enum certainty certainty; /* CERTAIN_NOT: it claims nothing of its own */
+    enum certainty certainty; /* CERTAIN_NOT: the sentence carries no certainty */
 };
 
 #define FINDING_NOTES 6
@@ -112,62 +112,62 @@ enum strip { STRIP_NONE, STRIP_PAST_END, STRIP_BEFORE_START, STRIP_FREED, STRIP_
 struct finding {
     struct finding_origin origin;
     const char *architecture;            /* "sm_90"; NULL if unknown */
-    uint32_t driver_major, driver_minor; /* of the core dump's writer, 0 if unknown */
-    const char *kind;                    /* as in docs/report.md */
+    uint32_t driver_major, driver_minor; /* of the driver that wrote the core dump, 0 if unknown */
+    const char *kind;                    /* one of those in docs/report.md */
     char what[192];                      /* "out-of-bounds WRITE of 4 bytes", "double free by cuMemFree" */
-    char headline[512];                  /* the answer in a line: what, and where that lies */
-    const char *reason;                  /* of a fault that nothing explains, or what a call on the host did; else NULL */
-    uint64_t identity;                   /* equal for the same finding again; 0: not to be compared */
+    char headline[512];                  /* the answer in one line: what, and at which address or buffer */
+    const char *reason;                  /* why a fault is unexplained, or what a call on the host did; else NULL */
+    uint64_t identity;                   /* equal for repetitions of the same finding; 0: never compared */
 
-    const char *call;                 /* of a call on the host the driver's function, else NULL */
-    uint64_t caller_tid;              /* of that call */
+    const char *call;                 /* the driver function that the host called, NULL for a fault */
+    uint64_t caller_tid;              /* thread that made the call */
     const struct stack_frame *caller; /* innermost first */
     size_t caller_count;
 
-    int has_site; /* a kernel has faulted, and the core dump says where: `site` is valid, without what is another launch's */
+    int has_site; /* a kernel faulted and the dump says where: `site` is valid, without data that belongs to another launch */
     struct evidence_site site;
-    int is_exception;                               /* it is not about an access to memory */
-    const struct evidence_lane *lane;               /* the first thread that faulted, NULL if unknown */
-    size_t faulting_threads;                        /* at this instruction, as far as the dump shows; 0 if unknown */
-    size_t other_sites;                             /* warps, or SMs where the warp had exited, that faulted here too */
-    const struct evidence_site *also[FAULT_PLACES]; /* what faulted at once in other places */
+    int is_exception;                 /* the exception is not about a memory access */
+    const struct evidence_lane *lane; /* the first thread that faulted, NULL if unknown */
+    size_t faulting_threads;          /* number of threads at this instruction, as far as the dump shows; 0 if unknown */
+    size_t other_sites;               /* further warps, or SMs where the warp had exited, that faulted at this instruction */
+    const struct evidence_site *also[FAULT_PLACES]; /* faults at other places at the same time */
     size_t also_count;
 
-    struct source_line source[SOURCE_LINES]; /* around the fault: whoever can read files fills them in */
+    struct source_line source[SOURCE_LINES]; /* lines around the fault; filled in by a caller that can read files */
     size_t source_count;
 
     struct access_fact access;
     struct address_fact address;
-    struct buffer_fact buffer; /* that the access was meant for */
-    struct buffer_fact rival;  /* on the other side of the guard, where nothing rules it out */
-    int is_disputed;           /* the reason for `buffer` has to be told */
+    struct buffer_fact buffer; /* the buffer that the access was meant for */
+    struct buffer_fact rival;  /* the buffer on the other side of the guard, if it can't be ruled out */
+    int is_disputed;           /* the report must give the reason for `buffer` */
     enum strip strip;
-    struct buffer_fact previous, next; /* the neighbours of the place */
+    struct buffer_fact previous, next; /* neighbours of the address */
 
-    struct buffer_fact candidates[FINDING_CANDIDATES]; /* where no buffer can be blamed */
+    struct buffer_fact candidates[FINDING_CANDIDATES]; /* possible buffers, if none can be blamed */
     size_t candidate_count, candidate_total;
-    const char *candidates_from; /* as in docs/report.md */
+    const char *candidates_from; /* one of the sources in docs/report.md */
     int is_narrowed, is_const_excluded, is_traced;
 
     struct fault_origin launch;
-    enum certainty values_certainty; /* CERTAIN_NOT: it is not known what the kernel was given */
-    struct value_fact *values;       /* its arguments in order, each before the pointers in it */
+    enum certainty values_certainty; /* CERTAIN_NOT: the arguments of the launch are unknown */
+    struct value_fact *values;       /* the arguments in order, each followed by the pointers inside it */
     size_t value_count;
 
-    struct note_fact meaning[FINDING_NOTES]; /* what happened, where no buffer is involved */
+    struct note_fact meaning[FINDING_NOTES]; /* what happened, if no buffer is involved */
     size_t meaning_count;
-    struct note_fact notes[FINDING_NOTES]; /* what stood in the way, and what the candidates are */
+    struct note_fact notes[FINDING_NOTES]; /* why facts are missing, and where the candidates come from */
     size_t note_count;
     uint64_t now_ns;
 };
 
-/* All fill in *finding and never fail. The strings must outlive it. */
+/* Fill in *finding; cannot fail. The strings must outlive *finding. */
 void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct finding_origin *origin);
 void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_origin *origin);
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin);
 void finding_free(struct finding *finding);
 
-/* The kernel's name as people say it, "k_oob" for "k_oob(float const*, int)", in *out; "" if it is not known. */
+/* Writes the kernel's short name to `out`: "k_oob" for "k_oob(float const*, int)", "" if unknown. */
 void finding_kernel(const struct evidence_site *site, char *out, size_t size);
 
 #endif

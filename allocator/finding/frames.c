@@ -4,7 +4,7 @@
 
 static const char *const package_folders[] = {"/site-packages/", "/dist-packages/"};
 
-/* Of an installed package, of Python itself, or made at run time: "<string>". */
+/* Returns 1 for a frame of an installed package, of Python itself, of generated code ("<string>"), or of native code. */
 static int is_of_library(const struct stack_frame *frame)
 {
     return !frame->is_python || frame->file[0] == '<' || frames_file(frame) != frame->file ||

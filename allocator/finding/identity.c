@@ -23,7 +23,7 @@ static uint64_t add_text(uint64_t hash, const char *text)
     return add(hash, text ? text : "", text ? strlen(text) + 1 : 1);
 }
 
-/* By its stack where that is known, else by what one place allocates again and again. */
+/* Identifies the place of allocation by device, label, and its stack, or its size if the stack is unknown. */
 static uint64_t add_place(uint64_t hash, const cufence_buffer *buffer)
 {
     if (!buffer)

@@ -10,14 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- values; a member that cannot be made for want of memory marks the whole report as failed ---- */
+/* ---- values; running out of memory marks the whole report as failed ---- */
 
 struct members {
     json_t *object;
     int *has_failed; /* shared by all objects of a report */
 };
 
-/* Takes the value, which is gone where this fails. */
+/* Takes ownership of the value, which is released on failure. */
 static int put(struct members to, const char *key, json_t *value)
 {
     if (json_object_set_new(to.object, key, value) == 0)
@@ -36,11 +36,11 @@ static struct members put_object(struct members to, const char *key)
 {
     struct members inner = {json_object(), to.has_failed};
     if (!put(to, key, inner.object))
-        inner.object = NULL; /* jansson refuses to put anything into that, and so it stays failed */
+        inner.object = NULL; /* jansson refuses to add members to NULL, so the failure persists */
     return inner;
 }
 
-/* JSON's integers end here in jansson as in most readers; nothing real is larger. */
+/* jansson's integers are signed, like those of most readers. No real value is larger. */
 static void put_number(struct members to, const char *key, uint64_t value)
 {
     if (value <= INT64_MAX)
@@ -123,7 +123,7 @@ static void put_origin(struct members report, const struct finding *finding)
     }
 }
 
-/* Which argument it is: as a word of the parameter bytes, and where the layout is known its number too. */
+/* Adds the argument's word in the parameter bytes, and its number if the layout is known. */
 static void put_argument_name(struct members to, struct argument_name name)
 {
     if (name.word < 0)
@@ -200,7 +200,7 @@ static void put_frames(struct members to, const struct stack_frame *from, size_t
     put(to, "frames", frames);
 }
 
-/* Who allocated or freed a buffer, when and where. Absent where it has not happened. */
+/* Adds when, by which thread and on which stream a buffer was allocated or freed. Returns the object, for the frames. */
 static struct members put_event(struct members to, const char *key, uint64_t time_ns, uint64_t now_ns, uint64_t tid,
                                 uint64_t stream)
 {
@@ -249,7 +249,7 @@ static void put_buffer(struct members report, const char *key, const struct find
         put(report, key, make_buffer(report, finding, fact).object);
 }
 
-/* The kernel, and where in it. */
+/* Adds the kernel and the position in its code. */
 static struct members put_code(struct members to, const struct evidence_site *site)
 {
     const char *name = site->kernel ? site->kernel : site->symbol;
@@ -296,7 +296,7 @@ static void put_thread(struct members report, const struct finding *finding)
     put_number(counts, is_alive ? "warps" : "sms", finding->other_sites + 1);
 }
 
-/* The launch that it was, or may have been, and where that came from. */
+/* Adds the launch, or the number of launches that it may have been, and where it came from. */
 static void put_launch(struct members report, const struct finding *finding)
 {
     const struct fault_origin *origin = &finding->launch;
@@ -311,7 +311,7 @@ static void put_launch(struct members report, const struct finding *finding)
     put_frames(launch, origin->launch->frames, origin->launch->frame_count);
 }
 
-/* Where it points to, if it does. */
+/* Adds the buffer that the value points into, if any. */
 static void put_target(struct members to, const struct value_fact *value)
 {
     if (!value->target)
@@ -320,7 +320,7 @@ static void put_target(struct members to, const struct value_fact *value)
     put_number(to, "offset", value->bits - value->target->address);
 }
 
-/* The pointers in the struct that value *at is. Returns where the next argument is. */
+/* Adds the pointers inside the struct at index `at`. Returns the index of the next argument. */
 static size_t put_pointers(struct members to, const struct finding *finding, size_t at)
 {
     json_t *pointers = json_array();
@@ -355,7 +355,7 @@ static void put_values(struct members report, const struct finding *finding)
     put(arguments, "list", list);
 }
 
-/* Where no buffer can be blamed: those that it may have been. */
+/* Adds the possible buffers, if none can be blamed. */
 static void put_candidates(struct members report, const struct finding *finding)
 {
     if (!finding->candidate_count)
@@ -372,7 +372,7 @@ static void put_candidates(struct members report, const struct finding *finding)
     put(candidates, "buffers", buffers);
 }
 
-/* What else faulted at once, elsewhere. */
+/* Adds faults at other places at the same time. */
 static void put_also(struct members report, const struct finding *finding)
 {
     if (!finding->also_count)

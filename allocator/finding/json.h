@@ -1,16 +1,16 @@
 /*
- * A finding as JSON, for programs. docs/report.md describes the schema. What is not known is absent. Addresses, streams and
- * other 64-bit numbers that are no amounts are strings "0x...". Pure; any thread.
+ * Renders a finding as JSON. docs/report.md describes the schema. Unknown facts are absent. Addresses, streams and other 64-bit
+ * numbers that are not amounts are strings "0x...". Pure; any thread.
  */
 #ifndef CUFENCE_FINDING_JSON_H
 #define CUFENCE_FINDING_JSON_H
 
 #include "finding.h"
 
-/* Rises when a field changes its meaning or goes; new fields do not raise it. */
+/* Incremented when a field changes its meaning or is removed, not when a field is added. */
 #define JSON_SCHEMA 1
 
-/* Returns malloc'ed text, one line that ends with a newline (the caller frees it), NULL when the host is out of memory. */
+/* Returns one line of malloc'ed text that ends with a newline, or NULL if out of host memory. The caller frees it. */
 char *finding_json(const struct finding *finding);
 
 #endif

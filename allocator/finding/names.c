@@ -1,14 +1,14 @@
-/* The kernel's name without its types. */
+/* The kernel's name without return type, parameters and long template arguments. */
 #include "finding.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define LONGEST_NAME 32 /* of template arguments that are kept */
+#define LONGEST_NAME 32 /* of template arguments; longer ones are abbreviated */
 
 static const char anonymous[] = "(anonymous namespace)";
 
-/* Where the parameter list begins: at the first '(' outside of template arguments. */
+/* Returns the length up to the parameter list: up to the first '(' outside template arguments. */
 static size_t name_length(const char *name)
 {
     int depth = 0;
@@ -23,7 +23,7 @@ static size_t name_length(const char *name)
     return strlen(name);
 }
 
-/* Behind the return type, which the name of a template begins with. */
+/* Returns the offset behind the return type, which demangled names of templates begin with. */
 static size_t name_start(const char *name, size_t length)
 {
     size_t start = 0;

@@ -5,7 +5,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-/* ---- what happened, where no buffer is involved ---- */
+/* ---- what happened, if no buffer is involved ---- */
 
 static void add_meaning(struct finding *finding, enum certainty certainty, const char *before, const char *text)
 {
@@ -25,7 +25,7 @@ static void take_meaning(struct finding *finding)
         add_meaning(finding, CERTAIN_NOT, "", "no buffer is involved");
 }
 
-/* ---- what stood in the way ---- */
+/* ---- why facts are missing ---- */
 
 static void add(struct finding *finding, const char *text)
 {
@@ -46,7 +46,7 @@ static void note_exited_warp(struct finding *finding, const struct diagnosis *di
                          : "the accesses that the dump has of this instruction are all in bounds");
 }
 
-/* By the kernel's code. */
+/* Notes where the address came from, according to the kernel's code. */
 static void note_source(struct finding *finding)
 {
     const struct access_fact *access = &finding->access;

@@ -1,4 +1,4 @@
-/* The facts of a kernel's fault, from its diagnosis. */
+/* Builds a finding from the diagnosis of a kernel fault. */
 #include "finding.h"
 
 #include "analysis/verdict/arguments.h"
@@ -94,7 +94,7 @@ static void say_distance(char where[], size_t size, const char *preposition, uin
 
 #define SAY_DISTANCE(where, preposition, distance, buffer) say_distance(where, sizeof(where), preposition, distance, buffer)
 
-/* An address in mapped memory, or of an access whose address is not what is wrong. */
+/* Describes an address in mapped memory, or one that is not itself the problem. */
 static void say_inside(struct address_fact *address, const struct diagnosis *diagnosis)
 {
     if (address->is_misaligned)
@@ -114,7 +114,7 @@ static void say_where(struct address_fact *address, const struct diagnosis *diag
     uint64_t past = bytes_past_end(diagnosis);
     switch (diagnosis->kind) {
     case FAULT_OVERRUN:
-        if (past) /* an access that begins inside the buffer: the address alone would look innocent */
+        if (past) /* the access begins inside the buffer, so its address alone would look valid */
             part_add(address->where, "%" PRIu64 " byte%s of the access lie past the end of buffer #%" PRIu64, past,
                      plural(past), owner->id);
         else
@@ -148,7 +148,7 @@ static void say_where(struct address_fact *address, const struct diagnosis *diag
     }
 }
 
-/* Where nobody knows the buffers, any lane of the warp may be the one that faulted: the driver marks them all. */
+/* Without known buffers, any lane of the warp may be the faulting one: the driver marks all of them. */
 static void take_all_lanes(struct address_fact *address, const struct evidence_site *site)
 {
     address->value = UINT64_MAX;
@@ -239,9 +239,9 @@ static void take_candidates(struct finding *finding, const struct diagnosis *dia
     finding->is_traced = diagnosis->is_traced;
 }
 
-/* ---- what the kernel was given ---- */
+/* ---- the kernel's arguments ---- */
 
-/* Returns 0 when the host is out of memory. */
+/* Returns 0 if out of host memory. */
 static int add_value(struct finding *finding, struct value_fact value)
 {
     struct value_fact *grown = realloc(finding->values, (finding->value_count + 1) * sizeof *grown);
@@ -259,7 +259,8 @@ static struct value_fact pointer_of(const struct diagnosis *diagnosis, struct va
     return value;
 }
 
-/* The pointers in a struct that is passed by value, which stands at an address of the alignment of its widest member. */
+/* Adds the pointers in a struct passed by value. It is aligned like its widest member, so pointers are 8-byte aligned.
+ * Returns 0 if out of host memory. */
 static int add_members(struct finding *finding, const struct diagnosis *diagnosis, struct value_fact whole, uint32_t offset)
 {
     for (uint32_t at = (8 - offset % 8) % 8; at + 8 <= whole.size; at += 8) {
@@ -306,7 +307,7 @@ static void take_values(struct finding *finding, const struct diagnosis *diagnos
 
 /* ---- the whole ---- */
 
-/* Whose buffer it is, and how sure that is if it is not. */
+/* Adds the buffer's label, and the certainty if it is not exact. */
 static void say_buffer(struct finding *finding, const cufence_buffer *buffer, enum certainty certainty)
 {
     static const char *const words[] = {"", " (candidate)", " (derived)", ""};

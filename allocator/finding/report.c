@@ -8,12 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MAX_VALUES 32             /* lines of arguments */
-#define PLAIN_LIMIT 1000000000000 /* larger 8-byte values are no counts, and are read as bits */
+#define MAX_VALUES 32             /* argument lines */
+#define PLAIN_LIMIT 1000000000000 /* 8-byte values beyond this are probably no counts, and are printed in hex */
 
 /* ---- what happened, and where ---- */
 
-/* "at train.py:41 in step", or where in the kernel. */
+/* Puts "at train.py:41 in step", or the position in the kernel. */
 static void place_piece(struct report *report, const struct finding *finding)
 {
     const struct evidence_site *site = &finding->site;
@@ -83,7 +83,7 @@ static void source_lines(struct report *report, const struct finding *finding)
 
 typedef void piece(struct report *report, const struct finding *finding);
 
-/* Adds a piece behind `count` others, on a line of its own where there is no room for it. Returns how many there are then. */
+/* Appends a piece to `count` others, on a new line if it doesn't fit. Returns the new count. */
 static size_t put_piece(struct report *report, piece *put, const struct finding *finding, size_t count)
 {
     struct report own;
@@ -107,7 +107,7 @@ static size_t put_piece(struct report *report, piece *put, const struct finding 
     return count + (length > 0);
 }
 
-/* The answer: what, where in the source, who. */
+/* Puts the answer: what, where in the source, which thread and device. */
 static void headline(struct report *report, const struct finding *finding)
 {
     report_begin(report, NULL, NULL);
@@ -125,7 +125,7 @@ static void headline(struct report *report, const struct finding *finding)
     report_end(report, CERTAIN_NOT);
 }
 
-/* One line to search for. */
+/* Puts one line to search for. */
 static void summary_line(struct report *report, const struct finding *finding)
 {
     static const char *const accesses[] = {"access", "read", "write", "atomic"};
@@ -173,7 +173,7 @@ static void reason_line(struct report *report, const struct finding *finding)
     report_end(report, CERTAIN_NOT);
 }
 
-/* Why this buffer is blamed, where that is not beyond doubt. */
+/* Puts why this buffer is blamed, unless that is certain. */
 static void owner_line(struct report *report, const struct finding *finding)
 {
     static const char *const sides[] = {"into", "past the end of", "before the start of"};
@@ -239,7 +239,7 @@ static void instruction_line(struct report *report, const struct evidence_site *
     report_end(report, CERTAIN_NOT);
 }
 
-/* What faulted at once in another place: nothing else in the report is about it. */
+/* Puts a fault at another place at the same time. Nothing else in the report is about it. */
 static void also_line(struct report *report, const struct evidence_site *site)
 {
     report_begin(report, "", "also");
@@ -277,9 +277,9 @@ static void note_lines(struct report *report, const char *key, const struct note
         report_sentence(report, i ? "" : key, notes[i].text, notes[i].certainty);
 }
 
-/* ---- where the launch came from, and what it was given ---- */
+/* ---- where the launch came from, and its arguments ---- */
 
-/* With the dimensions, where the kernel line has none. */
+/* Puts the grid and block dimensions too, if the kernel line has none. */
 static void launched_line(struct report *report, const struct finding *finding, const struct launch_entry *entry)
 {
     report_begin(report, "", "launched");
@@ -335,7 +335,7 @@ static void candidate_lines(struct report *report, const struct finding *finding
     }
 }
 
-/* Integers of up to 4 bytes, and what may be one of 8. */
+/* Puts a scalar in decimal, a large 8-byte value in hex, and anything else as a number of bytes. */
 static void put_scalar(struct report *report, uint64_t bits, uint32_t size)
 {
     unsigned shift = size && size < 8 ? 64 - 8 * size : 0;
@@ -398,7 +398,7 @@ static void put_block(struct report *report, const char *mark, const cufence_buf
                buffer->freed_ns ? " freed" : "");
 }
 
-/* The buffer between its slacks; the X stands where the access went. */
+/* Draws the buffer between its slacks. `mark` precedes the buffer. */
 static void put_mapping(struct report *report, const char *mark, const cufence_buffer *buffer)
 {
     put_slack(report, buffer->address - buffer->mapping_start);

@@ -132,7 +132,7 @@ static void place_lines(struct report *report, const struct coredump *dump, cons
         register_lines(report, dump, place, wishes);
 }
 
-/* Of lanes that follow each other with accesses at equal steps, the last. */
+/* Returns the last of a run of consecutive lanes whose accesses are equally spaced. */
 static size_t run_end(const struct evidence_site *site, size_t first)
 {
     const struct evidence_lane *lanes = site->lanes;
@@ -308,7 +308,7 @@ static json_t *place_of(const struct coredump *dump, const struct standing_place
     return object;
 }
 
-/* Two digits a byte, as they lie in memory. */
+/* Returns two hex digits per byte, in memory order. */
 static json_t *bytes_of(struct span bytes)
 {
     static const char digits[] = "0123456789abcdef";

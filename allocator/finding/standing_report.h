@@ -1,5 +1,5 @@
 /*
- * Who stood where in a core dump, as text and as JSON. Pure; any thread.
+ * Renders where each thread of a core dump was, as text and as JSON. Pure; any thread.
  */
 #ifndef CUFENCE_FINDING_STANDING_REPORT_H
 #define CUFENCE_FINDING_STANDING_REPORT_H
@@ -8,20 +8,19 @@
 #include "analysis/dump/standing.h"
 
 struct standing_wishes {
-    const struct evidence_site *site; /* whose lanes have lines, with their addresses; NULL: nobody's */
-    const struct evidence *remains; /* of a truncated dump: its exceptions are listed, and counts are lower bounds; NULL if the
-                                       dump is complete */
-    size_t places;                  /* how many places have lines; the text says how many it leaves out */
-    int has_registers;              /* those of the first thread of each place */
-    int has_memory;                 /* `memory` is to be shown */
-    uint64_t memory;                /* an address of the device */
+    const struct evidence_site *site; /* the site whose lanes are listed with their addresses, NULL for none */
+    const struct evidence *remains;   /* of a truncated dump: lists its exceptions; counts are lower bounds. NULL if complete */
+    size_t places;                    /* number of places to list; the text says how many it omits */
+    int has_registers;                /* lists the registers of the first thread of each place */
+    int has_memory;                   /* shows the bytes at `memory` */
+    uint64_t memory;                  /* a device address */
 };
 
-/* Both return malloc'ed text (the caller frees it), NULL when the host is out of memory. */
+/* Both return malloc'ed text, or NULL if out of host memory. The caller frees it. */
 char *standing_text(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes);
 
-/* An object with "threads", "warps", "places", "launches" and, where there are, "memory" and "exceptions"; no newline behind
- * it. */
+/* Returns an object with "threads", "warps", "places", "launches" and, if there are any, "memory", "lanes" and "exceptions"; no
+ * trailing newline. */
 char *standing_json(const struct coredump *dump, const struct standing *standing, const struct standing_wishes *wishes);
 
 #endif

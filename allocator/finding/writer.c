@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define WIDTH 100      /* of a line, where what comes from the program is not longer */
+#define WIDTH 100      /* of a line, unless text from the program is longer */
 #define LONGEST_MARK 9 /* "candidate" */
 #define KEY_WIDTH 11
 #define SUBKEY_WIDTH 14
@@ -22,7 +22,7 @@ struct amount amount_in(uint64_t value, uint64_t unit, const char *name)
     return amount;
 }
 
-/* Small sizes stay exact, because off-by-one errors are read off them. */
+/* Small sizes stay exact, so that off-by-one errors are visible. */
 struct amount amount_of(uint64_t bytes)
 {
     struct amount amount;
@@ -34,7 +34,7 @@ struct amount amount_of(uint64_t bytes)
     return amount;
 }
 
-/* The clocks of the events tick every 1 to 10 ms (CONFIG_HZ). */
+/* The clock that stamps events ticks every 1 to 10 ms (CONFIG_HZ). */
 struct amount age_of(uint64_t ns)
 {
     static const struct {
@@ -79,7 +79,7 @@ void report_begin(struct report *report, const char *key, const char *subkey)
         report_put(report, "%-*s", SUBKEY_WIDTH, subkey);
 }
 
-/* Letters, not bytes: what continues a UTF-8 sequence takes no column. */
+/* Counts characters, not bytes: continuation bytes of UTF-8 take no column. */
 static int line_width(struct report *report)
 {
     int width = 0;

@@ -1,6 +1,6 @@
 /*
- * The lines of a report: a prefix, a key, what there is to say, and how sure it is, in a fixed column.
- * Text is kept in memory until report_close(). A failed write shows there and nowhere before. One thread at a time.
+ * Writes the lines of a report: a prefix, a key, the text, and the certainty in a fixed column.
+ * The text is kept in memory until report_close(), which alone reports a failed write. Thread safety: one thread at a time.
  */
 #ifndef CUFENCE_FINDING_WRITER_H
 #define CUFENCE_FINDING_WRITER_H
@@ -16,38 +16,38 @@ struct report {
     FILE *out; /* a memory stream over text */
     char *text;
     size_t size;
-    size_t line; /* where the current line begins in text */
+    size_t line; /* offset of the current line in text */
     int pid;
-    int prefix; /* columns that it takes on each line */
+    int prefix; /* width of the "==pid== " prefix in columns */
 };
 
-/* pid: of the program that the report is about, which every line begins with; 0: none does. Returns 0 when the host is out of
+/* pid: of the program that the report is about, printed at the start of every line; 0: no prefix. Returns 0 if out of host
  * memory. */
 int report_open(struct report *report, int pid);
 
-/* Returns the text, which the caller frees, or NULL when the host is out of memory. */
+/* Returns the text, which the caller frees, or NULL if out of host memory. */
 char *report_close(struct report *report);
 
-/* Starts a line. Either key may be NULL; "" keeps its column free. */
+/* Starts a line. Either key may be NULL; "" leaves its column blank. */
 void report_begin(struct report *report, const char *key, const char *subkey);
 void report_put(struct report *report, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* Puts a name that comes from the program or from the dump: control characters in it become '?', so that it forges no line. */
+/* Puts a name from the program or the dump. Replaces control characters with '?', so that a name cannot forge a line. */
 void report_put_name(struct report *report, const char *name);
 
-/* "61.9 ms ago ", nothing where the event is later than now. */
+/* Puts "61.9 ms ago ", or nothing if the event is later than now. */
 void report_put_age(struct report *report, uint64_t now_ns, uint64_t then_ns);
 
-/* Ends the line, with the certainty in its column; CERTAIN_NOT leaves it empty. */
+/* Ends the line with the certainty in its column, blank for CERTAIN_NOT. */
 void report_end(struct report *report, enum certainty certainty);
 
-/* Columns that are left on the line. */
+/* Returns the columns left on the line. */
 int report_room(struct report *report);
 
-/* A whole sentence under a key, on as many lines as it takes. */
+/* Puts a sentence under a key, wrapped to as many lines as needed. */
 void report_sentence(struct report *report, const char *key, const char *text, enum certainty certainty);
 
-/* A number in the form that people read. The arithmetic is on integers: a program's locale must not change a report. */
+/* A number formatted for people. Uses integer arithmetic: the program's locale must not change a report. */
 struct amount {
     char text[48];
 };

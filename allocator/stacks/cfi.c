@@ -4,7 +4,7 @@
 
 #include <dwarf.h>
 
-/* ---- running the instructions ---- */
+/* ---- executing the instructions ---- */
 
 enum rule_kind { SAME, UNDEFINED, AT_OFFSET, IS_OFFSET, IN_REGISTER, AT_EXPRESSION, IS_EXPRESSION };
 
@@ -15,12 +15,12 @@ struct rule {
     struct reader expression;
 };
 
-/* What holds at one place in the code. The CFA is register + offset, or IS_EXPRESSION. */
+/* The rules at one place in the code. The CFA is register + offset, or IS_EXPRESSION. */
 struct row {
     struct rule cfa, registers[CFI_REGISTERS];
 };
 
-#define REMEMBERED_MOST 8 /* compilers nest them one deep */
+#define REMEMBERED_MOST 8 /* compilers nest one level */
 
 struct machine {
     const struct cfi_entry *entry;
@@ -29,7 +29,7 @@ struct machine {
     size_t remembered_count;
 };
 
-/* Rules of registers that are not followed (of vectors) go nowhere. */
+/* Ignores rules for other registers, such as vector registers. */
 static void set_rule(struct machine *machine, uint64_t reg, struct rule rule)
 {
     if (reg < CFI_REGISTERS)
@@ -156,7 +156,7 @@ static void run_extended(struct machine *machine, struct reader *reader, unsigne
     }
 }
 
-/* Until the end, or the first instruction of what lies behind pc. Returns 0 if something makes no sense. */
+/* Executes up to the end, or to the first instruction for code behind pc. Returns 0 if the data is invalid. */
 static int run(struct machine *machine, struct reader reader)
 {
     enum { PRIMARY = 0xc0, OPERAND = 0x3f };
@@ -181,9 +181,9 @@ static int run(struct machine *machine, struct reader reader)
     return reader.at != NULL;
 }
 
-/* ---- applying what they say ---- */
+/* ---- applying the rules ---- */
 
-/* The word of the stack at `address`. Returns 0 if it is not among the saved ones. */
+/* Reads the stack word at `address`. Returns 0 if it was not saved. */
 static int load_word(const struct cfi_bytes *stack, uint64_t address, uint64_t *value)
 {
     struct reader reader = cfi_read(stack, address);
@@ -261,7 +261,7 @@ static int apply_operation(const struct cfi_frame *frame, const struct cfi_bytes
     }
 }
 
-/* Starts with the CFA on the stack of operands, except where it is the CFA that is asked for. */
+/* Evaluates a DWARF expression. The operand stack starts with the CFA, unless the expression computes the CFA. */
 static int evaluate(const struct cfi_frame *frame, const struct cfi_bytes *stack, struct reader expression, const uint64_t *cfa,
                     uint64_t *value)
 {
@@ -283,7 +283,7 @@ static int is_preserved(unsigned reg)
     return reg == CFI_RBX || reg == CFI_RBP || (reg >= CFI_R12 && reg <= CFI_R15);
 }
 
-/* The caller's value of a register; 0 if it is not known. */
+/* Computes the caller's value of a register. Returns 0 if it is unknown. */
 static int apply_rule(const struct cfi_frame *frame, const struct cfi_bytes *stack, unsigned reg, const struct rule *rule,
                       uint64_t cfa, uint64_t *value)
 {
@@ -334,7 +334,7 @@ enum cfi_result cfi_step(const struct cfi_module *module, const struct cfi_bytes
     machine.pc = pc;
     if (!run(&machine, entry.own))
         return CFI_ENDED;
-    /* The caller's frame lies further up, or the walk would go round in circles. */
+    /* the caller's frame must be further up, or the walk would not terminate */
     if (!find_cfa(frame, stack, &machine.row.cfa, &cfa) || cfa <= frame->registers[CFI_RSP])
         return CFI_ENDED;
     struct cfi_frame caller = {.is_interrupted = entry.is_signal};

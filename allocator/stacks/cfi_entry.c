@@ -9,7 +9,7 @@ struct reader cfi_read(const struct cfi_bytes *bytes, uint64_t address)
     return reader;
 }
 
-/* A pointer as DW_EH_PE_* encodes it; `data` is what a data-relative one is relative to, 0: there is nothing. */
+/* Reads a pointer encoded as DW_EH_PE_*. `data`: base of data-relative pointers, 0 if there is none. */
 static uint64_t read_pointer(struct reader *reader, unsigned encoding, uint64_t data)
 {
     enum { FORMAT = 0x0f, APPLICATION = 0x70 };
@@ -68,7 +68,7 @@ static struct reader in_module(const struct cfi_module *module, uint64_t address
     return (struct reader){NULL, NULL, 0};
 }
 
-/* Where the frame description entry lies whose code starts last at or before `pc`; 0 if there is none. */
+/* Returns the address of the frame description entry with the last start at or before `pc`; 0 if there is none. */
 static uint64_t search_table(const struct cfi_bytes *header, uint64_t pc)
 {
     enum { VERSION = 1, SORTED = DW_EH_PE_datarel | DW_EH_PE_sdata4, ENTRY_BYTES = 8 };
@@ -81,7 +81,7 @@ static uint64_t search_table(const struct cfi_bytes *header, uint64_t pc)
     uint64_t count = read_pointer(&reader, count_encoding, header->address), first = 0;
     if (count > reader_left(&reader) / ENTRY_BYTES)
         return 0;
-    while (count > 0) { /* the last of those that start at or before pc is at `first` or among the `count` from there */
+    while (count > 0) { /* the last start at or before pc is at index `first` or among the `count` entries from there */
         struct reader middle = reader;
         reader_skip(&middle, (first + count / 2) * ENTRY_BYTES);
         if (header->address + (uint64_t)reader_signed(&middle, 4) > pc) {
@@ -96,10 +96,10 @@ static uint64_t search_table(const struct cfi_bytes *header, uint64_t pc)
     return 0;
 }
 
-/* The body of the record at `address`, behind its identifier; that one's address is then in *id_at. */
+/* Returns the body of the record at `address`, after its identifier, whose address is returned in *id_at. */
 static struct reader open_record(const struct cfi_module *module, uint64_t address, uint64_t *id_at, uint64_t *id)
 {
-    enum { LARGEST = 0xfffffff0 - 1 }; /* above: other formats */
+    enum { LARGEST = 0xfffffff0 - 1 }; /* larger values mean other formats */
     struct reader reader = in_module(module, address);
     uint64_t size = reader_u32(&reader);
     if (size > LARGEST)
@@ -114,7 +114,7 @@ static void read_augmentation(struct reader *body, const char *letters, struct c
 {
     if (!*letters)
         return;
-    if (*letters != 'z') { /* how much there is to skip is then unknown */
+    if (*letters != 'z') { /* the size of the data to skip is then unknown */
         reader_break(body);
         return;
     }
@@ -136,7 +136,7 @@ static void read_augmentation(struct reader *body, const char *letters, struct c
         reader_break(body);
 }
 
-/* The common information entry; entry->common is a broken reader if it makes no sense. */
+/* Reads the common information entry. If it is invalid, entry->common is a broken reader. */
 static void read_common(const struct cfi_module *module, uint64_t address, struct cfi_entry *entry)
 {
     uint64_t id_at, id;

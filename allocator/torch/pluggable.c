@@ -14,7 +14,7 @@ void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)
     return pointer;
 }
 
-/* PyTorch names the device of the stream, and may have another one's context current. */
+/* PyTorch passes the device of the stream, while another device's context may be current. */
 void cufence_torch_free(void *pointer, size_t size, int device, cufence_stream stream)
 {
     struct heap_claim claim;
@@ -46,8 +46,8 @@ void cufence_torch_reset(void)
         output_say("cufence: empty_cache failed: %s\n", cufence_error_detail());
 }
 
-/* A stream that cannot be asked (the legacy stream while another one is captured) counts as captured: waiting for it would
- * invalidate that capture. */
+/* Returns 1 also for a stream whose state can't be queried (the legacy stream while another stream is captured): waiting for
+ * it would invalidate that capture. */
 static int is_capturing(CUstream stream)
 {
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;

@@ -1,8 +1,8 @@
 /*
- * Entry points for PyTorch's CUDAPluggableAllocator with plain C signatures, so that
- * `torch.cuda.memory.CUDAPluggableAllocator("libcufence.so", "cufence_torch_alloc", "cufence_torch_free")` works as it is,
- * and the call by which PyTorch's synchronisations learn of a fault. shim.cpp, which knows PyTorch's exceptions, goes to
- * the public API itself and does not use the first two.
+ * Plain C entry points for PyTorch's CUDAPluggableAllocator, so that
+ * `torch.cuda.memory.CUDAPluggableAllocator("libcufence.so", "cufence_torch_alloc", "cufence_torch_free")` works directly, and
+ * the call that makes PyTorch's synchronisations report a fault. shim.cpp can throw PyTorch's exceptions, so it calls the
+ * public API itself instead of the first two.
  *
  * Thread safety: any thread, at any time after cufence_init().
  */
@@ -14,23 +14,23 @@
 #define CUFENCE_TORCH_EXPORT __attribute__((visibility("default")))
 
 /*
- * Allocates as cufence_malloc() does. On failure one line on stderr says what was asked for and why it failed, and NULL
- * is returned. PyTorch does not check for that: the tensor it makes then has no memory, and its first use fails. A C
- * function cannot do better; use shim.cpp (cufence.enable()) for torch.OutOfMemoryError.
+ * Allocates like cufence_malloc(). On failure, prints the request and the reason to stderr in one line and returns NULL.
+ * PyTorch does not check for NULL: the tensor has no memory, and its first use fails. A C function can't do better; shim.cpp
+ * (cufence.enable()) raises torch.OutOfMemoryError.
  */
 CUFENCE_TORCH_EXPORT void *cufence_torch_alloc(size_t size, int device, cufence_stream stream);
 
-/* Frees as cufence_free() does; a failure is one line on stderr, because PyTorch frees in destructors. */
+/* Frees like cufence_free(). Prints one line to stderr on failure, because PyTorch frees in destructors. */
 CUFENCE_TORCH_EXPORT void cufence_torch_free(void *pointer, size_t size, int device, cufence_stream stream);
 
-/* As cufence_record_stream(), but memory that is not cufence's (imported, or of another library) is passed over in silence:
+/* Like cufence_record_stream(), but silently ignores memory that is not cufence's (imported, or of another library):
  * Tensor.record_stream() is allowed on it. */
 CUFENCE_TORCH_EXPORT void cufence_torch_record_stream(void *pointer, cufence_stream stream);
 
-/* torch.cuda.empty_cache(): cufence_trim() on every device. */
+/* torch.cuda.empty_cache(): calls cufence_trim() for every device. */
 CUFENCE_TORCH_EXPORT void cufence_torch_reset(void);
 
-/* What PyTorch is about to wait for: `scope` of cufence_torch_before_sync(). */
+/* `scope` of cufence_torch_before_sync(): what PyTorch is about to wait for. */
 enum {
     CUFENCE_TORCH_SYNC_DEVICE = 0, /* the device of the calling thread's current context; the handle is ignored */
     CUFENCE_TORCH_SYNC_STREAM = 1, /* the handle is a CUstream */
@@ -38,12 +38,12 @@ enum {
 };
 
 /*
- * To be called right before PyTorch synchronises. The synchronisation during which a core dump is taken still returns
- * success, so that PyTorch's own would not raise at the line that waits for the faulting kernel. This waits for the same
- * work first and then until a fault that it met is reported and, with on_fault=error, real: PyTorch's call then fails.
- * It does nothing on a stream that is being captured, where waiting is an error that PyTorch reports itself. The results
- * of the waiting calls are ignored for the same reason: PyTorch's call comes next and gets them again.
- * Returns 1 if the process has had a fault and on_fault=error, else 0. Waits as long as the work takes.
+ * Call this right before PyTorch synchronises. The synchronisation during which a core dump is taken still returns success, so
+ * PyTorch would not raise at the line that waits for the faulting kernel. This function waits for the same work, then until a
+ * fault in it is reported and, with on_fault=error, sticky, so that PyTorch's call fails. Does nothing on a stream that is
+ * being captured, where PyTorch itself reports that waiting is an error. Ignores the results of the waits, because PyTorch's
+ * call gets them again.
+ * Blocks as long as the work takes. Returns 1 if the process has had a fault and on_fault=error, else 0.
  */
 CUFENCE_TORCH_EXPORT int cufence_torch_before_sync(int scope, uint64_t handle);
 

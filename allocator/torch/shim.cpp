@@ -1,11 +1,11 @@
 /*
- * What PyTorch's CUDAPluggableAllocator needs in C++: exceptions that become torch.OutOfMemoryError and
- * torch.AcceleratorError in Python, and the hooks for the memory pools of CUDA graphs, whose arguments are C++ objects.
+ * The C++ part that PyTorch's CUDAPluggableAllocator needs: exceptions that become torch.OutOfMemoryError and
+ * torch.AcceleratorError in Python, and the hooks for CUDA graph memory pools, whose arguments are C++ objects.
  *
- * cufence.enable() compiles it against the PyTorch that is installed; it needs that one's c10 headers and libc10, and no CUDA
- * headers. CUFENCE_TORCH_VERSION is major * 10000 + minor * 100 + patch of it.
+ * cufence.enable() compiles this file against the installed PyTorch. It needs PyTorch's c10 headers and libc10, but no CUDA
+ * headers. CUFENCE_TORCH_VERSION is major * 10000 + minor * 100 + patch of that PyTorch.
  *
- * Thread safety: as cufence.h says.
+ * Thread safety: as described in cufence.h.
  */
 #include <cufence.h>
 
@@ -24,7 +24,7 @@
 namespace
 {
 
-/* c10::MempoolId_t. Its header has moved between versions of PyTorch, the type has not. */
+/* c10::MempoolId_t. The header that defines it differs between versions of PyTorch, the type doesn't. */
 using pool_id = std::pair<unsigned long long, unsigned long long>;
 using stream_filter = std::function<bool(cufence_stream)>;
 
@@ -46,7 +46,7 @@ std::string readable(std::size_t bytes)
 
 [[noreturn]] void raise_faulted(const c10::SourceLocation &where)
 {
-    /* The first line is PyTorch's own wording, which programs look for. */
+    /* The first line is PyTorch's own message, which programs match. */
     std::string message = "CUDA error: an illegal memory access was encountered\n"
                           "cufence has reported it: see 'cufence:' in the output above.";
 #if CUFENCE_TORCH_VERSION >= 20900
@@ -65,8 +65,8 @@ std::string readable(std::size_t bytes)
 
 [[noreturn]] void raise_allocation(cufence_status status, std::size_t size, int device, const c10::SourceLocation &where)
 {
-    /* The sentence up to the first full stop is what the native allocator says: programs that halve their batch on
-     * "CUDA out of memory." go on working. */
+    /* The first sentence matches the native allocator's message, so programs that catch "CUDA out of memory." and halve
+     * their batch still work. */
     if (status == CUFENCE_ERROR_OUT_OF_MEMORY || status == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE ||
         status == CUFENCE_ERROR_OVERFLOW)
         throw c10::OutOfMemoryError(where, "CUDA out of memory. Tried to allocate " + readable(size) + " on GPU " +
@@ -97,7 +97,7 @@ SHIM_EXPORT void *cufence_shim_alloc(std::size_t size, int device, cufence_strea
     return pointer;
 }
 
-/* PyTorch frees in destructors: an exception would end the process. */
+/* noexcept: PyTorch frees in destructors, where an exception would terminate the process. */
 SHIM_EXPORT void cufence_shim_free(void *pointer, std::size_t size, int device, cufence_stream stream) noexcept
 {
     if (cufence_free(pointer, stream) != CUFENCE_OK)
@@ -105,7 +105,7 @@ SHIM_EXPORT void cufence_shim_free(void *pointer, std::size_t size, int device, 
                      cufence_error_detail());
 }
 
-/* Memory that is not cufence's (imported, or of another library) may be named too; the native allocator passes it over. */
+/* Ignores memory that is not cufence's (imported, or of another library), as the native allocator does. */
 SHIM_EXPORT void cufence_shim_record_stream(void *pointer, cufence_stream stream)
 {
     if (!pointer)
@@ -132,7 +132,7 @@ SHIM_EXPORT void cufence_shim_pool_begin(int device, pool_id pool, stream_filter
     (void)owned.release(); /* pool_forget() deletes it */
 }
 
-/* The end and the release come from destructors, too. */
+/* noexcept, like the release: PyTorch calls both from destructors. */
 SHIM_EXPORT void cufence_shim_pool_end(int device, pool_id pool) noexcept
 {
     const std::uint64_t id[2] = {pool.first, pool.second};

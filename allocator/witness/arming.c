@@ -52,7 +52,7 @@ static cufence_status set_dumps(const struct dump_fifo *fifo)
     return status;
 }
 
-/* The file and the kind of dump stay as they were set: nobody writes one. */
+/* Leaves file and flags as set: without ENABLE_ON_EXCEPTION no dump is written. */
 void dumps_disarm(void)
 {
     bool off = false;

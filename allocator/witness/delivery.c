@@ -10,22 +10,22 @@
 
 #define NO_MEMORY "cufence: a kernel has faulted, and the host has no memory for the report\n"
 
-/* A file of reports. */
+/* A file that reports are appended to. */
 struct report_file {
-    char name[1024]; /* "": none */
-    int is_torn;     /* atomic: a report was cut there, in the middle of a line as like as not */
+    char name[1024]; /* "" if none */
+    int is_torn;     /* atomic: the last report was truncated, probably within a line */
 };
 
 static struct {
-    pthread_mutex_t lock; /* guards what is not said to be otherwise; a leaf */
+    pthread_mutex_t lock; /* guards every field not marked otherwise; a leaf lock */
     uint64_t count;       /* atomic; written under lock */
     char *last_text;
-    char *last_json; /* the same report's; NULL if the host had no memory for it */
+    char *last_json; /* of the same report; NULL if out of host memory */
     cufence_fault_handler handler;
     void *handler_user;
     struct report_file log, json; /* the names are constant after delivery_open() */
-    uint64_t most;                /* constant likewise: reports that are printed */
-    uint64_t *printed;            /* their identities */
+    uint64_t most;                /* likewise constant: max_reports */
+    uint64_t *printed;            /* identities of the printed reports */
     uint64_t printed_count, again, beyond;
 } delivery = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -40,14 +40,15 @@ cufence_status delivery_open(const struct options *options)
     return status;
 }
 
-/* Returns 0 or errno's number. One write, so that processes that share the file do not mix their reports. */
+/* Appends to the file. Returns 0 or an errno value. Uses a single write, so that processes sharing the file don't interleave
+ * their reports. */
 static int append(struct report_file *file, const char *text)
 {
     if (!file->name[0])
         return 0;
     size_t size = strlen(text);
     char *whole = __atomic_load_n(&file->is_torn, __ATOMIC_RELAXED) ? malloc(size + 1) : NULL;
-    if (whole) { /* a reader of lines loses the one that was cut, and no more */
+    if (whole) { /* start a new line: a line-based reader then loses only the truncated report */
         whole[0] = '\n';
         memcpy(whole + 1, text, size);
     }
@@ -57,7 +58,7 @@ static int append(struct report_file *file, const char *text)
     return error;
 }
 
-/* Says what `file` did not take on standard error and, unless it is that one, in the log. */
+/* Reports a failed write to `file` on standard error, and in the log unless `file` is the log. */
 static void complain(const struct report_file *file, int error)
 {
     char text[1200];
@@ -92,7 +93,7 @@ static void keep(const char *text, const char *json)
     pthread_mutex_unlock(&delivery.lock);
 }
 
-/* Whether it is to be printed: it is new, and there have not been too many. */
+/* Returns 1 if the report is new and max_reports is not reached. */
 static int is_wanted(uint64_t identity)
 {
     int is_new = 1, is_room = 0;
@@ -105,7 +106,7 @@ static int is_wanted(uint64_t identity)
             grown[delivery.printed_count++] = identity;
             delivery.printed = grown;
         }
-        is_room = 1; /* without memory it is printed, and may be again */
+        is_room = 1; /* out of host memory: print it anyway; a repetition may be printed too */
     }
     delivery.again += (uint64_t)!is_new;
     delivery.beyond += (uint64_t)(is_new && !is_room);
@@ -188,7 +189,7 @@ uint64_t delivery_count(void)
     return __atomic_load_n(&delivery.count, __ATOMIC_ACQUIRE);
 }
 
-/* `kept` is delivery.last_text or delivery.last_json. */
+/* Copies the text to `buffer` (see delivery.h). `kept` is &delivery.last_text or &delivery.last_json. */
 static size_t copy_kept(char *const *kept, char *buffer, size_t size)
 {
     pthread_mutex_lock(&delivery.lock);

@@ -1,42 +1,43 @@
 /*
- * Where a report goes once it is made: standard error, the files of log= and json=, the program's handler; and it is kept for
- * cufence_last_report(). What one of these does not take is said where another one does.
+ * Delivers finished reports to standard error, the files of log= and json=, and the program's handler, and keeps the last one
+ * for cufence_last_report(). A failure of one destination is reported on another.
  *
- * Thread safety: every function, from any thread, after delivery_open(). No lock is held while writing or calling the handler.
+ * Thread safety: all functions, any thread, after delivery_open(). No lock is held while writing or calling the handler.
  */
 #ifndef CUFENCE_WITNESS_DELIVERY_H
 #define CUFENCE_WITNESS_DELIVERY_H
 
 #include "base/options.h"
 
-/* Learns the files' names from the options. Errors: OPTION, OVERFLOW (a name). May be called again. */
+/* Reads the file names from the options. May be called again. Errors: OPTION, OVERFLOW (a name). */
 cufence_status delivery_open(const struct options *options);
 
-/* Prints and saves a report, keeps copies of it, and counts it. Either may be NULL, for want of memory on the host: that is
- * said in its place. What has the identity of a report before it (identity.h; 0: of none), or comes when there have been
- * max_reports, is kept and counted only. Returns whether it was printed. */
+/* Prints a report, writes it to the files, keeps a copy and counts it. text or json is NULL if it could not be made for lack
+ * of host memory; a message is delivered instead. A repetition (same identity as an earlier report, see identity.h; 0 never
+ * matches), or a report beyond max_reports, is only kept and counted. Returns 1 if the report was printed. */
 int delivery_publish(const char *text, const char *json, uint64_t identity);
 
-/* At the end: a line that says how much was counted and not printed, if there is any. */
+/* Prints how many reports were counted but not printed, if any. Called at exit. */
 void delivery_conclude(void);
 
-/* Reports up to now, the same again not counted. */
+/* Returns the number of reports so far, without repetitions. */
 uint64_t delivery_findings(void);
 
-/* Calls the program's handler, if it has set one. */
+/* Calls the program's handler, if set. */
 void delivery_call_handler(const cufence_fault *fault);
 void delivery_set_handler(cufence_fault_handler handler, void *user);
 
-/* Whether the calling thread is in the handler now. */
+/* Returns 1 if the calling thread is inside the handler. */
 int delivery_is_in_handler(void);
 
-/* How many reports have been published, printed or not. */
+/* Returns the number of reports so far, printed or not. */
 uint64_t delivery_count(void);
 
-/* The last report's text into buffer (cut to fit, ends with NUL). Returns its whole length with the NUL, 0 if there is none. */
+/* Copies the last report's text to buffer, truncated to `size` and NUL-terminated. Returns its full length with the NUL, 0
+ * if there is none. */
 size_t delivery_last_text(char *buffer, size_t size);
 
-/* The same of its JSON. */
+/* The same for its JSON. */
 size_t delivery_last_json(char *buffer, size_t size);
 
 #endif

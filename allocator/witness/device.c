@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#define MOST 64 /* devices that are told apart */
-#define NEAR 8  /* buffers around an address that are looked at */
+#define MOST 64 /* devices that are distinguished */
+#define NEAR 8  /* buffers examined around an address */
 
 static int is_at(CUdevice device, const struct evidence *evidence)
 {
@@ -15,7 +15,7 @@ static int is_at(CUdevice device, const struct evidence *evidence)
            (uint32_t)bus == evidence->pci_bus && (uint32_t)slot == evidence->pci_device;
 }
 
-/* A bit for each device that it may be. */
+/* Returns a bit for each device that matches the PCI bus and device number. */
 static uint64_t devices_there(const struct evidence *evidence, int count)
 {
     uint64_t found = 0;
@@ -44,7 +44,7 @@ static uint64_t with_launches(const struct fault_sources *sources, const struct 
     return found;
 }
 
-/* The device of the buffer that has the address, guard included. */
+/* Returns the bit of the device whose buffer, guard included, contains the address; 0 if none. */
 static uint64_t owner_of(const struct fault_sources *sources, uint64_t address)
 {
     cufence_buffer near[NEAR];
@@ -77,7 +77,7 @@ int faulted_device(const struct fault_sources *sources, const struct evidence *e
     int count = 0;
     driver->cuDeviceGetCount(&count);
     uint64_t devices = devices_there(evidence, count);
-    if (!devices) /* not in the dump, or in another form */
+    if (!devices) /* the PCI address is not in the dump, or in another format */
         return count == 1 ? 0 : evidence->device < (uint32_t)count ? (int)evidence->device : -1;
     if (!is_one(devices)) {
         uint64_t launched = with_launches(sources, evidence, devices);

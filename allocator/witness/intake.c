@@ -7,11 +7,11 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DUMP_LIMIT ((size_t)2 << 30) /* a dump that is larger than this is not one of the lightweight kind */
+#define DUMP_LIMIT ((size_t)2 << 30) /* larger dumps are not lightweight ones */
 #define FIRST_BYTES ((size_t)1 << 20)
-#define LEAST_BYTES ((size_t)1 << 16) /* of room for one read */
+#define LEAST_BYTES ((size_t)1 << 16) /* minimum space for one read */
 #define REST_US 500
-#define REST_US_SMALL 50 /* where the FIFO stayed small: 64 KiB are soon full */
+#define REST_US_SMALL 50 /* for a FIFO that could not be widened: its 64 KiB fill quickly */
 
 uint64_t dump_clock(void)
 {
@@ -27,13 +27,13 @@ int dump_open(const char *path)
 
 void dump_widen(int fd)
 {
-    static const int sizes[] = {1 << 20, 1 << 19, 1 << 18, 1 << 17}; /* the first is fs.pipe-max-size by default */
+    static const int sizes[] = {1 << 20, 1 << 19, 1 << 18, 1 << 17}; /* begins with the default fs.pipe-max-size */
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes && fcntl(fd, F_SETPIPE_SZ, sizes[i]) < 0; i++)
         ;
 }
 
-/* Makes room for one more read. Returns 0 if there is none: then the rest is read and dropped, because the driver waits until
- * somebody reads. */
+/* Makes room for one more read. Returns 0 if there is none; the caller then reads and drops the rest, because the driver
+ * blocks until the FIFO is read. */
 static int make_room(struct dump *dump)
 {
     if (!dump_is_complete(dump))

@@ -22,46 +22,48 @@
 #include <unistd.h>
 
 #define SETTLE_MS 5000
-/* The driver itself makes the error real 22 to 25 ms after a dump (H100, driver 580.159.04); a second fault takes 110 to 150.
- */
+/* The driver itself makes the error sticky 22 to 25 ms after a dump (H100, driver 580.159.04); a second fault takes 110 to
+ * 150 ms. */
 #define REAL_ERROR_MS 100
 #define POISON_MS 500
-/* The driver's own debugger goes on for a while after that; a process that ends meanwhile crashes in it (the same driver). */
+/* The driver's debugger thread keeps running for a while after that; a process that exits meanwhile crashes in it (same
+ * driver). */
 #define SETTLING_MS 100
-#define LATE_DUMP_MS 2000 /* one of eight processes that fault on one device at once has seen the error before its dump */
+#define LATE_DUMP_MS 2000 /* of eight processes that fault on one device at once, one saw the error before its dump */
 #define IDLE_FENCE_MS 1000
 #define BUSY_FENCE_MS 300
-#define PROGRESS_MS 1000 /* the first line of progress; each next one comes after twice as long */
+#define PROGRESS_MS 1000 /* first progress line; the interval then doubles */
 #define MIB ((double)(1 << 20))
 
 static struct {
-    pthread_mutex_t lock; /* guards what is not said to be otherwise; a leaf */
+    pthread_mutex_t lock; /* guards every field not marked otherwise; a leaf lock */
     pthread_cond_t change;
     int is_busy;              /* atomic: a dump is being read or explained; written under lock */
-    uint64_t faulted_devices; /* atomic: a bit for each of the first 64 on which a kernel has faulted */
-    int has_other_fault;      /* atomic: one has on another device, or nobody knows on which */
+    uint64_t faulted_devices; /* atomic: a bit for each of devices 0 to 63 on which a kernel has faulted */
+    int has_other_fault;      /* atomic: a kernel faulted on another, or on an unknown device */
     int is_running;           /* set by monitor_start(), cleared by monitor_stop() */
 
-    /* Constant once the thread runs. */
+    /* Constant while the thread runs. */
     pthread_t thread;
     const struct options *options;
     const struct fault_sources *sources;
     int is_armed;
     struct dump_fifo fifo;
     int stop; /* eventfd */
-    int peek; /* a reader of the FIFO that only looks: what was written and is not read yet counts as under way */
+    int peek; /* a second descriptor of the FIFO, only polled: bytes that are written but not yet read count as a dump under way
+               */
 
-    /* Of the thread. */
-    unsigned poisons;     /* faults of our own making whose dumps may still come */
-    int is_announced;     /* the first line about the dump under way has gone out */
-    unsigned progress_ms; /* when the next line of progress is due, counted from the dump's first byte */
-    uint64_t evidence_ns; /* when the last dump had been parsed ... */
-    uint64_t made_ns;     /* ... and its report made */
+    /* Used by the thread only. */
+    unsigned poisons;     /* faults that cufence caused itself and whose dumps may still come */
+    int is_announced;     /* the first line about the current dump has been printed */
+    unsigned progress_ms; /* when the next progress line is due, in ms from the dump's first byte */
+    uint64_t evidence_ns; /* when the last dump was parsed ... */
+    uint64_t made_ns;     /* ... and when its report was made */
 } monitor = {.lock = PTHREAD_MUTEX_INITIALIZER, .stop = -1, .peek = -1};
 
 /* ---- which devices have faulted ---- */
 
-/* -1: nobody knows which. */
+/* device: -1 if unknown. */
 static void note_fault(int device)
 {
     if (device >= 0 && device < 64)
@@ -78,7 +80,8 @@ static int has_faulted(int device)
     return device < 0 ? devices != 0 : device < 64 && (devices >> device & 1);
 }
 
-/* Of the current context; without one, any device. No call of the driver before the first fault. */
+/* Returns 1 if a kernel faulted on the device of the current context, or on any device if no context is current. Makes no
+ * driver call before the first fault. */
 static int has_kernel_fault(void)
 {
     return has_faulted(-1) && has_faulted(kernels_current_device());
@@ -102,7 +105,7 @@ static int wait_for_error(int device, int ms)
     return kernels_have_failed(device);
 }
 
-/* error: what CUDA answers to every call after such a fault. */
+/* Does what on_fault says. error: what CUDA returns from every call after such a fault. */
 static void act(int device, CUresult error)
 {
     if (monitor.options->on_fault == ON_FAULT_ABORT) {
@@ -124,7 +127,7 @@ static double ms_between(uint64_t begin_ns, uint64_t end_ns)
     return end_ns > begin_ns ? (double)(end_ns - begin_ns) / 1e6 : 0;
 }
 
-/* Where the time from the dump's first byte to the report has gone. */
+/* Prints how long each step from the dump's first byte to the report took. */
 static void tell_times(const struct dump *dump)
 {
     output_say(
@@ -169,7 +172,7 @@ static int is_under_way(void)
     struct pollfd input = {.fd = monitor.peek, .events = POLLIN};
     int has_input = poll(&input, 1, 0) > 0 && (input.revents & POLLIN);
     return has_input ||
-           __atomic_load_n(&monitor.is_busy, __ATOMIC_ACQUIRE); /* in this order: the thread says so before it reads */
+           __atomic_load_n(&monitor.is_busy, __ATOMIC_ACQUIRE); /* in this order: the thread sets is_busy before it reads */
 }
 
 static void set_busy(int is_busy)
@@ -180,7 +183,7 @@ static void set_busy(int is_busy)
     pthread_mutex_unlock(&monitor.lock);
 }
 
-/* Before the driver has written enough to tell more. A fault that we have made ourselves is nobody's news. */
+/* Prints a first line before the dump is complete. Faults that cufence caused itself are not announced. */
 static void announce(void)
 {
     int device = kernels_only_device();
@@ -204,7 +207,7 @@ static void show_progress(const struct dump *dump)
                    (double)dump->received / MIB, (double)ms / 1000);
 }
 
-/* Waits for input. Returns 0 when the thread is to stop. */
+/* Waits for input. Returns 0 when the thread must stop. */
 static int wait_for_input(int fd, const struct dump *dump)
 {
     struct pollfd wait[] = {{.fd = fd, .events = POLLIN}, {.fd = monitor.stop, .events = POLLIN}};
@@ -245,8 +248,8 @@ static void *run(void *unused)
         if (dump.received)
             explain(&dump);
         dump_forget(&dump);
-        /* A FIFO tells of its last writer's end until it is opened anew; anew first, so that a writer in between stays whole.
-         */
+        /* After its last writer closed, a FIFO reports a hang-up until it is reopened. Open before closing, so that no byte
+         * of a writer in between is lost. */
         int again = dump_open(monitor.fifo.path);
         close(fd);
         fd = again;
@@ -344,7 +347,7 @@ void monitor_stop(unsigned timeout_ms)
     uint64_t one = 1;
     while (write(monitor.stop, &one, sizeof one) < 0 && errno == EINTR)
         ;
-    if (!pthread_equal(pthread_self(), monitor.thread)) /* a handler may end the process */
+    if (!pthread_equal(pthread_self(), monitor.thread)) /* a handler may exit the process */
         pthread_join(monitor.thread, NULL);
     monitor.is_running = 0;
     dumps_remove_fifo(&monitor.fifo);
@@ -377,7 +380,7 @@ cufence_status monitor_wait(unsigned timeout_ms)
     while (is_under_way() && !is_late) {
         clock_gettime(CLOCK_MONOTONIC, &now);
         is_late = now.tv_sec > until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec);
-        soon = after(now, 1); /* nobody tells of bytes that lie in the FIFO */
+        soon = after(now, 1); /* nothing signals `change` when bytes arrive in the FIFO */
         pthread_mutex_lock(&monitor.lock);
         pthread_cond_timedwait(&monitor.change, &monitor.lock, monitor.is_busy ? &until : &soon);
         pthread_mutex_unlock(&monitor.lock);
@@ -416,7 +419,7 @@ static int has_lost_patience(void *user)
     return patience->is_out;
 }
 
-/* Lets a fault that the host cannot see yet come to light. Returns 0 if the device was too busy to tell within `ms`. */
+/* Waits until a fault that the host can't see yet becomes visible. Returns 0 if the device was too busy to tell within `ms`. */
 static int fence(const struct context *context, unsigned ms)
 {
     struct patience patience = {0};
@@ -435,7 +438,7 @@ cufence_status monitor_flush(unsigned timeout_ms)
 
 void fault_learn(int is_device_idle)
 {
-    static int is_usually_busy; /* atomic: other streams keep the device so full that a fence tells nothing but costs time */
+    static int is_usually_busy; /* atomic: other streams keep the device busy, so a fence only costs time */
     const struct context *context;
     if (delivery_is_in_handler())
         return;

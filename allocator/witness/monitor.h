@@ -1,10 +1,9 @@
 /*
- * The monitor: arms GPU core dumps, reads them from a FIFO on a thread of its own while the driver writes them, and makes
- * each one a report. With on_fault=error it then makes the context's error real, because a driver that takes dumps without
- * abort swallows it.
+ * The monitor arms GPU core dumps, reads them from a FIFO on its own thread while the driver writes them, and reports each one.
+ * With on_fault=error it then makes the context's error sticky, because a driver that dumps without abort swallows the error.
  *
- * Thread safety: every function, from any thread, after monitor_start(). Locks are not held while calling the driver, the
- * sources or a handler.
+ * Thread safety: all functions, any thread, after monitor_start(). No lock is held while calling the driver, the sources or a
+ * handler.
  */
 #ifndef CUFENCE_WITNESS_MONITOR_H
 #define CUFENCE_WITNESS_MONITOR_H
@@ -15,23 +14,25 @@
 #include "surroundings.h"
 
 /*
- * Makes the FIFO, arms the dumps and starts the thread. `options` and `sources` must stay. Before the first context exists.
- * Where dumps cannot be had (driver older than CUDA 12.1, environment that points them elsewhere, no place for a FIFO) it
- * says so once on stderr and returns OK: faults are still caught, not explained.
- * Errors: SYSTEM (the thread), OPTION (a file's name). Nothing is left of a failed start, and it may be tried again.
+ * Makes the FIFO, arms the dumps and starts the thread. Call it before the first context exists. `options` and `sources` must
+ * outlive the monitor. If dumps are not available (driver older than CUDA 12.1, environment variables that redirect them, no
+ * place for a FIFO), prints that to stderr once and returns OK: faults are still caught, but not explained.
+ * Errors: SYSTEM (the thread), OPTION (a file name). A failed start leaves nothing behind and may be repeated.
  */
 cufence_status monitor_start(const struct options *options, const struct fault_sources *sources);
 
-/* Undoes monitor_start(): for a start of the process that fails later on. No context exists yet, no other thread calls. */
+/* Undoes monitor_start() if a later step of the process start fails. Requires that no context exists and no other thread
+ * calls. */
 void monitor_cancel(void);
 
-/* Prepares a context for fences and for on_fault=error; it is current. Once for each. A failure costs only these. */
+/* Prepares the current context `context` for fences and for on_fault=error. Call it once per context. If it fails, only
+ * these two are unavailable. */
 void monitor_add_context(struct context *context);
 
-/* The context is gone. Faults of it that are not reported yet will be, as far as a dump tells. */
+/* Forgets a destroyed context. Its unreported faults are still reported, as far as a dump shows them. */
 void monitor_forget_context(const struct context *context);
 
-/* Reports what a call on the host did wrong with a buffer, and counts it as a fault. */
+/* Reports a misuse of a buffer by the host, and counts it as a fault. */
 void monitor_misuse(const struct misuse *misuse);
 
 /* Waits for dumps under way (monitor_flush), then stops the thread and removes the FIFO. */
@@ -39,25 +40,27 @@ void monitor_stop(unsigned timeout_ms);
 
 int monitor_is_armed(void);
 
-/* Waits until no dump is on its way or being explained. Errors: TIMEOUT, UNSUPPORTED (in a fault handler, at once). A fault
- * whose dump the driver has not begun to write is not known here: monitor_flush() finds it, if the work that has it is done. */
+/* Waits until no dump is being written or explained. Errors: TIMEOUT, UNSUPPORTED (in a fault handler, immediately). Does
+ * not know about a fault whose dump the driver has not begun to write; monitor_flush() finds that one once the faulting work
+ * has finished. */
 cufence_status monitor_wait(unsigned timeout_ms);
 cufence_status monitor_flush(unsigned timeout_ms);
 
-/* A context has an error that a kernel's fault makes, and no fault is known: waits until the dump begins, 2 s at most. The copy
- * engine's errors have no dump: after one wait in vain it does not wait again. */
+/* Call it if a context has an error that a kernel fault causes, and no fault is known: waits until a dump begins, 2 s at
+ * most. Errors of the copy engine have no dump, so after one timeout it never waits again. */
 void monitor_await_dump(void);
 
 /*
- * After a synchronisation in the current context: waits for the report of what faulted, and with on_fault=error for the
- * error of that context to be real, 5 s at most. 10 us where nothing has faulted; a fault on another device delays it only
- * while its dump is being read. is_device_idle  the whole context has been synchronised. Else other streams may keep the device
- * busy: then it waits for 0.3 s at most, once in the process, and learns that these waits are no use. Returns FAULTED if there
- * was a fault on the context's device that the program shall see, else OK.
+ * Call it after a synchronisation in the current context. Waits for the report of a fault and, with on_fault=error, until the
+ * context's error is sticky, 5 s at most. Takes 10 us if nothing has faulted. A fault on another device delays it only while
+ * its dump is being read.
+ * is_device_idle: the whole context was synchronised. Otherwise other streams may keep the device busy: it waits for 0.3 s at
+ * most, and after one such timeout in the process never again.
+ * Returns FAULTED if there was a fault on the context's device and on_fault=error, else OK.
  */
 cufence_status fault_settle(int is_device_idle);
 
-/* The same, but without waiting for the error to be real: for callers that give it out themselves. */
+/* The same, but does not wait for the error to become sticky: for callers that return the error themselves. */
 void fault_learn(int is_device_idle);
 
 #endif

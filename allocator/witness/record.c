@@ -13,11 +13,11 @@
 #include <unistd.h>
 
 #define MOST_KEPT 1000000u
-#define AT_ONCE (1u << 24) /* bytes that zlib gets in one call */
+#define AT_ONCE (1u << 24) /* bytes per call of zlib */
 
-static char folder[1024]; /* "": none */
+static char folder[1024]; /* "" if none */
 
-/* zlib's, opened when it is needed: a program that never faults is not to have it loaded by us. */
+/* Functions of zlib, loaded on demand: a program without a fault does not load it. */
 struct gzip {
     void *(*gzdopen)(int fd, const char *mode);
     int (*gzwrite)(void *file, const void *bytes, unsigned size);
@@ -45,7 +45,7 @@ int record_is_wanted(void)
     return folder[0] != '\0';
 }
 
-/* 0: errno says why not. */
+/* Returns 0 on failure and sets errno. */
 static int write_plain(int fd, const char *bytes, size_t size)
 {
     while (size) {
@@ -60,10 +60,10 @@ static int write_plain(int fd, const char *bytes, size_t size)
     return 1;
 }
 
-/* Closes the descriptor. */
+/* Closes the descriptor. Returns 0 on failure. */
 static int write_packed(const struct gzip *gzip, int fd, const char *bytes, size_t size)
 {
-    void *file = gzip->gzdopen(fd, "wb1"); /* the lowest level packs dumps to a tenth already */
+    void *file = gzip->gzdopen(fd, "wb1"); /* the fastest level already shrinks dumps to a tenth */
     int is_well = file != NULL;
     if (!file)
         close(fd);
@@ -72,7 +72,7 @@ static int write_packed(const struct gzip *gzip, int fd, const char *bytes, size
     return file && gzip->gzclose(file) == 0 && is_well;
 }
 
-/* With the folders above it. */
+/* Makes the folder and its parents. Returns 0 on failure and sets errno. */
 static int make_folder(void)
 {
     char path[sizeof folder];
@@ -90,7 +90,7 @@ static int create(const char *name)
     return open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
 }
 
-/* Takes the descriptor. */
+/* Closes the descriptor. Returns 0 on failure. */
 static int keep_text(int fd, const char *text)
 {
     int is_well = write_plain(fd, text, strlen(text));
@@ -140,7 +140,7 @@ void record_keep(const void *dump, size_t size, const struct fault_memory *memor
         return;
     }
     int fd;
-    do { /* process ids come again, in containers each time */
+    do { /* process ids repeat, in containers at every start */
         snprintf(stem, sizeof stem, "%s/fault-%d-%u", folder, (int)getpid(), ++kept);
         snprintf(name, sizeof name, "%s.snapshot.json", stem);
         errno = 0;

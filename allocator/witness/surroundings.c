@@ -16,7 +16,7 @@ static int is_mapped_by_host(uint64_t address)
     while (maps && !found && fgets(line, sizeof line, maps)) {
         unsigned long long start, end;
         char can_read;
-        /* Device memory is reserved in the host's address space too, without access. */
+        /* Device memory is reserved in the host's address space too, but not readable. */
         found =
             sscanf(line, "%llx-%llx %c", &start, &end, &can_read) == 3 && address >= start && address < end && can_read == 'r';
     }
@@ -34,7 +34,7 @@ static int is_known(const struct surroundings *around, uint64_t address)
     return 0;
 }
 
-/* Looks up what lies at and around an address. */
+/* Adds the buffers at and around an address. */
 static void look_at(struct surroundings *around, const struct fault_sources *sources, uint64_t address)
 {
     cufence_buffer found[NEAR_PER_ADDRESS];
@@ -49,7 +49,7 @@ static void look_at(struct surroundings *around, const struct fault_sources *sou
     }
 }
 
-/* What lies at the pointers among the arguments of a kernel. */
+/* Adds the buffers that the words in a kernel's parameters point to. */
 static void look_at_words(struct surroundings *around, const struct fault_sources *sources, const uint8_t *bytes, size_t count)
 {
     for (size_t k = 0; k + 8 <= count && around->near_count < sizeof around->near / sizeof *around->near; k += 8) {
@@ -60,7 +60,8 @@ static void look_at_words(struct surroundings *around, const struct fault_source
     }
 }
 
-/* Every address that the evidence names: of the accesses, first and last byte, and among the kernel's parameters. */
+/* Adds the buffers at every address that the evidence names: first and last byte of each access, and pointers in the
+ * kernel's parameters. */
 static void look_around(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence)
 {
     for (size_t i = 0; i < evidence->site_count; i++) {
@@ -70,7 +71,7 @@ static void look_around(struct surroundings *around, const struct fault_sources 
             if (lane->certainty == CERTAIN_NOT)
                 continue;
             uint64_t last = lane->address + (site->access_bytes ? site->access_bytes - 1 : 0);
-            /* All lanes of a kernel come by here, and most of them by a span that is known. */
+            /* Most lanes access a buffer that an earlier lane has already added. */
             if (!is_known(around, lane->address))
                 look_at(around, sources, lane->address);
             if (last > lane->address && !is_known(around, last))
@@ -83,7 +84,7 @@ static void look_around(struct surroundings *around, const struct fault_sources 
 
 /* ---- launches ---- */
 
-/* Every kernel that faulted, at its first site. */
+/* Returns 1 for the first site of each kernel that faulted. */
 static int is_first_of_kernel(const struct evidence *evidence, size_t index)
 {
     const char *symbol = evidence->sites[index].symbol;
@@ -115,7 +116,7 @@ static int is_same_stack(const struct stack *a, const struct stack *b)
            !memcmp(a->words, b->words, (a->word_count < STACK_WORDS ? a->word_count : STACK_WORDS) * sizeof a->words[0]);
 }
 
-/* By source line where it is known: an unrolled loop has several addresses for one. */
+/* Compares by source line if known: an unrolled loop has several addresses for one line. */
 static int is_same_frame(const struct stack_frame *a, const struct stack_frame *b)
 {
     int has_line = a->line && b->line;
@@ -131,8 +132,8 @@ static int has_same_frames(const struct launch_place *a, const struct launch_pla
     return a->frame_count == b->frame_count;
 }
 
-/* The place with that stack, which is added if it is new; NULL if nothing is known of it, or there are too many. Native stacks
- * of one place differ in what lies between the return addresses, so their frames are compared as well. */
+/* Returns the place with that stack, and adds it if it is new; NULL if its frames are unknown or the table is full. Native
+ * stacks of one place may differ in data between the return addresses, so their frames are compared too. */
 static const struct launch_place *place_of(struct surroundings *around, const struct fault_sources *sources,
                                            const struct stack *stack)
 {
@@ -153,7 +154,7 @@ static const struct launch_place *place_of(struct surroundings *around, const st
     return place;
 }
 
-/* The warps of a grid, of which there may be thousands, stand side by side. */
+/* Compares neighbours only: the warps of a grid, possibly thousands, are adjacent. */
 static int is_of_same_launch(const struct evidence_site *a, const struct evidence_site *b)
 {
     return a->symbol == b->symbol && a->has_grid == b->has_grid && a->grid_id == b->grid_id;
@@ -168,10 +169,11 @@ static int may_be_the_one(const struct launch_entry *launch, const struct eviden
     return fits != 0;
 }
 
-/* Further launches that are looked at where the dump's warps may all be another launch's. */
+/* Further launches to look up, in case the warps in the dump belong to other launches. */
 #define OTHERS_LIMIT 64
 
-/* Where launches came from, and what lies at their arguments: of those that fit what the dump has of warps, or of others. */
+/* Fills in where launches came from, and adds the buffers that their arguments point to. is_fit: for launches that fit the
+ * warps in the dump, else for the others. */
 static void look_at_launches(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence,
                              int is_fit, size_t limit)
 {
@@ -190,7 +192,7 @@ static void look_at_launches(struct surroundings *around, const struct fault_sou
     }
 }
 
-/* The first address of an access that the evidence knows, 0 without one. */
+/* Returns the first known address of an access, 0 if there is none. */
 static uint64_t first_address(const struct evidence *evidence)
 {
     for (size_t i = 0; i < evidence->site_count; i++) {

@@ -1,6 +1,6 @@
 /*
- * What the rest of cufence and the host know about the addresses that the evidence of a fault names, gathered as plain data for
- * the diagnosis. Thread safety: as the sources'.
+ * Gathers what cufence and the host know about the addresses in the evidence of a fault, as plain data for the diagnosis.
+ * Thread safety: that of the sources.
  */
 #ifndef CUFENCE_WITNESS_SURROUNDINGS_H
 #define CUFENCE_WITNESS_SURROUNDINGS_H
@@ -9,7 +9,7 @@
 #include "driver/driver.h"
 #include "stacks/stack.h"
 
-/* What a report needs to know of buffers, contexts and launches, from rooms that it does not know. See heap.h for each. */
+/* Functions of other rooms that supply buffers, contexts and launches. heap.h documents each. */
 struct fault_sources {
     size_t (*near)(uint64_t address, cufence_buffer *out, size_t max);
     size_t (*live)(int device, cufence_buffer *out, size_t max, uint64_t *total);
@@ -18,8 +18,7 @@ struct fault_sources {
     uint64_t (*arena_start)(void);
     uint64_t (*arena_end)(void);
     uint64_t (*now_ns)(void);
-    /* The newest launches of a kernel (mangled name) on a device, newest first, and with has_graphs those of graphs among them.
-     */
+    /* Returns the newest launches of a kernel (mangled name) on a device, newest first; has_graphs: graph launches too. */
     size_t (*launches)(int device, const char *kernel, int has_graphs, struct launch_entry *out, struct stack *stacks,
                        size_t max);
     /* stack_frames() */
@@ -28,19 +27,19 @@ struct fault_sources {
 };
 
 enum {
-    SURROUNDINGS_LAUNCHES = 4096, /* of the kernels that faulted: as many as are kept of one thread by default */
-    SURROUNDINGS_PLACES = 16      /* whose frames are looked up: that may take milliseconds each */
+    SURROUNDINGS_LAUNCHES = 4096, /* launches of the kernels that faulted: as many as are kept per thread by default */
+    SURROUNDINGS_PLACES = 16      /* places whose frames are resolved: each may take milliseconds */
 };
 
-/* Where launches came from. */
+/* A place that launches came from. */
 struct launch_place {
-    const struct stack *stack; /* of one of them */
+    const struct stack *stack; /* of one of the launches */
     struct stack_frame frames[STACK_READ];
     size_t frame_count;
 };
 
 struct surroundings {
-    struct fault_memory memory; /* for fault_diagnose(); points into the rest */
+    struct fault_memory memory; /* for fault_diagnose(); points into the other fields */
     cufence_buffer near[256];
     cufence_buffer live[64];
     size_t near_count;
@@ -52,7 +51,7 @@ struct surroundings {
     struct stack stacks[SURROUNDINGS_LAUNCHES];
 };
 
-/* calloc'ed: the caller frees it. NULL when the host is out of memory. */
+/* Returns calloc'ed memory that the caller frees, or NULL if out of host memory. */
 struct surroundings *surroundings_of(const struct fault_sources *sources, const struct evidence *evidence, int device);
 
 #endif

@@ -17,7 +17,7 @@
 
 #define DEVICE_NAME 128
 
-static const struct fault_sources *sources; /* constant after tell_open(), as the next */
+static const struct fault_sources *sources; /* constant after tell_open(), like rank */
 static int rank;                            /* in a distributed job, or -1 */
 static int is_annotated;                    /* in a job of GitHub Actions */
 static char checkout[512];                  /* its folder, "" if unknown */
@@ -34,7 +34,7 @@ cufence_status tell_open(const struct options *options, const struct fault_sourc
     return status == CUFENCE_OK ? record_open(options) : status;
 }
 
-/* Where a finding comes from, and the memory of what is said of it. */
+/* The origin of a finding, and the strings that it points to. */
 struct scene {
     struct finding_origin origin;
     struct finding_process process;
@@ -80,12 +80,12 @@ static void annotate(const struct finding *finding)
 }
 
 struct told {
-    char *text; /* NULL: the host has no memory for the report */
+    char *text; /* NULL if out of host memory */
     int is_printed;
     uint64_t made_ns; /* when the report was made, by dump_clock() */
 };
 
-/* A finding of NULL is one that the host has no memory for. */
+/* Makes and delivers the report. finding: NULL if out of host memory. */
 static struct told publish(const struct finding *finding)
 {
     struct told told = {.text = finding ? finding_text(finding) : NULL};
@@ -98,7 +98,7 @@ static struct told publish(const struct finding *finding)
     return told;
 }
 
-/* The program's handler comes last: it may end the process. */
+/* Calls the program's handler, last because it may exit the process. Frees the report and the finding. */
 static uint64_t finish(struct finding *finding, struct told told)
 {
     if (told.text)

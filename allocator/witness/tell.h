@@ -1,5 +1,5 @@
 /*
- * Makes the reports, and sees to it that they are delivered and kept.
+ * Makes reports and has them delivered and saved.
  *
  * Thread safety: any thread, after tell_open().
  */
@@ -12,15 +12,15 @@
 
 #include "base/options.h"
 
-/* Errors: OPTION, OVERFLOW (names of files). `sources` must stay. May be called again. */
+/* `sources` must outlive the reports. May be called again. Errors: OPTION, OVERFLOW (file names). */
 cufence_status tell_open(const struct options *options, const struct fault_sources *sources);
 
-/* Of a fault, and of one whose dump of `size` bytes could not be read. Both return when the report was made, by dump_clock().
- */
+/* Report a fault, and a fault whose dump of `size` bytes could not be read. Both return the time when the report was made,
+ * by dump_clock(). */
 uint64_t tell_fault(const struct dump *dump, const struct evidence *evidence, int device);
 uint64_t tell_unexplained(size_t size, const char *why);
 
-/* Of a call on the host. */
+/* Reports a misuse by the host. */
 void tell_misuse(const struct misuse *misuse);
 
 #endif

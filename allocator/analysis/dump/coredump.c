@@ -10,7 +10,7 @@ struct coredump_child {
     uint32_t parent, row, type, section;
 };
 
-/* Where a field of a row lies in the dump, and where in our struct. */
+/* Offset and size of a field in a row of the dump, and its offset in our struct. */
 struct field {
     uint16_t at;
     uint8_t size; /* 4 or 8 */
@@ -19,7 +19,7 @@ struct field {
 
 struct row_layout {
     enum coredump_section_type type;
-    uint32_t smallest; /* stride of the first known version */
+    uint32_t smallest; /* stride of the oldest known version */
     size_t size;       /* of our struct */
     const struct field *fields;
     size_t field_count;
@@ -91,7 +91,7 @@ static const struct row_layout *layout_of(uint32_t type)
     return NULL;
 }
 
-/* .cudbg.meta is one row that carries no entry size. */
+/* .cudbg.meta is a single row and has no entry size. */
 static uint64_t stride_of(const Elf64_Shdr *section)
 {
     return section->sh_type == COREDUMP_META && section->sh_entsize == 0 ? section->sh_size : section->sh_entsize;
@@ -144,7 +144,7 @@ static cufence_status index_sections(struct coredump *dump, struct problem *prob
         if (status != CUFENCE_OK)
             return status;
         children += section.sh_link != 0;
-        /* The first string table holds the devices' names; the section names' own table follows it. */
+        /* The first string table holds the device names; the second one holds the section names. */
         if (section.sh_type == SHT_STRTAB && !dump->strings.bytes)
             dump->strings = image_content(&dump->image, &section);
     }
@@ -169,7 +169,7 @@ cufence_status coredump_open(const void *bytes, size_t size, struct coredump *du
     return image_open(bytes, size, &dump->image) ? index_sections(dump, problem) : no_dump(size, problem);
 }
 
-/* The size of the file according to its headers. */
+/* Returns the file size according to the headers. */
 static uint64_t claimed_size(const struct image *image)
 {
     uint64_t claimed = image->claimed;
@@ -181,7 +181,7 @@ static uint64_t claimed_size(const struct image *image)
     return claimed;
 }
 
-/* Replaces lost section headers with those of the tables that can be recognised. */
+/* Replaces lost section headers with headers for the tables that can be recognised. */
 static cufence_status use_remains(struct coredump *dump, struct problem *problem)
 {
     struct remains remains;

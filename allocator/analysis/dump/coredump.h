@@ -1,11 +1,10 @@
 /*
- * The tables of a GPU core dump as plain structs. The format is an ELF64 file, OSABI 0x33, machine 0xBE, whose sections are
- * tables of rows; sh_link of a section names the section of the parent's table and sh_info the row in it. Every row type has
- * grown with the drivers: sh_entsize is the stride, and a field that a stride does not cover reads as 0.
- * Source of the numbers: rows read from an H100's dumps (driver 580.159); older and newer sizes from the debugger's public
- * headers.
+ * Reads the tables of a GPU core dump as plain structs. A dump is an ELF64 file, OSABI 0x33, machine 0xBE. Each section is a
+ * table of rows; its sh_link names the section of the parent table, and sh_info the parent row. Every row type has grown with
+ * newer drivers: sh_entsize is the stride, and a field beyond the stride reads as 0.
+ * Source of the numbers: rows in dumps of an H100 (driver 580.159); older and newer sizes from the debugger's public headers.
  *
- * Ownership: struct coredump owns an index of its sections; what it hands out points into the dump. Pure; any thread.
+ * Ownership: struct coredump owns an index of the sections; the results point into the dump. Pure; any thread.
  */
 #ifndef CUFENCE_ANALYSIS_DUMP_COREDUMP_H
 #define CUFENCE_ANALYSIS_DUMP_COREDUMP_H
@@ -18,7 +17,7 @@
 #define COREDUMP_MACHINE 0xBE
 
 enum coredump_section_type {
-    COREDUMP_MANAGED_MEMORY = 0x80000001u, /* no table: bytes at sh_addr, as the next */
+    COREDUMP_MANAGED_MEMORY = 0x80000001u, /* not a table: bytes at address sh_addr, like the next one */
     COREDUMP_GLOBAL_MEMORY = 0x80000002u,
     COREDUMP_REGISTERS = 0x80000005u,
     COREDUMP_CUBIN = 0x80000006u,
@@ -73,7 +72,7 @@ struct coredump_warp {
 };
 
 struct coredump_lane {
-    uint64_t pc; /* virtual, as the error PC is */
+    uint64_t pc; /* virtual, like the error PC */
     uint32_t lane, thread[3], exception;
 };
 
@@ -83,7 +82,7 @@ struct coredump_meta {
 
 struct coredump {
     struct image image;
-    struct coredump_child *children; /* every section with a parent, sorted by parent, row, type, section */
+    struct coredump_child *children; /* all sections with a parent, sorted by parent, row, type, section */
     size_t child_count;
     struct span strings; /* empty if there are none */
     /* Set by coredump_open_part() only. */
@@ -92,14 +91,14 @@ struct coredump {
     Elf64_Shdr *found;    /* headers of those tables; NULL if the file's own are used */
 };
 
-/* A place in a table. Section 0 means: none. */
+/* A row of a table. Section 0 means none. */
 struct coredump_place {
     uint32_t section;
     uint32_t row;
 };
 
-/* Errors: CORRUPT, UNSUPPORTED (a table whose rows are smaller than the first known version's), OUT_OF_MEMORY.
- * coredump_close() afterwards, also on an error. */
+/* Call coredump_close() afterwards, even after an error. Errors: CORRUPT, UNSUPPORTED (rows smaller than in the oldest known
+ * version), OUT_OF_MEMORY. */
 cufence_status coredump_open(const void *bytes, size_t size, struct coredump *dump, struct problem *problem);
 void coredump_close(struct coredump *dump);
 
@@ -108,33 +107,33 @@ void coredump_close(struct coredump *dump);
 cufence_status coredump_open_part(const void *bytes, size_t size, struct coredump *dump, struct problem *problem);
 int coredump_is_truncated(const struct coredump *dump);
 
-/* The next section of `type` after section `after` (0: from the start), 0 if there is none. */
+/* Returns the next section of `type` after section `after` (0: from the start), 0 if there is none. */
 uint32_t coredump_next(const struct coredump *dump, enum coredump_section_type type, uint32_t after);
 
-/* How many whole rows section `section` has; 0 if it is no table of `type`. */
+/* Returns the number of complete rows in a section; 0 if it is not a table of `type`. */
 uint32_t coredump_rows(const struct coredump *dump, uint32_t section, enum coredump_section_type type);
 
-/* Reads a row into `row`, the struct of `type` above; 1 if there is such a row. */
+/* Reads a row into `row`, the struct for `type` above. Returns 1 if the row exists. */
 int coredump_row(const struct coredump *dump, enum coredump_section_type type, struct coredump_place place, void *row);
 
-/* The row that a section belongs to; section 0 unless that is a row of a table of `type`. */
+/* Returns the row that a section belongs to; section 0 if that is not a row of a table of `type`. */
 struct coredump_place coredump_parent(const struct coredump *dump, uint32_t section, enum coredump_section_type type);
 
-/* The (first) section of `type` that belongs to a row, 0 if there is none. */
+/* Returns the first section of `type` that belongs to a row, 0 if there is none. */
 uint32_t coredump_child(const struct coredump *dump, struct coredump_place parent, enum coredump_section_type type);
 
-/* Reads the first numbers of the u32[] section of `type` that belongs to a row: registers, predicates. Returns how many, at
- * most `max`. */
+/* Reads the u32[] section of `type` that belongs to a row, such as registers or predicates. Returns the count, at most
+ * `max`. */
 size_t coredump_words(const struct coredump *dump, struct coredump_place owner, enum coredump_section_type type,
                       uint32_t *words, size_t max);
 
-/* The bytes of a section; empty if it lies outside of the dump. */
+/* Returns the bytes of a section; empty if they are outside the dump. */
 struct span coredump_content(const struct coredump *dump, uint32_t section);
 
-/* The compute capability of a device, 90 for 9.0; 0 if it is not known. */
+/* Returns the compute capability of a device, 90 for 9.0; 0 if unknown. */
 unsigned coredump_compute(const struct coredump *dump, struct coredump_place device);
 
-/* A string of the dump's table, "" if there is none at that offset. */
+/* Returns a string of the dump's string table, "" if there is none at that offset. */
 const char *coredump_string(const struct coredump *dump, uint64_t offset);
 
 #endif

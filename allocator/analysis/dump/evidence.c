@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a whole machine can show at most, times a few; more is a damaged dump whose tables overlap. One GPU has about 10,000
- * warps in 132 SMs, a warp table is one block's, and a device runs at most 128 grids at a time. */
+/* Several times what a machine can contain; more means a damaged dump with overlapping tables. One GPU has about 10,000
+ * warps in 132 SMs, a warp table covers one block, and a device runs at most 128 grids at a time. */
 #define SITE_LIMIT 65536u
 #define WARP_LIMIT 262144u
 #define WARP_TABLE_LIMIT 128u
@@ -20,15 +20,15 @@
 #define GRID_LIMIT 1024u
 #define PARAMETER_LIMIT 65536u /* bytes; the largest launch has 32764 */
 
-/* Instructions emulated for one dump: about a tenth of a second. */
+/* Instructions to emulate per dump: about a tenth of a second. */
 #define EMULATION_BUDGET 1000000u
 
 struct whole {
-    struct evidence evidence; /* first: the caller's pointer */
+    struct evidence evidence; /* first: the pointer returned to the caller */
     struct scratch scratch;
 };
 
-/* A grid that was asked for, with its parameters. */
+/* A grid that was looked up, with its parameters. */
 struct grid_node {
     struct grid_node *next;
     struct coredump_grid row;
@@ -46,11 +46,11 @@ struct builder {
     const struct coredump *dump;
     struct whole *whole;
     struct locator locator;
-    struct grid_node *grids; /* of the device; read when it is chosen */
+    struct grid_node *grids; /* of the device; read when the device is chosen */
     struct site_node *first;
     struct site_node **last;
     size_t count;
-    struct coredump_place device; /* of the first site; section 0 until there is one */
+    struct coredump_place device; /* of the first site; section 0 until then */
     unsigned compute;             /* 90 for 9.0 */
     uint64_t emulation_budget;
 };
@@ -67,7 +67,7 @@ static struct evidence_site *add_site(struct builder *builder, struct coredump_p
     return &node->site;
 }
 
-/* The slice goes by where parameters of this architecture begin; a driver that says otherwise is believed. */
+/* The slice assumes the offset of the parameters for this architecture; if the driver says otherwise, the slice is not used. */
 static struct address_source source_of(const struct location *location, const struct grid_node *grid, unsigned sm)
 {
     int is_elsewhere = grid && grid->row.parameters_at && grid->row.parameters_at != slice_parameters_at(sm);
@@ -87,7 +87,7 @@ static void set_location(struct evidence_site *site, const struct location *loca
     site->access_bytes = location->has_access ? location->access.bytes : 0;
 }
 
-/* Reads the device's grids. 0: the host is out of memory. */
+/* Reads the device's grids. Returns 0 if out of host memory. */
 static int read_grids(struct builder *builder)
 {
     const struct coredump *dump = builder->dump;
@@ -115,7 +115,7 @@ static int read_grids(struct builder *builder)
     return 1;
 }
 
-/* Chooses the device of the first site. 0: the host is out of memory. */
+/* Makes the device of the first site the report's device. Returns 0 if out of host memory. */
 static int choose_device(struct builder *builder, struct coredump_place device)
 {
     if (builder->device.section != 0)
@@ -125,7 +125,7 @@ static int choose_device(struct builder *builder, struct coredump_place device)
     return read_grids(builder);
 }
 
-/* Sites of one device only make one report: those of the first. */
+/* Returns 1 if the device is that of the first site. A report covers sites of one device only. */
 static int is_device(const struct builder *builder, struct coredump_place device)
 {
     return builder->device.section == device.section && builder->device.row == device.row;
@@ -150,8 +150,8 @@ static void set_grid(struct evidence_site *site, const struct grid_node *grid)
     site->parameter_bytes = grid->parameter_bytes;
 }
 
-/* Whether the location is in another kernel than the grid's: then the error PC is not of a warp of that grid. A warp's place on
- * the multiprocessor serves the next kernel's warps as soon as it has exited. */
+/* Returns 1 if the location is in another kernel than the grid's: the error PC then belongs to no warp of that grid. Once a
+ * warp has exited, its slot on the SM is used by warps of the next kernel. */
 static int is_of_other_kernel(const struct builder *builder, const struct location *location, const struct grid_node *grid)
 {
     if (!grid || !location->symbol || location->kernel_start == grid->row.entry)
@@ -162,7 +162,7 @@ static int is_of_other_kernel(const struct builder *builder, const struct locati
     return location->is_kernel;
 }
 
-/* What the kernel was started with, as far as emulation needs it; 0 if the access is not in the grid's own kernel. */
+/* Fills in the launch for emulation. Returns 0 if the access is not in the grid's own kernel. */
 static int set_launch(const struct builder *builder, const struct grid_node *grid, const struct location *location,
                       struct emulate_launch *launch)
 {
@@ -176,7 +176,7 @@ static int set_launch(const struct builder *builder, const struct grid_node *gri
     return location->has_access && location->kernel_start == grid->row.entry;
 }
 
-/* The warp itself: block, grid and lanes. 0: the host is out of memory. */
+/* Adds the warp's block, grid and lanes. Returns 0 if out of host memory. */
 static int add_threads(struct builder *builder, const struct warp_scene *scene, const struct grid_node *grid,
                        const struct location *location, struct evidence_site *site)
 {
@@ -203,7 +203,7 @@ static int add_threads(struct builder *builder, const struct warp_scene *scene, 
     return 1;
 }
 
-/* Names the kernel of a warp that stands in no known function. 0: the host is out of memory. */
+/* Names the kernel of a warp whose PC is in no known function. Returns 0 if out of host memory. */
 static int name_caller(struct builder *builder, struct coredump_place device, const struct grid_node *grid,
                        struct evidence_site *site)
 {
@@ -261,7 +261,7 @@ static int add_warps(struct builder *builder)
     return 1;
 }
 
-/* An error PC of an SM whose faulting warp has exited. */
+/* Adds the error PC of an SM whose faulting warp has exited. */
 static int add_sm(struct builder *builder, struct coredump_place place, const struct coredump_sm *sm)
 {
     struct evidence_site *site = add_site(builder, place);
@@ -278,7 +278,7 @@ static int add_sm(struct builder *builder, struct coredump_place place, const st
     return 1;
 }
 
-/* One SM table: those SMs without an alive faulting warp. */
+/* Adds the SMs of a table that have no alive faulting warp. */
 static int add_sm_table(struct builder *builder, uint32_t section, struct coredump_place device)
 {
     uint8_t is_alive[SM_LIMIT] = {0};
@@ -302,7 +302,7 @@ static int add_sm_table(struct builder *builder, uint32_t section, struct coredu
     return 1;
 }
 
-/* A device has one SM table; of several the first counts. */
+/* Adds the SM table. A device has one; if there are several, the first is used. */
 static int add_sms(struct builder *builder)
 {
     uint32_t section = 0;
@@ -317,7 +317,7 @@ static int add_sms(struct builder *builder)
     return 1;
 }
 
-/* The only grid of the kernel that starts at `start`, NULL if there are none or several. */
+/* Returns the only grid of the kernel that starts at `start`, NULL if there are none or several. */
 static const struct grid_node *only_grid(const struct builder *builder, uint64_t start)
 {
     const struct grid_node *found = NULL;
@@ -331,7 +331,7 @@ static const struct grid_node *only_grid(const struct builder *builder, uint64_t
     return found;
 }
 
-/* The grid of an exited warp: the dump holds the grids that still run, so an alive block of the same kernel tells. */
+/* Gives an exited warp's site the only running grid of its kernel: a dump contains running grids only. */
 static void borrow_grids(struct builder *builder)
 {
     for (struct site_node *node = builder->first; node; node = node->next) {

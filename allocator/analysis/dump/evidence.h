@@ -1,6 +1,6 @@
 /*
- * Evidence: what a witness (today: a GPU core dump) says about a fault, as plain data. It knows no buffers.
- * Ownership: one allocation holds it all; evidence_free() releases it.
+ * Evidence: what a witness (today: a GPU core dump) shows about a fault, as plain data, without knowledge of buffers.
+ * Ownership: a single allocation holds it all; evidence_free() releases it.
  */
 #ifndef CUFENCE_ANALYSIS_DUMP_EVIDENCE_H
 #define CUFENCE_ANALYSIS_DUMP_EVIDENCE_H
@@ -14,28 +14,28 @@ struct coredump;
 
 enum access_kind { ACCESS_UNKNOWN, ACCESS_READ, ACCESS_WRITE, ACCESS_ATOMIC };
 
-/* How sure a fact is. */
+/* How certain a fact is. */
 enum certainty { CERTAIN_NOT, CERTAIN_CANDIDATE, CERTAIN_DERIVED, CERTAIN_EXACT };
 
-/* Where the address of an access comes from, by the kernel's code: see slice.h. */
+/* Where the address of an access comes from, according to the kernel's code: see slice.h. */
 struct address_source {
     int is_known;
-    uint32_t words; /* bit n: 8-byte word n of the parameter bytes is added in whole; valid if is_known */
-    int is_loaded;  /* what was loaded from memory is added; valid if is_known */
+    uint32_t words; /* bit n: the address includes 8-byte word n of the parameter bytes; valid if is_known */
+    int is_loaded;  /* the address includes a value loaded from memory; valid if is_known */
 };
 
 struct evidence_lane {
     uint32_t lane;
     uint32_t thread[3];
-    uint64_t address;         /* of the access, as far as known_bits says */
-    uint64_t known_bits;      /* all ones if certainty is not CERTAIN_NOT; else the low or the high 32 bits of address, of
-                                 which the registers cannot have changed since, or 0 */
-    enum certainty certainty; /* EXACT: the registers cannot have changed since; DERIVED: they may have ("approximate") */
-    int is_replayed;          /* the lane's way to the access, run again, gives the address: certainty is DERIVED */
-    int has_exception;        /* the dump marks this very lane */
+    uint64_t address;    /* of the access; known_bits says which bits are valid */
+    uint64_t known_bits; /* all ones if certainty is not CERTAIN_NOT; else the low or the high 32 bits, if the registers that
+                            hold them cannot have changed since, or 0 */
+    enum certainty certainty; /* EXACT: the registers cannot have changed since the access; DERIVED: they may have */
+    int is_replayed;          /* the address comes from emulating the lane's path: certainty is DERIVED */
+    int has_exception;        /* the dump marks this lane */
 };
 
-/* One faulting warp, or, if it had exited, one SM's error PC. */
+/* One faulting warp or, if the warp had exited, the error PC of its SM. */
 struct evidence_site {
     struct exception exception;
     uint64_t error_pc;      /* 0 if unknown */
@@ -43,17 +43,17 @@ struct evidence_site {
     const char *kernel;     /* demangled, NULL if the PC is in no known function */
     const char *symbol;     /* as in the cubin */
     uint64_t kernel_offset; /* error_pc - start of the function */
-    int is_in_driver;       /* error_pc is in code that the dump does not hold, which the kernel has called: the driver's
-                               own, as for a failed assert(). Then kernel_offset, file, line and instruction are unknown */
-    const char *file;       /* NULL without line information */
+    int is_in_driver; /* error_pc is in code that is not in the dump and that the kernel called: the driver's own, as for a
+                         failed assert(). Then kernel_offset, file, line and instruction are unknown */
+    const char *file; /* NULL without line information */
     int line;
-    const char *instruction; /* e.g. "STG.E.128 [R2.64+0x10], R4"; NULL if it was not decoded */
+    const char *instruction; /* e.g. "STG.E.128 [R2.64+0x10], R4"; NULL if not decoded */
     enum access_kind access;
     uint32_t access_bytes;        /* per lane; 0 if unknown */
-    struct address_source source; /* of its address */
+    struct address_source source; /* of the access's address */
     int has_grid;                 /* grid fields are valid */
-    int is_grid_borrowed;         /* of an exited warp: they and the parameters are those of the only grid of the kernel that
-                                     still ran, which need not be the warp's */
+    int is_grid_borrowed; /* for an exited warp: the grid and the parameters are those of the kernel's only running grid, which
+                             need not be the warp's */
     uint64_t grid_id;
     uint32_t grid[3], block[3], cluster[3];
     const uint8_t *parameters; /* the kernel's parameter bytes, NULL if the dump has none */
@@ -65,28 +65,28 @@ struct evidence_site {
 };
 
 struct evidence {
-    char device_name[128]; /* as the dump names the device, "" if it does not */
+    char device_name[128]; /* as in the dump, "" if missing */
     uint32_t device;       /* the dump's device index */
     uint32_t pci_bus, pci_device;
     char sm_type[16];                    /* "sm_90" */
     uint64_t context;                    /* the dump's context id */
     uint32_t host_tid;                   /* of the thread that launched the grid, 0 if unknown */
-    uint32_t driver_major, driver_minor; /* of the dump's writer, 0 if it does not say */
-    struct evidence_site *sites; /* alive warps first; sites with the same symbol and PC on other SMs are kept, in SM order */
-    size_t site_count;           /* 0: a dump without an exception in it */
+    uint32_t driver_major, driver_minor; /* of the driver that wrote the dump, 0 if unknown */
+    struct evidence_site *sites; /* alive warps first; sites with equal symbol and PC on other SMs are kept, in SM order */
+    size_t site_count;           /* 0: the dump has no exception */
 };
 
 /*
- * Reads a GPU core dump (ELF64, machine 0xBE) of `size` bytes. Every offset, count and size in it is distrusted: a damaged
- * dump gives CORRUPT or less evidence, never a crash, a hang, or memory in proportion to a claimed size.
- * Errors: CORRUPT, UNSUPPORTED (a row size that is smaller than the first known version's), OUT_OF_MEMORY (the host's),
- * INVALID_ARGUMENT. *out is NULL then. Pure: no globals; any thread.
+ * Reads a GPU core dump (ELF64, machine 0xBE) of `size` bytes. Checks every offset, count and size in it: a damaged dump
+ * results in CORRUPT or less evidence, never in a crash, a hang, or memory proportional to a claimed size.
+ * Errors: CORRUPT, UNSUPPORTED (rows smaller than in the oldest known version), OUT_OF_MEMORY (host), INVALID_ARGUMENT; *out is
+ * then NULL. Pure: no globals; any thread.
  */
 cufence_status evidence_from_coredump(const void *bytes, size_t size, struct evidence **out, struct problem *problem);
-/* The same for an open dump; the result does not point into it. In a truncated dump (coredump_open_part()), a site without a
- * warp does not mean that the warp has exited: it may be in the missing part. Errors: OUT_OF_MEMORY. */
+/* The same for an open dump; the result does not point into the dump. In a truncated dump (coredump_open_part()), a site
+ * without a warp does not mean that the warp has exited: it may be in the missing part. Errors: OUT_OF_MEMORY. */
 cufence_status evidence_read(const struct coredump *dump, struct evidence **out, struct problem *problem);
 
-void evidence_free(struct evidence *evidence); /* NULL is fine */
+void evidence_free(struct evidence *evidence); /* NULL is allowed */
 
 #endif

@@ -46,7 +46,7 @@ static const struct known {
     [30] = {"MMU fault", CLASS_ADDRESS, NULL, NULL},
 };
 
-/* What CUDA's documentation of its errors says of exceptions. */
+/* What CUDA's documentation says about each exception's error. */
 static const struct {
     uint32_t exception;
     CUresult error;
@@ -60,9 +60,9 @@ static const struct {
     {24, CUDA_ERROR_INVALID_PC},           {30, CUDA_ERROR_ILLEGAL_ADDRESS},
 };
 
-/* What the instruction that raised an exception adds. `instruction` as in sass_thrower(). */
+/* What the throwing instruction adds. `instruction` as in sass_thrower(). */
 static const struct {
-    uint32_t exception; /* 0: any that involves no buffer */
+    uint32_t exception; /* 0: any exception without a buffer */
     const char *instruction;
     const char *meaning, *cause;
 } throwers[] = {
@@ -81,7 +81,7 @@ static const struct known *find(uint32_t exception)
     return is_known ? &exceptions[exception] : &unknown;
 }
 
-/* The place in `throwers`, -1 if the instruction says nothing about this exception. */
+/* Returns the index in `throwers`, -1 if the instruction adds nothing to this exception. */
 static int thrower_of(uint32_t exception, const char *instruction)
 {
     for (size_t i = 0; instruction && i < sizeof(throwers) / sizeof(throwers[0]); i++) {

@@ -1,32 +1,32 @@
 /*
- * The exceptions that a GPU core dump carries (CUDBGException_t of the debugger's public headers). Static, pure; any thread.
+ * The exceptions in a GPU core dump (CUDBGException_t in the debugger's public headers). Static, pure; any thread.
  */
 #ifndef CUFENCE_ANALYSIS_DUMP_EXCEPTION_H
 #define CUFENCE_ANALYSIS_DUMP_EXCEPTION_H
 
 #include <stdint.h>
 
-/* What an exception says about the address of an access. */
+/* What an exception tells about the address of an access. */
 enum exception_class {
-    CLASS_OTHER,      /* nothing: what it is about is not known */
-    CLASS_ADDRESS,    /* it is not mapped */
-    CLASS_GIVEN_ONLY, /* the same, but raised for shared and local memory too: without an address nothing is known */
-    CLASS_MISALIGNED, /* it is no multiple of the access */
-    CLASS_NO_BUFFER   /* there is none: no access to global memory is involved */
+    CLASS_OTHER,      /* nothing: its cause is unknown */
+    CLASS_ADDRESS,    /* the address is not mapped */
+    CLASS_GIVEN_ONLY, /* the same, but also raised for shared and local memory: means nothing without an address */
+    CLASS_MISALIGNED, /* the address is not a multiple of the access width */
+    CLASS_NO_BUFFER   /* no access to global memory is involved */
 };
 
-/* One in words. Static strings. */
+/* An exception in words. Static strings. */
 struct exception {
-    uint32_t number;  /* the dump's, to be told and not to be looked at */
+    uint32_t number;  /* as in the dump, for printing only */
     const char *name; /* "illegal address", "misaligned address", ...; "unknown exception" for others, never NULL */
     enum exception_class class;
-    const char *meaning; /* of one that is not about a global address: what happened, and ... */
-    const char *cause;   /* ... what often causes it. NULL where there is no more to say than the name does */
-    int error;           /* the CUresult that CUDA answers to every call in the context from then on; where nothing better is
-                            documented CUDA_ERROR_LAUNCH_FAILED */
+    const char *meaning; /* what happened, for exceptions that are not about a global address, and ... */
+    const char *cause;   /* ... a frequent cause. NULL if the name says it all */
+    int error;           /* the CUresult that CUDA returns from every later call in the context; CUDA_ERROR_LAUNCH_FAILED if not
+                            documented otherwise */
 };
 
-/* instruction: the one that raised it ("BPT"), NULL if unknown. */
+/* Returns the words for an exception. instruction: the mnemonic that raised it ("BPT"), NULL if unknown. */
 struct exception exception_of(uint32_t number, const char *instruction);
 
 #endif

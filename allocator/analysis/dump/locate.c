@@ -7,15 +7,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How far a lane may have run on for its registers to be trusted: 256 instructions. */
+/* How far a lane may have continued with its registers still trusted: 256 instructions. */
 #define TRUSTED_BYTES 4096
 
-/* Back references make the demangled name exponential in the length of a made-up one: two of them double it, and the demangler
- * has no limit of its own. Kernels of PyTorch have about 10; a name with more than 40 is shown as it is in the cubin. */
+/* The demangler has no limit, and in crafted names, back references make the output grow exponentially: two of them double
+ * it. Kernels of PyTorch have about 10; a name with more than 40 is printed mangled. */
 #define REFERENCE_LIMIT 40
 #define SYMBOL_LIMIT 16384
 
-/* Of the C++ ABI (libstdc++); malloc'ed, NULL if `name` is not mangled. */
+/* C++ ABI (libstdc++). Returns malloc'ed text, NULL if `name` is not mangled. */
 extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
 static int is_demangleable(const char *symbol)
@@ -42,7 +42,7 @@ static const char *demangle(struct scratch *scratch, const char *symbol)
     return copy ? copy : symbol;
 }
 
-/* "directory/file", or the file alone if it is absolute or has no directory. */
+/* Returns "directory/file", or the file alone if it is absolute or has no directory. */
 static const char *join_path(struct scratch *scratch, const char *directory, const char *file)
 {
     if (!directory || !*directory || file[0] == '/')
@@ -75,7 +75,7 @@ static void decode(struct location *location, struct scratch *scratch, unsigned 
         location->text = sass_thrower(location->instruction);
 }
 
-/* Fills in the location if the cubin in section `section` holds the PC. */
+/* Returns 1 if the cubin in `section` contains the PC, and fills in the location. */
 static int look_into(const struct locator *locator, uint32_t section, struct location *location, unsigned sm, uint64_t *work)
 {
     struct span cubin = coredump_content(locator->dump, section);
@@ -101,7 +101,7 @@ static int look_into(const struct locator *locator, uint32_t section, struct loc
     return 1;
 }
 
-/* The module row with this handle in a context of the device. */
+/* Returns the module row with this handle in a context of the device. */
 static struct coredump_place find_module(const struct coredump *dump, struct coredump_place device, uint64_t handle)
 {
     struct coredump_place context = {coredump_child(dump, device, COREDUMP_CONTEXTS), 0};
@@ -133,10 +133,10 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
     locator->found = location;
     locator->count++;
 
-    /* The unrelocated image serves only to a reader that knows the load address, so it is not looked into. */
+    /* Skip the unrelocated image: it is only useful with the load address. */
     struct coredump_place row = module ? find_module(locator->dump, device, module) : (struct coredump_place){0, 0};
     uint32_t hint = row.section ? coredump_child(locator->dump, row, COREDUMP_RELOCATED_CUBIN) : 0;
-    uint64_t work = locator->dump->image.file.size; /* sections that overlap would be looked through more often */
+    uint64_t work = locator->dump->image.file.size; /* bounds the work if sections overlap */
     if (hint && look_into(locator, hint, location, sm, &work))
         return location;
     uint32_t section = 0;
@@ -146,7 +146,8 @@ const struct location *locate(struct locator *locator, uint64_t pc, struct cored
     return location;
 }
 
-/* Does the instruction change what the address was computed from: surely, perhaps, or not at all? */
+/* Returns whether the instruction changes a register that the address was computed from: EXACT if not, DERIVED if perhaps,
+ * NOT if certainly. */
 static enum certainty after(const struct sass_access *access, struct sass_instruction instruction)
 {
     unsigned count = access->is_base_wide ? 2 : 1;
@@ -165,7 +166,7 @@ enum certainty locate_certainty(const struct location *location, uint64_t lane_p
     *are_predicates_sure = 1;
     enum certainty certainty = CERTAIN_EXACT;
     uint64_t end = lane_pc;
-    /* The access itself counts too: a load that faults leaves something in its target, which may be its own address. */
+    /* Start with the access itself: a faulting load leaves a value in its target, which may be its own address register. */
     for (uint64_t pc = location->pc; pc < end; pc += SASS_INSTRUCTION_BYTES) {
         struct span bytes = span_part(location->code, pc - location->code_start, SASS_INSTRUCTION_BYTES);
         if (!bytes.bytes) {
@@ -179,7 +180,7 @@ enum certainty locate_certainty(const struct location *location, uint64_t lane_p
         if (sass_writes_predicate(instruction))
             *are_predicates_sure = 0;
         if (sass_branches(instruction)) {
-            /* Any way may have been taken: everything from here to the function's end counts. */
+            /* Any path is possible: check everything up to the function's end. */
             *are_predicates_sure = 0;
             if (certainty > CERTAIN_DERIVED)
                 certainty = CERTAIN_DERIVED;

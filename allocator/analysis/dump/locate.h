@@ -1,8 +1,8 @@
 /*
- * From a PC of a core dump to what runs there: kernel, source line and decoded instruction. Answers are kept, because the
- * warps of a faulting kernel share a few PCs.
+ * Maps a PC in a core dump to kernel, source line and decoded instruction. Caches the results, because the warps of a faulting
+ * kernel share a few PCs.
  *
- * Ownership: strings and nodes live in the scratch memory that is given. One locator belongs to one thread.
+ * Ownership: strings and nodes are allocated from the given scratch memory. A locator may be used by one thread only.
  */
 #ifndef CUFENCE_ANALYSIS_DUMP_LOCATE_H
 #define CUFENCE_ANALYSIS_DUMP_LOCATE_H
@@ -11,27 +11,27 @@
 #include "analysis/sass/sass.h"
 #include "scratch.h"
 
-/* PCs that are looked up in one dump. A fault has one to a few; the limit bounds the work on a damaged dump. */
+/* Maximum number of PCs per dump. A fault has one to a few; the limit bounds the work on a damaged dump. */
 #define LOCATE_LIMIT 64
 
 struct location {
     struct location *next;
     uint64_t pc;
-    const char *kernel; /* demangled; NULL if no function holds the PC */
+    const char *kernel; /* demangled; NULL if no function contains the PC */
     const char *symbol;
     uint64_t kernel_offset;
     uint64_t kernel_start;
-    int is_kernel;           /* and not a function that was compiled on its own */
+    int is_kernel;           /* not a function that was compiled separately */
     struct span kernel_code; /* from kernel_start on */
-    const char *file;        /* NULL if not known */
+    const char *file;        /* NULL if unknown */
     int line;
-    struct span code; /* of the innermost function, from code_start on; empty if not known */
+    struct span code; /* of the innermost function, from code_start on; empty if unknown */
     uint64_t code_start;
     int has_access; /* `access` is decoded */
     struct sass_access access;
-    struct address_source source; /* of its address */
+    struct address_source source; /* of the access's address */
     struct sass_instruction instruction;
-    const char *text; /* of the instruction; NULL if it was not decoded */
+    const char *text; /* of the instruction; NULL if not decoded */
     enum access_kind kind;
 };
 
@@ -42,20 +42,19 @@ struct locator {
     unsigned count;
 };
 
-/* What is at `pc` on a device. `module` is the handle of the module to look in first, 0 for none; `sm` the compute capability.
- * NULL when the host is out of memory; an empty location if nothing is known or the limit is reached. */
+/* Returns what is at `pc` on a device. `module`: handle of the module to search first, 0 for none; `sm`: compute capability.
+ * Returns NULL if out of host memory; an empty location if nothing is known or the limit is reached. */
 const struct location *locate(struct locator *locator, uint64_t pc, struct coredump_place device, uint64_t module, unsigned sm);
 
 /*
- * How sure an address is that is computed from registers at `lane_pc` for an access at the location: EXACT if nothing that
- * ran between the two can have changed them, DERIVED if something may have, NOT if an instruction there writes them: then the
- * registers hold something else. A load that faults has written its target, so `LDG R2, [R2]` gives NOT.
- * *are_predicates_sure says whether predicates are still the same.
+ * Returns the certainty of an address computed from the registers at `lane_pc` for the access at the location: EXACT if no
+ * instruction executed in between can have changed them, DERIVED if one may have, NOT if one certainly has. A faulting load has
+ * written its target, so `LDG R2, [R2]` gives NOT. *are_predicates_sure: the predicates are certainly unchanged.
  */
 enum certainty locate_certainty(const struct location *location, uint64_t lane_pc, int *are_predicates_sure);
 
-/* Which of the registers that the access computes its address from surely hold at `lane_pc` what they held then: SASS_LOW and
- * so on. 0 where execution may have gone another way than straight on from the access. */
+/* Returns which registers of the access's address certainly still have their values at `lane_pc`: SASS_LOW and so on. 0 if
+ * execution may have taken another path than straight on from the access. */
 unsigned locate_kept(const struct location *location, uint64_t lane_pc);
 
 #endif

@@ -13,9 +13,9 @@ enum {
 
 #define GRID_LIMIT 128u /* a device runs at most this many at a time */
 #define CUBIN_LIMIT 65536u
-#define GAP_LIMIT ((uint64_t)16 << 20) /* bytes to search: these tables come before registers and memory */
+#define GAP_LIMIT ((uint64_t)16 << 20) /* bytes to search: these tables precede registers and memory */
 
-/* Read a number at a file offset; 0 if it is not in the file. */
+/* Read a number at a file offset; return 0 if it is outside the file. */
 static uint32_t word(struct span file, uint64_t at)
 {
     struct reader reader = reader_of(file, at);
@@ -28,7 +28,7 @@ static uint64_t wide(struct span file, uint64_t at)
     return reader_u64(&reader);
 }
 
-/* Returns 0 when the host is out of memory. */
+/* Returns 0 if out of host memory. */
 static int add(struct remains *remains, Elf64_Shdr header)
 {
     if ((remains->count & (remains->count - 1)) == 0) { /* the capacity is a power of two */
@@ -41,7 +41,7 @@ static int add(struct remains *remains, Elf64_Shdr header)
     return 1;
 }
 
-/* Returns the SM count of the device whose row is at `at`; 0 if that is no device's row. */
+/* Returns the SM count in the device row at `at`; 0 if it is not a device row. */
 static uint32_t read_device(struct span file, uint64_t at)
 {
     enum { NUMBER = 24, SMS = 36, WARPS = 40, LANES = 44, REGISTERS = 48, SM_MAJOR = 56, INSTRUCTION = 64 };
@@ -64,7 +64,7 @@ static uint32_t find_device(struct span file, uint64_t *at)
     return sms;
 }
 
-/* Returns the size of the cubin that starts here; 0 if there is none, or only a part of it. */
+/* Returns the size of the cubin that starts here; 0 if there is none or it is incomplete. */
 static uint64_t cubin_size(struct span rest)
 {
     struct image image;
@@ -80,7 +80,7 @@ static uint64_t cubin_size(struct span rest)
     return header.e_phoff + segments > image.claimed ? header.e_phoff + segments : image.claimed;
 }
 
-/* Finds all complete cubins. Returns 0 when the host is out of memory, as do the next two. */
+/* Finds all complete cubins. Returns 0 if out of host memory, as do the next two functions. */
 static int find_cubins(struct span file, struct remains *remains)
 {
     static const uint8_t magic[] = {ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB};
@@ -124,7 +124,7 @@ static int is_kernel_start(struct span file, const struct remains *remains, size
 
 enum { CONTEXT = 8, ENTRY = 24, MODULE = 32, DIMENSIONS = 72 };
 
-/* Whether a launch's row may be at `at`, judging by everything but the kernel's address. */
+/* Returns 1 if a launch's row may be at `at`, judged without the kernel's address. */
 static int is_grid(struct span file, uint64_t at)
 {
     struct reader reader = reader_of(file, at + DIMENSIONS);
@@ -160,7 +160,7 @@ static int find_grids(struct span file, size_t cubins, struct remains *remains)
     return 1;
 }
 
-/* Whether a table of `count` SMs is at `at`, with rows of `stride` bytes. */
+/* Returns 1 if a table of `count` SMs with rows of `stride` bytes is at `at`. */
 static int is_sm_table(struct span file, uint64_t at, uint32_t count, uint32_t stride)
 {
     enum { EXCEPTION = 8, VALID = 12, PC = 16, HIGHEST_EXCEPTION = 64 };

@@ -1,8 +1,8 @@
 /*
- * Finds tables in a truncated core dump that has lost its section headers. The driver writes the headers last: a truncated
+ * Finds tables in a truncated core dump that has lost its section headers. The driver writes the headers last, so a truncated
  * dump still has its first tables, but nothing says where they are. Some can be recognised reliably: a cubin is an ELF file;
- * the SM table numbers its rows from 0 up to the SM count in the device's row; a launch's row holds the start address of a
- * kernel in one of the cubins. Warps and registers cannot, nor which table belongs to which of several devices.
+ * the SM table numbers its rows from 0 up to the SM count in the device's row; a launch's row contains the start address of a
+ * kernel in one of the cubins. Warps and registers can't be recognised, nor which of several devices a table belongs to.
  *
  * Source of the layout: dumps of an H100, driver 580.159. With another layout, fewer tables are found.
  * Pure; any thread.
@@ -18,7 +18,7 @@ struct remains {
     size_t count;
 };
 
-/* Returns 0 when the host is out of memory. */
+/* Returns 0 if out of host memory. */
 int remains_find(struct span file, struct remains *remains);
 
 #endif

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Large enough for the evidence of an ordinary fault, so that it is one allocation. */
+/* Large enough for the evidence of an ordinary fault in a single allocation. */
 #define BLOCK_BYTES ((size_t)32 << 10)
 
 struct scratch_block {

@@ -1,6 +1,7 @@
 /*
- * Memory that is taken piece by piece and given back all at once. It grows with what is put in, never with what a file claims.
- * Units: bytes. Ownership: scratch_free() releases every piece. Not thread-safe: one scratch belongs to one thread.
+ * An arena: pieces are allocated one by one and released all at once. It grows with the data put in, never with the sizes that
+ * a file claims.
+ * Units: bytes. Ownership: scratch_free() releases every piece. Thread safety: none; one thread per scratch.
  */
 #ifndef CUFENCE_ANALYSIS_DUMP_SCRATCH_H
 #define CUFENCE_ANALYSIS_DUMP_SCRATCH_H
@@ -10,13 +11,13 @@
 struct scratch_block;
 
 struct scratch {
-    struct scratch_block *last; /* NULL: empty */
+    struct scratch_block *last; /* NULL if empty */
 };
 
-/* Zeroed memory, aligned for any type; NULL when the host has none. */
+/* Returns zeroed memory, aligned for any type; NULL if out of host memory. */
 void *scratch_take(struct scratch *scratch, size_t size);
 
-/* A copy of `text`; NULL when the host has no memory, or for NULL. */
+/* Returns a copy of `text`; NULL if out of host memory, or if text is NULL. */
 const char *scratch_text(struct scratch *scratch, const char *text);
 
 void scratch_free(struct scratch *scratch);

@@ -5,14 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More is a damaged dump whose tables overlap: see evidence.c. */
+/* More means a damaged dump with overlapping tables: see evidence.c. */
 #define WARP_LIMIT 262144u
 #define WARP_TABLE_LIMIT 128u
 #define GRID_LIMIT 1024u
 #define PARAMETER_LIMIT 65536u /* bytes */
 
 struct whole {
-    struct standing standing; /* first: the caller's pointer */
+    struct standing standing; /* first: the pointer returned to the caller */
     struct scratch scratch;
 };
 
@@ -20,10 +20,10 @@ struct builder {
     const struct coredump *dump;
     struct standing *standing;
     struct scratch *scratch;
-    size_t room; /* places that fit into standing->places, which is malloc'ed while it grows */
+    size_t room; /* capacity of standing->places, which is malloc'ed while it grows */
 };
 
-/* A place for the threads of one warp at one PC; 0: the host is out of memory. */
+/* Adds a place: the threads of one warp at one PC. Returns 0 if out of host memory. */
 static int add_place(struct builder *builder, const struct standing_place *place)
 {
     struct standing *standing = builder->standing;
@@ -98,7 +98,7 @@ static int add_warps(struct builder *builder)
     return 1;
 }
 
-/* Of one launch, at one PC, with the exception first. */
+/* Orders by launch and PC, places with an exception first. */
 static int compare_keys(const void *left, const void *right)
 {
     const struct standing_place *a = left, *b = right;
@@ -142,7 +142,7 @@ static void merge_places(struct standing *standing)
 
 /* ---- launches ---- */
 
-/* The launch of a place, with its row and the device that it ran on; NULL if the dump does not have it. */
+/* The launch of a place, its row and its device; NULL if it is not in the dump. */
 struct launched {
     struct coredump_grid row;
     struct coredump_place device;
@@ -170,7 +170,7 @@ static int add_grid(struct builder *builder, struct locator *locator, const stru
     return 1;
 }
 
-/* Every launch, into *launched as well, which has as many rows. 0: the host is out of memory. */
+/* Adds all launches, also to *launched, which has as many rows. Returns 0 if out of host memory. */
 static int add_grids(struct builder *builder, struct locator *locator, struct launched **launched)
 {
     const struct coredump *dump = builder->dump;
@@ -203,7 +203,7 @@ static const struct launched *launch_of(const struct standing *standing, const s
     return NULL;
 }
 
-/* What runs at each place, as many of them as a locator takes. */
+/* Fills in kernel, line and instruction of each place, up to the locator's limit. */
 static int name_places(struct builder *builder, struct locator *locator, const struct launched *launched)
 {
     for (size_t i = 0; i < builder->standing->place_count; i++) {

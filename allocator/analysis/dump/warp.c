@@ -29,7 +29,7 @@ uint32_t warp_exception(const struct warp_scene *scene)
     return scene->warp.error_pc_valid ? scene->sm.exception : 0;
 }
 
-/* Rows of the lanes that had the exception: those that the dump marks, else the active ones. */
+/* Returns the rows of the lanes with the exception: those that the dump marks, otherwise the active ones. */
 static uint32_t candidates_of(const struct warp_scene *scene)
 {
     uint32_t marked = 0, active = 0, all = 0;
@@ -44,7 +44,7 @@ static uint32_t candidates_of(const struct warp_scene *scene)
     return marked ? marked : active ? active : all;
 }
 
-/* Does the lane take part in the access, by its predicate as it is now? Predicates are u32[]: 0 or 1 each. */
+/* Returns 1 if the lane performs the access, according to its current predicate. Predicates are u32[]: 0 or 1 each. */
 static int takes_part(const struct coredump *dump, struct coredump_place lane, const struct sass_access *access)
 {
     uint32_t predicates[8];
@@ -62,7 +62,7 @@ struct lane_state {
     size_t register_count;
 };
 
-/* From the registers as they are. 0 if the lane took no part. */
+/* Computes the address from the current registers. Returns 0 if the lane did not perform the access. */
 static int read_address(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
                         const struct lane_state *state, struct evidence_lane *lane)
 {
@@ -70,7 +70,7 @@ static int read_address(const struct coredump *dump, const struct warp_scene *sc
     enum certainty certainty = locate_certainty(location, state->row->pc, &is_predicate_sure);
     if (is_predicate_sure && !takes_part(dump, state->place, &location->access))
         return 0;
-    /* That the lane took part is part of the claim. */
+    /* The result also claims that the lane performed the access. */
     if (location->access.predicate != 7 && !is_predicate_sure && certainty > CERTAIN_DERIVED)
         certainty = CERTAIN_DERIVED;
     uint32_t uniforms[256];
@@ -85,7 +85,7 @@ static int read_address(const struct coredump *dump, const struct warp_scene *sc
     return 1;
 }
 
-/* From the lane's way to the access. 0 if it led around it. */
+/* Computes the address by emulating the lane's path. Returns 0 if the path bypasses the access. */
 static int emulate_address(const struct warp_scene *scene, const struct location *location, const struct emulate_launch *launch,
                            const struct lane_state *state, uint64_t *budget, struct evidence_lane *lane)
 {
@@ -95,7 +95,7 @@ static int emulate_address(const struct warp_scene *scene, const struct location
     memcpy(start.thread, state->row->thread, sizeof(start.thread));
     uint64_t address = 0;
     enum emulate_result result = emulate(launch, &start, location->pc, &location->access, budget, &address);
-    /* A half that is known from the lane's own registers is a witness against an address that ends otherwise. */
+    /* A half known from the lane's own registers contradicts an address with another half. */
     int is_contradicted = lane->certainty == CERTAIN_NOT && ((address ^ lane->address) & lane->known_bits) != 0;
     if (result == EMULATE_ADDRESS && !is_contradicted) {
         lane->address = address;
@@ -106,7 +106,7 @@ static int emulate_address(const struct warp_scene *scene, const struct location
     return result != EMULATE_NOT_THERE;
 }
 
-/* Lane `row` of the table; 0 if it did not make the access. */
+/* Fills in the lane in row `row`. Returns 0 if it did not perform the access. */
 static int find_lane(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
                      const struct emulate_launch *launch, uint64_t *budget, uint32_t row, struct evidence_lane *lane)
 {
@@ -122,8 +122,8 @@ static int find_lane(const struct coredump *dump, const struct warp_scene *scene
 }
 
 /*
- * The thread of lane `number`, from that of a lane that is in the table: threads fill warps in order. 0 if there is none: the
- * last warp of a block may be short.
+ * Computes the thread of lane `number` from a lane in the table: threads fill warps in order. Returns 0 if there is no such
+ * thread: the last warp of a block may be short.
  */
 static int thread_of(const struct coredump_lane *known, uint32_t number, const uint32_t block[3], uint32_t thread[3])
 {
@@ -138,8 +138,8 @@ static int thread_of(const struct coredump_lane *known, uint32_t number, const u
 }
 
 /*
- * Lanes that have exited are not in the table, but may have made the access: `if (i <= n) out[i] = x; if (i == n) return;`
- * leaves a warp that lives on without the one lane that faulted. Emulation alone can tell.
+ * Adds lanes that have exited. They are not in the table, but may have performed the access: `if (i <= n) out[i] = x; if (i ==
+ * n) return;` leaves an alive warp without the one lane that faulted. Only emulation shows this.
  */
 static size_t add_exited(const struct warp_scene *scene, const struct location *location, const struct emulate_launch *launch,
                          uint64_t *budget, struct evidence_lane *lanes, size_t count)
@@ -177,7 +177,8 @@ size_t warp_lanes(const struct coredump *dump, const struct warp_scene *scene, c
         count = add_exited(scene, location, launch, budget, lanes, count);
     if (count > 0)
         return count;
-    /* By what the dump says nobody made the access, so it contradicts itself: all stay, and no address. */
+    /* According to the dump, no lane performed the access, so the dump contradicts itself: keep all lanes, without
+     * addresses. */
     for (uint32_t row = 0; row < scene->lane_count; row++) {
         if (!(candidates >> row & 1))
             continue;

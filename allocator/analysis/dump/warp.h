@@ -1,6 +1,6 @@
 /*
- * A warp of a core dump with what surrounds it, and which of its lanes made the faulting access at which address.
- * Pure: everything is read from the dump. Thread safety: none needed.
+ * A warp in a core dump with its surroundings, and which of its lanes performed the faulting access at which address.
+ * Pure: reads only the dump. Thread safety: none needed.
  */
 #ifndef CUFENCE_ANALYSIS_DUMP_WARP_H
 #define CUFENCE_ANALYSIS_DUMP_WARP_H
@@ -8,7 +8,7 @@
 #include "analysis/sass/emulate.h"
 #include "locate.h"
 
-/* A warp is 32 lanes on every GPU; a longer table is damaged. */
+/* Every GPU has 32 lanes per warp; a longer table is damaged. */
 #define WARP_LANES 32
 
 struct warp_scene {
@@ -21,19 +21,20 @@ struct warp_scene {
     struct coredump_lane lanes[WARP_LANES];
 };
 
-/* 1 if the warp and its CTA, SM and device are in the dump. */
+/* Returns 1 if the warp and its block, SM and device are in the dump. */
 int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_scene *scene);
 
-/* The exception of the warp's lanes, else of its SM; 0 if it has none. */
+/* Returns the exception of the warp's lanes, otherwise of its SM; 0 if there is none. */
 uint32_t warp_exception(const struct warp_scene *scene);
 
 /*
- * Fills in the lanes that made the access at `location`, at most WARP_LANES, and returns how many: at least one if the warp
- * has lanes. A driver marks every active lane of a faulting warp, so those are left out whose predicate is off or whose way
- * led around the access; and lanes that have exited since are added where emulation leads them by it. Addresses come from the
- * registers where nothing has written to them since, else from emulation; where neither knows, a half of one that is left in a
- * register is kept. launch  of the warp's grid; NULL if it is not known: then nothing is emulated budget  instructions that may
- * be emulated; counted down
+ * Fills in the lanes that performed the access at `location`, at most WARP_LANES, and returns their number: at least one if the
+ * warp has lanes. A driver marks every active lane of a faulting warp, so lanes whose predicate is off, or whose path bypassed
+ * the access, are omitted; lanes that have exited since are added if emulation shows that they performed it. Addresses come
+ * from the registers if nothing has overwritten them since, otherwise from emulation; if neither gives the address, a half that
+ * is left in a register is kept.
+ * launch: of the warp's grid, for emulation; NULL if unknown, then nothing is emulated
+ * budget: instructions that may be emulated; counted down
  */
 size_t warp_lanes(const struct coredump *dump, const struct warp_scene *scene, const struct location *location,
                   const struct emulate_launch *launch, uint64_t *budget, struct evidence_lane *lanes);

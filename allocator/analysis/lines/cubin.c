@@ -4,10 +4,10 @@
 
 #include <string.h>
 
-/* In st_other of a kernel's symbol: read in cubins of ptxas 13.0, and what nvdisasm shows as STO_CUDA_ENTRY. */
+/* In st_other of a kernel's symbol. Found in cubins of ptxas 13.0; nvdisasm prints it as STO_CUDA_ENTRY. */
 #define STO_CUDA_ENTRY 0x10
 
-/* The first section of `type`, 0 if there is none. */
+/* Returns the first section of `type`, 0 if there is none. */
 static uint32_t find_section(const struct image *image, uint32_t type, Elf64_Shdr *section)
 {
     for (uint32_t i = 1; image_section(image, i, section); i++)
@@ -37,7 +37,7 @@ static int spend(uint64_t *work, uint64_t amount)
     return is_enough;
 }
 
-/* The outermost and the innermost function symbol that hold the PC. */
+/* Finds the outermost and the innermost function symbol that contain the PC. */
 static int find_symbols(const struct image *image, uint64_t pc, uint64_t *work, Elf64_Sym *outer, Elf64_Sym *inner,
                         struct span *names)
 {
@@ -86,21 +86,21 @@ int cubin_find(struct span bytes, uint64_t pc, uint64_t *work, struct cubin_func
     return 1;
 }
 
-/* Steps through the relocations of one line table: ordered ones take one each. */
+/* Maximum steps through the relocations of one line table; sorted ones take one step each. */
 #define RELOCATION_STEPS 4000000u
 
-/* What a line sequence's relocation is looked up in. */
+/* Where to look up the relocation of a line sequence. */
 struct relocations {
     struct span entries;
     size_t entry_size;
     struct span symbols;
     uint64_t section_start;
-    uint16_t section; /* of the PC */
-    size_t next;      /* where the last one was found: they mostly come in the order of the table */
+    uint16_t section; /* the section of the PC */
+    size_t next;      /* behind the last match: they are mostly in the order of the table */
     uint64_t steps;
 };
 
-/* Which function the symbol of an entry belongs to: see line_query. */
+/* Returns in *base the function that an entry's symbol belongs to; the result is that of line_query.relocation. */
 static int relocation_base(const struct relocations *relocations, const Elf64_Rela *entry, uint64_t *base)
 {
     Elf64_Sym symbol;
@@ -129,7 +129,7 @@ static int relocation_at(void *user, uint64_t offset, uint64_t *base)
     return -1;
 }
 
-/* The relocations that apply to section `target`, with or without addends. */
+/* Finds the relocations for section `target`, with or without addends. */
 static void find_relocations(const struct image *image, uint32_t target, struct relocations *relocations)
 {
     Elf64_Shdr section;
@@ -150,7 +150,7 @@ int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
     Elf64_Sym outer, inner;
     Elf64_Shdr section, text;
     struct span names;
-    uint64_t work = UINT64_MAX; /* one cubin's symbols, once */
+    uint64_t work = UINT64_MAX; /* one cubin's symbols are searched once */
     *line = (struct cubin_line){NULL, NULL, 0};
     if (!image_open(bytes.bytes, bytes.size, &image) || !find_symbols(&image, pc, &work, &outer, &inner, &names) ||
         !image_section(&image, outer.st_shndx, &text) || pc < text.sh_addr || !image_section(&image, image.names, &section))

@@ -4,16 +4,16 @@
 #include <limits.h>
 #include <string.h>
 
-/* NVIDIA's extended opcode: the code that follows was inlined at the call in row n of the sequence, 0 ends that. Its number
- * and operands were read from ptxas 13.0's line tables; 0x91 (function name) carries nothing that is needed. */
+/* NVIDIA's extended opcode: the following code was inlined at the call in row n of the sequence; 0 ends that. Number and
+ * operands were derived from line tables of ptxas 13.0. 0x91 (function name) is not needed. */
 #define LNE_INLINED_CALL 0x90
 
 #define INLINE_DEPTH 16
 
-/* One unit's header. */
+/* The header of a unit. */
 struct unit {
     struct reader program;
-    struct reader tables; /* of directories and files */
+    struct reader tables; /* the tables of directories and files */
     unsigned version, address_size, offset_size;
     uint8_t minimum_length, line_range, opcode_base;
     int8_t line_base;
@@ -24,14 +24,14 @@ struct state {
     uint64_t address;
     uint64_t file;
     uint64_t line;
-    int is_ours; /* the sequence belongs to the section of the PC */
+    int is_ours; /* the sequence belongs to the PC's section */
     int has_row;
-    uint64_t context; /* the row of the call that the code was inlined at, 0 for none */
-    uint64_t rows;    /* of this sequence so far */
+    uint64_t context; /* the row of the call that the code was inlined at, 0 if none */
+    uint64_t rows;    /* number of rows in this sequence so far */
     uint64_t row_address, row_file, row_line, row_context;
 };
 
-/* Reads the header of the unit at *table, which then stands behind the unit. 0: no (readable) unit there. */
+/* Reads the unit header at *table and moves *table behind the unit. Returns 0 if there is no readable unit. */
 static int open_unit(struct reader *table, struct unit *unit)
 {
     memset(unit, 0, sizeof(*unit));
@@ -53,7 +53,7 @@ static int open_unit(struct reader *table, struct unit *unit)
     struct reader header = reader_cut(&body, reader_unsigned(&body, unit->offset_size));
     unit->minimum_length = reader_u8(&header);
     if (unit->version >= 4)
-        reader_u8(&header); /* operations per instruction: GPUs have no VLIW bundles */
+        reader_u8(&header); /* operations per instruction: GPUs don't have VLIW bundles */
     reader_u8(&header);     /* default_is_stmt */
     unit->line_base = (int8_t)reader_u8(&header);
     uint8_t line_range = reader_u8(&header);
@@ -68,7 +68,8 @@ static int open_unit(struct reader *table, struct unit *unit)
     return 1;
 }
 
-/* Versions 2 to 4: directories, then files, each list ended by an empty string. File 0 is none, directory 0 the unit's own. */
+/* Versions 2 to 4: directories, then files; an empty string ends each list. File 0 means none, directory 0 is the unit's
+ * own. */
 static int find_file_v2(const struct unit *unit, uint64_t file, struct line_place *place)
 {
     struct reader directories = unit->tables, files = directories;
@@ -96,7 +97,7 @@ static int find_file_v2(const struct unit *unit, uint64_t file, struct line_plac
     }
 }
 
-/* One attribute of a version 5 entry: a string in *text or a number in *number. */
+/* Reads one attribute of a version 5 entry: a string into *text or a number into *number. */
 static void take_form(const struct line_query *query, const struct unit *unit, struct reader *tables, uint64_t form,
                       const char **text, uint64_t *number)
 {
@@ -136,7 +137,7 @@ static void take_form(const struct line_query *query, const struct unit *unit, s
     }
 }
 
-/* Reads one table of version 5 (directories or files) and keeps entry `wanted`. */
+/* Reads a version 5 table (directories or files) and keeps entry `wanted`. */
 static void take_table_v5(const struct line_query *query, const struct unit *unit, struct reader *tables, uint64_t wanted,
                           const char **name, uint64_t *directory)
 {
@@ -165,7 +166,7 @@ static void take_table_v5(const struct line_query *query, const struct unit *uni
                 *directory = number;
         }
         if (tables->position == before)
-            reader_break(tables); /* entries of no bytes: their count would be a loop without end */
+            reader_break(tables); /* entries without bytes: the loop over their count would be unbounded */
     }
 }
 
@@ -182,7 +183,7 @@ static int find_file_v5(const struct line_query *query, const struct unit *unit,
     return 1;
 }
 
-/* The row that ends at the present address; 1 if it covers the PC. */
+/* Ends a row at the current address. Returns 1 if the row covers the PC. */
 static int covers(const struct line_query *query, const struct state *state)
 {
     return state->is_ours && state->has_row && state->row_address <= query->offset && query->offset < state->address;
@@ -203,13 +204,13 @@ static void add_row(struct state *state)
     state->rows++;
 }
 
-/* DW_LNE_set_address: which section, and where in it. */
+/* DW_LNE_set_address: sets the section, and the address in it. */
 static void set_address(const struct line_query *query, struct state *state, uint64_t operand_at, uint64_t value)
 {
     uint64_t base = 0;
     int found = query->relocation ? query->relocation(query->user, operand_at, &base) : -1;
     if (found < 0 && value >= query->start && query->start != 0) {
-        state->is_ours = 1; /* relocated in place: an absolute address */
+        state->is_ours = 1; /* already relocated: an absolute address */
         state->address = value - query->start;
         return;
     }
@@ -230,12 +231,12 @@ static void extended(const struct line_query *query, const struct unit *unit, st
     else if (opcode == DW_LNE_set_address && reader_left(&body) == unit->address_size && unit->address_size <= 8)
         set_address(query, state, operand_at, reader_unsigned(&body, unit->address_size));
     else if (opcode == LNE_INLINED_CALL)
-        state->context = reader_uleb(&body); /* the function's name follows */
+        state->context = reader_uleb(&body); /* the function's name follows, which is not needed */
 }
 
 enum event { EVENT_NONE, EVENT_ROW, EVENT_END };
 
-/* Runs one opcode. Breaks the program's reader when it makes no sense. */
+/* Executes one opcode. Breaks the program's reader if it is invalid. */
 static enum event step(const struct line_query *query, struct unit *unit, struct state *state)
 {
     struct reader *program = &unit->program;
@@ -268,14 +269,14 @@ static enum event step(const struct line_query *query, struct unit *unit, struct
     case DW_LNS_fixed_advance_pc:
         state->address += reader_u16(program);
         return EVENT_NONE;
-    default: /* the header says how many operands it has */
+    default: /* the header has the number of its operands */
         for (unsigned i = 0; i < unit->operands[opcode]; i++)
             reader_uleb(program);
         return EVENT_NONE;
     }
 }
 
-/* Row `number`, from 1, of the sequence whose program starts at `start`. */
+/* Finds row `number`, from 1, of the sequence whose program starts at `start`. */
 static int find_row(const struct line_query *query, const struct unit *unit, struct reader start, uint64_t number,
                     struct state *state)
 {
@@ -300,12 +301,12 @@ static int set_place(const struct line_query *query, const struct unit *unit, co
 {
     *place = (struct line_place){NULL, NULL, 0};
     if (state->row_line == 0 || state->row_line > INT_MAX)
-        return 0; /* code that the compiler made up */
+        return 0; /* compiler-generated code */
     place->line = (int)state->row_line;
     return unit->version >= 5 ? find_file_v5(query, unit, state->row_file, place) : find_file_v2(unit, state->row_file, place);
 }
 
-/* Code of the toolkit's own headers (atomicAdd) and of Triton's library, where nobody looks for a bug. */
+/* Returns 1 for code in the CUDA toolkit's headers (atomicAdd) and in Triton's library, where the user's bug is not. */
 static int is_library(const struct line_place *place)
 {
     static const char *const folders[] = {"/targets/", "/triton/language"};
@@ -315,7 +316,7 @@ static int is_library(const struct line_place *place)
     return 0;
 }
 
-/* The place of a row, or of the call that it was inlined at while that is a library's own code. */
+/* Returns the place of a row. Code of a library counts as the place of the call that it was inlined at. */
 static int find_place(const struct line_query *query, const struct unit *unit, struct reader start, struct state row,
                       struct line_place *place)
 {

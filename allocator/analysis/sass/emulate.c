@@ -4,31 +4,31 @@
 
 #include <string.h>
 
-/* Once the lane has run the access, so many more instructions may pass until it stands where the dump says. */
+/* Maximum number of instructions from the access to the lane's current PC. */
 #define STEPS_AFTER 4096
 
 enum flow { FLOW_ON, FLOW_DONE, FLOW_LOST };
 
-/* Whether a BRA that its guard lets pass is taken. */
+/* Returns whether a BRA whose guard is true is taken. */
 static enum truth is_taken(const struct machine *machine, struct sass_instruction instruction)
 {
     unsigned form = (unsigned)instruction_bits(instruction, 9, 3), kind = (unsigned)instruction_bits(instruction, 32, 2);
-    if (form == 2 && kind == 1) /* BRA.U UPn: the uniform predicate stands where a register would */
+    if (form == 2 && kind == 1) /* BRA.U UPn: the uniform predicate is encoded in place of a register */
         return machine_predicate(machine, instruction, 24, UNIFORM);
-    /* A further predicate at [90:87] must hold too; .DIV and .CONV ask what the other lanes do. */
+    /* A second predicate at [90:87] must be true too; .DIV and .CONV depend on the other lanes. */
     int is_plain = form == 4 && kind == 0 && machine_predicate(machine, instruction, 87, VECTOR) == TRUTH_TRUE;
     return is_plain ? TRUTH_TRUE : TRUTH_UNKNOWN;
 }
 
-/* Moves *pc on behind an instruction whose predicate holds. */
+/* Advances *pc after an instruction whose predicate is true. */
 static enum flow go_on(const struct machine *machine, struct sass_instruction instruction, uint64_t *pc)
 {
     uint64_t next = *pc + SASS_INSTRUCTION_BYTES;
     struct cell target;
     switch (instruction_bits(instruction, 0, 9)) {
-    case 0x141: /* BSYNC: waits for lanes that went another way */
+    case 0x141: /* BSYNC: waits for diverged lanes */
         break;
-    case 0x144: /* CALL.REL; its other forms have no known target */
+    case 0x144: /* CALL.REL; other forms have no known target */
         if (instruction_bits(instruction, 0, 12) != 0x944)
             return FLOW_LOST;
         next += (uint64_t)instruction_branch_offset(instruction, machine->launch->sm);
@@ -41,7 +41,7 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
         break;
     case 0x14d: /* EXIT */
         return FLOW_DONE;
-    case 0x150: /* RET.REL: a register holds the place in the function that the offset leads to */
+    case 0x150: /* RET.REL: a register holds the offset in the function at the branch target */
         target = machine_get(machine, 0, (unsigned)instruction_bits(instruction, 24, 8));
         if (!target.is_known)
             return FLOW_LOST;
@@ -55,7 +55,7 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
     return FLOW_ON;
 }
 
-/* Where the predicate is that guards an instruction: uniform instructions have uniform ones, but for VOTEU. */
+/* Returns which file holds the guard predicate: uniform instructions except VOTEU use uniform predicates. */
 static int guard_file(struct sass_instruction instruction)
 {
     uint64_t opcode = instruction_bits(instruction, 0, 9);
@@ -64,7 +64,7 @@ static int guard_file(struct sass_instruction instruction)
     return is_uniform ? UNIFORM : VECTOR;
 }
 
-/* Runs the instruction at *pc. */
+/* Executes the instruction at *pc. */
 static enum flow step(struct machine *machine, uint64_t *pc)
 {
     const struct emulate_launch *launch = machine->launch;
@@ -90,7 +90,7 @@ static enum flow step(struct machine *machine, uint64_t *pc)
     return FLOW_ON;
 }
 
-/* Does what is known agree with what the lane holds? */
+/* Returns 1 if the known registers match those that the lane holds in the dump. */
 static int agrees(const struct machine *machine)
 {
     const struct emulate_lane *lane = machine->lane;
@@ -100,7 +100,7 @@ static int agrees(const struct machine *machine)
     return 1;
 }
 
-/* The access's address with what is known; 0 if it is not, or if the lane's predicate is off (*is_off). */
+/* Computes the access's address. Returns 0 if it is unknown, or if the lane's predicate is false (*is_off). */
 static int access_address(const struct machine *machine, const struct sass_access *access, int *is_off, uint64_t *address)
 {
     enum truth guard = (enum truth)machine->predicates[0][access->predicate & 7];
@@ -155,7 +155,7 @@ enum emulate_result emulate(const struct emulate_launch *launch, const struct em
         if (step(&machine, &pc) != FLOW_ON)
             break;
     }
-    /* The run got lost before it met the lane. If it came by the access once, that once was it. */
+    /* The emulation failed before it reached the lane's PC. If it passed the access once, it was this access. */
     *address = found;
     return arrivals == 1 && is_known ? EMULATE_ADDRESS : EMULATE_UNKNOWN;
 }

@@ -1,6 +1,6 @@
 #include "emulate_state.h"
 
-/* An instruction's operands. Wide ones are a low and a high word. */
+/* The operands of an instruction. Wide ones are a low and a high word. */
 struct operands {
     int file; /* VECTOR or UNIFORM: of the result and of most operands */
     struct cell a, b, c, c_high;
@@ -19,7 +19,7 @@ static void set_predicate(struct machine *machine, struct sass_instruction instr
         machine->predicates[file][number] = (uint8_t)truth;
 }
 
-/* [11:9] says where b and c come from; a is always a register. */
+/* [11:9] selects the sources of b and c; a is always a register. */
 static struct operands get_operands(const struct machine *machine, struct sass_instruction instruction)
 {
     unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9), form = (unsigned)instruction_bits(instruction, 9, 3);
@@ -88,7 +88,7 @@ static void set_wide(struct machine *machine, struct sass_instruction instructio
     machine_set(machine, operands->file, number + 1, is_known ? known(value >> 32) : unknown);
 }
 
-/* Sums operands that may be negated; with .X a negation is a complement, and the carry of the lower half comes in. */
+/* Sums operands that may be negated. With .X, negation is a complement, and the lower half's carry is added. */
 struct sum {
     uint64_t value;
     int is_known;
@@ -122,7 +122,7 @@ static void finish_sum(struct machine *machine, struct sass_instruction instruct
     set_predicate(machine, instruction, 81, operands->file, carry_of(sum, 1));
 }
 
-/* The register behind b, for operands that are pairs. */
+/* Returns the register after b, if operands are pairs. */
 static struct cell high_of_b(const struct machine *machine, struct sass_instruction instruction,
                              const struct operands *operands)
 {
@@ -177,7 +177,7 @@ static void run_compare(struct machine *machine, struct sass_instruction instruc
     enum truth truth = TRUTH_UNKNOWN;
     if (operands->a.is_known && operands->b.is_known)
         truth = compare(comparison, a, b) ? TRUTH_TRUE : TRUTH_FALSE;
-    /* .EX: the upper halves decide, and where they are equal the comparison of the lower ones. */
+    /* .EX: compares the upper halves; if they are equal, the result for the lower ones decides. */
     if (flag(instruction, 72) && truth != TRUTH_UNKNOWN && a == b)
         truth = machine_predicate(machine, instruction, 68, operands->file);
     enum truth other = machine_predicate(machine, instruction, 87, operands->file);
@@ -197,10 +197,10 @@ static void run_compare(struct machine *machine, struct sass_instruction instruc
     }
 }
 
-/* PLOP3: two functions of three predicates, as tables of 8 bits. What is not known may be either. */
+/* PLOP3: two functions of three predicates, as 8-bit tables. An unknown predicate may have either value. */
 static void run_predicate_logic(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
-    /* In the vector form, bit 67 makes the last one a uniform predicate. */
+    /* In the vector form, bit 67 makes the last predicate a uniform one. */
     int file = operands->file == VECTOR && flag(instruction, 67) ? UNIFORM : operands->file;
     const enum truth inputs[3] = {machine_predicate(machine, instruction, 68, file),
                                   machine_predicate(machine, instruction, 77, operands->file),
@@ -237,7 +237,7 @@ static void run_add3(struct machine *machine, struct sass_instruction instructio
     set_predicate(machine, instruction, 84, operands->file, carry_of(&sum, 2));
 }
 
-/* VIADD; its modifiers, if it has any, are not known. */
+/* VIADD; its modifiers, if any, are unknown. */
 static void run_add(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     int is_known = operands->a.is_known && operands->b.is_known && instruction_bits(instruction, 72, 8) == 0 &&
@@ -260,7 +260,7 @@ static void run_add_wide(struct machine *machine, struct sass_instruction instru
              a + b);
 }
 
-/* UIADD3.64 of sm_120; its carries are not followed. */
+/* UIADD3.64 of sm_120; its carries are not tracked. */
 static void run_add3_wide(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     unsigned number = (unsigned)instruction_bits(instruction, 24, 8) & machine->zero[UNIFORM];
@@ -280,7 +280,7 @@ static void run_add3_wide(struct machine *machine, struct sass_instruction instr
     set_predicate(machine, instruction, 84, UNIFORM, TRUTH_UNKNOWN);
 }
 
-/* HFMA2 and HFMA2.MMA with -RZ * RZ are how ptxas loads a constant. The opcode of HFMA2.MMA is IADD.64 from sm_100 on. */
+/* ptxas loads constants with HFMA2 and HFMA2.MMA with -RZ * RZ. From sm_100 on, the opcode of HFMA2.MMA is IADD.64. */
 static void run_constant_or_add(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     int is_constant = instruction_bits(instruction, 9, 3) == 2 && instruction_bits(instruction, 24, 8) == SASS_RZ &&
@@ -306,7 +306,7 @@ static void run_lea(struct machine *machine, struct sass_instruction instruction
         low |= (uint64_t)operands->c.value << 32;
     }
     if (flag(instruction, 72))
-        sum.is_known = 0; /* a negated base has not been seen in addresses */
+        sum.is_known = 0; /* addresses with a negated base have not been seen */
     sum.value = is_high ? (uint32_t)(low << shift >> 32) : (uint32_t)(low << shift);
     add(&sum, operands->b, !operands->is_b_immediate && flag(instruction, 63));
     if (sum.is_extended)
@@ -353,7 +353,7 @@ static void run_multiply_add(struct machine *machine, struct sass_instruction in
 {
     struct sum sum = {0, 1, flag(instruction, 74)};
     sum.is_known = operands->a.is_known && operands->b.is_known && !flag(instruction, 72);
-    /* A factor that is 0 is how ptxas writes moves: the other need not be known. */
+    /* ptxas encodes moves with a factor of 0: the other factor need not be known. */
     if ((operands->a.is_known && operands->a.value == 0) || (operands->b.is_known && operands->b.value == 0))
         sum.is_known = !flag(instruction, 72);
     sum.value = (uint32_t)(operands->a.value * operands->b.value);
@@ -396,7 +396,7 @@ static void run_absolute(struct machine *machine, struct sass_instruction instru
     set_result(machine, instruction, operands, operands->b.is_known ? known((int32_t)value < 0 ? 0u - value : value) : unknown);
 }
 
-/* Loads from a constant bank: LDC, ULDC, LDCU. Whole words only, and without an index register. */
+/* Loads from a constant bank: LDC, ULDC, LDCU. Handles whole words without an index register only. */
 static void run_load_constant(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9), type = (unsigned)instruction_bits(instruction, 73, 3);
@@ -414,7 +414,7 @@ static void run_load_constant(struct machine *machine, struct sass_instruction i
                     is_indexed || type < 4 ? unknown : machine_constant(machine, bank, offset + 4ul * i));
 }
 
-/* S2R, S2UR, CS2R: the special registers that place a thread. Numbers: nvdisasm. */
+/* S2R, S2UR, CS2R: the special registers that identify a thread. Numbers: nvdisasm. */
 static void run_special(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     const struct emulate_lane *lane = machine->lane;
@@ -435,7 +435,7 @@ static void run_special(struct machine *machine, struct sass_instruction instruc
         set_wide(machine, instruction, operands, special == 0xff, 0);
 }
 
-/* A register to a uniform register: only this lane's value is known, which is the warp's where the code is right. */
+/* Moves a register to a uniform register. Only this lane's value is known; in correct code it is that of the whole warp. */
 static void run_to_uniform(struct machine *machine, struct sass_instruction instruction, struct operands *operands)
 {
     operands->file = UNIFORM;
@@ -444,7 +444,7 @@ static void run_to_uniform(struct machine *machine, struct sass_instruction inst
 
 int machine_compute(struct machine *machine, struct sass_instruction instruction)
 {
-    /* By [8:0]; the uniform twins of the vector instructions lie 0x80 higher. */
+    /* By [8:0]; the uniform variant of a vector instruction has the opcode plus 0x80. */
     static const struct {
         uint16_t opcode;
         void (*run)(struct machine *, struct sass_instruction, struct operands *);

@@ -12,7 +12,7 @@ uint64_t instruction_bits(struct sass_instruction instruction, unsigned at, unsi
 
 int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm)
 {
-    /* With sm_90 the low byte, of units of 4, moved to [23:16]. */
+    /* From sm_90 on, the low byte, in units of 4, is in [23:16]. */
     if (sm < 90) {
         uint64_t sign = (uint64_t)1 << 49;
         return (int64_t)((instruction_bits(instruction, 32, 50) ^ sign) - sign);
@@ -39,7 +39,7 @@ enum truth machine_predicate(const struct machine *machine, struct sass_instruct
     return instruction_bits(instruction, at + 3, 1) && truth != TRUTH_UNKNOWN ? (enum truth) !truth : truth;
 }
 
-/* Constant bank 0: the launch's shape and the parameters. The shape's place moved with sm_100. */
+/* Constant bank 0: launch dimensions and parameters. The offset of the dimensions changed with sm_100. */
 struct cell machine_constant(const struct machine *machine, uint64_t bank, uint64_t offset)
 {
     const struct emulate_launch *launch = machine->launch;
@@ -59,8 +59,8 @@ struct cell machine_constant(const struct machine *machine, uint64_t bank, uint6
     return unknown;
 }
 
-/* Targets are in the same places in all instructions of which it is known what they write: up to 4 registers, of which kind
- * ever, from [23:16] on, and the predicates in [83:81] and [86:84]. */
+/* The targets have the same positions in all instructions with known targets: up to 4 registers, vector or uniform, from
+ * [23:16] on, and the predicates in [83:81] and [86:84]. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction)
 {
     unsigned first = (unsigned)instruction_bits(instruction, 16, 8);

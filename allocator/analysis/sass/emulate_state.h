@@ -1,5 +1,5 @@
 /*
- * The state of one emulated lane, and the instructions that compute. Inner header of emulate*.c.
+ * The state of an emulated lane, and the arithmetic instructions. Internal header of emulate*.c.
  */
 #ifndef CUFENCE_ANALYSIS_SASS_EMULATE_STATE_H
 #define CUFENCE_ANALYSIS_SASS_EMULATE_STATE_H
@@ -7,11 +7,11 @@
 #include "emulate.h"
 
 struct cell {
-    uint32_t value; /* 0 if not known */
+    uint32_t value; /* 0 if unknown */
     int is_known;
 };
 
-/* Files of registers. */
+/* Register files. */
 #define VECTOR 0
 #define UNIFORM 1
 
@@ -27,30 +27,30 @@ enum truth { TRUTH_FALSE, TRUTH_TRUE, TRUTH_UNKNOWN };
 struct machine {
     const struct emulate_launch *launch;
     const struct emulate_lane *lane;
-    struct cell registers[2][256]; /* of the lane; uniform */
-    uint8_t predicates[2][8];      /* enum truth; the last is always true */
+    struct cell registers[2][256]; /* vector, of the lane; uniform */
+    uint8_t predicates[2][8];      /* enum truth; the last one is always true */
     unsigned zero[2];              /* numbers of RZ and URZ */
 };
 
-/* `count` bits of the instruction from `at` on; count < 64. */
+/* Returns `count` bits of the instruction from bit `at`; count < 64. */
 uint64_t instruction_bits(struct sass_instruction instruction, unsigned at, unsigned count);
 
-/* Where a BRA, CALL.REL or RET.REL leads, in bytes from the next instruction on. */
+/* Returns the target of a BRA, CALL.REL or RET.REL, in bytes from the next instruction. */
 int64_t instruction_branch_offset(struct sass_instruction instruction, unsigned sm);
 
-/* A predicate operand: 3 bits and a negation above them. */
+/* Returns a predicate operand: 3 bits, followed by a negation bit. */
 enum truth machine_predicate(const struct machine *machine, struct sass_instruction instruction, unsigned at, int file);
 
 struct cell machine_get(const struct machine *machine, int file, unsigned number);
 void machine_set(struct machine *machine, int file, unsigned number, struct cell cell);
 
-/* A word of a constant bank. */
+/* Returns a word of a constant bank. */
 struct cell machine_constant(const struct machine *machine, uint64_t bank, uint64_t offset);
 
-/* Runs an instruction that computes; 0 if it is not known. */
+/* Executes an arithmetic instruction. Returns 0 if it is not supported. */
 int machine_compute(struct machine *machine, struct sass_instruction instruction);
 
-/* Makes unknown what an instruction may write. */
+/* Makes everything that an instruction may write unknown. */
 void machine_forget(struct machine *machine, struct sass_instruction instruction);
 
 #endif

@@ -4,30 +4,30 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The encodings changed twice: descriptors came with sm_80, 8-bit uniform registers with sm_100. */
+/* The encodings changed twice: descriptors were added with sm_80, 8-bit uniform registers with sm_100. */
 enum era { ERA_70, ERA_80, ERA_100 };
 
 enum data_type { TYPE_MEMORY, TYPE_INTEGER, TYPE_COMPARE, TYPE_FLOAT, TYPE_COPY, TYPE_256 };
 
-/* Bit numbers of the 128; these are none. */
+/* Bit numbers in the 128 bits. NEVER and ALWAYS stand for a bit that is always 0 or 1. */
 #define NEVER 0
 #define ALWAYS 255
-/* The form without a descriptor adds a uniform register that is not understood. */
+/* Marks the form without a descriptor, which adds a uniform register that is not supported. */
 #define NO_UNIFORM 254
 
 struct encoding {
     uint16_t opcode;     /* [11:0] */
-    uint8_t is_extended; /* bit 91: there is a uniform register */
+    uint8_t is_extended; /* bit 91: has a uniform register */
     uint8_t first, last; /* eras */
     const char *name;
     uint8_t kind;           /* enum access_kind */
     uint8_t type;           /* enum data_type */
-    uint8_t operation_bits; /* of atomics, from bit 87; 0 for none */
+    uint8_t operation_bits; /* of atomics, from bit 87; 0 if none */
     uint8_t data_at;        /* register field of the data */
     uint8_t immediate_at, immediate_bits;
     uint8_t uniform_at;
-    uint8_t wide_bit;       /* set: the base is a pair */
-    uint8_t descriptor_bit; /* set: the uniform register is a cache policy and not added */
+    uint8_t wide_bit;       /* if set, the base is a pair */
+    uint8_t descriptor_bit; /* if set, the uniform register is a cache policy and not part of the address */
 };
 
 #define R ACCESS_READ
@@ -96,11 +96,11 @@ static const struct data_width float_widths[16] = {
     {"", 0},       {".F32", 4},   {".F32x2", 8},  {".F32x4", 16}, {".F32", 4},    {".F32x2", 8},   {".F32x4", 16}, {".F64", 8}};
 static const struct data_width copy_widths[4] = {{"", 4}, {".64", 8}, {".128", 16}, {"", 0}};
 
-/* Atomics, from bit 87. */
+/* Operations of atomics, from bit 87. */
 static const char *const operations[16] = {".ADD",  ".MIN", ".MAX", ".INC", ".DEC", ".AND", ".OR", ".XOR",
                                            ".EXCH", "",     "",     "",     "",     "",     "",    ""};
 
-/* Of floating point, by [89:88]. */
+/* Floating point operations, by [89:88]. */
 static const char *const float_operations[4] = {".ADD", ".MIN", ".MAX", ""};
 
 static uint64_t bits(struct sass_instruction instruction, unsigned at, unsigned count)
@@ -168,7 +168,7 @@ static const struct encoding *find_encoding(struct sass_instruction instruction,
     return NULL;
 }
 
-/* Text that is cut rather than overrun. */
+/* Truncates the text instead of overflowing. */
 struct writer {
     char *text;
     size_t size, used;
@@ -192,7 +192,7 @@ static void put_register(struct writer *writer, unsigned number)
         put(writer, "R%u", number);
 }
 
-/* "+0x10", "-0x10", or nothing for 0. */
+/* Puts "+0x10", "-0x10", or nothing for 0. */
 static void put_offset(struct writer *writer, const char *plus, int64_t offset)
 {
     uint64_t size = offset < 0 ? (uint64_t)0 - (uint64_t)offset : (uint64_t)offset;
@@ -270,7 +270,7 @@ int sass_decode(struct sass_instruction instruction, unsigned sm, struct sass_ac
     access->is_base_wide = bit(instruction, encoding->wide_bit);
     access->immediate = signed_bits(instruction, encoding->immediate_at, encoding->immediate_bits);
     if (encoding->type == TYPE_256)
-        access->immediate *= 32; /* counted in accesses */
+        access->immediate *= 32; /* in units of the access width */
     access->uniform = -1;
     if (encoding->is_extended && !is_descriptor) {
         unsigned field = sm >= 100 ? 8 : 6;
@@ -341,7 +341,7 @@ const char *sass_thrower(struct sass_instruction instruction)
 
 const char *sass_class(struct sass_instruction instruction, enum access_kind *kind)
 {
-    /* By [8:0]. Bulk copies run in both directions, so theirs is unknown. */
+    /* By [8:0]. The direction of bulk copies is unknown. */
     static const struct {
         uint16_t opcode;
         uint8_t kind;

@@ -1,7 +1,7 @@
 #include "sass.h"
 
-/* What instructions change, by [8:0] of the opcode; [11:9] only choose the form of the operands. What is not listed may change
- * anything. Read from ptxas 13.0's code for sm_75 to sm_120. */
+/* What instructions change, by [8:0] of the opcode; [11:9] only select the form of the operands. Instructions that are not
+ * listed may change anything. Derived from code of ptxas 13.0 for sm_75 to sm_120. */
 enum effect {
     ANYTHING,
     NOTHING,    /* stores, barriers, branches */
@@ -13,7 +13,7 @@ enum effect {
 
 struct effects {
     uint8_t effect;
-    uint8_t width; /* 0 with REGISTERS: by the data width in [75:73] */
+    uint8_t width; /* 0 with REGISTERS: given by the data width in [75:73] */
     uint8_t is_branch;
 };
 
@@ -131,7 +131,7 @@ static const struct effects table[512] = {
     [0x1c3] = {UNIFORM, 0, 0},     /* S2UR */
 };
 
-/* Registers that a load writes, by [75:73]; the last is not known to exist. */
+/* Registers that a load writes, by [75:73]; the last value may not exist. */
 static const uint8_t load_registers[8] = {1, 1, 1, 1, 1, 2, 4, 4};
 
 static unsigned opcode_of(struct sass_instruction instruction)
@@ -142,7 +142,7 @@ static unsigned opcode_of(struct sass_instruction instruction)
 static const struct effects *effects_of(struct sass_instruction instruction)
 {
     static const struct effects barrier = {NOTHING, 0, 0};
-    /* BAR.SYNC, with or without .DEFER_BLOCKING (bit 80), writes nothing; a reduction's kind would stand in [79:64]. */
+    /* BAR.SYNC, with or without .DEFER_BLOCKING (bit 80), writes nothing. For a reduction, [79:64] would hold its kind. */
     if (opcode_of(instruction) == 0x11d && (instruction.high & 0xffffffff & ~((uint64_t)1 << 16)) == 0)
         return &barrier;
     return &table[opcode_of(instruction)];
@@ -153,7 +153,7 @@ static unsigned width_of(struct sass_instruction instruction, const struct effec
     unsigned opcode = opcode_of(instruction);
     if (opcode >= 0x180 && opcode <= 0x184)
         return load_registers[instruction.high >> 9 & 7];
-    /* F2I and I2F: results of 8 to 32 bits by [76:75]; 64-bit ones have opcodes of their own, so 3 is only feared. */
+    /* F2I and I2F: 8- to 32-bit results, by [76:75]. 64-bit ones have their own opcodes, so 3 is unexpected. */
     if (opcode == 0x105 || opcode == 0x106)
         return (instruction.high >> 11 & 3) == 3 ? 2 : 1;
     /* MOV.64 of sm_120: bit 80, or the form with a 64-bit immediate. */
@@ -189,7 +189,7 @@ int sass_writes_uniform_predicate(struct sass_instruction instruction)
 int sass_writes_predicate(struct sass_instruction instruction)
 {
     const struct effects *effects = effects_of(instruction);
-    /* A load's predicate result is [83:81]; 7 is none. */
+    /* The predicate result of a load is in [83:81]; 7 means none. */
     if (opcode_of(instruction) == 0x181)
         return (instruction.high >> 17 & 7) != 7;
     return effects->effect == ANYTHING || effects->effect == PREDICATES;

@@ -5,16 +5,16 @@
 
 #include <string.h>
 
-/* More values, or steps on the ways to them, give no answer. */
+/* Limits on values and steps; beyond them, the source is unknown. */
 #define VALUE_LIMIT 256u
 #define STEP_LIMIT 1000000u
 
-/* What is added up in a register: bits 0 to 61 are 4-byte words of the parameters. */
+/* The terms summed up in a register: bits 0 to 61 are 4-byte words of the parameters. */
 typedef uint64_t term_set;
 #define PARAMETER_WORDS 62u
 #define LOADED ((term_set)1 << 62)
 #define UNKNOWN ((term_set)1 << 63)
-#define NOTHING ((term_set)0) /* an index, or a number */
+#define NOTHING ((term_set)0) /* an index, or a constant */
 
 enum which { LOW, HIGH };
 
@@ -23,7 +23,7 @@ struct value {
     uint32_t instruction;
     uint16_t number; /* of the register */
     uint8_t file;
-    uint8_t is_reached; /* `terms` holds for one way at least */
+    uint8_t is_reached; /* `terms` is valid for at least one path */
     term_set terms;
 };
 
@@ -33,8 +33,8 @@ struct slicer {
     unsigned zero[2]; /* numbers of RZ and URZ */
     struct value values[VALUE_LIMIT];
     uint32_t value_count;
-    uint8_t is_seen[WAYS_CODE_LIMIT / 8]; /* on one way back */
-    uint32_t way[WAYS_BRANCH_LIMIT];      /* places still to go back from */
+    uint8_t is_seen[WAYS_CODE_LIMIT / 8]; /* on the current walk back */
+    uint32_t way[WAYS_BRANCH_LIMIT];      /* places from which to continue the walk back */
     uint32_t steps;
     int is_lost;
 };
@@ -56,7 +56,7 @@ static unsigned register_field(const struct slicer *slicer, struct sass_instruct
 
 static int writes(const struct slicer *slicer, struct sass_instruction instruction, int file, unsigned number);
 
-/* What `instruction` writes into a register, as a place in `values`; -1 if there is no more room. */
+/* Returns the index in `values` of what `instruction` writes into a register; -1 if the table is full. */
 static int value_of(struct slicer *slicer, uint32_t instruction, int file, unsigned number)
 {
     for (uint32_t i = 0; i < slicer->value_count; i++) {
@@ -71,7 +71,7 @@ static int value_of(struct slicer *slicer, uint32_t instruction, int file, unsig
     return (int)slicer->value_count++;
 }
 
-/* What one of several ways has is taken for what all have, unless they differ. */
+/* Merges the terms of several paths. They must agree, except that paths not reached yet are ignored. */
 struct meeting {
     term_set terms;
     int is_reached;
@@ -85,7 +85,7 @@ static void meet(struct meeting *meeting, term_set terms)
     meeting->is_reached = 1;
 }
 
-/* Adds the branches that lead to `place`: whoever comes by one has run nothing else in between. */
+/* Adds the branches to `place`: after such a branch, `place` is the next instruction. */
 static void add_branches(struct slicer *slicer, uint32_t place, uint32_t *left)
 {
     if (!(slicer->ways.is_target[place / 8] >> place % 8 & 1))
@@ -102,11 +102,12 @@ static void add_branches(struct slicer *slicer, uint32_t place, uint32_t *left)
     }
 }
 
-/* One instruction back. 0 if the way ends there, at the start or at what surely writes the register. */
+/* Goes one instruction back. Returns 0 if the path ends there: at the start, or at an instruction that certainly writes the
+ * register. */
 static int go_back(struct slicer *slicer, uint32_t *place, int file, unsigned number, struct meeting *meeting)
 {
     struct sass_instruction before = {0, 0};
-    enum way way = WAY_CALL; /* nobody has written it before the kernel's start */
+    enum way way = WAY_CALL; /* the register was not written before the kernel's start */
     if (*place > 0) {
         before = ways_instruction(&slicer->ways, *place - 1);
         way = way_of(before);
@@ -123,10 +124,10 @@ static int go_back(struct slicer *slicer, uint32_t *place, int file, unsigned nu
         slicer->is_lost = 1;
     else if (slicer->values[value].is_reached)
         meet(meeting, slicer->values[value].terms);
-    return instruction_bits(before, 12, 4) != 7; /* with a predicate it may not have run */
+    return instruction_bits(before, 12, 4) != 7; /* a predicated instruction may not have executed */
 }
 
-/* What a register holds before instruction `at`. Not reached: as far as is known by now, no way leads there. */
+/* Returns what a register holds before instruction `at`. is_reached = 0: no path is known to lead there yet. */
 static struct meeting terms_before(struct slicer *slicer, uint32_t at, int file, unsigned number)
 {
     struct meeting meeting = {NOTHING, 0};
@@ -150,13 +151,13 @@ static struct meeting terms_before(struct slicer *slicer, uint32_t at, int file,
 
 /* ---- instructions ---- */
 
-/* Terms of an operand, while an instruction is looked at. */
+/* The operands of an instruction that is being evaluated. */
 struct reading {
     struct slicer *slicer;
     struct sass_instruction instruction;
     uint32_t at;
     int file;        /* of most operands */
-    int is_complete; /* every operand that was asked for has been reached */
+    int is_complete; /* all operands read so far have been reached */
 };
 
 static term_set read_register(struct reading *reading, int file, unsigned number)
@@ -166,7 +167,7 @@ static term_set read_register(struct reading *reading, int file, unsigned number
     return meeting.terms;
 }
 
-/* Bank 3 is __constant__ memory, and bank 0 below the parameters what the driver and the launch's shape are. */
+/* Bank 3 is __constant__ memory. Bank 0 below the parameters holds the launch dimensions and data of the driver. */
 static term_set constant_terms(const struct slicer *slicer, uint64_t bank, uint64_t offset)
 {
     uint64_t start = slice_parameters_at(slicer->sm);
@@ -180,14 +181,14 @@ static term_set constant_terms(const struct slicer *slicer, uint64_t bank, uint6
     return offset % 4 == 0 && word < PARAMETER_WORDS ? (term_set)1 << word : UNKNOWN;
 }
 
-/* A register, or the one behind it. */
+/* Reads a register, or the next one for HIGH. */
 static term_set read_field(struct reading *reading, unsigned at, int file, enum which which)
 {
     unsigned number = register_field(reading->slicer, reading->instruction, at, file);
     return number == reading->slicer->zero[file] ? NOTHING : read_register(reading, file, number + (which == HIGH));
 }
 
-/* Operand b or c: what [11:9] says; c is b's place taken where the form says so. */
+/* Reads operand b or c, whose source [11:9] selects; some forms swap their positions. */
 static term_set read_operand(struct reading *reading, int is_c, enum which which)
 {
     unsigned form = (unsigned)instruction_bits(reading->instruction, 9, 3);
@@ -205,7 +206,7 @@ static term_set read_operand(struct reading *reading, int is_c, enum which which
     case 6:
     case 7:
         return read_field(reading, 32, UNIFORM, which);
-    default: /* 3 and 5; with bit 91 a uniform register names the bank */
+    default: /* 3 and 5; with bit 91, a uniform register selects the bank */
         return is_indexed ? UNKNOWN : constant_terms(reading->slicer, bank, offset + (which == HIGH ? 4 : 0));
     }
 }
@@ -215,7 +216,7 @@ static term_set read_a(struct reading *reading, enum which which)
     return read_field(reading, 24, reading->file, which);
 }
 
-/* A factor of 1 is how ptxas writes sums; any other makes an index of what it multiplies. */
+/* ptxas encodes sums with a factor of 1; with any other factor, the product is an index. */
 static term_set read_product(struct reading *reading)
 {
     int is_immediate = instruction_bits(reading->instruction, 9, 3) == 4;
@@ -260,7 +261,7 @@ static term_set of_three(struct reading *reading, enum which which)
     return of_two(reading, which) | read_operand(reading, 1, which);
 }
 
-/* (a << shift) + b; of the high half a and c together are shifted. */
+/* (a << shift) + b; for the high half, a and c are shifted together. */
 static term_set of_lea(struct reading *reading, enum which which)
 {
     (void)which;
@@ -283,7 +284,7 @@ static term_set of_constant_or_add(struct reading *reading, enum which which)
     return reading->slicer->sm >= 100 && opcode_of(reading->instruction) == 0x35 ? of_two(reading, which) : UNKNOWN;
 }
 
-/* LDC, ULDC, LDCU; the n-th word. With an index it may be any parameter. */
+/* LDC, ULDC, LDCU: the n-th word. With an index register it may be any parameter. */
 static term_set constant_load(const struct reading *reading, unsigned word)
 {
     unsigned opcode = opcode_of(reading->instruction);
@@ -296,17 +297,18 @@ static term_set constant_load(const struct reading *reading, unsigned word)
     return constant_terms(reading->slicer, bank, offset + 4ul * word);
 }
 
-/* R2UR: only a is read. */
+/* R2UR: reads only a. */
 static term_set of_to_uniform(struct reading *reading, enum which which)
 {
     (void)which;
     return read_field(reading, 24, VECTOR, LOW);
 }
 
-/* By [8:0]; what is not listed is not understood. The uniform twins of the vector instructions lie 0x80 higher. */
+/* By [8:0]; instructions that are not listed are not supported. The uniform variant of a vector instruction has the opcode
+ * plus 0x80. */
 static const struct operation {
     uint16_t opcode;
-    uint8_t width; /* registers written */
+    uint8_t width; /* number of registers written */
     term_set (*read)(struct reading *, enum which);
 } operations[] = {
     {0x002, 2, of_move},            /* MOV; 2 with .64 */
@@ -361,7 +363,7 @@ static int is_constant_load(struct sass_instruction instruction)
     return opcode == 0x182 || opcode == 0x0b9 || opcode == 0x1ac;
 }
 
-/* How many uniform registers are written; more than there are where that is not known. */
+/* Returns the number of uniform registers written; more than exist if unknown. */
 static unsigned uniform_width(struct sass_instruction instruction)
 {
     static const uint8_t loads[8] = {1, 1, 1, 1, 1, 2, 4, 255};
@@ -382,7 +384,7 @@ static int writes(const struct slicer *slicer, struct sass_instruction instructi
            (!sass_is_known(instruction) || (number >= first && number - first < uniform_width(instruction)));
 }
 
-/* What the instruction of `value` writes, with what is known by now. */
+/* Returns what the instruction of `value` writes, as far as known yet. */
 static struct meeting terms_of(struct slicer *slicer, const struct value *value)
 {
     struct reading reading = {slicer, ways_instruction(&slicer->ways, value->instruction), value->instruction, VECTOR, 1};
@@ -400,8 +402,8 @@ static struct meeting terms_of(struct slicer *slicer, const struct value *value)
     return (struct meeting){terms, reading.is_complete};
 }
 
-/* Registers that a loop writes depend on themselves: all are looked at again until none changes. Terms are only added, so that
- * this ends. */
+/* Registers written in a loop depend on themselves: evaluates all of them until nothing changes. Terms are only added, so
+ * this terminates. */
 static void settle(struct slicer *slicer)
 {
     for (int is_changed = 1; is_changed && !slicer->is_lost;) {
@@ -411,7 +413,7 @@ static void settle(struct slicer *slicer)
             struct meeting now = terms_of(slicer, &slicer->values[i]);
             struct value *value = &slicer->values[i];
             term_set terms = value->terms | now.terms;
-            /* Without all of its operands a value has not been reached. */
+            /* A value is reached once all of its operands are. */
             int is_reached = value->is_reached || now.is_reached;
             is_changed |= before != slicer->value_count;
             if (!is_reached || (value->is_reached && terms == value->terms))
@@ -423,7 +425,7 @@ static void settle(struct slicer *slicer)
     }
 }
 
-/* A half of what is added up to the address. */
+/* Returns the terms of one half of the address. */
 static term_set address_terms(struct slicer *slicer, uint32_t at, const struct sass_access *access, enum which which)
 {
     struct meeting base = {NOTHING, 1}, uniform = {NOTHING, 1};
@@ -434,8 +436,8 @@ static term_set address_terms(struct slicer *slicer, uint32_t at, const struct s
     return base.terms | uniform.terms | (base.is_reached && uniform.is_reached ? NOTHING : UNKNOWN);
 }
 
-/* A word is added in whole where both of its halves are. A low half alone is a number of 4 bytes, and so an index; a high one
- * alone is something that is put together in another way. */
+/* A word is a pointer if both its halves are added. A low half alone is a 4-byte number, so an index; a high half alone has
+ * been combined in another way. */
 static struct address_source answer(term_set low, term_set high)
 {
     const struct address_source none = {0, 0, 0};
@@ -466,7 +468,7 @@ struct address_source slice_address(struct span code, uint64_t at, const struct 
     uint32_t place = (uint32_t)(at / SASS_INSTRUCTION_BYTES);
     if (place >= slicer.ways.count)
         return none;
-    /* The first look finds what there is to look at. */
+    /* The first call adds the values to evaluate. */
     address_terms(&slicer, place, access, LOW);
     address_terms(&slicer, place, access, HIGH);
     settle(&slicer);

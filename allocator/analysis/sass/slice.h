@@ -1,10 +1,11 @@
 /*
- * Where the address of an access comes from, by the kernel's machine code alone: from the register pair of its base back over
- * moves, sums, shifts and constant loads, along every way that leads to the access, to the kernel's parameters or to memory.
+ * Determines the source of an access's address from the kernel's machine code alone. Starts at the base register pair and goes
+ * back through moves, sums, shifts and constant loads, along every path that leads to the access, to the kernel's parameters or
+ * to memory.
  *
- * A product and a shifted value are taken for an index into something else and not followed. What is not understood makes the
- * answer unknown, and so does a pointer that differs by the way taken.
- * Thread safety: pure. The work is bounded, whatever the code.
+ * Products and shifted values are taken for an index and not traced. Unsupported instructions make the source unknown, and so
+ * does a pointer that depends on the path.
+ * Pure. The work is bounded for any code.
  */
 #ifndef CUFENCE_ANALYSIS_SASS_SLICE_H
 #define CUFENCE_ANALYSIS_SASS_SLICE_H
@@ -13,13 +14,13 @@
 #include "base/image.h"
 #include "sass.h"
 
-/* Words of the parameter bytes, 8 bytes each, that an answer can name. As many as a launch on record keeps but for the last. */
+/* Number of 8-byte words of the parameter bytes that a result can name: as many as a launch record keeps, minus one. */
 #define SLICE_WORDS 31
 
-/* `code` of a kernel, its functions included; `at` the access's offset in it. */
+/* `code`: of a kernel, with its functions; `at`: the offset of the access in it. */
 struct address_source slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm);
 
-/* The offset of the parameters in constant bank 0: by ptxas 13.0's code for sm_75, 80, 86, 89, 90, 100 and 120. */
+/* Returns the offset of the parameters in constant bank 0, as in code of ptxas 13.0 for sm_75, 80, 86, 89, 90, 100 and 120. */
 uint64_t slice_parameters_at(unsigned sm);
 
 #endif

@@ -14,7 +14,7 @@ enum way way_of(struct sass_instruction instruction)
     int is_always = instruction_bits(instruction, 12, 4) == 7;
     unsigned opcode = (unsigned)instruction_bits(instruction, 0, 9);
     switch (opcode) {
-    case 0x141: /* BSYNC: waits for lanes that went another way */
+    case 0x141: /* BSYNC: waits for diverged lanes */
     case 0x146: /* YIELD */
     case 0x156: /* BMOV */
     case 0x157:
@@ -23,15 +23,15 @@ enum way way_of(struct sass_instruction instruction)
     case 0x143: /* CALL.ABS, to another function */
     case 0x144: /* CALL.REL */
         return WAY_CALL;
-    case 0x147: /* BRA; one that depends on a further predicate may go on. .U and .DIV may, too */
+    case 0x147: /* BRA; with a second predicate it may fall through, and so may .U and .DIV */
         return is_always && instruction_bits(instruction, 0, 12) == 0x947 && instruction_bits(instruction, 32, 2) == 0 &&
                        instruction_bits(instruction, 87, 4) == 7
                    ? WAY_END
                    : WAY_ON;
     case 0x14d: /* EXIT */
-    case 0x150: /* RET, behind a call */
+    case 0x150: /* RET, after a call */
         return is_always ? WAY_END : WAY_ON;
-    default: /* of what is not known, only these steer the way */
+    default: /* only unknown instructions in this opcode range may branch */
         return sass_branches(instruction) && opcode >= 0x140 && opcode < 0x160 ? WAY_UNKNOWN : WAY_ON;
     }
 }

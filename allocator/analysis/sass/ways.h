@@ -1,5 +1,5 @@
 /*
- * The ways through a kernel's machine code, as its branches say, for whoever goes back along them. Pure; any thread.
+ * The control flow of a kernel's machine code, according to its branches, for walking it backwards. Pure; any thread.
  */
 #ifndef CUFENCE_ANALYSIS_SASS_WAYS_H
 #define CUFENCE_ANALYSIS_SASS_WAYS_H
@@ -7,15 +7,15 @@
 #include "base/image.h"
 #include "sass.h"
 
-/* Longer code, or code with more branches, is not looked at: that bounds the work on damaged code. */
+/* Longer code, or code with more branches, is not analysed: this bounds the work on damaged code. */
 #define WAYS_CODE_LIMIT 65536u /* instructions, 1 MiB */
 #define WAYS_BRANCH_LIMIT 2048u
 
 enum way {
-    WAY_ON,     /* the next instruction, or a branch's target */
-    WAY_CALL,   /* the callee; what comes behind it holds what the callee left */
-    WAY_END,    /* not the next instruction */
-    WAY_UNKNOWN /* anywhere */
+    WAY_ON,     /* to the next instruction, or a branch target */
+    WAY_CALL,   /* to the callee; registers then hold what the callee left */
+    WAY_END,    /* not to the next instruction */
+    WAY_UNKNOWN /* to an unknown place */
 };
 
 struct branch {
@@ -24,18 +24,18 @@ struct branch {
 
 struct ways {
     struct span code;
-    uint32_t count; /* of instructions */
+    uint32_t count; /* number of instructions */
     struct branch branches[WAYS_BRANCH_LIMIT];
     uint32_t branch_count;
-    uint8_t is_target[WAYS_CODE_LIMIT / 8]; /* of a branch */
+    uint8_t is_target[WAYS_CODE_LIMIT / 8]; /* is the target of a branch */
 };
 
-/* Fills in *ways. 0 if a branch may lead anywhere, or a limit is exceeded. `code` must stay. */
+/* Fills in *ways. Returns 0 if a branch has an unknown target, or a limit is exceeded. `code` must outlive *ways. */
 int ways_find(struct ways *ways, struct span code, unsigned sm);
 
 struct sass_instruction ways_instruction(const struct ways *ways, uint32_t index);
 
-/* How it goes on behind an instruction. */
+/* Returns where execution continues after an instruction. */
 enum way way_of(struct sass_instruction instruction);
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * The plain fields of what a snapshot holds, by the names that they have as JSON. Pure.
+ * The plain fields of the structs in a snapshot, with their JSON names. Pure.
  */
 #ifndef CUFENCE_ANALYSIS_SNAPSHOT_FIELDS_H
 #define CUFENCE_ANALYSIS_SNAPSHOT_FIELDS_H
@@ -11,7 +11,7 @@ enum field_type { NUMBER, ADDRESS, TEXT }; /* an integer; a string "0x..."; a st
 struct field {
     const char *name;
     enum field_type type;
-    size_t at, size; /* in its struct */
+    size_t at, size; /* offset and size in the struct */
 };
 
 struct fields {

@@ -98,7 +98,7 @@ static json_t *put_bytes(const uint8_t *bytes, size_t count)
     return json_stringn(text, 2 * count);
 }
 
-/* The place of the launch's kernel in `functions`, which gets it if it is new: equal pointers are equal places. */
+/* Returns the index of the launch's kernel in `functions`, and adds it if it is new. Equal pointers have equal indexes. */
 static json_t *place_of_function(const struct fault_memory *memory, size_t launch, json_t *functions, json_t *places)
 {
     const struct launch_function *function = memory->launches[launch].entry->function;

@@ -1,4 +1,4 @@
-/* Apart from its writer: a library that only writes needs no parser. */
+/* In a file of its own, so that a library that only writes needs no parser. */
 #include "keep.h"
 
 #include "fields.h"
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What a snapshot of ours has at most, and a little more. */
+/* Limits, slightly above those of the writer. */
 enum { BUFFERS = 4096, LAUNCHES = 8192, STACKS = 4096, ARGUMENTS = 4096, DIMENSIONS = 3 };
 
 static uint64_t number_of(const json_t *value)
@@ -21,7 +21,7 @@ static uint64_t number_of(const json_t *value)
     return end && !*end ? number : 0;
 }
 
-/* What is missing, or of another type, stays 0. */
+/* Fields that are missing or have another type stay 0. */
 static void take_fields(const json_t *object, void *to, struct fields fields)
 {
     for (size_t i = 0; i < fields.count; i++) {
@@ -42,11 +42,11 @@ static void take_fields(const json_t *object, void *to, struct fields fields)
 /* ---- frames ---- */
 
 struct frames {
-    struct stack_frame *all; /* NULL if there are none */
+    struct stack_frame *all; /* NULL if none */
     size_t count;
 };
 
-/* 0: the host is out of memory. */
+/* Returns 0 if out of host memory. */
 static int take_frames(const json_t *array, struct frames *frames)
 {
     size_t count = json_array_size(array);
@@ -65,7 +65,7 @@ static void take_dim(const json_t *array, uint32_t dim[DIMENSIONS])
         dim[i] = (uint32_t)number_of(json_array_get(array, i));
 }
 
-/* Sizes and offsets that contradict each other make one without a layout. NULL: the host is out of memory. */
+/* Returns the function, without a layout if its sizes and offsets are inconsistent; NULL if out of host memory. */
 static struct launch_function *take_function(const json_t *object)
 {
     const json_t *arguments = json_object_get(object, "arguments");
@@ -110,7 +110,7 @@ struct kept_stack {
 };
 
 struct whole {
-    struct snapshot snapshot; /* first: the caller's pointer */
+    struct snapshot snapshot; /* first: the pointer returned to the caller */
     cufence_buffer *near, *live;
     struct fault_launch *launches;
     struct launch_entry *entries;
@@ -135,7 +135,7 @@ static size_t read_stack(const void *from, uint32_t stack, struct stack_frame *o
     return 0;
 }
 
-/* All of these: 0: the host is out of memory. */
+/* The following functions return 0 if out of host memory. */
 
 static int take_buffers(const json_t *array, cufence_buffer **buffers, size_t *count)
 {

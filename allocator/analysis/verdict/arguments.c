@@ -17,15 +17,15 @@ size_t parameter_words(const struct evidence_site *site)
 int parameter_may_be_used(const struct evidence_site *site, size_t index)
 {
     const struct address_source *source = &site->source;
-    /* Of a loaded value and a word, either may be the pointer, and the other an index. */
+    /* If the address is a sum of a loaded value and a word, either may be the pointer, and the other one the index. */
     return !source->is_known || (index < 8 * sizeof source->words && (source->words >> index & 1));
 }
 
-/* How far a launch's time may lag behind: a tick of the slowest kernel. */
+/* How far a launch's timestamp may be behind: one tick of the slowest kernel configuration. */
 #define TICK_NS UINT64_C(10000000)
 
-/* How good a guess a buffer is for a word that points to it: into it before to its end, then of the time, then live before
- * freed, then the newest. */
+/* How well a buffer fits a word that points to it. In this order: into the buffer before to its end, alive at that time,
+ * live before freed, the newest. */
 struct fit {
     int is_inside, is_of_time, is_live;
     uint64_t id;
@@ -63,7 +63,7 @@ const cufence_buffer *word_buffer(const struct fault_memory *memory, uint64_t wo
     return best;
 }
 
-/* Whether a parameter word before `index` has named the buffer. */
+/* Returns 1 if an earlier parameter word points to the buffer. */
 static int is_named_before(const struct fault_memory *memory, const struct evidence_site *site, const cufence_buffer *buffer,
                            size_t index)
 {

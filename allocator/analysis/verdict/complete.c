@@ -6,13 +6,13 @@
 #define LOW_BITS ((uint64_t)UINT32_MAX)
 #define WINDOW (LOW_BITS + 1)
 
-/* More arguments than this are not looked at, and then none may be claimed to be the only one. */
+/* Limit on arguments. Beyond it, no argument can be claimed to be the only one. */
 #define MAX_ARGUMENTS 64
 
 /* An argument that the addresses may belong to. */
 struct hypothesis {
     const cufence_buffer *buffer;
-    int is_out;       /* it does not explain them */
+    int is_out;       /* the buffer can't explain the addresses */
     int is_ambiguous; /* it explains one of them in more than one way */
     int has_fault;    /* it explains why one of them faulted */
 };
@@ -27,7 +27,7 @@ static int has_high(const struct evidence_lane *lane)
     return lane->certainty == CERTAIN_NOT && (lane->known_bits & ~LOW_BITS) == ~LOW_BITS;
 }
 
-/* How many addresses in the buffer's span have the low half of `address`: 0, 1, or 2 for more. The lowest is *found. */
+/* Returns how many addresses in the buffer's span have the low half of `address`: 0, 1, or 2 for more. *found is the lowest. */
 static unsigned in_span(const cufence_buffer *buffer, uint64_t address, uint64_t *found)
 {
     uint64_t start = buffer->guard_start, end = buffer->guard_end;
@@ -44,7 +44,7 @@ static int is_window_near(const cufence_buffer *buffer, uint64_t address)
     return buffer->guard_end > window && buffer->guard_start <= window + LOW_BITS;
 }
 
-/* Weighs one lane's address against one argument. */
+/* Tests one lane's address against one argument. */
 static void weigh(struct hypothesis *hypothesis, const struct fault_memory *memory, const struct evidence_site *site,
                   const struct evidence_lane *lane)
 {
@@ -67,7 +67,7 @@ int complete_is_place(const struct evidence_site *other, const struct evidence_s
     return other->is_warp_alive && other->error_pc == site->error_pc && other->grid_id == site->grid_id;
 }
 
-/* The arguments as hypotheses; how many. MAX_ARGUMENTS + 1 if there are too many. */
+/* Fills in a hypothesis per argument. Returns the count, MAX_ARGUMENTS + 1 if there are too many. */
 static size_t collect(const struct fault_memory *memory, const struct evidence_site *site, struct hypothesis *hypotheses)
 {
     size_t count = 0;
@@ -81,7 +81,7 @@ static size_t collect(const struct fault_memory *memory, const struct evidence_s
     return count;
 }
 
-/* Whether two arguments mean the same addresses. */
+/* Returns 1 if both buffers give the same addresses. */
 static int agree(const cufence_buffer *a, const cufence_buffer *b, const struct evidence *evidence,
                  const struct evidence_site *site)
 {
@@ -104,7 +104,7 @@ struct completion complete_place(const struct evidence *evidence, const struct f
     const struct completion none = {NULL, 0};
     struct hypothesis hypotheses[MAX_ARGUMENTS];
     size_t count = collect(memory, site, hypotheses), halves = 0;
-    int has_blind = 0; /* a lane of which no low half is known, and which may be the one that faulted */
+    int has_blind = 0; /* a lane with unknown low half, which may be the faulting one */
     if (count > MAX_ARGUMENTS || site->exception.class != CLASS_ADDRESS)
         return none;
     for (size_t i = 0; i < evidence->site_count; i++) {
@@ -113,7 +113,7 @@ struct completion complete_place(const struct evidence *evidence, const struct f
             const struct evidence_lane *lane = &other->lanes[k];
             halves += (size_t)has_low(lane);
             has_blind |= lane->certainty == CERTAIN_NOT && !has_low(lane);
-            /* A null pointer and an offset would do as well. */
+            /* A null pointer plus an offset is also possible. */
             if (has_low(lane) && (lane->address & LOW_BITS) < NULL_PAGE)
                 return none;
             for (size_t h = 0; h < count; h++)

@@ -8,11 +8,11 @@
 
 #include <string.h>
 
-/* Buffers that the arguments of all launches that fit point to; there is no more to be said of so many. */
+/* Buffers that the arguments of all fitting launches point to; a longer list would be of no use. */
 #define MAX_SEEN 64
 #define MAX_CANDIDATES (sizeof(((struct diagnosis *)0)->candidates) / sizeof(((struct diagnosis *)0)->candidates[0]))
 
-/* What a site says: its best lane and the verdict on that; no lane where the warp had exited. */
+/* A site's best lane and the verdict on it; no lane if the warp had exited. */
 struct finding {
     const struct evidence_site *site;
     const struct evidence_lane *lane;
@@ -20,8 +20,8 @@ struct finding {
     int is_bystander;
 };
 
-/* Whether a finding explains more than another. Distances decide between lanes that are equally well known: the first element
- * out of bounds says most about the bug. */
+/* Returns 1 if finding a explains more than b. Among lanes with equal rank, the distance decides: the first element out of
+ * bounds says most about the bug. */
 static int is_better(const struct finding *a, const struct finding *b)
 {
     const struct evidence_lane *lane_a = a->lane, *lane_b = b->lane;
@@ -29,7 +29,7 @@ static int is_better(const struct finding *a, const struct finding *b)
         return a->verdict.rank > b->verdict.rank;
     if (!lane_a != !lane_b)
         return lane_a != NULL;
-    /* An error PC in nobody's code may be of another process. */
+    /* An error PC without a known function may belong to another process. */
     if (a->verdict.rank == RANK_SITE && !a->site->symbol != !b->site->symbol)
         return a->site->symbol != NULL;
     if (!lane_a)
@@ -48,10 +48,10 @@ static int is_same_place(const struct evidence_site *a, const struct evidence_si
     return !a->symbol || !strcmp(a->symbol, b->symbol);
 }
 
-/* SMs that are told apart; no GPU has as many. */
+/* Number of SMs to distinguish; more than any GPU has. */
 #define MAX_SMS 4096u
 
-/* Whether an SM is met for the first time. */
+/* Returns 1 the first time an SM is passed. */
 static int is_new_sm(uint8_t *seen, uint32_t sm)
 {
     if (sm >= MAX_SMS)
@@ -61,7 +61,7 @@ static int is_new_sm(uint8_t *seen, uint32_t sm)
     return is_new;
 }
 
-/* The further SMs with an error at this place, whose warps had exited, or are no evidence. */
+/* Counts further SMs with an error at this place whose warps had exited or are no evidence. */
 static void count_sms(const struct evidence *evidence, struct diagnosis *diagnosis)
 {
     uint8_t seen[MAX_SMS / 8] = {0};
@@ -71,7 +71,7 @@ static void count_sms(const struct evidence *evidence, struct diagnosis *diagnos
             diagnosis->other_sites += (size_t)is_new_sm(seen, evidence->sites[i].sm);
 }
 
-/* Counts what else faulted in the same way. Lanes without an address count if the dump marks them. */
+/* Counts other warps and threads that faulted in the same way. Lanes without an address count if the dump marks them. */
 static void count_others(const struct evidence *evidence, const struct fault_memory *memory,
                          const struct completion *completion, struct diagnosis *diagnosis)
 {
@@ -94,7 +94,7 @@ static void count_others(const struct evidence *evidence, const struct fault_mem
     }
 }
 
-/* The live buffers on both sides of the fault, of the owner's device where there is an owner. */
+/* Finds the live buffers on both sides of the fault, on the owner's device if there is an owner. */
 static void find_surroundings(const struct fault_memory *memory, uint64_t at, struct diagnosis *diagnosis)
 {
     for (size_t i = 0; i < memory->near_count; i++) {
@@ -108,15 +108,15 @@ static void find_surroundings(const struct fault_memory *memory, uint64_t at, st
     }
 }
 
-/* What is taken for candidates. */
+/* Which buffers become candidates. */
 struct choice {
     int is_narrowed; /* by the high half of the address */
-    int is_writable; /* not what the kernel promises to read only */
+    int is_writable; /* only buffers that the kernel may write */
     const cufence_buffer *seen[MAX_SEEN];
     size_t seen_count;
 };
 
-/* 0 if it is there already. */
+/* Returns 0 if the buffer was already seen. */
 static int see(struct choice *choice, const cufence_buffer *buffer)
 {
     for (size_t i = 0; i < choice->seen_count; i++)
@@ -137,13 +137,14 @@ static void add_candidate(struct diagnosis *diagnosis, const cufence_buffer *buf
     diagnosis->candidate_parameter[diagnosis->candidate_count++] = word;
 }
 
-/* Whether the code tells which words the address comes from. Of a loaded value and a word, either may be the pointer. */
+/* Returns 1 if the code shows which words the address comes from. If it is a sum of a loaded value and a word, either may be
+ * the pointer. */
 static int is_traceable(const struct evidence_site *site)
 {
     return site->source.is_known && !site->source.is_loaded;
 }
 
-/* Whether the choice leaves a buffer that word `word` of the parameters points to out, and says so. */
+/* Returns 1, and notes why, if the buffer that parameter word `word` points to is not a candidate. */
 static int is_left_out(struct diagnosis *diagnosis, const struct choice *choice, const cufence_buffer *buffer, size_t word)
 {
     const struct evidence_site *site = fault_site(diagnosis);
@@ -166,7 +167,7 @@ static int is_left_out(struct diagnosis *diagnosis, const struct choice *choice,
     return 0;
 }
 
-/* The buffers that parameter bytes point to. */
+/* Adds the buffers that parameter bytes point to. */
 static void add_pointers(struct diagnosis *diagnosis, struct choice *choice, const uint8_t *bytes, size_t count,
                          uint64_t time_ns)
 {
@@ -182,8 +183,8 @@ static void add_pointers(struct diagnosis *diagnosis, struct choice *choice, con
     }
 }
 
-/* Candidates from the kernel's arguments: the dump's, else those of the launches that fit, newest first. A launch that still
- * ran comes before those that may have ended. */
+/* Adds candidates from the kernel's arguments: those in the dump, otherwise those of fitting launches, newest first. A
+ * launch that was still running precedes those that may have ended. */
 static void add_arguments(struct diagnosis *diagnosis, int is_narrowed, int is_writable)
 {
     const struct fault_memory *memory = diagnosis->memory;
@@ -206,7 +207,7 @@ static enum candidate_source source_of_arguments(const struct diagnosis *diagnos
     return diagnosis->origin.fits ? CANDIDATES_LAUNCHES : CANDIDATES_RUNNING;
 }
 
-/* Whether the arguments that were looked at can only be those of the launch that faulted, and are all there. */
+/* Returns 1 if the arguments are certainly those of the faulting launch, and complete. */
 static int is_sure_of_arguments(const struct diagnosis *diagnosis)
 {
     const struct fault_origin *origin = &diagnosis->origin;
@@ -239,7 +240,7 @@ static void find_candidates(const struct fault_memory *memory, struct diagnosis 
     }
 }
 
-/* Where the dump has no parameters, the launch may have them. */
+/* Finds the parameter that points to the owner in the launch's arguments, if the dump has no parameters. */
 static void find_parameter(struct diagnosis *diagnosis)
 {
     const struct fault_arguments *arguments = &diagnosis->arguments;
@@ -254,7 +255,7 @@ static void find_parameter(struct diagnosis *diagnosis)
     }
 }
 
-/* The best of a site's lanes, those in bounds left out. */
+/* Returns the best of a site's lanes, except those in bounds. */
 static struct finding find_lane(const struct fault_memory *memory, const struct evidence_site *site)
 {
     struct finding best = {site, NULL, owner_judge(memory, site, NULL), 0};
@@ -289,8 +290,8 @@ const struct evidence_site *fault_site(const struct diagnosis *diagnosis)
 }
 
 /*
- * Takes from the site of an exited warp what may be another launch's. The dump has the launches that still ran: of several of
- * one kernel, as in a graph, the one that faulted may have ended before.
+ * Removes data that may belong to another launch from the site of an exited warp. The dump contains running launches; if there
+ * were several of one kernel, as in a graph, the faulting one may have ended before.
  */
 static void set_view(const struct fault_memory *memory, struct diagnosis *diagnosis)
 {
@@ -311,8 +312,8 @@ static void set_view(const struct fault_memory *memory, struct diagnosis *diagno
     diagnosis->view.parameter_bytes = 0;
 }
 
-/* Where no address explains the fault, halves of some may: sets the site and the lane that explain most then, *whole to the
- * lane with its whole address, and *verdict. */
+/* If no complete address explains the fault, tries address halves. Sets the site and the lane that explain most, *whole to
+ * the lane with its complete address, and *verdict. */
 static void complete(const struct evidence *evidence, const struct fault_memory *memory, struct completion *completion,
                      struct diagnosis *diagnosis, struct evidence_lane *whole, struct verdict *verdict)
 {
@@ -347,7 +348,7 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
     *diagnosis = (struct diagnosis){.evidence = evidence, .memory = memory};
     struct verdict verdict = choose(evidence, memory, diagnosis);
     struct evidence_lane whole = diagnosis->lane ? *diagnosis->lane : (struct evidence_lane){.certainty = CERTAIN_NOT};
-    /* What speaks for the warp is known to be somewhere, but not to have faulted there. */
+    /* The lane's address is known, but the lane did not fault there. */
     if (verdict.rank <= RANK_SITE)
         whole.certainty = CERTAIN_NOT;
     struct completion completion = {NULL, 0};

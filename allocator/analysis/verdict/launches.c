@@ -12,7 +12,7 @@ int launch_is_of_kernel(const struct launch_entry *launch, const struct evidence
     return launch->function && launch->function->name[0] && site->symbol && !strcmp(launch->function->name, site->symbol);
 }
 
-/* Compares what both have. Between arguments lies what happens to lie there, so only with a layout can bytes differ. */
+/* Compares the bytes that both have. Padding between arguments is undefined, so different bytes count only with a layout. */
 static int has_same_bytes(const struct launch_function *layout, const uint8_t *a, size_t a_bytes, const uint8_t *b,
                           size_t b_bytes)
 {
@@ -45,7 +45,7 @@ static const struct fault_launch *newest_graph(const struct fault_memory *memory
     return NULL;
 }
 
-/* What is on record may be the capture of a kernel that ran in a graph later on. */
+/* Returns 1 if the recorded launch may be the capture of a kernel that ran in a graph later. */
 static int is_replay_possible(const struct fault_memory *memory, const struct fault_launch *launch)
 {
     const struct fault_launch *graph = newest_graph(memory);
@@ -88,7 +88,7 @@ struct fault_origin launches_origin(const struct fault_memory *memory, const str
     return origin;
 }
 
-/* The layout of the kernel's arguments that all launches of it agree on. */
+/* Returns the argument layout that all recorded launches of the kernel agree on. */
 static const struct launch_function *layout_of(const struct fault_memory *memory, const struct evidence_site *site)
 {
     const struct launch_function *layout = NULL;

@@ -3,10 +3,10 @@
 #include "arguments.h"
 #include "guard/layout.h"
 
-/* How a kernel's parameters name a buffer. */
+/* How a kernel's parameters refer to a buffer. */
 struct aim {
-    int word;     /* -1: they do not */
-    int strength; /* 0: not at all, 1: into it or to its end, 2: to its first byte */
+    int word;     /* -1 if none does */
+    int strength; /* 0: no reference, 1: into it or to its end, 2: to its first byte */
 };
 
 static const struct aim no_aim = {-1, 0};
@@ -16,8 +16,8 @@ static enum certainty weaker(enum certainty a, enum certainty b)
     return a < b ? a : b;
 }
 
-/* A pointer to the end counts: loops that run backwards, and pairs of begin and end, pass one. What the kernel was given but
- * did not go through, by its code, does not. */
+/* Counts pointers to the end: loops that run backwards, and begin/end pairs, use them. Ignores parameters that the access
+ * does not use, according to the kernel's code. */
 static struct aim aim_at(const struct evidence_site *site, const cufence_buffer *buffer)
 {
     struct aim best = no_aim;
@@ -58,8 +58,9 @@ uint64_t access_bytes(const struct evidence_site *site)
     return site->access_bytes ? site->access_bytes : 1;
 }
 
-/* Whether `a` is the better guess than `b` for one side of a guard. What is mapped comes first: a buffer freed behind a
- * running kernel is still its buffer. Then what the kernel was given, then live before freed, then the newest. */
+/* Returns 1 if `a` is a better guess than `b` for one side of a guard. Mapped buffers come first: a buffer freed behind a
+ * running kernel still belongs to it. Then buffers that the kernel's arguments point to, then live before freed, then the
+ * newest. */
 static int is_better_neighbour(const cufence_buffer *a, struct aim aim_a, const cufence_buffer *b, struct aim aim_b)
 {
     if (!b || a->is_mapped != b->is_mapped)
@@ -71,7 +72,7 @@ static int is_better_neighbour(const cufence_buffer *a, struct aim aim_a, const 
     return a->id > b->id;
 }
 
-/* The buffer whose span holds `at`, with `at` past its end or before its start. */
+/* Returns the buffer whose span contains `at`, with `at` past its end or before its start. */
 static const cufence_buffer *neighbour(const struct fault_memory *memory, const struct evidence_site *site, uint64_t at,
                                        cufence_place place, struct aim *aim)
 {
@@ -92,7 +93,7 @@ static const cufence_buffer *neighbour(const struct fault_memory *memory, const 
     return best;
 }
 
-/* A freed and unmapped buffer that held `at`. One that the kernel was given the start of comes first, then the newest. */
+/* Returns a freed and unmapped buffer that contained `at`. Prefers one whose start is a kernel argument, then the newest. */
 static const cufence_buffer *freed_holder(const struct fault_memory *memory, const struct evidence_site *site, uint64_t at,
                                           struct aim *aim, size_t *count)
 {
@@ -127,13 +128,13 @@ static void own(struct verdict *verdict, enum fault_kind kind, const cufence_buf
     verdict->parameter = aim.word;
     verdict->certainty = certainty;
     verdict->reason = reason;
-    /* An access that begins inside and ends outside leaves the buffer at its end: distance 0. */
+    /* An access that begins inside the buffer and ends outside has distance 0. */
     if (layout_classify(address, owner->address, owner->size, &verdict->distance) == CUFENCE_PLACE_INSIDE &&
         kind == FAULT_OVERRUN)
         verdict->distance = 0;
 }
 
-/* The guard between two mappings belongs to both. */
+/* Decides which buffer an access in a guard was meant for: a guard between two mappings belongs to both. */
 static void judge_guard(struct verdict *verdict, const cufence_buffer *below, struct aim aim_below, const cufence_buffer *above,
                         struct aim aim_above, uint64_t address, enum certainty certainty)
 {
@@ -158,7 +159,7 @@ static void judge_guard(struct verdict *verdict, const cufence_buffer *below, st
         verdict->reason = "the kernel was given it, and not the buffer on the other side";
         return;
     }
-    /* The byte right behind an end has distance 0, the one right before a start distance 1: count both from 1. */
+    /* The byte right behind the end has distance 0, the one right before the start distance 1: make both count from 1. */
     uint64_t bytes_below = as_below.distance + 1, bytes_above = as_above.distance;
     is_below = below->is_mapped != above->is_mapped ? below->is_mapped : bytes_below <= bytes_above;
     *verdict = is_below ? as_below : as_above;
@@ -177,7 +178,7 @@ static void judge_guard(struct verdict *verdict, const cufence_buffer *below, st
     verdict->rival_distance = is_below ? as_above.distance : as_below.distance;
 }
 
-/* The verdict on an address in the arena, whose first unmapped byte is verdict->at. */
+/* Returns the verdict on an address in the arena, whose first unmapped byte is verdict->at. */
 static void judge_arena(const struct fault_memory *memory, const struct evidence_site *site, const struct evidence_lane *lane,
                         struct verdict *verdict)
 {
@@ -187,7 +188,7 @@ static void judge_arena(const struct fault_memory *memory, const struct evidence
     const cufence_buffer *above = neighbour(memory, site, verdict->at, CUFENCE_PLACE_BEFORE_START, &aim_above);
     const cufence_buffer *freed = freed_holder(memory, site, verdict->at, &aim_freed, &holders);
 
-    /* Where the address space has been cut anew, a guard of today may cover a buffer of the past. */
+    /* If the address space was reused, a present guard may cover a past buffer. */
     if (freed && !aim_freed.strength &&
         ((below && below->is_mapped && aim_below.strength) || (above && above->is_mapped && aim_above.strength)))
         freed = NULL;
@@ -203,7 +204,7 @@ static void judge_arena(const struct fault_memory *memory, const struct evidence
     }
 }
 
-/* The mapped buffer that the address lies in, live before freed, newest first. */
+/* Returns the mapped buffer that contains the address, live before freed, newest first. */
 static const cufence_buffer *mapped_holder(const struct fault_memory *memory, uint64_t address, uint64_t *offset)
 {
     const cufence_buffer *best = NULL;
@@ -231,7 +232,7 @@ static void judge_inside(const struct fault_memory *memory, const struct evidenc
     verdict->parameter = aim_at(site, verdict->owner).word;
 }
 
-/* Whether the device may lack access to the mapped memory at `address`. */
+/* Returns 1 if the device may lack access to the mapped memory at `address`. */
 static int may_lack_access(const struct fault_memory *memory, uint64_t address)
 {
     uint64_t offset;
@@ -240,7 +241,7 @@ static int may_lack_access(const struct fault_memory *memory, uint64_t address)
            !(holder->device >= 0 && holder->device < 64 && memory->shared >> holder->device & 1);
 }
 
-/* Registers may have changed since, and an address that has been unmapped may have been mapped anew since. */
+/* Registers may have changed since the access, and an unmapped address may have been mapped again. */
 static int is_sure(const struct fault_memory *memory, const struct evidence_site *site, const struct evidence_lane *lane)
 {
     struct aim aim;
@@ -307,7 +308,7 @@ struct verdict owner_settle(const struct fault_memory *memory, const struct evid
     struct verdict verdict = owner_judge(memory, site, lane);
     if (verdict.rank < RANK_NOWHERE)
         return verdict;
-    /* Of several tenants of one place owner_judge() has chosen; it does not know of what settles the place. */
+    /* If several buffers used this place, keep owner_judge()'s choice among them: `reason` only settles the place. */
     if (verdict.owner && verdict.owner->mapping_start == owner->mapping_start &&
         verdict.owner->mapping_end == owner->mapping_end)
         owner = verdict.owner;

@@ -1,21 +1,21 @@
 /*
- * The verdict on one access: what kind of fault it is, which buffer it was meant for, and how sure that is.
- * Pure functions over the plain structs of evidence.h and diagnosis.h; any thread.
+ * The verdict on one access: the kind of fault, the buffer that it was meant for, and how certain that is.
+ * Pure functions on the plain structs of evidence.h and diagnosis.h; any thread.
  */
 #ifndef CUFENCE_ANALYSIS_VERDICT_OWNER_H
 #define CUFENCE_ANALYSIS_VERDICT_OWNER_H
 
 #include "diagnosis.h"
 
-/* The driver maps nothing below this on any platform, and a field of a null pointer's struct lies there. */
+/* The driver maps nothing below this address on any platform; fields of a null struct pointer are here. */
 #define NULL_PAGE UINT64_C(0x10000)
 
-/* How much one lane, or a site without lanes, explains. The best of all is reported. */
+/* How much a lane, or a site without lanes, explains. The highest rank is reported. */
 enum rank {
-    RANK_INNOCENT,   /* an access that cannot have faulted: in mapped memory that the device has access to, or aligned */
-    RANK_SITE,       /* an exception, no address that says anything */
-    RANK_INSIDE,     /* an address in a buffer of another device, which has not given access to it as far as is known */
-    RANK_MISALIGNED, /* an address that is no multiple of the access */
+    RANK_INNOCENT,   /* the access cannot have faulted: in mapped memory that the device has access to, or aligned */
+    RANK_SITE,       /* an exception without a meaningful address */
+    RANK_INSIDE,     /* an address in a buffer of another device, which is not known to have granted access */
+    RANK_MISALIGNED, /* an address that is not a multiple of the access width */
     RANK_NOWHERE,    /* an unmapped address that belongs to no buffer */
     RANK_OWNED       /* an unmapped address that belongs to a buffer */
 };
@@ -30,25 +30,25 @@ struct verdict {
     int parameter;
     const cufence_buffer *rival;
     uint64_t rival_distance;
-    uint64_t at; /* the first byte that is not mapped */
+    uint64_t at; /* the first unmapped byte */
 };
 
-/* The verdict on the access of `lane`, or, with lane = NULL or an unknown address, on the site alone. An address at which
- * nothing can have faulted gives the site's verdict too: as INNOCENT if it is sure, else as SITE. */
+/* Returns the verdict on the access of `lane`, or on the site alone if lane is NULL or its address is unknown. An address at
+ * which nothing can have faulted also gives the site's verdict, with rank INNOCENT if it is certain, otherwise SITE. */
 struct verdict owner_judge(const struct fault_memory *memory, const struct evidence_site *site,
                            const struct evidence_lane *lane);
 
-/* The same where the access was meant for `owner`, one of the kernel's arguments, for a `reason` of the caller's. */
+/* The same if the access is known to be meant for `owner`, one of the kernel's arguments. `reason` says why. */
 struct verdict owner_settle(const struct fault_memory *memory, const struct evidence_site *site,
                             const struct evidence_lane *lane, const cufence_buffer *owner, const char *reason);
 
-/* The first byte of [address, address + bytes) that no mapping holds, in *at. Returns 0 if they hold all of it. */
+/* Finds the first unmapped byte of [address, address + bytes), in *at. Returns 0 if all of them are mapped. */
 int first_unmapped(const struct fault_memory *memory, uint64_t address, uint64_t bytes, uint64_t *at);
 
-/* Bytes of one lane's access; 1 where the dump does not say. */
+/* Returns the bytes of one lane's access; 1 if unknown. */
 uint64_t access_bytes(const struct evidence_site *site);
 
-/* Whether the lane's address is no multiple of its access. */
+/* Returns 1 if the lane's address is not a multiple of the access width. */
 int is_misaligned(const struct evidence_site *site, const struct evidence_lane *lane);
 
 #endif

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-/* The list of arguments: what stands between the last parenthesis and its partner. Returns its start, NULL without one. */
+/* Finds the argument list: between the last parenthesis and its partner. Returns its start, NULL if there is none. */
 static const char *list_of(const char *name, size_t *length)
 {
     size_t size = strlen(name), depth = 0;
@@ -19,7 +19,7 @@ static const char *list_of(const char *name, size_t *length)
     return NULL;
 }
 
-/* The end of the argument at `at`: the next comma outside of all brackets, or the end of the list. */
+/* Returns the end of the argument at `at`: the next comma outside all brackets, or the end of the list. */
 static const char *end_of(const char *at, const char *end)
 {
     int depth = 0;

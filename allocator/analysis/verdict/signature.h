@@ -1,13 +1,13 @@
 /*
- * What the demangled name of a kernel says about its arguments. Pure; any thread.
+ * What a kernel's demangled name tells about its arguments. Pure; any thread.
  */
 #ifndef CUFENCE_ANALYSIS_VERDICT_SIGNATURE_H
 #define CUFENCE_ANALYSIS_VERDICT_SIGNATURE_H
 
 #include <stddef.h>
 
-/* Whether argument `index` of `count` is a pointer to const in a name such as "void k<float>(float const*, float*, int)": a
- * store is not meant for what it points to. 0 where the name has no list of arguments, or one of another length. */
+/* Returns 1 if argument `index` of `count` is a pointer to const in a name such as "void k<float>(float const*, float*,
+ * int)": a store is not meant for such an argument. Returns 0 if the name has no argument list, or one of another length. */
 int signature_is_const(const char *name, size_t count, size_t index);
 
 #endif

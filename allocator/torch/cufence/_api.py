@@ -1,4 +1,4 @@
-"""The C API for Python: labels, what lies at an address, figures and reports."""
+"""The C API for Python: labels, descriptions of addresses, statistics and reports."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _WITHOUT_BUFFER = ("unknown", "no buffer")
 
 
 class label(contextlib.ContextDecorator):
-    """Buffers that this thread allocates inside `with cufence.label("loader"):` carry the label in reports.
+    """Labels the buffers that this thread allocates inside `with cufence.label("loader"):` in reports.
 
-    Labels nest, the innermost counts. Also a decorator. Does nothing as long as cufence is not enabled, so that labels can
+    Labels nest; the innermost applies. Also works as a decorator. Does nothing unless cufence is enabled, so labels can
     stay in the code.
     """
 
@@ -46,10 +46,11 @@ def _as_dict(structure: ctypes.Structure) -> dict[str, Any]:
 
 
 def describe(what: Any) -> dict[str, Any]:
-    """What lies, or has lain, at a device address: `what` is an address, or has a data_ptr() as tensors have.
+    """Describes what is, or was, at a device address. `what` is an address, or an object with data_ptr() such as a tensor.
 
-    Returns place ("inside", "past end", "before start", "freed", "no buffer", "unknown"), offset (counted as
-    cufence_place says) and buffer, a dict of struct cufence_buffer, or None where no buffer is known.
+    Returns a dict: place ("inside", "past end", "before start", "freed", "no buffer", "unknown"), offset (its meaning
+    depends on place, see enum cufence_place in cufence.h) and buffer, a dict of struct cufence_buffer, or None if no buffer
+    is known.
     """
     address = what.data_ptr() if hasattr(what, "data_ptr") else int(what)
     if not 0 <= address < 1 << 64:
@@ -67,7 +68,7 @@ def describe(what: Any) -> dict[str, Any]:
 
 
 def stats(device: int | None = None) -> dict[str, int]:
-    """The figures of struct cufence_stats, of one device or of all."""
+    """Returns the fields of struct cufence_stats as a dict, of one device, or of all if device is None."""
     figures = _library.Stats()
     library = _library.load()
     status = library.cufence_get_stats(-1 if device is None else device, ctypes.byref(figures))
@@ -76,20 +77,20 @@ def stats(device: int | None = None) -> dict[str, int]:
 
 
 def trim(device: int | None = None) -> None:
-    """Gives memory that is kept for reuse back to the driver, of one device or of all."""
+    """Releases memory kept for reuse to the driver, on one device, or on all if device is None."""
     _library.check(_library.load().cufence_trim(-1 if device is None else device), "cufence_trim")
 
 
 def fault_count() -> int:
-    """How many faults have been reported in this process. 0 as long as cufence is not enabled."""
+    """Returns the number of faults reported in this process; 0 if cufence is not enabled."""
     library = _library.loaded()
     return library.cufence_fault_count() if library is not None else 0
 
 
 def wait_reports(timeout: float = 10.0) -> bool:
-    """Waits up to `timeout` seconds until every fault that has reached cufence is reported; says whether it is so.
+    """Waits up to `timeout` seconds until all faults that cufence has noticed are reported. Returns False on a timeout.
 
-    It does not wait for the device: call torch.cuda.synchronize() first.
+    Does not wait for the device: call torch.cuda.synchronize() first.
     """
     milliseconds = min(max(int(timeout * 1000), 0), 0xFFFFFFFF)
     status = _library.load().cufence_wait_reports(milliseconds)
@@ -100,7 +101,7 @@ def wait_reports(timeout: float = 10.0) -> bool:
 
 
 def _copied(function: str) -> str | None:
-    """What a function that copies the last report's text into a buffer has to say; None without a fault."""
+    """Returns the text that the C function `function` copies into a buffer; None if there was no fault."""
     library = _library.loaded()
     if library is None:
         return None
@@ -111,17 +112,17 @@ def _copied(function: str) -> str | None:
         needed = copy(buffer, size)
         if needed <= size:
             return buffer.value.decode(errors="replace")
-        size = needed  # a longer report has come in between
+        size = needed  # a longer report arrived in between
     return None
 
 
 def last_report_text() -> str | None:
-    """The text of the latest fault report, None without a fault."""
+    """Returns the text of the latest report, None if there was no fault."""
     return _copied("cufence_last_report")
 
 
 def last_report() -> dict[str, Any] | None:
-    """The latest fault report as a dict, None without a fault. docs/report.md, "JSON", says what is in it."""
+    """Returns the latest report as a dict, None if there was no fault. docs/report.md, "JSON", describes the fields."""
     text = _copied("cufence_last_report_json")
     if text is None:
         return None

@@ -1,6 +1,6 @@
-"""The program `cufence` that belongs to this package; the console script `cufence` and `python -m cufence` become it.
+"""Executes this package's program `cufence`, for the console script `cufence` and `python -m cufence`.
 
-Imported at the start of the interpreter: no imports of weight.
+Imported when the interpreter starts: no slow imports here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ _PACKAGE = os.path.dirname(os.path.realpath(__file__))
 
 
 def program() -> str:
-    """Its path: beside the library that CUFENCE_LIBRARY names, else in the package, else in a checkout's build."""
+    """Returns the program's path: next to the library that CUFENCE_LIBRARY names, else in the package, else in the build folder
+    of a checkout."""
     named = os.environ.get("CUFENCE_LIBRARY")
     if named:
         return os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(named))), "bin", "cufence")
@@ -22,7 +23,7 @@ def program() -> str:
 
 
 def become(arguments: list[str], environment: dict[str, str]) -> str:
-    """Has the program take this process over. Returns only if that fails, with the reason and the way out."""
+    """Replaces this process by the program (execve). Returns only on failure, with a message that says why and what to do."""
     path = program()
     try:
         os.execve(path, ["cufence", *arguments], environment)

@@ -1,4 +1,4 @@
-"""libcufence.so through ctypes: finding it, its prototypes and structs, and its statuses as exceptions."""
+"""Loads libcufence.so with ctypes: finds it, declares its prototypes and structs, and turns statuses into exceptions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGE = Path(__file__).resolve().parent
 
 
 class Error(RuntimeError):
-    """A call of the library has failed. `status` is the number of its cufence_status."""
+    """Raised when a call of the library fails. `status` is the value of its cufence_status."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -81,7 +81,7 @@ class Stats(ctypes.Structure):
     ]
 
 
-# Function -> result and arguments.
+# Function -> result type and argument types.
 PROTOTYPES = {
     "cufence_version": (ctypes.c_int, []),
     "cufence_version_string": (ctypes.c_char_p, []),
@@ -107,7 +107,7 @@ _path: Path | None = None
 
 
 def candidates() -> list[Path]:
-    """Where the library is looked for when nothing names it: in the package, then in a checkout."""
+    """Returns the paths to search if CUFENCE_LIBRARY is not set: in the package, then in a checkout."""
     found = [PACKAGE / "lib" / FILE_NAME]
     if len(PACKAGE.parents) > 2:
         found.append(PACKAGE.parents[2] / "build" / "lib" / FILE_NAME)
@@ -115,8 +115,8 @@ def candidates() -> list[Path]:
 
 
 def find() -> Path:
-    """The path of the library: the one that belongs to the preload library where that is in this process, so that there
-    is one cufence and not two. Raises Error where there is none."""
+    """Returns the library's path. If the preload library is loaded in this process, returns the library next to it, so that
+    there is only one cufence. Raises Error if there is no library."""
     preloaded = _preload.path()
     if preloaded:
         return Path(preloaded).resolve().with_name(FILE_NAME)
@@ -155,7 +155,7 @@ def _open(path: Path) -> ctypes.CDLL:
 
 
 def load() -> ctypes.CDLL:
-    """The library, opened once. Raises Error."""
+    """Returns the library and loads it at the first call. Raises Error."""
     global _loaded, _path
     with _lock:
         if _loaded is None:
@@ -166,19 +166,19 @@ def load() -> ctypes.CDLL:
 
 
 def loaded() -> ctypes.CDLL | None:
-    """The library if it is at work in this process: opened from Python already, or preloaded."""
+    """Returns the library if it is in use in this process (loaded from Python, or preloaded), else None."""
     return load() if _loaded is None and _preload.path() else _loaded
 
 
 def path() -> Path:
-    """The path that load() has opened."""
+    """Returns the path of the library that load() loaded."""
     load()
     assert _path is not None
     return _path
 
 
 def check(status: int, call: str) -> None:
-    """Raises what a status other than OK means: ValueError for what the caller has passed, else Error."""
+    """Raises unless status is OK: ValueError for a bad option or argument, else Error."""
     if status == OK:
         return
     library = load()

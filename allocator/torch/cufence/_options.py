@@ -1,4 +1,4 @@
-"""Keyword arguments of enable() -> the option string of cufence_init(), and back. Which keys and values exist, the library knows."""
+"""Converts keyword arguments of enable() to the option string of cufence_init() and back. The library checks them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _value(key: str, value: Any) -> str:
 
 
 def option_string(options: Mapping[str, Any]) -> str:
-    """Gives "key=value,key=value", in order of key, so that equal options give equal strings. Raises ValueError."""
+    """Returns "key=value,key=value", sorted by key, so that equal options give equal strings. Raises ValueError."""
     pairs = []
     for key, value in sorted(options.items()):
         text = _value(key, value)
@@ -30,6 +30,6 @@ def option_string(options: Mapping[str, Any]) -> str:
 
 
 def pairs(text: str) -> dict[str, str]:
-    """An option string that the library has allowed as key -> value; the last of a key counts."""
+    """Splits an option string that the library has accepted into key -> value. The last value of a key wins."""
     items = (item.partition("=") for item in text.split(",") if item.strip())
     return {key.strip(): value.strip() for key, _, value in items}

@@ -1,6 +1,6 @@
-"""What other libraries must be told while cufence is under them, done right after their import.
+"""Patches other libraries for use with cufence, right after the program imports them.
 
-Nothing is imported for it: a finder in front of sys.meta_path waits for the modules that it knows.
+Imports none of them itself: a finder at the front of sys.meta_path waits for the modules in PATCHES.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _has_checkpoints() -> bool:
 
 
 def _apply(patch: Callable[[ModuleType], None], module: ModuleType) -> None:
-    """Another version may look different. That must not keep the program from importing it."""
+    """Applies a patch. Ignores errors: another version of the library may look different, and its import must not fail."""
     try:
         patch(module)
     except Exception:
@@ -57,7 +57,8 @@ def _replace(module: ModuleType, name: str, wrap: Callable[[Any], Any]) -> None:
 
 
 def _without_graph_trees(module: ModuleType) -> Callable[[Any], Any]:
-    """For the steps that put a compiled graph under CUDA graph trees: the graph runs as it does where they do not apply."""
+    """Wraps a step that puts a compiled graph under CUDA graph trees: the graph then runs without them, as PyTorch does where
+    they do not apply."""
 
     def wrap(before: Any) -> Any:
         def after(example_inputs: Any, compiled_graph: Any, cudagraphs: Any, *others: Any, **named: Any) -> Any:
@@ -65,7 +66,7 @@ def _without_graph_trees(module: ModuleType) -> Callable[[Any], Any]:
                 return before(example_inputs, compiled_graph, cudagraphs, *others, **named)
             if "cuda" in compiled_graph.device_types:
                 _warn_of_graph_trees()
-            cudagraphs.value = False  # a BoxedBool: the steps that follow, and the backward graph, look at it
+            cudagraphs.value = False  # a BoxedBool that later steps and the backward graph read
             return None
 
         return after
@@ -79,7 +80,7 @@ def _patch_output_code(module: ModuleType) -> None:
 
 
 def _patch_cudagraph_trees(module: ModuleType) -> None:
-    """For who comes by another way, as torch.compile(backend="cudagraphs") does."""
+    """Covers callers that don't use output_code, such as torch.compile(backend="cudagraphs")."""
 
     def wrap(before: Any) -> Any:
         def after(model: Any, *others: Any, **named: Any) -> Any:
@@ -94,7 +95,8 @@ def _patch_cudagraph_trees(module: ModuleType) -> None:
 
 
 def _check_back_end(module: ModuleType) -> None:
-    """A program may set the variable itself before it imports torch, and then nothing would say that it is not guarded."""
+    """Warns if PyTorch uses its native back end: a program that sets the variable itself would otherwise run unguarded without
+    any message."""
     if not _preload.path() or module.version.cuda is None:
         return
     if module.cuda.get_allocator_backend() != "native":
@@ -112,9 +114,10 @@ def _check_back_end(module: ModuleType) -> None:
 
 
 def _patch_cupy(module: ModuleType) -> None:
-    """CuPy's pool cuts its pieces from larger ones; the stream-ordered allocator gives every array its own allocation."""
+    """Selects CuPy's stream-ordered allocator, which makes one allocation per array. Its default pool cuts arrays from larger
+    blocks."""
     if not _preload.path():
-        return  # CuPy's memory is the driver's
+        return  # CuPy allocates from the driver
     cuda = module.cuda
     cuda.set_allocator(getattr(cuda, "malloc_async", None))
 
@@ -128,7 +131,7 @@ PATCHES: dict[str, Callable[[ModuleType], None]] = {
 
 
 class _Finder:
-    """Finds what the other finders find, and has the patch run once the module's code has run."""
+    """Delegates to the other finders, and runs the patch after the module's code has run."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> Any:
         patch = PATCHES.get(name)
@@ -153,11 +156,11 @@ def _follow(loader: Any, patch: Callable[[ModuleType], None]) -> None:
         execute(module)
         _apply(patch, module)
 
-    loader.exec_module = exec_module  # of this module's own loader alone
+    loader.exec_module = exec_module  # this instance only: each module has its own loader
 
 
 def install() -> None:
-    """Waits for the modules of PATCHES, and patches at once those that are here already. Once is enough."""
+    """Installs the finder, and patches modules that are already imported. Further calls do nothing."""
     if any(isinstance(finder, _Finder) for finder in sys.meta_path):
         return
     sys.meta_path.insert(0, _Finder())
@@ -176,5 +179,5 @@ class _Refuser:
 
 
 def refuse(name: str, message: str) -> None:
-    """Has the import of a module fail with this message."""
+    """Makes the import of a module fail with this message."""
     sys.meta_path.insert(0, _Refuser(name, message))  # type: ignore[arg-type]

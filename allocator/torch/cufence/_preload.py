@@ -1,6 +1,6 @@
-"""What `cufence run` has done for this process: the preload library in it, and the back end in PyTorch's settings.
+"""Reads what `cufence run` set up for this process: the preload library, and the back end in PyTorch's settings.
 
-Imported at the start of the interpreter: no imports of weight.
+Imported when the interpreter starts: no slow imports here.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 FILE_NAME = "libcufence_preload.so"
 VARIABLE = "LD_PRELOAD"
 
-# PyTorch 2.11 takes the first that is set, also when that is empty. `cufence run` names the back end in both.
+# PyTorch 2.11 uses the first one that is set, even if it is empty. `cufence run` sets the back end in both.
 SETTINGS = ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 BENEATH = "backend:cudaMallocAsync"
 
@@ -19,7 +19,7 @@ _path: str | None = None
 
 
 def named() -> str | None:
-    """The entry of LD_PRELOAD that names the library, whether the loader has taken it or not."""
+    """Returns the entry of LD_PRELOAD that names the library, None if there is none. The loader may have ignored it."""
     for entry in os.environ.get(VARIABLE, "").replace(":", " ").split():
         if os.path.basename(entry) == FILE_NAME:
             return entry
@@ -37,9 +37,9 @@ def _mapped() -> str | None:
 
 
 def path() -> str | None:
-    """The file that the loader has put into this process; None where cufence is not preloaded.
+    """Returns the path of the preload library in this process, None if it is not loaded.
 
-    What the first call finds holds for the process, whatever becomes of LD_PRELOAD.
+    The result of the first call is kept: later changes of LD_PRELOAD have no effect.
     """
     global _is_known, _path
     if not _is_known:
@@ -49,7 +49,7 @@ def path() -> str | None:
 
 
 def settings() -> tuple[str | None, str]:
-    """PyTorch's variable that is in force, None if none is set, and its text."""
+    """Returns the name of the variable that PyTorch uses, None if none is set, and its value."""
     for name in SETTINGS:
         if name in os.environ:
             return name, os.environ[name]

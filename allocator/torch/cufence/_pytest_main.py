@@ -1,4 +1,4 @@
-"""The pytest that the user has started under --cufence: it hands its tests to a worker, and tells what comes back."""
+"""The pytest process that the user started with --cufence: sends each test to a worker process and reports the result."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from . import _command
 from .pytest_plugin import WORKER
 
 SECTION = "cufence"
-END_SECONDS = 60  # for a worker's last fixtures and CUDA's own end
+END_SECONDS = 60  # for the worker's last fixtures and CUDA's shutdown
 
-# The worker imports what this process can import, from the same places.
+# The worker uses the sys.path of this process.
 _CODE = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); import pytest; sys.exit(pytest.main())"
 
 
 class _Process:
-    """One worker. Messages are lines of JSON over a pair of pipes."""
+    """A worker process. Messages are lines of JSON over a pair of pipes."""
 
     def __init__(self, arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
         from_main, to_worker = os.pipe()
@@ -44,18 +44,18 @@ class _Process:
             self.input = os.fdopen(from_worker, encoding="utf-8")
 
     def send(self, **message: Any) -> None:
-        with contextlib.suppress(BrokenPipeError):  # it has ended; receive() says so
+        with contextlib.suppress(BrokenPipeError):  # the worker has exited; receive() returns None
             self.output.write(json.dumps(message) + "\n")
             self.output.flush()
 
     def receive(self) -> dict[str, Any] | None:
-        """The next message, None once the worker has ended."""
+        """Returns the next message, None if the worker has exited."""
         line = self.input.readline()
         message: dict[str, Any] | None = json.loads(line) if line.endswith("\n") else None
         return message
 
     def end(self) -> int:
-        """Has the worker end, kills it if it does not, and returns its exit status."""
+        """Closes the pipes, waits for the worker to exit, kills it after END_SECONDS, and returns its exit status."""
         for file in (self.output, self.input):
             with contextlib.suppress(BrokenPipeError):
                 file.close()
@@ -76,7 +76,7 @@ def _how_it_ended(status: int) -> str:
 
 
 def _guarded(environment: dict[str, str], options: str) -> dict[str, str]:
-    """The environment as `cufence run` changes it for this interpreter. Raises UsageError."""
+    """Returns the environment that `cufence run` sets up for this interpreter. Raises UsageError."""
     say = "import json, os; print(json.dumps(dict(os.environ)))"
     command = [_command.program(), "run", "--set", options, "--", sys.executable, "-I", "-S", "-c", say]
     try:
@@ -97,8 +97,8 @@ class Main:
         self.folder = Path(tempfile.mkdtemp(prefix="cufence-pytest-"))
         config.add_cleanup(self._clean)
         self.log = self.folder / "reports.txt"
-        # What a worker that crashes has reported would be lost with the output that pytest has captured there. A log of the
-        # user's comes behind, and wins.
+        # Keep reports in a file: if the worker crashes, the output that its pytest captured is lost. The user's own log=
+        # follows and wins.
         log = f"log={self.log}"
         before = ",".join(filter(None, [log, os.environ.get("CUFENCE_OPTIONS")]))
         self.environment = _guarded({**os.environ, "CUFENCE_OPTIONS": before}, config.getoption("--cufence-options"))
@@ -126,7 +126,7 @@ class Main:
         if "report" in message:
             report = self.config.hook.pytest_report_from_serializable(config=self.config, data=message["report"])
             if isinstance(report.longrepr, list):
-                report.longrepr = tuple(report.longrepr)  # of a skipped test; JSON has no tuples
+                report.longrepr = tuple(report.longrepr)  # a skipped test's; JSON has no tuples
             self.config.hook.pytest_runtest_logreport(report=report)
         elif "warning" in message:
             self._warn(message["warning"])
@@ -146,7 +146,7 @@ class Main:
         )
 
     def _crashed(self, item: pytest.Item) -> None:
-        """Reports the test during which the worker has ended."""
+        """Reports the test during which the worker exited as failed."""
         assert self.worker is not None
         status = self.worker.end()
         self.worker = None
@@ -167,7 +167,7 @@ class Main:
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         if self.log.is_file():
-            self.log.unlink()  # of the tests before
+            self.log.unlink()  # reports of earlier tests
         if self.worker is None:
             self.worker = self._start()
         self.worker.send(run=item.nodeid, next=nextitem.nodeid if nextitem is not None else None)
@@ -187,7 +187,7 @@ class Main:
 
     def pytest_keyboard_interrupt(self) -> None:
         if self.worker is not None:
-            self.worker.process.send_signal(signal.SIGINT)  # a signal for this process alone may have been the cause
+            self.worker.process.send_signal(signal.SIGINT)  # the signal may have gone to this process only
 
     def pytest_sessionfinish(self) -> None:
         if self.worker is not None:

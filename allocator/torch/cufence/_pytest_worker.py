@@ -1,4 +1,4 @@
-"""The pytest that runs the tests of `pytest --cufence`, guarded: it takes names of tests and gives back their reports."""
+"""The pytest process that runs the tests of `pytest --cufence`, guarded: receives names of tests and returns their reports."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ WAIT_SECONDS = 30.0
 
 
 def _synchronize() -> None:
-    """Waits for what the test has launched, so that its faults come to light before the next test."""
+    """Waits for the test's GPU work, so that its faults are detected before the next test."""
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_initialized():
         for device in range(torch.cuda.device_count()):
-            if torch._C._cuda_hasPrimaryContext(device):  # others would be started by the wait
-                with contextlib.suppress(RuntimeError):  # a fault, or what the test itself has raised
+            if torch._C._cuda_hasPrimaryContext(device):  # waiting would create the others' contexts
+                with contextlib.suppress(RuntimeError):  # a fault, or an error of the test itself
                     torch.cuda.synchronize(device)
     library = _library.loaded()
     if library is not None:
-        library.cufence_torch_before_sync(0, 0)  # the current device, whoever started it
+        library.cufence_torch_before_sync(0, 0)  # the current device, even if torch did not start CUDA
 
 
 def _settled() -> Generator[None, Any, Any]:
-    """Around a phase of a test, inside of pytest's capture: behind it, every fault of the phase is reported."""
+    """Wraps a phase of a test, inside pytest's capture. After it, all faults of the phase are reported."""
     try:
         return (yield)
     finally:
         _synchronize()
-        with contextlib.suppress(_library.Error):  # nothing has used CUDA yet
+        with contextlib.suppress(_library.Error):  # CUDA is not in use yet
             _api.wait_reports(WAIT_SECONDS)
 
 
@@ -50,9 +50,9 @@ class Worker:
         os.set_inheritable(target, False)
         self.faults = 0
         self.has_faulted = False
-        # What pytest-xdist says to its workers: plugins then leave their files to the main process.
+        # Set as pytest-xdist does in its workers: plugins then leave writing files to the main process.
         config.workerinput = {"workerid": "cufence", "workercount": 1}  # type: ignore[attr-defined]
-        from . import _startup  # noqa: F401, tells other libraries about cufence also where the package is not installed
+        from . import _startup  # noqa: F401, patches other libraries even if the package is not installed
 
     def _send(self, **message: Any) -> None:
         self.output.write(json.dumps(message, default=repr) + "\n")
@@ -60,9 +60,9 @@ class Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionstart(self) -> None:
-        # The main process tells; this one's terminal reporter stays, because other plugins look for it.
+        # The main process prints. The terminal reporter stays here, because other plugins require it, but is silenced.
         if self.config.pluginmanager.hasplugin("terminalreporter"):
-            self.config.get_terminal_writer()._file = open(os.devnull, "w")  # noqa: SIM115, as long as the process
+            self.config.get_terminal_writer()._file = open(os.devnull, "w")  # noqa: SIM115, open until exit
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -81,7 +81,7 @@ class Worker:
     def _run(self, item: pytest.Item, next_item: pytest.Item | None) -> None:
         try:
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=next_item)
-        except (KeyboardInterrupt, pytest.exit.Exception) as end:  # what ends all of pytest, as the test has asked
+        except (KeyboardInterrupt, pytest.exit.Exception) as end:  # the test ends the whole session
             self._send(end=str(end), status=getattr(end, "returncode", None), interrupted=isinstance(end, KeyboardInterrupt))
             raise
 
@@ -128,7 +128,7 @@ class Worker:
             what = "a GPU fault" if count == 1 else f"{count} GPU faults"
             report.longrepr = f"{what} during the {report.when} of this test: {text.partition(chr(10))[0]}"
         report.outcome = "failed"
-        vars(report).pop("wasxfail", None)  # whatever was expected, it was not this
+        vars(report).pop("wasxfail", None)  # an expected failure is not a GPU fault
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         self._send(report=self.config.hook.pytest_report_to_serializable(config=self.config, report=report))

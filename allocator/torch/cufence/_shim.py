@@ -1,4 +1,4 @@
-"""Compiles shim.cpp against the PyTorch that is installed, once, and keeps the result in a cache folder."""
+"""Compiles shim.cpp once against the installed PyTorch and keeps the result in a cache folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ COMPILE_SECONDS = 300
 
 
 class BuildError(RuntimeError):
-    """shim.cpp could not be compiled; the message says why and what to do."""
+    """Raised when shim.cpp can't be compiled; the message says why and what to do."""
 
 
 def _first_file(places: list[Path], what: str) -> Path:
@@ -32,12 +32,12 @@ def _first_file(places: list[Path], what: str) -> Path:
 
 
 def source() -> Path:
-    """shim.cpp, of the installed package or of a checkout."""
+    """Returns the path of shim.cpp, in the installed package or in a checkout."""
     return _first_file([_library.PACKAGE / "shim.cpp", _library.PACKAGE.parent / "shim.cpp"], "shim.cpp")
 
 
 def header() -> Path:
-    """cufence.h, of the installed package or of a checkout."""
+    """Returns the path of cufence.h, in the installed package or in a checkout."""
     places = [_library.PACKAGE / "include" / "cufence.h"]
     if len(_library.PACKAGE.parents) > 2:
         places.append(_library.PACKAGE.parents[2] / "include" / "cufence.h")
@@ -45,7 +45,7 @@ def header() -> Path:
 
 
 def compiler() -> list[str]:
-    """The C++ compiler's command: $CXX, else the first of COMPILERS on the path."""
+    """Returns the C++ compiler's command: $CXX, else the first of COMPILERS on PATH."""
     named = shlex.split(os.environ.get("CXX", ""))
     if named:
         if shutil.which(named[0]) is None:
@@ -62,7 +62,7 @@ def compiler() -> list[str]:
 
 
 def version_number(version: str) -> int:
-    """The number that shim.cpp compares: 21100 for "2.11.0+cu130"."""
+    """Returns the value of CUFENCE_TORCH_VERSION: 21100 for "2.11.0+cu130"."""
     match = re.match(r"(\d+)\.(\d+)(?:\.(\d+))?", version)
     if not match:
         raise BuildError(f"PyTorch's version {version!r} is not of the form 2.11.0")
@@ -71,7 +71,7 @@ def version_number(version: str) -> int:
 
 
 def cache_folders() -> list[Path]:
-    """Where results may be kept, best first."""
+    """Returns the possible cache folders, best first."""
     home = os.environ.get("XDG_CACHE_HOME")
     try:
         base = Path(home) if home else Path.home() / ".cache"
@@ -83,7 +83,7 @@ def cache_folders() -> list[Path]:
 def _usable(folder: Path) -> bool:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # What lies here is loaded as code: a folder that others can write to is not a cache but a trap.
+        # The files are loaded as code, so no other user may be able to write to the folder.
         state = folder.stat()
         if state.st_uid != os.getuid() or state.st_mode & 0o022:
             return False
@@ -94,7 +94,7 @@ def _usable(folder: Path) -> bool:
 
 
 def _command(torch: ModuleType, out: Path) -> list[str]:
-    assert torch.__file__ is not None  # a package of files
+    assert torch.__file__ is not None  # not a namespace package
     root = Path(torch.__file__).parent
     abi = int(torch._C._GLIBCXX_USE_CXX11_ABI)
     library = _library.path()
@@ -109,7 +109,7 @@ def _command(torch: ModuleType, out: Path) -> list[str]:
         str(source()),
         "-o",
         str(out),
-        # Both are in the process already when the result is loaded, and are found there by name.
+        # The loader finds both by name: they are already in the process when the shim is loaded.
         f"-L{root / 'lib'}",
         "-lc10",
         str(library),
@@ -143,14 +143,14 @@ def _compile(torch: ModuleType, target: Path) -> None:
                 f"  {shlex.join(command)}\nand it said\n{done.stderr.strip()[:4000]}"
             )
         os.chmod(name, 0o700)
-        os.replace(name, target)  # whoever builds at the same time gets a whole file
+        os.replace(name, target)  # atomic: concurrent builds never load a partial file
     finally:
         if os.path.exists(name):
             os.unlink(name)
 
 
 def build(torch: ModuleType) -> Path:
-    """The compiled shim for this PyTorch: from the cache, else compiled now (about two seconds). Raises BuildError."""
+    """Returns the shim compiled for this PyTorch, from the cache if possible; compiling takes about 2 s. Raises BuildError."""
     file_name = f"shim-{re.sub(r'[^0-9A-Za-z.+-]', '_', torch.__version__)}-{_key(torch)}.so"
     for folder in cache_folders():
         if _usable(folder):
@@ -158,7 +158,7 @@ def build(torch: ModuleType) -> Path:
             if not target.is_file():
                 _compile(torch, target)
             return target
-    # No cache: a folder of this process alone, compiled at each start.
+    # Without a cache: compile into a temporary folder at each start.
     target = Path(tempfile.mkdtemp(prefix="cufence-")) / file_name
     atexit.register(shutil.rmtree, target.parent, ignore_errors=True)
     _compile(torch, target)

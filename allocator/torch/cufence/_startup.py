@@ -1,13 +1,13 @@
-"""What runs at the start of the interpreter, before torch can be imported; importing this module runs it.
+"""Runs when the interpreter starts, before torch can be imported. Importing this module runs it.
 
-cufence-startup.pth imports it where PyTorch's allocator settings or LD_PRELOAD name cufence, and so does
-_bootstrap/sitecustomize.py under `cufence run`. It imports neither torch nor anything that takes time.
+cufence-startup.pth imports it if PyTorch's allocator settings or LD_PRELOAD name cufence; _bootstrap/sitecustomize.py imports
+it under `cufence run`. It imports neither torch nor any slow module.
 
-    the settings name cufence    `cufence run --if-asked` takes the process over and executes the interpreter again, once, with the
-                                 same arguments. It reads the settings, checks them, and sets up the environment
-    that cannot be done          the process ends; a program with Python inside it (gdb, vim, uwsgi), which may have no use for
-                                 PyTorch, goes on, its environment as it was, and `import torch` fails
-    preload library here         libraries that keep pools of their own are told not to, see _patches.py
+    settings name cufence     executes `cufence run --if-asked`, which reads and checks the settings, sets up the environment
+                              and re-executes the interpreter once with the same arguments, in the same process
+    that fails                ends the process. A program that embeds Python (gdb, vim, uwsgi) may not need PyTorch: it
+                              continues with its environment unchanged, and `import torch` fails
+    preload library loaded    makes libraries with their own memory pools bypass them, see _patches.py
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ import sys
 
 from . import _command, _preload
 
-RESTARTED = "CUFENCE_RESTARTED"  # "cufence <pid>" from here to the start that `cufence run` leads to
+RESTARTED = "CUFENCE_RESTARTED"  # "cufence <pid>": set before execve, so that the re-executed interpreter recognises itself
 USAGE_STATUS = 2
 
 
 class Refusal(Exception):
-    """It cannot be done; the message names what is wrong and the way out."""
+    """Raised when cufence can't take effect; the message says why and what to do."""
 
 
 def _say(message: str) -> None:
@@ -37,7 +37,7 @@ def _is_this(executable: str) -> bool:
 
 
 def _is_command(arguments: list[str] | None) -> bool:
-    """Whether the process was started with these arguments, as far as that is known."""
+    """Returns whether the process was started with these arguments; True if that can't be determined."""
     if arguments is None:
         return True
     try:
@@ -48,12 +48,13 @@ def _is_command(arguments: list[str] | None) -> bool:
 
 
 def _is_embedded() -> bool:
-    """Whether the process is another program, with Python inside it."""
+    """Returns whether the process is another program that embeds Python."""
     return not _is_this(sys.executable) or not _is_command(getattr(sys, "orig_argv", None))
 
 
 def _refuse(message: str) -> None:
-    """Ends the process: an exception would be swallowed by site.py, and the program would run unguarded."""
+    """Prints the message and exits: site.py would swallow an exception, and the program would run unguarded. In a program that
+    embeds Python, makes `import torch` fail instead."""
     if _is_embedded():
         from . import _patches
 
@@ -101,7 +102,7 @@ def _hand_over() -> None:
 
 
 def run() -> None:
-    # The mark goes, so that no child inherits it: a process that has another's would never hand over.
+    # Remove the mark, so that no child process inherits it.
     is_restarted = os.environ.pop(RESTARTED, "") == f"cufence {os.getpid()}"
     try:
         _check_preloaded(is_restarted)

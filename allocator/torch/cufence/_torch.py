@@ -1,6 +1,6 @@
-"""enable(): puts cufence under PyTorch's CUDA tensors, by way of torch.cuda.memory.CUDAPluggableAllocator.
+"""enable(): makes cufence PyTorch's CUDA allocator, through torch.cuda.memory.CUDAPluggableAllocator.
 
-In a process that the preload library is in, behind PyTorch's cudaMallocAsync back end, it is there already."""
+With the preload library in the process and PyTorch's cudaMallocAsync back end, PyTorch's memory is guarded already."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from . import _library, _patches, _preload, _shim
 from ._options import option_string, pairs
 
-# What PyTorch lets an allocator register: its setter -> our function.
+# Optional functions of a pluggable allocator: PyTorch's setter -> our function.
 _HOOKS = {
     "set_record_stream_fn": "cufence_shim_record_stream",
     "set_reset_fn": "cufence_shim_reset",
@@ -25,7 +25,7 @@ _HOOKS = {
     "set_release_pool": "cufence_shim_pool_release",
 }
 
-# PyTorch's trace hooks fire right before it synchronises: registration -> scope of cufence_torch_before_sync().
+# PyTorch calls these trace hooks right before it synchronises: registration -> scope of cufence_torch_before_sync().
 _SYNC_HOOKS = {
     "register_callback_for_device_synchronization": 0,
     "register_callback_for_stream_synchronization": 1,
@@ -35,11 +35,11 @@ _SYNC_HOOKS = {
 _OPTIONS = "CUFENCE_OPTIONS"
 
 _lock = threading.Lock()
-_allocator: Any = None  # PyTorch keeps a pointer to it: it lives as long as the process. Under _lock
+_allocator: Any = None  # never released, because PyTorch keeps a pointer to it; guarded by _lock
 
 
 def is_enabled() -> bool:
-    """Whether cufence is under PyTorch's tensors in this process: by enable(), or preloaded behind cudaMallocAsync."""
+    """Returns whether cufence allocates PyTorch's tensors in this process: by enable(), or preloaded behind cudaMallocAsync."""
     return _allocator is not None or _is_beneath_torch()
 
 
@@ -89,15 +89,15 @@ def _install_allocator(torch: ModuleType, shim: Path) -> Any:
 
 
 def _sync_callback(torch: ModuleType, scope: int) -> Callable[..., None]:
-    before_sync = _library.load().cufence_torch_before_sync  # ctypes gives up the GIL during the call
+    before_sync = _library.load().cufence_torch_before_sync  # ctypes releases the GIL during the call
     is_capturing = torch._C._cuda_isCurrentStreamCapturing
 
     def callback(handle: int = 0) -> None:
         try:
             if is_capturing():
-                return  # to wait is an error now, and PyTorch's own call is about to say so
+                return  # waiting is an error during capture; PyTorch's own call reports it
         except RuntimeError:
-            return  # the context has failed already: the same
+            return  # the context has already failed; PyTorch's own call reports it
         before_sync(scope, handle)
 
     return callback
@@ -112,8 +112,8 @@ def _install_sync_callbacks(torch: ModuleType) -> None:
 
 
 def _hand_to_preload(text: str) -> None:
-    """Options for the cufence that the preload library starts with CUDA: it takes them from the environment. Where it has
-    started already they have to stand there."""
+    """Puts the options into the environment, where the preloaded cufence reads them when CUDA starts. Raises Error if it has
+    already started with other options."""
     library = _library.load()
     _library.check(library.cufence_check_options(text.encode()), "cufence_check_options")
     before = os.environ.get(_OPTIONS, "").strip(", \t")
@@ -127,32 +127,32 @@ def _hand_to_preload(text: str) -> None:
             f"PyTorch starts CUDA, or put it into {_OPTIONS}",
             _library.ALREADY_INITIALIZED,
         )
-    os.environ[_OPTIONS] = f"{before},{text}" if before else text  # the last of a key counts
+    os.environ[_OPTIONS] = f"{before},{text}" if before else text  # the last value of a key wins
 
 
 def enable(**options: Any) -> None:
     """Starts cufence and makes it PyTorch's CUDA allocator.
 
     The keywords are cufence's options (`cufence options` lists them): enable(uaf="strict", align="auto", verbose=True).
-    They win over the environment's CUFENCE_OPTIONS. Must be called before PyTorch starts CUDA. A second call with the same
-    options does nothing. Under backend:cufence and `cufence run` PyTorch's memory is guarded already: then the options are
-    checked, and take effect if CUDA has not started yet.
+    They override CUFENCE_OPTIONS in the environment. Call it before PyTorch starts CUDA. A second call with the same options
+    does nothing. Under backend:cufence and `cufence run`, PyTorch's memory is guarded already; the options are checked, and
+    take effect if CUDA has not started yet.
 
-    Raises ValueError for an unknown option or a bad value, ImportError without PyTorch, cufence.Error where the library or
-    the driver cannot be used, RuntimeError when it comes too late, when other options are in force already, or when the
-    C++ shim cannot be compiled.
+    Raises ValueError for an unknown option or a bad value, ImportError without PyTorch, cufence.Error if the library or the
+    driver can't be used or other options are in effect, RuntimeError if PyTorch has already started CUDA or has no CUDA, or if
+    the C++ shim can't be compiled.
     """
     global _allocator
     text = option_string(options)
     with _lock:
         if _preload.path():
             _hand_to_preload(text)
-            text = ""  # they stand in the environment now, for whoever starts cufence first
+            text = ""  # the options are in the environment now
         if _is_beneath_torch():
             return
         library = _library.load()
         if _allocator is not None:
-            _library.check(library.cufence_init(text.encode()), "cufence_init")  # says what differs, if anything
+            _library.check(library.cufence_init(text.encode()), "cufence_init")  # fails if the options differ, and says how
             return
         torch = _import_torch()
         _check_not_started(torch)

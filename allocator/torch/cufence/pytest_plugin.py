@@ -1,8 +1,8 @@
-"""`pytest --cufence`: the tests run guarded, in a process of their own, and a fault fails the test during which it happened.
+"""`pytest --cufence`: runs the tests guarded, in a separate process, and fails the test during which a fault happens.
 
-pytest collects as ever, but hands each test to a worker: a second pytest with the same arguments and the environment under
-which everything is guarded. After a fault, which takes the CUDA context with it, and after a crash the next test gets a new
-worker. Without --cufence this module does nothing and imports nothing of cufence.
+pytest collects as usual, but sends each test to a worker: a second pytest with the same arguments, in the environment that
+`cufence run` sets up. A fault destroys the CUDA context, so after a fault, as after a crash, the next test gets a new worker.
+Without --cufence this module does nothing and imports nothing else of cufence.
 """
 
 from __future__ import annotations

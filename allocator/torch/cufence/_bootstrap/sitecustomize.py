@@ -1,6 +1,6 @@
-"""Runs cufence._startup in interpreters that do not have the package: `cufence run` puts this folder into PYTHONPATH.
+"""Runs cufence._startup in interpreters without the package: `cufence run` puts this folder into PYTHONPATH.
 
-Then it leaves sys.path, and the sitecustomize that it hides from the interpreter runs. Imports nothing of weight.
+Then removes the folder from sys.path and runs the sitecustomize that this one hides. No slow imports here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 def _start_cufence() -> None:
-    # The package's folder is on the path for this import alone: its neighbours are packages of another interpreter.
+    # The package's folder is on sys.path for this import only: it may hold other packages, of another interpreter.
     before = sys.path[:]
     sys.path.insert(0, os.path.dirname(os.path.dirname(_HERE)))
     try:
