@@ -449,6 +449,8 @@ static void memory_lines(struct report *report, const struct finding *finding)
     candidate_lines(report, finding);
     value_lines(report, finding);
     memory_line(report, finding);
+    if (finding->hint[0])
+        report_sentence(report, "hint", finding->hint, CERTAIN_CANDIDATE);
 }
 
 char *finding_text(const struct finding *finding)
