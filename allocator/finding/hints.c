@@ -79,7 +79,7 @@ void hint_take(struct finding *finding, const struct diagnosis *diagnosis)
             part_add(finding->hint, "an offset from a null pointer: an element of an array, or a member of a struct, that is not there?");
         break;
     case FAULT_HOST_POINTER:
-        part_add(finding->hint, "copy the data to the device, or allocate it with cudaMallocManaged or cudaHostAlloc");
+        part_add(finding->hint, "copy the data to the device, or keep it in managed or pinned memory");
         break;
     case FAULT_WILD:
     case FAULT_ILLEGAL_ACCESS:
