@@ -101,32 +101,57 @@ void finding_who(json_t *process, char *out, size_t size)
 
 /* ---- the same again ---- */
 
-static void put_buffer_key(FILE *out, json_t *buffer)
+static void put_text(FILE *key, json_t *object, const char *member)
 {
-    const char *label = json_string_value(json_object_get(buffer, "label"));
-    json_t *frame = frame_of(json_object_get(buffer, "allocated"));
-    fprintf(out, "|%s|", label ? label : "");
-    if (frame)
-        put_frame(out, frame);
-    else
-        fprintf(out, "%lld", json_integer_value(json_object_get(buffer, "size")));
+    const char *text = json_string_value(json_object_get(object, member));
+    fprintf(key, "%s|", text ? text : "");
 }
 
-/* As witness/ compares them in one process (finding/identity.h): its kind, its place, and where its buffer was allocated. */
+static void put_number(FILE *key, json_t *object, const char *member)
+{
+    fprintf(key, "%lld|", (long long)json_integer_value(json_object_get(object, member)));
+}
+
+/* By source line where it is known: a kernel's code may differ between processes, because Triton compiles for the alignment. */
+static void put_code(FILE *key, json_t *code)
+{
+    put_text(key, code, "file");
+    put_number(key, code, json_object_get(code, "file") ? "line" : "offset");
+}
+
+static void put_frames(FILE *key, json_t *frames)
+{
+    size_t i;
+    json_t *each;
+    json_array_foreach(frames, i, each)
+    {
+        put_text(key, each, "function");
+        put_code(key, each);
+    }
+}
+
+/* As witness/ compares them in one process (finding/identity.h): the kind, the place, and where the buffer was allocated, or
+ * what one place allocates again and again. */
 static char *key_of(json_t *finding)
 {
+    json_t *kernel = json_object_get(finding, "kernel"), *buffer = json_object_get(finding, "buffer");
+    json_t *allocated = json_object_get(json_object_get(buffer, "allocated"), "frames");
     char *key = NULL;
     size_t size;
     FILE *out = open_memstream(&key, &size);
-    const char *kernel = kernel_of(finding), *call = finding_text_of(finding, NULL, "call");
     if (!out)
         return NULL;
-    fprintf(out, "%s|%s|%lld|%s|%lld|%s|", finding_text_of(finding, NULL, "kind"), kernel ? kernel : "",
-            finding_number_of(finding, "kernel", "offset"),
-            finding_text_of(finding, "kernel", "file") ? finding_text_of(finding, "kernel", "file") : "",
-            finding_number_of(finding, "kernel", "line"), call ? call : "");
-    put_frame(out, frame_of(json_object_get(finding, "called")));
-    put_buffer_key(out, json_object_get(finding, "buffer"));
+    put_text(out, finding, "kind");
+    put_text(out, finding, "call");
+    put_number(out, json_object_get(finding, "exception"), "number");
+    put_text(out, kernel, "symbol");
+    put_code(out, kernel);
+    put_frames(out, json_object_get(json_object_get(finding, "called"), "frames"));
+    put_text(out, buffer, "label");
+    if (json_array_size(allocated))
+        put_frames(out, allocated);
+    else
+        put_number(out, buffer, "size");
     return fclose(out) ? NULL : key;
 }
 
@@ -159,7 +184,7 @@ static struct collected_finding *append(struct collected *collected, json_t *fir
         return NULL;
     }
     collected->findings = grown;
-    grown[collected->count] = (struct collected_finding){json_incref(first), key, 0, json_array()};
+    grown[collected->count] = (struct collected_finding){json_incref(first), key, 0, 0, json_array()};
     return &grown[collected->count++];
 }
 
@@ -173,6 +198,7 @@ static int add(struct collected *collected, json_t *finding)
     else if (!key || (known = append(collected, finding, key)) == NULL)
         return 0;
     known->count++;
+    known->tags |= 1u << collected->tag;
     collected->reports++;
     return !process || has_equal(known->processes, process) || json_array_append(known->processes, process) == 0;
 }
@@ -181,6 +207,8 @@ static int add(struct collected *collected, json_t *finding)
 
 static int complain(const char *command, const char *path, size_t line, const char *why)
 {
+    if (!command)
+        return 0;
     if (line)
         fprintf(stderr, "cufence %s: %s:%zu: %s\n", command, path, line, why);
     else
@@ -218,7 +246,10 @@ int collected_read(struct collected *collected, const char *command, const char 
     while (getline(&line, &capacity, file) >= 0) {
         number++;
         if (line[strspn(line, " \t\r\n")])
-            is_well &= read_line(collected, command, path, number, line);
+            if (!read_line(collected, command, path, number, line)) {
+                collected->unreadable++;
+                is_well = 0;
+            }
         errno = 0;
     }
     if (ferror(file))

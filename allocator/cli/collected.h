@@ -12,6 +12,7 @@ struct collected_finding {
     json_t *first;     /* the first report of it: docs/finding.schema.json */
     char *key;         /* equal for the same finding, for whoever compares runs */
     size_t count;      /* reports */
+    unsigned tags;     /* a bit for each value that `tag` had when one was read */
     json_t *processes; /* an array of their "process" members, each once */
 };
 
@@ -19,12 +20,14 @@ struct collected {
     struct collected_finding *findings; /* in the order in which they were met */
     size_t count;
     size_t reports;
+    size_t unreadable; /* lines */
+    unsigned tag;      /* 0 to 31: the caller's, for what it reads next */
 };
 
 /*
  * Adds the findings of a file of JSON Lines ("-": standard input). Lines without a finding in them are skipped. Returns 0 after
  * a message on stderr that names the file, and the line where one cannot be read; what could be read is added even then.
- * `command` is the sub-command's name, for messages.
+ * `command` is the sub-command's name, for messages; NULL: there are none.
  */
 int collected_read(struct collected *collected, const char *command, const char *path);
 void collected_free(struct collected *collected);

@@ -88,15 +88,18 @@ class Report(unittest.TestCase):
         changes: list[dict[str, Any]] = [
             {"kind": "underrun"},
             {"kernel": {**kernel, "line": 10}},
-            {"kernel": {**kernel, "offset": 0}},
-            {"kernel": {**kernel, "name": "other"}},
+            {"kernel": {"symbol": "k_oob", "offset": 0}},
+            {"kernel": {"symbol": "k_oob", "offset": 16}},
+            {"kernel": {**kernel, "symbol": "other"}},
+            {"exception": {"number": 6}},
             {"buffer": {"id": 1, "size": 4000}},
             {"buffer": {"id": 1, "size": 4001}},
             {"kind": "double free", "call": "cuMemFree", "kernel": {}},
             {"kind": "double free", "call": "cuMemFreeAsync", "kernel": {}},
         ]
-        done = self.report(self.write("all.json", finding(0), *(finding(0, **change) for change in changes)))
-        self.assertIn(f"SUMMARY: cufence: {len(changes) + 1} findings in {len(changes) + 1} reports\n", done.stdout)
+        same = [finding(0, kernel={**kernel, "offset": 0}), finding(0, device={"ordinal": 1})]
+        done = self.report(self.write("all.json", finding(0), *(finding(0, **change) for change in changes), *same))
+        self.assertIn(f"SUMMARY: cufence: {len(changes) + 1} findings in {len(changes) + 3} reports\n", done.stdout)
 
     def test_many_processes_are_counted(self) -> None:
         done = self.report(self.write("all.json", *(finding(rank) for rank in range(9))))
