@@ -12,6 +12,7 @@
 int cli_demo(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_explain(int argc, char **argv);
+int cli_report(int argc, char **argv);
 int cli_run(int argc, char **argv); /* returns only if the program could not be run: PROGRAM_UNFIT, PROGRAM_MISSING */
 
 #endif

@@ -20,6 +20,7 @@ static const struct command commands[] = {
     {"run", "any program that uses CUDA, unmodified, with its GPU buffers under cufence", cli_run},
     {"demo", "a planted bug and its report, on a simulated device where there is no GPU", cli_demo},
     {"explain", "a GPU core dump in words: what faulted, where every thread stood, with which registers", cli_explain},
+    {"report", "the findings of many processes as one list, HTML page, or SARIF", cli_report},
     {"options", "every option with its allowed values and its default, or check a list of them", run_options},
     {"doctor", "what this machine's driver and permissions allow, and what to do about each 'no'", cli_doctor},
 };

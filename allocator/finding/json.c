@@ -436,6 +436,7 @@ static void put_site(struct members report, const struct finding *finding)
     put_candidates(report, finding);
     put_also(report, finding);
     put_notes(report, finding);
+    put_text(report, "hint", finding->hint);
 }
 
 static char *as_line(json_t *object)

@@ -4,6 +4,7 @@
 #include "analysis/verdict/arguments.h"
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/owner.h"
+#include "hints.h"
 #include "identity.h"
 #include "notes.h"
 #include "parts.h"
@@ -366,6 +367,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
         take_candidates(finding, diagnosis);
         take_values(finding, diagnosis);
         notes_take(finding, diagnosis);
+        hint_take(finding, diagnosis);
     }
     say_what(finding, diagnosis);
     say_headline(finding, diagnosis);

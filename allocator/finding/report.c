@@ -129,13 +129,17 @@ static void headline(struct report *report, const struct finding *finding)
 static void summary_line(struct report *report, const struct finding *finding)
 {
     static const char *const accesses[] = {"access", "read", "write", "atomic"};
-    int has_access = finding->has_site && finding->access.is_known;
+    const char *first = finding->call ? finding->call : "", *rest = finding->headline;
+    if (finding->has_site && finding->access.is_known)
+        first = accesses[finding->access.kind];
+    if (first[0]) /* instead of what the kind says already */
+        rest += strlen(finding->what);
     report_begin(report, NULL, NULL);
     report_put(report, "SUMMARY: cufence: %s ", finding->kind);
     if (put_piece(report, place_piece, finding, 0))
         report_put(report, " ");
-    report_put(report, "(%s", has_access ? accesses[finding->access.kind] : "");
-    report_put_name(report, finding->headline + (has_access ? strlen(finding->what) : 0));
+    report_put(report, "(%s", first);
+    report_put_name(report, rest);
     report_put(report, ")");
     report_end(report, CERTAIN_NOT);
 }
@@ -445,6 +449,8 @@ static void memory_lines(struct report *report, const struct finding *finding)
     candidate_lines(report, finding);
     value_lines(report, finding);
     memory_line(report, finding);
+    if (finding->hint[0])
+        report_sentence(report, "hint", finding->hint, CERTAIN_CANDIDATE);
 }
 
 char *finding_text(const struct finding *finding)

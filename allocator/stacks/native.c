@@ -172,6 +172,18 @@ static size_t count_leading_internal(struct libdw_session *session, const uint64
     return 0;
 }
 
+/* Whether the frame is of the C library's code that calls main() or a thread's function. */
+static int is_start(const struct stack_frame *frame)
+{
+    static const char *const names[] = {
+        "_start", "__libc_start_main", "__libc_start_main_impl", "__libc_start_call_main", "start_thread", "clone",
+        "clone3", "__clone3"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (!strcmp(frame->function, names[i]))
+            return 1;
+    return 0;
+}
+
 size_t native_frames(const struct stack *stack, const struct libdw *libdw, struct stack_frame *out, size_t max)
 {
     uint64_t pcs[FRAMES_MOST];
@@ -182,5 +194,7 @@ size_t native_frames(const struct stack *stack, const struct libdw *libdw, struc
     size_t written = describe_all(session, pcs + skipped, count - skipped, out, max);
     if (session)
         libdw_end(session);
+    while (written > 1 && is_start(&out[written - 1])) /* tells a reader nothing */
+        written--;
     return written;
 }

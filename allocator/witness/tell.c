@@ -1,7 +1,9 @@
 #include "tell.h"
 
 #include "delivery.h"
+#include "base/output.h"
 #include "driver/driver.h"
+#include "finding/annotation.h"
 #include "finding/finding.h"
 #include "finding/json.h"
 #include "finding/report.h"
@@ -10,18 +12,24 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define DEVICE_NAME 128
 
 static const struct fault_sources *sources; /* constant after tell_open(), like rank */
 static int rank;                            /* in a distributed job, or -1 */
+static int is_annotated;                    /* in a job of GitHub Actions */
+static char checkout[512];                  /* its folder, "" if unknown */
 
 cufence_status tell_open(const struct options *options, const struct fault_sources *from)
 {
     sources = from;
     rank = options_rank();
     process_open();
+    const char *actions = getenv("GITHUB_ACTIONS"), *workspace = getenv("GITHUB_WORKSPACE");
+    is_annotated = actions && !strcmp(actions, "true");
+    snprintf(checkout, sizeof checkout, "%s", workspace ? workspace : "");
     cufence_status status = delivery_open(options);
     return status == CUFENCE_OK ? record_open(options) : status;
 }
@@ -63,6 +71,14 @@ static void call_handler(const struct finding *finding, const char *text)
     delivery_call_handler(&fault);
 }
 
+static void annotate(const struct finding *finding)
+{
+    char *text = finding_annotation(finding, checkout[0] ? checkout : NULL);
+    if (text)
+        output_print(text, strlen(text), 1);
+    free(text);
+}
+
 struct told {
     char *text; /* NULL if out of host memory */
     int is_printed;
@@ -77,6 +93,8 @@ static struct told publish(const struct finding *finding)
     told.made_ns = dump_clock();
     told.is_printed = delivery_publish(told.text, json, told.text ? finding->identity : 0);
     free(json);
+    if (told.is_printed && finding && is_annotated)
+        annotate(finding);
     return told;
 }
 

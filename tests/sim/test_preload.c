@@ -99,6 +99,18 @@ static void other_memory_passes_through(void **state)
                     "cuMemFreeHost: CUDA_SUCCESS\n");
 }
 
+static void github_sees_the_source_line(void **state)
+{
+    (void)state;
+    for (int is_there = 0; is_there < 2; is_there++) {
+        setenv("GITHUB_ACTIONS", is_there ? "true" : "", 1);
+        run(&ways[0], "overrun", PRELOAD, NULL, NULL);
+        if ((strstr(last.err, "\n::error file=kernels.cu,line=12,title=cufence%3A overrun::") != NULL) != is_there)
+            complain(&ways[0], "overrun", "annotation", is_there ? "missing" : "too many");
+    }
+    unsetenv("GITHUB_ACTIONS");
+}
+
 /* What a process says at its end. */
 static void the_end_tells_what_was_guarded(void **state)
 {
@@ -760,6 +772,7 @@ int main(int argc, char **argv)
         TEST(free_memory_is_what_can_be_allocated),
         TEST(addresses_belong_to_their_buffer),
         TEST(other_memory_passes_through),
+        TEST(github_sees_the_source_line),
         TEST(the_end_tells_what_was_guarded),
         TEST(a_pool_of_the_program_is_guarded),
         TEST(out_of_memory_is_an_answer_and_no_end),

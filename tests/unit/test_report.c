@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "finding/annotation.h"
 #include "finding/writer.h"
 #include "support/told.h"
 #include "fault_stories.h"
@@ -30,6 +31,8 @@ static const struct {
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
+     "             bounds check (a mask) missing?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
     {without_parameters,
      "cufence: out-of-bounds WRITE of 4 bytes, 34599008 bytes before the start of buffer #2 (derived)\n"
@@ -116,6 +119,8 @@ static const struct {
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                            exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  address    0x10, a null pointer with an offset of 16 bytes                          exact\n"
+     "  hint       an offset from a null pointer: an element of an array, or a member   candidate\n"
+     "             of a struct, that is not there?\n"
      "SUMMARY: cufence: null pointer at oob.py:9 in k_oob (write at 0x10)\n"},
     {host_pointer,
      "cufence: host-pointer WRITE of 4 bytes at 0x7fff12345678\n"
@@ -124,6 +129,8 @@ static const struct {
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                            exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  address    0x7fff12345678, memory of the host that the device cannot reach          exact\n"
+     "  hint       copy the data to the device, or allocate it with cudaMallocManaged   candidate\n"
+     "             or cudaHostAlloc\n"
      "SUMMARY: cufence: host pointer at oob.py:9 in k_oob (write at 0x7fff12345678)\n"},
     {wild_outside,
      "cufence: wild-address WRITE of 4 bytes at 0x7fff12345678\n"
@@ -230,6 +237,8 @@ static const struct {
      "  note       a register holds the low half of the address; the high half is what the\n"
      "             buffers allow that the kernel's arguments point to\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "  hint       one thread went one element too far: is <= meant to be <, or a size  candidate\n"
+     "             one too large?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (derived))\n"},
     {high_half_known,
      "cufence: illegal memory access by a WRITE (address unknown)\n"
@@ -302,6 +311,8 @@ static const struct {
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
+     "             bounds check (a mask) missing?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
     {launched_twice,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (derived)\n"
@@ -320,6 +331,8 @@ static const struct {
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
+     "             bounds check (a mask) missing?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (derived))\n"},
     {launched_from_two_places,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
@@ -337,6 +350,8 @@ static const struct {
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
+     "             bounds check (a mask) missing?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
     {launched_in_a_graph,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
@@ -351,6 +366,8 @@ static const struct {
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
+     "             bounds check (a mask) missing?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
     {launched_with_structs,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (derived)\n"
@@ -374,6 +391,8 @@ static const struct {
      "             4  12 bytes\n"
      "             5  248 bytes, not kept\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
+     "             bounds check (a mask) missing?\n"
      "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (derived))\n"},
     {exited_launched,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
@@ -602,7 +621,7 @@ static void a_call_on_the_host_is_told_in_the_same_words(void **state)
         "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
         "             freed at      model.py:130 in forward\n"
         "                           train.py:40 in step\n"
-        "SUMMARY: cufence: host write out of bounds at model.py:41 in forward (host write out of bounds by cuMemcpyHtoD: "
+        "SUMMARY: cufence: host write out of bounds at model.py:41 in forward (cuMemcpyHtoD: "
         "writes 4 bytes from byte 0 of buffer #3, which has been freed)\n");
     free(text);
 }
@@ -619,12 +638,11 @@ static void a_call_that_meets_no_buffer_names_the_address(void **state)
     char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, -1, -1, NULL, NULL});
     assert_non_null(text);
     strip_prefixes(text);
-    assert_string_equal(text,
-                        "cufence: invalid free by cuMemFree: 0x10 was not allocated by cufence\n"
-                        "  on a GPU\n"
-                        "\n"
-                        "  address    0x10                                                                     exact\n"
-                        "SUMMARY: cufence: invalid free (invalid free by cuMemFree: 0x10 was not allocated by cufence)\n");
+    assert_string_equal(text, "cufence: invalid free by cuMemFree: 0x10 was not allocated by cufence\n"
+                              "  on a GPU\n"
+                              "\n"
+                              "  address    0x10                                                                     exact\n"
+                              "SUMMARY: cufence: invalid free (cuMemFree: 0x10 was not allocated by cufence)\n");
     free(text);
 }
 
@@ -693,6 +711,134 @@ static void headlines_name_the_access(void **state)
             free(text);
         }
     }
+}
+
+static char *hint(const struct finding *finding)
+{
+    return strdup(finding->hint);
+}
+
+/* The hint of a story that `change` changes. */
+static void expect_hint(void (*make)(struct story *story), void (*change)(struct story *story), const char *expected)
+{
+    struct story story;
+    struct diagnosis diagnosis;
+    make(&story);
+    if (change)
+        change(&story);
+    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
+    char *text = told_fault(hint, &diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    if (!*expected)
+        assert_string_equal(text, "");
+    else if (!strstr(text, expected))
+        fail_msg("\"%s\" has no \"%s\"", text, expected);
+    free(text);
+}
+
+static void by_one_thread(struct story *story)
+{
+    story->sites[0].lane_count = 1;
+}
+
+static void from_afar(struct story *story)
+{
+    story->lanes[0].address += 4000;
+    story->lanes[1].address += 4000;
+}
+
+static void of_odd_elements(struct story *story)
+{
+    story->sites[0].access_bytes = 16;
+    story->near[0].size -= 4;
+}
+
+static void of_few_threads(struct story *story)
+{
+    story->sites[0].grid[0] = 7;
+}
+
+static void two_before(struct story *story)
+{
+    story->lanes[0].address -= 4;
+}
+
+static void one_before(struct story *story)
+{
+    story->lanes[0].address += 28; /* underrun() is 32 bytes before the start */
+}
+
+static void on_its_own_stream(struct story *story)
+{
+    for (size_t i = 0; i < story->memory.near_count; i++)
+        story->near[i].free_stream = story->entries[0].stream;
+}
+
+static void of_a_freed_buffer(struct story *story)
+{
+    for (size_t i = 0; i < story->memory.near_count; i++) {
+        story->near[i].freed_ns = 50000000;
+        story->near[i].free_stream = 0x1234;
+        story->near[i].is_mapped = 0;
+    }
+    story->lanes[0].address = story->lanes[1].address = A_START + 40;
+}
+
+static void hints_are_for_what_they_know(void **state)
+{
+    (void)state;
+    expect_hint(overrun, NULL,
+                "1024 threads run, and the buffer has 1000 elements of 4 bytes: is a bounds check (a mask) missing?");
+    expect_hint(overrun, by_one_thread, "one thread went one element too far");
+    expect_hint(overrun, from_afar, "");
+    expect_hint(overrun, of_odd_elements, "");
+    expect_hint(overrun, of_few_threads, "");
+    expect_hint(vector_overrun, NULL, "");
+    expect_hint(underrun, NULL, "");
+    expect_hint(underrun, one_before, "one element before the start");
+    expect_hint(underrun, two_before, "");
+    expect_hint(null_pointer, NULL, "");
+    expect_hint(null_field, NULL, "an offset from a null pointer");
+    expect_hint(host_pointer, NULL, "copy the data to the device");
+    expect_hint(wild_inside, NULL, "");
+    expect_hint(exited, NULL, "");
+    expect_hint(assertion, NULL, "");
+    expect_hint(misaligned, NULL, "");
+    expect_hint(launched, of_a_freed_buffer, "the buffer was freed on stream 0x1234: does an event (or record_stream)");
+    expect_hint(use_after_free, on_its_own_stream, "");
+}
+
+static char *annotation(const struct finding *finding)
+{
+    return finding_annotation(finding, "/home/me/repo");
+}
+
+static void an_annotation_is_one_line_at_the_source(void **state)
+{
+    (void)state;
+    struct story story;
+    struct diagnosis diagnosis;
+    overrun(&story);
+    story.sites[0].file = "/home/me/repo/a,b:\n100%.py";
+    story.sites[0].kernel = "void k<int>(int)";
+    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
+    char *text = told_fault(annotation, &diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    assert_string_equal(text,
+                        "::error file=a%2Cb%3A%0A100%25.py,line=9,title=cufence%3A overrun::out-of-bounds WRITE of 4 bytes, "
+                        "0 bytes past the end of buffer #1, in k<int>\n");
+    free(text);
+
+    const cufence_description place = {.place = CUFENCE_PLACE_UNKNOWN};
+    const struct stack_frame frame = {.is_python = 1, .file = "/home/me/repository/train.py", .line = 41};
+    struct misuse misuse = {.kind = "invalid free", .call = "cuMemFree", .sentence = "no\nbuffer", .place = &place};
+    text = told_misuse(annotation, &misuse, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    assert_string_equal(text, "::error title=cufence%3A invalid free::invalid free by cuMemFree: no%0Abuffer\n");
+    free(text);
+    misuse.frames = &frame;
+    misuse.frame_count = 1;
+    text = told_misuse(annotation, &misuse, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    assert_string_equal(text, "::error file=/home/me/repository/train.py,line=41,title=cufence%3A invalid free::"
+                              "invalid free by cuMemFree: no%0Abuffer\n");
+    free(text);
 }
 
 static void a_kernel_is_named_as_people_say_it(void **state)
@@ -849,6 +995,8 @@ int main(void)
         cmocka_unit_test(a_fault_without_evidence_says_why),
         cmocka_unit_test(the_device_is_named_as_well_as_it_can_be),
         cmocka_unit_test(headlines_name_the_access),
+        cmocka_unit_test(hints_are_for_what_they_know),
+        cmocka_unit_test(an_annotation_is_one_line_at_the_source),
         cmocka_unit_test(a_kernel_is_named_as_people_say_it),
         cmocka_unit_test(the_source_is_shown_where_it_can_be_read),
         cmocka_unit_test(long_and_hostile_names_stay_on_their_line),

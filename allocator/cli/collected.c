@@ -1,0 +1,241 @@
+#include "collected.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- facts ---- */
+
+static json_t *member_of(json_t *finding, const char *section, const char *member)
+{
+    return json_object_get(section ? json_object_get(finding, section) : finding, member);
+}
+
+const char *finding_text_of(json_t *finding, const char *section, const char *member)
+{
+    return json_string_value(member_of(finding, section, member));
+}
+
+long long finding_number_of(json_t *finding, const char *section, const char *member)
+{
+    return json_integer_value(member_of(finding, section, member));
+}
+
+static const char *kernel_of(json_t *finding)
+{
+    const char *name = finding_text_of(finding, "kernel", "name");
+    return name ? name : finding_text_of(finding, "kernel", "symbol");
+}
+
+/* The first frame of a stack: who called, or who allocated. */
+static json_t *frame_of(json_t *holder)
+{
+    return json_array_get(json_object_get(holder, "frames"), 0);
+}
+
+static void put_frame(FILE *out, json_t *frame)
+{
+    const char *file = json_string_value(json_object_get(frame, "file"));
+    const char *function = json_string_value(json_object_get(frame, "function"));
+    long long line = json_integer_value(json_object_get(frame, "line"));
+    if (file && line)
+        fprintf(out, "%s:%lld", file, line);
+    else if (file)
+        fputs(file, out);
+    if (function)
+        fprintf(out, "%s%s", file ? " in " : "in ", function);
+}
+
+static void put_place(FILE *out, json_t *finding)
+{
+    const char *file = finding_text_of(finding, "kernel", "file"), *kernel = kernel_of(finding);
+    long long line = finding_number_of(finding, "kernel", "line");
+    json_t *frame = frame_of(json_object_get(finding, "called"));
+    if (file || (frame && json_object_get(frame, "file")))
+        fputs("at ", out);
+    if (!file && !kernel) {
+        put_frame(out, frame);
+        return;
+    }
+    if (file && line)
+        fprintf(out, "%s:%lld", file, line);
+    else if (file)
+        fputs(file, out);
+    if (kernel)
+        fprintf(out, "%s%.*s", file ? " in " : "in ", (int)strcspn(kernel, "("), kernel);
+}
+
+/* Calls put() with a stream onto `out`, which gets what fits. */
+static void print_into(char *out, size_t size, void (*put)(FILE *, json_t *), json_t *what)
+{
+    FILE *stream = fmemopen(out, size, "w");
+    out[0] = '\0';
+    if (!stream)
+        return;
+    put(stream, what);
+    fclose(stream);
+    out[size - 1] = '\0';
+}
+
+void finding_place(json_t *finding, char *out, size_t size)
+{
+    print_into(out, size, put_place, finding);
+}
+
+static void put_who(FILE *out, json_t *process)
+{
+    json_t *rank = json_object_get(process, "rank");
+    const char *host = json_string_value(json_object_get(process, "host"));
+    if (rank)
+        fprintf(out, "rank %lld, ", json_integer_value(rank));
+    fprintf(out, "pid %lld", json_integer_value(json_object_get(process, "pid")));
+    if (host)
+        fprintf(out, " on %s", host);
+}
+
+void finding_who(json_t *process, char *out, size_t size)
+{
+    print_into(out, size, put_who, process);
+}
+
+/* ---- the same again ---- */
+
+static void put_buffer_key(FILE *out, json_t *buffer)
+{
+    const char *label = json_string_value(json_object_get(buffer, "label"));
+    json_t *frame = frame_of(json_object_get(buffer, "allocated"));
+    fprintf(out, "|%s|", label ? label : "");
+    if (frame)
+        put_frame(out, frame);
+    else
+        fprintf(out, "%lld", json_integer_value(json_object_get(buffer, "size")));
+}
+
+/* As witness/ compares them in one process (finding/identity.h): its kind, its place, and where its buffer was allocated. */
+static char *key_of(json_t *finding)
+{
+    char *key = NULL;
+    size_t size;
+    FILE *out = open_memstream(&key, &size);
+    const char *kernel = kernel_of(finding), *call = finding_text_of(finding, NULL, "call");
+    if (!out)
+        return NULL;
+    fprintf(out, "%s|%s|%lld|%s|%lld|%s|", finding_text_of(finding, NULL, "kind"), kernel ? kernel : "",
+            finding_number_of(finding, "kernel", "offset"),
+            finding_text_of(finding, "kernel", "file") ? finding_text_of(finding, "kernel", "file") : "",
+            finding_number_of(finding, "kernel", "line"), call ? call : "");
+    put_frame(out, frame_of(json_object_get(finding, "called")));
+    put_buffer_key(out, json_object_get(finding, "buffer"));
+    return fclose(out) ? NULL : key;
+}
+
+static int has_equal(json_t *array, json_t *value)
+{
+    json_t *known;
+    size_t i;
+    json_array_foreach(array, i, known)
+    {
+        if (json_equal(known, value))
+            return 1;
+    }
+    return 0;
+}
+
+static struct collected_finding *find(struct collected *collected, const char *key)
+{
+    for (size_t i = 0; i < collected->count; i++)
+        if (!strcmp(collected->findings[i].key, key))
+            return &collected->findings[i];
+    return NULL;
+}
+
+/* Takes the key. Returns NULL when the host is out of memory. */
+static struct collected_finding *append(struct collected *collected, json_t *first, char *key)
+{
+    struct collected_finding *grown = realloc(collected->findings, (collected->count + 1) * sizeof *grown);
+    if (!grown) {
+        free(key);
+        return NULL;
+    }
+    collected->findings = grown;
+    grown[collected->count] = (struct collected_finding){json_incref(first), key, 0, json_array()};
+    return &grown[collected->count++];
+}
+
+static int add(struct collected *collected, json_t *finding)
+{
+    json_t *process = json_object_get(finding, "process");
+    char *key = key_of(finding);
+    struct collected_finding *known = key ? find(collected, key) : NULL;
+    if (known)
+        free(key);
+    else if (!key || (known = append(collected, finding, key)) == NULL)
+        return 0;
+    known->count++;
+    collected->reports++;
+    return !process || has_equal(known->processes, process) || json_array_append(known->processes, process) == 0;
+}
+
+/* ---- files ---- */
+
+static int complain(const char *command, const char *path, size_t line, const char *why)
+{
+    if (line)
+        fprintf(stderr, "cufence %s: %s:%zu: %s\n", command, path, line, why);
+    else
+        fprintf(stderr, "cufence %s: %s: %s\n", command, path, why);
+    return 0;
+}
+
+static int read_line(struct collected *collected, const char *command, const char *path, size_t number, const char *line)
+{
+    json_error_t error;
+    json_t *finding = json_loads(line, JSON_REJECT_DUPLICATES, &error);
+    int is_well = 1;
+    if (!finding)
+        return complain(command, path, number, error.text);
+    long long schema = finding_number_of(finding, NULL, "schema");
+    if (!json_is_object(finding) || !schema)
+        is_well = complain(command, path, number, "it is no finding of cufence's (it has no member \"schema\")");
+    else if (schema != 1)
+        is_well = complain(command, path, number, "it is of a newer cufence: this one knows schema 1");
+    else if (finding_text_of(finding, NULL, "kind"))
+        is_well = add(collected, finding) || complain(command, path, number, "the host is out of memory");
+    json_decref(finding);
+    return is_well;
+}
+
+int collected_read(struct collected *collected, const char *command, const char *path)
+{
+    FILE *file = strcmp(path, "-") ? fopen(path, "re") : stdin;
+    char *line = NULL;
+    size_t capacity = 0, number = 0;
+    int is_well = 1;
+    if (!file)
+        return complain(command, path, 0, strerror(errno));
+    errno = 0;
+    while (getline(&line, &capacity, file) >= 0) {
+        number++;
+        if (line[strspn(line, " \t\r\n")])
+            is_well &= read_line(collected, command, path, number, line);
+        errno = 0;
+    }
+    if (ferror(file))
+        is_well = complain(command, path, 0, strerror(errno ? errno : EIO));
+    free(line);
+    if (file != stdin)
+        fclose(file);
+    return is_well;
+}
+
+void collected_free(struct collected *collected)
+{
+    for (size_t i = 0; i < collected->count; i++) {
+        json_decref(collected->findings[i].first);
+        json_decref(collected->findings[i].processes);
+        free(collected->findings[i].key);
+    }
+    free(collected->findings);
+    *collected = (struct collected){0};
+}

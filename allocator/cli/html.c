@@ -1,0 +1,80 @@
+/* The page is page.html, with the findings in it as JSON: one script in it draws them. */
+#include "faces.h"
+
+#include "page.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* What would end a script's or an element's text is written in another way. */
+static void put_json(json_t *object, FILE *out)
+{
+    char *text = json_dumps(object, JSON_COMPACT);
+    for (const char *at = text; at && *at; at++) {
+        if (*at == '<')
+            fputs("\\u003c", out);
+        else
+            fputc(*at, out);
+    }
+    free(text);
+}
+
+static int put_findings(const struct collected *collected, FILE *out)
+{
+    for (size_t i = 0; i < collected->count; i++) {
+        const struct collected_finding *found = &collected->findings[i];
+        json_t *copy = json_copy(found->first);
+        if (!copy)
+            return 0;
+        json_object_set_new(copy, "count", json_integer((json_int_t)found->count));
+        json_object_set(copy, "processes", found->processes);
+        fputs(i ? ",\n" : "", out);
+        put_json(copy, out);
+        json_decref(copy);
+    }
+    return 1;
+}
+
+static void put_escaped(const char *text, FILE *out)
+{
+    for (; text && *text; text++) {
+        if (strchr("<>&\"", *text))
+            fprintf(out, "&#%d;", *text);
+        else
+            fputc(*text, out);
+    }
+}
+
+/* For a reader without scripts. */
+static int put_plain(const struct collected *collected, FILE *out)
+{
+    char place[512];
+    for (size_t i = 0; i < collected->count; i++) {
+        finding_place(collected->findings[i].first, place, sizeof place);
+        fputs("<article><h2>", out);
+        put_escaped(finding_text_of(collected->findings[i].first, NULL, "headline"), out);
+        fputs("</h2><p>", out);
+        put_escaped(place, out);
+        fprintf(out, "</p><p>%zu report%s</p></article>", collected->findings[i].count,
+                collected->findings[i].count == 1 ? "" : "s");
+    }
+    return 1;
+}
+
+int face_html(const struct collected *collected, FILE *out)
+{
+    static const struct {
+        const char *mark;
+        int (*put)(const struct collected *collected, FILE *out);
+    } parts[] = {{"<!--PLAIN-->", put_plain}, {"<!--FINDINGS-->", put_findings}};
+    const char *at = (const char *)page_html, *end = at + sizeof page_html;
+    for (size_t i = 0; i < sizeof parts / sizeof parts[0]; i++) {
+        const char *mark = memmem(at, (size_t)(end - at), parts[i].mark, strlen(parts[i].mark));
+        fwrite(at, 1, (size_t)(mark - at), out);
+        if (!parts[i].put(collected, out))
+            return 0;
+        at = mark + strlen(parts[i].mark);
+    }
+    fwrite(at, 1, (size_t)(end - at), out);
+    return 1;
+}

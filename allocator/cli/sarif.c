@@ -1,0 +1,168 @@
+/* SARIF 2.1.0: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html */
+#include "faces.h"
+
+#include "base/version.h"
+
+#include <inttypes.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const struct {
+    const char *kind, *text;
+} rules[] = {
+    {"overrun", "A kernel went past the end of a buffer."},
+    {"underrun", "A kernel went before the start of a buffer."},
+    {"use-after-free", "A kernel used a buffer that had been freed."},
+    {"wild address", "A kernel used an address that belongs to nobody."},
+    {"null pointer", "A kernel used a null pointer."},
+    {"host pointer", "A kernel used memory of the host that the device cannot reach."},
+    {"misaligned access", "A kernel used an address that is no multiple of the access."},
+    {"illegal access", "A kernel used memory that it may not use; the address is not known, or another GPU's."},
+    {"exception", "A kernel failed in another way than by an access to memory."},
+    {"unexplained", "A kernel failed, and the core dump could not be read."},
+    {"double free", "A buffer was freed twice."},
+    {"invalid free", "An address was freed at which no buffer begins."},
+    {"host write out of bounds", "A copy or a set wrote beyond a buffer."},
+    {"host read out of bounds", "A copy read beyond a buffer."},
+};
+
+#define RULES (sizeof rules / sizeof rules[0])
+
+static int rule_of(const char *kind)
+{
+    for (size_t i = 0; i < RULES; i++)
+        if (!strcmp(rules[i].kind, kind))
+            return (int)i;
+    return -1;
+}
+
+/* A path as a URI: relative to the current folder if it lies there, as code hosts want it. */
+static json_t *uri_of(const char *path)
+{
+    static const char plain[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/";
+    char folder[4096], *uri = NULL;
+    size_t size, length;
+    FILE *out = open_memstream(&uri, &size);
+    if (!out)
+        return NULL;
+    if (getcwd(folder, sizeof folder) && (length = strlen(folder)) > 1 && !strncmp(path, folder, length) && path[length] == '/')
+        path += length + 1;
+    else if (path[0] == '/')
+        fputs("file://", out);
+    for (; *path; path++)
+        fprintf(out, strchr(plain, *path) ? "%c" : "%%%02X", (unsigned char)*path);
+    fclose(out);
+    json_t *made = json_string(uri);
+    free(uri);
+    return made;
+}
+
+/* A location; NULL for a frame without a file and a name. */
+static json_t *location_of(const char *file, long long line, const char *function)
+{
+    json_t *location = json_object();
+    if (file) {
+        json_t *physical = json_pack("{s{so}}", "artifactLocation", "uri", uri_of(file));
+        if (line > 0)
+            json_object_set_new(physical, "region", json_pack("{sI}", "startLine", (json_int_t)line));
+        json_object_set_new(location, "physicalLocation", physical);
+    }
+    if (function)
+        json_object_set_new(location, "logicalLocations", json_pack("[{ss ss}]", "name", function, "kind", "function"));
+    return location;
+}
+
+static json_t *frame_location(json_t *frame)
+{
+    return location_of(json_string_value(json_object_get(frame, "file")), json_integer_value(json_object_get(frame, "line")),
+                       json_string_value(json_object_get(frame, "function")));
+}
+
+static void add_stack(json_t *stacks, const char *what, json_t *holder)
+{
+    json_t *from = json_object_get(holder, "frames"), *frame, *frames = json_array();
+    size_t i;
+    json_array_foreach(from, i, frame) json_array_append_new(frames, json_pack("{so}", "location", frame_location(frame)));
+    if (json_array_size(frames))
+        json_array_append_new(stacks, json_pack("{s{ss} sO}", "message", "text", what, "frames", frames));
+    json_decref(frames);
+}
+
+static json_t *stacks_of(json_t *finding)
+{
+    json_t *stacks = json_array(), *buffer = json_object_get(finding, "buffer");
+    add_stack(stacks, "called at", json_object_get(finding, "called"));
+    add_stack(stacks, "launched at", json_object_get(finding, "launch"));
+    add_stack(stacks, "buffer allocated at", json_object_get(buffer, "allocated"));
+    add_stack(stacks, "buffer freed at", json_object_get(buffer, "freed"));
+    return stacks;
+}
+
+/* In the source: the kernel's line, or the caller's. */
+static json_t *place_of(json_t *finding)
+{
+    json_t *frame = json_array_get(json_object_get(json_object_get(finding, "called"), "frames"), 0);
+    const char *name = finding_text_of(finding, "kernel", "name");
+    if (frame)
+        return frame_location(frame);
+    return location_of(finding_text_of(finding, "kernel", "file"), finding_number_of(finding, "kernel", "line"), name);
+}
+
+/* FNV-1a, as a fingerprint by which code hosts follow a finding from one run to the next. */
+static void fingerprint(const char *key, char out[17])
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (; *key; key++)
+        hash = (hash ^ (unsigned char)*key) * UINT64_C(0x100000001b3);
+    snprintf(out, 17, "%016" PRIx64, hash);
+}
+
+static json_t *result_of(const struct collected_finding *found)
+{
+    json_t *finding = found->first;
+    const char *kind = finding_text_of(finding, NULL, "kind"), *headline = finding_text_of(finding, NULL, "headline");
+    char print[17], place[512], message[1024];
+    finding_place(finding, place, sizeof place);
+    snprintf(message, sizeof message, "%s%s%s", headline ? headline : kind, place[0] ? ", " : "", place);
+    fingerprint(found->key, print);
+    json_t *result =
+        json_pack("{ss ss s{ss} s[o] sI s{ss}}", "ruleId", kind, "level", "error", "message", "text", message, "locations",
+                  place_of(finding), "occurrenceCount", (json_int_t)found->count, "partialFingerprints", "cufence/v1", print);
+    json_t *stacks = stacks_of(finding);
+    if (rule_of(kind) >= 0)
+        json_object_set_new(result, "ruleIndex", json_integer(rule_of(kind)));
+    if (json_array_size(stacks))
+        json_object_set(result, "stacks", stacks);
+    json_decref(stacks);
+    json_object_set_new(result, "properties", json_pack("{sO sO}", "finding", finding, "processes", found->processes));
+    return result;
+}
+
+static json_t *rules_of(void)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; i < RULES; i++)
+        json_array_append_new(array, json_pack("{ss s{ss}}", "id", rules[i].kind, "shortDescription", "text", rules[i].text));
+    return array;
+}
+
+int face_sarif(const struct collected *collected, FILE *out)
+{
+    json_t *results = json_array();
+    for (size_t i = 0; i < collected->count; i++)
+        json_array_append_new(results, result_of(&collected->findings[i]));
+    json_t *log =
+        json_pack("{ss ss s[{s{s{ss ss ss ss so}} sO}]}", "$schema", "https://json.schemastore.org/sarif-2.1.0.json", "version",
+                  "2.1.0", "runs", "tool", "driver", "name", "cufence", "version", VERSION_TEXT, "semanticVersion",
+                  VERSION_TEXT, "fullName", "cufence, Electric Fence for CUDA", "rules", rules_of(), "results", results);
+    int is_well = log && json_array_size(results) == collected->count;
+    if (is_well) {
+        json_dumpf(log, out, JSON_INDENT(1));
+        fputc('\n', out);
+    }
+    json_decref(results);
+    json_decref(log);
+    return is_well;
+}

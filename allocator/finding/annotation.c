@@ -1,0 +1,58 @@
+#include "annotation.h"
+
+#include "frames.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Escapes what ends a property (`special`) or a line. */
+static void put_escaped(FILE *out, const char *text, const char *special)
+{
+    for (; *text; text++) {
+        if (*text == '%' || iscntrl((unsigned char)*text) || strchr(special, *text))
+            fprintf(out, "%%%02X", (unsigned char)*text);
+        else
+            putc(*text, out);
+    }
+}
+
+static const char *without(const char *path, const char *folder)
+{
+    size_t length = folder ? strlen(folder) : 0;
+    return length && !strncmp(path, folder, length) && path[length] == '/' ? path + length + 1 : path;
+}
+
+char *finding_annotation(const struct finding *finding, const char *folder)
+{
+    const struct evidence_site *site = &finding->site;
+    const struct stack_frame *caller = finding->caller_count ? frames_own(finding->caller, finding->caller_count) : NULL;
+    const char *file = finding->has_site ? site->file : caller && caller->file[0] ? caller->file : NULL;
+    int line = finding->has_site ? site->line : caller ? caller->line : 0;
+    char kernel[256] = "", *text = NULL;
+    size_t size;
+    FILE *out = open_memstream(&text, &size);
+    if (!out)
+        return NULL;
+    if (finding->has_site)
+        finding_kernel(site, kernel, sizeof kernel);
+    fputs("::error ", out);
+    if (file) {
+        fputs("file=", out);
+        put_escaped(out, without(file, folder), ":,");
+        putc(',', out);
+    }
+    if (file && line > 0)
+        fprintf(out, "line=%d,", line);
+    fputs("title=cufence%3A ", out);
+    put_escaped(out, finding->kind, ":,");
+    fputs("::", out);
+    put_escaped(out, finding->headline, "");
+    if (kernel[0]) {
+        fputs(", in ", out);
+        put_escaped(out, kernel, "");
+    }
+    putc('\n', out);
+    return fclose(out) ? NULL : text;
+}

@@ -1,0 +1,89 @@
+#include "hints.h"
+
+#include "parts.h"
+
+#include <inttypes.h>
+
+static uint64_t threads_of(const struct evidence_site *site)
+{
+    uint64_t threads = 1;
+    for (int i = 0; i < 3; i++)
+        threads *= (uint64_t)site->grid[i] * site->block[i];
+    return threads;
+}
+
+/* An access of one whole element past the end: what reached it? */
+static void take_overrun(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    const struct evidence_site *site = &finding->site;
+    const cufence_buffer *buffer = diagnosis->owner;
+    uint64_t bytes = site->access_bytes, threads = threads_of(site);
+    if (!bytes || buffer->size % bytes || diagnosis->address < buffer->address + buffer->size)
+        return;
+    uint64_t elements = buffer->size / bytes, index = (diagnosis->address - buffer->address) / bytes;
+    if (index == elements && finding->faulting_threads == 1)
+        part_add(finding->hint, "one thread went one element too far: is <= meant to be <, or a size one too large?");
+    else if (site->has_grid && threads > elements && index < threads)
+        part_add(finding->hint, "%" PRIu64 " threads run, and the buffer has %" PRIu64 " elements of %" PRIu64
+                                " byte%s: is a bounds check (a mask) missing?",
+                 threads, elements, bytes, plural(bytes));
+}
+
+static void take_underrun(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    uint64_t bytes = finding->site.access_bytes;
+    if (bytes && diagnosis->distance == bytes)
+        part_add(finding->hint, "one element before the start: does an index i - 1 also run for i == 0?");
+}
+
+/* A buffer that is freed on one stream while another one still works with it. */
+static void take_use_after_free(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    const struct fault_launch *launch = diagnosis->origin.launch;
+    if (launch && diagnosis->origin.certainty >= CERTAIN_DERIVED && launch->entry->stream != diagnosis->owner->free_stream)
+        part_add(finding->hint,
+                 "the kernel ran on stream 0x%" PRIx64 ", and the buffer was freed on stream 0x%" PRIx64
+                 ": does an event (or record_stream) have to order them?",
+                 launch->entry->stream, diagnosis->owner->free_stream);
+    else if (launch && diagnosis->origin.certainty == CERTAIN_EXACT && launch->entry->time_ns > diagnosis->owner->freed_ns)
+        part_add(finding->hint, "the kernel was launched after the free: who still holds the pointer?");
+}
+
+static void take_misaligned(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    uint64_t bytes = finding->site.access_bytes;
+    if (bytes && diagnosis->owner && diagnosis->owner->address % bytes)
+        part_add(finding->hint,
+                 "the buffer itself begins at no multiple of %" PRIu64 ", because of align=; align=%" PRIu64
+                 " leaves its end up to %" PRIu64 " bytes before the guard",
+                 bytes, bytes, bytes - 1);
+}
+
+void hint_take(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    switch (diagnosis->kind) {
+    case FAULT_OVERRUN:
+        take_overrun(finding, diagnosis);
+        break;
+    case FAULT_UNDERRUN:
+        take_underrun(finding, diagnosis);
+        break;
+    case FAULT_USE_AFTER_FREE:
+        take_use_after_free(finding, diagnosis);
+        break;
+    case FAULT_MISALIGNED:
+        take_misaligned(finding, diagnosis);
+        break;
+    case FAULT_NULL:
+        if (diagnosis->address)
+            part_add(finding->hint, "an offset from a null pointer: an element of an array, or a member of a struct, that is not there?");
+        break;
+    case FAULT_HOST_POINTER:
+        part_add(finding->hint, "copy the data to the device, or allocate it with cudaMallocManaged or cudaHostAlloc");
+        break;
+    case FAULT_WILD:
+    case FAULT_ILLEGAL_ACCESS:
+    case FAULT_OTHER:
+        break;
+    }
+}

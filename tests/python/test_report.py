@@ -1,0 +1,203 @@
+"""cufence report: findings of many processes as one list, SARIF, HTML and JSON."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import os
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
+
+
+def finding(rank: int, **changes: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "schema": 1,
+        "cufence": "0.1.0",
+        "kind": "overrun",
+        "headline": "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+        "process": {"pid": 100 + rank, "rank": rank, "host": "node7"},
+        "buffer": {
+            "id": 1,
+            "address": "0x7e00041ff060",
+            "size": 4000,
+            "allocated": {"ns": 1, "frames": [{"function": "forward", "file": "/repo/model.py", "line": 120}]},
+        },
+        "kernel": {"name": "void k_oob<4>(float*)", "symbol": "k_oob", "file": "/repo/oob.py", "line": 9, "offset": 1024},
+        "launch": {"frames": [{"function": "step", "file": "train me.py", "line": 41}]},
+    }
+    made.update(changes)
+    return made
+
+
+class Report(unittest.TestCase):
+    def setUp(self) -> None:
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+
+    def write(self, name: str, *findings: dict[str, Any]) -> str:
+        (self.folder / name).write_text("".join(json.dumps(each) + "\n" for each in findings))
+        return name
+
+    def report(self, *arguments: str, stdin: str = "", status: int = 0) -> subprocess.CompletedProcess[str]:
+        done = subprocess.run(
+            [BUILD / "bin/cufence", "report", *arguments],
+            cwd=self.folder,
+            input=stdin,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done
+
+    def three_ranks(self) -> list[str]:
+        other = {"label": "weights", "id": 7, "size": 8}
+        return [
+            self.write("0.json", finding(0), finding(0)),
+            self.write("1.json", finding(1), finding(1, buffer=other, headline="another \x1b[2J buffer")),
+            self.write("2.json", finding(2, cufence="0.2.0", a_new_member=1)),
+        ]
+
+    def test_the_same_finding_of_many_is_one(self) -> None:
+        done = self.report(*self.three_ranks())
+        self.assertEqual(
+            done.stdout,
+            "1. out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
+            "   at /repo/oob.py:9 in void k_oob<4>\n"
+            "   4 reports:\n"
+            "     rank 0, pid 100 on node7\n"
+            "     rank 1, pid 101 on node7\n"
+            "     rank 2, pid 102 on node7\n"
+            "2. another ?[2J buffer\n"
+            "   at /repo/oob.py:9 in void k_oob<4>\n"
+            "   1 report:\n"
+            "     rank 1, pid 101 on node7\n"
+            "SUMMARY: cufence: 2 findings in 5 reports\n",
+        )
+        self.assertEqual(done.stderr, "")
+
+    def test_what_differs_is_not_merged(self) -> None:
+        kernel = finding(0)["kernel"]
+        changes: list[dict[str, Any]] = [
+            {"kind": "underrun"},
+            {"kernel": {**kernel, "line": 10}},
+            {"kernel": {**kernel, "offset": 0}},
+            {"kernel": {**kernel, "name": "other"}},
+            {"buffer": {"id": 1, "size": 4000}},
+            {"buffer": {"id": 1, "size": 4001}},
+            {"kind": "double free", "call": "cuMemFree", "kernel": {}},
+            {"kind": "double free", "call": "cuMemFreeAsync", "kernel": {}},
+        ]
+        done = self.report(self.write("all.json", finding(0), *(finding(0, **change) for change in changes)))
+        self.assertIn(f"SUMMARY: cufence: {len(changes) + 1} findings in {len(changes) + 1} reports\n", done.stdout)
+
+    def test_many_processes_are_counted(self) -> None:
+        done = self.report(self.write("all.json", *(finding(rank) for rank in range(9))))
+        self.assertIn("     rank 3, pid 103 on node7\n     and 5 more\n", done.stdout)
+
+    def test_a_call_on_the_host_names_its_caller(self) -> None:
+        frames = [{"function": "step", "file": "train.py", "line": 41}]
+        misuse = finding(0, kind="double free", headline="double free by cuMemFree: ...", call="cuMemFree", called={"frames": frames})
+        del misuse["kernel"]
+        self.assertIn("\n   at train.py:41 in step\n", self.report(self.write("one.json", misuse)).stdout)
+
+    def test_sarif_has_a_result_for_each(self) -> None:
+        files = self.three_ranks()
+        done = self.report("--sarif", "-", *files)
+        log = json.loads(done.stdout)
+        self.assertEqual(log["version"], "2.1.0")
+        (run,) = log["runs"]
+        rules = run["tool"]["driver"]["rules"]
+        self.assertEqual([result["occurrenceCount"] for result in run["results"]], [4, 1])
+        for result in run["results"]:
+            self.assertEqual(rules[result["ruleIndex"]]["id"], result["ruleId"])
+            self.assertEqual(result["level"], "error")
+            place = result["locations"][0]["physicalLocation"]
+            self.assertEqual(place, {"artifactLocation": {"uri": "file:///repo/oob.py"}, "region": {"startLine": 9}})
+        first = run["results"][0]
+        self.assertEqual(
+            {stack["message"]["text"]: stack["frames"][0]["location"]["physicalLocation"]["artifactLocation"]["uri"] for stack in first["stacks"]},
+            {"launched at": "train%20me.py", "buffer allocated at": "file:///repo/model.py"},
+        )
+        prints = {result["partialFingerprints"]["cufence/v1"] for result in run["results"]}
+        self.assertEqual(len(prints), 2)
+        again = json.loads(self.report("--sarif", "-", *reversed(files)).stdout)
+        self.assertEqual({r["partialFingerprints"]["cufence/v1"] for r in again["runs"][0]["results"]}, prints)
+
+    def test_sarif_has_paths_of_the_current_folder_without_it(self) -> None:
+        kernel = {"name": "k", "file": f"{self.folder.resolve()}/src/oob.py", "line": 9}
+        done = self.report("--sarif", "-", self.write("one.json", finding(0, kernel=kernel)))
+        place = json.loads(done.stdout)["runs"][0]["results"][0]["locations"][0]["physicalLocation"]
+        self.assertEqual(place["artifactLocation"]["uri"], "src/oob.py")
+
+    def test_sarif_of_nothing_is_a_run_without_results(self) -> None:
+        self.assertEqual(json.loads(self.report("--sarif", "-", self.write("none.json")).stdout)["runs"][0]["results"], [])
+
+    def test_html_holds_all_and_lets_nothing_out(self) -> None:
+        hostile = "</script><script>alert(1)</script><!--"
+        self.report("--html", "page.html", self.write("one.json", finding(0), finding(0, headline=hostile, kind="underrun")))
+        page = (self.folder / "page.html").read_text()
+
+        class Scripts(html.parser.HTMLParser):
+            depth, texts = 0, list[str]()
+
+            def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+                if tag == "script":
+                    self.depth += 1
+                    self.texts.append("")
+                for name, value in attrs:
+                    assert not (name in ("src", "href") and value), "the page needs something else"
+
+            def handle_endtag(self, tag: str) -> None:
+                self.depth -= tag == "script"
+
+            def handle_data(self, data: str) -> None:
+                if self.depth:
+                    self.texts[-1] += data
+
+        scripts = Scripts()
+        scripts.feed(page)
+        self.assertEqual(len(scripts.texts), 2)
+        data = json.loads(scripts.texts[0])
+        self.assertEqual([each["headline"] for each in data], [finding(0)["headline"], hostile])
+        self.assertEqual([each["count"] for each in data], [1, 1])
+        self.assertNotIn("alert(1)</script>", page)
+
+    def test_json_can_be_read_again(self) -> None:
+        self.report("--json", "merged.json", *self.three_ranks())
+        merged = [json.loads(line) for line in (self.folder / "merged.json").read_text().splitlines()]
+        self.assertEqual([(each["count"], len(each["processes"])) for each in merged], [(4, 3), (1, 1)])
+        self.assertIn("2 findings in 2 reports", self.report("merged.json").stdout)
+
+    def test_standard_input_and_empty_lines(self) -> None:
+        done = self.report("-", stdin="\n" + json.dumps(finding(0)) + "\n\n" + json.dumps({"schema": 1, "dump": "no exception"}) + "\n")
+        self.assertIn("1 finding in 1 report\n", done.stdout)
+
+    def test_what_cannot_be_read_is_named_and_the_rest_is_told(self) -> None:
+        good = self.write("good.json", finding(0))
+        (self.folder / "bad.json").write_text(json.dumps(finding(0)) + "\n{cut off\n[1]\n" + json.dumps({"schema": 2, "kind": "x"}) + "\n")
+        done = self.report(good, "bad.json", "missing.json", status=1)
+        self.assertIn("1 finding in 2 reports\n", done.stdout)
+        lines = done.stderr.splitlines()
+        self.assertTrue(lines[0].startswith("cufence report: bad.json:2: "), lines)
+        self.assertEqual(lines[1], 'cufence report: bad.json:3: it is no finding of cufence\'s (it has no member "schema")')
+        self.assertEqual(lines[2], "cufence report: bad.json:4: it is of a newer cufence: this one knows schema 1")
+        self.assertEqual(lines[3], "cufence report: missing.json: No such file or directory")
+
+    def test_wrong_arguments(self) -> None:
+        self.assertIn("no file given", self.report(status=2).stderr)
+        self.assertIn("takes one document", self.report("--sarif", "-", "--html", "-", "x.json", status=2).stderr)
+        self.assertIn("--svg", self.report("--svg", "x", "y.json", status=2).stderr)
+        done = self.report("--html", "no/such/folder.html", self.write("good.json", finding(0)), status=1)
+        self.assertIn("cufence report: no/such/folder.html: No such file or directory", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
