@@ -14,6 +14,7 @@ enum option_uaf { UAF_OFF, UAF_STRICT };
 enum option_side { SIDE_END, SIDE_START, SIDE_ALTERNATE };
 enum option_ipc { IPC_REFUSE, IPC_DRIVER };
 enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
+enum option_color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 
 #define OPTION_ALIGN_AUTO 0u
@@ -39,6 +40,7 @@ struct options {
     int coredump;                  /* on (default) | off: arm GPU core dumps */
     enum option_peers peers; /* auto (default): map buffers for peers that the program gives access to | on: all | off: none */
     enum option_ipc ipc;     /* refuse (default) | driver: under the preload library, memory of cuMemAlloc can be exported */
+    enum option_color color; /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */
     int quiet;               /* on | off (default): no summary line at exit */
     int verbose;             /* on | off (default): print the setup, and statistics at exit, to stderr */
     char log[256];           /* file for reports besides stderr, "" = stderr only; %p pid, %r rank, %h host */

@@ -24,8 +24,9 @@ static void take_overrun(struct finding *finding, const struct diagnosis *diagno
     if (index == elements && finding->faulting_threads == 1)
         part_add(finding->hint, "one thread went one element too far: is <= meant to be <, or a size one too large?");
     else if (site->has_grid && threads > elements && index < threads)
-        part_add(finding->hint, "%" PRIu64 " threads run, and the buffer has %" PRIu64 " elements of %" PRIu64
-                                " byte%s: is a bounds check (a mask) missing?",
+        part_add(finding->hint,
+                 "%" PRIu64 " threads run, and the buffer has %" PRIu64 " elements of %" PRIu64
+                 " byte%s: is a bounds check (a mask) missing?",
                  threads, elements, bytes, plural(bytes));
 }
 
@@ -76,10 +77,11 @@ void hint_take(struct finding *finding, const struct diagnosis *diagnosis)
         break;
     case FAULT_NULL:
         if (diagnosis->address)
-            part_add(finding->hint, "an offset from a null pointer: an element of an array, or a member of a struct, that is not there?");
+            part_add(finding->hint,
+                     "an offset from a null pointer: an element of an array, or a member of a struct, that is not there?");
         break;
     case FAULT_HOST_POINTER:
-        part_add(finding->hint, "copy the data to the device, or allocate it with cudaMallocManaged or cudaHostAlloc");
+        part_add(finding->hint, "copy the data to the device, or keep it in managed or pinned memory");
         break;
     case FAULT_WILD:
     case FAULT_ILLEGAL_ACCESS:

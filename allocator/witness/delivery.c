@@ -1,6 +1,7 @@
 #include "delivery.h"
 
 #include "base/output.h"
+#include "finding/colour.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -24,8 +25,10 @@ static struct {
     cufence_fault_handler handler;
     void *handler_user;
     struct report_file log, json; /* the names are constant after delivery_open() */
-    uint64_t most;                /* likewise constant: max_reports */
-    uint64_t *printed;            /* identities of the printed reports */
+    enum option_color color;      /* constant likewise, as the next */
+    int has_no_color;
+    uint64_t most;     /* likewise constant: max_reports */
+    uint64_t *printed; /* identities of the printed reports */
     uint64_t printed_count, again, beyond;
 } delivery = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -33,7 +36,10 @@ static _Thread_local int is_in_handler;
 
 cufence_status delivery_open(const struct options *options)
 {
+    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
     delivery.most = options->max_reports;
+    delivery.color = options->color;
+    delivery.has_no_color = (no_color && *no_color) || (term && !strcmp(term, "dumb"));
     cufence_status status = options_expand_path(options->log, delivery.log.name, sizeof delivery.log.name);
     if (status == CUFENCE_OK)
         status = options_expand_path(options->json, delivery.json.name, sizeof delivery.json.name);
@@ -135,9 +141,25 @@ uint64_t delivery_findings(void)
     return findings;
 }
 
+static int is_coloured(void)
+{
+    if (delivery.color == COLOR_AUTO)
+        return !delivery.has_no_color && output_is_terminal();
+    return delivery.color == COLOR_ON;
+}
+
+static int print_on_standard_error(const char *text)
+{
+    char *coloured = is_coloured() ? colour_text(text) : NULL;
+    const char *shown = coloured ? coloured : text;
+    int error = output_print(shown, strlen(shown), 1);
+    free(coloured);
+    return error;
+}
+
 static void print(const char *text, const char *json)
 {
-    int printed = output_print(text, strlen(text), 1);
+    int printed = print_on_standard_error(text);
     complain(&delivery.log, append(&delivery.log, text));
     complain_of_standard_error(printed);
     if (json)

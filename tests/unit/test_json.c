@@ -277,7 +277,7 @@ static void compare_buffers(const struct told *told, json_t *candidates)
         assert_int_equal(at(told->json, "buffer.argument_word") != NULL, strstr(told->text, "points to this buffer") != NULL);
     }
     size_t uncertain = (at(told->json, "rival") != NULL) + is_candidate(at(told->json, "launch")) +
-                       (at(told->json, "exception.possible_cause") != NULL);
+                       (at(told->json, "exception.possible_cause") != NULL) + (at(told->json, "hint") != NULL);
     json_array_foreach(candidates, i, buffer)
     {
         expect_in(told->text, "buffer     #%lld, %lld bytes", number_at(buffer, "id"), number_at(buffer, "size"));

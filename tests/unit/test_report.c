@@ -129,8 +129,7 @@ static const struct {
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                            exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  address    0x7fff12345678, memory of the host that the device cannot reach          exact\n"
-     "  hint       copy the data to the device, or allocate it with cudaMallocManaged   candidate\n"
-     "             or cudaHostAlloc\n"
+     "  hint       copy the data to the device, or keep it in managed or pinned memory  candidate\n"
      "SUMMARY: cufence: host pointer at oob.py:9 in k_oob (write at 0x7fff12345678)\n"},
     {wild_outside,
      "cufence: wild-address WRITE of 4 bytes at 0x7fff12345678\n"
