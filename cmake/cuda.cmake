@@ -1,10 +1,10 @@
-# Finds cuda.h (the toolkit's, or the one that `./dev` or pip got from PyPI) and, if there is one, nvcc.
+# Finds cuda.h (from the toolkit, or from PyPI through `./dev` or pip) and, optionally, nvcc.
 # Sets CUFENCE_CUDA_INCLUDE_DIR and CUFENCE_NVCC.
 
 find_path(CUFENCE_CUDA_INCLUDE_DIR cuda.h
   HINTS ${CUFENCE_CUDA_INCLUDE} ${CMAKE_BINARY_DIR}/../.deps/cuda/include $ENV{CUDA_HOME}/include $ENV{CUDA_PATH}/include
         /usr/local/cuda/include /usr/lib/cuda/include
-  PATH_SUFFIXES nvidia/cu13/include) # below site-packages, of the wheel that pyproject.toml builds with
+  PATH_SUFFIXES nvidia/cu13/include) # in site-packages: the wheel that pyproject.toml requires for the build
 if(NOT CUFENCE_CUDA_INCLUDE_DIR)
   message(FATAL_ERROR "cuda.h not found: install a CUDA Toolkit, or run ./dev build, which fetches the header, "
                       "or give -DCUFENCE_CUDA_INCLUDE=<folder>")
@@ -12,9 +12,9 @@ endif()
 find_program(CUFENCE_NVCC nvcc HINTS ${CMAKE_BINARY_DIR}/../.deps/cuda/bin $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
 set(CUFENCE_CUDA_ARCHITECTURES "75;80;90" CACHE STRING "Machine code to build kernels for; PTX of the first is added")
 
-# cufence_embed_kernels(TARGET FOLDER): compiles every .cu file of FOLDER with line information into one fat binary each,
-# and gives TARGET a header kernels/<name>.h with `static const unsigned char <name>_fatbin[]`.
-# Without nvcc the target is built with CUFENCE_NO_KERNELS defined.
+# cufence_embed_kernels(TARGET FOLDER): compiles each .cu file of FOLDER, with line information, into a fat binary, and makes a
+# header kernels/<name>.h for TARGET with `static const unsigned char <name>_fatbin[]`.
+# Without nvcc, TARGET is compiled with CUFENCE_NO_KERNELS defined.
 function(cufence_embed_kernels target folder)
   file(GLOB kernels CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cu)
   if(NOT CUFENCE_NVCC)
@@ -31,7 +31,7 @@ function(cufence_embed_kernels target folder)
     get_filename_component(name ${kernel} NAME_WE)
     get_filename_component(file ${kernel} NAME)
     set(header ${CMAKE_CURRENT_BINARY_DIR}/kernels/${name}.h)
-    # Compiled from its own folder by its bare name, so that line information names no folder of the build machine.
+    # Compile with a bare file name in its folder, so that line information contains no path of the build machine.
     add_custom_command(OUTPUT ${header}
       COMMAND ${CUFENCE_NVCC} -fatbin -lineinfo ${codes} -o ${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin ${file}
       COMMAND ${CMAKE_COMMAND} -DINPUT=${CMAKE_CURRENT_BINARY_DIR}/${name}.fatbin -DOUTPUT=${header} -DNAME=${name}_fatbin

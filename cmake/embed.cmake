@@ -1,4 +1,4 @@
-# cmake -DINPUT=file -DOUTPUT=header -DNAME=symbol -P embed.cmake: a file's bytes as a C array.
+# cmake -DINPUT=file -DOUTPUT=header -DNAME=symbol -P embed.cmake: writes the bytes of a file as a C array.
 file(READ ${INPUT} hex HEX)
 string(REGEX REPLACE "(................................)" "\\1\n" hex "${hex}")
 string(REGEX REPLACE "([0-9a-f][0-9a-f])" "0x\\1," hex "${hex}")

@@ -1,4 +1,4 @@
-# What `cmake --install` puts under its prefix, and what the wheel holds in the package's folder.
+# Installs into the prefix of `cmake --install`, or into the package's folder in the wheel.
 
 include(CMakePackageConfigHelpers)
 
@@ -6,7 +6,7 @@ install(TARGETS cufence cufence_preload cufence_sim LIBRARY DESTINATION ${CMAKE_
 install(TARGETS cufence_cli RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 install(FILES include/cufence.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 
-# find_package(cufence) gives cufence::cufence.
+# For find_package(cufence).
 if(SKBUILD)
   set(package cmake)
 else()

@@ -1,6 +1,6 @@
-# Finds jansson and makes it a part of libcufence.so, so that the library needs nothing that the machine it is copied to may
-# lack: the static archive where it can go into a shared library (Debian's is made for executables, and can once its symbols
-# are hidden), else the shared library, which is then copied beside libcufence.so and found there by its RUNPATH.
+# Finds jansson and makes it part of libcufence.so, which may be copied to machines without jansson. Uses the static archive if
+# it can be linked into a shared library (Debian's is made for executables, but works once its symbols are hidden). Otherwise
+# copies the shared library next to libcufence.so, where its RUNPATH finds it.
 # The target is cufence_jansson.
 
 find_path(JANSSON_INCLUDE jansson.h REQUIRED)

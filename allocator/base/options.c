@@ -76,7 +76,7 @@ static const struct option_row table[] = {
     {.name = "ipc", .type = OPTION_CHOICE, .allowed = "refuse | driver", .default_value = "refuse", .offset = FIELD(ipc),
      .help = "driver: leave cuMemAlloc to the driver, so that other processes can open the memory, which is then unguarded"},
     {.name = "color", .type = OPTION_CHOICE, .allowed = "auto | on | off", .default_value = "auto", .offset = FIELD(color),
-     .help = "color the reports on stderr; auto does on a terminal, unless NO_COLOR is set"},
+     .help = "color the reports on stderr; auto: on a terminal, unless NO_COLOR is set"},
     {.name = "quiet", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(quiet),
      .help = "omit the line at exit that says what was guarded and found"},
     {.name = "verbose", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(verbose),

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Escapes what ends a property (`special`) or a line. */
+/* Escapes characters that would end a property (`special`) or a line. */
 static void put_escaped(FILE *out, const char *text, const char *special)
 {
     for (; *text; text++) {

@@ -12,14 +12,14 @@ static const struct {
     const char *word, *colour;
 } certainties[] = {{" exact", "\033[32m"}, {" derived", "\033[33m"}, {" candidate", "\033[35m"}};
 
-/* The length of "==4242== ", 0 without one. */
+/* Returns the length of "==4242== ", 0 if there is no prefix. */
 static size_t prefix_of(const char *line)
 {
     size_t digits = strncmp(line, "==", 2) ? 0 : strspn(line + 2, "0123456789");
     return digits && !strncmp(line + 2 + digits, "== ", 3) ? digits + 5 : 0;
 }
 
-/* The colour of the whole line, "" for the plain ones. */
+/* Returns the colour of the whole line, "" for none. */
 static const char *colour_of(const char *line, int is_first)
 {
     if (is_first || !strncmp(line, "SUMMARY: ", 9))
@@ -27,7 +27,7 @@ static const char *colour_of(const char *line, int is_first)
     return !strncmp(line, "  at ", 5) || !strncmp(line, "  > ", 4) ? BOLD : "";
 }
 
-/* Where the certainty at the end of the line begins, its length if there is none. */
+/* Returns the offset of the certainty at the end of the line, its length if there is none. */
 static size_t mark_of(const char *line, size_t length, const char **colour)
 {
     for (size_t i = 0; i < sizeof certainties / sizeof certainties[0]; i++) {

@@ -17,24 +17,24 @@
 /* The kind of a fault whose core dump could not be read. */
 #define FINDING_UNEXPLAINED "unexplained"
 
-#define PROCESS_JOB 8 /* variables */
+#define PROCESS_JOB 8 /* job variables */
 
-/* The process in which something was found, as far as it is known: NULL and 0 where it is not. */
+/* The process in which something was found. Unknown fields are NULL or 0. */
 struct finding_process {
     const char *time; /* of the finding, "2026-11-22T05:46:49Z" */
     const char *host;
-    const char *command; /* the arguments, each ends with a NUL */
+    const char *command; /* the arguments, each terminated by a NUL */
     size_t command_bytes;
     struct {
         const char *name, *value; /* "SLURM_PROCID", "3" */
-    } job[PROCESS_JOB];           /* what launchers of distributed jobs set */
+    } job[PROCESS_JOB];           /* variables that launchers of distributed jobs set */
     size_t job_count;
 };
 
 /* Where a finding comes from. */
 struct finding_origin {
     int pid;
-    int rank;                              /* rank in a distributed job, -1 if none */
+    int rank;                              /* in a distributed job, -1 if none */
     int device;                            /* the driver's ordinal, -1 if unknown */
     const char *device_name;               /* as the driver names it, NULL to take it from the core dump */
     const struct finding_process *process; /* NULL if nothing more is known about the process */

@@ -12,7 +12,7 @@ static uint64_t threads_of(const struct evidence_site *site)
     return threads;
 }
 
-/* An access of one whole element past the end: what reached it? */
+/* An overrun: suggests an index off by one, or a missing bounds check. */
 static void take_overrun(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = &finding->site;
@@ -37,7 +37,7 @@ static void take_underrun(struct finding *finding, const struct diagnosis *diagn
         part_add(finding->hint, "one element before the start: does an index i - 1 also run for i == 0?");
 }
 
-/* A buffer that is freed on one stream while another one still works with it. */
+/* A buffer freed on one stream while another stream still uses it. */
 static void take_use_after_free(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct fault_launch *launch = diagnosis->origin.launch;

@@ -12,10 +12,10 @@
 static const char *const job_names[PROCESS_JOB] = {"RANK",         "LOCAL_RANK",   "WORLD_SIZE",           "SLURM_JOB_ID",
                                                    "SLURM_PROCID", "SLURM_NODEID", "OMPI_COMM_WORLD_RANK", "PMI_RANK"};
 
-static char host[256], command[4096], values[PROCESS_JOB][VALUE_BYTES]; /* constant after process_open(), as the next */
+static char host[256], command[4096], values[PROCESS_JOB][VALUE_BYTES]; /* constant after process_open(), like command_bytes */
 static size_t command_bytes;
 
-/* Cut to fit, and always ends with a NUL. */
+/* Reads the command line, truncated to fit and terminated by a NUL. */
 static void read_command(void)
 {
     int fd = open("/proc/self/cmdline", O_RDONLY | O_CLOEXEC);

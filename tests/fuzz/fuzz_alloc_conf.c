@@ -1,6 +1,6 @@
-/* PYTORCH_CUDA_ALLOC_CONF as somebody typed it. What is meant for cufence and wrong is refused with a sentence. Else what is
- * written has no blanks and begins with the back end, and written again it is the same; the options go to the parser of
- * options, as `cufence run` does it. */
+/* PYTORCH_CUDA_ALLOC_CONF as typed by a user. Wrong entries for cufence are refused with a sentence. Otherwise the output
+ * has no blanks, begins with the back end, and is unchanged by a second pass; the options go to the option parser, as in
+ * `cufence run`. */
 #include "cli/alloc_conf.h"
 #include "base/error.h"
 #include "base/options.h"

@@ -1,7 +1,6 @@
 /*
- * Call frame information is whatever a linker, or somebody, wrote into a library, and the stack whatever the program left
- * there. The input: which byte of the code the frame is at, 16 words of the stack, and then .eh_frame_hdr with .eh_frame behind
- * it.
+ * Call frame information in a library, and the stack of a program, may contain anything. The input: the offset of the frame's
+ * PC in the code, 16 stack words, then .eh_frame_hdr followed by .eh_frame.
  */
 #include "stacks/cfi.h"
 
@@ -27,13 +26,13 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         struct cfi_frame before = frame;
         if (cfi_step(&module, &stack, &frame) != CFI_STEPPED) {
             if (memcmp(&before, &frame, sizeof frame) != 0)
-                abort(); /* the contract: the frame is as it was */
+                abort(); /* the contract: the frame is unchanged */
             return 0;
         }
         const uint32_t wanted = 1u << CFI_RSP | 1u << CFI_RIP;
         if ((frame.known & wanted) != wanted || !frame.registers[CFI_RIP])
             abort();
-        frame.registers[CFI_RIP] = CODE + data[0]; /* the same function again, wherever it returns to */
+        frame.registers[CFI_RIP] = CODE + data[0]; /* the same function again, whatever the return address is */
     }
     return 0;
 }

@@ -1,6 +1,6 @@
 /*
- * A core dump is whatever a driver, or somebody, wrote. Everything that evidence holds is read, so that the sanitizers see a
- * pointer that leads astray; and it is diagnosed and reported in a memory where the kernel's arguments point to buffers.
+ * A core dump may contain anything. Reads all of the evidence, so that the sanitizers detect invalid pointers, and makes a
+ * diagnosis and a report with buffers that the kernel's arguments point to.
  */
 #include "finding/standing_report.h"
 #include "analysis/verdict/diagnosis.h"
@@ -36,7 +36,7 @@ static uint64_t read_site(const struct evidence_site *site)
     return sum;
 }
 
-/* Buffers where the first words of the parameters point, every other one of them freed. */
+/* Makes buffers at the addresses in the first parameter words; every other one is freed. */
 static size_t make_buffers(const struct evidence *evidence, cufence_buffer *buffers, size_t limit)
 {
     const uint64_t page = 2 << 20, last = (uint64_t)1 << 47;
@@ -64,8 +64,8 @@ static size_t make_buffers(const struct evidence *evidence, cufence_buffer *buff
     return count;
 }
 
-/* Makes the entry a launch of the first site's kernel, with its parameters as they are. The function has six arguments, odd
- * ones among them. */
+/* Makes a launch of the first site's kernel, with the site's parameters. The function has six arguments, some with odd
+ * sizes. */
 static size_t make_launch(const struct evidence *evidence, struct launch_function *function, struct launch_entry *entry)
 {
     static const struct launch_argument arguments[] = {{0, 8}, {8, 4}, {12, 1}, {14, 2}, {16, 24}, {40, 300}};
@@ -121,7 +121,7 @@ static void diagnose(const struct evidence *evidence)
     free(json);
 }
 
-/* Who stood where, as `cufence explain` says it, also for a truncated dump. */
+/* Reads where the threads were, as `cufence explain` does, also for a truncated dump. */
 static uint64_t stand(const uint8_t *data, size_t size)
 {
     struct standing_wishes wishes = {.places = 8, .has_registers = 1, .has_memory = 1, .memory = 0x7f0000001000};
@@ -158,6 +158,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         diagnose(evidence);
     evidence_free(evidence);
     sum += stand(data, size);
-    __asm__ volatile("" : : "r"(sum)); /* what was read counts as used */
+    __asm__ volatile("" : : "r"(sum)); /* makes the compiler keep the reads */
     return 0;
 }

@@ -1,7 +1,7 @@
 /*
- * A cubin's line table on its own, which the core dump's target reaches only where everything around it is right. The input:
- * the place that is looked for (2 bytes), how .debug_line is relocated (1), the sizes of .debug_line_str and .debug_str (1
- * each), those two, and .debug_line.
+ * A cubin's line table by itself, which the target for core dumps reaches only if everything around it is valid. The input: the
+ * place to look up (2 bytes), how .debug_line is relocated (1), the sizes of .debug_line_str and .debug_str (1 each), those
+ * two, and .debug_line.
  */
 #include "analysis/lines/lines.h"
 
@@ -46,7 +46,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     query.line = take(&data, &left, left);
     if (!lines_find(&query, &place))
         return 0;
-    /* the contract: what it names lies in the sections */
+    /* the contract: the names are within the sections */
     if (!is_within(query.line, place.file) && !is_within(query.line_str, place.file) && !is_within(query.str, place.file))
         abort();
     if (place.directory && !is_within(query.line, place.directory) && !is_within(query.line_str, place.directory) &&

@@ -1,5 +1,5 @@
 /*
- * A code object's line table, first line and position, as they lie in the memory of an interpreter that may be at its end. The
+ * A code object's line table, first line and position, as read from the memory of an interpreter that may be exiting. The
  * input: the format, the position (2 bytes), the first line (4 bytes), and the table.
  */
 #include "stacks/linetable.h"
@@ -19,6 +19,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memcpy(&first_line, data + 3, sizeof first_line);
     int line = linetable_line(data[0] % 3, data + 7, size - 7, first_line, position);
     if (position < 0 ? line != first_line : line < 0)
-        abort(); /* the contract: before the first instruction it is the first line, and 0 where none is known */
+        abort(); /* the contract: the first line before the first instruction, and 0 if unknown */
     return 0;
 }

@@ -1,4 +1,4 @@
-/* Hostile option strings: whatever is accepted must be written back, read again, and be the same. */
+/* Hostile option strings: an accepted string must be the same after it is written back and parsed again. */
 #include <stdlib.h>
 #include <string.h>
 

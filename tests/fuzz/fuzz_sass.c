@@ -1,7 +1,7 @@
 /*
- * Machine code from a core dump: each instruction is decoded, and the whole is run by the emulator. The input: architecture,
- * the access that is asked for, where the lane stands, its block and thread (1 byte each), 8 bytes of parameters, and the code;
- * the lane's registers are the code's words too.
+ * Machine code from a core dump: decodes each instruction, and emulates all of it. The input: architecture, the access to look
+ * for, the lane's PC, its block and thread (1 byte each), 8 bytes of parameters, and the code; the words of the code also serve
+ * as the lane's registers.
  */
 #include "analysis/sass/emulate.h"
 
@@ -18,7 +18,7 @@ static void require(int condition)
         abort();
 }
 
-/* The contracts that tie what is known of one instruction together. Returns 1 if it is an access that can be decoded. */
+/* Checks that the results for one instruction are consistent. Returns 1 if it is an access that can be decoded. */
 static int decode(struct sass_instruction instruction, unsigned sm, struct sass_access *access)
 {
     uint32_t registers[REGISTERS], uniforms[REGISTERS];
@@ -80,6 +80,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     uint64_t budget = STEPS, address = 0;
     (void)emulate(&launch, &lane, START + wanted * SASS_INSTRUCTION_BYTES, &asked, &budget, &address);
-    require(budget <= STEPS); /* it counts down */
+    require(budget <= STEPS); /* it is only counted down */
     return 0;
 }

@@ -1,5 +1,5 @@
-/* The name of a kernel, as a cubin's symbol table has it, demangled or not: its list of arguments. The input: how many
- * arguments there are, and the name. */
+/* A kernel name from a cubin's symbol table, demangled or not: its argument list. The input: the number of arguments, and
+ * the name. */
 #include "analysis/verdict/signature.h"
 
 #include <stdint.h>

@@ -1,4 +1,4 @@
-/* A snapshot that somebody has sent, and the report that is made with it. */
+/* A snapshot from an untrusted source, and the report made with it. */
 #include "analysis/snapshot/keep.h"
 #include "support/told.h"
 
@@ -7,7 +7,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A fault that has all that a snapshot can be asked about. */
+/* A fault that uses everything in a snapshot. */
 static void diagnose(const struct fault_memory *memory)
 {
     static const uint64_t parameters[] = {0x7e0000001000, 0x7e0000200000, 7};

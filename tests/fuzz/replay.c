@@ -1,6 +1,6 @@
 /*
- * Feeds each file of the files and folders given to a fuzz target's LLVMFuzzerTestOneInput(), so that a corpus is a test in
- * every build. A path that is missing, or a folder without a file in it, is an error: a corpus that has moved must not pass.
+ * Feeds each file of the given files and folders to a fuzz target's LLVMFuzzerTestOneInput(), so that a corpus is a test in
+ * every build. A missing path, or a folder without files, is an error, so that a moved corpus doesn't pass unnoticed.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -40,7 +40,7 @@ static int feed_file(const char *path)
     }
     int is_good = !ferror(file) && size < room;
     fclose(file);
-    /* A block of exactly the input's size lets the sanitizers see a read past its end. */
+    /* A block of exactly the input's size, so that the sanitizers detect reads past its end. */
     uint8_t *exact = is_good ? malloc(size ? size : 1) : NULL;
     if (exact) {
         if (size)
@@ -52,7 +52,7 @@ static int feed_file(const char *path)
     return exact ? 1 : fail(path, "cannot be read");
 }
 
-/* How many files were fed, -1 on an error. */
+/* Returns the number of files fed, -1 on an error. */
 static int feed(const char *path)
 {
     struct stat status;

@@ -1,9 +1,9 @@
-"""Runs the fuzz targets of the preset `fuzz`, one at a time, and puts what is worth keeping into their corpora.
+"""Runs the fuzz targets of the preset `fuzz`, one at a time, and adds useful inputs to their corpora.
 
-./dev fuzz [TARGET...] [--seconds N] builds them and calls this. A finding ends its target's run with the input in
-build-fuzz/found, and the status is 1. All that a target has learnt stays in build-fuzz/grown; of that, the inputs that libFuzzer
-needs for the same coverage go into tests/fuzz/corpus, the smallest first, as long as a corpus stays below 300 KB. Inputs that
-have a name of their own (not a hash) stay in any case.
+./dev fuzz [TARGET...] [--seconds N] builds them and calls this script. A finding ends its target's run, leaves the input in
+build-fuzz/found, and sets the status to 1. All inputs that a target found are kept in build-fuzz/grown. Of these, the inputs
+that libFuzzer needs for the same coverage go into tests/fuzz/corpus, smallest first, as long as a corpus is below 300 KB.
+Inputs with a name of their own (not a hash) are always kept.
 """
 import argparse
 import os
@@ -26,7 +26,7 @@ def targets():
 
 
 def call(target, *arguments):
-    """Returns the status and the output of the target's program, at the lowest priority."""
+    """Runs the target's program at the lowest priority and returns its status and output."""
     environment = dict(os.environ, UBSAN_OPTIONS="print_stacktrace=1")
     command = ["nice", "-n", "19", str(BUILD / "bin" / f"fuzz_{target}"), *map(str, arguments)]
     run = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -34,7 +34,7 @@ def call(target, *arguments):
 
 
 def fuzz(target, seconds):
-    """Returns whether nothing was found."""
+    """Returns whether the target had no finding."""
     grown, found = BUILD / "grown" / target, BUILD / "found"
     for folder in (grown, found, CORPORA / target):
         folder.mkdir(parents=True, exist_ok=True)
@@ -50,7 +50,7 @@ def fuzz(target, seconds):
 
 
 def keep(target):
-    """Fills the target's corpus from what has been learnt."""
+    """Fills the target's corpus from the inputs found."""
     corpus, grown = CORPORA / target, BUILD / "grown" / target
     with tempfile.TemporaryDirectory() as fresh:
         status, output = call(target, "-set_cover_merge=1", fresh, corpus, grown)

@@ -1,5 +1,5 @@
-"""Runs build/bin/gpu_* (or those named), prints and writes their cases as JSON: [{"name", "ok", "detail"}]; ok is null for a
-skipped one: c_stories.py FILE [NAME...], in the top folder.
+"""Runs build/bin/gpu_* (or those named), prints their cases and writes them as JSON: [{"name", "ok", "detail"}]; ok is null for
+a skipped one. Usage, in the top folder: c_stories.py FILE [NAME...]
 """
 import glob, json, os, subprocess, sys, tempfile
 import xml.etree.ElementTree as xml

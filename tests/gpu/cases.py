@@ -1,4 +1,4 @@
-"""The table of the Python stories: what each run must show. The stories themselves stand in stories/."""
+"""The table of the Python stories: what each run must show. The stories are in stories/."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _overrun(name: str, kernel: str, block: str, size: int, **other: object) -> 
 
 
 def _exited_warp(name: str, kernel: str, access: str) -> Case:
-    """The dump may hold an error PC only: the line is exact then, the buffers are candidates."""
+    """The dump may have only an error PC: the line is then exact, the buffers are candidates."""
     facts = [
         rf"cufence: (out-of-bounds {access} of 4 bytes|illegal memory access)",
         rf"kernel +{kernel}\b.*exact",
@@ -148,7 +148,7 @@ def _clean(name: str, output: list[str], **other: object) -> Case:
     return Case(name, story, status=0, output=output, **{"needs": TORCH, **other})  # type: ignore[arg-type]
 
 
-# PyTorch as users know it, under the driver's hooks.
+# PyTorch as used in practice, under the driver's hooks.
 PYTORCH = [
     _clean(
         "memory_figures",
@@ -185,7 +185,7 @@ PYTORCH = [
     _clean(
         "compile_reduce_overhead",
         ["reduce-overhead is right"],
-        # One warning: the pattern does not match where there is a second.
+        # Exactly one warning: the pattern does not match if there is a second one.
         error=[r"(?s)\A(?!(.*Warning: cufence: torch\.compile){2}).*Warning: cufence: torch\.compile"],
         needs=TRITON,
         ways=HOOKED,
@@ -201,7 +201,7 @@ PYTORCH = [
             r"\b0 bytes past the end of buffer #\d+",
             r"buffer +#\d+, 4000 bytes\b",
             r"kernel +k_oob",
-            r"at +\S+\.py:\d+",  # Inductor writes the kernel anew, into a file of its own
+            r"at +\S+\.py:\d+",  # Inductor writes the kernel into a file of its own
         ],
         error=ILLEGAL,
         raises="RAISES",
@@ -268,7 +268,7 @@ PYTORCH = [
         "test_overrun",
         launcher=["-m", "pytest", "-q", "-s", "-p", "no:cacheprovider"],
         report=[r"cufence: out-of-bounds READ", r"kernel +k_oob\b.*exact", r"test_overrun\.py:{FAULT}\b"],
-        # In one process the context is lost with the fault, and the third test fails for the second's sake.
+        # In one process, the fault destroys the context, so the third test fails because of the second.
         output=["illegal memory access", "2 failed, 1 passed"],
         needs=("torch", "triton", "pytest"),
         ways=HOOKED,
@@ -306,7 +306,7 @@ OTHERS = [
         needs=("jax", "nvcc"),
         ways=("run",),
     ),
-    # Alone: JAX without cufence takes three quarters of the GPU's memory for itself.
+    # Alone: without cufence, JAX allocates three quarters of the GPU's memory.
     _clean("jax_clean", [r"learned \d"], is_as_native=True, is_alone=True, needs=("jax",), ways=("run",)),
     Case(
         "cupy_overrun",

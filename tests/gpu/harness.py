@@ -1,7 +1,7 @@
-"""What the GPU tests share: running one process and judging what it printed.
+"""Shared by the GPU tests: runs a process and checks its output.
 
-A case is a program with one planted bug, or none, and what must be true of its run: exit status, facts in the report, what it
-prints. run.py runs Python stories, programs.py what is not Python; both hand their Results to results.py.
+A case is a program with one planted bug, or none, and the expected exit status, facts in the report, and output. run.py
+runs Python stories, programs.py other programs; both pass their Results to results.py.
 """
 
 from __future__ import annotations
@@ -23,41 +23,41 @@ REPORT_HEAD = re.compile(
     r"|illegal memory|exception|double free|invalid free)",
     re.MULTILINE,
 )
-STATISTICS = re.compile(r"^cufence: (\d+) allocations, ", re.MULTILINE)  # printed at the end with verbose=on
+STATISTICS = re.compile(r"^cufence: (\d+) allocations, ", re.MULTILINE)  # printed at exit with verbose=on
 
 
 @dataclass
 class Case:
-    """One run of a program and what must be true of it."""
+    """A run of a program and its expected results."""
 
     name: str
-    story: str  # the source file that marks are looked up in, without .py
+    story: str  # the source file that contains the marks, without .py
     arguments: list[str] = field(default_factory=list)
     status: int = 1
-    # What the report must say, as regular expressions; {FAULT} is the number of the line so marked.
+    # Regular expressions for the report; {FAULT} is the number of the marked line.
     report: list[str] = field(default_factory=list)
-    # What stdout and stderr must hold outside the report.
+    # Regular expressions for stdout and stderr outside the report.
     output: list[str] = field(default_factory=list)
     error: list[str] = field(default_factory=list)
-    # Files that the run leaves in its folder -> what they must hold; {FAULT} as above.
+    # Files that the run leaves in its folder -> regular expressions for their contents; {FAULT} as above.
     files: dict[str, list[str]] = field(default_factory=dict)
-    faults_in: str = ""  # the file with the mark FAULT, if that is not the story
-    raises: str | None = None  # the mark of the line that the traceback must end in
-    options: dict[str, str] = field(default_factory=dict)  # cufence's
-    environment: dict[str, str] = field(default_factory=dict)  # what the program is told in another way
+    faults_in: str = ""  # the file with the mark FAULT, if it is not the story
+    raises: str | None = None  # the mark of the last line of the traceback
+    options: dict[str, str] = field(default_factory=dict)  # options of cufence
+    environment: dict[str, str] = field(default_factory=dict)  # further environment variables
     ways: tuple[str, ...] = ("enable", "run", "backend")  # see ways.py
-    launcher: list[str] = field(default_factory=list)  # what stands between python and the story
+    launcher: list[str] = field(default_factory=list)  # arguments between python and the story
     is_module: bool = False  # python -m story instead of python story.py
-    is_as_native: bool = False  # stdout must be what the same run prints without cufence
-    is_alone: bool = False  # it fills the GPU's memory, or counts what is left of it
-    allocations: int = 1  # a run without a fault must have allocated so often through cufence
+    is_as_native: bool = False  # stdout must equal that of a run without cufence
+    is_alone: bool = False  # fills the GPU's memory, or measures how much is left
+    allocations: int = 1  # minimum number of allocations through cufence in a run without a fault
     needs: tuple[str, ...] = ("torch", "triton")  # modules, "nvcc", "two GPUs"
     seconds: int = 180
 
 
 @dataclass
 class Run:
-    """What one process did."""
+    """The outcome of one process."""
 
     status: int
     stdout: str
@@ -72,7 +72,7 @@ class Run:
 
 @dataclass
 class Result:
-    """What became of one run of a case; ok is None for a skipped one."""
+    """The result of one run of a case; ok is None if it was skipped."""
 
     name: str
     ok: bool | None
@@ -83,13 +83,13 @@ class Result:
 
 
 def _stop(process: subprocess.Popen[str]) -> None:
-    """Ends a story and what it has started: it leads its own process group."""
+    """Ends a story and the processes that it started: it leads its own process group."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
 
 
 def execute(command: list[str], environment: dict[str, str], folder: Path, seconds: int) -> Run:
-    """Runs one process and notes when the lines of its report come."""
+    """Runs a process and records when the lines of its report arrive."""
     process = subprocess.Popen(
         command,
         cwd=folder,
@@ -139,7 +139,7 @@ def execute(command: list[str], environment: dict[str, str], folder: Path, secon
 
 
 def marked_line(source: str, mark: str) -> int:
-    """The number of the line that ends in `# mark` or holds `# mark:`; in C++ it is `// mark`."""
+    """Returns the number of the line that ends in `# mark` or contains `# mark:`; in C++, `// mark`."""
     pattern = re.compile(rf"(#|//) {re.escape(mark)}(:|$)")
     found = [number for number, line in enumerate(source.splitlines(), 1) if pattern.search(line.rstrip())]
     if len(found) != 1:
@@ -153,7 +153,7 @@ def _read(folder: Path | None, name: str) -> str:
 
 
 def _missing(patterns: list[str], text: str, where: str, source: str, facts: list[str]) -> list[str]:
-    """Which patterns the text lacks; what the others have found is added to `facts`."""
+    """Returns the patterns that the text lacks, and adds what the others match to `facts`."""
     problems = []
     for expected in patterns:
         pattern = expected.replace("{FAULT}", str(marked_line(source, "FAULT"))) if "{FAULT}" in expected else expected
@@ -172,9 +172,9 @@ def _problems_of_end(case: Case, run: Run) -> list[str]:
 
 
 def problems_of(case: Case, run: Run, source: str, folder: Path | None = None) -> tuple[list[str], list[str]]:
-    """What is wrong with a run, and the facts that were found.
+    """Returns what is wrong with a run, and the facts found.
 
-    `source` is the story's text; `folder` is the one that the process ran in, which only `files` and `faults_in` need.
+    `source` is the story's text; `folder` is where the process ran, and only needed for `files` and `faults_in`.
     """
     facts: list[str] = []
     faulty = _read(folder, case.faults_in) if case.faults_in else source
@@ -198,7 +198,7 @@ def problems_of(case: Case, run: Run, source: str, folder: Path | None = None) -
 
 
 def problems_of_statistics(case: Case, run: Run) -> list[str]:
-    """A run without a fault that has not gone through cufence shows nothing: with verbose=on its end says how much did."""
+    """A run without a fault proves nothing unless it went through cufence: with verbose=on, its end says how much did."""
     allocations = sum(int(number) for number in STATISTICS.findall(run.stderr))
     if allocations < case.allocations:
         return [f"{allocations} allocations went through cufence, expected at least {case.allocations}"]

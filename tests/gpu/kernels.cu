@@ -1,8 +1,8 @@
-// Kernels for the stories of tests/gpu. The line that a report has to name ends with "fault: <kernel>".
+// Kernels for the stories of tests/gpu. The line that a report must name ends with "fault: <kernel>".
 //
-// The index arithmetic is a user's: the bug lies in a comparison or in an index, never in a made-up address.
+// The index arithmetic is realistic: the bug is in a comparison or in an index, never a made-up address.
 
-// Work behind the faulting access, so that the warp is alive when the driver takes its dump.
+// Work after the faulting access, so that the warp is still alive when the driver takes its dump.
 __device__ static float keep_busy(float value, int rounds)
 {
     for (int i = 0; i < rounds; i++)
@@ -53,14 +53,14 @@ extern "C" __global__ void gpu_atomic(int *counts, int *scratch, int n)
         scratch[i] = before;
 }
 
-// n is in elements of 16 bytes.
+// n is the number of 16-byte elements.
 extern "C" __global__ void gpu_vector(const float4 *in, float *out, int n)
 {
     int i = global_index();
     if (i > n)
         return;
     float4 four = in[i];                                    // fault: gpu_vector
-    out[i < n ? i : 0] = four.x + four.y + four.z + four.w; // used by all, or the compiler loads only where i < n
+    out[i < n ? i : 0] = four.x + four.y + four.z + four.w; // used by all, otherwise the compiler loads only where i < n
 }
 
 // Two-byte elements, an odd number of them.
@@ -91,7 +91,7 @@ extern "C" __global__ void gpu_gather(const float *table, float *out, int n)
     out[i] = value;
 }
 
-// Within bounds from here on.
+// In bounds from here on.
 
 extern "C" __global__ void gpu_fill(int *out, size_t n, int value)
 {
@@ -112,7 +112,7 @@ extern "C" __global__ void gpu_add(int *out, size_t n, int value)
         out[i] += value;
 }
 
-// Waits that many ns of the device's clock, then stores.
+// Waits `ns` of the device's clock, then stores.
 extern "C" __global__ void gpu_wait(unsigned long long ns, int *out, int value)
 {
     unsigned long long start, time;

@@ -1,9 +1,9 @@
-"""Runs the plain CUDA programs of programs/ under `cufence run`, with the CUDA runtime linked statically and dynamically.
+"""Runs the plain CUDA programs in programs/ under `cufence run`, with the CUDA runtime linked statically and dynamically.
 
     python3 tests/gpu/programs.py [--json FILE] [--show] [CASE...]
 
-The build leaves them in bin/programs where there is an nvcc; what is missing skips cases. Exit status: 1 if a case has failed,
-else 0.
+If nvcc is available, the build puts them into bin/programs. Cases are skipped if something is missing. Exit status: 1 if a
+case has failed, else 0.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CASES = [
         status=41,
         report=[r"cufence: out-of-bounds READ"],
     ),
-    # Equal kernels: wherever a buffer is blamed, it is that of the launch that faulted (numbers count allocations).
+    # Equal kernels: a blamed buffer must be that of the launch that faulted (numbers count allocations).
     *(
         _program(
             f"equal_kernels_{place}_{which}",
@@ -78,8 +78,8 @@ CASES = [
         ],
         files={"report.json": [r'"loaded": ?true']},
     ),
-    # What the driver's dump says of each (H100, driver 580.159.04): a trap leaves no exception in it, and a failed assertion a
-    # program counter in the driver's own code; a recursion without end leaves local memory.
+    # What the driver's dump contains for each (H100, driver 580.159): for a trap no exception, for a failed assertion a PC in the
+    # driver's own code, for an infinite recursion local memory.
     _program("exception_trap", "exceptions", arguments=["trap"], report=["cufence: exception that the dump does not name"]),
     _program(
         "exception_assert",
@@ -96,7 +96,7 @@ CASES = [
         report=["cufence: exception: out-of-range address", r"kernel +recursion\b", "an access left the shared or local memory"],
         files={"report.json": [r'"kind": ?"exception"']},
     ),
-    # While the driver has not begun with the dump, writes it, and is about to be done with it.
+    # Before the driver begins the dump, while it writes it, and shortly before the end.
     *(
         _program(
             f"exits_after_{delay}_ms",
@@ -142,13 +142,13 @@ CASES = [
 
 
 def wanted_runtime(program: Path) -> str | None:
-    """The file name of the CUDA runtime that a program is linked with."""
+    """Returns the file name of the CUDA runtime that a program is linked with."""
     found = re.search(rb"libcudart\.so\.\d+", program.read_bytes())
     return found[0].decode() if found else None
 
 
 def runtime_folder(program: Path, machine: Machine) -> Path | None:
-    """Where the runtime lies that a program wants: the toolkit's, or that of PyTorch's packages."""
+    """Returns the folder of the runtime that a program needs: the toolkit's, or that of PyTorch's packages."""
     name = wanted_runtime(program)
     nvcc = machine.facts.get("nvcc")
     folders = [Path(nvcc).resolve().parent.parent / "lib64"] if nvcc else []
@@ -158,7 +158,7 @@ def runtime_folder(program: Path, machine: Machine) -> Path | None:
 
 
 def prepare_run(case: Case, runtime: str, machine: Machine) -> tuple[Path, dict[str, str], str | None]:
-    """The program, its environment, and why it cannot run."""
+    """Returns the program, its environment, and why it cannot run."""
     program = BUILT / f"{case.story}.{runtime}"
     environment = own_environment(machine.folder)
     reason = reason_to_skip(case, runtime, machine)
@@ -187,7 +187,7 @@ def run_case(case: Case, runtime: str, machine: Machine) -> Result:
     problems, facts = problems_of(case, run, (SOURCES / f"{case.story}.cu").read_text(), place)
     if case.status == 0:
         problems += problems_of_statistics(case, run)
-        if problems:  # is it cufence's doing?
+        if problems:  # check whether the failure is due to cufence
             alone = execute(command, environment, place, case.seconds)
             problems.append(f"without cufence it ends with status {alone.status}, {alone.stdout.strip()[-200:]!r}")
     return Result(case.name, not problems, "; ".join(problems or facts), None, run, runtime)

@@ -1,4 +1,4 @@
-"""The results of the GPU tests: merging, counting, and the Markdown file."""
+"""The results of the GPU tests: merges and counts them, and writes the Markdown file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from harness import Result, Run
 ROOT = Path(__file__).resolve().parents[2]
 CELL_LETTERS = 600
 REPORT_SECONDS = 1.0  # DESIGN.md, section 6: from the fault to the finished report, PyTorch loaded
-# Whose reports the file shows, and of which way.
+# The stories, and the way of each, whose reports the file shows.
 SHOWN = {
     "triton_overrun": "run",
     "use_after_free": "run",
@@ -25,11 +25,11 @@ SHOWN = {
     "aoti_activation": "run",
     "aoti_weight_alone": "api",
 }
-FOLDERS = re.compile(rf"{re.escape(tempfile.gettempdir())}/cufence-\w+/([^/\s]+/)?")  # see ways.prepare(); one folder a run
+FOLDERS = re.compile(rf"{re.escape(tempfile.gettempdir())}/cufence-\w+/([^/\s]+/)?")  # see ways.prepare(); one folder per run
 
 
 def also(path: Path) -> list[Result]:
-    """Results of other tests: a list of {"name": ..., "ok": true | false | null} and what else write_json() writes."""
+    """Reads other tests' results: a list of {"name": ..., "ok": true | false | null}, and the other fields of write_json()."""
     results = []
     for row in json.loads(path.read_text()):
         run = Run(0, "", row["report"], None) if row.get("report") else None
@@ -39,7 +39,7 @@ def also(path: Path) -> list[Result]:
 
 
 def write_json(results: list[Result], path: Path) -> None:
-    """What also() reads."""
+    """Writes results for also()."""
     rows = []
     for result in results:
         row = {"name": result.name, "way": result.way, "ok": result.ok, "detail": result.detail, "seconds": result.seconds}
@@ -48,7 +48,7 @@ def write_json(results: list[Result], path: Path) -> None:
 
 
 def cell(text: str) -> str:
-    """The text as one cell of a table; what a failed C test printed is cut."""
+    """Formats a text as a cell of a table; truncates the output of a failed C test."""
     text = text if len(text) <= CELL_LETTERS else text[: CELL_LETTERS - 4] + " ..."
     return text.replace("|", "\\|").replace("\n", " ")
 
@@ -62,13 +62,13 @@ def summary(results: list[Result]) -> str:
 
 
 def line(result: Result) -> str:
-    """One line for the terminal."""
+    """Formats a line for the terminal."""
     taken = f"{result.seconds:5.2f} s" if result.seconds is not None else "       "
     return f"{WORDS[result.ok]:7} {taken} {result.name:22} {result.way:8} {result.detail}"
 
 
 def neutral(text: str) -> str:
-    """A results file holds no paths of the machine it was made on."""
+    """Removes paths of this machine from a text."""
     text = FOLDERS.sub("", text)
     return text.replace(str(ROOT) + "/", "").replace(str(Path.home()) + "/", "~/")
 
@@ -83,7 +83,7 @@ def _shown_reports(results: list[Result]) -> list[str]:
 
 
 def markdown(results: list[Result], facts: dict[str, str | None]) -> str:
-    """The results file."""
+    """Formats the results file."""
     lines = [
         "# Results on a GPU",
         "",
@@ -121,7 +121,7 @@ def markdown(results: list[Result], facts: dict[str, str | None]) -> str:
 
 
 def report_time(results: list[Result]) -> list[Result]:
-    """One more case: every report was finished in time."""
+    """Adds a case: every report was finished in time."""
     taken = [(result.seconds, f"{result.name} {result.way}".strip()) for result in results if result.seconds is not None]
     if not taken:
         return []

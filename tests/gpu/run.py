@@ -1,4 +1,4 @@
-"""Runs the Python stories, each run in a process of its own, and checks the exit status and the facts in the report.
+"""Runs the Python stories, each run in its own process, and checks the exit status and the facts in the report.
 
     python3 tests/gpu/run.py                                 every story in every way
     python3 tests/gpu/run.py triton_overrun oom              these, in their ways
@@ -6,9 +6,9 @@
     python3 tests/gpu/run.py --results RESULTS.md --also c_tests.json
 
 A story is a plain script in stories/ with one planted bug, or none. It marks the line that faults with `# FAULT` and the line
-of Python that raises with `# RAISES`, and prints "launch <time>" right before the launch that faults. Most know nothing of
-cufence, which comes under them in several ways (ways.py); what a run must show stands in cases.py. Where something is missing,
-stories are skipped and the reason is printed; the exit status is 1 if one has failed, 2 if nothing is built, else 0.
+of Python that raises with `# RAISES`, and prints "launch <time>" right before the launch that faults. Most stories don't use
+cufence; it is applied to them in several ways (ways.py). cases.py has the expected results. If something is missing, stories
+are skipped and the reason is printed. The exit status is 1 if a story has failed, 2 if nothing is built, else 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ways import WAYS, Machine, prepare, reason_to_skip, run_case
 
 
 def chosen(names: list[str], ways: list[str]) -> list[tuple[Case, str]]:
-    """The runs that the names ask for: a case in all of its ways, or CASE.WAY. Without names all of them."""
+    """Returns the runs that the names select: a case in all of its ways, or CASE.WAY. Without names, all runs."""
     runs = [(case, way) for case in CASES for way in case.ways if not ways or way in ways]
     return [(case, way) for case, way in runs if not names or case.name in names or f"{case.name}.{way}" in names]
 
@@ -49,9 +49,9 @@ def show(result: Result, is_shown: bool) -> Result:
 
 
 def has_lost_its_fault(case: Case, result: Result) -> bool:
-    """Whether the run waited for a device that stood still: the driver never began the dump.
+    """Returns whether the run waited for a hung device: the driver never began the dump.
 
-    Driver 580 does so now and then where several processes fault on one device at once, without cufence too; see
+    Driver 580 does this occasionally if several processes fault on one device at once, without cufence too; see
     docs/how-it-works.md.
     """
     return bool(case.report and result.run and result.run.is_timed_out and not result.run.report)
@@ -64,7 +64,7 @@ def run_again(case: Case, way: str, machine: Machine) -> Result:
 
 
 def run_all(runs: list[tuple[Case, str]], machine: Machine, jobs: int, is_shown: bool) -> list[Result]:
-    """In the order of the table, `jobs` at a time; those that need the GPU's memory for themselves come behind, one by one."""
+    """Runs in the order of the table, `jobs` at a time; runs that need the GPU's memory for themselves follow, one by one."""
     together = [(case, way) for case, way in runs if not case.is_alone]
     with ThreadPoolExecutor(jobs) as pool:
         results = [show(result, is_shown) for result in pool.map(lambda one: run(one[0], one[1], machine), together)]

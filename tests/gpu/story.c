@@ -13,7 +13,7 @@ enum { BLOCK = 128, DEADLINE_SECONDS = 60, BROKEN = 99, SKIPPED = 77 };
 
 struct witness *witness;
 
-static CUmodule kernels; /* of the child, loaded at its first launch */
+static CUmodule kernels; /* owned by the child, loaded at its first launch */
 
 uint64_t story_now(void)
 {
@@ -115,7 +115,7 @@ static void child(const char *options, int (*tell)(void), int output)
     CUcontext context;
     dup2(output, STDERR_FILENO);
     alarm(DEADLINE_SECONDS);
-    setenv("CUDA_MODULE_LOADING", "EAGER", 1); /* a kernel that is loaded at its first launch would wait for running ones */
+    setenv("CUDA_MODULE_LOADING", "EAGER", 1); /* a kernel loaded at its first launch would wait for running kernels */
     if (options) {
         cufence_set_fault_handler(on_fault, NULL);
         story_check(cufence_init(options) == CUFENCE_OK, "cufence_init(\"%s\")", options);
@@ -139,7 +139,7 @@ const struct story *story_run(const char *options, int (*tell)(void))
     memset(witness, 0, sizeof *witness);
     memset(&story, 0, sizeof story);
     story.witness = witness;
-    fflush(NULL); /* else the child's exit() writes the parent's text again */
+    fflush(NULL); /* otherwise the child's exit() writes the parent's buffered text again */
     pid_t pid = fork();
     if (pid < 0)
         abort();

@@ -1,4 +1,4 @@
-/* Buffers on a real GPU without a fault: streams, reuse, CUDA graphs, full memory, many threads. */
+/* Buffers on a real GPU, without a fault: streams, reuse, CUDA graphs, full memory, many threads. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -59,7 +59,7 @@ static int tell_sizes(void)
     return 0;
 }
 
-/* A freed buffer goes to another stream only once the first has passed: here the first is busy for 200 ms. */
+/* A freed buffer is given to another stream only after the first has passed: here the first is busy for 200 ms. */
 static int tell_streams(void)
 {
     CUstream first = story_stream(), second = story_stream();
@@ -80,7 +80,7 @@ static int tell_streams(void)
     return 0;
 }
 
-/* record_stream: the free on one stream comes after the other stream's work. */
+/* record_stream: the free takes effect after the other stream's work. */
 static int tell_recorded_stream(void)
 {
     CUstream owner = story_stream(), user = story_stream();
@@ -100,7 +100,7 @@ static int tell_recorded_stream(void)
     return 0;
 }
 
-/* What a capture allocates and frees stays mapped, so that the graph can be replayed whatever happens in between. */
+/* Memory allocated and freed in a capture stays mapped, so that the graph can be replayed at any time. */
 static int tell_graph(void)
 {
     CUresult (*begin)(CUstream, CUstreamCaptureMode) = (__typeof__(begin))story_symbol("cuStreamBeginCapture_v2");
@@ -114,7 +114,7 @@ static int tell_graph(void)
     size_t elements = 1000;
     int two = 2;
     void *total = story_buffer("total", 4000, stream), *others = story_buffer("others", 4, stream), *temporary = NULL;
-    fill(total, elements, 1, stream); /* loads the module, which a capture does not allow */
+    fill(total, elements, 1, stream); /* loads the module, which is not allowed in a capture */
     story_ok(driver->cuStreamSynchronize(stream), "cuStreamSynchronize");
 
     story_ok(begin(stream, CU_STREAM_CAPTURE_MODE_GLOBAL), "cuStreamBeginCapture");
@@ -139,7 +139,7 @@ static int tell_graph(void)
     return 0;
 }
 
-/* Idle memory has to make way for a large buffer, and too large a one gets a clear status. */
+/* Idle memory is released for a large buffer; a request that is too large gets a clear status. */
 static int tell_full_memory(void)
 {
     enum { MOST = 1024 };
@@ -200,7 +200,7 @@ static int tell_threads(void)
 {
     pthread_t threads[THREADS];
     void *warm = story_buffer("warm", 4, NULL);
-    fill(warm, 1, 1, NULL); /* loads the module before the threads do */
+    fill(warm, 1, 1, NULL); /* loads the module before the threads start */
     for (uintptr_t i = 0; i < THREADS; i++)
         story_check(pthread_create(&threads[i], NULL, churn, (void *)i) == 0, "pthread_create");
     for (int i = 0; i < THREADS; i++)

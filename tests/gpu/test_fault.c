@@ -1,4 +1,4 @@
-/* One planted bug each, on a real GPU through the C API: what the handler and the report say of it. */
+/* One planted bug per story, on a real GPU through the C API: what the handler and the report say. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,7 +11,7 @@
 
 enum { COUNT = 1000, BLOCKS = 8 };
 
-/* cufence itself does nothing to the context, and the exit status is the story's. */
+/* cufence doesn't poison the context or change the exit status. */
 #define GO_ON "on_fault=continue,exitcode=0"
 
 static void expect_text(const struct story *story, const char *text)
@@ -20,7 +20,7 @@ static void expect_text(const struct story *story, const char *text)
         fail_msg("\"%s\" is missing in:\n%s", text, story->witness->text);
 }
 
-/* What every story here has in common: it ended well, with exactly one report, on the planted line. */
+/* Checks what all stories here have in common: exit status 0, and exactly one report, for the planted line. */
 static void expect_report(const struct story *story, const char *kernel, const char *kind)
 {
     const struct witness *seen = story->witness;
@@ -36,8 +36,8 @@ static void expect_report(const struct story *story, const char *kernel, const c
         fail_msg("the report did not reach stderr:\n%s", story->stderr_text);
 }
 
-/* As expect_report(), and the access lay `distance` bytes from the buffer `label` of `size` bytes: behind its end, or for a
- * negative distance in front of its start. */
+/* As expect_report(), and the access is `distance` bytes from the buffer `label` of `size` bytes: behind its end, or in
+ * front of its start if negative. */
 static void expect_bug(const struct story *story, const char *kernel, const char *kind, const char *label, uint64_t size,
                        int64_t distance)
 {
@@ -51,14 +51,14 @@ static void expect_bug(const struct story *story, const char *kernel, const char
     assert_int_equal(seen->address, edge + (uint64_t)distance);
 }
 
-/* Synchronises and waits for the report; the result of the synchronisation is none of the story's. */
+/* Synchronises and waits for the report; ignores the result of the synchronisation. */
 static int finish(void)
 {
     driver->cuCtxSynchronize();
     return story_wait_report(10) ? 0 : 1;
 }
 
-/* in[COUNT] and out[COUNT] with elements of that size, on one stream. */
+/* in[COUNT] and out[COUNT] with elements of the given size, on one stream. */
 static int tell_two_buffers(const char *kernel, size_t element, int n)
 {
     void *in = story_buffer("input", COUNT * element, NULL), *out = story_buffer("output", COUNT * element, NULL);
@@ -143,7 +143,7 @@ static void test_half(void **state)
     expect_text(story, "out-of-bounds READ of 2 bytes");
 }
 
-/* 3.5 MiB: two pages, the buffer flush with the end of the second. */
+/* 3.5 MiB: two pages, the buffer is flush with the end of the second. */
 static int tell_large(void)
 {
     const size_t size = 7u << 19;
@@ -203,8 +203,8 @@ static void test_use_after_free(void **state)
     assert_true(story->witness->address < story->witness->buffer.address + 4000);
 }
 
-/* The warp has exited when the dump is taken on drivers before CUDA 13.3: then the kernel and the line are certain, the
- * buffers are candidates. A driver that keeps such warps gives the whole report. */
+/* With drivers before CUDA 13.3, the warp has exited when the dump is taken: kernel and line are exact, the buffers are
+ * candidates. A driver that keeps such warps gives the complete report. */
 static int tell_store_only(void)
 {
     void *out = story_buffer("output", 4000, NULL);
@@ -228,7 +228,7 @@ static void test_store_only(void **state)
     expect_text(story, "WRITE");
 }
 
-/* Another stream works for half a second; it is not blamed, and its result is right. */
+/* Another stream works for half a second. It is not blamed, and its result is correct. */
 static int tell_busy(void)
 {
     CUstream busy = story_stream(), faulty = story_stream();

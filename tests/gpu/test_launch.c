@@ -1,4 +1,4 @@
-/* Launches on record, on a real GPU: what the driver tells of kernels, and what a report makes of it. */
+/* Recorded launches on a real GPU: what the driver reports about kernels, and what the report makes of it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -32,7 +32,7 @@ static CUcontext current(void)
     return context;
 }
 
-/* Launches as a program under the hooks does. */
+/* Launches as a program with hooks does. */
 static void launch(CUfunction function, unsigned blocks, CUstream stream, void **arguments)
 {
     const struct launch_call call = {
@@ -97,7 +97,7 @@ static void test_handles(void **state)
     expect_well(story_run(GO_ON, tell_handles), 0);
 }
 
-/* The driver is asked for a function that it has not loaded, in a capture that forbids unsafe calls. */
+/* Queries the driver about a function that is not loaded yet, in a capture that forbids unsafe calls. */
 static int tell_capture(void)
 {
     CUresult (*begin)(CUstream, CUstreamCaptureMode) = (__typeof__(begin))story_symbol("cuStreamBeginCapture_v2");
@@ -133,7 +133,7 @@ static int finish(void)
     return story_wait_report(10) ? 0 : 1;
 }
 
-/* The dump's parameter bytes are laid out as the driver says, and tell two launches of one kernel apart. */
+/* The parameter bytes in the dump have the layout that the driver reports, and distinguish two launches of one kernel. */
 static int tell_alive(void)
 {
     int n = COUNT, few = 10;
@@ -156,7 +156,7 @@ static void test_alive(void **state)
     expect_text(story, "2  1000\n");
 }
 
-/* Of a warp that has exited the newest live buffer would be named first, which the kernel was not given. */
+/* For an exited warp, the newest live buffer, which the kernel was not given, would otherwise be named first. */
 static int tell_exited(void)
 {
     int n = COUNT;

@@ -1,4 +1,4 @@
-/* What becomes of the program after a fault on a real GPU: on_fault, exitcode, and reports without a synchronisation. */
+/* What happens to the program after a fault on a real GPU: on_fault, exitcode, and reports without synchronisation. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -76,7 +76,7 @@ static int tell_error(void)
         story_sleep_ms(1);
     }
     witness->value[2] = (uint64_t)driver->cuCtxSynchronize();
-    return (int)cufence_fault_count() - 1; /* the kernel that makes the error real is no fault of the program's */
+    return (int)cufence_fault_count() - 1; /* do not count the fault of the kernel that makes the error sticky */
 }
 
 static void test_error(void **state)
@@ -90,7 +90,7 @@ static void test_error(void **state)
     assert_int_equal(story->witness->value[2], story->witness->value[1]);
 }
 
-/* The error is the program's own business once it has seen it: a status of its own stays. */
+/* If the program itself returns an error status, the status is kept. */
 static int tell_own_status(void)
 {
     plant();
@@ -140,10 +140,10 @@ static void test_abort(void **state)
     assert_int_equal(story->signal, SIGABRT);
 }
 
-/* The context goes on: later allocations, kernels and copies work, and their results are right. */
+/* The context keeps working: later allocations, kernels and copies succeed, and their results are correct. */
 
-/* cufence goes on. How long the context does is the driver's affair: 580.159.04 makes the error real by itself, 22 to 25 ms
- * after the dump. */
+/* cufence continues. The driver decides how long the context keeps working: 580.159.04 makes the error sticky by itself, 22
+ * to 25 ms after the dump. */
 static int tell_continue(void)
 {
     void *after = NULL;
@@ -189,7 +189,7 @@ static void test_no_fault(void **state)
     assert_string_equal(story->stderr_text, "");
 }
 
-/* Without core dumps the program still stops at the access; there is only no report. */
+/* Without core dumps, the program still stops at the access, but without a report. */
 static int tell_no_coredump(void)
 {
     plant();

@@ -1,4 +1,4 @@
-/* What cufence rests on: how the driver's virtual memory and its core dump attributes behave. Without cufence. */
+/* The driver's behaviour that cufence relies on: virtual memory and core dump attributes. Without cufence. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -86,7 +86,7 @@ static int tell_two_addresses(void)
     return 0;
 }
 
-/* The reason why the allocator waits for a stream before it unmaps. */
+/* This is why the allocator waits for a stream before it unmaps. */
 static int tell_unmap_does_not_wait(void)
 {
     CUdeviceptr address = reserve(PAGE);

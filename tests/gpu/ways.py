@@ -1,11 +1,11 @@
-"""The ways to put cufence under a story, and what the machine at hand has for them.
+"""The ways to run a story with cufence, and what this machine has for them.
 
-enable    with_enable.py calls cufence.enable() and then runs the story, which knows nothing of it
+enable    with_enable.py calls cufence.enable() and then runs the story
 run       `cufence run -- python story.py`
 backend   PYTORCH_CUDA_ALLOC_CONF=backend:cufence,... python story.py, in a virtual environment where the wheel is installed
 itself    python story.py: the story calls cufence
-wheel     python story.py in that environment, with nothing set: the story's arguments ask for cufence
-native    python story.py without cufence, to compare with
+wheel     python story.py in that environment, with nothing set: the story's arguments request cufence
+native    python story.py without cufence, for comparison
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ ROOT = HERE.parents[1]
 STORIES = HERE / "stories"
 BUILD = Path(os.environ.get("CUFENCE_BUILD") or ROOT / "build")
 WAYS = ("enable", "run", "backend", "itself", "wheel")
-_comparing = threading.Lock()  # one way of a case makes the run to compare with, the others wait for it
+_comparing = threading.Lock()  # one way of a case runs the comparison, the others wait for it
 
-# Settings of the user's that would change what a story does.
+# Settings of the user that would change a story.
 _FOREIGN = (
     "CUFENCE_OPTIONS", "CUFENCE_DRIVER", "CUFENCE_LIBRARY", "LD_PRELOAD", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF",
     "PYTORCH_NO_CUDA_MEMORY_CACHING", "CUDA_LAUNCH_BLOCKING", "XLA_PYTHON_CLIENT_ALLOCATOR",
@@ -56,18 +56,18 @@ print("facts " + json.dumps(facts))
 
 @dataclass
 class Machine:
-    """Where stories run and with what."""
+    """Where and with what stories run."""
 
-    folder: Path  # each run gets a folder of its own in here, with a copy of the stories
+    folder: Path  # each run gets its own folder in here, with a copy of the stories
     facts: dict[str, str | None]
     library: Path
-    command: Path  # cufence
+    command: Path  # the cufence command
     python_with_wheel: Path | None
     why_no_wheel: str = "--wheel names no wheel to install"
 
 
 def probe() -> dict[str, str | None]:
-    """What this machine has, found out in a process of its own so that this one never starts CUDA."""
+    """Returns what this machine has. Uses a process of its own, so that this one never starts CUDA."""
     done = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
     for line in done.stdout.splitlines():
         if line.startswith("facts "):
@@ -93,10 +93,10 @@ def find_nvcc() -> str | None:
 
 
 def install_wheel(wheel: Path, folder: Path) -> Path:
-    """A virtual environment that sees this interpreter's packages and has the wheel. Returns its python. No network."""
+    """Makes a virtual environment with the wheel that also sees this interpreter's packages. Returns its python. No network."""
     subprocess.run([sys.executable, "-m", "venv", "--system-site-packages", "--without-pip", str(folder)], check=True)
     python = folder / "bin" / "python"
-    if sys.prefix != sys.base_prefix:  # "system" is the base's then, not that of the environment that this runs in
+    if sys.prefix != sys.base_prefix:  # otherwise "system" means the base interpreter, not the environment that this runs in
         ask = [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
         site = subprocess.run(ask, check=True, capture_output=True, text=True).stdout.strip()
         (Path(site) / "of_the_tests.pth").write_text(sysconfig.get_path("purelib") + "\n")
@@ -106,7 +106,7 @@ def install_wheel(wheel: Path, folder: Path) -> Path:
 
 
 def prepare(wheel: Path | None, name: str = "cufence-stories") -> Machine:
-    # A neutral place: Triton records the path of a script, and reports show it.
+    # A neutral folder: Triton records the path of a script, and reports show it.
     folder = Path(tempfile.gettempdir()) / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
@@ -121,7 +121,7 @@ def prepare(wheel: Path | None, name: str = "cufence-stories") -> Machine:
 
 
 def reason_to_skip(case: Case, way: str, machine: Machine) -> str | None:
-    """Why a case cannot run here."""
+    """Returns why a case cannot run here."""
     facts = machine.facts
     if not facts.get("gpu"):
         return "there is no GPU: neither PyTorch nor nvidia-smi sees one"
@@ -134,10 +134,10 @@ def reason_to_skip(case: Case, way: str, machine: Machine) -> str | None:
 
 
 def own_environment(place: Path) -> dict[str, str]:
-    """This process's, without foreign settings, and with caches of compiled kernels in `place`."""
+    """Returns this process's environment without foreign settings, and with caches of compiled kernels in `place`."""
     environment = {name: value for name, value in os.environ.items() if name not in _FOREIGN}
     environment["PYTHONDONTWRITEBYTECODE"] = "1"
-    # Caches know kernels by their source: another story's copy would bring that story's file name with it.
+    # Caches identify kernels by their source: another story's copy would have that story's file name.
     environment["TRITON_CACHE_DIR"] = str(place / "triton")
     environment["TORCHINDUCTOR_CACHE_DIR"] = str(place / "inductor")
     return environment
@@ -156,7 +156,7 @@ def environment_of(case: Case, way: str, machine: Machine, place: Path) -> dict[
 
 
 def options_of(case: Case) -> dict[str, str]:
-    """A run that ends well says at its end how much went through cufence, see problems_of_statistics()."""
+    """Returns the options. A run without a fault says at exit how much went through cufence, see problems_of_statistics()."""
     return {**case.options, "verbose": "on"} if case.status == 0 else case.options
 
 
@@ -175,7 +175,7 @@ def command_of(case: Case, way: str, machine: Machine) -> list[str]:
 
 
 def compare(case: Case, machine: Machine, stdout: str) -> tuple[list[str], list[str]]:
-    """Problems and facts of the comparison with the same story without cufence, which runs once for all ways."""
+    """Compares with the same story without cufence, which runs once for all ways. Returns problems and facts."""
     with _comparing:
         return _compare(case, machine, stdout)
 
@@ -197,9 +197,9 @@ def _compare(case: Case, machine: Machine, stdout: str) -> tuple[list[str], list
 
 
 def run_case(case: Case, way: str, machine: Machine) -> Result:
-    """Runs a case, and the run that it is compared with."""
+    """Runs a case, and the run to compare it with."""
     place = machine.folder / f"{case.name}.{way}"
-    shutil.rmtree(place, ignore_errors=True)  # of a run before
+    shutil.rmtree(place, ignore_errors=True)  # left by an earlier run
     shutil.copytree(STORIES, place, ignore=shutil.ignore_patterns("__pycache__"))
     source = (place / f"{case.story}.py").read_text()
     run = execute(command_of(case, way, machine), environment_of(case, way, machine, place), place, case.seconds)

@@ -1,6 +1,6 @@
-"""A kernel that reads a byte on the simulated device, for the processes that tests start. Imports nothing of the tests.
+"""A kernel on the simulated device that reads a byte, for the processes that tests start. Imports nothing of the tests.
 
-SIMULATED_KERNEL   the library that build() has made
+SIMULATED_KERNEL   the library that build() made
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class _Kernel(ctypes.Structure):
 
 
 def build(folder: Path, compiler: str) -> Path:
-    """Compiles the kernel."""
+    """Compiles the kernel and returns its path."""
     source, library = folder / "kernel.c", folder / "kernel.so"
     source.write_text(_SOURCE)
     subprocess.run([compiler, "-shared", "-fPIC", "-O1", str(source), "-o", str(library)], check=True)
@@ -46,7 +46,7 @@ def build(folder: Path, compiler: str) -> Path:
 
 
 class Driver:
-    """The simulated device, opened as a program opens the CUDA driver, with a context. Knows nothing of cufence."""
+    """The simulated device, opened the way a program opens the CUDA driver, with a context. Independent of cufence."""
 
     def __init__(self, path: str) -> None:
         self.driver = ctypes.CDLL(path)
@@ -78,7 +78,7 @@ class Driver:
         return pointer.value
 
     def read(self, address: int) -> None:
-        """A kernel of one thread that reads the byte at an address."""
+        """Launches a kernel of one thread that reads the byte at an address."""
         argument = ctypes.c_uint64(address)
         arguments = (ctypes.c_void_p * 1)(ctypes.cast(ctypes.pointer(argument), ctypes.c_void_p))
         self.call("cuLaunchKernel", self.kernel, 1, 1, 1, 1, 1, 1, 0, None, arguments, None)
@@ -88,7 +88,7 @@ class Driver:
 
 
 class Device(Driver):
-    """The same with cufence started on it, and buffers from its C API."""
+    """The same with cufence started, and buffers from its C API."""
 
     def __init__(self, options: str = "") -> None:
         from cufence import _library

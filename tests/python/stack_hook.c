@@ -1,4 +1,5 @@
-/* What tests/python/test_stacks.py and bench/stacks.py call through ctypes: captures, as text and in nanoseconds. */
+/* Called by tests/python/test_stacks.py and bench/stacks.py through ctypes: takes captures, and returns them as text or in
+ * nanoseconds. */
 #include "one_kernel.h"
 
 #include <cufence.h>
@@ -61,7 +62,7 @@ enum what { NOTHING, PYTHON, STACK, LAUNCH, ALLOCATION };
 
 static struct one_kernel kernel;
 
-/* Before launches are recorded. Returns NULL, or what failed. */
+/* Call it before launches are recorded. Returns NULL, or what failed. */
 const char *hook_start(void)
 {
     return one_kernel_start(&kernel, RING);
@@ -69,7 +70,7 @@ const char *hook_start(void)
 
 static void take(enum what what)
 {
-    static struct stack *ring; /* as launches are kept */
+    static struct stack *ring; /* kept like launches */
     static unsigned count;
     void *buffer;
     if (!ring)
@@ -85,7 +86,7 @@ static void take(enum what what)
         cufence_free(buffer, NULL);
 }
 
-/* For one of `rounds`, the clock's own time among them. */
+/* Returns the time per round, including the clock's own time. */
 double hook_ns(int what, unsigned rounds)
 {
     double start = now();
@@ -94,7 +95,7 @@ double hook_ns(int what, unsigned rounds)
     return (now() - start) / rounds;
 }
 
-/* Has what was freed before overwritten, for 60 ms. */
+/* Overwrites freed memory for 60 ms. */
 void hook_use_memory(void)
 {
     for (int i = 0; i < 60; i++) {
@@ -102,7 +103,7 @@ void hook_use_memory(void)
             char *memory = malloc(size);
             if (memory)
                 memset(memory, 0x40, size);
-            __asm__ volatile("" : : "r"(memory) : "memory"); /* so that neither is left out */
+            __asm__ volatile("" : : "r"(memory) : "memory"); /* keeps the compiler from removing either */
         }
         usleep(1000);
     }

@@ -1,6 +1,6 @@
-"""What the tests share: where things are, processes of their own, and a stand-in for PyTorch.
+"""Shared by the tests: paths, helper processes, and a stand-in for PyTorch.
 
-The stand-in has the names that cufence.enable() uses, headers that shim.cpp compiles against, and records what it is told.
+The stand-in has the names that cufence.enable() uses and headers that shim.cpp compiles against, and records the calls.
 """
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ _FILES = {
 
 
 def has_compiler() -> bool:
-    """Whether shim.cpp can be compiled here."""
+    """Returns whether shim.cpp can be compiled here."""
     return any(shutil.which(name) for name in ("c++", "g++", "clang++"))
 
 
@@ -143,7 +143,7 @@ def run_python(code: str, folder: Path | None = None, **environment: str) -> sub
     paths = [str(PACKAGE)]
     if folder is not None:
         paths.insert(0, str(folder))
-        # A libc10 that nobody has loaded must be found by the shim.
+        # Not loaded: the shim must find libc10 itself.
         variables["LD_LIBRARY_PATH"] = os.pathsep.join(
             filter(None, [str(folder / "torch" / "lib"), variables.get("LD_LIBRARY_PATH")])
         )
@@ -171,14 +171,14 @@ print(json.dumps({"environment": {name: os.environ.get(name) for name in NAMES},
 
 
 def write_recording_torch(folder: Path) -> None:
-    """Writes a stand-in into folder/torch whose import prints a JSON object of what it found in its process."""
+    """Writes a stand-in into folder/torch whose import prints a JSON object that describes its process."""
     (folder / "torch").mkdir()
     (folder / "torch" / "__init__.py").write_text(_RECORDING_TORCH)
 
 
 def copy_library(folder: Path) -> Path:
-    """Puts libcufence.so, the preload library and the simulated device into a folder of their own, and the command into bin/
-    beside it; returns the first."""
+    """Copies libcufence.so, the preload library and the simulated device into a folder, and the command into bin/ beside it.
+    Returns the first."""
     commands = folder.with_name("bin")
     for place in (folder, commands):
         place.mkdir(parents=True, exist_ok=True)
@@ -193,6 +193,6 @@ def c_compiler() -> str:
 
 
 def clean_environment(**more: str) -> dict[str, str]:
-    """The environment without what would reach cufence or PyTorch from outside."""
+    """Returns the environment without variables that affect cufence or PyTorch."""
     unwanted = ("CUFENCE_", "PYTORCH_", "PYTHON", "LD_PRELOAD", "XLA_", "TF_", "PYTEST_")
     return {name: value for name, value in os.environ.items() if not name.startswith(unwanted)} | more

@@ -1,4 +1,4 @@
-"""`cufence doctor` and the Python installation that it looks at: made of folders that look like one."""
+"""`cufence doctor` on Python installations: folders that look like one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import cufence
 COMMAND = Path(os.environ.get("CUFENCE_BUILD") or standin.ROOT / "build") / "bin" / "cufence"
 PACKAGES = standin.PACKAGE
 
-# Importing it fails the test: its marker would be there.
+# Importing it fails the test, because it leaves a marker.
 BOMB = "import pathlib\npathlib.Path(__file__).with_name('imported').touch()\n"
 
 
@@ -37,7 +37,7 @@ class Doctor(unittest.TestCase):
             path.write_text(text)
 
     def checks(self, **environment: str) -> dict[str, dict[str, str]]:
-        """What the doctor says, by the name of the check."""
+        """Returns the doctor's checks by name."""
         unwanted = ("PYTORCH_", "TORCHINDUCTOR_", "XLA_", "TF_", "CUFENCE_", "LD_PRELOAD")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(unwanted)}
         path = os.pathsep.join([str(self.folder), str(PACKAGES)])

@@ -277,7 +277,7 @@ class Enable(unittest.TestCase):
         self.assertRegex(done.stderr, r"RuntimeError: PyTorch 2\.11\.0\+standin has no set_release_pool for custom allocators")
 
     def test_no_torch(self) -> None:
-        # An entry of None in sys.modules makes an import fail as if there were no such package.
+        # None in sys.modules makes the import fail as if the package did not exist.
         done = standin.run_python("import sys; sys.modules['torch'] = None; import cufence; cufence.enable()")
         self.assertRegex(done.stderr, r"ImportError: cufence\.enable\(\) needs PyTorch, which cannot be imported here")
 

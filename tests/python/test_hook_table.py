@@ -1,4 +1,4 @@
-"""The preload's table of hooks against the toolkit's headers: no form of a function of these families goes unseen."""
+"""Compares the table of hooks with the toolkit's headers: no form of a function in these families may be missing."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 
-# The functions that the preload replaces or watches, and their relatives: each of their forms is hooked, or passed on purpose.
+# The functions that the preload library replaces or watches, and their relatives. Each of their forms is hooked, or excluded.
 FAMILIES = re.compile(
     r"cuMem(Alloc|Free|Pool|cpy|set)\w*|cuMemCreate"
     r"|cuMem(GetInfo|GetAddressRange|GetDefaultMemPool|GetMemPool|SetMemPool)"
@@ -24,12 +24,12 @@ FAMILIES = re.compile(
     r"|cuModuleUnload|cuLibraryUnload|cuGetProcAddress|cuInit"
 )
 
-# What begins like one of them and is another matter.
+# Functions that begin like one of them but are unrelated.
 OTHERS = re.compile(r"cuMemAllocationProp\w*")
 
 
 class Form(NamedTuple):
-    """A form of a function: the CUDA version that brought it, and whether it is for per-thread default streams."""
+    """A form of a function: the CUDA version that introduced it, and whether it is for per-thread default streams."""
 
     base: str
     version: int
@@ -53,7 +53,7 @@ def preprocess(source: str, *flags: str) -> str:
 
 
 def forms_of_typedefs(text: str) -> set[Form]:
-    """What a preprocessed cudaTypedefs.h names: PFN_<base>_v<version>[_ptsz | _ptds]."""
+    """Returns the forms that a preprocessed cudaTypedefs.h defines: PFN_<base>_v<version>[_ptsz | _ptds]."""
     return {
         Form(base, int(version), bool(thread))
         for base, version, thread in re.findall(r"\*\s*PFN_(cu\w+?)_v(\d{4,})(_ptsz|_ptds)?\s*\)", text)
@@ -61,7 +61,7 @@ def forms_of_typedefs(text: str) -> set[Form]:
 
 
 def functions_of(text: str) -> set[str]:
-    """What a preprocessed cuda.h declares."""
+    """Returns the functions that a preprocessed cuda.h declares."""
     return set(re.findall(r"\bCUresult\s+(cu[A-Z]\w+)\s*\(", text))
 
 
@@ -97,7 +97,7 @@ def read_table(text: str) -> Table:
 
 
 def differences(table: Table, forms: set[Form], symbols: set[str], toolkit: int) -> list[str]:
-    """What is wrong, one sentence each, with what to do about it. `toolkit` is CUDA_VERSION of the headers."""
+    """Returns one sentence per difference, with what to do about it. `toolkit` is CUDA_VERSION of the headers."""
     wanted = {form for form in forms if is_of_interest(form.base)}
     said = []
     for form in sorted(wanted - table.hooks.keys() - table.passed.keys()):
@@ -126,7 +126,7 @@ def differences(table: Table, forms: set[Form], symbols: set[str], toolkit: int)
 
 
 def find_headers() -> Path | None:
-    """The folder of the toolkit's headers: the build's, or where cmake/cuda.cmake looks."""
+    """Returns the folder of the toolkit's headers: that of the build, or one where cmake/cuda.cmake searches."""
     folders = []
     cache = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build")) / "CMakeCache.txt"
     if cache.is_file():
@@ -141,7 +141,7 @@ def find_headers() -> Path | None:
 
 
 class Toolkit(unittest.TestCase):
-    """The real table, the real headers."""
+    """Compares the real table with the real headers."""
 
     @unittest.skipUnless(COMPILER, "no C compiler to read the headers with")
     def test_every_form_is_hooked_or_passed(self) -> None:
@@ -166,7 +166,7 @@ class Toolkit(unittest.TestCase):
 
 
 class Reading(unittest.TestCase):
-    """The reading and comparing itself, on small samples."""
+    """Tests the parsing and comparing itself on small samples."""
 
     TYPEDEFS = """
         typedef CUresult ( *PFN_cuMemAlloc_v3020)(CUdeviceptr_v2 *dptr, size_t bytesize);
@@ -206,7 +206,7 @@ class Reading(unittest.TestCase):
         table = self.table()
         del table.hooks[self.FREE]
         said = self.compare(table)
-        self.assertEqual(len(said), 2)  # the form, and the function as such
+        self.assertEqual(len(said), 2)  # the form, and the function
         self.assertRegex(said[0], r"^cuMemFreeAsync, CUDA 11\.2, for per-thread default streams: .* Add a HOOK row")
 
     def test_a_form_that_is_not_there_is_named(self) -> None:

@@ -1,4 +1,4 @@
-"""The mutations of tests/torture follow the code: each planted defect's text occurs where it says, once."""
+"""The mutations of tests/torture match the code: the text of each planted defect occurs exactly once, in its file."""
 import pathlib
 import sys
 import unittest

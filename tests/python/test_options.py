@@ -1,4 +1,4 @@
-"""Keyword arguments -> the option string."""
+"""Converts keyword arguments to the option string."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The package without a library: its import, its names, and that it says the same as the header."""
+"""The package without a library: its import, its names, and its agreement with the header."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Import(unittest.TestCase):
 
 
 def thread_local_bytes(library: bytes) -> int:
-    """What an ELF file of 64 bits asks the loader for in each thread: the size in memory of its segment PT_TLS (7)."""
+    """Returns the thread-local storage of a 64-bit ELF file: the memory size of its PT_TLS (7) segment."""
     assert library[:6] == b"\x7fELF\x02\x01", library[:6]
     (start,) = struct.unpack_from("<Q", library, 32)
     size, count = struct.unpack_from("<HH", library, 54)
@@ -61,8 +61,8 @@ def thread_local_bytes(library: bytes) -> int:
 class Library(unittest.TestCase):
     @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
     def test_takes_little_of_each_thread(self) -> None:
-        # Libraries that are opened late share what glibc sets aside for all of them: 512 bytes by its default
-        # (glibc.rtld.optional_static_tls). One that finds no room cannot be opened.
+        # Libraries opened with dlopen share the surplus static TLS of glibc: 512 bytes by default
+        # (glibc.rtld.optional_static_tls). If it is used up, a library cannot be opened.
         self.assertIn(thread_local_bytes(standin.LIBRARY.read_bytes()), range(1, 513))
 
 
@@ -102,7 +102,7 @@ class SameAsHeader(unittest.TestCase):
 
 
 class WithoutLibrary(unittest.TestCase):
-    """Nothing here may open the library: labels stay in the code of programs that run without cufence."""
+    """No test here may open the library: labels stay in the code of programs that run without cufence."""
 
     def test_label_does_nothing(self) -> None:
         done = standin.run_python(

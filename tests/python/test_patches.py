@@ -1,4 +1,4 @@
-"""What is done to other libraries right after their import, with stand-ins for them."""
+"""The patches of other libraries right after their import, with stand-ins for the libraries."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ def device():
 
 
 def python_with_pytest(folder: Path) -> str:
-    """This interpreter if it has pytest, else one that gets it from PyPI."""
+    """Returns this interpreter if it has pytest, otherwise one that gets pytest from PyPI."""
     if importlib.util.find_spec("pytest"):
         return sys.executable
     if not importlib.util.find_spec("ensurepip"):
@@ -72,7 +72,7 @@ class Plugin(unittest.TestCase):
         return subprocess.run(command, env=environment, cwd=self.tests, capture_output=True, text=True, timeout=120)
 
     def outcomes(self, done: subprocess.CompletedProcess[str]) -> dict[str, int]:
-        """The last line's counts."""
+        """Returns the counts in the last line."""
         last = done.stdout.strip().splitlines()[-1]
         return {word: int(count) for count, word in re.findall(r"(\d+) (\w+?)s?\b(?= in|,| )", last)}
 
@@ -240,7 +240,7 @@ class Plugin(unittest.TestCase):
         self.assertNotIn("failed", done.stdout)
 
     def test_interrupted(self) -> None:
-        """A signal for the main process alone ends the worker, too."""
+        """A signal to the main process alone ends the worker too."""
         (self.tests / "test_it.py").write_text(
             "import os, pathlib, signal, time\n"
             "def test_it():\n"

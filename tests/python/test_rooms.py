@@ -1,4 +1,4 @@
-"""Who may know whom among the rooms of allocator/, and that the pure ones are pure."""
+"""Checks which rooms of allocator/ include each other's headers, and that the pure rooms are pure."""
 from __future__ import annotations
 
 import os
@@ -12,7 +12,7 @@ ROOT = Path(__file__).resolve().parents[2]
 ALLOCATOR = ROOT / "allocator"
 LIBRARY = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build")) / "lib" / "libcufence_analysis.a"
 
-# From top to bottom; a room includes headers of those below it, and of the rooms that stand beside it here.
+# From top to bottom. A room may include headers of the rooms in the rows below it.
 FLOORS = [
     {"cli"},
     {"preload", "torch"},
@@ -29,7 +29,7 @@ FLOORS = [
 ]
 FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
-# What the pure rooms may ask for: the C library's functions on memory, text and streams of text, jansson, and the C++ demangler.
+# The symbols that the pure rooms may use: the C library's functions on memory, text and text streams, jansson, the demangler.
 ASKED = re.compile(
     r"mem\w+|str\w+|__\w*(mem|str|printf|isoc)\w*|v?[fs]?n?printf|malloc|calloc|realloc|free|qsort|bsearch|abort|open_memstream|f(close|error|flush|write|printf|puts|putc)"
     r"|put[cs]|_IO_putc|__ctype_\w+|__stack_chk_fail|__errno_location|json_\w+|inflate\w*|gz\w+|__cxa_demangle|_GLOBAL_OFFSET_TABLE_"

@@ -1,4 +1,4 @@
-"""tests/gpu's machinery on made-up runs: what it takes for a pass, how stories are started, and the results file."""
+"""Tests the machinery of tests/gpu on made-up runs: when a run passes, how stories are started, and the results file."""
 
 from __future__ import annotations
 
@@ -153,7 +153,7 @@ class Starting(unittest.TestCase):
         self.assertEqual(ways.reason_to_skip(CLEAN, "backend", machine), "--wheel names no wheel to install")
 
     def test_with_enable(self) -> None:
-        """The story sees its own arguments and file, and a traceback names its line."""
+        """The story gets its own arguments and file name, and a traceback names its line."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "cufence.py").write_text("def enable(**options): print(options)\n")
@@ -167,7 +167,7 @@ class Starting(unittest.TestCase):
         self.assertRegex(done.stderr, r'File "[^"]*story\.py", line 3, in <module>')
 
     def test_runs_and_compares(self) -> None:
-        """`cufence run` is a stand-in here, which adds a line to stdout where the test wants the results to differ."""
+        """A stand-in for `cufence run` adds a line to stdout if the test wants the results to differ."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             (folder / "stories").mkdir()
@@ -192,7 +192,7 @@ class Starting(unittest.TestCase):
                 self.assertIn(expected or "bit-identical", result.detail)
 
     def test_wheel(self) -> None:
-        """A wheel goes into an environment of its own that sees this interpreter's packages."""
+        """A wheel is installed into its own environment, which also sees this interpreter's packages."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             wheel = make_wheel(folder)
@@ -260,7 +260,7 @@ class Command(unittest.TestCase):
         self.assertEqual(names, [case.name for case in cases.CASES])
 
     def test_jobs(self) -> None:
-        """Several at a time give the same results in the same order; those that want to be alone come last."""
+        """Parallel runs give the same results in the same order; cases marked as alone run last."""
         runs = [(harness.Case(name, name, is_alone=name == "b"), "run") for name in ("a", "b", "c")]
         no_gpu = unittest.mock.patch.object(runner, "reason_to_skip", return_value="none here")
         with no_gpu, contextlib.redirect_stdout(io.StringIO()) as output:
@@ -270,7 +270,7 @@ class Command(unittest.TestCase):
         self.assertIn("--jobs: 0 is not", self.run_it("--jobs", "0").stderr)
 
     def test_lost_fault(self) -> None:
-        """A run whose fault the driver has lost beside others is made again alone, and says so; other failures stand."""
+        """A run whose fault the driver lost beside others is repeated alone, and says so; other failures stay."""
         hung = harness.Run(-9, "", "launch 1.5\n", None, is_timed_out=True)
         late = harness.Run(-9, "", REPORT, None, is_timed_out=True)
         ends = {"lost": hung, "late": late, "clean": hung}

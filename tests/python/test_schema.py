@@ -1,4 +1,4 @@
-"""What cufence writes as JSON against the published schema, docs/finding.schema.json."""
+"""Validates cufence's JSON against the published schema, docs/finding.schema.json."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ except ImportError:
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
 SCHEMA = json.loads((ROOT / "docs" / "finding.schema.json").read_text())
-# Stories of tests/sim/programs in which something is found, each of another kind.
+# Stories of tests/sim/programs, each with a finding of another kind.
 STORIES = ["overrun", "after_fault", "other_exception", "double_free", "double_free interior", "out_of_bounds device"]
 
 
 def closed(schema: Any) -> Any:
-    """The schema, but it allows no member that it does not name: what is written must be documented."""
+    """Returns the schema without additional members: everything that is written must be documented."""
     if isinstance(schema, list):
         return [closed(item) for item in schema]
     if not isinstance(schema, dict):

@@ -1,4 +1,4 @@
-"""Compiling shim.cpp: the compiler, the cache, and what is said where it does not work."""
+"""Compiling shim.cpp: the compiler, the cache, and the error messages."""
 
 from __future__ import annotations
 

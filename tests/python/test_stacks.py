@@ -1,7 +1,7 @@
-"""Captured stacks of Python code: what cufence reads from the interpreter's memory is what the interpreter says itself.
+"""Captured Python stacks: cufence must read the same from the interpreter's memory as the interpreter itself reports.
 
-Runs with every CPython that is found: this one, python3.9 to python3.14 on the PATH, those of pyenv, and those that
-CUFENCE_PYTHONS names, separated by colons.
+Runs with every CPython found: this one, python3.9 to python3.14 in PATH, those of pyenv, and those in CUFENCE_PYTHONS,
+separated by colons.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def check(number, frame_text, what):
 
 
 def interpreters() -> dict[str, str]:
-    """By "major.minor", one of each."""
+    """Returns one interpreter per version, by "major.minor"."""
     candidates = [sys.executable, *os.environ.get("CUFENCE_PYTHONS", "").split(":")]
     candidates += [shutil.which(f"python3.{minor}") or "" for minor in range(9, 15)]
     pyenv = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv") / "versions"
@@ -226,7 +226,7 @@ class Stacks(unittest.TestCase):
         )
 
     def test_code_that_goes_away(self) -> None:
-        """New code objects where old ones were: the texts are those of the code that called."""
+        """New code objects at the addresses of old ones: the texts are those of the code that called."""
         self.run_code(
             """
             import gc
@@ -243,7 +243,7 @@ class Stacks(unittest.TestCase):
         )
 
     def test_code_that_is_edited(self) -> None:
-        """A function of the same name, file and first line at the addresses of the one before: only its lines differ."""
+        """A function of the same name, file and first line at the addresses of an earlier one: only its lines differ."""
         self.run_code(
             """
             for i in range(3000):
@@ -287,7 +287,7 @@ class Stacks(unittest.TestCase):
         )
 
     def test_the_end_of_the_interpreter(self) -> None:
-        """It frees the state of a daemon thread that is still capturing, and what comes then overwrites it."""
+        """The interpreter frees the state of a daemon thread that is still capturing, and later data overwrites it."""
         self.run_code(
             """
             import threading, time
@@ -305,7 +305,7 @@ class Stacks(unittest.TestCase):
         )
 
     def test_where_captures_stop(self) -> None:
-        """What a program has atexit run still has frames, what the interpreter takes down behind that has none."""
+        """Functions that the program registered with atexit still have frames; later steps of the interpreter's shutdown have none."""
         self.run_code(
             """
             import atexit, os

@@ -1,4 +1,4 @@
-"""The start-up hook behind PYTORCH_CUDA_ALLOC_CONF=backend:cufence, with a stand-in for PyTorch that records what it finds."""
+"""The start-up hook for PYTORCH_CUDA_ALLOC_CONF=backend:cufence, with a stand-in for PyTorch that records what it finds."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ GENERAL = "PYTORCH_ALLOC_CONF"
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
 class Hook(unittest.TestCase):
-    """A virtual environment that has the hook, the package and the stand-in."""
+    """A virtual environment with the hook, the package and the stand-in."""
 
     holder: ClassVar[tempfile.TemporaryDirectory[str]]
     folder: ClassVar[Path]
@@ -41,7 +41,7 @@ class Hook(unittest.TestCase):
         cls.python = str(cls.folder / "venv" / "bin" / "python")
         packages = next((cls.folder / "venv" / "lib").glob("python*/site-packages"))
         shutil.copy(standin.PACKAGE / "cufence-startup.pth", packages)
-        (packages / "a.pth").write_text(f"{standin.PACKAGE}\n")  # read before the hook: in order of name
+        (packages / "a.pth").write_text(f"{standin.PACKAGE}\n")  # sorts before the hook, so it is read first
         standin.write_recording_torch(packages)
         (cls.folder / "script.py").write_text("import torch\n")
 
@@ -58,7 +58,7 @@ class Hook(unittest.TestCase):
         )
 
     def found(self, *arguments: str, text: str | None = None, **more: str) -> dict[str, Any]:
-        """What the stand-in has found, in a run that ends well."""
+        """Returns what the stand-in found, in a run that succeeds."""
         done = self.run_it(*arguments, text=text, more=more)
         self.assertEqual(done.returncode, 0, done.stderr)
         found: dict[str, Any] = json.loads(done.stdout.splitlines()[0])
@@ -92,7 +92,7 @@ class Hook(unittest.TestCase):
             self.assertEqual((found["prefix"], found["stderr"]), (str(self.folder / "venv"), ""))
 
     def test_names_cufence_without_asking(self) -> None:
-        """The hook looks for a word; what it means, `cufence run` knows, and then runs the interpreter as it was."""
+        """The hook only searches for a word; `cufence run` interprets it, and runs the interpreter unchanged."""
         for text in ("a:[backend:cufence]", "expandable_segments:True,a:[cufence]"):
             found = self.found("-c", "import torch", **{CUDA: text})
             environment = found["environment"]
@@ -188,7 +188,7 @@ class Hook(unittest.TestCase):
         self.assertEqual(found["environment"]["LD_PRELOAD"], preload)
 
     def test_same_library(self) -> None:
-        """The library beside the preload library is the one, whatever else is named."""
+        """The library next to the preload library is used, even if another one is named."""
         code = "import torch; from cufence import _library; print(_library.path())"
         done = self.run_it("-c", code, more={CUDA: "backend:cufence"})
         self.assertEqual(done.stdout.splitlines()[-1], str(self.library), done.stderr)
@@ -247,7 +247,7 @@ class Hook(unittest.TestCase):
         self.assertIn(f"{GENERAL} names backend:cufence, but {CUDA} names backend:native; name one", message)
 
     def test_both_variables(self) -> None:
-        """Whichever PyTorch reads, both say the same."""
+        """Both variables are equal, whichever one PyTorch reads."""
         ask, other = "backend:cufence,cufence_side:start,cufence_align:64", "expandable_segments:True,cufence_align:32"
         for first, second, align in ((CUDA, GENERAL, 64), (GENERAL, CUDA, 32)):
             found = self.found("-c", "import torch", **{first: ask, second: other})
@@ -274,7 +274,7 @@ class Hook(unittest.TestCase):
         self.assertIn(f"there is no {library.parents[1]}/bin/cufence: install cufence anew", message)
 
     def check_goes_on(self, *command: str, settings: str = "backend:cufence", **named: Any) -> str:
-        """A program with Python inside it runs the code and is refused torch alone. Returns why."""
+        """Checks that a program that embeds Python runs the code and only fails to import torch. Returns the reason."""
         code = (
             "import os, sys; print('went on', os.environ['PYTORCH_CUDA_ALLOC_CONF'], os.environ.get('CUFENCE_OPTIONS'))\n"
             "try:\n    import torch\nexcept ImportError as error:\n    print(error)\n"
@@ -292,12 +292,12 @@ class Hook(unittest.TestCase):
         return why
 
     def test_another_program(self) -> None:
-        """A program that is not the interpreter that Python takes it for, as where Python is embedded."""
+        """The program is not the interpreter in sys.executable, as in a program that embeds Python."""
         why = self.check_goes_on("/bin/true", "-c", executable=sys.executable)
         self.assertIn("this program is not the Python interpreter /bin/true. Start the program under 'cufence run'", why)
 
     def test_embedded(self) -> None:
-        """As gdb, vim and uwsgi do it; also where the settings are wrong, which nobody reads then."""
+        """As gdb, vim and uwsgi do it; also with invalid settings, which are not read then."""
         python = Path(str(sysconfig.get_config_var("LIBDIR")), str(sysconfig.get_config_var("INSTSONAME")))
         if python.suffix == ".a" or not python.is_file():
             self.skipTest("this Python has no shared library")
@@ -318,7 +318,7 @@ class Hook(unittest.TestCase):
         self.assertIn("Start the program under 'cufence run'", why)
 
     def test_environment_too_long(self) -> None:
-        """Linux allows 128 KiB for one variable, and with the new options this one is longer."""
+        """Linux allows 128 KiB per variable, and the new options make this one longer."""
         settings = "backend:cufence,cufence_log:" + "y" * 250
         message = self.refused(126, CUFENCE_OPTIONS="align=16," * 14540, **{CUDA: settings})
         self.assertIn("cannot be run: Argument list too long", message)
@@ -328,14 +328,14 @@ class Hook(unittest.TestCase):
         self.assertIn("warning: LD_PRELOAD names /nonexistent/libcufence_preload.so, but", found["stderr"])
 
     def test_without_site(self) -> None:
-        """-S leaves every start-up hook out."""
+        """-S disables all start-up hooks."""
         done = self.run_it("-S", "-c", "print('went on')", more={CUDA: "backend:cufence"})
         self.assertEqual((done.returncode, done.stdout), (0, "went on\n"))
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
 class Bootstrap(unittest.TestCase):
-    """The folder that `cufence run` puts into PYTHONPATH, for interpreters that do not have the package."""
+    """The folder that `cufence run` puts into PYTHONPATH, for interpreters without the package."""
 
     def setUp(self) -> None:
         holder = tempfile.TemporaryDirectory()
@@ -375,7 +375,7 @@ class Bootstrap(unittest.TestCase):
         self.assertIn("No module named 'no_such_module'", done.stderr, "its own error is told as Python tells it")
 
     def test_child_that_asks_for_more(self) -> None:
-        """An interpreter without the hook, in a run, with other settings than those of the run."""
+        """An interpreter without the hook, in a run, with settings that differ from those of the run."""
         say = "import os; print(os.environ['PYTORCH_CUDA_ALLOC_CONF'], os.environ['CUFENCE_OPTIONS'], os.environ['LD_PRELOAD'])"
         code = (
             "import os, subprocess, sys\n"

@@ -1,4 +1,4 @@
-"""The wheel in a fresh virtual environment: its content, the start-up hook, the command, CMake, and its removal."""
+"""The wheel in a fresh virtual environment: its contents, the start-up hook, the command, CMake, and its removal."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from typing import ClassVar
 import standin
 
 LIBRARIES = ["libcufence.so", "libcufence_preload.so", "libcufence_sim.so"]
-# What every Linux with glibc has; anything else would have to be in the wheel. Not libstdc++.so.6: the system's, loaded first,
-# breaks what a conda environment imports later with a newer one.
+# Libraries that every glibc-based Linux has; the wheel would have to contain any other. Not libstdc++.so.6: if the system's
+# is loaded first, imports that need a conda environment's newer one fail.
 SYSTEM_LIBRARIES = {"libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libz.so.1"}
 SYSTEM_LIBRARIES |= {"ld-linux-x86-64.so.2", "librt.so.1"}
 NO_NETWORK = re.compile(r"Temporary failure in name resolution|Network is unreachable|Failed to establish a new connection")
 
 
-# The notebook's side. The environment has started this interpreter anew, too, and a kernel has the process id that it began with.
+# The notebook's side. The environment has re-executed this interpreter too, and a kernel keeps its process ID.
 _NOTEBOOK = """
 from jupyter_client.manager import start_new_kernel
 
@@ -49,7 +49,7 @@ def run(*command: str | Path, timeout: int = 300, **named: object) -> subprocess
 
 
 def files_below(folder: Path) -> set[str]:
-    """Every file and folder, but for what an interpreter or pip leave behind of themselves."""
+    """Returns all files and folders, except those that an interpreter or pip leaves behind."""
     return {str(path.relative_to(folder)) for path in folder.rglob("*") if "/pip" not in str(path)}
 
 
@@ -68,7 +68,7 @@ class Wheel(unittest.TestCase):
         cls.folder = Path(cls.holder.name).resolve()
         venv.create(cls.folder / "venv", with_pip=True, symlinks=True)
         cls.python = cls.folder / "venv" / "bin" / "python"
-        run(cls.python, "-c", "import json")  # what the interpreter compiles for itself
+        run(cls.python, "-c", "import json")  # lets the interpreter write its own bytecode first
         cls.before = files_below(cls.folder / "venv")
         cls.build()
         done = cls.pip("install", "--no-deps", "--no-index", cls.wheel)
@@ -143,7 +143,7 @@ class Wheel(unittest.TestCase):
         self.assertEqual(found["environment"]["LD_PRELOAD"], str(preload))
 
     def test_jupyter_kernel(self) -> None:
-        """A kernel of a Jupyter that knows nothing of cufence: it is started anew, and answers from there."""
+        """A kernel of a Jupyter that has no cufence: the kernel is re-executed, and answers afterwards."""
         python = self.folder / "jupyter" / "bin" / "python"
         venv.create(self.folder / "jupyter", with_pip=True, symlinks=True)
         done = run(python, "-m", "pip", "install", "--quiet", self.wheel, "ipykernel", env=standin.clean_environment())

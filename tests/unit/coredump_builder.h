@@ -1,6 +1,6 @@
 /*
- * Builds small GPU core dumps for tests: sections are added one by one, in the order of their numbers from 1, and rows are
- * written field by field.
+ * Builds small GPU core dumps for tests. Sections are added one by one and numbered from 1 in that order; rows are written
+ * field by field.
  */
 #ifndef CUFENCE_TEST_COREDUMP_BUILDER_H
 #define CUFENCE_TEST_COREDUMP_BUILDER_H
@@ -58,7 +58,7 @@ static inline void builder_put(struct dump_builder *builder, uint32_t section, u
     memcpy(builder->bytes + builder->sections[section].sh_offset + at, bytes, size);
 }
 
-/* Writes the headers; returns the file, which builder_end() frees. May be called again after changes. */
+/* Writes the headers and returns the file, which builder_end() frees. May be called again after changes. */
 static inline const uint8_t *builder_finish(struct dump_builder *builder, uint16_t machine, size_t *size)
 {
     size_t table = (builder->size + 7) / 8 * 8;

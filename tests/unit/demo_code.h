@@ -1,6 +1,5 @@
 /*
- * ptxas's code for the kernels of allocator/cli/demo.cu, up to the planted bug and one instruction more: material of
- * test_emulate.c.
+ * ptxas's code for the kernels of allocator/cli/demo.cu, up to one instruction after the planted bug, for test_emulate.c.
  */
 #ifndef CUFENCE_TEST_DEMO_CODE_H
 #define CUFENCE_TEST_DEMO_CODE_H

@@ -1,6 +1,6 @@
 /*
- * The host's memory, refused at one call: for tests that are linked with --wrap (see CMakeLists.txt), so
- * that calls of the code under test come here and those of the C library do not.
+ * Makes one malloc() call fail. For tests linked with --wrap (see CMakeLists.txt), which redirects the calls of the code under
+ * test, but not those of the C library.
  *
  *     for (long position = 0; fail_malloc_at(position), work(), malloc_has_failed(); position++) ...
  *     fail_malloc_at(-1);
@@ -10,9 +10,9 @@
 
 #include <stddef.h>
 
-static long failing_position = -1, calls_of_malloc; /* by the test's own thread alone */
+static long failing_position = -1, calls_of_malloc; /* used by the test's own thread only */
 
-/* The call of that number from now on fails, and no other one; negative: none. */
+/* Makes the call with this number, counted from now, fail, and no other; negative: none. */
 static inline void fail_malloc_at(long position)
 {
     failing_position = position;

@@ -1,4 +1,4 @@
-/* Faults in the world of fault_world.h, as the witness and the heap would tell them: the material of test_report.c. */
+/* Faults in the memory of fault_world.h, as the witness and the heap would report them, for test_report.c. */
 #ifndef FAULT_STORIES_H
 #define FAULT_STORIES_H
 
@@ -7,8 +7,7 @@
 
 #include "fault_world.h"
 
-/* A report is made from evidence and memory through the diagnosis, as in the program. overrun() is the story that the others
- * change. */
+/* A report is made from evidence and memory through the diagnosis, as in the program. The other stories modify overrun(). */
 struct story {
     cufence_buffer near[ALL];
     struct fault_memory memory;
@@ -205,7 +204,7 @@ static inline void address_not_decoded(struct story *story)
     story->sites[0].access_bytes = 0;
 }
 
-/* A gather, `table[keys[i]]`: the load has overwritten the high half of its own address. */
+/* A gather, `table[keys[i]]`: the load overwrote the high half of its own address. */
 static inline void half_known(struct story *story)
 {
     use_after_free(story);
@@ -226,7 +225,7 @@ static inline void half_known_between_arguments(struct story *story)
     story->parameters[2] = B_START;
 }
 
-/* The high half alone: A is 4 GiB away from it, and B is not. */
+/* Only the high half is known: A is 4 GiB away from it, B is not. */
 static inline void high_half_known(struct story *story)
 {
     half_known_between_arguments(story);
@@ -272,7 +271,7 @@ static inline void wrong_vote_mask(struct story *story)
     story->sites[0].instruction = "VOTE";
 }
 
-/* A warp in bounds stands where the one that faulted had stood. */
+/* A warp in bounds occupies the slot of the one that faulted. */
 static inline void bystander(struct story *story)
 {
     overrun(story);
@@ -295,7 +294,7 @@ static inline void no_exception(struct story *story)
     story->evidence.site_count = 0;
 }
 
-/* ---- with launches on record ---- */
+/* ---- with recorded launches ---- */
 
 static const struct launch_function k_oob = {
     .name = "k_oob", .has_layout = 1, .argument_bytes = 20, .argument_count = 3, .arguments = {{0, 8}, {8, 8}, {16, 4}}};
@@ -304,7 +303,7 @@ static const struct stack_frame step_frames[] = {{.is_python = 1, .function = "s
                                                  {.is_python = 1, .function = "<module>", .file = "train.py", .line = 60}};
 static const struct stack_frame native_frames_of[] = {{.function = "launch(int)", .module = "libmodel.so", .offset = 0x12f0}};
 
-/* Adds a launch of the story's kernel with its parameters, 1.3 ms before the report; the newest is added first. */
+/* Adds a launch of the story's kernel with its parameters, 1.3 ms before the report. Add the newest one first. */
 static inline struct launch_entry *add_launch(struct story *story, const struct stack_frame *frames, size_t frame_count,
                                               unsigned place)
 {
@@ -331,7 +330,7 @@ static inline void launched(struct story *story)
     add_launch(story, step_frames, 2, 1);
 }
 
-/* Two launches with these arguments, from one place, and one with others. */
+/* Two launches with these arguments from one place, and one with other arguments. */
 static inline void launched_twice(struct story *story)
 {
     overrun(story);
@@ -356,7 +355,7 @@ static inline void launched_in_a_graph(struct story *story)
     story->entries[0].argument_bytes = story->entries[0].kept_bytes = 0;
 }
 
-/* Arguments by value: a struct of which a part was kept, and odd sizes. */
+/* Arguments by value: a struct that was kept in part, and odd sizes. */
 static inline void launched_with_structs(struct story *story)
 {
     static const struct launch_function structs = {.name = "k_oob",

@@ -15,7 +15,7 @@
 #define ARENA UINT64_C(0x7e0000000000)
 #define ARENA_END (ARENA + (UINT64_C(1) << 40))
 
-/* Slot n's mapping is [SLOT(n), SLOT(n) + PAGE), its guards lie on both sides. */
+/* Slot n's mapping is [SLOT(n), SLOT(n) + PAGE), with guards on both sides. */
 #define SLOT(n) (ARENA + GUARD + (uint64_t)(n) * (PAGE + GUARD))
 #define SLOT_END(n) (SLOT(n) + PAGE)
 
@@ -55,7 +55,7 @@ static const cufence_buffer world[ALL] = {
 #define BIT(buffer) (1u << (buffer))
 #define BOTH (BIT(A) | BIT(B))
 
-/* The buffers of `set` (bits of the enum above) as fault_memory.near, in `room` for ALL of them. */
+/* Fills `room`, which has space for ALL buffers, with the buffers in `set` (bits of the enum above) as fault_memory.near. */
 static inline struct fault_memory memory_of(unsigned set, cufence_buffer *room)
 {
     struct fault_memory memory = {.near = room, .arena_start = ARENA, .arena_end = ARENA_END, .now_ns = 73000000};
@@ -65,7 +65,7 @@ static inline struct fault_memory memory_of(unsigned set, cufence_buffer *room)
     return memory;
 }
 
-/* An illegal write by `lane_count` lanes, or, with none, by a warp that had exited. */
+/* Returns an illegal write by `lane_count` lanes, or by an exited warp if lane_count is 0. */
 static inline struct evidence_site site_at(struct evidence_lane *lanes, size_t lane_count, uint32_t bytes)
 {
     return (struct evidence_site){.exception = exception_of(14, NULL),

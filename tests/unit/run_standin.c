@@ -1,2 +1,2 @@
-/* Stands in for libcufence_preload.so where only `cufence run` is tested. */
+/* Stands in for libcufence_preload.so in tests of `cufence run` alone. */
 int run_standin_is_loaded;

@@ -1,6 +1,6 @@
 /*
- * What nvdisasm 13.5 prints for encodings of sm_75 to sm_120, less its cache and scope modifiers. Included by test_sass.c
- * alone.
+ * The output of nvdisasm 13.5 for encodings of sm_75 to sm_120, without its cache and scope modifiers. Included by test_sass.c
+ * only.
  */
 #ifndef CUFENCE_TEST_SASS_CASES_H
 #define CUFENCE_TEST_SASS_CASES_H

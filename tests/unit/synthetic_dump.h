@@ -1,5 +1,5 @@
 /*
- * A small GPU core dump whose every field a test may change. Include it behind cmocka.h.
+ * A small GPU core dump; tests may change every field. Include it after cmocka.h.
  */
 #ifndef CUFENCE_TEST_SYNTHETIC_DUMP_H
 #define CUFENCE_TEST_SYNTHETIC_DUMP_H
@@ -51,7 +51,7 @@ static inline size_t make_cubin(uint8_t *room)
     return size;
 }
 
-/* One device sm_70, one SM with one block with one warp of 2 lanes, of which lane 1 has the exception. */
+/* One device sm_70, with one SM, one block, and one warp of 2 lanes. Lane 1 has the exception. */
 static inline void make_synthetic(struct synthetic *synthetic, const struct sizes *sizes)
 {
     struct dump_builder *builder = &synthetic->builder;

@@ -1,4 +1,4 @@
-/* The states of a block: each step that there is, and that every other one is said, and fatal in debug builds. */
+/* The states of a block: all valid transitions; every other one prints a message, and aborts debug builds. */
 #include "sim/child.h"
 
 #include "base/output.h"

@@ -1,4 +1,4 @@
-/* One step up by call frame information, over tables made here, and over damaged ones. */
+/* Unwinding one frame with call frame information: tables made here, and damaged ones. */
 #include "stacks/cfi.h"
 
 #include <dwarf.h>

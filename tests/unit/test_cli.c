@@ -1,4 +1,4 @@
-/* The cufence command from outside: what it prints where, and its exit status. */
+/* The cufence command from outside: its output on stdout and stderr, and its exit status. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Addresses of which the dump has kept one half: what the kernel's arguments make of them, and where they must not. */
+/* Addresses of which the dump has one half: when the kernel's arguments complete them, and when they must not. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

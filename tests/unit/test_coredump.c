@@ -1,6 +1,6 @@
 /*
- * Core dumps: what was recorded on a GPU says what its .expect file says; row sizes of older drivers; and whatever is cut
- * off, out of range or nonsense gives an error or less evidence.
+ * Core dumps: dumps recorded on a GPU match their .expect files; row sizes of older drivers; truncated, out-of-range or
+ * invalid data gives an error or less evidence.
  */
 #include "analysis/dump/evidence.h"
 

@@ -1,5 +1,5 @@
 /*
- * Cubins: those of recorded dumps, as the driver relocated them, and what a line table may look like otherwise.
+ * Cubins: those in recorded dumps, as relocated by the driver, and other forms of line tables.
  */
 #include "analysis/dump/coredump.h"
 #include "analysis/lines/cubin.h"

@@ -1,4 +1,4 @@
-/* The diagnosis as a whole: which lane is reported, what is counted, what lies around it, and who the candidates are. */
+/* The whole diagnosis: which lane is reported, what is counted, the neighbouring buffers, and the candidates. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What `cufence doctor` makes of what it finds, and the programs that it starts for it. */
+/* How `cufence doctor` presents its results, and the programs that it starts. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

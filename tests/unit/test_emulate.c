@@ -1,6 +1,6 @@
 /*
  * The emulator: ptxas's code for one kernel on each architecture, `if (i <= n) x = in[i]` with i = blockIdx.x * blockDim.x +
- * threadIdx.x; loops and budgets; and what the lane's registers rule out.
+ * threadIdx.x; loops and budgets; and results that the lane's registers contradict.
  */
 #include "analysis/sass/emulate.h"
 

@@ -1,4 +1,4 @@
-/* The allocator that fails on demand, here for the calls of this program itself. */
+/* The allocator that fails on demand, tested with calls of this program itself. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

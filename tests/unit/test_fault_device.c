@@ -1,4 +1,4 @@
-/* Which GPU a dump is of, where several are at the same place of their PCI bus. The driver and the sources are stand-ins. */
+/* Which GPU a dump comes from if several have the same PCI bus and device number. Driver and sources are stand-ins. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

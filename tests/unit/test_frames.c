@@ -1,4 +1,4 @@
-/* Which frames a report shows, and how it writes their files. */
+/* Which frames a report shows, and how it writes their file names. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Python stacks as numbers: one each, found again, bounded; no interpreter here. */
+/* Python stacks as numbers: one number per stack, found again, bounded; without an interpreter. */
 #include "stacks/interned.h"
 
 #include "failing_malloc.h"

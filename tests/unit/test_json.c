@@ -1,4 +1,4 @@
-/* The report as JSON: parsed back, against the story and against the text. */
+/* The report as JSON: parsed back, and compared with the story and the text. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* A snapshot as bytes: what is read back gives the same report, and what was changed on the way gives an error or less. */
+/* A snapshot as bytes: reading it back gives the same report, and a modified one gives an error or fewer facts. */
 #include "analysis/snapshot/keep.h"
 #include "support/told.h"
 

@@ -1,4 +1,4 @@
-/* Labels: nested, kept once, bounded, and without host memory an error. */
+/* Labels: nested, stored once, bounded, and an error if out of host memory. */
 #include "stacks/labels.h"
 
 #include "failing_malloc.h"

@@ -1,4 +1,4 @@
-/* The ring of recent launches: what is kept of them, for how long, and what the driver is asked. */
+/* The ring of recent launches: what it keeps and for how long, and which driver calls it makes. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

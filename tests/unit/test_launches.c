@@ -1,4 +1,4 @@
-/* Which launch on record faulted, how sure that is, and what the kernel was given. */
+/* Which recorded launch faulted, with which certainty, and the kernel's arguments. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Layout arithmetic: every size at the edges of a page and of 64 bits, and random ones against the invariants. */
+/* Layout arithmetic: all sizes near the limits of a page and of 64 bits, and random sizes against the invariants. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

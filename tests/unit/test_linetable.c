@@ -1,4 +1,4 @@
-/* Lines of bytecode: tables of real interpreters, and tables of none. */
+/* Line numbers of bytecode: tables of real interpreters, and invalid tables. */
 #include "stacks/linetable.h"
 
 #include "linetable_cases.h"

@@ -1,4 +1,4 @@
-/* Locks with ranks: the order that they have, and that debug builds do not let another one pass. */
+/* Locks with ranks: the order of the ranks, and that debug builds reject any other order. */
 #include "sim/child.h"
 
 #include "base/lock.h"

@@ -1,4 +1,4 @@
-/* The option table, its parser, and the messages that people get for what it refuses. */
+/* The option table, its parser, and the error messages. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* Which interpreters are read, and frames in memory that no interpreter made. */
+/* Which interpreters are supported, and frames in memory that no interpreter wrote. */
 #include "stacks/python.h"
 #include "stacks/python_proof.h"
 

@@ -1,4 +1,4 @@
-/* Whole reports, to the letter. */
+/* Complete reports, compared literally. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* `cufence run` from outside: what the program sees, how it ends, and what is said if it cannot be run. */
+/* `cufence run` from outside: the environment of the program, how it ends, and the messages if it can't be run. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What becomes of PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF. */
+/* How `cufence run` rewrites PYTORCH_CUDA_ALLOC_CONF and PYTORCH_ALLOC_CONF. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

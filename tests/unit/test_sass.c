@@ -1,6 +1,6 @@
 /*
- * The decoder against nvdisasm: encodings from ptxas 13.0's code, and such with single bits flipped, with what nvdisasm 13.5
- * prints for them less its cache and scope modifiers; and what instructions between a fault and a lane's PC may change.
+ * The decoder, compared with nvdisasm 13.5 without its cache and scope modifiers: encodings from code of ptxas 13.0, also with
+ * single bits flipped; and what instructions between a fault and a lane's PC may change.
  */
 #include "analysis/sass/sass.h"
 

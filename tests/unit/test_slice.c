@@ -1,4 +1,4 @@
-/* Where addresses come from: kernels as ptxas makes them, a few instructions put together by hand, and damaged code. */
+/* Sources of addresses: kernels compiled by ptxas, a few instructions assembled by hand, and damaged code. */
 #include "analysis/sass/slice.h"
 
 #include "slice_cases.h"

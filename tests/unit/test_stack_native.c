@@ -1,4 +1,4 @@
-/* The native half of captured stacks, named with libdw and without. Built with frame pointers. */
+/* The native half of captured stacks, resolved with libdw and without. Built with frame pointers. */
 #include "stacks/native.h"
 
 #include <pthread.h>

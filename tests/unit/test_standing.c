@@ -1,4 +1,4 @@
-/* Who stood where in a core dump, and what `cufence explain` makes of files and folders. */
+/* Where the threads of a core dump were, and how `cufence explain` handles files and folders. */
 #include "analysis/dump/standing.h"
 #include "finding/standing_report.h"
 

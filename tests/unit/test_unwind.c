@@ -1,4 +1,4 @@
-/* Stacks through code as compilers make it, walked and named without libdw. */
+/* Stacks through compiled code, unwound and resolved without libdw. */
 #include "stacks/native.h"
 #include "unwind_code.h"
 

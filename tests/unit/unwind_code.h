@@ -1,4 +1,4 @@
-/* Code that test_unwind.c takes stacks in, compiled in different ways: see tests/CMakeLists.txt. */
+/* Code in which test_unwind.c captures stacks, compiled in different ways: see tests/CMakeLists.txt. */
 #ifndef CUFENCE_TESTS_UNWIND_CODE_H
 #define CUFENCE_TESTS_UNWIND_CODE_H
 
@@ -7,17 +7,18 @@
 typedef void unwind_callee(void *argument);
 
 /* Without frame pointers. */
-void code_take(void *stack); /* captures it; for the others, which call it once */
+void code_take(void *stack); /* captures a stack; the other functions call it once */
 void code_small(unwind_callee *callee, void *argument);
-void code_with_full_registers(unwind_callee *callee, void *argument); /* all that a callee keeps hold values of its own */
+void code_with_full_registers(unwind_callee *callee,
+                              void *argument); /* all callee-saved registers hold values of this function */
 void code_with_alloca(unwind_callee *callee, void *argument);
 void code_with_large_frame(unwind_callee *callee, void *argument); /* 600 bytes */
-void code_with_huge_frame(unwind_callee *callee, void *argument);  /* more than a captured stack holds */
+void code_with_huge_frame(unwind_callee *callee, void *argument);  /* more than a captured stack can hold */
 void code_with_realigned_frame(unwind_callee *callee, void *argument);
 void code_with_two_ends(unwind_callee *callee, void *argument, int early);
-void code_that_traps(void); /* by an invalid instruction */
+void code_that_traps(void); /* with an invalid instruction */
 
-/* As in a program with CUDA's runtime in it: each calls the one before, and the first takes the stack. */
+/* As in a program that contains the CUDA runtime: each calls the previous one, and the first captures the stack. */
 void libcudart_static_76a125a71b5a(void *stack);
 void cudaLaunchKernel(void *stack);
 void code_that_launches(void *stack);
@@ -26,7 +27,7 @@ void code_that_launches(void *stack);
 void plain_outer(unwind_callee *callee, void *argument);
 void plain_inner(unwind_callee *callee, void *argument);
 
-/* Of a library, whose table of dynamic symbols has the outer one only: it calls a static function `library_inner`. */
+/* In a library whose dynamic symbol table has the outer function only. It calls a static function `library_inner`. */
 typedef void unwind_library_outer(unwind_callee *callee, void *argument);
 void library_outer(unwind_callee *callee, void *argument);
 

@@ -73,10 +73,10 @@ struct buffer_frames {
 
 /* The relevant buffers, in any order, as plain copies, and the launches. */
 struct fault_memory {
-    int is_unknown; /* no buffers are known, as with a dump alone: nothing is said about what is at an address */
-    const cufence_buffer
-        *near; /* live and freed buffers whose span (guards included) contains a faulting address, the nearest live buffers on
-                  both sides of it, buffers that a kernel argument points to, and their neighbours */
+    int is_unknown;             /* no buffers are known, as with a dump alone: nothing is said about what is at an address */
+    const cufence_buffer *near; /* buffers whose span (guards included) contains a faulting address, live and freed ones;
+                                   the nearest live buffers on both sides of it; and those that a kernel argument points to,
+                                   with their neighbours */
     size_t near_count;
     const cufence_buffer *live; /* candidates when the address is unknown: live buffers of the device, newest first */
     size_t live_count;

@@ -9,9 +9,8 @@
 #include "diagnosis.h"
 
 struct completion {
-    const cufence_buffer
-        *buffer; /* an argument whose span contains all addresses of the place; NULL if they can't be determined */
-    int is_only; /* no other argument's span contains them */
+    const cufence_buffer *buffer; /* an argument whose span contains all addresses of the place; NULL if unknown */
+    int is_only;                  /* no other argument's span contains them */
 };
 
 /*

@@ -47,9 +47,8 @@ enum candidate_source {
 
 struct diagnosis {
     enum fault_kind kind;
-    const struct evidence *evidence; /* borrowed */
-    const struct evidence_site
-        *site; /* the site that the report is about; NULL if the dump has none. fault_site() returns the valid part of it */
+    const struct evidence *evidence;  /* borrowed */
+    const struct evidence_site *site; /* that the report is about; NULL if there is none. See fault_site() for its valid part */
     int is_bystander; /* every lane of the site's warp is known to be in bounds: another warp had faulted here and exited */
     int has_view;     /* `view` is the valid part of the site */
     struct evidence_site view;

@@ -1,4 +1,4 @@
-"""Started as a Jupyter kernel is: `python -m MODULE -f FILE`. The arguments arrive, and the overrun is caught."""
+"""Started like a Jupyter kernel: `python -m MODULE -f FILE`. The arguments arrive, and the overrun is caught."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Backward passes on autograd's threads, started by four Python threads with a stream of their own each."""
+"""Backward passes on autograd's threads, started by four Python threads, each with its own stream."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""A buffer of 3.5 MiB, which fills its second 2 MiB page only in part: its end is flush all the same."""
+"""A buffer of 3.5 MiB, which fills its second 2 MiB page only in part: its end is still flush."""
 
 import sys
 import time

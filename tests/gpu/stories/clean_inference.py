@@ -1,4 +1,4 @@
-"""Inference without a bug, odd shapes, several dtypes. The digest must be the native allocator's.
+"""Inference without a bug, odd shapes, several dtypes. The digest must equal the native allocator's.
 
 cuDNN picks algorithms by the alignment of its tensors up to 32 bytes, so the convolutions have shapes whose buffers are aligned
 to 32 bytes under both allocators.
@@ -28,7 +28,7 @@ with torch.inference_mode():
         model = torch.nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).cuda().to(dtype).eval()
         for length in (1, 7, 33, 100, 127):
             take(model(torch.randn(3, length, 192, device="cuda", dtype=dtype)))
-    # A key-value cache that grows by one token a step.
+    # A key-value cache that grows by one token per step.
     keys = torch.empty(1, 4, 0, 48, device="cuda", dtype=torch.float16)
     values = torch.empty_like(keys)
     for _ in range(100):

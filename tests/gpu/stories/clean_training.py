@@ -1,6 +1,6 @@
-"""A training run of 200 steps without a bug. The digest that it prints must be the native allocator's.
+"""A training run of 200 steps without a bug. The printed digest must equal the native allocator's.
 
-Attention is kept to the kernels whose backward is deterministic. cuDNN picks algorithms by the alignment of its tensors up to
+Attention uses only kernels with a deterministic backward pass. cuDNN picks algorithms by the alignment of its tensors up to
 32 bytes, so the convolution has shapes whose buffers are aligned to 32 bytes under both allocators.
 """
 

@@ -37,7 +37,7 @@ else:
 
 
 model = torch.compile(lambda x: add_one(torch.sin(x)) * 2)
-fine = torch.zeros(1024, device="cuda")  # the grid has no element behind these
+fine = torch.zeros(1024, device="cuda")  # the grid has no elements beyond these
 assert float(model(fine)[5]) == 2.0
 x = torch.zeros(1000, device="cuda")
 torch.cuda.synchronize()

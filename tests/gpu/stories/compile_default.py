@@ -1,4 +1,4 @@
-"""torch.compile in its default mode: a small model forward and backward, odd shapes. The results are those of eager mode."""
+"""torch.compile in its default mode: forward and backward of a small model, odd shapes. The results match eager mode."""
 
 import copy
 
@@ -10,7 +10,7 @@ eager = torch.nn.Sequential(
 ).cuda()
 model = copy.deepcopy(eager)
 compiled = torch.compile(model)
-for rows in (7, 7, 129):  # the third shape compiles anew, with dynamic shapes
+for rows in (7, 7, 129):  # the third shape is recompiled, with dynamic shapes
     data = torch.randn(rows, 33, device="cuda")
     target = torch.randint(0, 17, (rows,), device="cuda")
     losses = []

@@ -1,4 +1,4 @@
-"""torch.compile(mode="reduce-overhead"): CUDA graph trees need allocator checkpoints; they are left out, with one warning."""
+"""torch.compile(mode="reduce-overhead"): CUDA graph trees need allocator checkpoints; they are disabled, with one warning."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""CUDA graphs without a bug: two graphs that share a pool, results right over 100 replays, between frees and empty_cache()."""
+"""CUDA graphs without a bug: two graphs share a pool; results are right over 100 replays, between frees and empty_cache()."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""Two ranks with a GPU each: DistributedDataParallel over NCCL. Both end with the same parameters, those without cufence."""
+"""Two ranks with a GPU each: DistributedDataParallel over NCCL. Both end with the same parameters as without cufence."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""enable() after CUDA has started is refused with a sentence that says what to do."""
+"""enable() after CUDA has started raises an error that says what to do."""
 
 import torch
 

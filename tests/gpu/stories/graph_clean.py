@@ -1,4 +1,4 @@
-"""CUDA graphs without a bug: what a capture was given stays mapped, and is given back with the graphs."""
+"""CUDA graphs without a bug: memory allocated in a capture stays mapped, and is released with the graphs."""
 
 import gc
 import runpy
@@ -16,7 +16,7 @@ captured = cufence.stats()["captured_bytes"]
 assert captured > 0, cufence.stats()
 first, second = story["first"], story["second"]
 story.clear()
-gc.collect()  # its tensors
+gc.collect()  # releases its tensors
 second.reset()
 first.reset()
 del first, second

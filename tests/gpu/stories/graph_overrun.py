@@ -1,4 +1,4 @@
-"""The overrun inside a CUDA graph: nothing happens at the capture, the replay faults."""
+"""The overrun inside a CUDA graph: the capture succeeds, the replay faults."""
 
 import sys
 import time

@@ -27,7 +27,7 @@ for step in range(ROUNDS):
     for _ in range(10):
         graph.replay()
     if step % 2:
-        del graph  # its launches are under way
+        del graph  # its launches are still running
     most = max(most, free_before - torch.cuda.mem_get_info()[0])
     assert torch.equal(out, static_in + step), step
 print(f"{ROUNDS} graphs are right")

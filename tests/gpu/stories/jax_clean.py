@@ -1,4 +1,4 @@
-"""A JAX training step under jit: a two-layer network learns, and ends with the loss that it ends with without cufence."""
+"""A JAX training step under jit: a two-layer network learns, and ends with the same loss as without cufence."""
 
 import jax
 import jax.numpy as jnp

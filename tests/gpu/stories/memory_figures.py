@@ -1,8 +1,8 @@
-"""torch.cuda's figures, compared with what the tensors' sizes add up to.
+"""torch.cuda's memory statistics, compared with the sum of the tensors' sizes.
 
-Exact: memory_allocated(), max_memory_allocated(), memory_stats() and what set_per_process_memory_fraction() allows. The native
-allocator rounds each tensor up to 512 bytes; here a tensor counts with the bytes it asked for. Reserved memory is what is
-mapped, whole pages of 2 MiB, and what is kept for reuse; empty_cache() gives the latter back.
+Exact: memory_allocated(), max_memory_allocated(), memory_stats() and the limit of set_per_process_memory_fraction().
+The native allocator rounds each tensor up to 512 bytes; here a tensor counts with its requested bytes. Reserved memory is
+mapped memory, in whole pages of 2 MiB, plus memory kept for reuse, which empty_cache() releases.
 """
 
 import gc

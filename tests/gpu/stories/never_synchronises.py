@@ -1,4 +1,4 @@
-"""The program ends right behind the faulty launch: the report comes all the same, and the exit status tells."""
+"""The program ends right after the faulty launch: the report is still printed, and the exit status shows the fault."""
 
 import sys
 import time

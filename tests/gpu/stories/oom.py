@@ -1,4 +1,4 @@
-"""Out of memory is torch.OutOfMemoryError, and the program can go on after it."""
+"""Out of memory raises torch.OutOfMemoryError, and the program can continue."""
 
 import cufence
 
@@ -23,7 +23,7 @@ try:
 except torch.OutOfMemoryError:
     print("filled up, not counting the error:", len(chunks) >= (free >> 30) * 9 // 10)
 chunks.clear()
-# What was freed serves another size: idle mappings are given back before an allocation fails.
+# Freed memory can serve another size: idle mappings are released before an allocation fails.
 half = torch.ones((total // 2) // 4, dtype=torch.float32, device="cuda")
 assert float(half[-1]) == 1.0
 del half

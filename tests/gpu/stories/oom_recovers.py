@@ -1,4 +1,4 @@
-"""Out of memory under PyTorch's own allocator front end: its own error text, cached memory given back first, life after it."""
+"""Out of memory under PyTorch's own allocator front end: its error text, cached memory released first, and life after it."""
 
 import torch
 
@@ -20,13 +20,13 @@ try:
 except torch.OutOfMemoryError:
     print("filled up, not counting the error:", len(chunks) >= free // GIB * 9 // 10)
 chunks.clear()
-# 1 GiB buffers lie idle now, kept for reuse. One large tensor fits only after they have been given back.
+# Idle 1 GiB buffers are kept for reuse. One large tensor fits only after they are released.
 reserved = torch.cuda.memory_reserved()
 large = torch.full((free * 3 // 4 // 4,), 1.0, device="cuda")
 assert float(large[-1]) == 1.0 and float(large[0]) == 1.0
 print("cached before the large one:", reserved >= free // 2)
 del large
-for step in range(20):  # and training goes on
+for step in range(20):  # training continues
     weight = torch.randn(512, 512, device="cuda", requires_grad=True)
     (weight @ weight).square().mean().backward()
     assert bool(weight.grad.isfinite().all()), step

@@ -1,4 +1,4 @@
-"""The overrun while another stream works for several seconds: the report does not wait for that stream."""
+"""The overrun while another stream is busy for several seconds: the report does not wait for that stream."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Tensors handed from stream to stream with record_stream(), freed while still in use on the device: no bug, no report."""
+"""Tensors passed between streams with record_stream(), freed while still in use on the device: no bug, no report."""
 
 import torch
 
@@ -16,7 +16,7 @@ for step in range(300):
         torch.cuda._sleep(200_000)
         sums.append((data.double().sum(), float(step) * data.numel()))
     data.record_stream(consumer)
-    del data  # the consumer may not have begun
+    del data  # the consumer may not have started
 torch.cuda.synchronize()
 for step, (value, expected) in enumerate(sums):
     assert float(value) == expected, (step, float(value), expected)

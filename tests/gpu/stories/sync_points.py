@@ -1,4 +1,4 @@
-"""The overrun again: which line of Python raises? The one that waits for the kernel, however it waits. Argument: how."""
+"""The overrun again: which line of Python raises? The one that waits for the kernel. Argument: the kind of wait."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Tests under pytest: the kernel of the second overruns, the first and the third are right."""
+"""Tests under pytest: the kernel of the second one overruns, the first and the third are correct."""
 
 import torch
 import triton

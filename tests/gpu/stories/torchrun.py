@@ -1,4 +1,4 @@
-"""Two ranks on one GPU, started by torchrun. Rank 1 has the bug: the report and its file have to say so."""
+"""Two ranks on one GPU, started by torchrun. Rank 1 has the bug: the report and its file must say so."""
 
 import os
 import sys
@@ -25,7 +25,7 @@ torch.cuda.synchronize()
 if rank == 0:
     print("rank 0 is done", flush=True)
     sys.exit(0)
-time.sleep(2)  # so that rank 0 ends by itself
+time.sleep(2)  # rank 0 ends first
 print("launch", time.time(), file=sys.stderr, flush=True)
 k_oob[(8,)](x, y, 1000, BLOCK=128)
 torch.cuda.synchronize()  # RAISES

@@ -1,4 +1,4 @@
-"""The bug that no usual tool sees: a Triton kernel reads and writes element 1000 of buffers of 1000 floats."""
+"""The bug that common tools miss: a Triton kernel reads and writes element 1000 of buffers of 1000 floats."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""A kernel whose last instruction is the store that goes wrong: its warp may be gone when the dump is taken."""
+"""A kernel whose last instruction is the faulting store: its warp may have exited when the dump is taken."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""One process with two GPUs: tensors go from one to the other, and DataParallel computes on both."""
+"""One process with two GPUs: tensors are copied between them, and DataParallel computes on both."""
 
 import hashlib
 

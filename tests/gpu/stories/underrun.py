@@ -1,4 +1,4 @@
-"""A read of the element before the first: with side=start the buffer lies against the guard before it."""
+"""A read of the element before the first: with side=start, the buffer is flush with the guard before it."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""A kernel gets the address of a tensor that has been freed. With uaf=strict the freed buffer is unmapped."""
+"""A kernel gets the address of a freed tensor. With uaf=strict the freed buffer is unmapped."""
 
 import sys
 import time
@@ -10,20 +10,20 @@ import triton.language as tl
 
 @triton.jit
 def k_late(address, y, n, BLOCK: tl.constexpr):
-    x = address.to(tl.pointer_type(tl.float32))  # an integer: Triton asks the driver about pointers, and refuses a stale one
+    x = address.to(tl.pointer_type(tl.float32))  # an integer: Triton checks pointers with the driver, and refuses a stale one
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = i < n
     v = tl.load(x + i, mask=inside)  # FAULT
     tl.store(y + i, v + 1.0, mask=inside)
 
 
-tensors = [torch.zeros(1000, device="cuda")]  # Triton keeps a copy of the script's globals, so `del` of one frees nothing
+tensors = [torch.zeros(1000, device="cuda")]  # in a list: Triton copies the script's globals, so `del` frees nothing
 y = torch.zeros(1000, device="cuda")
 stale = tensors[0].data_ptr()
 k_late[(8,)](stale, y, 1000, BLOCK=128)
 torch.cuda.synchronize()
 tensors.clear()
-# The buffer goes once its stream has passed the free; the program's further allocations give cufence the occasion.
+# The buffer is unmapped once its stream has passed the free; further allocations of the program trigger that.
 for _ in range(50):
     torch.zeros(1000, device="cuda")
     torch.cuda.synchronize()
