@@ -116,26 +116,36 @@ void waits_add_all(struct block *block)
     }
 }
 
-/* Records an event behind the work submitted to the stream. NULL if it can't: the stream was destroyed, is capturing, or is
- * another thread's own. */
-static CUevent event_behind(struct stream *stream, uint64_t generation, struct books *of)
+static CUevent record_event(const struct stream *stream, struct books *of)
 {
     CUstreamCaptureStatus status;
-    CUevent event = NULL;
-    if (!stream_is_named_here(stream))
+    /* fails also if an event would invalidate another stream's capture */
+    if (driver->cuStreamIsCapturing(stream->handle, &status) != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE)
         return NULL;
-    struct scope scope = scope_enter(stream->within);
-    stream_touch_begin();
-    if (scope.pushed && __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation &&
-        /* fails also if an event would invalidate another stream's capture */
-        driver->cuStreamIsCapturing(stream->handle, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE)
-        event = event_take(of);
+    CUevent event = event_take(of);
     if (event && driver->cuEventRecord(event, stream->handle) != CUDA_SUCCESS) {
         event_give(of, event);
         event = NULL;
     }
+    return event;
+}
+
+/* Records an event behind the work submitted to the stream. NULL if it can't: the stream was destroyed, is capturing, or is
+ * another thread's own. */
+static CUevent event_behind(struct stream *stream, uint64_t generation, struct books *of)
+{
+    CUevent event = NULL;
+    if (!stream_is_named_here(stream))
+        return NULL;
+    stream_touch_begin();
+    /* A green context ends with its streams, and must not be made current after that. */
+    if (__atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE) == generation) {
+        struct scope scope = scope_enter(stream->within);
+        if (scope.pushed)
+            event = record_event(stream, of);
+        scope_leave(scope);
+    }
     stream_touch_end();
-    scope_leave(scope);
     return event;
 }
 

@@ -154,6 +154,7 @@ static void memory_of_a_green_context_is_its_devices(void **state)
     static const char after[] = "cuGreenCtxDestroy: CUDA_SUCCESS\n"
                                 "the rest holds 2 and 3\n"
                                 "cuMemFree: CUDA_SUCCESS\n"
+                                "cuMemFreeAsync of what its streams used: CUDA_SUCCESS\n"
                                 "in the next one: memory of the primary context\n";
     char wanted[1024];
     snprintf(wanted, sizeof wanted, "%scuMemFree in the primary: CUDA_SUCCESS\n%s", before, after);

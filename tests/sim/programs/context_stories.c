@@ -52,6 +52,15 @@ static void say_live(const char *when)
                (unsigned long long)stats.live_bytes);
 }
 
+/* As PyTorch's record_stream: only cufence has it. */
+static void record(CUdeviceptr buffer, CUstream stream)
+{
+    cufence_status (*record_stream)(void *, CUstream);
+    *(void **)&record_stream = driver_of_cufence("cufence_record_stream");
+    if (record_stream && record_stream((void *)(uintptr_t)buffer, stream) != CUFENCE_OK)
+        printf("cufence_record_stream failed\n");
+}
+
 /* Memory that is allocated in a green context is its device's primary one's: it is freed from there, serves there again, and
  * outlives the green context, whose stream was used to free some of it. */
 int story_green(int count, char **arguments)
@@ -59,7 +68,7 @@ int story_green(int count, char **arguments)
     (void)count;
     (void)arguments;
     CUcontext primary, as_context, next_context;
-    CUdeviceptr kept, freed, ordered, next;
+    CUdeviceptr kept, freed, ordered, next, recorded;
     CUstream green_stream;
     start();
     MUST(cu.cuDevicePrimaryCtxRetain(&primary, 0));
@@ -82,10 +91,16 @@ int story_green(int count, char **arguments)
         printf("in the primary: %s\n", next == freed ? "the same memory" : "other memory");
     MUST(cu.cuMemFreeAsync(ordered, green_stream));
     say_live("two");
+    MUST(cu.cuMemAllocAsync(&recorded, BYTES, NULL));
+    record(recorded, green_stream);
+    MUST(cu.cuCtxSetCurrent(as_context));
+    record(recorded, NULL);
+    MUST(cu.cuCtxSetCurrent(primary));
     say("cuGreenCtxDestroy", cu.cuGreenCtxDestroy(green));
     MUST(cu.cuMemsetD8(next, 3, 2 * BYTES));
     printf("the rest holds %u and %u\n", first_byte(kept), first_byte(next));
     say("cuMemFree", cu.cuMemFree(kept));
+    say("cuMemFreeAsync of what its streams used", cu.cuMemFreeAsync(recorded, NULL));
     /* Another one, whose handle may be the same. */
     green = half_of_device_0(&next_context);
     MUST(cu.cuCtxSetCurrent(next_context));
