@@ -7,11 +7,26 @@
 #ifndef CUFENCE_CLI_CLI_H
 #define CUFENCE_CLI_CLI_H
 
+#include "arguments.h"
+
 #define CLI_USAGE 2
+
+struct command {
+    const char *name;
+    const char *help;
+    int (*run)(int argc, char **argv);
+    const struct arguments *arguments; /* NULL: it has none but --help */
+};
+
+/* The sub-commands, in the order of the help; an entry without a name ends them. commands.c has them. */
+extern const struct command commands[];
 
 int cli_demo(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_explain(int argc, char **argv);
+int cli_options(int argc, char **argv);
 int cli_run(int argc, char **argv); /* returns only if the program could not be run: PROGRAM_UNFIT, PROGRAM_MISSING */
+
+extern const struct arguments demo_arguments, doctor_arguments, explain_arguments,  options_arguments, run_arguments;
 
 #endif

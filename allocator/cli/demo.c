@@ -1,6 +1,7 @@
 /* `cufence demo`: plants one bug, lets a kernel run into it and checks that the report says so. */
 #include "arguments.h"
 #include "cli.h"
+#include "settings.h"
 
 #include "driver/driver.h"
 #include "base/error.h"
@@ -10,7 +11,6 @@
 #include <dlfcn.h>
 #include <getopt.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -129,18 +129,7 @@ static int wait_for_report(void)
 
 /* ---- the bugs ---- */
 
-static int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static int complain(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("cufence demo: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    return EXIT_NOT_FOUND;
-}
+#define complain(...) arguments_complain("demo", EXIT_NOT_FOUND, __VA_ARGS__)
 
 static int complain_of(const char *what)
 {
@@ -358,11 +347,14 @@ static int run(const struct bug *bug, const char *options)
 
 static void usage(FILE *out)
 {
-    fprintf(out,
-            "usage: cufence demo [overrun | underrun | use-after-free] [--set key=value[,key=value]]...\n\n"
-            "Plants that bug (overrun if none is named), runs a kernel into it and shows the report. Runs on GPU 0, or on the\n"
-            "simulated device where there is no GPU or with CUFENCE_DRIVER=sim. Exit status: 0 if the bug was reported as\n"
-            "what it is, 1 if not, 2 for a wrong command line.\n");
+    fprintf(out, "usage: cufence demo [overrun | underrun | use-after-free] [--set key=value[,key=value]]...\n"
+                 "                    [--KEY VALUE]...\n\n"
+                 "Plants that bug (overrun if none is named), runs a kernel into it and shows the report. Runs on GPU 0,\n"
+                 "or on the simulated device where there is no GPU or with CUFENCE_DRIVER=sim.\n\n"
+                 "  --set key=value  an option (`cufence options` lists them)\n"
+                 "  --KEY VALUE      the same for one option, such as --align auto\n\n"
+                 "Example: cufence demo underrun\n\n"
+                 "Exit status: 0 if the bug was reported as what it is, 1 if not, 2 for a wrong command line.\n");
 }
 
 /* A wrong command line: the sentence, `what` in quotes behind it where there is one, and the usage. */
@@ -384,34 +376,63 @@ static const struct bug *bug_find(const char *name)
     return NULL;
 }
 
-int cli_demo(int argc, char **argv)
-{
-    static const struct argument known[] = {{"set", "uaf=strict"}};
-    static const struct arguments arguments = {"demo", known, 1, 0};
-    const struct bug *bug = &bugs[0];
-    char set[2048] = "", options[2304];
-    struct options scratch;
-    int option;
+enum { SET, KNOWN };
+static const struct argument known[KNOWN] = {
+    [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL}};
+const struct arguments demo_arguments = {"demo", known, KNOWN, "overrun underrun use-after-free", .has_library = 1};
 
-    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
-        size_t used = strlen(set);
+/* Returns 0 or the exit status, after --help too; is_done then. */
+static int read_arguments(int argc, char **argv, struct settings *settings, int *is_done)
+{
+    int option, status = 0;
+    while (status == 0 && (option = arguments_next(&demo_arguments, argc, argv)) != ARGUMENTS_END) {
         if (option < 0) {
+            *is_done = 1;
             usage(option == ARGUMENTS_HELP ? stdout : stderr);
             return option == ARGUMENTS_HELP ? 0 : CLI_USAGE;
         }
-        if ((size_t)snprintf(set + used, sizeof set - used, ",%s", optarg) >= sizeof set - used)
-            return wrong("the options are longer than 2047 bytes with", optarg);
+        status = option == SET ? settings_add(settings, "--set", optarg)
+                               : settings_take_row(settings, (size_t)option - KNOWN, optarg);
     }
-    if (optind < argc)
-        bug = bug_find(argv[optind++]);
-    if (!bug)
+    *is_done = status != 0;
+    return status;
+}
+
+static int find_bug(int argc, char **argv, const struct bug **bug)
+{
+    *bug = optind < argc ? bug_find(argv[optind++]) : &bugs[0];
+    if (!*bug)
         return wrong("overrun, underrun and use-after-free are allowed, not", argv[optind - 1]);
-    if (optind < argc)
-        return wrong("one bug at a time, so this is too many:", argv[optind]);
+    return optind < argc ? wrong("one bug at a time, so this is too many:", argv[optind]) : 0;
+}
+
+/* The bug's options, and the user's behind them. */
+static int run_with(const struct bug *bug, const struct settings *settings)
+{
+    char *given = settings_text(settings), *options = NULL;
+    struct options scratch;
     options_default(&scratch);
-    const char *given = *set ? set + 1 : "";
-    if (options_parse(&scratch, given, "--set") != CUFENCE_OK)
-        return wrong(cufence_error_detail(), NULL);
-    snprintf(options, sizeof options, "%s%s%s", bug->options, *given ? "," : "", given);
-    return run(bug, options);
+    int status = given ? settings_check(settings, given, &scratch) : complain("no host memory");
+    if (status == CLI_USAGE)
+        usage(stderr);
+    if (status == 0 && asprintf(&options, "%s%s%s", bug->options, *given ? "," : "", given) < 0)
+        status = complain("no host memory");
+    if (status == 0)
+        status = run(bug, options);
+    free(options);
+    free(given);
+    return status;
+}
+
+int cli_demo(int argc, char **argv)
+{
+    struct settings settings = {.command = "demo"};
+    const struct bug *bug;
+    int is_done, status = read_arguments(argc, argv, &settings, &is_done);
+    if (!is_done)
+        status = find_bug(argc, argv, &bug);
+    if (!is_done && status == 0)
+        status = run_with(bug, &settings);
+    settings_free(&settings);
+    return status;
 }

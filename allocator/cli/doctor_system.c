@@ -1,5 +1,6 @@
 /* The process and the system around it. */
 #include "doctor.h"
+#include "variables.h"
 
 #include "base/error.h"
 #include "base/options.h"
@@ -91,6 +92,14 @@ void judge_environment(struct findings *findings, environment_lookup environment
     judge_options(findings, environment);
     judge_ld_preload(findings, environment);
     judge_tools(findings, environment);
+}
+
+void judge_variables(struct findings *findings, char *const *entries)
+{
+    struct variable_note note;
+    for (; *entries; entries++)
+        if (variables_judge(*entries, &note))
+            found(findings, FOUND_NO, "unknown variable", note.remedy, "%s", note.what);
 }
 
 /* ---- the system ---- */

@@ -303,15 +303,17 @@ static int explain(const char *path, const struct wishes *wishes)
 static int usage(void)
 {
     printf("usage: cufence explain [--json] [--all-threads] [--registers] [--memory ADDRESS] FILE|FOLDER...\n\n"
-           "  Says what a GPU core dump tells, also one of a program that never saw cufence: the exception, its kernel,\n"
-           "  source line and instruction, the addresses of its lanes; then where all threads stood, grouped by place, and\n"
-           "  which launches ran, with their parameters. Needs neither a GPU nor CUDA. Of a folder, every dump in it.\n\n"
+           "Says what a GPU core dump tells, also one of a program that never saw cufence: the exception, its\n"
+           "kernel, source line and instruction, the addresses of its lanes; then where all threads stood, grouped\n"
+           "by place, and which launches ran, with their parameters. Needs neither a GPU nor CUDA. Of a folder it\n"
+           "explains every dump in it.\n\n"
            "  --json            one line of JSON for each dump (docs/explain.md)\n"
            "  --all-threads     every place, not the first %d\n"
            "  --registers       the registers of the first thread of each place\n"
            "  --memory ADDRESS  %d bytes of the device's memory from there on, where the dump has them\n\n"
-           "  To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1, and of a program that\n"
-           "  hangs: CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n",
+           "To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1, and of a\n"
+           "program that hangs: CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n\n"
+           "Example: cufence explain --registers core_1700000000_host_4242.nvcudmp\n",
            PLACES, 128);
     return 0;
 }
@@ -324,19 +326,20 @@ static int parse_address(const char *text, uint64_t *address)
     return *text && *text != '-' && !*end && !errno;
 }
 
+enum { JSON, ALL_THREADS, REGISTERS, MEMORY, KNOWN };
+static const struct argument known[KNOWN] = {
+    [JSON] = {"json", NULL, "one line of JSON for each dump", NULL},
+    [ALL_THREADS] = {"all-threads", NULL, "every place, not the first few", NULL},
+    [REGISTERS] = {"registers", NULL, "registers of the first thread of each place", NULL},
+    [MEMORY] = {"memory", "0x7f0000001000", "bytes of the device's memory from this address on", NULL},
+};
+const struct arguments explain_arguments = {"explain", known, KNOWN, ARGUMENT_FILE, 0, 0};
+
 int cli_explain(int argc, char **argv)
 {
-    enum { JSON, ALL_THREADS, REGISTERS, MEMORY };
-    static const struct argument known[] = {
-        [JSON] = {"json", NULL},
-        [ALL_THREADS] = {"all-threads", NULL},
-        [REGISTERS] = {"registers", NULL},
-        [MEMORY] = {"memory", "0x7f0000001000"},
-    };
-    static const struct arguments arguments = {"explain", known, sizeof known / sizeof *known, 0};
     struct wishes wishes = {.standing = {.places = PLACES}};
     int option, is_well = 1;
-    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
+    while ((option = arguments_next(&explain_arguments, argc, argv)) != ARGUMENTS_END) {
         switch (option) {
         case JSON:
             wishes.is_json = 1;

@@ -45,16 +45,40 @@ static int is_executable_file(const char *path)
     return S_ISREG(file.st_mode) && access(path, X_OK) == 0;
 }
 
+const char *program_runner(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    if (dot && !strcmp(dot, ".py"))
+        return "python";
+    return dot && !strcmp(dot, ".sh") ? "sh" : NULL;
+}
+
 static int refuse_file(const char *path, int error)
 {
+    const char *runner = program_runner(path);
     if (error == EISDIR)
         return UNFIT("%s is a directory", path);
     if (error == EACCES)
-        return UNFIT("%s is not executable: chmod +x it, or name the program that runs it, as in `cufence run -- python %s`",
-                     path, path);
+        return UNFIT("%s is not executable: chmod +x it, or name the program that runs it, as in `cufence run -- %s %s`", path,
+                     runner ? runner : "python", path);
     if (error == ENOENT || error == ENOTDIR)
         return MISSING("there is no %s", path);
     return UNFIT("%s cannot be run: %s", path, strerror(error));
+}
+
+/* No folder of PATH has it; a file of this folder may be what is meant. */
+static int refuse_name(const char *command, const char *path)
+{
+    const char *runner = program_runner(command);
+    if (runner && access(command, R_OK) == 0)
+        return MISSING("there is no program %.200s in the folders of PATH; to run the script of that name in this folder: "
+                       "cufence run -- %s %.200s",
+                       command, runner, command);
+    if (is_executable_file(command))
+        return MISSING("there is no program %.200s in the folders of PATH; to run the one in this folder: "
+                       "cufence run -- ./%.200s",
+                       command, command);
+    return MISSING("there is no program %.200s in the folders of PATH (%.1000s)", command, path);
 }
 
 /* Takes the first of the folders in which the command can be run. One that only resembles it is what is told of, if none. */
@@ -84,7 +108,7 @@ static int search(const char *command, const char *path, char found[PATH_MAX])
     }
     if (refusal)
         return refuse_file(refused, refusal);
-    return MISSING("there is no program %.200s in the folders of PATH (%.1000s)", command, path);
+    return refuse_name(command, path);
 }
 
 int program_find(const char *command, const char *path, char found[PATH_MAX])

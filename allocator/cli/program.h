@@ -26,6 +26,9 @@ struct program_rights {
  */
 int program_find(const char *command, const char *path, char found[PATH_MAX]);
 
+/* The program that runs scripts with such a name: "python" for x.py, "sh" for x.sh; NULL for other names. */
+const char *program_runner(const char *name);
+
 /*
  * Judges a file that is to be run with LD_PRELOAD: follows #! lines as the kernel does, and looks at the ELF header of what
  * would run in the end. A file that may be run but not read fits, since nothing is known against it.
