@@ -24,9 +24,11 @@ extern const struct command commands[];
 int cli_demo(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_explain(int argc, char **argv);
+int cli_hunt(int argc, char **argv);
 int cli_options(int argc, char **argv);
 int cli_run(int argc, char **argv); /* returns only if the program could not be run: PROGRAM_UNFIT, PROGRAM_MISSING */
 
-extern const struct arguments demo_arguments, doctor_arguments, explain_arguments,  options_arguments, run_arguments;
+extern const struct arguments demo_arguments, doctor_arguments, explain_arguments, hunt_arguments,
+    options_arguments, run_arguments;
 
 #endif

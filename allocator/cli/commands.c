@@ -2,6 +2,7 @@
 
 const struct command commands[] = {
     {"run", "any program that uses CUDA, unmodified, with its GPU buffers under cufence", cli_run, &run_arguments},
+    {"hunt", "the same program in every mode in turn, and one list of what was found", cli_hunt, &hunt_arguments},
     {"demo", "a planted bug and its report, on a simulated device where there is no GPU", cli_demo, &demo_arguments},
     {"explain", "a GPU core dump in words: what faulted, and where every thread stood", cli_explain, &explain_arguments},
     {"options", "every option with its allowed values and default; checks a list of them", cli_options, &options_arguments},

@@ -14,7 +14,7 @@
 #include <cufence.h>
 
 #define USAGE 2
-#define COMMANDS "allowed are run, demo, explain, options, doctor, help, --help and --version\n"
+#define COMMANDS "allowed are run, hunt, demo, explain, options, doctor, help, --help and --version\n"
 
 struct outcome {
     int status; /* exit status, -1 if it was killed */
@@ -123,6 +123,7 @@ static void help_is_given_on_standard_output(void **state)
         {{"run", "--help"}, "usage: cufence run "},
         {{"run", "-h", "true"}, "usage: cufence run "},
         {{"help", "explain"}, "usage: cufence explain "},
+        {{"help", "hunt"}, "usage: cufence hunt "},
         {{"options", "--help", "now"}, "usage: cufence options "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -134,6 +135,7 @@ static void help_is_given_on_standard_output(void **state)
         expect_columns(outcome.out, 105);
     }
     struct outcome outcome = run((const char *[]){"--help", NULL}, NULL);
+    assert_non_null(strstr(outcome.out, "\n  hunt "));
     assert_non_null(strstr(outcome.out, "\n  run "));
     assert_non_null(strstr(outcome.out, "\n  demo "));
     assert_non_null(strstr(outcome.out, "\n  options "));
