@@ -21,6 +21,7 @@ struct command {
 /* The sub-commands, in the order of the help; an entry without a name ends them. commands.c has them. */
 extern const struct command commands[];
 
+int cli_completion(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_explain(int argc, char **argv);
@@ -28,7 +29,7 @@ int cli_hunt(int argc, char **argv);
 int cli_options(int argc, char **argv);
 int cli_run(int argc, char **argv); /* returns only if the program could not be run: PROGRAM_UNFIT, PROGRAM_MISSING */
 
-extern const struct arguments demo_arguments, doctor_arguments, explain_arguments, hunt_arguments,
+extern const struct arguments completion_arguments, demo_arguments, doctor_arguments, explain_arguments, hunt_arguments,
     options_arguments, run_arguments;
 
 #endif

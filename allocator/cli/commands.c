@@ -8,5 +8,6 @@ const struct command commands[] = {
     {"options", "every option with its allowed values and default; checks a list of them", cli_options, &options_arguments},
     {"doctor", "what this machine's driver and permissions allow, and what to do about each 'no'", cli_doctor,
      &doctor_arguments},
+    {"completion", "the names of all this for your shell: bash, zsh or fish", cli_completion, &completion_arguments},
     {0},
 };

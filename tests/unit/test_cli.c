@@ -14,7 +14,7 @@
 #include <cufence.h>
 
 #define USAGE 2
-#define COMMANDS "allowed are run, hunt, demo, explain, options, doctor, help, --help and --version\n"
+#define COMMANDS "allowed are run, hunt, demo, explain, options, doctor, completion, help, --help and --version\n"
 
 struct outcome {
     int status; /* exit status, -1 if it was killed */
@@ -71,6 +71,8 @@ static void what_it_does_not_understand_is_named(void **state)
         {{"help", "dmo"}, "cufence: unknown command 'dmo', did you mean 'demo'?; " COMMANDS},
         {{"sh", "-c", "exit 3"}, "cufence: unknown command 'sh'; to run that program: cufence run -- sh -c 'exit 3'\n"},
         {{"/bin/sh", "x.sh"}, "cufence: unknown command '/bin/sh'; to run that program: cufence run -- /bin/sh x.sh\n"},
+        {{"completion"}, "cufence completion: no shell named; allowed are bash, zsh and fish\n"},
+        {{"completion", "csh"}, "cufence completion: unknown shell 'csh'; allowed are bash, zsh and fish\n"},
         {{"help", "demo", "now"}, "cufence help: surplus argument 'now'; `cufence help` lists what is allowed\n"},
         {{"--help", "now"}, "cufence --help: surplus argument 'now'; `cufence help` lists what is allowed\n"},
         {{"-V", "now"}, "cufence -V: surplus argument 'now'; `cufence help` lists what is allowed\n"},
@@ -124,6 +126,7 @@ static void help_is_given_on_standard_output(void **state)
         {{"run", "-h", "true"}, "usage: cufence run "},
         {{"help", "explain"}, "usage: cufence explain "},
         {{"help", "hunt"}, "usage: cufence hunt "},
+        {{"help", "completion"}, "usage: cufence completion "},
         {{"options", "--help", "now"}, "usage: cufence options "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
