@@ -109,7 +109,8 @@ static void bash_command(const struct command *command)
     each_option(command, bash_name);
     printf(" \" flags=\"");
     each_option(command, bash_flag);
-    printf(" \" operands=\"%s\"\n        case $previous in\n", command->arguments->operands ? command->arguments->operands : "");
+    printf(" \" operands=\"%s\"\n        case $previous in\n",
+           command->arguments->operands ? command->arguments->operands : "");
     each_option(command, bash_values);
     printf("        esac\n        ;;\n");
 }
@@ -243,7 +244,8 @@ static void put_zsh(void)
         }
         printf("\n        ;;\n");
     }
-    printf("    esac\n}\nif [[ $funcstack[1] == _cufence ]]; then\n    _cufence \"$@\"\nelse\n    compdef _cufence cufence\nfi\n");
+    printf(
+        "    esac\n}\nif [[ $funcstack[1] == _cufence ]]; then\n    _cufence \"$@\"\nelse\n    compdef _cufence cufence\nfi\n");
 }
 
 /* ---- fish ---- */

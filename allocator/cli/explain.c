@@ -1,4 +1,4 @@
-/* cufence explain: GPU core dumps in words, also of programs that never saw cufence. Needs neither a GPU nor CUDA. */
+/* `cufence explain`: explains GPU core dumps, also of programs that ran without cufence. Needs neither a GPU nor CUDA. */
 #include "arguments.h"
 #include "cli.h"
 
@@ -24,7 +24,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { PLACES = 12 }; /* that have lines without --all-threads */
+enum { PLACES = 12 }; /* printed without --all-threads */
 
 struct wishes {
     int is_json;
@@ -53,7 +53,7 @@ static int is_gzip(int fd)
     return pread(fd, magic, sizeof magic, 0) == sizeof magic && magic[0] == 0x1f && magic[1] == 0x8b;
 }
 
-/* Takes the descriptor. */
+/* Takes ownership of the descriptor. */
 static int unpack(int fd, struct bytes *bytes, struct problem *problem)
 {
     gzFile file = gzdopen(fd, "rb");
@@ -82,11 +82,11 @@ static int unpack(int fd, struct bytes *bytes, struct problem *problem)
     return bytes->at && got >= 0;
 }
 
-/* 0: *problem says why not. */
+/* Returns 0 on failure, with the reason in *problem. */
 static int load(const char *path, struct bytes *bytes, struct problem *problem)
 {
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* beside dumps lie the pipes that ask for them */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: it may be a pipe that triggers a dump */
     *bytes = (struct bytes){0};
     if (fd < 0 || fstat(fd, &status) != 0) {
         problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", strerror(errno));
@@ -110,9 +110,9 @@ static int load(const char *path, struct bytes *bytes, struct problem *problem)
 
 /* ---- what is said ---- */
 
-/* What was known in the program, if it has been kept. */
+/* The snapshot that the program kept, if any. */
 struct known {
-    struct snapshot *snapshot; /* NULL: it has not */
+    struct snapshot *snapshot; /* NULL: none */
     struct fault_memory unknown;
 };
 
@@ -136,7 +136,7 @@ static const char *last_line(const char *text)
     return before ? before + 1 : text;
 }
 
-/* The report's summary stays last, behind who stood where. */
+/* Prints the report with its summary line last, after the list of threads. */
 static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
                      const struct standing *standing, const struct known *known, const struct wishes *wishes)
 {
@@ -165,7 +165,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     free(report);
 }
 
-/* The report of a fault that has happened somewhere else. */
+/* Makes the report of a fault from its snapshot. */
 static json_t *finding_of(const struct evidence *evidence, const struct diagnosis *diagnosis, const struct known *known)
 {
     const struct finding_origin origin = origin_of(known, evidence);
@@ -203,7 +203,7 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     json_decref(finding);
 }
 
-/* The snapshot beside a dump: NAME.snapshot.json of NAME.core.gz. One that cannot be read is said to be there. */
+/* Finds the snapshot beside a dump: NAME.snapshot.json for NAME.core.gz. Says so if it cannot be read. */
 static struct snapshot *find_snapshot(const char *path)
 {
     static const char *const endings[] = {".gz", ".core", ".nvcudmp"};
@@ -249,7 +249,7 @@ static cufence_status explain_bytes(const char *path, const struct bytes *bytes,
     return status;
 }
 
-/* Returns 0 where it was no dump or could not be read, and says so unless `is_silent`. */
+/* Returns 0 if the file is no dump or could not be read, with a message unless `is_silent`. */
 static int explain_file(const char *path, const struct wishes *wishes, int is_silent)
 {
     struct problem problem;
@@ -266,7 +266,7 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* Every dump in it, by name; other files are passed over. */
+/* Explains every dump in a folder, ordered by name. Skips other files. */
 static int explain_folder(const char *path, const struct wishes *wishes)
 {
     struct dirent **entries;

@@ -69,8 +69,7 @@ static const struct argument known[KNOWN] = {
     [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
     [EXITCODE] = {"error-exitcode", "86", "exit status if something was found", NULL},
 };
-const struct arguments hunt_arguments = {
-    "hunt", known, KNOWN, ARGUMENT_COMMAND, .has_library = 1, .is_operand_the_end = 1};
+const struct arguments hunt_arguments = {"hunt", known, KNOWN, ARGUMENT_COMMAND, .has_library = 1, .is_operand_the_end = 1};
 
 static int take_modes(const char *list, unsigned *bits)
 {
@@ -161,8 +160,9 @@ static int check_settings(struct hunt *hunt, char **own)
         return complain(CANNOT_RUN, "no host memory");
     options_default(&options);
     if (options_parse(&options, *own, "") == CUFENCE_OK && options.json[0])
-        return complain(CLI_USAGE, "json=%s: hunt uses this option itself; --json FILE gets the merged list, --keep FOLDER "
-                                   "keeps the reports of each process",
+        return complain(CLI_USAGE,
+                        "json=%s: hunt uses this option itself; --json FILE gets the merged list, --keep FOLDER "
+                        "keeps the reports of each process",
                         options.json);
     hunt->plan.options = *own;
     return 0;
@@ -195,8 +195,9 @@ static int make_folder(struct hunt *hunt)
         if (snprintf(plan->folder, sizeof plan->folder, "%s/cufence-hunt-XXXXXX", parent && *parent ? parent : "/tmp") >=
                 (int)sizeof plan->folder ||
             !mkdtemp(plan->folder))
-            return complain(CANNOT_RUN, "no folder for reports: %s: %s; set TMPDIR to a folder that can be written, or use "
-                                        "--keep FOLDER",
+            return complain(CANNOT_RUN,
+                            "no folder for reports: %s: %s; set TMPDIR to a folder that can be written, or use "
+                            "--keep FOLDER",
                             plan->folder, strerror(errno));
     } else if ((mkdir(hunt->kept, 0777) != 0 && errno != EEXIST) || !realpath(hunt->kept, plan->folder) ||
                access(plan->folder, W_OK | X_OK) != 0) {
@@ -235,8 +236,7 @@ static void tell_end(const struct hunt *hunt, unsigned mode)
     if (found)
         fprintf(stderr, "%zu finding%s\n", found, found == 1 ? "" : "s");
     else
-        fprintf(stderr, "no finding%s\n",
-                run_has_failed(run, &hunt->merged, mode) ? ": the program failed by itself" : "");
+        fprintf(stderr, "no finding%s\n", run_has_failed(run, &hunt->merged, mode) ? ": the program failed by itself" : "");
 }
 
 /* Returns whether there is a reason for another run. */

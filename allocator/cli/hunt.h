@@ -1,6 +1,6 @@
 /*
- * `cufence hunt`: the modes, one run of the program in one of them (hunt_run.c), what all runs have found (merged.c), and how it
- * is told (hunt_words.c, hunt_json.c).
+ * `cufence hunt`: the modes, one run of the program in one of them (hunt_run.c), what all runs have found (merged.c), and how
+ * it is told (hunt_words.c, hunt_json.c).
  *
  * Thread safety: none; one thread does all this.
  */
@@ -25,9 +25,9 @@ extern const struct mode modes[MODES];
 /* ---- findings ---- */
 
 struct merged_finding {
-    char *key;            /* equal for the same finding (merged.c) */
-    json_t *report;       /* the first report of it, as docs/report.md has it */
-    unsigned modes;       /* that found it, a bit for each place in modes[] */
+    char *key;             /* equal for the same finding (merged.c) */
+    json_t *report;        /* the first report of it, as docs/report.md has it */
+    unsigned modes;        /* that found it, a bit for each place in modes[] */
     unsigned long reports; /* of all processes and modes */
 };
 

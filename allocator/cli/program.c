@@ -23,7 +23,8 @@ enum { MACHINE = EM_AARCH64 };
 #error "name this machine's ELF number"
 #endif
 
-/* fs/exec.c and include/uapi/linux/binfmts.h: so much of a file is looked at for #!, and so many interpreters may follow. */
+/* fs/exec.c and include/uapi/linux/binfmts.h: how many bytes the kernel reads to find #!, and how many interpreters it follows.
+ */
 enum { HEAD_SIZE = 256, CHAIN_LONGEST = 5 };
 /* fs/binfmt_elf.c: more than 64 KiB of program headers are refused. */
 enum { PROGRAM_HEADERS_SIZE = 65536 };
@@ -81,7 +82,8 @@ static int refuse_name(const char *command, const char *path)
     return MISSING("there is no program %.200s in the folders of PATH (%.1000s)", command, path);
 }
 
-/* Takes the first of the folders in which the command can be run. One that only resembles it is what is told of, if none. */
+/* Takes the first folder of PATH in which the command can be run. If there is none, the message names the first file of that
+ * name that cannot be executed. */
 static int search(const char *command, const char *path, char found[PATH_MAX])
 {
     char refused[PATH_MAX] = "", candidate[PATH_MAX];
@@ -162,7 +164,7 @@ static int judge_rights(int file, const char *path)
     return UNFIT("%s is %s, and the loader ignores LD_PRELOAD for such programs: run a copy of it without that", path, how);
 }
 
-/* Reads `size` bytes at `offset`, which come from the file and may be anything. */
+/* Reads `size` bytes at `offset`. Both come from the file, so they may be anything. */
 static int read_at(int file, uint64_t offset, void *out, size_t size)
 {
     uint64_t end;
@@ -231,7 +233,8 @@ static int judge_elf(int file, const char *path)
         path);
 }
 
-/* Cuts the interpreter out of a first line "#! name argument"; the kernel takes nothing behind HEAD_SIZE. 0 if there is none.
+/* Cuts the interpreter out of a first line "#! name argument"; the kernel reads HEAD_SIZE bytes of it. Returns 0 if there is
+ * none.
  */
 static int cut_interpreter(char *head, size_t size, char **interpreter)
 {
@@ -255,7 +258,7 @@ static void hide_controls(char *text)
             *text = '?';
 }
 
-/* Judges what a script's first line names; `next` gets it. */
+/* Judges the interpreter that a script's first line names, and copies its path to `next`. */
 static int judge_script(char *head, size_t size, const char *path, char next[PATH_MAX])
 {
     char *interpreter;
@@ -274,7 +277,7 @@ static int judge_script(char *head, size_t size, const char *path, char next[PAT
                  is_dos ? " (its lines end as on Windows; dos2unix mends that)" : "");
 }
 
-/* One link of the chain: PROGRAM_FITS with an empty `next` at the end of it. */
+/* Judges one file of a chain of interpreters. At its end `next` is empty. */
 static int judge_link(int file, const char *path, char next[PATH_MAX])
 {
     char head[HEAD_SIZE + 1] = "";

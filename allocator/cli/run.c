@@ -1,4 +1,4 @@
-/* `cufence run`: sets up the environment and becomes the program. Nothing of cufence's stays in between. */
+/* `cufence run`: sets up the environment and executes the program in this process. */
 #include "arguments.h"
 #include "cli.h"
 #include "cli/environment.h"
@@ -25,10 +25,10 @@ enum inherited { FROM_OPTIONS, FROM_ALLOC_CONF, FROM_CUDA_ALLOC_CONF, INHERITED 
 
 struct request {
     struct settings settings;
-    size_t presets; /* settings behind the inherited ones that come from --preset */
+    size_t presets; /* number of settings from --preset; they follow the inherited ones */
     int is_verbose;
-    int is_if_asked; /* only what PyTorch's variables ask for */
-    char **command;  /* up to a NULL; NULL after --help */
+    int is_if_asked; /* leave the program alone unless PyTorch's variables ask for cufence */
+    char **command;  /* ends with NULL; NULL after --help */
 };
 
 #define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
@@ -98,7 +98,7 @@ static int take(struct request *request, int option, const char *value)
     }
 }
 
-/* Returns 0 with the command, or without one after --help, or the exit status after a message. */
+/* Returns 0 with request->command set (NULL after --help), or the exit status after a message. */
 static int read_arguments(int argc, char **argv, struct request *request)
 {
     int option, status = 0;
@@ -139,7 +139,7 @@ static int inherit_settings(struct request *request, const struct environment *e
     return status;
 }
 
-/* A name with %p, %r or %h in it is not known yet, but its folder may be. */
+/* Checks that a report file can be written. With %p, %r or %h in its name, only the folder can be checked. */
 static int check_file(const char *key, const char *file)
 {
     char folder[sizeof((struct options *)0)->log] = ".";
@@ -178,7 +178,7 @@ static int set_options(const struct request *request, struct environment *enviro
     return status;
 }
 
-/* `own` gets this program's path. */
+/* Finds the preload library. `own` gets this program's path. */
 static int find_preload(char own[PATH_MAX], char preload[PATH_MAX])
 {
     if (!installed_program(own))
@@ -215,7 +215,7 @@ static int set_up(struct request *request, struct environment *environment, stru
     return 0;
 }
 
-/* What --if-asked does where neither variable asks for cufence: nothing, but options for it are a mistake. */
+/* --if-asked, and neither variable asks for cufence: changes nothing, but refuses options that are meant for cufence. */
 static int leave_it(const struct environment *environment, const struct alloc_conf confs[ALLOC_CONFS])
 {
     for (int i = 0; i < ALLOC_CONFS; i++)

@@ -58,8 +58,7 @@ int settings_take(struct settings *settings, const char *source, const char *key
     int is_path = row && row->type == OPTION_PATH;
     if (strchr(value, ',') || (is_path && !*value))
         return arguments_complain(settings->command, CLI_USAGE, "%s: the %s \"%s\" is %s", source,
-                                  is_path ? "file name" : "value", value,
-                                  *value ? "not possible: it holds a comma" : "empty");
+                                  is_path ? "file name" : "value", value, *value ? "not possible: it holds a comma" : "empty");
     if (is_path && value[0] != '/' && strcmp(value, "-") != 0 &&
         (!getcwd(folder, sizeof folder) || strlen(folder) + strlen(value) + 2 > row->maximum || strpbrk(folder, ",%")))
         folder[0] = '\0';
