@@ -239,7 +239,10 @@ void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES],
         fprintf(out, "\ncufence hunt: %zu finding%s in %u run%s\n", merged->count, merged->count == 1 ? "" : "s", count,
                 count == 1 ? "" : "s");
     else
-        fprintf(out, "\ncufence hunt: nothing found in %u run%s\n", count, count == 1 ? "" : "s");
+        fprintf(out,
+                "\ncufence hunt: nothing found in %u run%s\n"
+                "Each process has said at its end how many of its allocations were guarded.\n",
+                count, count == 1 ? "" : "s");
     for (size_t i = 0; i < merged->count; i++)
         tell_finding(out, i + 1, &merged->all[i]);
     tell_runs(out, plan, runs, merged);

@@ -16,7 +16,7 @@
 static char folder[] = "/tmp/cufence-hunted-XXXXXX";
 
 static struct {
-    int status;            /* exit status, or 128 + signal */
+    int status; /* exit status, or 128 + signal */
     char out[65536], err[65536];
     json_t *list; /* what --json has written; NULL where it has not */
 } last;

@@ -31,8 +31,8 @@ static void lines_have_at_most_100_columns(void **state)
     (void)state;
     expect_lines("", 0, "\n");
     expect_lines("one  two", 4, "one two\n");
-    expect_lines(FIFTY FIFTY "1", 0, TEN TEN TEN TEN TEN TEN TEN TEN TEN "123456789\n1\n"); /* 99 and 2 more */
-    expect_lines(FIFTY TEN TEN TEN TEN "123456 123", 0, FIFTY TEN TEN TEN TEN "123456 123\n");   /* 100 */
+    expect_lines(FIFTY FIFTY "1", 0, TEN TEN TEN TEN TEN TEN TEN TEN TEN "123456789\n1\n");       /* 99 and 2 more */
+    expect_lines(FIFTY TEN TEN TEN TEN "123456 123", 0, FIFTY TEN TEN TEN TEN "123456 123\n");    /* 100 */
     expect_lines(FIFTY TEN TEN TEN TEN "123456 1234", 0, FIFTY TEN TEN TEN TEN "123456\n1234\n"); /* 101 */
     expect_lines(FIFTY "x", 50, TEN TEN TEN TEN "123456789\n                                                  x\n");
     expect_lines("\xc3\xa9 " FIFTY TEN TEN TEN TEN "123456 1", 0, "\xc3\xa9 " FIFTY TEN TEN TEN TEN "123456 1\n");
@@ -54,8 +54,14 @@ static void slips_are_two_letters_at_most(void **state)
         const char *word, *name;
         size_t edits;
     } cases[] = {
-        {"uaf", "uaf", 0},        {"UAF", "uaf", 0},      {"uav", "uaf", 1},      {"ua", "uaf", 1},
-        {"algin", "align", 2},    {"lgn", "align", 2},    {"lgnn", "align", SIZE_MAX}, {"vax", "uaf", SIZE_MAX},
+        {"uaf", "uaf", 0},
+        {"UAF", "uaf", 0},
+        {"uav", "uaf", 1},
+        {"ua", "uaf", 1},
+        {"algin", "align", 2},
+        {"lgn", "align", 2},
+        {"lgnn", "align", SIZE_MAX},
+        {"vax", "uaf", SIZE_MAX},
         {"anything", "json", SIZE_MAX},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
