@@ -36,7 +36,18 @@ static struct stack_frame frame_of(const json_t *object)
 
 /* ---- one finding ---- */
 
-/* "model.py:12 in forward": the frame that the program's author knows best. Returns 0 if there is none. */
+static void put_frame(FILE *out, const struct stack_frame *frame)
+{
+    if (frame->file[0])
+        fprintf(out, "%s:%d", frames_file(frame), frame->line);
+    else
+        fprintf(out, "%s+0x%llx", frame->module, (unsigned long long)frame->offset);
+    if (frame->function[0])
+        fprintf(out, " in %s", frame->function);
+}
+
+/* "model.py:12 in forward": the frame that the program's author knows best. In C and C++ the innermost one is often a wrapper,
+ * so its caller follows. Returns 0 if there is no frame. */
 static int put_place(FILE *out, const json_t *frames)
 {
     enum { LOOKED_AT = 64 };
@@ -46,13 +57,12 @@ static int put_place(FILE *out, const json_t *frames)
         all[count] = frame_of(json_array_get(frames, count));
     if (!count)
         return 0;
-    const struct stack_frame *frame = frames_own(all, count);
-    if (frame->file[0])
-        fprintf(out, "%s:%d", frames_file(frame), frame->line);
-    else
-        fprintf(out, "%s+0x%llx", frame->module, (unsigned long long)frame->offset);
-    if (frame->function[0])
-        fprintf(out, " in %s", frame->function);
+    const struct stack_frame *frame = frames_own(all, count), *caller = frame + 1;
+    put_frame(out, frame);
+    if (!frame->is_python && caller < all + count && caller->file[0]) {
+        fputs(", called from ", out);
+        put_frame(out, caller);
+    }
     return 1;
 }
 

@@ -149,6 +149,7 @@ static void each_mode_finds_another_bug(void **state)
     expect(86, "cufence hunt: start: exit status 1 after ");
     expect(86, "\n  2  underrun at kernels.cu:12 in store\n     write of 4 bytes, 4 bytes before the start of a buffer of 4096 "
                "bytes\n");
+    expect(86, "program.c:86 in store, called from ");
     expect(86, "     found by      strict\n");
     expect(86, "No mode sees: ");
     assert_false(is_left("cufence-hunt-*"));
@@ -239,7 +240,7 @@ static void the_first_finding_ends_the_hunt(void **state)
     assert_false(json_is_true(json_object_get(last.list, "complete")));
     expect(86, " not run\n");
     time_t began = time(NULL);
-    hunt(HUNT "--first --modes end -- sh -c '\"$PROGRAM\" overrun; sleep 90'");
+    hunt(HUNT "--first --modes end -- sh -c '\"$PROGRAM\" overrun; exec sleep 90'");
     expect(86, "ends the program, because of --first");
     assert_true(time(NULL) - began < 60);
 }
@@ -264,7 +265,7 @@ static void a_signal_ends_the_run_and_the_list_is_told(void **state)
     static const int signals[] = {SIGINT, SIGTERM};
     for (size_t i = 0; i < 2; i++) {
         int status = -1;
-        pid_t pid = start(HUNT "-- sh -c '\"$PROGRAM\" overrun; sleep 90'");
+        pid_t pid = start(HUNT "-- sh -c '\"$PROGRAM\" overrun; exec sleep 90'");
         wait_for("SUMMARY: cufence: overrun");
         kill(pid, signals[i]);
         waitpid(pid, &status, 0);
