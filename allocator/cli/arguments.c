@@ -14,8 +14,8 @@ enum { MOST = 128 };        /* options of a sub-command and of the library, both
 int arguments_complain(const char *command, int status, const char *format, ...)
 {
     va_list arguments;
-    fprintf(stderr, "cufence %s: ", command);
     va_start(arguments, format);
+    fprintf(stderr, "cufence %s: ", command);
     vfprintf(stderr, format, arguments);
     va_end(arguments);
     fputc('\n', stderr);

@@ -410,15 +410,18 @@ static int run_with(const struct bug *bug, const struct settings *settings)
 {
     char *given = settings_text(settings), *options = NULL;
     struct options scratch;
+    if (!given)
+        return complain("no host memory");
     options_default(&scratch);
-    int status = given ? settings_check(settings, given, &scratch) : complain("no host memory");
-    if (status == CLI_USAGE)
+    int status = settings_check(settings, given, &scratch);
+    if (status != 0)
         usage(stderr);
-    if (status == 0 && asprintf(&options, "%s%s%s", bug->options, *given ? "," : "", given) < 0)
+    else if (asprintf(&options, "%s%s%s", bug->options, *given ? "," : "", given) < 0)
         status = complain("no host memory");
-    if (status == 0)
+    else {
         status = run(bug, options);
-    free(options);
+        free(options);
+    }
     free(given);
     return status;
 }

@@ -116,8 +116,7 @@ static pid_t start(const struct plan *plan, unsigned mode, const struct signals 
         run->refusal = arguments_complain("hunt", 126, "no process: %s", strerror(errno));
     else if (is_grouped)
         setpgid(pid, pid); /* whichever of the two comes first */
-    ssize_t got;
-    while (pid > 0 && (got = read(ends[0], &run->refusal, sizeof run->refusal)) < 0 && errno == EINTR)
+    while (pid > 0 && read(ends[0], &run->refusal, sizeof run->refusal) < 0 && errno == EINTR)
         ;
     close(ends[0]);
     run->is_started = pid > 0 && run->refusal == 0;
@@ -153,9 +152,9 @@ static void pass_on(const struct wait *wait, const struct signals *signals, cons
 
 static void end_after_finding(struct wait *wait, const struct plan *plan, unsigned mode, struct run *run)
 {
-    if (!wait->found && merged_is_any(plan->folder, mode, 1))
+    if (wait->found == 0 && merged_is_any(plan->folder, mode, 1))
         wait->found = now();
-    double since = wait->found ? now() - wait->found : 0;
+    double since = wait->found > 0 ? now() - wait->found : 0;
     if (since > END_SECONDS && !wait->is_told_to) {
         arguments_complain("hunt", 0, "ends the program, because of --first");
         wait->is_told_to = run->is_ended = 1;
