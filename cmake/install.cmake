@@ -18,6 +18,23 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/cufence-config-version.cm
 install(FILES ${PROJECT_BINARY_DIR}/cufence-config.cmake ${PROJECT_BINARY_DIR}/cufence-config-version.cmake
   DESTINATION ${package})
 
+# The manual page, and completions: the program itself prints them, so they know every option.
+if(NOT SKBUILD)
+  set(completions ${PROJECT_BINARY_DIR}/completions)
+  file(MAKE_DIRECTORY ${completions})
+  foreach(pair bash:cufence zsh:_cufence fish:cufence.fish)
+    string(REGEX MATCH "^([a-z]+):(.+)$" matched ${pair})
+    add_custom_command(OUTPUT ${completions}/${CMAKE_MATCH_2} DEPENDS cufence_cli VERBATIM
+      COMMAND cufence_cli completion ${CMAKE_MATCH_1} > ${completions}/${CMAKE_MATCH_2})
+    list(APPEND completion_files ${completions}/${CMAKE_MATCH_2})
+  endforeach()
+  add_custom_target(cufence_completions ALL DEPENDS ${completion_files})
+  install(FILES ${completions}/cufence DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${completions}/_cufence DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${completions}/cufence.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  install(FILES docs/cufence.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endif()
+
 if(SKBUILD)
   install(FILES allocator/torch/shim.cpp DESTINATION .)
   install(FILES allocator/torch/cufence-startup.pth DESTINATION ${SKBUILD_PLATLIB_DIR})

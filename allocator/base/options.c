@@ -1,5 +1,6 @@
 #include "options.h"
 #include "error.h"
+#include "text.h"
 
 #include <ctype.h>
 #include <inttypes.h>
@@ -16,6 +17,10 @@
 #define DAY_MS UINT64_C(86400000)
 
 #define FIELD(name) offsetof(struct options, name)
+
+/* The program's own output goes there, and might be mixed with ours, or overwritten. */
+#define NOT_STANDARD_OUTPUT                                                                                                    \
+    .refused = "-", .refusal = "standard output is the program's; give a name (./- is a file of that name)"
 
 /* clang-format off */
 static const struct option_row table[] = {
@@ -83,13 +88,13 @@ static const struct option_row table[] = {
      .help = "print the setup, and statistics at exit, to stderr"},
     {.name = "log", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(log), .maximum = sizeof(((struct options *)0)->log),
-     .help = "file to append reports to, besides stderr; %p: process ID, %r: rank, %h: host name"},
+     .help = "file to append reports to, besides stderr; %p: process ID, %r: rank, %h: host name", NOT_STANDARD_OUTPUT},
     {.name = "json", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(json), .maximum = sizeof(((struct options *)0)->json),
-     .help = "file to append each report to as one line of JSON (docs/report.md); %p, %r, %h as in log"},
+     .help = "file to append each report to as one line of JSON (docs/report.md); %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
     {.name = "record", .type = OPTION_PATH, .allowed = "a folder's name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(record), .maximum = sizeof(((struct options *)0)->record),
-     .help = "folder to save the core dump and the snapshot of each reported fault in, for `cufence explain`; %p, %r, %h as in log"},
+     .help = "folder to save the core dump and the snapshot of each reported fault in, for `cufence explain`; %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
 };
 /* clang-format on */
 
@@ -217,7 +222,7 @@ static int row_set(const struct option_row *row, struct span value, struct optio
         memcpy(field, &choice, sizeof choice);
         return 1;
     case OPTION_PATH:
-        if (value.length >= row->maximum || !is_path_pattern(value))
+        if (value.length >= row->maximum || is_text(value, "-") || !is_path_pattern(value))
             return 0;
         memcpy(field, value.start, value.length);
         ((char *)field)[value.length] = '\0';
@@ -245,27 +250,6 @@ static int row_set(const struct option_row *row, struct span value, struct optio
 
 _Static_assert(sizeof(enum option_uaf) == sizeof(int), "row_set() stores choices as int");
 
-#define NAME_LENGTH 64
-
-/* Returns the case-insensitive Levenshtein distance. Requires a key of at most NAME_LENGTH bytes. */
-static size_t edit_distance(struct span key, const char *name)
-{
-    size_t columns = strlen(name), row[NAME_LENGTH + 1];
-    for (size_t j = 0; j <= columns; j++)
-        row[j] = j;
-    for (size_t i = 1; i <= key.length; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= columns; j++) {
-            size_t replaced = diagonal + (tolower((unsigned char)key.start[i - 1]) != tolower((unsigned char)name[j - 1]));
-            size_t shorter = row[j] < row[j - 1] ? row[j] : row[j - 1];
-            diagonal = row[j];
-            row[j] = shorter + 1 < replaced ? shorter + 1 : replaced;
-        }
-    }
-    return row[columns];
-}
-
 static const struct option_row *row_find(struct span key)
 {
     for (size_t i = 0; i < ROWS; i++)
@@ -274,22 +258,27 @@ static const struct option_row *row_find(struct span key)
     return NULL;
 }
 
-/* Returns the name that `key` is probably a misspelling of: at most two edits, and fewer than half of its letters. NULL if
- * none. */
-static const char *row_nearest(struct span key)
+/* Returns the row that `key` is probably a misspelling of, NULL if none. */
+static const struct option_row *row_nearest(struct span key)
 {
-    const char *nearest = NULL;
-    size_t best = 3;
-    if (key.length > NAME_LENGTH)
-        return NULL;
+    const struct option_row *nearest = NULL;
+    size_t best = SIZE_MAX;
     for (size_t i = 0; i < ROWS; i++) {
-        size_t distance = edit_distance(key, table[i].name);
-        if (distance < best && 2 * distance < strlen(table[i].name)) {
-            best = distance;
-            nearest = table[i].name;
+        size_t edits = text_slip(key.start, key.length, table[i].name);
+        if (edits < best) {
+            best = edits;
+            nearest = &table[i];
         }
     }
     return nearest;
+}
+
+const struct option_row *options_find(const char *name, size_t length, int *is_exact)
+{
+    const struct span key = {name, length};
+    const struct option_row *row = row_find(key);
+    *is_exact = row != NULL;
+    return row ? row : row_nearest(key);
 }
 
 static cufence_status unknown_key(struct span key, const char *source)
@@ -299,9 +288,9 @@ static cufence_status unknown_key(struct span key, const char *source)
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", table[i].name);
     }
-    const char *nearest = row_nearest(key);
+    const struct option_row *nearest = row_nearest(key);
     return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s'%s%s%s (known are %s)", source, excerpt_of(key).text,
-                     nearest ? ", did you mean '" : "", nearest ? nearest : "", nearest ? "'?" : "", names);
+                     nearest ? ", did you mean '" : "", nearest ? nearest->name : "", nearest ? "'?" : "", names);
 }
 
 static cufence_status parse_item(struct span item, const char *source, struct options *options)

@@ -74,6 +74,10 @@ struct option_row {
 /* Returns the rows in the order in which they are printed, and their number in *count. Static storage. */
 const struct option_row *options_table(size_t *count);
 
+/* The row of that name, or else the one that the name is probably a slip of (*is_exact = 0 then); NULL if there is none.
+ * `name` needs no NUL. */
+const struct option_row *options_find(const char *name, size_t length, int *is_exact);
+
 /* Sets *options to the defaults. */
 void options_default(struct options *options);
 

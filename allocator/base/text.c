@@ -1,7 +1,11 @@
 #include "text.h"
 
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+enum { LONGEST_WORD = 64 };
 
 /* Returns the length of the UTF-8 character at `at`, of which `left` bytes remain; 0 if no valid one starts there. */
 static size_t character_length(const char *at, size_t left)
@@ -36,4 +40,32 @@ json_t *text_to_json(const char *text)
 {
     json_t *string = json_string(text);
     return string ? string : repaired_string(text);
+}
+
+/* Levenshtein's distance without regard to case; `name` has at most LONGEST_WORD bytes. */
+static size_t edit_distance(const char *word, size_t length, const char *name)
+{
+    size_t columns = strlen(name), row[LONGEST_WORD + 1];
+    for (size_t j = 0; j <= columns; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= length; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= columns; j++) {
+            size_t replaced = diagonal + (strncasecmp(word + i - 1, name + j - 1, 1) != 0);
+            size_t shorter = row[j] < row[j - 1] ? row[j] : row[j - 1];
+            diagonal = row[j];
+            row[j] = shorter + 1 < replaced ? shorter + 1 : replaced;
+        }
+    }
+    return row[columns];
+}
+
+size_t text_slip(const char *word, size_t length, const char *name)
+{
+    size_t size = strlen(name);
+    if (length > LONGEST_WORD || size > LONGEST_WORD)
+        return SIZE_MAX;
+    size_t edits = edit_distance(word, length, name);
+    return edits <= 2 && 2 * edits < size ? edits : SIZE_MAX;
 }

@@ -1,5 +1,5 @@
 /*
- * Converts the program's text to JSON. Pure.
+ * Text of the program's and of the user's. Pure.
  */
 #ifndef CUFENCE_BASE_TEXT_H
 #define CUFENCE_BASE_TEXT_H
@@ -9,5 +9,9 @@
 /* Returns a JSON string in which every byte that is not valid UTF-8 is replaced by U+FFFD: names come from the program, and
  * labels are truncated. NULL if out of host memory. */
 json_t *text_to_json(const char *text);
+
+/* How many letters of `word` (`length` bytes) have to be changed, added or left out to get `name`; upper and lower case are
+ * alike. SIZE_MAX if that is too many for a slip: more than two, or half of the name. */
+size_t text_slip(const char *word, size_t length, const char *name);
 
 #endif

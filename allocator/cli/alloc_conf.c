@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define BENEATH "cudaMallocAsync" /* PyTorch's own back end that cufence works behind: it asks the driver for exact sizes */
+#define BENEATH "cudaMallocAsync" /* PyTorch's back end under cufence: it asks the driver for exact sizes */
 #define BACKEND "backend:" BENEATH
 #define PREFIX "cufence_"
 
@@ -28,8 +28,8 @@ static struct piece trim(struct piece piece)
     return piece;
 }
 
-/* What stands behind `word`, whatever blanks there are within it, since PyTorch skips those; start is NULL if `piece` does not
- * begin with it. */
+/* Returns the rest of `piece` after `word`, ignoring blanks, which PyTorch skips. start is NULL if `piece` does not begin with
+ * `word`. */
 static struct piece behind(struct piece piece, const char *word)
 {
     for (; *word; word++) {
@@ -45,7 +45,7 @@ static struct piece behind(struct piece piece, const char *word)
     return piece;
 }
 
-/* The length of the entry at `at`: up to a comma outside of a list. Lists do not nest. */
+/* Returns the length of the entry at `at`, up to the next comma outside a list. Lists do not nest. */
 static size_t entry_length(const char *at)
 {
     size_t length = 0;
@@ -58,7 +58,7 @@ static size_t entry_length(const char *at)
     return length;
 }
 
-/* The entry without its blanks, which PyTorch skips wherever they are. */
+/* Copies an entry without its blanks, which PyTorch skips. */
 static void write_entry(FILE *out, struct piece entry)
 {
     fputc(',', out);
@@ -69,10 +69,10 @@ static void write_entry(FILE *out, struct piece entry)
 
 /* ---- what is meant for cufence ---- */
 
-/* For messages: a piece of what the user wrote. */
+/* A piece of the user's text, for messages. */
 #define SHOWN(piece) (int)((piece).length < 200 ? (piece).length : 200), (piece).start
 
-/* What is being read and written. */
+/* State of one rewrite. */
 struct rewriting {
     const char *name; /* the variable's */
     FILE *text, *options;
@@ -191,7 +191,7 @@ cufence_status alloc_conf_rewrite(const char *text, const char *name, struct all
     return status;
 }
 
-/* One that asks for cufence and one that names another back end contradict each other. */
+/* Refuses two variables of which one asks for cufence and the other for another back end. */
 static cufence_status check_agreement(const struct alloc_conf confs[ALLOC_CONFS])
 {
     for (int i = 0; i < ALLOC_CONFS; i++) {

@@ -20,27 +20,26 @@ extern const char *const alloc_conf_names[ALLOC_CONFS];
 struct alloc_conf {
     char *text;    /* the user's settings behind backend:cudaMallocAsync */
     char *options; /* the entries cufence_KEY:VALUE as "KEY=VALUE,KEY=VALUE", "" without any */
-    char *backend; /* the back end that was asked for, the last one of several; NULL if none was */
+    char *backend; /* the last back end asked for; NULL if none */
 };
 
 /*
  * Rewrites `text` for cufence (NULL is the same as ""): every `backend` entry gives way to backend:cudaMallocAsync, which
- * comes first; entries that begin with cufence_ become options; empty entries go; the others stay in their order. What is not
- * well-formed (a list without an end, a key without a value) stays too, for PyTorch to complain about.
- * The caller gives *conf to alloc_conf_free(). `name` is the variable's, for messages.
- * Errors: OPTION (what is meant for cufence is wrong: cufence_KEY without a value, a second back end beside cufence),
- * OUT_OF_MEMORY (the host's); *conf is empty then.
+ * comes first; entries that begin with cufence_ become options; empty entries are dropped; the others keep their order.
+ * Malformed entries (a list without an end, a key without a value) are kept too, so that PyTorch complains about them. The
+ * caller frees *conf with alloc_conf_free(). `name` is the variable's name, for messages. Errors: OPTION (cufence_KEY without a
+ * value, a second back end beside cufence), OUT_OF_MEMORY (the host's); *conf is empty then.
  */
 cufence_status alloc_conf_rewrite(const char *text, const char *name, struct alloc_conf *conf);
 
 /*
- * Rewrites the texts of both variables, NULL where one is not set: that one gets the other's text, and no options.
- * The caller gives each of `confs` to alloc_conf_free().
+ * Rewrites the texts of both variables. A variable that is not set (NULL) gets the other's text without options.
+ * The caller frees each of `confs` with alloc_conf_free().
  * Errors: as above, and OPTION if one asks for cufence and the other for another back end; both are empty then.
  */
 cufence_status alloc_conf_rewrite_both(const char *const texts[ALLOC_CONFS], struct alloc_conf confs[ALLOC_CONFS]);
 
-/* The name of a variable that says backend:cufence, NULL if neither does. */
+/* Returns the name of a variable that says backend:cufence, NULL if neither does. */
 const char *alloc_conf_asking(const struct alloc_conf confs[ALLOC_CONFS]);
 
 void alloc_conf_free(struct alloc_conf *conf);

@@ -1,23 +1,105 @@
 #include "arguments.h"
 #include "cli.h"
+#include "base/options.h"
 
 #include <getopt.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-enum { FIRST = 256 }; /* what getopt_long() returns for known[0]: more than any letter, by which `optopt` tells them apart */
+enum { FIRST = 256 };       /* getopt_long()'s value of known[0]: above any letter, so that `optopt` tells them apart */
+enum { LONGEST_NAME = 32 }; /* of an option of the library */
+enum { MOST = 128 };        /* options of a sub-command and of the library, both spellings */
+
+int arguments_complain(const char *command, int status, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    fprintf(stderr, "cufence %s: ", command);
+    vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    fputc('\n', stderr);
+    return status;
+}
+
+int arguments_surplus(const char *command, const char *argument)
+{
+    return arguments_complain(command, CLI_USAGE, "surplus argument '%s'; `cufence help` lists what is allowed", argument);
+}
+
+/* ---- the names ---- */
+
+/* max_reports can be written --max-reports. */
+static void with_dashes(const char *name, char out[LONGEST_NAME])
+{
+    snprintf(out, LONGEST_NAME, "%s", name);
+    for (char *at = out; *at; at++)
+        if (*at == '_')
+            *at = '-';
+}
+
+static int is_known(const struct arguments *arguments, const char *name)
+{
+    for (size_t i = 0; i < arguments->count; i++)
+        if (!strcmp(arguments->known[i].name, name))
+            return 1;
+    return 0;
+}
+
+/* Fills in the names for getopt_long(), which `dashed` has room for. A sub-command's own option hides the library's. */
+static void list_names(const struct arguments *arguments, struct option *names, char (*dashed)[LONGEST_NAME])
+{
+    size_t rows, used = 0;
+    const struct option_row *row = options_table(&rows);
+    names[used++] = (struct option){"help", no_argument, NULL, 'h'};
+    for (size_t i = 0; i < arguments->count; i++) {
+        const struct argument *argument = &arguments->known[i];
+        names[used++] =
+            (struct option){argument->name, argument->example ? required_argument : no_argument, NULL, FIRST + (int)i};
+    }
+    for (size_t i = 0; arguments->has_library && i < rows && used + 2 < MOST; i++) {
+        if (is_known(arguments, row[i].name))
+            continue;
+        int value = FIRST + (int)(arguments->count + i);
+        with_dashes(row[i].name, dashed[i]);
+        names[used++] = (struct option){row[i].name, required_argument, NULL, value};
+        if (strcmp(dashed[i], row[i].name) != 0)
+            names[used++] = (struct option){dashed[i], required_argument, NULL, value};
+    }
+    names[used] = (struct option){0};
+}
+
+/* ---- messages ---- */
+
+/* The library's option that a wrong one is probably a slip of, NULL if there is none. */
+static const struct option_row *nearest(const struct arguments *arguments, const char *argument)
+{
+    char name[LONGEST_NAME];
+    int is_exact;
+    if (!arguments->has_library || strncmp(argument, "--", 2) != 0)
+        return NULL;
+    snprintf(name, sizeof name, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
+    for (char *at = name; *at; at++)
+        if (*at == '-')
+            *at = '_';
+    return options_find(name, strlen(name), &is_exact);
+}
 
 static int wrong(const struct arguments *arguments, const char *argument)
 {
-    fprintf(stderr, "cufence %s: unknown option \"%s\"; allowed are", arguments->command, argument);
+    const struct option_row *row = nearest(arguments, argument);
+    fprintf(stderr, "cufence %s: unknown option \"%s\"", arguments->command, argument);
+    if (row)
+        fprintf(stderr, ", did you mean --%s?", row->name);
+    fprintf(stderr, "; allowed are");
     for (size_t i = 0; i < arguments->count; i++)
         fprintf(stderr, " --%s,", arguments->known[i].name);
-    fprintf(stderr, " --help%s\n",
+    fprintf(stderr, " --help%s%s\n", arguments->has_library ? ", --KEY VALUE for each that `cufence options` lists" : "",
             arguments->is_operand_the_end ? ", and -- in front of a program whose name begins with a dash" : "");
     return ARGUMENTS_WRONG;
 }
 
-/* getopt_long() has returned '?': an unknown option, or a value for one that takes none. */
+/* getopt_long() has returned '?': an unknown option, one cut too short, or a value for one that takes none. */
 static int explain_unknown(const struct arguments *arguments, char **argv)
 {
     char letter[] = {'-', (char)optopt, '\0'};
@@ -25,31 +107,32 @@ static int explain_unknown(const struct arguments *arguments, char **argv)
         return ARGUMENTS_HELP;
     if (optopt >= FIRST) {
         const char *value = strchr(argv[optind - 1], '=');
-        fprintf(stderr, "cufence %s: --%s takes no value, but got \"%s\"\n", arguments->command,
-                arguments->known[optopt - FIRST].name, value ? value + 1 : "");
-        return ARGUMENTS_WRONG;
+        return arguments_complain(arguments->command, ARGUMENTS_WRONG, "--%s takes no value, but got \"%s\"",
+                                  arguments->known[optopt - FIRST].name, value ? value + 1 : "");
     }
     return wrong(arguments, optopt ? letter : argv[optind - 1]);
 }
 
 static int explain_missing(const struct arguments *arguments)
 {
-    const struct argument *argument = &arguments->known[optopt - FIRST];
-    fprintf(stderr, "cufence %s: --%s needs a value, such as --%s %s\n", arguments->command, argument->name, argument->name,
-            argument->example);
-    return ARGUMENTS_WRONG;
+    size_t rows, place = (size_t)(optopt - FIRST);
+    if (place < arguments->count) {
+        const struct argument *argument = &arguments->known[place];
+        return arguments_complain(arguments->command, ARGUMENTS_WRONG, "--%s needs a value, such as --%s %s", argument->name,
+                                  argument->name, argument->example);
+    }
+    const struct option_row *row = &options_table(&rows)[place - arguments->count];
+    return arguments_complain(arguments->command, ARGUMENTS_WRONG, "--%s needs a value; allowed is %s", row->name,
+                              row->allowed);
 }
 
 int arguments_next(const struct arguments *arguments, int argc, char **argv)
 {
-    struct option known[ARGUMENTS_MOST + 2] = {{"help", no_argument, NULL, 'h'}};
-    for (size_t i = 0; i < arguments->count; i++) {
-        const struct argument *argument = &arguments->known[i];
-        known[i + 1] =
-            (struct option){argument->name, argument->example ? required_argument : no_argument, NULL, FIRST + (int)i};
-    }
+    struct option names[MOST];
+    char dashed[MOST][LONGEST_NAME];
+    list_names(arguments, names, dashed);
     opterr = 0;
-    int found = getopt_long(argc, argv, arguments->is_operand_the_end ? "+:h" : ":h", known, NULL);
+    int found = getopt_long(argc, argv, arguments->is_operand_the_end ? "+:h" : ":h", names, NULL);
     switch (found) {
     case -1:
         return ARGUMENTS_END;
@@ -62,10 +145,4 @@ int arguments_next(const struct arguments *arguments, int argc, char **argv)
     default:
         return found - FIRST;
     }
-}
-
-int arguments_surplus(const char *command, const char *argument)
-{
-    fprintf(stderr, "cufence %s: surplus argument '%s'; `cufence help` lists what is allowed\n", command, argument);
-    return CLI_USAGE;
 }

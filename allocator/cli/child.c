@@ -20,7 +20,7 @@ static int is_changed(const char *entry, const char *const changes[])
     return 0;
 }
 
-/* The environment with the changes; the strings are borrowed. */
+/* Returns the environment with the changes. The strings are borrowed. */
 static char **changed_environment(const char *const changes[])
 {
     size_t count = 0, used = 0;
@@ -45,7 +45,7 @@ static long long now_ms(void)
     return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Appends what is there; what does not fit is dropped. Returns 0 at the end. */
+/* Appends available output to `text`, dropping what does not fit. Returns 0 at end of file. */
 static int take(int fd, char *text, size_t size)
 {
     char piece[4096];
@@ -58,7 +58,7 @@ static int take(int fd, char *text, size_t size)
     return got > 0;
 }
 
-/* Reads both until they end, or until the time is over; returns 0 then. */
+/* Reads both pipes to their end. Returns 0 on timeout. */
 static int listen_to(int out, int error, long long until, struct child *child)
 {
     struct pollfd ends[] = {{.fd = out, .events = POLLIN}, {.fd = error, .events = POLLIN}};
@@ -76,7 +76,7 @@ static int listen_to(int out, int error, long long until, struct child *child)
     return 1;
 }
 
-/* It may have closed its output and run on. */
+/* Waits for the child's exit: it may have closed its output and gone on. Returns 0 on timeout. */
 static int has_ended(pid_t pid, long long until, int *status)
 {
     const struct timespec pause = {0, 5000000};
@@ -121,7 +121,7 @@ void child_run(const char *const argv[], const char *const changes[], unsigned s
     close(error[1]);
     if (pid > 0) {
         child->is_started = 1;
-        setpgid(pid, pid); /* whichever of the two comes first */
+        setpgid(pid, pid); /* parent and child both do this, because either may be first */
         child->is_timed_out = !listen_to(out[0], error[0], until, child) || !has_ended(pid, until, &child->status);
         if (child->is_timed_out) {
             kill(-pid, SIGKILL);

@@ -7,12 +7,30 @@
 #ifndef CUFENCE_CLI_CLI_H
 #define CUFENCE_CLI_CLI_H
 
+#include "arguments.h"
+
 #define CLI_USAGE 2
 
+struct command {
+    const char *name;
+    const char *help;
+    int (*run)(int argc, char **argv);
+    const struct arguments *arguments; /* NULL: it has none but --help */
+};
+
+/* The sub-commands, in the order of the help; an entry without a name ends them. commands.c has them. */
+extern const struct command commands[];
+
+int cli_completion(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_explain(int argc, char **argv);
+int cli_hunt(int argc, char **argv);
+int cli_options(int argc, char **argv);
 int cli_report(int argc, char **argv);
 int cli_run(int argc, char **argv); /* returns only if the program could not be run: PROGRAM_UNFIT, PROGRAM_MISSING */
+
+extern const struct arguments completion_arguments, demo_arguments, doctor_arguments, explain_arguments, hunt_arguments,
+    options_arguments, report_arguments, run_arguments;
 
 #endif

@@ -1,6 +1,7 @@
 /* `cufence demo`: plants one bug, lets a kernel run into it and checks that the report says so. */
 #include "arguments.h"
 #include "cli.h"
+#include "settings.h"
 
 #include "driver/driver.h"
 #include "base/error.h"
@@ -10,7 +11,6 @@
 #include <dlfcn.h>
 #include <getopt.h>
 #include <pthread.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,12 +30,12 @@ enum { REPORT_SECONDS = 5, RETIRE_SECONDS = 5 };
 
 struct bug {
     const char *name;
-    const char *kind; /* as cufence_fault.kind must say */
+    const char *kind; /* expected cufence_fault.kind */
     const char *kernel;
-    const char *options;                                       /* before the user's, so that those win */
+    const char *options;                                       /* the user's follow, and so win */
     const char *story;                                         /* what the kernel does wrong */
     const char *advice;                                        /* what to look at in the report */
-    int (*launch)(const struct bug *bug, CUfunction function); /* EXIT_FOUND = launched, else after a message */
+    int (*launch)(const struct bug *bug, CUfunction function); /* returns EXIT_FOUND if launched, else after a message */
 };
 
 /* ---- the same kernels for the simulated device ---- */
@@ -45,7 +45,7 @@ static uint32_t thread_number(const cusim_thread *thread)
     return thread->block_index[0] * thread->block[0] + thread->thread_index[0];
 }
 
-/* The launch's copy of argument `index`. */
+/* Argument `index` of the launch. */
 #define ARGUMENT(type, index) (*(type *)arguments[index])
 
 static void sim_overrun(const cusim_thread *thread, void *const *arguments)
@@ -84,7 +84,7 @@ static void sim_use_after_free(const cusim_thread *thread, void *const *argument
         values[i] = table[keys[i]];
 }
 
-/* The lines are those marked "planted" in demo.cu; tests/sim/test_demo.c compares them. */
+/* Lines of the faults, marked "planted" in demo.cu; tests/sim/test_demo.c compares them. */
 static const size_t overrun_arguments[] = {8, 8, 8, 4, 4};
 static const size_t underrun_arguments[] = {8, 8, 4};
 static const size_t free_arguments[] = {8, 8, 8, 4};
@@ -98,8 +98,8 @@ static const cusim_kernel sim_kernels[] = {
 
 static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
 static pthread_cond_t seen_change = PTHREAD_COND_INITIALIZER;
-static int seen;                             /* under seen_lock: a fault has been reported ... */
-static char seen_kind[64], seen_kernel[128]; /* ... and it was this one */
+static int seen;                             /* under seen_lock: whether a fault was reported */
+static char seen_kind[64], seen_kernel[128]; /* under seen_lock: the first one */
 
 static void on_fault(const cufence_fault *fault, void *user)
 {
@@ -129,25 +129,14 @@ static int wait_for_report(void)
 
 /* ---- the bugs ---- */
 
-static int complain(const char *format, ...) __attribute__((format(printf, 1, 2)));
-
-static int complain(const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("cufence demo: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    return EXIT_NOT_FOUND;
-}
+#define complain(...) arguments_complain("demo", EXIT_NOT_FOUND, __VA_ARGS__)
 
 static int complain_of(const char *what)
 {
     return complain("%s: %s", what, cufence_error_detail());
 }
 
-/* A labelled buffer of COUNT elements with bytes that are small as int and as float; NULL after a message. */
+/* Allocates a labelled buffer of COUNT elements and zeroes it. Returns NULL after a message. */
 static void *make_buffer(const char *label, size_t element)
 {
     void *pointer = NULL;
@@ -194,8 +183,7 @@ static int launch_underrun(const struct bug *bug, CUfunction function)
     return launch(function, (void *[]){&samples, &smooth, &count});
 }
 
-/* A freed buffer is unmapped once its stream has passed the free, by another thread: wait for it, so that the demo never
- * reads the memory before that. */
+/* Waits until the freed buffer is unmapped. A background thread does that once the stream has passed the free. */
 static int is_retired(const void *pointer)
 {
     const struct timespec millisecond = {0, 1000000};
@@ -262,7 +250,7 @@ static int simulate(const char *reason)
     return open_device() == CUFENCE_OK ? EXIT_FOUND : complain_of("no simulated device");
 }
 
-/* Opens a driver: the one that CUFENCE_DRIVER names, else the GPU's, else the simulated device. */
+/* Opens the driver that CUFENCE_DRIVER names, else the GPU's, else the simulated device. */
 static int choose_device(void)
 {
     const char *named = getenv("CUFENCE_DRIVER");
@@ -280,7 +268,7 @@ static int choose_device(void)
     cufence_status status = open_device();
     if (status == CUFENCE_OK)
         return EXIT_FOUND;
-    if (driver) /* loaded for good, so there is no way back to the simulated one */
+    if (driver) /* a loaded driver stays, so the simulated one cannot replace it */
         return complain("%s", cufence_error_detail());
     return simulate(status == CUFENCE_ERROR_DRIVER_NOT_FOUND ? "no CUDA driver (libcuda.so.1) was found here."
                                                              : cufence_error_detail());
@@ -347,25 +335,28 @@ static int run(const struct bug *bug, const char *options)
     if (status != EXIT_FOUND)
         return status;
     printf("\n%s\n\n", bug->story);
-    fflush(stdout); /* the report goes to stderr, and should come after this */
+    fflush(stdout); /* the report on stderr should follow this */
     status = bug->launch(bug, function);
     if (status != EXIT_FOUND)
         return status;
-    driver->cuCtxSynchronize(); /* its result is the fault that is looked for */
+    driver->cuCtxSynchronize(); /* returns the planted fault */
     return judge(bug);
-    /* The buffers stay: the context may be stopped, and the end of the process gives all back. */
+    /* The buffers are not freed: the context may have stopped, and process exit releases them. */
 }
 
 static void usage(FILE *out)
 {
-    fprintf(out,
-            "usage: cufence demo [overrun | underrun | use-after-free] [--set key=value[,key=value]]...\n\n"
-            "Plants that bug (overrun if none is named), runs a kernel into it and shows the report. Runs on GPU 0, or on the\n"
-            "simulated device where there is no GPU or with CUFENCE_DRIVER=sim. Exit status: 0 if the bug was reported as\n"
-            "what it is, 1 if not, 2 for a wrong command line.\n");
+    fprintf(out, "usage: cufence demo [overrun | underrun | use-after-free] [--set key=value[,key=value]]...\n"
+                 "                    [--KEY VALUE]...\n\n"
+                 "Plants that bug (overrun if none is named), runs a kernel into it and shows the report. Runs on GPU 0,\n"
+                 "or on the simulated device where there is no GPU or with CUFENCE_DRIVER=sim.\n\n"
+                 "  --set key=value  an option (`cufence options` lists them)\n"
+                 "  --KEY VALUE      the same for one option, such as --align auto\n\n"
+                 "Example: cufence demo underrun\n\n"
+                 "Exit status: 0 if the bug was reported as what it is, 1 if not, 2 for a wrong command line.\n");
 }
 
-/* A wrong command line: the sentence, `what` in quotes behind it where there is one, and the usage. */
+/* Prints an error about the command line, with `what` (may be NULL) in quotes, and the usage. */
 static int wrong(const char *sentence, const char *what)
 {
     if (what)
@@ -384,34 +375,66 @@ static const struct bug *bug_find(const char *name)
     return NULL;
 }
 
-int cli_demo(int argc, char **argv)
-{
-    static const struct argument known[] = {{"set", "uaf=strict"}};
-    static const struct arguments arguments = {"demo", known, 1, 0};
-    const struct bug *bug = &bugs[0];
-    char set[2048] = "", options[2304];
-    struct options scratch;
-    int option;
+enum { SET, KNOWN };
+static const struct argument known[KNOWN] = {
+    [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL}};
+const struct arguments demo_arguments = {"demo", known, KNOWN, "overrun underrun use-after-free", .has_library = 1};
 
-    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
-        size_t used = strlen(set);
+/* Returns the exit status. Sets *is_done if nothing is left to do: after an error, and after --help. */
+static int read_arguments(int argc, char **argv, struct settings *settings, int *is_done)
+{
+    int option, status = 0;
+    while (status == 0 && (option = arguments_next(&demo_arguments, argc, argv)) != ARGUMENTS_END) {
         if (option < 0) {
+            *is_done = 1;
             usage(option == ARGUMENTS_HELP ? stdout : stderr);
             return option == ARGUMENTS_HELP ? 0 : CLI_USAGE;
         }
-        if ((size_t)snprintf(set + used, sizeof set - used, ",%s", optarg) >= sizeof set - used)
-            return wrong("the options are longer than 2047 bytes with", optarg);
+        status = option == SET ? settings_add(settings, "--set", optarg)
+                               : settings_take_row(settings, (size_t)option - KNOWN, optarg);
     }
-    if (optind < argc)
-        bug = bug_find(argv[optind++]);
-    if (!bug)
+    *is_done = status != 0;
+    return status;
+}
+
+static int find_bug(int argc, char **argv, const struct bug **bug)
+{
+    *bug = optind < argc ? bug_find(argv[optind++]) : &bugs[0];
+    if (!*bug)
         return wrong("overrun, underrun and use-after-free are allowed, not", argv[optind - 1]);
-    if (optind < argc)
-        return wrong("one bug at a time, so this is too many:", argv[optind]);
+    return optind < argc ? wrong("one bug at a time, so this is too many:", argv[optind]) : 0;
+}
+
+/* Runs a bug with its own options, followed by the user's. */
+static int run_with(const struct bug *bug, const struct settings *settings)
+{
+    char *given = settings_text(settings), *options = NULL;
+    struct options scratch;
+    if (!given)
+        return complain("no host memory");
     options_default(&scratch);
-    const char *given = *set ? set + 1 : "";
-    if (options_parse(&scratch, given, "--set") != CUFENCE_OK)
-        return wrong(cufence_error_detail(), NULL);
-    snprintf(options, sizeof options, "%s%s%s", bug->options, *given ? "," : "", given);
-    return run(bug, options);
+    int status = settings_check(settings, given, &scratch);
+    if (status != 0)
+        usage(stderr);
+    else if (asprintf(&options, "%s%s%s", bug->options, *given ? "," : "", given) < 0)
+        status = complain("no host memory");
+    else {
+        status = run(bug, options);
+        free(options);
+    }
+    free(given);
+    return status;
+}
+
+int cli_demo(int argc, char **argv)
+{
+    struct settings settings = {.command = "demo"};
+    const struct bug *bug;
+    int is_done, status = read_arguments(argc, argv, &settings, &is_done);
+    if (!is_done)
+        status = find_bug(argc, argv, &bug);
+    if (!is_done && status == 0)
+        status = run_with(bug, &settings);
+    settings_free(&settings);
+    return status;
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const char *from_environment(const char *name)
 {
@@ -16,12 +17,13 @@ static const char *from_environment(const char *name)
 
 static int usage(void)
 {
-    printf(
-        "usage: cufence doctor [--json]\n\n"
-        "Says what this machine's driver and permissions allow, and what to do about each no. A NO in capitals is something\n"
-        "that cufence needs. It asks the `python3` of the PATH for PyTorch, JAX, CuPy and TensorFlow without importing them.\n"
-        "  --json  prints the same as one JSON document (docs/doctor.md)\n"
-        "Exit status: 0 if cufence can work here, 1 if not.\n");
+    printf("usage: cufence doctor [--json]\n\n"
+           "Says what this machine's driver and permissions allow, and what to do about each no. A NO in capitals\n"
+           "is something that cufence needs. It asks the `python3` of the PATH for PyTorch, JAX, CuPy and\n"
+           "TensorFlow without importing them.\n\n"
+           "  --json  prints the same as one JSON document (docs/doctor.md)\n\n"
+           "Example: cufence doctor\n\n"
+           "Exit status: 0 if cufence can work here, 1 if not.\n");
     return 0;
 }
 
@@ -34,6 +36,7 @@ static int examine(int is_json)
     check_driver(&findings);
     judge_preload(&findings, &preload);
     check_system(&findings);
+    judge_variables(&findings, environ);
     ask_python(&python);
     judge_python(&findings, &python, from_environment);
     judge_hidden(&findings, python.facts, from_environment);
@@ -44,14 +47,15 @@ static int examine(int is_json)
     return missing ? 1 : 0;
 }
 
+static const struct argument known[] = {{"json", NULL, "print one JSON document", NULL}};
+const struct arguments doctor_arguments = {"doctor", known, 1, NULL, 0, 0};
+
 int cli_doctor(int argc, char **argv)
 {
-    static const struct argument known[] = {{"json", NULL}};
-    static const struct arguments arguments = {"doctor", known, 1, 0};
     int option, is_json = 0;
     if (argc == 2 && strcmp(argv[1], "--probe") == 0)
         return cli_doctor_probe();
-    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
+    while ((option = arguments_next(&doctor_arguments, argc, argv)) != ARGUMENTS_END) {
         if (option < 0)
             return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
         is_json = 1;

@@ -20,6 +20,7 @@ void check_driver(struct findings *findings);
 /* doctor_system.c */
 void check_system(struct findings *findings);
 void judge_environment(struct findings *findings, environment_lookup environment);
+void judge_variables(struct findings *findings, char *const *entries); /* the environment, as execve() takes it */
 
 /* doctor_preload.c */
 struct preload_trial {

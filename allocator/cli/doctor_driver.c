@@ -21,7 +21,7 @@ static const char *result_name(CUresult result)
     return name ? name : "unknown error";
 }
 
-/* Reserves as the allocator does: from the most that it asks for, halved until the driver agrees. */
+/* Reserves as the allocator does: starts with the most that it asks for, and halves that until the driver agrees. */
 static void check_address_space(struct findings *findings)
 {
     CUdeviceptr address = 0;
@@ -38,7 +38,7 @@ static void check_address_space(struct findings *findings)
           "not even 1 GiB can be reserved: %s", result_name(result));
 }
 
-/* Maps one page for real, in the device's primary context, which is current. */
+/* Maps one page. The device's primary context is current. */
 static CUresult try_mapping(CUdevice device, size_t *granularity, const char **call)
 {
     const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
@@ -72,7 +72,7 @@ free_address:
     return result;
 }
 
-/* Who else uses the device, and whether it is a whole one. */
+/* Checks compute mode, MPS and MIG. */
 static void check_sharing(struct findings *findings, CUdevice device, const char *name)
 {
     static const char *const compute_modes[] = {"default", "exclusive-thread", "prohibited", "exclusive-process"};
@@ -93,7 +93,7 @@ static void check_sharing(struct findings *findings, CUdevice device, const char
               "this is a MIG slice; cufence has not been tried on one");
 }
 
-/* Maps a page, for which it makes the primary context current. */
+/* Makes the primary context current and maps a page. */
 static void check_mapping(struct findings *findings, CUdevice device)
 {
     CUcontext context;

@@ -1,6 +1,6 @@
 /*
- * What keeps an overrun inside of one allocation, where no guard can see it. Names and defaults of Inductor's settings: PyTorch
- * 2.11, torch/_inductor/config.py.
+ * Finds what keeps overruns inside one allocation, where there is no guard. Inductor's settings and defaults are those of
+ * PyTorch 2.11, torch/_inductor/config.py.
  */
 #include "doctor.h"
 
@@ -25,7 +25,7 @@ static void judge_setting(struct findings *findings, const struct setting *setti
 {
     char remedy[128];
     const char *value = environment(setting->variable);
-    /* As Inductor reads them: only "1" is on. */
+    /* Inductor takes only "1" for on. */
     int is_on = value ? strcmp(value, "1") == 0 : setting->is_on_by_default;
     snprintf(remedy, sizeof remedy, "%s=0", setting->variable);
     if (is_on)
@@ -43,7 +43,7 @@ static void judge_inductor(struct findings *findings, environment_lookup environ
           "torch.compile gives a buffer that is done to another tensor of the graph, which may be smaller (the default)");
 }
 
-/* Pools of libraries, which ask the driver for large pieces and cut them up. */
+/* Library pools that divide up large allocations. */
 static void judge_pools(struct findings *findings, json_t *facts)
 {
     const char *rmm = package_version(facts, (const char *const[]){"rmm", "rmm-cu13", "rmm-cu12", "rmm-cu11", NULL});

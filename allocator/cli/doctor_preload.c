@@ -1,4 +1,4 @@
-/* The preload library, behind `cufence run` and backend:cufence: whether it is here, is loaded, and sees what programs do. */
+/* Checks the preload library of `cufence run` and backend:cufence: is it installed, does it load, do its hooks work? */
 #include "doctor.h"
 #include "installed.h"
 
@@ -28,7 +28,7 @@ void try_preload(struct preload_trial *trial)
               PATIENCE, &trial->child);
 }
 
-/* The part of the loader's complaint that says why; "" if it has none about the library. */
+/* Returns the reason in the loader's message about the library, "" if there is no such message. */
 static void find_complaint(const char *text, char *complaint, size_t size)
 {
     const char *at = strstr(text, "ld.so: object");

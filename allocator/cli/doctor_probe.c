@@ -1,9 +1,12 @@
 /*
- * `cufence doctor --probe`, which cufence doctor starts under its preload library: uses CUDA as a program does, and looks
- * whether the memory that it gets is cufence's. Prints one JSON object: preload    the library, as the loader has mapped it;
- * absent if it has not problem    why CUDA could not be tried: no driver, no device, ... version    of the libcufence.so that
- * the preload has opened; absent if it has not dlsym, cuGetProcAddress   for an allocation by a symbol that was found in this
- * way: "ours", "the driver's" or what failed
+ * `cufence doctor --probe`, which `cufence doctor` starts under its preload library: uses CUDA as a program does, and checks
+ * whether the memory that it gets is cufence's. Prints one JSON object:
+ *
+ * - preload: path of the library as mapped; absent if it is not mapped
+ * - problem: why CUDA could not be tried, such as no driver or no device
+ * - version: of the libcufence.so that the preload library has opened; absent if it has not
+ * - dlsym, cuGetProcAddress: whose memory an allocation is by a symbol found in this way: "ours", "the driver's", or what
+ * failed
  */
 #include "doctor.h"
 
@@ -14,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* cuda.h renames them to the versions that it declares. */
+/* cuda.h defines these names as macros for versioned ones. */
 #undef cuGetProcAddress
 #define BYTES 1000
 
@@ -29,7 +32,7 @@ typedef cufence_status (*describe_function)(const void *, cufence_description *)
 typedef const char *(*version_function)(void);
 
 struct libraries {
-    char preload[4096]; /* as mapped, "" if they are not */
+    char preload[4096]; /* path of the mapped library, "" if it is not mapped */
     char cufence[4096];
 };
 
@@ -54,13 +57,13 @@ static void put(json_t *facts, const char *key, const char *text)
     json_object_set_new(facts, key, json_string(text));
 }
 
-/* Not cufence's own table of the driver, which is looked up past the hooks. */
+/* Looks functions up as a program does. cufence's own driver table bypasses the hooks. */
 static void *symbol(const char *name)
 {
     return dlsym(driver->library, name);
 }
 
-/* Starts CUDA and makes the context of device 0 current. Returns what failed, NULL if nothing did. */
+/* Starts CUDA and makes device 0's context current. Returns the name of the call that failed, or NULL. */
 static const char *start_cuda(void)
 {
     init_function init = (init_function)symbol("cuInit");
@@ -78,7 +81,7 @@ static const char *start_cuda(void)
     return retain(&context, device) == CUDA_SUCCESS && set_current(context) == CUDA_SUCCESS ? NULL : "no context can be made";
 }
 
-/* Whose memory an allocation by these functions is. */
+/* Allocates with these functions and says whose memory it is. */
 static const char *whose(allocate_function allocate, free_function release, describe_function describe)
 {
     CUdeviceptr pointer = 0;
@@ -117,7 +120,7 @@ static void try_hooks(json_t *facts)
         put(facts, "version", version());
     put(facts, "dlsym", whose((allocate_function)symbol("cuMemAlloc_v2"), (free_function)symbol("cuMemFree_v2"), describe));
     address_function ask = (address_function)symbol("cuGetProcAddress_v2");
-    if (ask) /* from CUDA 12.0 on */
+    if (ask) /* CUDA 12.0 and later */
         put(facts, "cuGetProcAddress",
             whose((allocate_function)by_address(ask, "cuMemAlloc", 3020), (free_function)by_address(ask, "cuMemFree", 3020),
                   describe));

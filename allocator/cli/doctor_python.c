@@ -1,4 +1,4 @@
-/* Python's packages, and what the environment tells them, for the preload to work. */
+/* Checks Python's packages and the variables that choose their allocators. */
 #include "alloc_conf.h"
 #include "doctor.h"
 
@@ -13,7 +13,7 @@
 
 enum { OLDEST_TORCH = 2, OLDEST_CUDA = 1104 }; /* major; major * 100 + minor: what backend:cudaMallocAsync needs */
 
-/* Imports nothing but cufence, which is light: PyTorch alone would take seconds. */
+/* Imports only cufence, which is quick: PyTorch alone would take seconds. */
 static const char script[] =
     "import sys\n"
     "sys.path[:] = [folder for folder in sys.path if folder]\n"
@@ -41,7 +41,7 @@ static const char script[] =
 void ask_python(struct python_trial *trial)
 {
     static const char *const argv[] = {"python3", "-c", script, NULL};
-    /* Under these the interpreter would start anew, and under the preload be another one than the user's. */
+    /* With these set, the start-up hook would re-execute the interpreter under the preload library. */
     static const char *const changes[] = {"PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "LD_PRELOAD", "CUFENCE_OPTIONS",
                                           NULL};
     static struct child child;
@@ -78,7 +78,7 @@ static const char *one_package(json_t *facts, const char *name)
 
 /* ---- cufence's own package ---- */
 
-/* Missing is a limit only where there is PyTorch to use it with. */
+/* A missing package is a limit only if PyTorch is installed. */
 static void judge_package(struct findings *findings, json_t *facts, int is_of_use)
 {
     json_t *package = json_object_get(facts, "cufence");
@@ -103,7 +103,7 @@ static void judge_package(struct findings *findings, json_t *facts, int is_of_us
 
 /* ---- PyTorch ---- */
 
-/* "13.0" -> 1300; 0 if it is no version. */
+/* Returns 1300 for "13.0"; 0 if `text` is no version. */
 static int version_number(const char *text)
 {
     int major = 0, minor = 0;

@@ -1,5 +1,6 @@
-/* The process and the system around it. */
+/* Checks the environment, limits and permissions. */
 #include "doctor.h"
+#include "variables.h"
 
 #include "base/error.h"
 #include "base/options.h"
@@ -14,13 +15,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the driver and its libraries open by themselves for a program with a few devices and libraries. */
+/* Enough for the files that the driver and its libraries open with a few devices. */
 #define ENOUGH_FILES 256
 #define SYSLOG_ACTION_READ_ALL 3
 
 /* ---- variables ---- */
 
-/* The driver takes these over what cufence asks for. */
+/* Variables that override the core-dump settings which cufence makes in the driver. */
 static void judge_dump_variables(struct findings *findings, environment_lookup environment)
 {
     static const char *const variables[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
@@ -51,7 +52,7 @@ static void judge_options(struct findings *findings, environment_lookup environm
         found(findings, FOUND_MISSING, "options", "correct it: `cufence options` lists what is allowed", "%s", error_detail());
 }
 
-/* What else has itself loaded into every program. */
+/* Other libraries that are loaded into every program. */
 static void judge_ld_preload(struct findings *findings, environment_lookup environment)
 {
     const char *value = environment("LD_PRELOAD");
@@ -91,6 +92,14 @@ void judge_environment(struct findings *findings, environment_lookup environment
     judge_options(findings, environment);
     judge_ld_preload(findings, environment);
     judge_tools(findings, environment);
+}
+
+void judge_variables(struct findings *findings, char *const *entries)
+{
+    struct variable_note note;
+    for (; *entries; entries++)
+        if (variables_judge(*entries, &note))
+            found(findings, FOUND_NO, "unknown variable", note.remedy, "%s", note.what);
 }
 
 /* ---- the system ---- */
@@ -141,7 +150,7 @@ static void check_file_limit(struct findings *findings)
         found(findings, FOUND_YES, "file limit", NULL, "%llu open files (ulimit -n)", (unsigned long long)limit.rlim_cur);
 }
 
-/* Reading it consumes nothing. Returns 0, or the error. */
+/* Reads the kernel log without consuming it. Returns 0 or an errno value. */
 static int try_kmsg(void)
 {
     char first[8192];

@@ -9,7 +9,7 @@ static cufence_status no_memory(void)
     return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the program's environment");
 }
 
-/* Says a line, if somebody listens. */
+/* Prints a line, unless `words` is NULL. */
 #define SAY(environment, ...)                                                                                                  \
     do {                                                                                                                       \
         if ((environment)->words)                                                                                              \
@@ -43,7 +43,7 @@ void environment_free(struct environment *environment)
     *environment = (struct environment){0};
 }
 
-/* The value if the entry is of that name, else NULL. */
+/* Returns the value if the entry has that name, else NULL. */
 static const char *value_of(const char *entry, const char *name)
 {
     size_t length = strlen(name);
@@ -188,8 +188,8 @@ cufence_status environment_pytorch(struct environment *environment, const struct
 
 struct framework {
     const char *name, *variable, *value;
-    const char *gain, *loss; /* what it does with that value, and what with another */
-    const char *allocator;   /* only where this is the value of the row before, NULL: anyway */
+    const char *gain, *loss; /* what the framework does with that value, and with others */
+    const char *allocator;   /* only if the previous row's variable has this value; NULL: always */
 };
 
 static const struct framework frameworks[] = {

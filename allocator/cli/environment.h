@@ -1,8 +1,8 @@
 /*
- * The environment that `cufence run` gives a program: a copy of its own with cufence's settings merged in. Pure, but for words
- * to a FILE.
+ * The environment that `cufence run` gives a program: a copy of the caller's with cufence's settings merged in. Pure, except
+ * for messages to a FILE.
  *
- * Every function that may need memory returns CUFENCE_ERROR_OUT_OF_MEMORY (the host's) if there is none.
+ * Functions that allocate return CUFENCE_ERROR_OUT_OF_MEMORY if the host has no memory.
  */
 #ifndef CUFENCE_CLI_ENVIRONMENT_H
 #define CUFENCE_CLI_ENVIRONMENT_H
@@ -14,19 +14,19 @@
 #include <stdio.h>
 
 struct environment {
-    char **entries; /* "NAME=VALUE", a NULL behind the last: as execve() wants it */
+    char **entries; /* "NAME=VALUE", ending with NULL, as execve() takes it */
     size_t count;
-    FILE *words; /* gets a line for each thing that is done; NULL for silence. Not owned */
+    FILE *words; /* gets a line for each change; NULL: silent. Not owned */
 };
 
-/* Copies `entries`. The caller gives it to environment_free(), also after an error. */
+/* Copies `entries`. The caller calls environment_free(), also after an error. */
 cufence_status environment_copy(struct environment *environment, char *const *entries, FILE *words);
 void environment_free(struct environment *environment);
 
-/* The value of a variable, NULL if it is not set. Valid until the variable is changed. */
+/* Returns the value of a variable, NULL if it is not set. Valid until the variable is changed. */
 const char *environment_get(const struct environment *environment, const char *name);
 
-/* Sets a variable, and removes further ones of that name. */
+/* Sets a variable, removing duplicates of its name. */
 cufence_status environment_set(struct environment *environment, const char *name, const char *value);
 
 /* Removes a variable. Returns whether it was set. */
@@ -36,20 +36,21 @@ int environment_unset(struct environment *environment, const char *name);
  * Errors: INVALID_ARGUMENT (a blank or a colon in `path`, which LD_PRELOAD cannot hold). */
 cufence_status environment_preload(struct environment *environment, const char *path);
 
-/* Puts `folder` in front of PYTHONPATH, unless it stands there. */
+/* Puts `folder` in front of PYTHONPATH, unless it is already there. */
 cufence_status environment_python(struct environment *environment, const char *folder);
 
 /*
- * PyTorch: reads its two variables, see alloc_conf_rewrite_both(), and sets them, to backend:cudaMallocAsync with the user's
- * other settings. The second function also unsets PYTORCH_NO_CUDA_MEMORY_CACHING, which would go round that back end.
+ * PyTorch: environment_read_pytorch() reads its two variables (alloc_conf_rewrite_both()); environment_pytorch() sets them to
+ * backend:cudaMallocAsync with the user's other settings, and unsets PYTORCH_NO_CUDA_MEMORY_CACHING, which would bypass that
+ * back end.
  */
 cufence_status environment_read_pytorch(const struct environment *environment, struct alloc_conf confs[ALLOC_CONFS]);
 cufence_status environment_pytorch(struct environment *environment, const struct alloc_conf confs[ALLOC_CONFS]);
 
-/* JAX and TensorFlow: sets their allocators, unless the user has chosen one. */
+/* Sets the allocators of JAX and TensorFlow, unless the user has chosen one. */
 cufence_status environment_frameworks(struct environment *environment);
 
-/* Unsets the variables that the driver prefers to what cufence asks for when it arms core dumps. */
+/* Unsets the variables that override the core-dump settings which cufence makes in the driver. */
 void environment_coredumps(struct environment *environment);
 
 #endif

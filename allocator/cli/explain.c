@@ -1,4 +1,4 @@
-/* cufence explain: GPU core dumps in words, also of programs that never saw cufence. Needs neither a GPU nor CUDA. */
+/* `cufence explain`: explains GPU core dumps, also of programs that ran without cufence. Needs neither a GPU nor CUDA. */
 #include "arguments.h"
 #include "cli.h"
 
@@ -25,7 +25,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum { PLACES = 12 }; /* that have lines without --all-threads */
+enum { PLACES = 12 }; /* printed without --all-threads */
 
 struct wishes {
     int is_json;
@@ -54,7 +54,7 @@ static int is_gzip(int fd)
     return pread(fd, magic, sizeof magic, 0) == sizeof magic && magic[0] == 0x1f && magic[1] == 0x8b;
 }
 
-/* Takes the descriptor. */
+/* Takes ownership of the descriptor. */
 static int unpack(int fd, struct bytes *bytes, struct problem *problem)
 {
     gzFile file = gzdopen(fd, "rb");
@@ -83,11 +83,11 @@ static int unpack(int fd, struct bytes *bytes, struct problem *problem)
     return bytes->at && got >= 0;
 }
 
-/* 0: *problem says why not. */
+/* Returns 0 on failure, with the reason in *problem. */
 static int load(const char *path, struct bytes *bytes, struct problem *problem)
 {
     struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* beside dumps lie the pipes that ask for them */
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: it may be a pipe that triggers a dump */
     *bytes = (struct bytes){0};
     if (fd < 0 || fstat(fd, &status) != 0) {
         problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", strerror(errno));
@@ -111,9 +111,9 @@ static int load(const char *path, struct bytes *bytes, struct problem *problem)
 
 /* ---- what is said ---- */
 
-/* What was known in the program, if it has been kept. */
+/* The snapshot that the program kept, if any. */
 struct known {
-    struct snapshot *snapshot; /* NULL: it has not */
+    struct snapshot *snapshot; /* NULL: none */
     struct fault_memory unknown;
 };
 
@@ -158,7 +158,7 @@ static void say_truncated(const struct coredump *dump, const struct evidence *ev
     printf("\n");
 }
 
-/* The report's summary stays last, behind who stood where. */
+/* Prints the report with its summary line last, after the list of threads. */
 static void say_text(const char *path, const struct coredump *dump, const struct evidence *evidence,
                      const struct standing *standing, const struct known *known, const struct wishes *wishes)
 {
@@ -232,7 +232,7 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     json_decref(finding);
 }
 
-/* The snapshot beside a dump: NAME.snapshot.json of NAME.core.gz. One that cannot be read is said to be there. */
+/* Finds the snapshot beside a dump: NAME.snapshot.json for NAME.core.gz. Says so if it cannot be read. */
 static struct snapshot *find_snapshot(const char *path)
 {
     static const char *const endings[] = {".gz", ".core", ".nvcudmp"};
@@ -280,7 +280,7 @@ static cufence_status explain_bytes(const char *path, const struct bytes *bytes,
     return status;
 }
 
-/* Returns 0 where it was no dump or could not be read, and says so unless `is_silent`. */
+/* Returns 0 if the file is no dump or could not be read, with a message unless `is_silent`. */
 static int explain_file(const char *path, const struct wishes *wishes, int is_silent)
 {
     struct problem problem;
@@ -297,7 +297,7 @@ static int is_visible(const struct dirent *entry)
     return entry->d_name[0] != '.';
 }
 
-/* Every dump in it, by name; other files are passed over. */
+/* Explains every dump in a folder, ordered by name. Skips other files. */
 static int explain_folder(const char *path, const struct wishes *wishes)
 {
     struct dirent **entries;
@@ -334,15 +334,17 @@ static int explain(const char *path, const struct wishes *wishes)
 static int usage(void)
 {
     printf("usage: cufence explain [--json] [--all-threads] [--registers] [--memory ADDRESS] FILE|FOLDER...\n\n"
-           "  Says what a GPU core dump tells, also one of a program that never saw cufence: the exception, its kernel,\n"
-           "  source line and instruction, the addresses of its lanes; then where all threads stood, grouped by place, and\n"
-           "  which launches ran, with their parameters. Needs neither a GPU nor CUDA. Of a folder, every dump in it.\n\n"
+           "Says what a GPU core dump tells, also one of a program that never saw cufence: the exception, its\n"
+           "kernel, source line and instruction, the addresses of its lanes; then where all threads stood, grouped\n"
+           "by place, and which launches ran, with their parameters. Needs neither a GPU nor CUDA. Of a folder it\n"
+           "explains every dump in it.\n\n"
            "  --json            one line of JSON for each dump (docs/explain.md)\n"
            "  --all-threads     every place, not the first %d\n"
            "  --registers       the registers of the first thread of each place\n"
            "  --memory ADDRESS  %d bytes of the device's memory from there on, where the dump has them\n\n"
-           "  To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1, and of a program that\n"
-           "  hangs: CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n",
+           "To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1, and of a\n"
+           "program that hangs: CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n\n"
+           "Example: cufence explain --registers core_1700000000_host_4242.nvcudmp\n",
            PLACES, 128);
     return 0;
 }
@@ -355,19 +357,20 @@ static int parse_address(const char *text, uint64_t *address)
     return *text && *text != '-' && !*end && !errno;
 }
 
+enum { JSON, ALL_THREADS, REGISTERS, MEMORY, KNOWN };
+static const struct argument known[KNOWN] = {
+    [JSON] = {"json", NULL, "one line of JSON for each dump", NULL},
+    [ALL_THREADS] = {"all-threads", NULL, "every place, not the first few", NULL},
+    [REGISTERS] = {"registers", NULL, "registers of the first thread of each place", NULL},
+    [MEMORY] = {"memory", "0x7f0000001000", "bytes of the device's memory from this address on", NULL},
+};
+const struct arguments explain_arguments = {"explain", known, KNOWN, ARGUMENT_FILE, 0, 0};
+
 int cli_explain(int argc, char **argv)
 {
-    enum { JSON, ALL_THREADS, REGISTERS, MEMORY };
-    static const struct argument known[] = {
-        [JSON] = {"json", NULL},
-        [ALL_THREADS] = {"all-threads", NULL},
-        [REGISTERS] = {"registers", NULL},
-        [MEMORY] = {"memory", "0x7f0000001000"},
-    };
-    static const struct arguments arguments = {"explain", known, sizeof known / sizeof *known, 0};
     struct wishes wishes = {.standing = {.places = PLACES}};
     int option, is_well = 1;
-    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
+    while ((option = arguments_next(&explain_arguments, argc, argv)) != ARGUMENTS_END) {
         switch (option) {
         case JSON:
             wishes.is_json = 1;

@@ -1,17 +1,23 @@
 #include "findings.h"
+#include "words.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+enum { FINDING_INDENT = 4 + 1 + 18 + 1 }; /* the columns of the mark and the name */
+
 static void print_finding(const struct finding *finding)
 {
     static const char *const marks[] = {"yes", "no", "NO", "-"};
-    printf("%-4s %-18s %s\n", marks[finding->mark], finding->what, finding->detail);
-    if (finding->remedy[0])
-        printf("%-4s %-18s -> %s\n", "", "", finding->remedy);
-    fflush(stdout); /* what follows may take its time, or end the process */
+    printf("%-4s %-18s ", marks[finding->mark], finding->what);
+    words_print(stdout, finding->detail, FINDING_INDENT);
+    if (finding->remedy[0]) {
+        printf("%-*s-> ", FINDING_INDENT, "");
+        words_print(stdout, finding->remedy, FINDING_INDENT + 3);
+    }
+    fflush(stdout); /* the next check may take long, or end the process */
 }
 
 void findings_section(struct findings *findings, const char *title)
@@ -36,7 +42,7 @@ static struct finding *new_finding(struct findings *findings)
     return &findings->all[findings->count++];
 }
 
-/* Messages of others come here too, and may have several lines. */
+/* Messages of drivers and other libraries come here too, and may have several lines. */
 static void join_lines(char *text)
 {
     for (; *text; text++)

@@ -1,6 +1,6 @@
 /*
- * What `cufence doctor` has found, in order: printed line by line as it is found, or kept for one JSON document at the end.
- * Thread safety: none. The process ends where the host has no memory for a finding.
+ * What `cufence doctor` has found, in order: printed line by line, or kept for one JSON document at the end.
+ * Thread safety: none. Exits with status 1 if the host has no memory for a finding.
  */
 #ifndef CUFENCE_CLI_FINDINGS_H
 #define CUFENCE_CLI_FINDINGS_H
@@ -11,7 +11,7 @@ enum verdict_mark {
     FOUND_YES,
     FOUND_NO,      /* a limit: cufence works without it */
     FOUND_MISSING, /* cufence cannot work without it */
-    FOUND_NEITHER  /* not here, or not tried: nothing to be done */
+    FOUND_NEITHER  /* not installed or not tried: nothing to do */
 };
 
 struct finding {
@@ -23,26 +23,25 @@ struct finding {
 };
 
 struct findings {
-    int is_json; /* print nothing while it is gathered */
+    int is_json; /* print nothing until the end */
     const char *section;
     struct finding *all;
     size_t count, capacity;
 };
 
-/* Starts a section; its title is static, and the name of its checks in the JSON. */
+/* Starts a section. `title` is a static string, and "section" of its checks in JSON. */
 void findings_section(struct findings *findings, const char *title);
 
-/* `remedy`, a sentence without a full stop, says what to do about a no, or how to get around it; NULL where there is
- * nothing. */
+/* Adds a finding. `remedy` says what to do about a no, as a sentence without a full stop; NULL: nothing. */
 void found(struct findings *findings, enum verdict_mark mark, const char *what, const char *remedy, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
 size_t findings_count(const struct findings *findings, enum verdict_mark mark);
 
-/* The JSON document of docs/doctor.md. */
+/* Prints the JSON document of docs/doctor.md. */
 void findings_print_json(const struct findings *findings);
 
-/* The last lines, or that document. */
+/* Prints the last lines, or the JSON document. */
 void findings_conclude(const struct findings *findings);
 void findings_free(struct findings *findings);
 

@@ -9,7 +9,7 @@
 
 #define SCHEMA 1
 
-/* Environment variables and file names may be anything. */
+/* Replaces bytes above 127 if the text is not UTF-8, as environment variables and file names may be. */
 static json_t *string_of(const char *text)
 {
     json_t *string = json_string(text);

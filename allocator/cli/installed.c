@@ -12,7 +12,7 @@ int installed_program(char path[PATH_MAX])
     return length > 0;
 }
 
-/* Looks for `name` in folders as seen from the program's; `path` gets its real path. */
+/* Looks for `name` in folders relative to the program's. `path` gets its real path. */
 static int find(const char *program, const char *const *folders, size_t count, const char *name, char path[PATH_MAX])
 {
     char candidate[PATH_MAX];
@@ -34,7 +34,7 @@ int installed_preload(const char *program, char path[PATH_MAX])
     return find(program, folders, COUNT(folders), INSTALLED_PRELOAD, path);
 }
 
-/* Beside the program in the package, beside the package's library, in a checkout. */
+/* Looks in the package beside the program, beside the package's library, and in a checkout. */
 int installed_bootstrap(const char *program, char path[PATH_MAX])
 {
     static const char *const folders[] = {

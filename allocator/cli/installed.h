@@ -1,6 +1,5 @@
 /*
- * Where cufence's own files lie, as an installation, a build and a wheel have them: seen from the folder of the running
- * program.
+ * Where cufence's own files are, relative to the folder of the running program: in an installation, a build or a wheel.
  */
 #ifndef CUFENCE_CLI_INSTALLED_H
 #define CUFENCE_CLI_INSTALLED_H
@@ -8,17 +7,17 @@
 #include <limits.h>
 
 #define INSTALLED_PRELOAD "libcufence_preload.so"
-/* For messages: its places as seen from the program's folder. */
+/* Where the library is looked for, relative to the program's folder; for messages. */
 #define INSTALLED_PLACES "the same folder, ../lib, ../lib64, ../lib/x86_64-linux-gnu, ../cufence/lib"
 
-/* The running program by its own path: its name /proc/self/exe would not tell where its libraries are. Returns 0 with errno
- * where it is not known. */
+/* Gets the path of the running program, resolved from /proc/self/exe so that its libraries can be found beside it. Returns 0
+ * with errno if it is unknown. */
 int installed_program(char path[PATH_MAX]);
 
-/* The real path of the preload library. Returns 0 with "" if it lies in none of INSTALLED_PLACES. */
+/* Gets the real path of the preload library. Returns 0 with "" if it is in none of INSTALLED_PLACES. */
 int installed_preload(const char *program, char path[PATH_MAX]);
 
-/* The folder of the Python package's sitecustomize.py, likewise. */
+/* Gets the folder of the Python package's sitecustomize.py, likewise. */
 int installed_bootstrap(const char *program, char path[PATH_MAX]);
 
 #endif

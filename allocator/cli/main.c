@@ -1,31 +1,17 @@
 #include "arguments.h"
 #include "cli.h"
-#include "base/error.h"
-#include "base/options.h"
+#include "program.h"
+#include "base/text.h"
+
+#include <cufence.h>
 
 #include <errno.h>
-#include <getopt.h>
+#include <limits.h>
+#include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-
-struct command {
-    const char *name;
-    const char *help;
-    int (*run)(int argc, char **argv);
-};
-
-static int run_options(int argc, char **argv);
-
-static const struct command commands[] = {
-    {"run", "any program that uses CUDA, unmodified, with its GPU buffers under cufence", cli_run},
-    {"demo", "a planted bug and its report, on a simulated device where there is no GPU", cli_demo},
-    {"explain", "a GPU core dump in words: what faulted, where every thread stood, with which registers", cli_explain},
-    {"report", "the findings of many processes as one list, HTML page, or SARIF", cli_report},
-    {"options", "every option with its allowed values and its default, or check a list of them", run_options},
-    {"doctor", "what this machine's driver and permissions allow, and what to do about each 'no'", cli_doctor},
-};
-
-#define COMMANDS (sizeof commands / sizeof commands[0])
+#include <unistd.h>
 
 static int is_help(const char *argument)
 {
@@ -34,62 +20,73 @@ static int is_help(const char *argument)
 
 static const struct command *command_find(const char *name)
 {
-    for (size_t i = 0; i < COMMANDS; i++)
-        if (!strcmp(commands[i].name, name))
-            return &commands[i];
+    for (const struct command *command = commands; command->name; command++)
+        if (!strcmp(command->name, name))
+            return command;
     return NULL;
 }
 
 static int print_usage(void)
 {
     printf("cufence %s: Electric Fence for CUDA\n\nusage: cufence COMMAND [arguments]\n\n", cufence_version_string());
-    for (size_t i = 0; i < COMMANDS; i++)
-        printf("  %-8s  %s\n", commands[i].name, commands[i].help);
-    printf("\n  cufence COMMAND --help says more about one; cufence --version prints the version.\n"
-           "  Options are read from CUFENCE_OPTIONS=\"key=value,key=value\".\n");
+    for (const struct command *command = commands; command->name; command++)
+        printf("  %-10s  %s\n", command->name, command->help);
+    printf("\n  cufence COMMAND --help says more about one; cufence --version (-V) prints the version.\n"
+           "  Options are read from CUFENCE_OPTIONS=\"key=value,key=value\".\n\n"
+           "Example: cufence run -- python train.py\n");
     return 0;
 }
 
-static int unknown_command(const char *name)
+/* The sub-command that `name` is probably a slip of, NULL if there is none. */
+static const struct command *command_nearest(const char *name)
 {
-    fprintf(stderr, "cufence: unknown command '%s'; allowed are", name);
-    for (size_t i = 0; i < COMMANDS; i++)
-        fprintf(stderr, " %s,", commands[i].name);
-    fprintf(stderr, " help, --help and --version\n");
-    return CLI_USAGE;
-}
-
-static int options_usage(void)
-{
-    printf("usage: cufence options [--check \"key=value,...\"]\n\n"
-           "  Prints every option with its allowed values, its default and what it does.\n"
-           "  --check  prints nothing, but exits with status %d and says why if the options are not allowed.\n",
-           CLI_USAGE);
-    return 0;
-}
-
-static int run_options(int argc, char **argv)
-{
-    static const struct argument known[] = {{"check", "uaf=strict,align=auto"}};
-    static const struct arguments arguments = {"options", known, 1, 0};
-    struct options options;
-    int option, is_check = 0;
-
-    options_default(&options);
-    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
-        if (option < 0)
-            return option == ARGUMENTS_HELP ? options_usage() : CLI_USAGE;
-        is_check = 1;
-        if (options_parse(&options, optarg, "--check")) {
-            fprintf(stderr, "cufence options: %s\n", error_detail());
-            return CLI_USAGE;
+    const struct command *nearest = NULL;
+    size_t best = SIZE_MAX;
+    for (const struct command *command = commands; command->name; command++) {
+        size_t edits = text_slip(name, strlen(name), command->name);
+        if (edits < best) {
+            best = edits;
+            nearest = command;
         }
     }
-    if (optind < argc)
-        return arguments_surplus("options", argv[optind]);
-    if (!is_check)
-        options_print(stdout);
-    return 0;
+    return nearest;
+}
+
+/* Prints the words of a command line as a shell would take them, where that needs no quotes. */
+static void print_words(char **words)
+{
+    for (; *words; words++)
+        fprintf(stderr, **words && !strpbrk(*words, " \t\n\"'\\$`;&|<>()*?[]#~") ? " %s" : " '%s'", *words);
+}
+
+/* `cufence python x.py` and `cufence x.py`: `run --` was left out. `words` end with NULL. Returns 0 if no program has that
+ * name. */
+static int suggest_run(char **words)
+{
+    char path[PATH_MAX];
+    const char *runner = program_runner(words[0]);
+    int is_program = *words[0] && program_find(words[0], getenv("PATH"), path) == PROGRAM_FITS;
+    if (!is_program && (!runner || access(words[0], R_OK) != 0))
+        return 0;
+    fprintf(stderr, "cufence: unknown command '%s'; to run that program: cufence run --%s%s", words[0], is_program ? "" : " ",
+            is_program ? "" : runner);
+    print_words(words);
+    fputc('\n', stderr);
+    return 1;
+}
+
+/* `words` begin with the unknown one and end with NULL. */
+static int unknown_command(char **words)
+{
+    const struct command *nearest = command_nearest(words[0]);
+    if (!nearest && suggest_run(words))
+        return CLI_USAGE;
+    fprintf(stderr, "cufence: unknown command '%s'%s%s%s; allowed are", words[0], nearest ? ", did you mean '" : "",
+            nearest ? nearest->name : "", nearest ? "'?" : "");
+    for (const struct command *command = commands; command->name; command++)
+        fprintf(stderr, " %s,", command->name);
+    fprintf(stderr, " help, --help and --version\n");
+    return CLI_USAGE;
 }
 
 static int run_help(int argc, char **argv)
@@ -98,7 +95,7 @@ static int run_help(int argc, char **argv)
         return print_usage();
     const struct command *command = command_find(argv[1]);
     if (!command)
-        return unknown_command(argv[1]);
+        return unknown_command(argv + 1);
     if (argc > 2)
         return arguments_surplus("help", argv[2]);
     char help[] = "--help";
@@ -108,15 +105,13 @@ static int run_help(int argc, char **argv)
 
 static int dispatch(int argc, char **argv)
 {
-    if (argc == 0) {
-        fprintf(stderr, "cufence: no command given; `cufence --help` lists them\n");
-        return CLI_USAGE;
-    }
+    if (argc == 0)
+        return print_usage();
     if (!strcmp(argv[0], "help"))
         return run_help(argc, argv);
     if (is_help(argv[0]))
         return argc > 1 ? arguments_surplus(argv[0], argv[1]) : print_usage();
-    if (!strcmp(argv[0], "--version")) {
+    if (!strcmp(argv[0], "--version") || !strcmp(argv[0], "-V")) {
         if (argc > 1)
             return arguments_surplus(argv[0], argv[1]);
         printf("cufence %s\n", cufence_version_string());
@@ -124,11 +119,11 @@ static int dispatch(int argc, char **argv)
     }
     const struct command *command = command_find(argv[0]);
     if (!command)
-        return unknown_command(argv[0]);
+        return unknown_command(argv);
     return command->run(argc, argv);
 }
 
-/* What was printed into a full disk or a closed pipe was not said: a script must not take it for success. */
+/* Output into a full disk or a closed pipe is lost: a script must not take that for success. */
 int main(int argc, char **argv)
 {
     int status = dispatch(argc - 1, argv + 1);

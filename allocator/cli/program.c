@@ -23,7 +23,8 @@ enum { MACHINE = EM_AARCH64 };
 #error "name this machine's ELF number"
 #endif
 
-/* fs/exec.c and include/uapi/linux/binfmts.h: so much of a file is looked at for #!, and so many interpreters may follow. */
+/* fs/exec.c and include/uapi/linux/binfmts.h: how many bytes the kernel reads to find #!, and how many interpreters it follows.
+ */
 enum { HEAD_SIZE = 256, CHAIN_LONGEST = 5 };
 /* fs/binfmt_elf.c: more than 64 KiB of program headers are refused. */
 enum { PROGRAM_HEADERS_SIZE = 65536 };
@@ -45,19 +46,44 @@ static int is_executable_file(const char *path)
     return S_ISREG(file.st_mode) && access(path, X_OK) == 0;
 }
 
+const char *program_runner(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+    if (dot && !strcmp(dot, ".py"))
+        return "python";
+    return dot && !strcmp(dot, ".sh") ? "sh" : NULL;
+}
+
 static int refuse_file(const char *path, int error)
 {
+    const char *runner = program_runner(path);
     if (error == EISDIR)
         return UNFIT("%s is a directory", path);
     if (error == EACCES)
-        return UNFIT("%s is not executable: chmod +x it, or name the program that runs it, as in `cufence run -- python %s`",
-                     path, path);
+        return UNFIT("%s is not executable: chmod +x it, or name the program that runs it, as in `cufence run -- %s %s`", path,
+                     runner ? runner : "python", path);
     if (error == ENOENT || error == ENOTDIR)
         return MISSING("there is no %s", path);
     return UNFIT("%s cannot be run: %s", path, strerror(error));
 }
 
-/* Takes the first of the folders in which the command can be run. One that only resembles it is what is told of, if none. */
+/* No folder of PATH has it; a file of this folder may be what is meant. */
+static int refuse_name(const char *command, const char *path)
+{
+    const char *runner = program_runner(command);
+    if (runner && access(command, R_OK) == 0)
+        return MISSING("there is no program %.200s in the folders of PATH; to run the script of that name in this folder: "
+                       "cufence run -- %s %.200s",
+                       command, runner, command);
+    if (is_executable_file(command))
+        return MISSING("there is no program %.200s in the folders of PATH; to run the one in this folder: "
+                       "cufence run -- ./%.200s",
+                       command, command);
+    return MISSING("there is no program %.200s in the folders of PATH (%.1000s)", command, path);
+}
+
+/* Takes the first folder of PATH in which the command can be run. If there is none, the message names the first file of that
+ * name that cannot be executed. */
 static int search(const char *command, const char *path, char found[PATH_MAX])
 {
     char refused[PATH_MAX] = "", candidate[PATH_MAX];
@@ -84,7 +110,7 @@ static int search(const char *command, const char *path, char found[PATH_MAX])
     }
     if (refusal)
         return refuse_file(refused, refusal);
-    return MISSING("there is no program %.200s in the folders of PATH (%.1000s)", command, path);
+    return refuse_name(command, path);
 }
 
 int program_find(const char *command, const char *path, char found[PATH_MAX])
@@ -138,7 +164,7 @@ static int judge_rights(int file, const char *path)
     return UNFIT("%s is %s, and the loader ignores LD_PRELOAD for such programs: run a copy of it without that", path, how);
 }
 
-/* Reads `size` bytes at `offset`, which come from the file and may be anything. */
+/* Reads `size` bytes at `offset`. Both come from the file, so they may be anything. */
 static int read_at(int file, uint64_t offset, void *out, size_t size)
 {
     uint64_t end;
@@ -207,7 +233,8 @@ static int judge_elf(int file, const char *path)
         path);
 }
 
-/* Cuts the interpreter out of a first line "#! name argument"; the kernel takes nothing behind HEAD_SIZE. 0 if there is none.
+/* Cuts the interpreter out of a first line "#! name argument"; the kernel reads HEAD_SIZE bytes of it. Returns 0 if there is
+ * none.
  */
 static int cut_interpreter(char *head, size_t size, char **interpreter)
 {
@@ -231,7 +258,7 @@ static void hide_controls(char *text)
             *text = '?';
 }
 
-/* Judges what a script's first line names; `next` gets it. */
+/* Judges the interpreter that a script's first line names, and copies its path to `next`. */
 static int judge_script(char *head, size_t size, const char *path, char next[PATH_MAX])
 {
     char *interpreter;
@@ -250,7 +277,7 @@ static int judge_script(char *head, size_t size, const char *path, char next[PAT
                  is_dos ? " (its lines end as on Windows; dos2unix mends that)" : "");
 }
 
-/* One link of the chain: PROGRAM_FITS with an empty `next` at the end of it. */
+/* Judges one file of a chain of interpreters. At its end `next` is empty. */
 static int judge_link(int file, const char *path, char next[PATH_MAX])
 {
     char head[HEAD_SIZE + 1] = "";

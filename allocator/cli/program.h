@@ -7,10 +7,10 @@
 #include <limits.h>
 #include <sys/types.h>
 
-/* The exit status that a shell gives too. */
+/* Exit statuses, the same as a shell's. */
 enum { PROGRAM_FITS = 0, PROGRAM_UNFIT = 126, PROGRAM_MISSING = 127 };
 
-/* What execve() would give a program's process beyond the caller's rights. */
+/* The rights beyond the caller's that a program would get from execve(). */
 struct program_rights {
     mode_t mode;
     uid_t owner;
@@ -26,15 +26,18 @@ struct program_rights {
  */
 int program_find(const char *command, const char *path, char found[PATH_MAX]);
 
+/* The program that runs scripts with such a name: "python" for x.py, "sh" for x.sh; NULL for other names. */
+const char *program_runner(const char *name);
+
 /*
  * Judges a file that is to be run with LD_PRELOAD: follows #! lines as the kernel does, and looks at the ELF header of what
- * would run in the end. A file that may be run but not read fits, since nothing is known against it.
+ * would run in the end. A file that can be executed but not read fits.
  * Returns as program_find() does; the sentence says what is in the way and what to do.
  */
 int program_judge(const char *path);
 
-/* Whether the loader would ignore LD_PRELOAD for a process with these ids: it gains rights. Returns the words for what
- * gives them ("set-uid"), or NULL. Pure. */
+/* Whether a process with these ids would gain rights, so that the loader would ignore LD_PRELOAD. Returns the words for what
+ * gives the rights ("set-uid"), or NULL. Pure. */
 const char *program_gains_rights(const struct program_rights *rights, uid_t user, gid_t group);
 
 #endif

@@ -91,22 +91,28 @@ static int usage(void)
            "  --sarif FILE  SARIF 2.1.0, for code hosts and editors; paths below the current folder become relative to it\n"
            "  --json FILE   JSON Lines: the first report of each finding, with `count` and `processes`\n\n"
            "  For each of these, - is standard output, which then has no list for people.\n\n"
-           "  cufence run --set json=found.%%r.json -- torchrun --nproc-per-node 8 train.py\n"
+           "  cufence run --set json=found.%%r.json -- torchrun train.py\n"
            "  cufence report --html found.html found.*.json\n");
     return 0;
 }
 
+enum { HTML, SARIF, JSON, FACES };
+
+static const struct argument known[FACES] = {
+    [HTML] = {"html", "found.html", "one page that needs nothing else", ARGUMENT_FILE},
+    [SARIF] = {"sarif", "found.sarif", "SARIF 2.1.0", ARGUMENT_FILE},
+    [JSON] = {"json", "found.json", "JSON Lines", ARGUMENT_FILE},
+};
+
+const struct arguments report_arguments = {"report", known, FACES, ARGUMENT_FILE, 0, 0};
+
 int cli_report(int argc, char **argv)
 {
-    enum { HTML, SARIF, JSON, FACES };
     static face *const faces[FACES] = {[HTML] = face_html, [SARIF] = face_sarif, [JSON] = face_json};
-    static const struct argument known[FACES] = {
-        [HTML] = {"html", "found.html"}, [SARIF] = {"sarif", "found.sarif"}, [JSON] = {"json", "found.json"}};
-    static const struct arguments arguments = {"report", known, FACES, 0};
     const char *paths[FACES] = {NULL};
     struct collected collected = {0};
     int option, is_well = 1, is_stdout_taken = 0;
-    while ((option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
+    while ((option = arguments_next(&report_arguments, argc, argv)) != ARGUMENTS_END) {
         if (option < 0)
             return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
         paths[option] = optarg;

@@ -1,16 +1,17 @@
-/* `cufence run`: sets up the environment and becomes the program. Nothing of cufence's stays in between. */
+/* `cufence run`: sets up the environment and executes the program in this process. */
 #include "arguments.h"
 #include "cli.h"
 #include "cli/environment.h"
 #include "cli/installed.h"
 #include "cli/program.h"
+#include "cli/settings.h"
+#include "cli/variables.h"
 #include "base/error.h"
 #include "base/options.h"
 
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,36 +20,18 @@
 
 enum { CANNOT_RUN = PROGRAM_UNFIT };
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
-/* Options as they were given. */
-struct setting {
-    const char *source;
-    char *text; /* "key=value,...", owned; NULL where the source gives none */
-};
-
-/* The settings' first places belong to the environment; those of the command line come behind and so win. */
+/* The settings' first places belong to the environment; those of the command line follow, and so win. */
 enum inherited { FROM_OPTIONS, FROM_ALLOC_CONF, FROM_CUDA_ALLOC_CONF, INHERITED };
 
 struct request {
-    struct setting *settings; /* as many places as the command line can need; the last that counts comes last */
-    size_t count;
+    struct settings settings;
+    size_t presets; /* number of settings from --preset; they follow the inherited ones */
     int is_verbose;
-    int is_if_asked; /* only what PyTorch's variables ask for */
-    char **command;  /* up to a NULL; NULL after --help */
+    int is_if_asked; /* leave the program alone unless PyTorch's variables ask for cufence */
+    char **command;  /* ends with NULL; NULL after --help */
 };
 
-static int complain(int status, const char *format, ...) __attribute__((format(printf, 2, 3)));
-static int complain(int status, const char *format, ...)
-{
-    va_list arguments;
-    va_start(arguments, format);
-    fputs("cufence run: ", stderr);
-    vfprintf(stderr, format, arguments);
-    fputc('\n', stderr);
-    va_end(arguments);
-    return status;
-}
+#define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
 
 static int no_memory(void)
 {
@@ -57,94 +40,78 @@ static int no_memory(void)
 
 static void usage(void)
 {
-    printf("usage: cufence run [--set key=value[,key=value]]... [--json FILE] [--error-exitcode N] [--if-asked]\n"
-           "                   [--verbose] [--] PROGRAM [ARGUMENT]...\n\n"
-           "Runs a program with its GPU buffers under cufence: any program that uses CUDA, unmodified. The environment is set "
-           "up,\n"
-           "and the program then takes this process's place, with its input and output, signals and exit status.\n\n"
+    printf("usage: cufence run [--set key=value[,key=value]]... [--KEY VALUE]... [--preset NAME] [--json FILE]\n"
+           "                   [--error-exitcode N] [--if-asked] [--verbose] [--] PROGRAM [ARGUMENT]...\n\n"
+           "Runs any program that uses CUDA, unmodified, with its GPU buffers under cufence. It sets up the\n"
+           "environment and becomes the program: input, output, signals and exit status are the program's.\n\n"
            "  --set key=value      an option (`cufence options` lists them); wins over CUFENCE_OPTIONS\n"
-           "  --json FILE          the same as --set json=FILE: each report as a line of JSON (%%p, %%r, %%h in FILE: process, "
-           "rank,\n"
-           "                       host). FILE is seen from the folder that you are in\n"
+           "  --KEY VALUE          the same for one option, such as --uaf strict\n"
+           "  --preset NAME        options for a purpose; --set and --KEY win over them:\n");
+    for (size_t i = 0; i < PRESETS; i++)
+        printf("     %-16s  %s\n", presets[i].name, presets[i].help);
+    printf("  --json FILE          the same as --set json=FILE: each report as a line of JSON, in FILE as seen from\n"
+           "                       this folder (%%p, %%r, %%h: process, rank, host). Not \"-\": standard output is\n"
+           "                       the program's\n"
            "  --error-exitcode N   the same as --set exitcode=N\n"
-           "  --if-asked           only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence; else run the "
-           "program "
-           "as it is\n"
-           "  --verbose            say on stderr what is set up. (--set verbose=on lets cufence speak in the program)\n"
-           "  --                   ends the options; a PROGRAM that begins with a dash needs it\n\n"
-           "Exit status: the program's; 2 for a wrong command line or option, 126 if the program cannot be run under cufence,\n"
-           "127 if there is no such program. A program that would have ended well after a fault ends with exitcode (86).\n");
+           "  --if-asked           only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence;\n"
+           "                       otherwise run the program as it is\n"
+           "  --verbose            say on stderr what is set up (--set verbose=on: let cufence say more as well)\n"
+           "  --                   ends the options; needed for a PROGRAM that begins with a dash\n\n"
+           "Example: cufence run --preset thorough --json faults.%%p.json -- python train.py\n\n"
+           "Exit status: the program's; 2 for a wrong command line or option, 126 if the program cannot be run\n"
+           "under cufence, 127 if there is no such program. If a kernel faulted but the program would have exited\n"
+           "with 0, it exits with 86 (the option exitcode).\n");
 }
 
 /* ---- the command line ---- */
 
-/* The option for a file named on the command line: whole, because the program may change its folder; as it was given where
- * the whole name is too long for an option or holds what means something there. NULL without memory. */
-static char *json_option(const char *file)
-{
-    char folder[PATH_MAX] = "", *text = NULL;
-    size_t size, longest = sizeof((struct options *)0)->log;
-    if (file[0] != '/' &&
-        (!getcwd(folder, sizeof folder) || strlen(folder) + strlen(file) + 2 > longest || strpbrk(folder, ",%")))
-        folder[0] = '\0';
-    FILE *out = open_memstream(&text, &size);
-    if (!out)
-        return NULL;
-    fprintf(out, "json=%s%s%s", folder, folder[0] ? "/" : "", file);
-    if (fclose(out)) {
-        free(text);
-        return NULL;
-    }
-    return text;
-}
-
-static char *joined(const char *key, const char *value)
-{
-    char *text = NULL;
-    return asprintf(&text, "%s%s", key, value) < 0 ? NULL : text;
-}
-
-enum known { SET, JSON, EXITCODE, IF_ASKED, VERBOSE };
-static const struct argument known[] = {
-    [SET] = {"set", "uaf=strict"},   [JSON] = {"json", "report.json"}, [EXITCODE] = {"error-exitcode", "86"},
-    [IF_ASKED] = {"if-asked", NULL}, [VERBOSE] = {"verbose", NULL},
+enum { SET, PRESET, JSON, EXITCODE, IF_ASKED, VERBOSE, KNOWN };
+static const struct argument known[KNOWN] = {
+    [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL},
+    [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
+    [JSON] = {"json", "report.json", "file that gets each report as a line of JSON", ARGUMENT_FILE},
+    [EXITCODE] = {"error-exitcode", "86", "exit status after a fault", NULL},
+    [IF_ASKED] = {"if-asked", NULL, "only if PyTorch's variables ask for cufence", NULL},
+    [VERBOSE] = {"verbose", NULL, "say what is set up", NULL},
 };
-static const struct arguments arguments = {"run", known, COUNT(known), .is_operand_the_end = 1};
+const struct arguments run_arguments = {"run", known, KNOWN, ARGUMENT_COMMAND, .has_library = 1, .is_operand_the_end = 1};
 
-static int take_value(struct request *request, int option, const char *value)
+static int take(struct request *request, int option, const char *value)
 {
-    static const char *const sources[] = {[SET] = "--set", [JSON] = "--json", [EXITCODE] = "--error-exitcode"};
-    char *text = NULL;
-    if (option == JSON && (!*value || strchr(value, ',')))
-        return complain(CLI_USAGE, "--json: the file name \"%s\" is %s", value,
-                        *value ? "not possible: it holds a comma" : "empty");
-    if (option == SET)
-        text = strdup(value);
-    else if (option == JSON)
-        text = json_option(value);
-    else
-        text = joined("exitcode=", value);
-    request->settings[request->count++] = (struct setting){sources[option], text};
-    return text ? 0 : no_memory();
+    switch (option) {
+    case SET:
+        return settings_add(&request->settings, "--set", value);
+    case PRESET:
+        return settings_preset(&request->settings, INHERITED + request->presets++, value);
+    case JSON:
+        return settings_take(&request->settings, "--json", "json", value);
+    case EXITCODE:
+        return settings_take(&request->settings, "--error-exitcode", "exitcode", value);
+    case IF_ASKED:
+        request->is_if_asked = 1;
+        return 0;
+    case VERBOSE:
+        request->is_verbose = 1;
+        return 0;
+    default:
+        return settings_take_row(&request->settings, (size_t)option - KNOWN, value);
+    }
 }
 
-/* Returns 0 with the command, or without one after --help, or the exit status after a message. */
+/* Returns 0 with request->command set (NULL after --help), or the exit status after a message. */
 static int read_arguments(int argc, char **argv, struct request *request)
 {
     int option, status = 0;
-    while (status == 0 && (option = arguments_next(&arguments, argc, argv)) != ARGUMENTS_END) {
+    for (int i = 0; i < INHERITED && status == 0; i++)
+        status = settings_add(&request->settings, "", NULL);
+    while (status == 0 && (option = arguments_next(&run_arguments, argc, argv)) != ARGUMENTS_END) {
         if (option == ARGUMENTS_WRONG)
             return CLI_USAGE;
         if (option == ARGUMENTS_HELP) {
             usage();
             return 0;
         }
-        if (option == VERBOSE)
-            request->is_verbose = 1;
-        else if (option == IF_ASKED)
-            request->is_if_asked = 1;
-        else
-            status = take_value(request, option, optarg);
+        status = take(request, option, optarg);
     }
     if (status == 0 && optind == argc)
         return complain(CLI_USAGE, "no program given: cufence run [options] -- PROGRAM [ARGUMENT]...; see cufence run --help");
@@ -152,69 +119,27 @@ static int read_arguments(int argc, char **argv, struct request *request)
     return status;
 }
 
-/* ---- options ---- */
-
-/* The length of an option text without the trailing comma that options_parse() allows. */
-static size_t length_of(const char *text)
-{
-    size_t length = text ? strlen(text) : 0;
-    while (length && strchr(", \t", text[length - 1]))
-        length--;
-    return length;
-}
-
-/* All settings as one text, NULL without memory. */
-static char *merge_settings(const struct request *request)
-{
-    char *merged = NULL;
-    size_t size;
-    FILE *out = open_memstream(&merged, &size);
-    if (!out)
-        return NULL;
-    for (size_t i = 0; i < request->count; i++) {
-        const char *text = request->settings[i].text;
-        int length = (int)length_of(text);
-        if (length > 0)
-            fprintf(out, "%s%.*s", ftell(out) > 0 ? "," : "", length, text);
-    }
-    if (fclose(out) == 0)
-        return merged;
-    free(merged);
-    return NULL;
-}
-
-/* Checks the options as the program will read them. A message names the source of what is wrong; where only the whole is (a
- * guard_max below guard), it names none. */
-static int check_options(const struct request *request, const char *merged, struct options *options)
-{
-    struct options scratch;
-    if (options_parse(options, merged, "the options together") == CUFENCE_OK)
-        return 0;
-    for (size_t i = 0; i < request->count; i++) {
-        options_default(&scratch);
-        if (options_parse(&scratch, request->settings[i].text, request->settings[i].source) != CUFENCE_OK)
-            return complain(CLI_USAGE, "%s", error_detail());
-    }
-    options_parse(options, merged, "the options together");
-    return complain(CLI_USAGE, "%s", error_detail());
-}
-
 /* ---- the environment ---- */
 
-/* Fills in the settings that the environment gives. `confs` gives its options away. */
-static int inherit_settings(struct request *request, const struct environment *environment,
-                            struct alloc_conf confs[ALLOC_CONFS])
+static int inherit(struct settings *settings, enum inherited place, const char *name, const char *text)
 {
-    const char *inherited = environment_get(environment, "CUFENCE_OPTIONS");
-    request->settings[FROM_OPTIONS] = (struct setting){"CUFENCE_OPTIONS", inherited ? strdup(inherited) : NULL};
-    for (int i = 0; i < ALLOC_CONFS; i++) {
-        request->settings[FROM_ALLOC_CONF + i] = (struct setting){alloc_conf_names[i], confs[i].options};
-        confs[i].options = NULL;
-    }
-    return inherited && !request->settings[FROM_OPTIONS].text ? no_memory() : 0;
+    struct setting *setting = &settings->all[place];
+    snprintf(setting->source, sizeof setting->source, "%s", name);
+    setting->text = text ? strdup(text) : NULL;
+    return text && !setting->text ? no_memory() : 0;
 }
 
-/* A name with %p, %r or %h in it is not known yet, but its folder may be. */
+/* Fills in the settings that the environment gives. */
+static int inherit_settings(struct request *request, const struct environment *environment,
+                            const struct alloc_conf confs[ALLOC_CONFS])
+{
+    int status = inherit(&request->settings, FROM_OPTIONS, "CUFENCE_OPTIONS", environment_get(environment, "CUFENCE_OPTIONS"));
+    for (int i = 0; i < ALLOC_CONFS && status == 0; i++)
+        status = inherit(&request->settings, FROM_ALLOC_CONF + (enum inherited)i, alloc_conf_names[i], confs[i].options);
+    return status;
+}
+
+/* Checks that a report file can be written. With %p, %r or %h in its name, only the folder can be checked. */
 static int check_file(const char *key, const char *file)
 {
     char folder[sizeof((struct options *)0)->log] = ".";
@@ -235,10 +160,10 @@ static int check_file(const char *key, const char *file)
 
 static int set_options(const struct request *request, struct environment *environment, struct options *options)
 {
-    char *merged = merge_settings(request);
+    char *merged = settings_text(&request->settings);
     if (!merged)
         return no_memory();
-    int status = check_options(request, merged, options);
+    int status = settings_check(&request->settings, merged, options);
     if (status == 0)
         status = check_file("log", options->log);
     if (status == 0)
@@ -253,7 +178,7 @@ static int set_options(const struct request *request, struct environment *enviro
     return status;
 }
 
-/* `own` gets this program's path. */
+/* Finds the preload library. `own` gets this program's path. */
 static int find_preload(char own[PATH_MAX], char preload[PATH_MAX])
 {
     if (!installed_program(own))
@@ -281,6 +206,7 @@ static int set_up(struct request *request, struct environment *environment, stru
         status = find_preload(own, preload);
     if (status != 0)
         return status;
+    variables_tell("run", environment->entries);
     if (environment_preload(environment, preload) != CUFENCE_OK || environment_frameworks(environment) != CUFENCE_OK ||
         (installed_bootstrap(own, bootstrap) && environment_python(environment, bootstrap) != CUFENCE_OK))
         return complain(CANNOT_RUN, "%s", error_detail());
@@ -289,7 +215,7 @@ static int set_up(struct request *request, struct environment *environment, stru
     return 0;
 }
 
-/* What --if-asked does where neither variable asks for cufence: nothing, but options for it are a mistake. */
+/* --if-asked, and neither variable asks for cufence: changes nothing, but refuses options that are meant for cufence. */
 static int leave_it(const struct environment *environment, const struct alloc_conf confs[ALLOC_CONFS])
 {
     for (int i = 0; i < ALLOC_CONFS; i++)
@@ -336,12 +262,10 @@ static int become(const char *path, char **command, const struct environment *en
 
 int cli_run(int argc, char **argv)
 {
-    struct request request = {.settings = calloc((size_t)argc + INHERITED, sizeof(struct setting)), .count = INHERITED};
+    struct request request = {.settings = {.command = "run"}};
     struct environment environment = {0};
     char path[PATH_MAX];
 
-    if (!request.settings)
-        return no_memory();
     int status = read_arguments(argc, argv, &request);
     if (request.command && status == 0)
         status = choose(request.command[0], path);
@@ -350,8 +274,6 @@ int cli_run(int argc, char **argv)
     if (request.command && status == 0)
         status = become(path, request.command, &environment);
     environment_free(&environment);
-    for (size_t i = 0; i < request.count; i++)
-        free(request.settings[i].text);
-    free(request.settings);
+    settings_free(&request.settings);
     return status;
 }

@@ -14,7 +14,7 @@
 #include <cufence.h>
 
 #define USAGE 2
-#define COMMANDS "allowed are run, demo, explain, report, options, doctor, help, --help and --version\n"
+#define COMMANDS "allowed are run, hunt, demo, explain, report, options, doctor, completion, help, --help and --version\n"
 
 struct outcome {
     int status; /* exit status, -1 if it was killed */
@@ -64,18 +64,25 @@ static void what_it_does_not_understand_is_named(void **state)
     static const struct {
         const char *arguments[4], *message;
     } cases[] = {
-        {{NULL}, "cufence: no command given; `cufence --help` lists them\n"},
-        {{"dmo"}, "cufence: unknown command 'dmo'; " COMMANDS},
+        {{"dmo"}, "cufence: unknown command 'dmo', did you mean 'demo'?; " COMMANDS},
+        {{"nothing-like-it"}, "cufence: unknown command 'nothing-like-it'; " COMMANDS},
         {{"--verbose"}, "cufence: unknown command '--verbose'; " COMMANDS},
         {{""}, "cufence: unknown command ''; " COMMANDS},
-        {{"help", "dmo"}, "cufence: unknown command 'dmo'; " COMMANDS},
+        {{"help", "dmo"}, "cufence: unknown command 'dmo', did you mean 'demo'?; " COMMANDS},
+        {{"sh", "-c", "exit 3"}, "cufence: unknown command 'sh'; to run that program: cufence run -- sh -c 'exit 3'\n"},
+        {{"/bin/sh", "x.sh"}, "cufence: unknown command '/bin/sh'; to run that program: cufence run -- /bin/sh x.sh\n"},
+        {{"completion"}, "cufence completion: no shell named; allowed are bash, zsh and fish\n"},
+        {{"completion", "csh"}, "cufence completion: unknown shell 'csh'; allowed are bash, zsh and fish\n"},
         {{"help", "demo", "now"}, "cufence help: surplus argument 'now'; `cufence help` lists what is allowed\n"},
         {{"--help", "now"}, "cufence --help: surplus argument 'now'; `cufence help` lists what is allowed\n"},
+        {{"-V", "now"}, "cufence -V: surplus argument 'now'; `cufence help` lists what is allowed\n"},
         {{"--version", "now"}, "cufence --version: surplus argument 'now'; `cufence help` lists what is allowed\n"},
         {{"options", "uaf"}, "cufence options: surplus argument 'uaf'; `cufence help` lists what is allowed\n"},
         {{"options", "-x"}, "cufence options: unknown option \"-x\"; allowed are --check, --help\n"},
         {{"options", "--check"}, "cufence options: --check needs a value, such as --check uaf=strict,align=auto\n"},
         {{"options", "--", "--check"}, "cufence options: surplus argument '--check'; `cufence help` lists what is allowed\n"},
+        {{"options", "--check", "json=-"},
+         "cufence options: --check: json=-: standard output is the program's; give a name (./- is a file of that name)\n"},
         {{"doctor", "--jso=1"}, "cufence doctor: --json takes no value, but got \"1\"\n"},
         {{"options", "--check", "uaf=off", "now"},
          "cufence options: surplus argument 'now'; `cufence help` lists what is allowed\n"},
@@ -92,12 +99,20 @@ static void what_it_does_not_understand_is_named(void **state)
     }
 }
 
+static void expect_columns(const char *text, size_t most)
+{
+    for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+        if (strcspn(text, "\n") > most)
+            fail_msg("%zu columns: %.*s", strcspn(text, "\n"), (int)strcspn(text, "\n"), text);
+}
+
 static void help_is_given_on_standard_output(void **state)
 {
     (void)state;
     static const struct {
         const char *arguments[4], *start;
     } cases[] = {
+        {{NULL}, "cufence "},
         {{"--help"}, "cufence "},
         {{"-h"}, "cufence "},
         {{"help"}, "cufence "},
@@ -110,6 +125,8 @@ static void help_is_given_on_standard_output(void **state)
         {{"run", "--help"}, "usage: cufence run "},
         {{"run", "-h", "true"}, "usage: cufence run "},
         {{"help", "explain"}, "usage: cufence explain "},
+        {{"help", "hunt"}, "usage: cufence hunt "},
+        {{"help", "completion"}, "usage: cufence completion "},
         {{"options", "--help", "now"}, "usage: cufence options "},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
@@ -117,8 +134,11 @@ static void help_is_given_on_standard_output(void **state)
         assert_string_equal(outcome.err, "");
         assert_int_equal(outcome.status, 0);
         assert_int_equal(strncmp(outcome.out, cases[i].start, strlen(cases[i].start)), 0);
+        assert_non_null(strstr(outcome.out, "\nExample: "));
+        expect_columns(outcome.out, 105);
     }
     struct outcome outcome = run((const char *[]){"--help", NULL}, NULL);
+    assert_non_null(strstr(outcome.out, "\n  hunt "));
     assert_non_null(strstr(outcome.out, "\n  run "));
     assert_non_null(strstr(outcome.out, "\n  demo "));
     assert_non_null(strstr(outcome.out, "\n  options "));
@@ -131,9 +151,11 @@ static void the_version_is_the_headers(void **state)
     char expected[64];
     snprintf(expected, sizeof expected, "cufence %d.%d.%d\n", CUFENCE_VERSION_MAJOR, CUFENCE_VERSION_MINOR,
              CUFENCE_VERSION_PATCH);
-    struct outcome outcome = run((const char *[]){"--version", NULL}, NULL);
-    assert_string_equal(outcome.out, expected);
-    assert_int_equal(outcome.status, 0);
+    for (int is_short = 0; is_short < 2; is_short++) {
+        struct outcome outcome = run((const char *[]){is_short ? "-V" : "--version", NULL}, NULL);
+        assert_string_equal(outcome.out, expected);
+        assert_int_equal(outcome.status, 0);
+    }
 }
 
 static void options_are_listed_and_checked(void **state)
@@ -153,6 +175,22 @@ static void options_are_listed_and_checked(void **state)
     outcome = run((const char *[]){"options", "--check=uaf=strict", NULL}, NULL);
     assert_int_equal(outcome.status, 0);
     assert_string_equal(outcome.out, "");
+}
+
+/* `cufence x.py`, without `run -- python`. */
+static void a_script_is_suggested_with_its_runner(void **state)
+{
+    (void)state;
+    char name[] = "/tmp/cufence-cli-XXXXXX.py", expected[256];
+    int file = mkstemps(name, 3);
+    assert_true(file >= 0);
+    close(file);
+    struct outcome outcome = run((const char *[]){name, "--lr", "1", NULL}, NULL);
+    snprintf(expected, sizeof expected, "cufence: unknown command '%s'; to run that program: cufence run -- python %s --lr 1\n",
+             name, name);
+    unlink(name);
+    assert_string_equal(outcome.err, expected);
+    assert_int_equal(outcome.status, USAGE);
 }
 
 static void output_that_cannot_be_written_is_an_error(void **state)
@@ -178,6 +216,7 @@ int main(void)
         cmocka_unit_test(help_is_given_on_standard_output),
         cmocka_unit_test(the_version_is_the_headers),
         cmocka_unit_test(options_are_listed_and_checked),
+        cmocka_unit_test(a_script_is_suggested_with_its_runner),
         cmocka_unit_test(output_that_cannot_be_written_is_an_error),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -85,6 +85,17 @@ static void variables_in_the_way_are_named(void **state)
     }
 }
 
+static void variables_that_nothing_reads_are_named(void **state)
+{
+    (void)state;
+    struct findings findings = {.is_json = 1};
+    char wrong[] = "CUFENCE_UAF=strict", right[] = "CUFENCE_OPTIONS=uaf=strict", other[] = "HOME=/";
+    judge_variables(&findings, (char *const[]){right, wrong, other, NULL});
+    assert_int_equal(findings.count, 1);
+    expect_finding(&findings, "unknown variable", FOUND_NO, "CUFENCE_UAF=strict", "CUFENCE_OPTIONS=uaf=strict");
+    findings_free(&findings);
+}
+
 /* ---- Python ---- */
 
 #define PYTHON "\"version\":\"3.12.1\",\"executable\":\"/usr/bin/python3\""
@@ -371,6 +382,7 @@ int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(variables_in_the_way_are_named),
+        cmocka_unit_test(variables_that_nothing_reads_are_named),
         cmocka_unit_test(packages_and_their_settings_are_judged),
         cmocka_unit_test(settings_that_contradict_each_other_are_told),
         cmocka_unit_test(no_python_is_no_fault),

@@ -134,6 +134,72 @@ static void options_come_in_their_order(void **state)
     assert_true(has_line(&outcome, "PYTORCH_CUDA_ALLOC_CONF=" ASYNC ",max_split_size_mb:1"));
 }
 
+static void each_option_has_a_name_of_its_own(void **state)
+{
+    (void)state;
+    char folder[2048], line[4300];
+    assert_non_null(getcwd(folder, sizeof folder));
+    struct outcome outcome = RUN("--uaf", "strict", "--set", "uaf=off", "--max-reports=7", "--on_fault", "abort",
+                                 "--uaf=strict", "--stack", "off", "env");
+    expect_exit(&outcome, 0);
+    assert_true(has_line(&outcome, "CUFENCE_OPTIONS=uaf=strict,uaf=off,max_reports=7,on_fault=abort,uaf=strict,stacks=off"));
+    snprintf(line, sizeof line, "CUFENCE_OPTIONS=log=%s/a.txt,record=%s/dumps", folder, folder);
+    outcome = RUN("--log", "a.txt", "--record=dumps", "env");
+    expect_exit(&outcome, 0);
+    assert_true(has_line(&outcome, line));
+    outcome = RUN("--json=./-", "env");
+    expect_exit(&outcome, 0);
+}
+
+/* Whatever their order, what is set beside a preset wins over it, and it over CUFENCE_OPTIONS. */
+static void a_preset_stands_for_options(void **state)
+{
+    (void)state;
+    variables = (const char *const[]){"CUFENCE_OPTIONS=quiet=off", NULL};
+    struct outcome outcome = RUN("--max-reports", "3", "--preset", "production", "env");
+    expect_exit(&outcome, 0);
+    const char *options = strstr(outcome.out, "\nCUFENCE_OPTIONS=quiet=off,");
+    assert_non_null(options);
+    const char *own = strstr(options, ",max_reports=3\n"), *others = strstr(options, ",max_reports=10,");
+    assert_non_null(own);
+    assert_non_null(others);
+    assert_true(others < own);
+    assert_non_null(strstr(options, ",exitcode=0,"));
+    static const char *const names[] = {"fast", "thorough", "production"};
+    for (size_t i = 0; i < 3; i++) {
+        outcome = RUN("--preset", names[i], "true"); /* its options are allowed */
+        expect_exit(&outcome, 0);
+        assert_string_equal(outcome.err, "");
+    }
+    outcome = RUN("--preset", "thorough", "--preset", "fast", "env");
+    assert_true(strstr(outcome.out, "uaf=strict") < strstr(outcome.out, "uaf=off"));
+}
+
+static void variables_that_nothing_reads_are_named(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *variable, *message;
+    } cases[] = {
+        {"CUFENCE_UAF=strict", "CUFENCE_UAF=strict: cufence reads no such variable; write CUFENCE_OPTIONS=uaf=strict\n"},
+        {"CUFENCE_ALGIN=auto", "CUFENCE_ALGIN=auto: cufence reads no such variable; write CUFENCE_OPTIONS=align=auto\n"},
+        {"CUFENCE_OPTION=a=b", "CUFENCE_OPTION=a=b: cufence reads no such variable; write CUFENCE_OPTIONS=a=b\n"},
+        {"CUFENCE_ANYTHING=1", "CUFENCE_ANYTHING=1: cufence reads no such variable; unset it: options go into CUFENCE_OPTIONS"},
+        {"CUFENCE_LIBRARY=/x", NULL},
+        {"CUFENCE_TEST_JOBS=2", NULL},
+        {"CUFENCER=1", NULL},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        variables = (const char *const[]){cases[i].variable, NULL};
+        struct outcome outcome = RUN("true");
+        expect_exit(&outcome, 0);
+        if (!cases[i].message)
+            assert_string_equal(outcome.err, "");
+        else
+            assert_non_null(strstr(outcome.err, cases[i].message));
+    }
+}
+
 static void coredump_off_leaves_the_users_dumps(void **state)
 {
     (void)state;
@@ -286,7 +352,14 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "--set", "uaf=strict"}, "no program given"},
         {{"run", "--set"}, "--set needs a value, such as --set uaf=strict"},
         {{"run", "--error-exitcode"}, "--error-exitcode needs a value"},
-        {{"run", "--sett", "uaf=strict", "true"}, "unknown option \"--sett\"; allowed are --set, --json"},
+        {{"run", "--sett", "uaf=strict", "true"}, "unknown option \"--sett\"; allowed are --set, --preset, --json"},
+        {{"run", "--uav=strict", "true"}, "unknown option \"--uav=strict\", did you mean --uaf?; allowed are --set,"},
+        {{"run", "--max-reprots", "1", "true"}, "did you mean --max_reports?"},
+        {{"run", "--uaf"}, "--uaf needs a value; allowed is off | strict"},
+        {{"run", "--uaf", "maybe", "true"}, "--uaf: uaf=maybe is not allowed; allowed is off | strict"},
+        {{"run", "--uaf", "off,align=1", "true"}, "--uaf: the value \"off,align=1\" is not possible: it holds a comma"},
+        {{"run", "--preset", "slow", "true"}, "--preset: \"slow\" is not allowed; allowed are\n  fast "},
+        {{"run", "--json", "-", "true"}, "--json: json=-: standard output is the program's; give a name"},
         {{"run", "-x", "true"}, "unknown option \"-x\""},
         {{"run", "-xh", "true"}, "unknown option \"-x\""},
         {{"run", "--verbose=1", "true"}, "--verbose takes no value, but got \"1\""},
@@ -366,6 +439,12 @@ static void a_program_that_cannot_be_run_is_told(void **state)
     struct outcome outcome = RUN("--", "no-such-program");
     expect_exit(&outcome, 127);
     assert_non_null(strstr(outcome.err, "cufence run: there is no program no-such-program in the folders of PATH"));
+    input = fopen("cufence-run-here.py", "w"); /* not executable, and not in PATH */
+    assert_non_null(input);
+    outcome = RUN("cufence-run-here.py");
+    unlink("cufence-run-here.py");
+    expect_exit(&outcome, 127);
+    assert_non_null(strstr(outcome.err, "in this folder: cufence run -- python cufence-run-here.py\n"));
     outcome = RUN("/no/such/program");
     expect_exit(&outcome, 127);
     outcome = RUN("/");
@@ -407,6 +486,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(the_program_sees_the_settings, forget),
         cmocka_unit_test_teardown(options_come_in_their_order, forget),
+        cmocka_unit_test_teardown(each_option_has_a_name_of_its_own, forget),
+        cmocka_unit_test_teardown(a_preset_stands_for_options, forget),
+        cmocka_unit_test_teardown(variables_that_nothing_reads_are_named, forget),
         cmocka_unit_test_teardown(coredump_off_leaves_the_users_dumps, forget),
         cmocka_unit_test_teardown(a_json_file_is_named_whole, forget),
         cmocka_unit_test_teardown(verbose_tells_what_was_done, forget),

@@ -85,6 +85,29 @@ int story_use_after_free(int count, char **arguments)
     return say("cuCtxSynchronize", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
 
+/* Four bugs, in an order in which each mode of `cufence hunt` comes to another one first: before a start, in the slack that
+ * align=16 leaves, in freed memory, past an end. */
+int story_several_bugs(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    CUdeviceptr begun, uneven, freed, ended;
+    start();
+    MUST(cu.cuMemAlloc(&begun, 4096));
+    MUST(cu.cuMemAlloc(&uneven, 8188));
+    MUST(cu.cuMemAlloc(&freed, 12288));
+    MUST(cu.cuMemAlloc(&ended, 16384));
+    MUST(cu.cuMemFree(freed));
+    usleep(300000); /* the background thread unmaps retired memory */
+    CUdeviceptr wrong[] = {begun - 4, uneven + 8188, freed, ended + 16384};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        MUST(store(wrong[i], 7, NULL));
+        if (say("cuCtxSynchronize", cu.cuCtxSynchronize()) != CUDA_SUCCESS)
+            return 1;
+    }
+    return 0;
+}
+
 /* Every call after a fault. What the default stream writes lies apart: where each thread has its own, the streams overlap. */
 int story_after_fault(int count, char **arguments)
 {

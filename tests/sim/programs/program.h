@@ -57,6 +57,7 @@ void let_go(uint32_t *flag);
     X(next_symbol)                                                                                                             \
     X(after_fault)                                                                                                             \
     X(other_exception)                                                                                                         \
+    X(several_bugs)                                                                                                            \
     X(use_after_free)                                                                                                          \
     X(foreign_stream)                                                                                                          \
     X(foreign_explicit)                                                                                                        \

@@ -1,0 +1,325 @@
+/* `cufence hunt`: runs a program in each mode in turn, and merges what was found. */
+#include "cli.h"
+#include "hunt.h"
+#include "settings.h"
+#include "variables.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const struct mode modes[MODES] = {
+    {"end", "side=end", "accesses past the end of a buffer"},
+    {"start", "side=start", "accesses before the start of a buffer"},
+    {"align", "side=end,align=auto", "accesses to the slack that align=16 leaves"},
+    {"strict", "uaf=strict", "accesses to freed buffers"},
+};
+enum { ALL_MODES = (1u << MODES) - 1, FAILED = 1, CANNOT_RUN = 126 };
+
+struct hunt {
+    struct plan plan;
+    struct settings settings; /* the environment's CUFENCE_OPTIONS first */
+    struct run runs[MODES];
+    struct collected merged;
+    struct signals signals;
+    const char *json; /* file for the merged list; "-": stdout */
+    FILE *json_out;
+    const char *kept; /* the folder of --keep */
+    int exitcode;
+};
+
+#define complain(status, ...) arguments_complain("hunt", status, __VA_ARGS__)
+
+static void usage(void)
+{
+    printf("usage: cufence hunt [--modes end,start,align,strict] [--first] [--json FILE] [--keep FOLDER]\n"
+           "                    [--set key=value[,key=value]]... [--KEY VALUE]... [--preset NAME]\n"
+           "                    [--error-exitcode N] [--] PROGRAM [ARGUMENT]...\n\n"
+           "Runs a program under `cufence run` once in each mode, and lists what was found, each finding once:\n\n");
+    for (size_t i = 0; i < MODES; i++)
+        printf("  %-7s %-20s  %s\n", modes[i].name, modes[i].options, modes[i].looks_for);
+    printf("\n  --modes LIST         only these, in the order above\n"
+           "  --first              stop at the first finding: a program that goes on after it is ended\n"
+           "  --json FILE          the merged list as JSON (docs/hunt.md); \"-\": on standard output, at the end\n"
+           "  --keep FOLDER        keep the reports of each process there, MODE.PROCESS.json\n"
+           "  --set key=value, --KEY VALUE, --preset NAME\n"
+           "                       options for every run, as of `cufence run`; a mode's own win\n"
+           "  --error-exitcode N   exit with N instead of 86 if something was found\n"
+           "  --                   ends the options; needed for a PROGRAM that begins with a dash\n\n"
+           "The program has the terminal, input and output to itself; all that hunt says goes to stderr. Ctrl-C ends\n"
+           "the program and lists what was found so far; a second one kills the program.\n\n"
+           "Example: cufence hunt --modes end,start -- python train.py --steps 10\n\n"
+           "Exit status: 0 if nothing was found, 86 if something was, 128 and the signal's number if a signal ended\n"
+           "the hunt before anything was found; 2, 126 and 127 as of `cufence run`.\n");
+}
+
+/* ---- the command line ---- */
+
+enum { MODE_LIST, FIRST, JSON, KEEP, SET, PRESET, EXITCODE, KNOWN };
+static const struct argument known[KNOWN] = {
+    [MODE_LIST] = {"modes", "end,start", "the modes to run in", MODE_NAMES},
+    [FIRST] = {"first", NULL, "stop at the first finding", NULL},
+    [JSON] = {"json", "findings.json", "file for the merged list", ARGUMENT_FILE},
+    [KEEP] = {"keep", "reports", "folder that keeps the reports", ARGUMENT_FOLDER},
+    [SET] = {"set", "guard=1G", "options of the library, key=value,key=value", NULL},
+    [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
+    [EXITCODE] = {"error-exitcode", "86", "exit status if something was found", NULL},
+};
+const struct arguments hunt_arguments = {"hunt", known, KNOWN, ARGUMENT_COMMAND, .has_library = 1, .is_operand_the_end = 1};
+
+static int take_modes(const char *list, unsigned *bits)
+{
+    *bits = 0;
+    for (const char *at = list;; at++) {
+        size_t length = strcspn(at, ","), i = 0;
+        while (i < MODES && (strlen(modes[i].name) != length || strncmp(at, modes[i].name, length) != 0))
+            i++;
+        if (i == MODES)
+            return complain(CLI_USAGE, "--modes: \"%.*s\" is not allowed; allowed are end, start, align, strict", (int)length,
+                            at);
+        *bits |= 1u << i;
+        at += length;
+        if (!*at)
+            return 0;
+    }
+}
+
+static int take(struct hunt *hunt, int option, const char *value)
+{
+    switch (option) {
+    case MODE_LIST:
+        return take_modes(value, &hunt->plan.modes);
+    case FIRST:
+        hunt->plan.is_first = 1;
+        return 0;
+    case JSON:
+        hunt->json = value;
+        return *value ? 0 : complain(CLI_USAGE, "--json: the file name \"\" is empty");
+    case KEEP:
+        hunt->kept = value;
+        return *value ? 0 : complain(CLI_USAGE, "--keep: the folder's name is empty");
+    case SET:
+        return settings_add(&hunt->settings, "--set", value);
+    case PRESET:
+        hunt->plan.preset = value;
+        return 0;
+    case EXITCODE:
+        return settings_take(&hunt->settings, "--error-exitcode", "exitcode", value);
+    default:
+        return settings_take_row(&hunt->settings, (size_t)option - KNOWN, value);
+    }
+}
+
+/* Returns 0, or the exit status after a message. Without a command after --help. */
+static int read_arguments(int argc, char **argv, struct hunt *hunt)
+{
+    int option, status = settings_add(&hunt->settings, "CUFENCE_OPTIONS", getenv("CUFENCE_OPTIONS"));
+    while (status == 0 && (option = arguments_next(&hunt_arguments, argc, argv)) != ARGUMENTS_END) {
+        if (option == ARGUMENTS_WRONG)
+            return CLI_USAGE;
+        if (option == ARGUMENTS_HELP) {
+            usage();
+            return 0;
+        }
+        status = take(hunt, option, optarg);
+    }
+    if (status == 0 && optind == argc)
+        return complain(CLI_USAGE,
+                        "no program given: cufence hunt [options] -- PROGRAM [ARGUMENT]...; see cufence hunt --help");
+    hunt->plan.command = argv + optind;
+    hunt->plan.words = (size_t)(argc - optind);
+    return status;
+}
+
+/* ---- before the first run ---- */
+
+/* Checks the options, and leaves those of the command line in plan.options. */
+static int check_settings(struct hunt *hunt, char **own)
+{
+    struct options options;
+    struct settings scratch = {.command = "hunt"};
+    int status = hunt->plan.preset ? settings_preset(&scratch, 0, hunt->plan.preset) : 0;
+    settings_free(&scratch);
+    if (status != 0)
+        return status;
+    options_default(&options);
+    char *text = settings_text(&hunt->settings);
+    status = text ? settings_check(&hunt->settings, text, &options) : complain(CANNOT_RUN, "no host memory");
+    free(text);
+    if (status != 0)
+        return status;
+    hunt->exitcode = (int)options.exitcode;
+    free(hunt->settings.all[0].text); /* the program gets it by itself */
+    hunt->settings.all[0].text = NULL;
+    *own = settings_text(&hunt->settings);
+    if (!*own)
+        return complain(CANNOT_RUN, "no host memory");
+    options_default(&options);
+    if (options_parse(&options, *own, "") == CUFENCE_OK && options.json[0])
+        return complain(CLI_USAGE,
+                        "json=%s: hunt uses this option itself; --json FILE gets the merged list, --keep FOLDER "
+                        "keeps the reports of each process",
+                        options.json);
+    hunt->plan.options = *own;
+    return 0;
+}
+
+/* The folder as the option json= takes it: a % is doubled, a comma is not possible. */
+static int name_files(struct plan *plan)
+{
+    size_t used = 0;
+    for (const char *at = plan->folder; *at && used + 2 < sizeof plan->json; at++) {
+        if (*at == '%')
+            plan->json[used++] = '%';
+        plan->json[used++] = *at;
+    }
+    plan->json[used] = '\0';
+    if (strchr(plan->folder, ','))
+        return complain(CLI_USAGE, "%s cannot hold the reports: its name has a comma; --keep FOLDER names another",
+                        plan->folder);
+    if (used + sizeof "/strict.%p.json" > sizeof((struct options *)0)->json)
+        return complain(CLI_USAGE, "%s cannot hold the reports: its name is too long; --keep FOLDER names another",
+                        plan->folder);
+    return 0;
+}
+
+static int make_folder(struct hunt *hunt)
+{
+    struct plan *plan = &hunt->plan;
+    const char *parent = getenv("TMPDIR");
+    if (!hunt->kept) {
+        if (snprintf(plan->folder, sizeof plan->folder, "%s/cufence-hunt-XXXXXX", parent && *parent ? parent : "/tmp") >=
+                (int)sizeof plan->folder ||
+            !mkdtemp(plan->folder))
+            return complain(CANNOT_RUN,
+                            "no folder for reports: %s: %s; set TMPDIR to a folder that can be written, or use "
+                            "--keep FOLDER",
+                            plan->folder, strerror(errno));
+    } else if ((mkdir(hunt->kept, 0777) != 0 && errno != EEXIST) || !realpath(hunt->kept, plan->folder) ||
+               access(plan->folder, W_OK | X_OK) != 0) {
+        return complain(CLI_USAGE, "--keep %s: %s", hunt->kept, strerror(errno));
+    }
+    for (unsigned mode = 0; mode < MODES; mode++)
+        if (merged_is_any(plan->folder, mode, 0))
+            return complain(CLI_USAGE, "--keep %s: reports of an earlier hunt are there (%s.*.json); name another folder",
+                            hunt->kept, modes[mode].name);
+    return name_files(plan);
+}
+
+/* Opened before the first run: the last one may end hours later. */
+static int open_json(struct hunt *hunt)
+{
+    if (!hunt->json)
+        return 0;
+    hunt->json_out = strcmp(hunt->json, "-") != 0 ? fopen(hunt->json, "we") : stdout;
+    return hunt->json_out ? 0 : complain(CLI_USAGE, "--json %s: %s", hunt->json, strerror(errno));
+}
+
+/* ---- the hunt ---- */
+
+static unsigned count_bits(unsigned bits)
+{
+    return (unsigned)__builtin_popcount(bits);
+}
+
+static void tell_end(const struct hunt *hunt, unsigned mode)
+{
+    const struct run *run = &hunt->runs[mode];
+    size_t found = merged_by(&hunt->merged, mode);
+    fprintf(stderr, "cufence hunt: %s: ", modes[mode].name);
+    run_end_print(stderr, run);
+    fprintf(stderr, " after %.1f s, ", run->seconds);
+    if (found)
+        fprintf(stderr, "%zu finding%s\n", found, found == 1 ? "" : "s");
+    else
+        fprintf(stderr, "no finding%s\n", run_has_failed(run, &hunt->merged, mode) ? ": the program failed by itself" : "");
+}
+
+/* Returns whether there is a reason for another run. */
+static int run_in(struct hunt *hunt, unsigned mode)
+{
+    struct run *run = &hunt->runs[mode];
+    unsigned before = hunt->plan.modes & ((1u << mode) - 1);
+    complain(0, "run %u of %u: %s (%s), %s", count_bits(before) + 1, count_bits(hunt->plan.modes), modes[mode].name,
+             modes[mode].options, modes[mode].looks_for);
+    hunt_run(&hunt->plan, mode, &hunt->signals, run);
+    if (run->refusal)
+        return 0;
+    merged_read(&hunt->merged, hunt->plan.folder, mode);
+    tell_end(hunt, mode);
+    return !signals_come(&hunt->signals) && !(hunt->plan.is_first && hunt->merged.count);
+}
+
+static int run_all(struct hunt *hunt)
+{
+    int refusal = 0, is_on = 1;
+    variables_tell("hunt", environ);
+    signals_watch(&hunt->signals);
+    for (unsigned mode = 0; mode < MODES; mode++) {
+        if (!(hunt->plan.modes & 1u << mode) || !is_on)
+            continue;
+        is_on = run_in(hunt, mode);
+        refusal = hunt->runs[mode].refusal;
+    }
+    return refusal;
+}
+
+static void remove_files(const struct plan *plan)
+{
+    char path[PATH_MAX + 300];
+    struct dirent **entries;
+    int count = scandir(plan->folder, &entries, NULL, NULL);
+    for (int i = 0; i < count; i++) {
+        snprintf(path, sizeof path, "%s/%s", plan->folder, entries[i]->d_name);
+        unlink(path); /* . and .. stay */
+        free(entries[i]);
+    }
+    if (count >= 0)
+        free(entries);
+    rmdir(plan->folder);
+}
+
+static int conclude(struct hunt *hunt, int refusal)
+{
+    int status = hunt->merged.count ? hunt->exitcode : hunt->signals.first ? 128 + hunt->signals.first : 0;
+    int is_complete = 1;
+    for (unsigned mode = 0; mode < MODES; mode++)
+        if (hunt->plan.modes & 1u << mode)
+            is_complete &= hunt->runs[mode].is_started && !hunt->runs[mode].is_ended;
+    if (!refusal)
+        hunt_tell(stderr, &hunt->plan, hunt->runs, &hunt->merged);
+    if (!refusal && hunt->kept)
+        complain(0, "the reports of each process are in %s", hunt->plan.folder);
+    if (hunt->json_out &&
+        !hunt_put_json(hunt->json_out, &hunt->plan, hunt->runs, &hunt->merged, is_complete && !hunt->signals.first))
+        status = complain(status ? status : FAILED, "--json %s: %s", hunt->json, strerror(errno));
+    return refusal ? refusal : status;
+}
+
+int cli_hunt(int argc, char **argv)
+{
+    struct hunt hunt = {.plan.modes = ALL_MODES, .settings.command = "hunt"};
+    char *own = NULL;
+    int status = read_arguments(argc, argv, &hunt);
+    int is_wanted = status == 0 && hunt.plan.command;
+    if (is_wanted)
+        status = check_settings(&hunt, &own);
+    if (is_wanted && status == 0)
+        status = open_json(&hunt);
+    if (is_wanted && status == 0)
+        status = make_folder(&hunt);
+    if (is_wanted && status == 0)
+        status = conclude(&hunt, run_all(&hunt));
+    if (!hunt.kept && hunt.plan.folder[0])
+        remove_files(&hunt.plan);
+    if (hunt.json_out && hunt.json_out != stdout)
+        fclose(hunt.json_out);
+    collected_free(&hunt.merged);
+    settings_free(&hunt.settings);
+    free(own);
+    return status;
+}

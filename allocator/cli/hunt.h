@@ -1,0 +1,88 @@
+/*
+ * `cufence hunt`: the modes, one run of the program in one of them (hunt_run.c), what all runs have found (merged.c), and how
+ * it is told (hunt_words.c, hunt_json.c).
+ *
+ * Thread safety: none; one thread does all this.
+ */
+#ifndef CUFENCE_CLI_HUNT_H
+#define CUFENCE_CLI_HUNT_H
+
+#include "collected.h"
+
+#include <jansson.h>
+#include <limits.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdio.h>
+
+struct mode {
+    const char *name;
+    const char *options; /* what it sets; nothing on the command line overrides it */
+    const char *looks_for;
+};
+enum { MODES = 4 };
+#define MODE_NAMES "end start align strict"
+extern const struct mode modes[MODES];
+
+/* ---- findings ---- */
+
+/* Reads what the processes of a run in `mode` have written into `folder`, and adds it. The tags of a finding are the modes that
+ * found it: a bit for each place in modes[]. */
+void merged_read(struct collected *merged, const char *folder, unsigned mode);
+
+/* Whether a file of a run in `mode` is in `folder`; with is_filled, one that is not empty. */
+int merged_is_any(const char *folder, unsigned mode, int is_filled);
+
+/* How many findings the mode has seen. */
+size_t merged_by(const struct collected *merged, unsigned mode);
+
+/* ---- runs ---- */
+
+struct plan {
+    unsigned modes; /* a bit for each place in modes[] */
+    int is_first;   /* stop at the first finding */
+    const char *preset;
+    const char *options; /* "key=value,..." of the command line */
+    char **command;      /* up to a NULL */
+    size_t words;        /* in command */
+    char folder[PATH_MAX];
+    char json[300]; /* `folder` as the option json= takes it */
+};
+
+struct run {
+    int is_started;
+    int refusal; /* of a program that could not be started: the exit status of `cufence run`, which has said why */
+    int status;  /* of waitpid() */
+    double seconds;
+    int is_ended; /* by us: after the first finding, or because a second signal asked for it */
+};
+
+/* The signals that end a hunt. */
+struct signals {
+    sigset_t watched, before;
+    int first; /* the first that came; 0: none has */
+    int count;
+};
+
+void signals_watch(struct signals *signals);
+int signals_come(struct signals *signals); /* whether one has come by now */
+
+/* Runs the program in a mode, and waits for its end. A signal is passed on to the program; the second one kills it. */
+void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, struct run *run);
+
+/* ---- words ---- */
+
+/* "exit status 3", "killed by signal 11 (Segmentation fault)" */
+void run_end_print(FILE *out, const struct run *run);
+
+/* Whether the program failed, and nothing was found that explains it. */
+int run_has_failed(const struct run *run, const struct collected *merged, unsigned mode);
+
+/* Everything that was found, and by which mode; `runs` has a place for each mode. */
+void hunt_tell(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged);
+
+/* The same as JSON (docs/hunt.md). Returns 0 if it cannot be written. */
+int hunt_put_json(FILE *out, const struct plan *plan, const struct run runs[MODES], const struct collected *merged,
+                  int is_complete);
+
+#endif

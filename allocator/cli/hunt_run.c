@@ -1,0 +1,181 @@
+/* One run of `cufence hunt`: a process of its own does what `cufence run` does. */
+#include "cli.h"
+#include "hunt.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAUSE_MS = 200 };
+/* With --first: how long a program may go on after its first finding, and then after SIGTERM. */
+enum { END_SECONDS = 5, KILL_SECONDS = 10 };
+
+static double now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* ---- signals ---- */
+
+void signals_watch(struct signals *signals)
+{
+    static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+    struct sigaction action;
+    *signals = (struct signals){0};
+    signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the program ended */
+    sigemptyset(&signals->watched);
+    sigaddset(&signals->watched, SIGCHLD);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
+        if (sigaction(ends[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
+            sigaddset(&signals->watched, ends[i]);
+    sigprocmask(SIG_BLOCK, &signals->watched, &signals->before);
+}
+
+/* Waits for a signal that is watched, for a while. Returns it if it is one that ends a hunt, else 0. */
+static int next_signal(struct signals *signals, long milliseconds, siginfo_t *got)
+{
+    const struct timespec pause = {0, milliseconds * 1000000};
+    int signal = sigtimedwait(&signals->watched, got, &pause);
+    if (signal <= 0 || signal == SIGCHLD)
+        return 0;
+    if (!signals->count++)
+        signals->first = signal;
+    return signal;
+}
+
+int signals_come(struct signals *signals)
+{
+    siginfo_t got;
+    next_signal(signals, 0, &got);
+    return signals->first != 0;
+}
+
+/* ---- the program ---- */
+
+/* In the new process: becomes the program, or writes the exit status of `cufence run` to `told`. */
+static void become(const struct plan *plan, unsigned mode, const struct signals *signals, int told)
+{
+    char **argv = calloc(plan->words + 12, sizeof *argv), *last = NULL;
+    size_t used = 0;
+    int status = 126;
+    if (argv && asprintf(&last, "%s,exitcode=0,json=%s/%s.%%p.json", modes[mode].options, plan->json, modes[mode].name) > 0) {
+        argv[used++] = (char *)"run";
+        if (plan->preset) {
+            argv[used++] = (char *)"--preset";
+            argv[used++] = (char *)plan->preset;
+        }
+        argv[used++] = (char *)"--set";
+        argv[used++] = (char *)plan->options;
+        argv[used++] = (char *)"--set";
+        argv[used++] = last;
+        argv[used++] = (char *)"--";
+        memcpy(argv + used, plan->command, plan->words * sizeof *argv);
+        sigprocmask(SIG_SETMASK, &signals->before, NULL);
+        optind = 0; /* so that getopt_long() starts again */
+        status = cli_run((int)(used + plan->words), argv);
+    }
+    if (write(told, &status, sizeof status) < 0)
+        status = 126;
+    _exit(status);
+}
+
+/* On a terminal the program stays in our group, so that it can read from it. Elsewhere it gets a group of its own, by which it
+ * and its children can be ended together. */
+static int is_at_terminal(void)
+{
+    int terminal = open("/dev/tty", O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int is_ours = terminal >= 0 && tcgetpgrp(terminal) == getpgrp();
+    if (terminal >= 0)
+        close(terminal);
+    return is_ours;
+}
+
+static pid_t start(const struct plan *plan, unsigned mode, const struct signals *signals, int is_grouped, struct run *run)
+{
+    int ends[2];
+    if (pipe2(ends, O_CLOEXEC) != 0) {
+        run->refusal = arguments_complain("hunt", 126, "no pipe: %s", strerror(errno));
+        return -1;
+    }
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        if (is_grouped)
+            setpgid(0, 0);
+        become(plan, mode, signals, ends[1]);
+    }
+    close(ends[1]);
+    if (pid < 0)
+        run->refusal = arguments_complain("hunt", 126, "no process: %s", strerror(errno));
+    else if (is_grouped)
+        setpgid(pid, pid); /* whichever of the two comes first */
+    while (pid > 0 && read(ends[0], &run->refusal, sizeof run->refusal) < 0 && errno == EINTR)
+        ;
+    close(ends[0]);
+    run->is_started = pid > 0 && run->refusal == 0;
+    return pid;
+}
+
+/* ---- its end ---- */
+
+struct wait {
+    pid_t pid;
+    int is_grouped;
+    double found;   /* when the first finding was seen, 0: not yet */
+    int is_told_to; /* end */
+};
+
+static void send(const struct wait *wait, int signal)
+{
+    kill(wait->is_grouped ? -wait->pid : wait->pid, signal);
+}
+
+/* Ctrl-C at a terminal has reached the program, too. */
+static void pass_on(const struct wait *wait, const struct signals *signals, const siginfo_t *got, struct run *run)
+{
+    if (signals->count > 1) {
+        run->is_ended = 1;
+        send(wait, SIGKILL);
+        return;
+    }
+    arguments_complain("hunt", 0, "%s: waits for the program's end; the same again kills it", strsignal(got->si_signo));
+    if (wait->is_grouped || got->si_code != SI_KERNEL)
+        send(wait, got->si_signo);
+}
+
+static void end_after_finding(struct wait *wait, const struct plan *plan, unsigned mode, struct run *run)
+{
+    if (wait->found == 0 && merged_is_any(plan->folder, mode, 1))
+        wait->found = now();
+    double since = wait->found > 0 ? now() - wait->found : 0;
+    if (since > END_SECONDS && !wait->is_told_to) {
+        arguments_complain("hunt", 0, "ends the program, because of --first");
+        wait->is_told_to = run->is_ended = 1;
+        send(wait, SIGTERM);
+    }
+    if (since > END_SECONDS + KILL_SECONDS)
+        send(wait, SIGKILL);
+}
+
+void hunt_run(const struct plan *plan, unsigned mode, struct signals *signals, struct run *run)
+{
+    struct wait wait = {.is_grouped = !is_at_terminal()};
+    siginfo_t got;
+    double began = now();
+    *run = (struct run){0};
+    wait.pid = start(plan, mode, signals, wait.is_grouped, run);
+    while (wait.pid > 0 && waitpid(wait.pid, &run->status, WNOHANG) == 0) {
+        if (next_signal(signals, PAUSE_MS, &got))
+            pass_on(&wait, signals, &got, run);
+        else if (plan->is_first)
+            end_after_finding(&wait, plan, mode, run);
+    }
+    run->seconds = now() - began;
+}

@@ -1,0 +1,146 @@
+#include "settings.h"
+#include "arguments.h"
+#include "cli.h"
+#include "cli/program.h"
+#include "base/error.h"
+
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* docs/run.md says what each is for and costs. */
+const struct preset presets[PRESETS] = {
+    {"fast", "uaf=off,align=16,side=end,stacks=on", "ends of buffers, at the speed of the program: the defaults"},
+    {"thorough", "uaf=strict,align=auto,history=262144,launches=16384,max_reports=1000,exit_wait=60000",
+     "every byte and every use after free, slower, and reports that reach further back"},
+    {"production", "uaf=off,align=16,on_fault=error,exitcode=0,max_reports=10,exit_wait=1000,quiet=on",
+     "a service that must not change: own exit status, few words, a fast end"},
+};
+
+static int no_memory(const struct settings *settings)
+{
+    return arguments_complain(settings->command, PROGRAM_UNFIT, "no host memory");
+}
+
+/* Takes `text` over. */
+static int append(struct settings *settings, const char *source, char *text)
+{
+    struct setting *grown = realloc(settings->all, (settings->count + 1) * sizeof *grown);
+    if (!grown) {
+        free(text);
+        return no_memory(settings);
+    }
+    settings->all = grown;
+    struct setting *setting = &settings->all[settings->count++];
+    snprintf(setting->source, sizeof setting->source, "%s", source);
+    setting->text = text;
+    return 0;
+}
+
+int settings_add(struct settings *settings, const char *source, const char *text)
+{
+    char *copy = text ? strdup(text) : NULL;
+    return text && !copy ? no_memory(settings) : append(settings, source, copy);
+}
+
+static const struct option_row *row_of(const char *key)
+{
+    int is_exact;
+    const struct option_row *row = options_find(key, strlen(key), &is_exact);
+    return is_exact ? row : NULL;
+}
+
+int settings_take(struct settings *settings, const char *source, const char *key, const char *value)
+{
+    char folder[PATH_MAX] = "", *text = NULL;
+    const struct option_row *row = row_of(key);
+    int is_path = row && row->type == OPTION_PATH;
+    if (strchr(value, ',') || (is_path && !*value))
+        return arguments_complain(settings->command, CLI_USAGE, "%s: the %s \"%s\" is %s", source,
+                                  is_path ? "file name" : "value", value, *value ? "not possible: it holds a comma" : "empty");
+    if (is_path && value[0] != '/' && strcmp(value, "-") != 0 &&
+        (!getcwd(folder, sizeof folder) || strlen(folder) + strlen(value) + 2 > row->maximum || strpbrk(folder, ",%")))
+        folder[0] = '\0';
+    if (asprintf(&text, "%s=%s%s%s", key, folder, folder[0] ? "/" : "", value) < 0)
+        return no_memory(settings);
+    return append(settings, source, text);
+}
+
+int settings_take_row(struct settings *settings, size_t row, const char *value)
+{
+    char source[sizeof((struct setting *)0)->source];
+    size_t rows;
+    const char *key = options_table(&rows)[row].name;
+    snprintf(source, sizeof source, "--%s", key);
+    return settings_take(settings, source, key, value);
+}
+
+int settings_preset(struct settings *settings, size_t place, const char *name)
+{
+    for (size_t i = 0; i < PRESETS; i++) {
+        if (strcmp(presets[i].name, name) != 0)
+            continue;
+        int status = settings_add(settings, "--preset", presets[i].options);
+        if (status != 0)
+            return status;
+        struct setting added = settings->all[settings->count - 1];
+        memmove(settings->all + place + 1, settings->all + place, (settings->count - 1 - place) * sizeof added);
+        settings->all[place] = added;
+        return 0;
+    }
+    arguments_complain(settings->command, 0, "--preset: \"%s\" is not allowed; allowed are", name);
+    for (size_t i = 0; i < PRESETS; i++)
+        fprintf(stderr, "  %-10s  %s\n", presets[i].name, presets[i].help);
+    return CLI_USAGE;
+}
+
+/* The length of an option text without the trailing comma that options_parse() allows. */
+static size_t length_of(const char *text)
+{
+    size_t length = text ? strlen(text) : 0;
+    while (length && strchr(", \t", text[length - 1]))
+        length--;
+    return length;
+}
+
+char *settings_text(const struct settings *settings)
+{
+    char *merged = NULL;
+    size_t size;
+    FILE *out = open_memstream(&merged, &size);
+    if (!out)
+        return NULL;
+    for (size_t i = 0; i < settings->count; i++) {
+        const char *text = settings->all[i].text;
+        int length = (int)length_of(text);
+        if (length > 0)
+            fprintf(out, "%s%.*s", ftell(out) > 0 ? "," : "", length, text);
+    }
+    if (fclose(out) == 0)
+        return merged;
+    free(merged);
+    return NULL;
+}
+
+int settings_check(const struct settings *settings, const char *text, struct options *options)
+{
+    struct options scratch;
+    if (options_parse(options, text, "the options together") == CUFENCE_OK)
+        return 0;
+    for (size_t i = 0; i < settings->count; i++) {
+        options_default(&scratch);
+        if (options_parse(&scratch, settings->all[i].text, settings->all[i].source) != CUFENCE_OK)
+            return arguments_complain(settings->command, CLI_USAGE, "%s", error_detail());
+    }
+    options_parse(options, text, "the options together");
+    return arguments_complain(settings->command, CLI_USAGE, "%s", error_detail());
+}
+
+void settings_free(struct settings *settings)
+{
+    for (size_t i = 0; i < settings->count; i++)
+        free(settings->all[i].text);
+    free(settings->all);
+    *settings = (struct settings){0};
+}

@@ -1,0 +1,178 @@
+"""The command line as people meet it: completions, the manual page, the width of what is printed, Ctrl-C at a terminal."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import standin
+
+BUILD = Path(os.environ.get("CUFENCE_BUILD") or standin.ROOT / "build")
+COMMAND = BUILD / "bin" / "cufence"
+MANUAL = standin.ROOT / "docs" / "cufence.1"
+SHELLS = ("bash", "zsh", "fish")
+
+
+def cufence(*arguments: str) -> str:
+    environment = standin.clean_environment(CUFENCE_DRIVER="sim")
+    return subprocess.run([COMMAND, *arguments], env=environment, capture_output=True, text=True, timeout=120, check=True).stdout
+
+
+def sub_commands() -> list[str]:
+    return re.findall(r"^  (\w+)  ", cufence("--help"), re.M)
+
+
+def own_options(command: str) -> set[str]:
+    """Those that a sub-command's help names."""
+    return set(re.findall(r"--[a-z][-a-z]*", cufence(command, "--help"))) - {"--steps"}
+
+
+def library_options() -> list[str]:
+    return [line.split()[0] for line in cufence("options").splitlines()[1:]]
+
+
+@unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
+class Completion(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.files = {shell: Path(folder.name) / f"completion.{shell}" for shell in SHELLS}
+        for shell, file in self.files.items():
+            file.write_text(cufence("completion", shell))
+
+    def test_syntax(self) -> None:
+        for shell in SHELLS:
+            with self.subTest(shell):
+                if not shutil.which(shell):
+                    self.skipTest(f"no {shell} here")
+                subprocess.run([shell, "-n", self.files[shell]], check=True, timeout=60)
+
+    def test_everything_occurs(self) -> None:
+        self.assertGreater(len(sub_commands()), 5)
+        self.assertGreater(len(library_options()), 20)
+        for shell, file in self.files.items():
+            text = file.read_text()
+            for command in sub_commands():
+                with self.subTest(shell, command=command):
+                    self.assertRegex(text, rf"\b{command}\b")
+                    for option in own_options(command):
+                        written = f"-l {option[2:]} " if shell == "fish" else option
+                        self.assertIn(written, text)
+            for option in library_options():
+                self.assertIn(f"-l {option} " if shell == "fish" else f"--{option}", text)
+
+    def complete_in_bash(self, *words: str) -> list[str]:
+        code = 'source "$1"; shift; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _cufence; printf "%s\\n" "${COMPREPLY[@]}"'
+        command = ["bash", "-c", code, "bash", self.files["bash"], "cufence", *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+        self.assertEqual(done.stderr, "")
+        return done.stdout.split()
+
+    def test_in_bash(self) -> None:
+        for words, expected in (
+            (("ru",), ["run"]),
+            (("r",), ["run", "report"]),
+            (("hu",), ["hunt"]),
+            (("help", "exp"), ["explain"]),
+            (("run", "--ua"), ["--uaf"]),
+            (("run", "--uaf", ""), ["off", "strict"]),
+            (("run", "--uaf", "=", "s"), ["strict"]),
+            (("run", "--uaf", "=", "strict", "--sid"), ["--side"]),
+            (("run", "--preset", "t"), ["thorough"]),
+            (("hunt", "--first", "--mo"), ["--modes"]),
+            (("hunt", "--modes", "st"), ["start", "strict"]),
+            (("demo", "u"), ["underrun", "use-after-free"]),
+            (("completion", "f"), ["fish"]),
+            (("options", "--ch"), ["--check"]),
+            (("run", "python", "--ua"), []),
+            (("run", "--", "--ua"), []),
+            (("run", "--guard", "1G", "--if-asked", "python", "--ua"), []),
+        ):
+            with self.subTest(words):
+                self.assertEqual(self.complete_in_bash(*words), expected)
+        self.assertIn("bash", self.complete_in_bash("run", "--if-asked", "bas"))
+        self.assertIn("bash", self.complete_in_bash("hunt", "--modes", "end", "--", "bas"))
+
+    @unittest.skipUnless(shutil.which("fish"), "no fish here")
+    def test_in_fish(self) -> None:
+        for line, expected in (
+            ("cufence hu", {"hunt"}),
+            ("cufence run --ua", {"--uaf"}),
+            ("cufence run --uaf=s", {"--uaf=strict"}),
+            ("cufence demo use", {"use-after-free"}),
+        ):
+            with self.subTest(line):
+                code = f"source {self.files['fish']}; complete -C '{line}'"
+                done = subprocess.run(["fish", "--no-config", "-c", code], capture_output=True, text=True, timeout=60)
+                self.assertEqual({word.split("\t")[0] for word in done.stdout.splitlines()}, expected, done.stderr)
+
+
+@unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
+class Manual(unittest.TestCase):
+    def test_everything_occurs(self) -> None:
+        text = MANUAL.read_text().replace("\\-", "-")
+        for command in sub_commands():
+            self.assertIn(f"\n.B cufence {command}\n", text)
+            others = {"--help", *(f"--{option}" for option in library_options())}
+            self.assertEqual([option for option in own_options(command) - others if option not in text], [], command)
+        words = set(re.findall(r"[a-z_]+", text.partition(".SH OPTIONS")[2].partition(".SH ENVIRONMENT")[0]))
+        self.assertLessEqual(set(library_options()), words)
+
+    @unittest.skipUnless(shutil.which("groff"), "no groff here")
+    def test_is_well_formed(self) -> None:
+        done = subprocess.run(["groff", "-man", "-ww", "-z", MANUAL], capture_output=True, text=True, timeout=60)
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+
+
+@unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
+class Output(unittest.TestCase):
+    def test_the_doctor_keeps_to_100_columns(self) -> None:
+        environment = standin.clean_environment(CUFENCE_DRIVER="sim", CUFENCE_UAF="strict")
+        done = subprocess.run([COMMAND, "doctor"], env=environment, capture_output=True, text=True, timeout=120)
+        self.assertGreater(len(done.stdout.splitlines()), 20)
+        for line in done.stdout.splitlines():
+            # A path may be longer than a line, and is never cut.
+            self.assertTrue(len(line) <= 100 or len(line.split()) <= 3, line)
+        self.assertIn("unknown variable", done.stdout)
+        self.assertIn("-> write CUFENCE_OPTIONS=uaf=strict", done.stdout)
+
+
+@unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
+class Terminal(unittest.TestCase):
+    """Ctrl-C reaches hunt and the program at once: the program must get it once only, and can read from the terminal."""
+
+    PROGRAM = 'trap "echo interrupted; exit 7" INT; read -r line; echo "got $line"; while :; do sleep 0.05; done'
+
+    def test_control_c(self) -> None:
+        pid, terminal = pty.fork()
+        if pid == 0:
+            environment = standin.clean_environment(CUFENCE_DRIVER="sim", PATH=os.environ["PATH"])
+            os.execve(COMMAND, ["cufence", "hunt", "--modes", "end,start", "--", "bash", "-c", self.PROGRAM], environment)
+        self.text = ""
+        os.write(terminal, b"a line\n")
+        self.read(terminal, "got a line")
+        os.write(terminal, b"\x03")
+        self.read(terminal, "No mode sees")
+        _, status = os.waitpid(pid, 0)
+        os.close(terminal)
+        self.assertEqual(os.waitstatus_to_exitcode(status), 128 + 2, self.text)
+        self.assertEqual(self.text.count("\ninterrupted\r"), 1, self.text)
+        self.assertIn("cufence hunt: end: exit status 7 after", self.text)
+        self.assertNotIn("run 2 of 2", self.text)
+
+    def read(self, terminal: int, word: str) -> None:
+        until = time.monotonic() + 60
+        while word not in self.text and time.monotonic() < until:
+            self.text += os.read(terminal, 4096).decode()
+        self.assertIn(word, self.text)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,346 @@
+/* `cufence hunt` with programs that know nothing of cufence (programs/), on the simulated device. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/cufence-hunted-XXXXXX";
+
+static struct {
+    int status; /* exit status, or 128 + signal */
+    char out[65536], err[65536];
+    json_t *list; /* what --json has written; NULL where it has not */
+} last;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    if (!mkdtemp(folder))
+        return -1;
+    setenv("CUFENCE", CUFENCE_CLI, 1);
+    setenv("PROGRAM", PROGRAMS_FOLDER "/program_dlsym", 1);
+    setenv("FOLDER", folder, 1);
+    setenv("TMPDIR", folder, 1); /* so that what a hunt leaves there is seen */
+    setenv("LD_LIBRARY_PATH", LIBCUDA_FOLDER, 1);
+    unsetenv("CUFENCE_DRIVER");
+    unsetenv("CUFENCE_OPTIONS");
+    return 0;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    json_decref(last.list);
+    return system("rm -r \"$FOLDER\"");
+}
+
+static void read_file(const char *name, char *text, size_t size)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    text[file ? fread(text, 1, size - 1, file) : 0] = '\0';
+    if (file)
+        fclose(file);
+}
+
+static void take_outcome(int status)
+{
+    char list[256];
+    last.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    read_file("out", last.out, sizeof last.out);
+    read_file("err", last.err, sizeof last.err);
+    snprintf(list, sizeof list, "%s/list.json", folder);
+    json_decref(last.list);
+    last.list = json_load_file(list, 0, NULL);
+}
+
+static pid_t start(const char *arguments)
+{
+    char command[2048];
+    snprintf(command, sizeof command, "exec \"$CUFENCE\" hunt %s >\"$FOLDER/out\" 2>\"$FOLDER/err\"", arguments);
+    assert_int_equal(system("rm -rf \"$FOLDER\"/*"), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(100);
+        execl("/bin/sh", "sh", "-c", command, (char *)NULL);
+        _exit(99);
+    }
+    return pid;
+}
+
+/* Runs `cufence hunt` with arguments as one writes them in a shell. */
+static void hunt(const char *arguments)
+{
+    int status = -1;
+    pid_t pid = start(arguments);
+    waitpid(pid, &status, 0);
+    take_outcome(status);
+}
+
+#define HUNT "--json \"$FOLDER/list.json\" "
+
+static void expect(int status, const char *said)
+{
+    if (last.status != status || !strstr(last.err, said))
+        print_error("ended with %d instead of %d, \"%s\":\n%s\n", last.status, status, said, last.err);
+    assert_int_equal(last.status, status);
+    assert_non_null(strstr(last.err, said));
+}
+
+/* The finding of that kind about a buffer of that size: its modes, as "end,align"; its reports. */
+static void expect_finding(const char *kind, long long size, const char *modes, long long reports)
+{
+    size_t i, j;
+    json_t *finding, *mode;
+    char seen[64] = "";
+    long long count = 0;
+    json_array_foreach(json_object_get(last.list, "findings"), i, finding)
+    {
+        json_t *report = json_object_get(finding, "report");
+        if (strcmp(json_string_value(json_object_get(report, "kind")), kind) != 0 ||
+            json_integer_value(json_object_get(json_object_get(report, "buffer"), "size")) != size)
+            continue;
+        json_array_foreach(json_object_get(finding, "modes"), j, mode)
+            snprintf(seen + strlen(seen), sizeof seen - strlen(seen), "%s%s", *seen ? "," : "", json_string_value(mode));
+        count += json_integer_value(json_object_get(finding, "reports"));
+    }
+    assert_string_equal(seen, modes);
+    assert_int_equal(count, reports);
+}
+
+static size_t found(void)
+{
+    return json_array_size(json_object_get(last.list, "findings"));
+}
+
+static int is_left(const char *pattern)
+{
+    char command[256];
+    snprintf(command, sizeof command, "ls -d \"$FOLDER\"/%s >/dev/null 2>&1", pattern);
+    return system(command) == 0;
+}
+
+/* ---- the list ---- */
+
+static void each_mode_finds_another_bug(void **state)
+{
+    (void)state;
+    hunt(HUNT "-- \"$PROGRAM\" several_bugs");
+    expect(86, "cufence hunt: 4 findings in 4 runs\n");
+    assert_int_equal(found(), 4);
+    expect_finding("overrun", 16384, "end", 1);
+    expect_finding("underrun", 4096, "start", 1);
+    expect_finding("overrun", 8188, "align", 1);
+    expect_finding("use-after-free", 12288, "strict", 1);
+    assert_true(json_is_true(json_object_get(last.list, "complete")));
+    assert_int_equal(json_array_size(json_object_get(last.list, "runs")), 4);
+    expect(86, "cufence hunt: run 1 of 4: end (side=end), ");
+    expect(86, "cufence hunt: start: exit status 1 after ");
+    expect(86, "\n  2  underrun at kernels.cu:12 in store\n     write of 4 bytes, 4 bytes before the start of a buffer of 4096 "
+               "bytes\n");
+    expect(86, "program.c:86 in store, called from ");
+    expect(86, "     found by      strict\n");
+    expect(86, "No mode sees: ");
+    assert_false(is_left("cufence-hunt-*"));
+}
+
+static void the_same_finding_is_listed_once(void **state)
+{
+    (void)state;
+    /* Two children of one program, in three modes. */
+    hunt(HUNT "--modes end,align,strict sh -c '\"$PROGRAM\" overrun & \"$PROGRAM\" overrun; wait'");
+    expect(86, "cufence hunt: 1 finding in 3 runs\n");
+    assert_int_equal(found(), 1);
+    expect_finding("overrun", 4096, "end,align,strict", 6);
+    expect(86, "     found by      end, align, strict (6 reports)\n");
+    assert_null(strstr(last.err, "accesses before the start"));
+}
+
+static void options_reach_every_run(void **state)
+{
+    (void)state;
+    hunt("--modes start,end --guard 1G --set stacks=off --preset production -- sh -c 'echo $CUFENCE_OPTIONS'");
+    expect(0, "cufence hunt: nothing found in 2 runs\n");
+    assert_non_null(strstr(last.out, "quiet=on,guard=1G,stacks=off,side=end,exitcode=0,json=/"));
+    assert_non_null(strstr(last.out, "quiet=on,guard=1G,stacks=off,side=start,exitcode=0,json=/"));
+    assert_non_null(strstr(last.out, "/start.%p.json"));
+    assert_true(strstr(last.out, "side=end") < strstr(last.out, "side=start"));
+}
+
+static void reports_are_kept_where_asked(void **state)
+{
+    (void)state;
+    hunt("--modes end --error-exitcode 9 --keep \"$FOLDER/a%kept\" -- \"$PROGRAM\" overrun");
+    expect(9, "the reports of each process are in ");
+    assert_true(is_left("a%kept/end.*.json"));
+    assert_int_equal(system("cp -r \"$FOLDER/a%kept\" \"$FOLDER-kept\""), 0);
+    hunt("--keep \"$FOLDER-kept\" -- \"$PROGRAM\" overrun");
+    expect(2, "reports of an earlier hunt are there (end.*.json); name another folder");
+    assert_int_equal(system("rm -r \"$FOLDER-kept\""), 0);
+}
+
+static void the_list_goes_to_standard_output_too(void **state)
+{
+    (void)state;
+    hunt("--modes end --json - -- true");
+    expect(0, "nothing found in 1 run\n");
+    json_t *list = json_loads(last.out, 0, NULL);
+    assert_int_equal(json_integer_value(json_object_get(list, "schema")), 1);
+    assert_string_equal(json_string_value(json_array_get(json_object_get(list, "command"), 0)), "true");
+    json_decref(list);
+}
+
+/* ---- how runs end ---- */
+
+static void a_program_that_fails_by_itself_is_told(void **state)
+{
+    (void)state;
+    hunt(HUNT "--modes end,start -- sh -c 'exit 3'");
+    expect(0, "cufence hunt: end: exit status 3 after ");
+    expect(0, "no finding: the program failed by itself\n");
+    expect(0, "The program failed without a finding in end, start: ");
+    json_t *run = json_array_get(json_object_get(last.list, "runs"), 0);
+    assert_int_equal(json_integer_value(json_object_get(run, "exit_status")), 3);
+    hunt(HUNT "--modes end -- sh -c 'kill -KILL $$'");
+    expect(0, "cufence hunt: end: killed by signal 9 (Killed) after ");
+    run = json_array_get(json_object_get(last.list, "runs"), 0);
+    assert_int_equal(json_integer_value(json_object_get(run, "signal")), 9);
+}
+
+static void a_program_that_cannot_be_run_is_told_once(void **state)
+{
+    (void)state;
+    hunt("-- no-such-program");
+    expect(127, "cufence run: there is no program no-such-program");
+    assert_null(strstr(last.err, "run 2 of 4"));
+    assert_null(strstr(last.err, "nothing found"));
+    hunt("-- /");
+    expect(126, "cufence run: / is a directory");
+    hunt("-- sh -c 'exit 127'"); /* its own status is no reason to stop */
+    expect(0, "run 4 of 4");
+    assert_false(is_left("cufence-hunt-*"));
+}
+
+static void the_first_finding_ends_the_hunt(void **state)
+{
+    (void)state;
+    hunt(HUNT "--first -- \"$PROGRAM\" several_bugs");
+    expect(86, "cufence hunt: 1 finding in 1 run\n");
+    assert_false(json_is_true(json_object_get(last.list, "complete")));
+    expect(86, " not run\n");
+    time_t began = time(NULL);
+    hunt(HUNT "--first --modes end -- sh -c '\"$PROGRAM\" overrun; exec sleep 90'");
+    expect(86, "ends the program, because of --first");
+    assert_true(time(NULL) - began < 60);
+}
+
+/* ---- signals ---- */
+
+static void wait_for(const char *word)
+{
+    const struct timespec pause = {0, 20000000};
+    for (int i = 0; i < 2000; i++) {
+        read_file("err", last.err, sizeof last.err);
+        if (strstr(last.err, word))
+            return;
+        nanosleep(&pause, NULL);
+    }
+    fail_msg("\"%s\" was never said:\n%s", word, last.err);
+}
+
+static void a_signal_ends_the_run_and_the_list_is_told(void **state)
+{
+    (void)state;
+    static const int signals[] = {SIGINT, SIGTERM};
+    for (size_t i = 0; i < 2; i++) {
+        int status = -1;
+        pid_t pid = start(HUNT "-- sh -c '\"$PROGRAM\" overrun; exec sleep 90'");
+        wait_for("SUMMARY: cufence: overrun");
+        kill(pid, signals[i]);
+        waitpid(pid, &status, 0);
+        take_outcome(status);
+        expect(86, "cufence hunt: 1 finding in 1 run\n");
+        expect(86, ": waits for the program's end; the same again kills it");
+        expect_finding("overrun", 4096, "end", 1);
+        assert_false(json_is_true(json_object_get(last.list, "complete")));
+        assert_false(is_left("cufence-hunt-*"));
+    }
+}
+
+static void a_second_signal_kills(void **state)
+{
+    (void)state;
+    int status = -1;
+    time_t began = time(NULL);
+    pid_t pid = start("-- sh -c 'trap \"\" INT; echo >&2 trapped; while :; do sleep 0.1; done'");
+    wait_for("\ntrapped\n");
+    kill(pid, SIGINT);
+    wait_for("the same again kills it");
+    kill(pid, SIGINT);
+    waitpid(pid, &status, 0);
+    take_outcome(status);
+    expect(128 + SIGINT, "cufence hunt: end: killed by signal 9 ");
+    expect(128 + SIGINT, "nothing found in 1 run\n");
+    assert_true(time(NULL) - began < 60);
+}
+
+/* ---- command lines ---- */
+
+static void a_wrong_command_line_is_told(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arguments, *message;
+    } cases[] = {
+        {"", "cufence hunt: no program given"},
+        {"--modes end,ends -- true", "--modes: \"ends\" is not allowed; allowed are end, start, align, strict"},
+        {"--modes '' -- true", "--modes: \"\" is not allowed"},
+        {"--modes end, -- true", "--modes: \"\" is not allowed"},
+        {"--set uaf=maybe -- true", "cufence hunt: --set: uaf=maybe is not allowed; allowed is off | strict"},
+        {"--uaf maybe -- true", "cufence hunt: --uaf: uaf=maybe is not allowed; allowed is off | strict"},
+        {"--preset slow -- true", "--preset: \"slow\" is not allowed; allowed are"},
+        {"--set json=x -- true", "json=x: hunt uses this option itself; --json FILE gets the merged list"},
+        {"--json /nonexistent/x -- true", "--json /nonexistent/x: No such file or directory"},
+        {"--keep /nonexistent/x -- true", "--keep /nonexistent/x: No such file or directory"},
+        {"--keep \"$FOLDER/a,b\" -- true", "its name has a comma"},
+        {"--moodes end -- true", "cufence hunt: unknown option \"--moodes\"; allowed are --modes, --first,"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        hunt(cases[i].arguments);
+        expect(2, cases[i].message);
+        assert_null(strstr(last.err, "run 1 of"));
+    }
+    setenv("CUFENCE_OPTIONS", "uav=strict", 1);
+    hunt("-- true");
+    unsetenv("CUFENCE_OPTIONS");
+    expect(2, "CUFENCE_OPTIONS: unknown option 'uav', did you mean 'uaf'?");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_mode_finds_another_bug),
+        cmocka_unit_test(the_same_finding_is_listed_once),
+        cmocka_unit_test(options_reach_every_run),
+        cmocka_unit_test(reports_are_kept_where_asked),
+        cmocka_unit_test(the_list_goes_to_standard_output_too),
+        cmocka_unit_test(a_program_that_fails_by_itself_is_told),
+        cmocka_unit_test(a_program_that_cannot_be_run_is_told_once),
+        cmocka_unit_test(the_first_finding_ends_the_hunt),
+        cmocka_unit_test(a_signal_ends_the_run_and_the_list_is_told),
+        cmocka_unit_test(a_second_signal_kills),
+        cmocka_unit_test(a_wrong_command_line_is_told),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

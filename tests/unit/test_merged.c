@@ -1,0 +1,143 @@
+/* Which reports are the same finding for `cufence hunt`, and what it makes of files that are damaged. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cli/hunt.h"
+
+static char folder[] = "/tmp/cufence-merged-XXXXXX";
+static struct collected merged;
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[64];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+static int forget(void **state)
+{
+    (void)state;
+    char command[64];
+    collected_free(&merged);
+    snprintf(command, sizeof command, "rm -f %s/*", folder);
+    return system(command);
+}
+
+static unsigned mode_of(const char *name)
+{
+    unsigned mode = 0;
+    while (strcmp(modes[mode].name, name) != 0)
+        mode++;
+    return mode;
+}
+
+static void write_file(const char *name, const char *text)
+{
+    char path[128];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "a");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+#define KERNEL(symbol, place) "\"kernel\":{\"symbol\":\"" symbol "\"," place "}"
+#define LINE "\"file\":\"a.cu\",\"line\":7"
+#define SIZED "\"buffer\":{\"size\":64}"
+#define STACK(line)                                                                                                            \
+    "\"buffer\":{\"size\":64,\"allocated\":{\"frames\":[{\"file\":\"m.py\",\"line\":" line ",\"function\":\"f\"}]}}"
+#define REPORT(rest) "{\"schema\":1,\"kind\":\"overrun\"," rest "}\n"
+
+static void what_differs_is_another_finding(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *first, *second;
+        size_t findings;
+    } cases[] = {
+        {REPORT(KERNEL("k", LINE) "," SIZED), REPORT(SIZED "," KERNEL("k", LINE)), 1},
+        /* the code behind a line may differ between modes */
+        {REPORT(KERNEL("k", LINE ",\"offset\":64") "," SIZED), REPORT(KERNEL("k", LINE ",\"offset\":96") "," SIZED), 1},
+        {REPORT(KERNEL("k", "\"offset\":64") "," SIZED), REPORT(KERNEL("k", "\"offset\":96") "," SIZED), 2},
+        {REPORT(KERNEL("k", LINE) "," SIZED), REPORT(KERNEL("m", LINE) "," SIZED), 2},
+        {REPORT(KERNEL("k", LINE) "," SIZED), "{\"schema\":1,\"kind\":\"underrun\"," KERNEL("k", LINE) "," SIZED "}\n", 2},
+        {REPORT(KERNEL("k", LINE) "," SIZED), REPORT(KERNEL("k", LINE) ",\"buffer\":{\"size\":65}"), 2},
+        {REPORT(KERNEL("k", LINE) "," SIZED), REPORT(KERNEL("k", LINE) ",\"buffer\":{\"size\":64,\"label\":\"y\"}"), 2},
+        /* where a buffer was allocated says more than its size */
+        {REPORT(KERNEL("k", LINE) "," STACK("1")), REPORT(KERNEL("k", LINE) "," STACK("2")), 2},
+        {REPORT(KERNEL("k", LINE) "," STACK("1")),
+         REPORT(KERNEL("k", LINE) ",\"buffer\":{\"size\":99,\"allocated\":{\"frames\":[{\"file\":\"m.py\",\"line\":1,"
+                                  "\"function\":\"f\"}]}}"),
+         1},
+        {"{\"schema\":1,\"kind\":\"double free\",\"call\":\"cuMemFree\"," SIZED "}\n",
+         "{\"schema\":1,\"kind\":\"double free\",\"call\":\"cuMemFreeAsync\"," SIZED "}\n", 2},
+        {"{\"schema\":1,\"kind\":\"double "
+         "free\",\"call\":\"cuMemFree\",\"called\":{\"frames\":[{\"function\":\"f\",\"offset\":1}]}}\n",
+         "{\"schema\":1,\"kind\":\"double "
+         "free\",\"call\":\"cuMemFree\",\"called\":{\"frames\":[{\"function\":\"f\",\"offset\":2}]}}\n",
+         2},
+        {"{\"schema\":1,\"kind\":\"exception\",\"exception\":{\"number\":1}}\n",
+         "{\"schema\":1,\"kind\":\"exception\",\"exception\":{\"number\":2}}\n", 2},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        write_file("end.1.json", cases[i].first);
+        write_file("strict.2.json", cases[i].second);
+        merged_read(&merged, folder, mode_of("end"));
+        merged_read(&merged, folder, mode_of("strict"));
+        if (merged.count != cases[i].findings)
+            fail_msg("%zu findings of\n%s%s", merged.count, cases[i].first, cases[i].second);
+        assert_int_equal(merged.findings[0].count, 3 - merged.count);
+        assert_int_equal(merged_by(&merged, mode_of("strict")), 1);
+        assert_int_equal(merged_by(&merged, mode_of("align")), 0);
+        forget(NULL);
+    }
+}
+
+static void lines_that_are_no_report_are_counted(void **state)
+{
+    (void)state;
+    write_file("end.1.json", "{\"kind\":\"overr\n\n[]\n{\"kind\":3}\n" REPORT(SIZED) "{\"kind\":\"under");
+    write_file("end.2.json", "");
+    write_file("end.2.json.more", REPORT(SIZED));
+    write_file("ending.2.json", REPORT(SIZED));
+    assert_true(merged_is_any(folder, mode_of("end"), 0));
+    assert_false(merged_is_any(folder, mode_of("start"), 0));
+    merged_read(&merged, folder, mode_of("end"));
+    assert_int_equal(merged.count, 1);
+    assert_int_equal(merged.findings[0].count, 1);
+    assert_int_equal(merged.unreadable, 4);
+}
+
+static void a_file_may_be_empty(void **state)
+{
+    (void)state;
+    write_file("start.1.json", "");
+    assert_true(merged_is_any(folder, mode_of("start"), 0));
+    assert_false(merged_is_any(folder, mode_of("start"), 1));
+    merged_read(&merged, folder, mode_of("start"));
+    merged_read(&merged, "/nonexistent", mode_of("start"));
+    assert_int_equal(merged.count, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(what_differs_is_another_finding, forget),
+        cmocka_unit_test_teardown(lines_that_are_no_report_are_counted, forget),
+        cmocka_unit_test_teardown(a_file_may_be_empty, forget),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
