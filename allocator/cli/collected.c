@@ -1,5 +1,7 @@
 #include "collected.h"
 
+#include "finding/finding.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,12 +22,6 @@ const char *finding_text_of(json_t *finding, const char *section, const char *me
 long long finding_number_of(json_t *finding, const char *section, const char *member)
 {
     return json_integer_value(member_of(finding, section, member));
-}
-
-static const char *kernel_of(json_t *finding)
-{
-    const char *name = finding_text_of(finding, "kernel", "name");
-    return name ? name : finding_text_of(finding, "kernel", "symbol");
 }
 
 /* The first frame of a stack: who called, or who allocated. */
@@ -49,12 +45,16 @@ static void put_frame(FILE *out, json_t *frame)
 
 static void put_place(FILE *out, json_t *finding)
 {
-    const char *file = finding_text_of(finding, "kernel", "file"), *kernel = kernel_of(finding);
+    char kernel[256];
+    const struct evidence_site site = {.kernel = finding_text_of(finding, "kernel", "name"),
+                                       .symbol = finding_text_of(finding, "kernel", "symbol")};
+    const char *file = finding_text_of(finding, "kernel", "file");
     long long line = finding_number_of(finding, "kernel", "line");
     json_t *frame = frame_of(json_object_get(finding, "called"));
+    finding_kernel(&site, kernel, sizeof kernel);
     if (file || (frame && json_object_get(frame, "file")))
         fputs("at ", out);
-    if (!file && !kernel) {
+    if (!file && !kernel[0]) {
         put_frame(out, frame);
         return;
     }
@@ -62,8 +62,8 @@ static void put_place(FILE *out, json_t *finding)
         fprintf(out, "%s:%lld", file, line);
     else if (file)
         fputs(file, out);
-    if (kernel)
-        fprintf(out, "%s%.*s", file ? " in " : "in ", (int)strcspn(kernel, "("), kernel);
+    if (kernel[0])
+        fprintf(out, "%s%s", file ? " in " : "in ", kernel);
 }
 
 /* Calls put() with a stream onto `out`, which gets what fits. */
@@ -258,6 +258,14 @@ int collected_read(struct collected *collected, const char *command, const char 
     if (file != stdin)
         fclose(file);
     return is_well;
+}
+
+json_t *collected_json(const struct collected_finding *finding)
+{
+    json_t *copy = json_copy(finding->first);
+    json_object_set_new(copy, "count", json_integer((json_int_t)finding->count));
+    json_object_set(copy, "processes", finding->processes);
+    return copy;
 }
 
 void collected_free(struct collected *collected)

@@ -32,6 +32,9 @@ struct collected {
 int collected_read(struct collected *collected, const char *command, const char *path);
 void collected_free(struct collected *collected);
 
+/* Returns the first report with `count` and `processes`; NULL if out of host memory. The caller drops it. */
+json_t *collected_json(const struct collected_finding *finding);
+
 /* Facts of a finding, NULL or 0 where they are not known. Text is borrowed from it. */
 const char *finding_text_of(json_t *finding, const char *section, const char *member); /* section may be NULL */
 long long finding_number_of(json_t *finding, const char *section, const char *member);

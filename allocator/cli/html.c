@@ -22,12 +22,9 @@ static void put_json(json_t *object, FILE *out)
 static int put_findings(const struct collected *collected, FILE *out)
 {
     for (size_t i = 0; i < collected->count; i++) {
-        const struct collected_finding *found = &collected->findings[i];
-        json_t *copy = json_copy(found->first);
+        json_t *copy = collected_json(&collected->findings[i]);
         if (!copy)
             return 0;
-        json_object_set_new(copy, "count", json_integer((json_int_t)found->count));
-        json_object_set(copy, "processes", found->processes);
         fputs(i ? ",\n" : "", out);
         put_json(copy, out);
         json_decref(copy);

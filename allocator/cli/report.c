@@ -54,12 +54,9 @@ static void print_text(const struct collected *collected)
 int face_json(const struct collected *collected, FILE *out)
 {
     for (size_t i = 0; i < collected->count; i++) {
-        const struct collected_finding *found = &collected->findings[i];
-        json_t *copy = json_copy(found->first);
+        json_t *copy = collected_json(&collected->findings[i]);
         if (!copy)
             return 0;
-        json_object_set_new(copy, "count", json_integer((json_int_t)found->count));
-        json_object_set(copy, "processes", found->processes);
         json_dumpf(copy, out, JSON_COMPACT);
         fputc('\n', out);
         json_decref(copy);

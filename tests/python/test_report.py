@@ -70,13 +70,13 @@ class Report(unittest.TestCase):
         self.assertEqual(
             done.stdout,
             "1. out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
-            "   at /repo/oob.py:9 in void k_oob<4>\n"
+            "   at /repo/oob.py:9 in k_oob<4>\n"
             "   4 reports:\n"
             "     rank 0, pid 100 on node7\n"
             "     rank 1, pid 101 on node7\n"
             "     rank 2, pid 102 on node7\n"
             "2. another ?[2J buffer\n"
-            "   at /repo/oob.py:9 in void k_oob<4>\n"
+            "   at /repo/oob.py:9 in k_oob<4>\n"
             "   1 report:\n"
             "     rank 1, pid 101 on node7\n"
             "SUMMARY: cufence: 2 findings in 5 reports\n",
