@@ -18,6 +18,13 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/cufence-config-version.cm
 install(FILES ${PROJECT_BINARY_DIR}/cufence-config.cmake ${PROJECT_BINARY_DIR}/cufence-config-version.cmake
   DESTINATION ${package})
 
+# For pkg-config: relative to where it lies, so that the tree can be moved.
+if(NOT SKBUILD)
+  file(RELATIVE_PATH CUFENCE_PC_PREFIX /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
+  configure_file(cmake/cufence.pc.in ${PROJECT_BINARY_DIR}/cufence.pc @ONLY)
+  install(FILES ${PROJECT_BINARY_DIR}/cufence.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+endif()
+
 # The manual page, and completions: the program itself prints them, so they know every option.
 if(NOT SKBUILD)
   set(completions ${PROJECT_BINARY_DIR}/completions)

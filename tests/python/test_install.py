@@ -1,0 +1,69 @@
+"""`cmake --install`: a program finds the library by pkg-config and by find_package, wherever the tree is moved to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
+PROGRAM = """#include <cufence.h>
+#include <stdio.h>
+int main(void) { puts(cufence_version_string()); return cufence_init("quiet=on") != CUFENCE_OK; }
+"""
+
+
+class Install(unittest.TestCase):
+    folder: Path
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        first, cls.folder = Path(scratch.name) / "first", Path(scratch.name) / "then-here"
+        subprocess.run(["cmake", "--install", BUILD, "--prefix", first], check=True, capture_output=True)
+        first.rename(cls.folder)
+        (cls.folder / "user.c").write_text(PROGRAM)
+
+    def run_it(self, program: Path) -> str:
+        libraries = str(next(self.folder.rglob("libcufence.so")).parent)
+        environment = {**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": libraries}
+        return subprocess.run([program], env=environment, capture_output=True, text=True, check=True).stdout
+
+    @unittest.skipUnless(shutil.which("pkg-config"), "needs pkg-config")
+    def test_pkg_config(self) -> None:
+        found = next(self.folder.rglob("cufence.pc")).parent
+        flags = subprocess.run(
+            ["pkg-config", "--cflags", "--libs", "--define-prefix", "cufence"],
+            env={**os.environ, "PKG_CONFIG_PATH": str(found)},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        program = self.folder / "by-pkg-config"
+        subprocess.run(["cc", self.folder / "user.c", "-o", program, *flags.split()], check=True)
+        self.assertRegex(self.run_it(program), r"^\d+\.\d+\.\d+$")
+
+    def test_find_package(self) -> None:
+        project = self.folder / "project"
+        project.mkdir()
+        (project / "CMakeLists.txt").write_text(
+            "cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(cufence 0.1 REQUIRED)\n"
+            "add_executable(user ../user.c)\ntarget_link_libraries(user PRIVATE cufence::cufence)\n"
+        )
+        configure: list[str | Path] = ["-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.folder}"]
+        for step in (configure, ["--build", project / "build"]):
+            subprocess.run(["cmake", *step], check=True, capture_output=True)
+        self.assertRegex(self.run_it(project / "build/user"), r"^\d+\.\d+\.\d+$")
+
+    def test_the_manual_and_completions_are_there(self) -> None:
+        for name in ("share/man/man1/cufence.1", "share/bash-completion/completions/cufence", "share/zsh/site-functions/_cufence"):
+            self.assertTrue((self.folder / name).is_file(), name)
+
+
+if __name__ == "__main__":
+    unittest.main()
