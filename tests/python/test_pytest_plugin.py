@@ -29,14 +29,14 @@ def device():
 
 
 def python_with_pytest(folder: Path) -> str:
-    """Returns this interpreter if it has pytest, otherwise one that gets pytest from PyPI."""
-    if importlib.util.find_spec("pytest"):
+    """Returns this interpreter if it has pytest and pytest-xdist, otherwise one that gets them from PyPI."""
+    if importlib.util.find_spec("pytest") and importlib.util.find_spec("xdist"):
         return sys.executable
     if not importlib.util.find_spec("ensurepip"):
         raise unittest.SkipTest("no pytest, and no ensurepip to install it with: install python3-venv")
     venv.create(folder, with_pip=True, symlinks=True)
     python = str(folder / "bin" / "python")
-    done = subprocess.run([python, "-m", "pip", "install", "-q", "pytest>=8"], capture_output=True, text=True)
+    done = subprocess.run([python, "-m", "pip", "install", "-q", "pytest>=8", "pytest-xdist"], capture_output=True, text=True)
     if done.returncode:
         raise unittest.SkipTest(f"no pytest, and pip could not install it: {done.stderr.strip()[-300:]}")
     return python
@@ -99,6 +99,24 @@ class Plugin(unittest.TestCase):
             self.assertIn("a GPU fault during the call of this test: ", block)
             self.assertEqual(block.count(f", {size} bytes ["), 1, block)
             self.assertRegex(block, r"(?s)- Captured stderr call -.*0 bytes past the end of buffer #.*model\.cu:17")
+
+    def test_xdist(self) -> None:
+        """Each worker of pytest-xdist has a guarded process of its own, and a fault ends that one alone."""
+        code = """
+            @pytest.mark.parametrize("number", range(8))
+            def test_it(device, number, worker_id):
+                with open(f"{number}.ran", "w") as file:
+                    file.write(f"{worker_id} {os.getpid()}")
+                device.read(device.allocate(4000) + (4000 if number == 3 else 0))
+        """
+        done = self.run_pytest(code, "-n", "2", "-k", "not 7")
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertEqual(self.outcomes(done), {"failed": 1, "passed": 6}, done.stdout)
+        self.assertRegex(done.stdout, r"_+ test_it\[3\] _+")
+        self.assertIn("0 bytes past the end of buffer #", done.stdout)
+        ran = [path.read_text().split() for path in sorted(self.tests.glob("*.ran"))]
+        self.assertEqual({worker for worker, _ in ran}, {"gw0", "gw1"})
+        self.assertIn(len({process for _, process in ran}), (2, 3))
 
     def test_code_that_knows_nothing_of_cufence(self) -> None:
         (self.folder / "libcuda.so.1").symlink_to(self.folder / "lib" / "libcufence_sim.so")

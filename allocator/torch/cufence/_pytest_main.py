@@ -115,7 +115,11 @@ class Main:
 
     def _start(self) -> _Process:
         parameters = self.config.invocation_params
-        worker = _Process([str(argument) for argument in parameters.args], parameters.dir, self.environment)
+        arguments, folder = [str(argument) for argument in parameters.args], parameters.dir
+        distributed = getattr(self.config, "workerinput", {}).get("cufence")
+        if distributed:  # this is a worker of pytest-xdist, which has got no arguments but the files
+            arguments, folder = [*distributed["arguments"], "-n", "0", "--dist", "no"], Path(distributed["folder"])
+        worker = _Process(arguments, folder, self.environment)
         message = worker.receive()
         if message is None:
             status = worker.end()

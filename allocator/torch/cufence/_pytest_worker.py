@@ -51,7 +51,11 @@ class Worker:
         self.faults = 0
         self.has_faulted = False
         # Set as pytest-xdist does in its workers: plugins then leave writing files to the main process.
-        config.workerinput = {"workerid": "cufence", "workercount": 1}  # type: ignore[attr-defined]
+        config.workerinput = {  # type: ignore[attr-defined]
+            "workerid": os.environ.get("PYTEST_XDIST_WORKER", "cufence"),
+            "workercount": int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")),
+            "testrunuid": os.environ.get("PYTEST_XDIST_TESTRUNUID", ""),
+        }
         from . import _startup  # noqa: F401, patches other libraries even if the package is not installed
 
     def _send(self, **message: Any) -> None:

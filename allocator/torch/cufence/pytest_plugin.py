@@ -8,7 +8,7 @@ Without --cufence this module does nothing and imports nothing else of cufence.
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -36,10 +36,27 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def _check_other_options(config: pytest.Config) -> None:
     if config.getoption("usepdb", False) or config.getoption("trace", False):
         raise pytest.UsageError("--cufence runs the tests in another process, where --pdb and --trace have no terminal")
-    if config.getoption("numprocesses", None) or config.getoption("tx", None):
-        raise pytest.UsageError("--cufence runs the tests in one process of its own: leave pytest-xdist's options out")
     if config.getoption("cov_source", None):
         raise pytest.UsageError("--cufence runs the tests in another process, which --cov does not see: measure without it")
+
+
+class _Distributed:
+    """In the process that deals tests out to pytest-xdist's workers: tells them how to start their guarded process."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        parameters = config.invocation_params
+        self.start = {"arguments": [str(argument) for argument in parameters.args], "folder": str(parameters.dir)}
+
+    def pytest_report_header(self) -> str:
+        return "cufence: tests run guarded, in a process of its own for each of pytest-xdist's workers"
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        node.workerinput["cufence"] = self.start
+
+
+def _is_distributed(config: pytest.Config) -> bool:
+    return bool(config.getoption("dist", "no") != "no" and (config.getoption("numprocesses", None) or config.getoption("tx", None)))
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -52,8 +69,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(Worker(config, int(mark[1]), int(mark[2])), "cufence-worker")
     elif not config.getoption("collectonly", False):
+        _check_other_options(config)
+        if _is_distributed(config):
+            config.pluginmanager.register(_Distributed(config), "cufence-distributed")
+            return
         from ._pytest_main import Main
 
-        _check_other_options(config)
         main: Main = Main(config)
         config.pluginmanager.register(main, "cufence-main")
