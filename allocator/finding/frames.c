@@ -21,6 +21,24 @@ const char *frames_file(const struct stack_frame *frame)
     return file;
 }
 
+static int is_of_runner(const struct stack_frame *frame)
+{
+    static const char *const packages[] = {"_pytest/", "pluggy/"};
+    const char *file = frames_file(frame);
+    for (size_t i = 0; i < sizeof packages / sizeof *packages; i++)
+        if (frame->is_python && file != frame->file && !strncmp(file, packages[i], strlen(packages[i])))
+            return 1;
+    return 0;
+}
+
+size_t frames_without_runner(const struct stack_frame *frames, size_t count)
+{
+    size_t i = count > 0;
+    while (i < count && !is_of_runner(&frames[i]))
+        i++;
+    return i;
+}
+
 const struct stack_frame *frames_own(const struct stack_frame *frames, size_t count)
 {
     for (size_t i = 0; i < count; i++)

@@ -13,6 +13,10 @@
  * innermost frame is always shown. Requires lines > 0, count <= STACK_READ. */
 size_t frames_choose(const struct stack_frame *frames, size_t count, size_t lines, unsigned char *shown);
 
+/* Returns how many frames there are up to those of a test runner (pytest), which tell nothing of the program: all of them if
+ * none runs it, and at least the innermost one. */
+size_t frames_without_runner(const struct stack_frame *frames, size_t count);
+
 /* Returns the innermost frame of the program's own code, or the innermost frame if there is none. Requires count > 0. */
 const struct stack_frame *frames_own(const struct stack_frame *frames, size_t count);
 

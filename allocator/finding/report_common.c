@@ -82,9 +82,10 @@ void report_put_frame(struct report *report, const struct stack_frame *frame)
 void report_frame_lines(struct report *report, const struct report_stack *stack)
 {
     unsigned char shown[STACK_READ];
-    frames_choose(stack->frames, stack->count, STACK_SHOWN, shown);
-    for (size_t i = 0, next; i < stack->count; i = next) {
-        for (next = i + 1; next < stack->count && !shown[next]; next++)
+    size_t count = frames_without_runner(stack->frames, stack->count);
+    frames_choose(stack->frames, count, STACK_SHOWN, shown);
+    for (size_t i = 0, next; i < count; i = next) {
+        for (next = i + 1; next < count && !shown[next]; next++)
             ;
         report_begin(report, i ? "" : stack->key, i && stack->subkey ? "" : stack->subkey);
         report_put_frame(report, &stack->frames[i]);

@@ -95,8 +95,11 @@ class Plugin(unittest.TestCase):
         self.assertEqual(self.outcomes(done), {"failed": 2, "passed": 2}, done.stdout)
         blocks = re.split(r"^_+ (test_\S+) _+$", done.stdout, flags=re.MULTILINE)
         self.assertEqual(blocks[1::2], ["test_past_the_end[16]", "test_past_the_end[4000]"])
+        self.assertRegex(done.stdout, r"\nFAILED test_it\.py::test_past_the_end\[16\] - cufence: out-of-bounds READ")
         for block, size in zip(blocks[2::2], (16, 4000), strict=True):
-            self.assertIn("a GPU fault during the call of this test: ", block)
+            self.assertIn("cufence: out-of-bounds READ of 1 byte, 0 bytes past the end of buffer #", block.splitlines()[1])
+            self.assertIn(": a GPU fault during the call of this test\n", block)
+            self.assertNotIn("pluggy/", block)
             self.assertEqual(block.count(f", {size} bytes ["), 1, block)
             self.assertRegex(block, r"(?s)- Captured stderr call -.*0 bytes past the end of buffer #.*model\.cu:17")
 
@@ -195,8 +198,8 @@ class Plugin(unittest.TestCase):
             """
         )
         self.assertEqual(self.outcomes(done), {"passed": 2, "error": 2}, done.stdout)
-        self.assertIn("a GPU fault during the setup of this test: ", done.stdout)
-        self.assertIn("a GPU fault during the teardown of this test: ", done.stdout)
+        self.assertIn(": a GPU fault during the setup of this test\n", done.stdout)
+        self.assertIn(": a GPU fault during the teardown of this test\n", done.stdout)
 
     def test_crash(self) -> None:
         done = self.run_pytest(

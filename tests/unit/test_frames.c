@@ -62,6 +62,32 @@ static void the_programs_own_frames_come_first(void **state)
     }
 }
 
+static void a_test_runner_is_left_out(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *files[5];
+        size_t count;
+    } rows[] = {
+        {{"/home/me/train.py", PACKAGES "torch/x.py", "/home/me/main.py"}, 3},
+        {{"/home/me/test_it.py", PACKAGES "_pytest/python.py", PACKAGES "pluggy/_callers.py", "/usr/bin/pytest"}, 1},
+        {{PACKAGES "torch/x.py", "/home/me/test_it.py", PACKAGES "pluggy/_callers.py"}, 2},
+        {{PACKAGES "_pytest/python.py", "/home/me/a.py", PACKAGES "_pytest/python.py"}, 2},
+        {{"/home/me/_pytest/python.py", "/home/me/pluggy/own.py"}, 2},
+        {{PACKAGES "_pytest_cases/python.py", PACKAGES "mine/_pytest/x.py"}, 2},
+        {{NULL}, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        struct stack_frame frames[5] = {0};
+        size_t count = 0;
+        for (; count < 5 && rows[i].files[count]; count++) {
+            frames[count].is_python = 1;
+            snprintf(frames[count].file, sizeof frames[count].file, "%s", rows[i].files[count]);
+        }
+        assert_int_equal(frames_without_runner(frames, count), rows[i].count);
+    }
+}
+
 static void no_frames_need_no_lines(void **state)
 {
     (void)state;
@@ -95,6 +121,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_programs_own_frames_come_first),
+        cmocka_unit_test(a_test_runner_is_left_out),
         cmocka_unit_test(no_frames_need_no_lines),
         cmocka_unit_test(files_are_written_as_import_finds_them),
     };

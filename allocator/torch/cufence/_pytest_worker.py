@@ -130,7 +130,8 @@ class Worker:
             report.sections.append((SECTION, text))
         if not report.longrepr or (report.skipped and not hasattr(report, "wasxfail")):
             what = "a GPU fault" if count == 1 else f"{count} GPU faults"
-            report.longrepr = f"{what} during the {report.when} of this test: {text.partition(chr(10))[0]}"
+            headline = text.partition("\n")[0].partition("== ")[2] or "cufence"
+            report.longrepr = f"{headline}: {what} during the {report.when} of this test"
         report.outcome = "failed"
         vars(report).pop("wasxfail", None)  # an expected failure is not a GPU fault
 
