@@ -41,40 +41,6 @@ static void remove_idle(struct freelist *list, struct block *block)
     block_become(block, BLOCK_HELD);
 }
 
-/* Saves the facts of a block's last buffer before the block is reused. Caller holds the list lock. */
-static void remember(struct freelist *list, const struct facts *facts)
-{
-    const size_t most = (size_t)heap_options->history;
-    if (list->history_count == list->history_capacity && list->history_capacity < most) {
-        size_t capacity = list->history_capacity ? list->history_capacity * 2 : 64;
-        capacity = capacity < most ? capacity : most;
-        struct facts *grown = realloc(list->history, capacity * sizeof *grown);
-        if (!grown)
-            return;
-        list->history = grown; /* the ring has not wrapped, since it was never full before */
-        list->history_position = list->history_count;
-        list->history_capacity = capacity;
-    }
-    if (!list->history_capacity)
-        return;
-    list->history[list->history_position] = *facts;
-    list->history_position = list->history_position + 1 == list->history_capacity ? 0 : list->history_position + 1;
-    if (list->history_count < list->history_capacity)
-        list->history_count++;
-}
-
-void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out)
-{
-    list_lock(list);
-    for (size_t i = 0; i < list->history_count; i++) {
-        const struct facts *facts = &list->history[i];
-        if (facts->id > out->id &&
-            (exact ? facts->address == address : address >= facts->address && address - facts->address < facts->size))
-            *out = *facts;
-    }
-    list_unlock(list);
-}
-
 /* Takes the first block of at least `pages`, at most `waste` percent larger, that was freed at `sequence` or before. */
 static struct block *search(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t sequence)
 {
@@ -86,7 +52,7 @@ static struct block *search(struct freelist *list, uint64_t pages, uint64_t wast
         {
             if (block->pages >= pages && block->pages <= most && block->free_sequence <= sequence) {
                 remove_idle(list, block);
-                remember(list, &block->facts);
+                freelist_remember(list, &block->facts);
                 return block;
             }
             if (++seen == SCAN)
@@ -460,7 +426,7 @@ void freelist_recycle(struct freelist *list)
     list_lock(shared);
     for (size_t i = 0; i < list->history_count; i++) {
         size_t oldest = list->history_count < list->history_capacity ? 0 : list->history_position;
-        remember(shared, &list->history[(oldest + i) % list->history_count]);
+        freelist_remember(shared, &list->history[(oldest + i) % list->history_count]);
     }
     shared->allocations += list->allocations;
     shared->frees += list->frees;

@@ -291,6 +291,8 @@ void freelist_count(struct freelist *list, uint64_t size); /* an allocation serv
  * PAST it is only counted, and the caller unmaps it. Returns whether a marker is due. */
 int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now);
 void freelist_uncount(struct freelist *list, struct block *block); /* counts its free, and nothing else */
+/* Saves the facts of a block's last buffer before the block is reused. Caller holds the list lock. */
+void freelist_remember(struct freelist *list, const struct facts *facts);
 /* Finds the newest buffer in the history that contains (exact: starts at) the address, if it is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 void freelist_advance(struct freelist *list); /* checks markers and waiting blocks for completion */

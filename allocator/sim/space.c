@@ -1,7 +1,6 @@
-#include "space.h"
+#include "space_locked.h"
 #include "context.h"
 #include "handle.h"
-#include "pages.h"
 
 #include <pthread.h>
 #include <search.h>
@@ -11,47 +10,6 @@
 
 #define HOST_FILE SIM_MAX_DEVICES /* handles in host memory (host, host NUMA) share a separate file */
 
-struct physical {
-    CUmemGenericAllocationHandle handle; /* first: the tree's key */
-    uint64_t offset;                     /* in its file */
-    size_t size;
-    unsigned references; /* held by the program */
-    unsigned mappings;
-    int file; /* index in files */
-    CUmemAllocationProp properties;
-};
-
-/* Reservations and mappings are trees of disjoint ranges; a look-up finds a range that overlaps the key. */
-struct range {
-    uint64_t start, end;
-};
-
-struct reservation {
-    struct range range;
-    int is_counted; /* counted against the limit: created by cuMemAddressReserve */
-};
-
-enum block_state { BLOCK_LIVE, BLOCK_RETIRED, BLOCK_PARKED };
-
-struct block {
-    struct block *previous, *next;
-    CUcontext context;
-    uint64_t reserved_start;
-    size_t requested;
-    enum block_state state;
-    int is_of_graph;
-    struct space_pool *pool; /* or NULL */
-    uint64_t id;
-};
-
-struct mapping {
-    struct range range;
-    struct physical *physical;
-    unsigned char access[SIM_MAX_DEVICES]; /* enum pages_access, as granted to each device */
-    struct block *block;                   /* if from cuMemAlloc, else NULL */
-    uint64_t id;
-};
-
 /* Guards everything below. */
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
 static int files[SIM_MAX_DEVICES + 1];
@@ -60,7 +18,6 @@ static size_t used[SIM_MAX_DEVICES + 1];
 static size_t reserved;
 static CUmemGenericAllocationHandle next_handle = 0x5100000001;
 static void *physicals, *reservations, *mappings;
-static struct block *blocks;
 static uint64_t next_id = 1;
 
 static int compare_handles(const void *a, const void *b)
@@ -85,6 +42,26 @@ static void *find_range(void *tree, uint64_t start, uint64_t end)
     return found == NULL ? NULL : *found;
 }
 
+void space_lock(void)
+{
+    pthread_mutex_lock(&memory_lock);
+}
+
+void space_unlock(void)
+{
+    pthread_mutex_unlock(&memory_lock);
+}
+
+struct mapping *space_mapping_locked(uint64_t address)
+{
+    return address == UINT64_MAX ? NULL : find_range(mappings, address, address + 1);
+}
+
+uint64_t space_new_id_locked(void)
+{
+    return next_id++;
+}
+
 static struct physical *find_physical(CUmemGenericAllocationHandle handle)
 {
     void **found = tfind(&handle, &physicals, compare_handles);
@@ -105,7 +82,7 @@ CUresult space_initialize(void)
     return CUDA_SUCCESS;
 }
 
-static CUresult reserve_locked(uint64_t *address, size_t size, size_t alignment, uint64_t hint, int is_counted)
+CUresult space_reserve_locked(uint64_t *address, size_t size, size_t alignment, uint64_t hint, int is_counted)
 {
     if (is_counted && (size > config_get()->reserve || reserved > config_get()->reserve - size))
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -129,7 +106,7 @@ fail_reservation:
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-static CUresult unreserve_locked(uint64_t address, size_t size)
+CUresult space_unreserve_locked(uint64_t address, size_t size)
 {
     struct reservation *reservation = find_range(reservations, address, address + 1);
     if (reservation == NULL || reservation->range.start != address || reservation->range.end != address + size ||
@@ -151,7 +128,7 @@ CUresult space_reserve(CUdeviceptr *address, size_t size, size_t alignment, CUde
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t start = 0;
     pthread_mutex_lock(&memory_lock);
-    CUresult result = reserve_locked(&start, size, alignment, hint, 1);
+    CUresult result = space_reserve_locked(&start, size, alignment, hint, 1);
     pthread_mutex_unlock(&memory_lock);
     if (result == CUDA_SUCCESS)
         *address = start;
@@ -161,12 +138,12 @@ CUresult space_reserve(CUdeviceptr *address, size_t size, size_t alignment, CUde
 CUresult space_unreserve(CUdeviceptr address, size_t size)
 {
     pthread_mutex_lock(&memory_lock);
-    CUresult result = unreserve_locked(address, size);
+    CUresult result = space_unreserve_locked(address, size);
     pthread_mutex_unlock(&memory_lock);
     return result;
 }
 
-static CUresult create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties)
+CUresult space_create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties)
 {
     size_t limit = file == HOST_FILE ? SIZE_MAX : config_get()->memory;
     if (size > limit || used[file] > limit - size)
@@ -191,7 +168,7 @@ static CUresult create_locked(struct physical **out, size_t size, int file, cons
     return CUDA_SUCCESS;
 }
 
-static void drop_locked(struct physical *physical)
+void space_drop_locked(struct physical *physical)
 {
     if (physical->references != 0 || physical->mappings != 0)
         return;
@@ -215,7 +192,7 @@ CUresult space_create(CUmemGenericAllocationHandle *handle, size_t size, const C
         return CUDA_ERROR_INVALID_DEVICE;
     struct physical *physical;
     pthread_mutex_lock(&memory_lock);
-    CUresult result = create_locked(&physical, size, file, properties);
+    CUresult result = space_create_locked(&physical, size, file, properties);
     if (result == CUDA_SUCCESS)
         *handle = physical->handle;
     pthread_mutex_unlock(&memory_lock);
@@ -229,7 +206,7 @@ CUresult space_release(CUmemGenericAllocationHandle handle)
     struct physical *physical = find_physical(handle);
     if (physical != NULL && physical->references != 0) {
         physical->references--;
-        drop_locked(physical);
+        space_drop_locked(physical);
         result = CUDA_SUCCESS;
     }
     pthread_mutex_unlock(&memory_lock);
@@ -260,7 +237,7 @@ CUresult space_properties(CUmemAllocationProp *properties, CUmemGenericAllocatio
     return physical == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
 }
 
-static CUresult map_locked(struct mapping **out, uint64_t address, struct physical *physical)
+CUresult space_map_locked(struct mapping **out, uint64_t address, struct physical *physical)
 {
     struct mapping *mapping = calloc(1, sizeof *mapping);
     if (mapping == NULL)
@@ -298,7 +275,7 @@ CUresult space_map(CUdeviceptr address, size_t size, size_t offset, CUmemGeneric
     else if (offset != 0 || size != physical->size)
         result = CUDA_ERROR_NOT_SUPPORTED;
     else
-        result = map_locked(&mapping, address, physical);
+        result = space_map_locked(&mapping, address, physical);
     pthread_mutex_unlock(&memory_lock);
     return result;
 }
@@ -315,12 +292,12 @@ static int is_whole(uint64_t start, uint64_t end)
     return 1;
 }
 
-static void unmap_locked(struct mapping *mapping)
+void space_unmap_locked(struct mapping *mapping)
 {
     tdelete(mapping, &mappings, compare_ranges);
     pages_unmap(mapping->range.start, mapping->range.end - mapping->range.start);
     mapping->physical->mappings--;
-    drop_locked(mapping->physical);
+    space_drop_locked(mapping->physical);
     free(mapping);
 }
 
@@ -336,7 +313,7 @@ CUresult space_unmap(CUdeviceptr address, size_t size)
         for (uint64_t start = address; start < end;) {
             struct mapping *mapping = find_range(mappings, start, start + 1);
             start = mapping->range.end;
-            unmap_locked(mapping);
+            space_unmap_locked(mapping);
         }
         result = CUDA_SUCCESS;
     }
@@ -344,7 +321,7 @@ CUresult space_unmap(CUdeviceptr address, size_t size)
     return result;
 }
 
-static int protect_locked(struct mapping *mapping, int device, enum pages_access access)
+int space_protect_locked(struct mapping *mapping, int device, enum pages_access access)
 {
     mapping->access[device] = (unsigned char)access;
     enum pages_access widest = PAGES_NONE;
@@ -375,7 +352,7 @@ CUresult space_set_access(CUdeviceptr address, size_t size, int device, CUmemAcc
         result = CUDA_SUCCESS;
         for (uint64_t start = address; start < end && result == CUDA_SUCCESS;) {
             struct mapping *mapping = find_range(mappings, start, start + 1);
-            if (protect_locked(mapping, device, wanted) != 0)
+            if (space_protect_locked(mapping, device, wanted) != 0)
                 result = CUDA_ERROR_OUT_OF_MEMORY;
             start = mapping->range.end;
         }
@@ -396,270 +373,6 @@ CUresult space_get_access(CUdeviceptr address, int device, unsigned long long *a
         *access = flags[mapping->access[device]];
     pthread_mutex_unlock(&memory_lock);
     return mapping == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-static void raise(uint64_t *high, uint64_t value)
-{
-    if (value > *high)
-        *high = value;
-}
-
-static void count_used_locked(struct space_pool *pool, size_t requested)
-{
-    if (pool == NULL)
-        return;
-    pool->used += requested;
-    raise(&pool->used_high, pool->used);
-}
-
-/* One granule of address space behind each allocation stays unmapped, so that an overrun doesn't reach host memory. */
-static CUresult create_block_locked(struct block **out, size_t bytes, int device)
-{
-    uint64_t start;
-    struct physical *physical;
-    struct mapping *mapping;
-    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
-    struct block *block = calloc(1, sizeof *block);
-    if (block == NULL)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult result = reserve_locked(&start, bytes + SIM_GRANULARITY, SIM_GRANULARITY, 0, 0);
-    if (result != CUDA_SUCCESS)
-        goto fail_block;
-    result = create_locked(&physical, bytes, device, &properties);
-    if (result != CUDA_SUCCESS)
-        goto fail_reservation;
-    result = map_locked(&mapping, start, physical);
-    physical->references = 0;
-    if (result != CUDA_SUCCESS)
-        goto fail_physical;
-    mapping->block = block;
-    for (unsigned i = 0; i < config_get()->devices; i++)
-        protect_locked(mapping, (int)i, PAGES_READ_WRITE);
-    *block = (struct block){.next = blocks, .reserved_start = start};
-    if (blocks != NULL)
-        blocks->previous = block;
-    blocks = block;
-    *out = block;
-    return CUDA_SUCCESS;
-
-fail_physical:
-    drop_locked(physical);
-fail_reservation:
-    unreserve_locked(start, bytes + SIM_GRANULARITY);
-fail_block:
-    free(block);
-    return result;
-}
-
-static struct mapping *mapping_of(const struct block *block)
-{
-    return find_range(mappings, block->reserved_start, block->reserved_start + 1);
-}
-
-static size_t block_bytes(const struct block *block)
-{
-    const struct mapping *mapping = mapping_of(block);
-    return mapping->range.end - mapping->range.start;
-}
-
-static void free_block_locked(struct block *block)
-{
-    size_t bytes = block_bytes(block);
-    if (block->pool != NULL) {
-        block->pool->reserved -= bytes;
-        if (block->state == BLOCK_LIVE)
-            block->pool->used -= block->requested;
-    }
-    unmap_locked(mapping_of(block));
-    unreserve_locked(block->reserved_start, bytes + SIM_GRANULARITY);
-    if (block->next != NULL)
-        block->next->previous = block->previous;
-    if (block->previous != NULL)
-        block->previous->next = block->next;
-    else
-        blocks = block->next;
-    free(block);
-}
-
-static void trim_locked(struct space_pool *pool, uint64_t reserved_bytes)
-{
-    for (struct block *block = blocks, *next; block != NULL && pool->reserved > reserved_bytes; block = next) {
-        next = block->next;
-        if (block->pool == pool && block->state == BLOCK_PARKED)
-            free_block_locked(block);
-    }
-}
-
-static struct block *find_parked_locked(const struct space_pool *pool, size_t bytes, CUcontext context)
-{
-    struct block *block = pool == NULL ? NULL : blocks;
-    while (block != NULL &&
-           (block->pool != pool || block->state != BLOCK_PARKED || block->context != context || block_bytes(block) != bytes))
-        block = block->next;
-    return block;
-}
-
-static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool)
-{
-    size_t bytes = (size + SIM_GRANULARITY - 1) / SIM_GRANULARITY * SIM_GRANULARITY;
-    struct block *block = find_parked_locked(pool, bytes, context);
-    if (block == NULL) {
-        CUresult result = create_block_locked(&block, bytes, device);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY && pool != NULL) {
-            trim_locked(pool, 0);
-            result = create_block_locked(&block, bytes, device);
-        }
-        if (result != CUDA_SUCCESS)
-            return result;
-        if (pool != NULL) {
-            pool->reserved += bytes;
-            raise(&pool->reserved_high, pool->reserved);
-        }
-    }
-    block->context = context;
-    block->pool = pool;
-    block->requested = size;
-    block->state = BLOCK_LIVE;
-    block->id = next_id++;
-    count_used_locked(pool, size);
-    *address = block->reserved_start;
-    return CUDA_SUCCESS;
-}
-
-CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool)
-{
-    if (address == NULL || size == 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (size > config_get()->memory)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    pthread_mutex_lock(&memory_lock);
-    CUresult result = allocate_locked(address, size, context, device, pool);
-    pthread_mutex_unlock(&memory_lock);
-    return result;
-}
-
-/* Returns the block that starts at an address, or NULL. */
-static struct block *find_block_locked(CUdeviceptr address)
-{
-    struct mapping *mapping = address == UINT64_MAX ? NULL : find_range(mappings, address, address + 1);
-    return mapping != NULL && mapping->range.start == address ? mapping->block : NULL;
-}
-
-/* Parks freed memory of a pool for its next allocation, up to the pool's threshold. */
-static void release_block_locked(struct block *block)
-{
-    if (block->pool == NULL || block->pool->reserved > block->pool->threshold)
-        free_block_locked(block);
-    else
-        block->state = BLOCK_PARKED;
-}
-
-static CUresult retire_locked(struct block *block)
-{
-    if (block == NULL || block->state != BLOCK_LIVE)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (block->is_of_graph)
-        return CUDA_SUCCESS;
-    block->state = BLOCK_RETIRED;
-    if (block->pool != NULL)
-        block->pool->used -= block->requested;
-    return CUDA_SUCCESS;
-}
-
-static void collect_locked(struct block *block)
-{
-    if (block != NULL && block->state == BLOCK_RETIRED)
-        release_block_locked(block);
-}
-
-CUresult space_free(CUdeviceptr address)
-{
-    pthread_mutex_lock(&memory_lock);
-    struct block *block = find_block_locked(address);
-    CUresult result = retire_locked(block);
-    if (result == CUDA_SUCCESS)
-        collect_locked(block);
-    pthread_mutex_unlock(&memory_lock);
-    return result;
-}
-
-CUresult space_retire(CUdeviceptr address)
-{
-    pthread_mutex_lock(&memory_lock);
-    CUresult result = retire_locked(find_block_locked(address));
-    pthread_mutex_unlock(&memory_lock);
-    return result;
-}
-
-void space_collect(CUdeviceptr address)
-{
-    pthread_mutex_lock(&memory_lock);
-    collect_locked(find_block_locked(address));
-    pthread_mutex_unlock(&memory_lock);
-}
-
-uint64_t space_give_to_graph(CUdeviceptr address)
-{
-    pthread_mutex_lock(&memory_lock);
-    struct block *block = find_block_locked(address);
-    if (block != NULL)
-        block->is_of_graph = 1;
-    uint64_t id = block == NULL ? 0 : block->id;
-    pthread_mutex_unlock(&memory_lock);
-    return id;
-}
-
-void space_free_of_graph(CUdeviceptr address, uint64_t id)
-{
-    pthread_mutex_lock(&memory_lock);
-    struct block *block = find_block_locked(address);
-    /* The end of the context may have freed the memory, and the address may have been reused. */
-    if (block != NULL && block->is_of_graph && block->id == id)
-        free_block_locked(block);
-    pthread_mutex_unlock(&memory_lock);
-}
-
-void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
-{
-    pthread_mutex_lock(&memory_lock);
-    trim_locked(pool, reserved_bytes);
-    pthread_mutex_unlock(&memory_lock);
-}
-
-void space_read_pool(const struct space_pool *pool, struct space_pool *figures)
-{
-    pthread_mutex_lock(&memory_lock);
-    *figures = *pool;
-    pthread_mutex_unlock(&memory_lock);
-}
-
-void space_reset_high_marks(struct space_pool *pool, int of_used, int of_reserved)
-{
-    pthread_mutex_lock(&memory_lock);
-    if (of_used)
-        pool->used_high = pool->used;
-    if (of_reserved)
-        pool->reserved_high = pool->reserved;
-    pthread_mutex_unlock(&memory_lock);
-}
-
-void space_set_threshold(struct space_pool *pool, uint64_t threshold)
-{
-    pthread_mutex_lock(&memory_lock);
-    pool->threshold = threshold;
-    pthread_mutex_unlock(&memory_lock);
-}
-
-void space_release_context(CUcontext context)
-{
-    pthread_mutex_lock(&memory_lock);
-    for (struct block *block = blocks, *next; block != NULL; block = next) {
-        next = block->next;
-        if (block->context == context)
-            free_block_locked(block);
-    }
-    pthread_mutex_unlock(&memory_lock);
 }
 
 static struct space_range describe(const struct mapping *mapping)
@@ -684,7 +397,7 @@ static struct space_range describe(const struct mapping *mapping)
 CUresult space_find(CUdeviceptr address, struct space_range *range)
 {
     pthread_mutex_lock(&memory_lock);
-    struct mapping *mapping = address == UINT64_MAX ? NULL : find_range(mappings, address, address + 1);
+    struct mapping *mapping = space_mapping_locked(address);
     if (mapping != NULL && mapping->block != NULL && mapping->block->state != BLOCK_LIVE)
         mapping = NULL;
     if (mapping != NULL)

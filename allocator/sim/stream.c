@@ -1,20 +1,11 @@
 #include "stream.h"
+#include "stream_work.h"
 #include "call.h"
 #include "capture.h"
-#include "fault.h"
 #include "handle.h"
 #include "kernel.h"
 
-#include <signal.h>
 #include <stdlib.h>
-
-struct work {
-    struct work *next;
-    struct operation *operation;
-    uint64_t serial; /* in order of submission, over all streams */
-    size_t ticket_count;
-    struct ticket after[];
-};
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t progress = PTHREAD_COND_INITIALIZER; /* work was completed, or a dump was written */
@@ -27,6 +18,21 @@ static __thread int uses_own_default;
 void queue_lock(void)
 {
     pthread_mutex_lock(&lock);
+}
+
+void queue_sleep_locked(pthread_cond_t *until)
+{
+    pthread_cond_wait(until, &lock);
+}
+
+void queue_await_progress_locked(void)
+{
+    pthread_cond_wait(&progress, &lock);
+}
+
+void queue_progressed_locked(void)
+{
+    pthread_cond_broadcast(&progress);
 }
 
 void queue_unlock(void)
@@ -91,7 +97,7 @@ void stream_release_locked(struct CUstream_st *stream)
     free(stream);
 }
 
-static void unlink_locked(CUstream stream)
+void stream_unlink_locked(CUstream stream)
 {
     struct CUstream_st **link = &stream->home->streams;
     while (*link != stream)
@@ -108,7 +114,7 @@ static void close_locked(CUstream stream)
     if (stream->has_worker)
         pthread_cond_signal(&stream->wake);
     else
-        unlink_locked(stream);
+        stream_unlink_locked(stream);
 }
 
 int ticket_is_done_locked(const struct ticket *ticket)
@@ -123,7 +129,7 @@ void ticket_wait_locked(const struct ticket *ticket)
         return;
     stream_retain_locked(held.stream);
     while (!ticket_is_done_locked(&held) || held.stream->context->home->dumps_in_progress != 0)
-        pthread_cond_wait(&progress, &lock);
+        queue_await_progress_locked();
     stream_release_locked(held.stream);
 }
 
@@ -170,7 +176,7 @@ static void wait_locked(CUcontext context, const struct CUstream_st *stream)
 {
     uint64_t serial = last_serial;
     while (!is_idle_up_to(stream == NULL ? context : stream->context, stream, serial)) /* it may be detached meanwhile */
-        pthread_cond_wait(&progress, &lock);
+        queue_await_progress_locked();
 }
 
 void context_wait_locked(CUcontext context)
@@ -227,72 +233,8 @@ void stream_dump_end(CUcontext context)
 {
     queue_lock();
     context->home->dumps_in_progress--;
-    pthread_cond_broadcast(&progress);
+    queue_progressed_locked();
     queue_unlock();
-}
-
-static void free_work_locked(struct work *work)
-{
-    for (size_t i = 0; i < work->ticket_count; i++)
-        stream_release_locked(work->after[i].stream);
-    free(work);
-}
-
-static void *worker(void *argument)
-{
-    struct CUstream_st *stream = argument;
-    void *stack = fault_thread_begin();
-    queue_lock();
-    for (;;) {
-        while (stream->first == NULL && !stream->is_closed)
-            pthread_cond_wait(&stream->wake, &lock);
-        struct work *work = stream->first;
-        if (work == NULL)
-            break;
-        for (size_t i = 0; i < work->ticket_count; i++) {
-            while (!ticket_is_done_locked(&work->after[i]))
-                pthread_cond_wait(&progress, &lock);
-        }
-        queue_unlock();
-        operation_run(work->operation, stream->home);
-        operation_release(work->operation);
-        queue_lock();
-        stream->first = work->next;
-        if (stream->first == NULL)
-            stream->last = NULL;
-        stream->completed++;
-        pthread_cond_broadcast(&progress);
-        free_work_locked(work);
-    }
-    stream->has_worker = 0;
-    stream->references--; /* of the worker; the list's reference is dropped last, except for those of events and tickets */
-    unlink_locked(stream);
-    queue_unlock();
-    fault_thread_end(stack);
-    return NULL;
-}
-
-/* Blocks the program's signals on these threads. Not those of faults: a blocked fault kills the process. */
-static int start_worker_locked(CUstream stream)
-{
-    sigset_t blocked, previous;
-    sigfillset(&blocked);
-    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
-    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
-        sigdelset(&blocked, faults[i]);
-    pthread_attr_t attributes;
-    pthread_attr_init(&attributes);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    pthread_sigmask(SIG_BLOCK, &blocked, &previous);
-    pthread_t thread;
-    stream_retain_locked(stream);
-    int error = pthread_create(&thread, &attributes, worker, stream);
-    pthread_sigmask(SIG_SETMASK, &previous, NULL);
-    pthread_attr_destroy(&attributes);
-    if (error != 0)
-        stream_release_locked(stream);
-    stream->has_worker = error == 0;
-    return error;
 }
 
 static void add_ticket(struct work *work, struct ticket ticket)
@@ -318,7 +260,7 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
     for (struct CUstream_st *other = context->home->streams; waits_for_many && other != NULL; other = other->next)
         capacity++;
     struct work *work = calloc(1, sizeof *work + capacity * sizeof work->after[0]);
-    if (work == NULL || (!stream->has_worker && start_worker_locked(stream) != 0)) {
+    if (work == NULL || (!stream->has_worker && stream_start_worker_locked(stream) != 0)) {
         free(work);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }

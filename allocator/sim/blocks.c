@@ -1,0 +1,270 @@
+/* The memory of cuMemAlloc and of pools: a reservation, a handle and a mapping in one. */
+#include "space_locked.h"
+
+#include <stdlib.h>
+
+static struct block *blocks; /* under space_lock() */
+
+static void raise(uint64_t *high, uint64_t value)
+{
+    if (value > *high)
+        *high = value;
+}
+
+static void count_used_locked(struct space_pool *pool, size_t requested)
+{
+    if (pool == NULL)
+        return;
+    pool->used += requested;
+    raise(&pool->used_high, pool->used);
+}
+
+/* One granule of address space behind each allocation stays unmapped, so that an overrun doesn't reach host memory. */
+static CUresult create_block_locked(struct block **out, size_t bytes, int device)
+{
+    uint64_t start;
+    struct physical *physical;
+    struct mapping *mapping;
+    const CUmemAllocationProp properties = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                            .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = device}};
+    struct block *block = calloc(1, sizeof *block);
+    if (block == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    CUresult result = space_reserve_locked(&start, bytes + SIM_GRANULARITY, SIM_GRANULARITY, 0, 0);
+    if (result != CUDA_SUCCESS)
+        goto fail_block;
+    result = space_create_locked(&physical, bytes, device, &properties);
+    if (result != CUDA_SUCCESS)
+        goto fail_reservation;
+    result = space_map_locked(&mapping, start, physical);
+    physical->references = 0;
+    if (result != CUDA_SUCCESS)
+        goto fail_physical;
+    mapping->block = block;
+    for (unsigned i = 0; i < config_get()->devices; i++)
+        space_protect_locked(mapping, (int)i, PAGES_READ_WRITE);
+    *block = (struct block){.next = blocks, .reserved_start = start};
+    if (blocks != NULL)
+        blocks->previous = block;
+    blocks = block;
+    *out = block;
+    return CUDA_SUCCESS;
+
+fail_physical:
+    space_drop_locked(physical);
+fail_reservation:
+    space_unreserve_locked(start, bytes + SIM_GRANULARITY);
+fail_block:
+    free(block);
+    return result;
+}
+
+static struct mapping *mapping_of(const struct block *block)
+{
+    return space_mapping_locked(block->reserved_start);
+}
+
+static size_t block_bytes(const struct block *block)
+{
+    const struct mapping *mapping = mapping_of(block);
+    return mapping->range.end - mapping->range.start;
+}
+
+static void free_block_locked(struct block *block)
+{
+    size_t bytes = block_bytes(block);
+    if (block->pool != NULL) {
+        block->pool->reserved -= bytes;
+        if (block->state == BLOCK_LIVE)
+            block->pool->used -= block->requested;
+    }
+    space_unmap_locked(mapping_of(block));
+    space_unreserve_locked(block->reserved_start, bytes + SIM_GRANULARITY);
+    if (block->next != NULL)
+        block->next->previous = block->previous;
+    if (block->previous != NULL)
+        block->previous->next = block->next;
+    else
+        blocks = block->next;
+    free(block);
+}
+
+static void trim_locked(struct space_pool *pool, uint64_t reserved_bytes)
+{
+    for (struct block *block = blocks, *next; block != NULL && pool->reserved > reserved_bytes; block = next) {
+        next = block->next;
+        if (block->pool == pool && block->state == BLOCK_PARKED)
+            free_block_locked(block);
+    }
+}
+
+static struct block *find_parked_locked(const struct space_pool *pool, size_t bytes, CUcontext context)
+{
+    struct block *block = pool == NULL ? NULL : blocks;
+    while (block != NULL &&
+           (block->pool != pool || block->state != BLOCK_PARKED || block->context != context || block_bytes(block) != bytes))
+        block = block->next;
+    return block;
+}
+
+static CUresult allocate_locked(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool)
+{
+    size_t bytes = (size + SIM_GRANULARITY - 1) / SIM_GRANULARITY * SIM_GRANULARITY;
+    struct block *block = find_parked_locked(pool, bytes, context);
+    if (block == NULL) {
+        CUresult result = create_block_locked(&block, bytes, device);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY && pool != NULL) {
+            trim_locked(pool, 0);
+            result = create_block_locked(&block, bytes, device);
+        }
+        if (result != CUDA_SUCCESS)
+            return result;
+        if (pool != NULL) {
+            pool->reserved += bytes;
+            raise(&pool->reserved_high, pool->reserved);
+        }
+    }
+    block->context = context;
+    block->pool = pool;
+    block->requested = size;
+    block->state = BLOCK_LIVE;
+    block->id = space_new_id_locked();
+    count_used_locked(pool, size);
+    *address = block->reserved_start;
+    return CUDA_SUCCESS;
+}
+
+CUresult space_allocate(CUdeviceptr *address, size_t size, CUcontext context, int device, struct space_pool *pool)
+{
+    if (address == NULL || size == 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (size > config_get()->memory)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    space_lock();
+    CUresult result = allocate_locked(address, size, context, device, pool);
+    space_unlock();
+    return result;
+}
+
+/* Returns the block that starts at an address, or NULL. */
+static struct block *find_block_locked(CUdeviceptr address)
+{
+    struct mapping *mapping = space_mapping_locked(address);
+    return mapping != NULL && mapping->range.start == address ? mapping->block : NULL;
+}
+
+/* Parks freed memory of a pool for its next allocation, up to the pool's threshold. */
+static void release_block_locked(struct block *block)
+{
+    if (block->pool == NULL || block->pool->reserved > block->pool->threshold)
+        free_block_locked(block);
+    else
+        block->state = BLOCK_PARKED;
+}
+
+static CUresult retire_locked(struct block *block)
+{
+    if (block == NULL || block->state != BLOCK_LIVE)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (block->is_of_graph)
+        return CUDA_SUCCESS;
+    block->state = BLOCK_RETIRED;
+    if (block->pool != NULL)
+        block->pool->used -= block->requested;
+    return CUDA_SUCCESS;
+}
+
+static void collect_locked(struct block *block)
+{
+    if (block != NULL && block->state == BLOCK_RETIRED)
+        release_block_locked(block);
+}
+
+CUresult space_free(CUdeviceptr address)
+{
+    space_lock();
+    struct block *block = find_block_locked(address);
+    CUresult result = retire_locked(block);
+    if (result == CUDA_SUCCESS)
+        collect_locked(block);
+    space_unlock();
+    return result;
+}
+
+CUresult space_retire(CUdeviceptr address)
+{
+    space_lock();
+    CUresult result = retire_locked(find_block_locked(address));
+    space_unlock();
+    return result;
+}
+
+void space_collect(CUdeviceptr address)
+{
+    space_lock();
+    collect_locked(find_block_locked(address));
+    space_unlock();
+}
+
+uint64_t space_give_to_graph(CUdeviceptr address)
+{
+    space_lock();
+    struct block *block = find_block_locked(address);
+    if (block != NULL)
+        block->is_of_graph = 1;
+    uint64_t id = block == NULL ? 0 : block->id;
+    space_unlock();
+    return id;
+}
+
+void space_free_of_graph(CUdeviceptr address, uint64_t id)
+{
+    space_lock();
+    struct block *block = find_block_locked(address);
+    /* The end of the context may have freed the memory, and the address may have been reused. */
+    if (block != NULL && block->is_of_graph && block->id == id)
+        free_block_locked(block);
+    space_unlock();
+}
+
+void space_trim(struct space_pool *pool, uint64_t reserved_bytes)
+{
+    space_lock();
+    trim_locked(pool, reserved_bytes);
+    space_unlock();
+}
+
+void space_read_pool(const struct space_pool *pool, struct space_pool *figures)
+{
+    space_lock();
+    *figures = *pool;
+    space_unlock();
+}
+
+void space_reset_high_marks(struct space_pool *pool, int of_used, int of_reserved)
+{
+    space_lock();
+    if (of_used)
+        pool->used_high = pool->used;
+    if (of_reserved)
+        pool->reserved_high = pool->reserved;
+    space_unlock();
+}
+
+void space_set_threshold(struct space_pool *pool, uint64_t threshold)
+{
+    space_lock();
+    pool->threshold = threshold;
+    space_unlock();
+}
+
+void space_release_context(CUcontext context)
+{
+    space_lock();
+    for (struct block *block = blocks, *next; block != NULL; block = next) {
+        next = block->next;
+        if (block->context == context)
+            free_block_locked(block);
+    }
+    space_unlock();
+}

@@ -1,0 +1,70 @@
+/* The thread that runs a stream's work. */
+#include "stream_work.h"
+#include "fault.h"
+
+#include <signal.h>
+#include <stdlib.h>
+
+static void free_work_locked(struct work *work)
+{
+    for (size_t i = 0; i < work->ticket_count; i++)
+        stream_release_locked(work->after[i].stream);
+    free(work);
+}
+
+static void *worker(void *argument)
+{
+    struct CUstream_st *stream = argument;
+    void *stack = fault_thread_begin();
+    queue_lock();
+    for (;;) {
+        while (stream->first == NULL && !stream->is_closed)
+            queue_sleep_locked(&stream->wake);
+        struct work *work = stream->first;
+        if (work == NULL)
+            break;
+        for (size_t i = 0; i < work->ticket_count; i++) {
+            while (!ticket_is_done_locked(&work->after[i]))
+                queue_await_progress_locked();
+        }
+        queue_unlock();
+        operation_run(work->operation, stream->home);
+        operation_release(work->operation);
+        queue_lock();
+        stream->first = work->next;
+        if (stream->first == NULL)
+            stream->last = NULL;
+        stream->completed++;
+        queue_progressed_locked();
+        free_work_locked(work);
+    }
+    stream->has_worker = 0;
+    stream->references--; /* of the worker; the list's reference is dropped last, except for those of events and tickets */
+    stream_unlink_locked(stream);
+    queue_unlock();
+    fault_thread_end(stack);
+    return NULL;
+}
+
+/* Blocks the program's signals on these threads. Not those of faults: a blocked fault kills the process. */
+int stream_start_worker_locked(CUstream stream)
+{
+    sigset_t blocked, previous;
+    sigfillset(&blocked);
+    static const int faults[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT, SIGTRAP};
+    for (size_t i = 0; i < sizeof faults / sizeof faults[0]; i++)
+        sigdelset(&blocked, faults[i]);
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_BLOCK, &blocked, &previous);
+    pthread_t thread;
+    stream_retain_locked(stream);
+    int error = pthread_create(&thread, &attributes, worker, stream);
+    pthread_sigmask(SIG_SETMASK, &previous, NULL);
+    pthread_attr_destroy(&attributes);
+    if (error != 0)
+        stream_release_locked(stream);
+    stream->has_worker = error == 0;
+    return error;
+}
