@@ -18,7 +18,8 @@ static const char *const known[] = {"OPTIONS", "DRIVER", "SIM", "LIBRARY",
                                     /* set by cufence itself */
                                     "RESTARTED", "PYTEST_WORKER",
                                     /* of ./dev, the build and the tests */
-                                    "BUILD", "CUDA_INCLUDE", "PREBUILT", "PYTHONS", "RESULTS", "SANITIZER", "TORTURE_MINUTES"};
+                                    "BUILD", "CUDA_INCLUDE", "PREBUILT", "PYTHONS", "RESULTS", "SANITIZER", "TORTURE_MINUTES",
+                                    "YES"};
 static const char *const known_families[] = {"FAIL_MALLOC", "TEST_"};
 
 static int is_known(const char *name, size_t length)

@@ -1,6 +1,6 @@
 /*
- * What space.c and blocks.c share: reservations, handles and mappings (space.c), and on top of them the memory of cuMemAlloc and
- * of pools (blocks.c). Functions named _locked require space_lock().
+ * What space.c and blocks.c share: reservations, handles and mappings (space.c), and on top of them the memory of cuMemAlloc
+ * and of pools (blocks.c). Functions named _locked require space_lock().
  */
 #ifndef CUFENCE_SIM_SPACE_LOCKED_H
 #define CUFENCE_SIM_SPACE_LOCKED_H

@@ -1,5 +1,6 @@
 /*
- * What stream.c shares with the thread that runs a stream's work (stream_worker.c). Functions named _locked require queue_lock().
+ * What stream.c shares with the thread that runs a stream's work (stream_worker.c). Functions named _locked require
+ * queue_lock().
  */
 #ifndef CUFENCE_SIM_STREAM_WORK_H
 #define CUFENCE_SIM_STREAM_WORK_H
