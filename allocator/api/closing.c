@@ -8,6 +8,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -85,6 +86,21 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches)
             (int)getpid(), seen);
 }
 
+/* The last report's summary once more: a traceback may have come between. */
+static void say_summary(void)
+{
+    static const char mark[] = "== SUMMARY: cufence: ";
+    size_t size = delivery_last_text(NULL, 0);
+    char *text = size ? malloc(size) : NULL, *line = NULL;
+    if (text && delivery_last_text(text, size) == size && size > 1) {
+        text[size - 2] = '\0'; /* the newline */
+        line = strrchr(text, '\n');
+    }
+    if (line && strstr(line, mark))
+        output_say("%s\n", line + 1);
+    free(text);
+}
+
 void closing_say(int status, int exitcode)
 {
     cufence_stats stats;
@@ -97,4 +113,5 @@ void closing_say(int status, int exitcode)
         output_say("==%d== cufence: the program ended well (status %d); because of what was found its exit status is %d, as "
                    "exitcode=%d asks\n",
                    (int)getpid(), status, exitcode, exitcode);
+    say_summary();
 }
