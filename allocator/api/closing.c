@@ -66,12 +66,17 @@ static void say_unguarded(void)
     }
 }
 
-static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches)
+static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, const struct ending *ending)
 {
     uint64_t found = delivery_findings();
-    char findings[96] = "no faults", seen[96] = "", most[96] = "";
+    char findings[96] = "", seen[96] = "", most[96] = "";
     if (found)
         snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, s(found));
+    else
+        snprintf(findings, sizeof findings, "%s",
+                 ending->has_faulted  ? "a kernel has faulted, without a report"
+                 : ending->is_awaited ? "no faults"
+                                      : "no faults seen, but the devices may still work");
     if (launches)
         snprintf(seen, sizeof seen, ", %s launch%s seen", grouped(launches).text, launches == 1 ? "" : "es");
     if (stats->peak_live_bytes) /* exact to 1 MiB */
@@ -101,17 +106,17 @@ static void say_summary(void)
     free(text);
 }
 
-void closing_say(int status, int exitcode)
+void closing_say(const struct ending *ending)
 {
     cufence_stats stats;
     uint64_t launches = launch_total();
     if (heap_stats(-1, &stats) != CUFENCE_OK)
         return;
-    say_what_was_guarded(&stats, launches);
+    say_what_was_guarded(&stats, launches, ending);
     say_unguarded();
-    if (exitcode && exitcode != status)
+    if (ending->exitcode && ending->exitcode != ending->status)
         output_say("==%d== cufence: the program ended well (status %d); because of what was found its exit status is %d, as "
                    "exitcode=%d asks\n",
-                   (int)getpid(), status, exitcode, exitcode);
+                   (int)getpid(), ending->status, ending->exitcode, ending->exitcode);
     say_summary();
 }

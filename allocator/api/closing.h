@@ -13,7 +13,15 @@ enum unguarded { UNGUARDED_MANAGED, UNGUARDED_MAPPED, UNGUARDED_KINDS };
 /* Counts an allocation of `bytes` that cufence has let pass. */
 void closing_unguarded(enum unguarded kind, uint64_t bytes);
 
-/* Says it. status: the program's own, exitcode: the one that it gets instead, or 0. */
-void closing_say(int status, int exitcode);
+/* How a process ends. */
+struct ending {
+    int status;      /* the program's own */
+    int exitcode;    /* the one that replaces it, or 0 */
+    int has_faulted; /* a kernel has, reported or not */
+    int is_awaited;  /* all work of the devices is done, so no fault can come any more */
+};
+
+/* Prints the last lines. */
+void closing_say(const struct ending *ending);
 
 #endif

@@ -6,13 +6,15 @@
 #include <unistd.h>
 
 #define LAST_LINE 1000000
+#define LARGEST ((off_t)64 << 20) /* bytes: a source file has less */
 
 /* A path may name anything: a pipe would hang, a device may do something. */
 static FILE *open_regular(const char *path)
 {
     struct stat status;
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    FILE *file = fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) ? fdopen(fd, "r") : NULL;
+    FILE *file =
+        fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= LARGEST ? fdopen(fd, "r") : NULL;
     if (!file && fd >= 0)
         close(fd);
     return file;
@@ -29,9 +31,11 @@ static int read_line(FILE *file, char *text, size_t size)
     }
     while (length && (text[length - 1] == ' ' || text[length - 1] == '\r'))
         length--;
-    if (length + 1 == size) /* cut: not within a letter */
+    if (length + 1 == size) { /* cut: not within a letter */
         while (length && ((unsigned char)text[length - 1] & 0xc0) == 0x80)
             length--;
+        length -= length && (unsigned char)text[length - 1] >= 0xc0;
+    }
     text[length] = '\0';
     return letter != EOF || length;
 }

@@ -323,7 +323,8 @@ static void say_headline(struct finding *finding, const struct diagnosis *diagno
     part_add(finding->headline, "%s", finding->what);
     if (diagnosis->owner && address->where[0]) {
         part_add(finding->headline, ", %s", address->where);
-        say_buffer(finding, diagnosis->owner, diagnosis->owner_certainty);
+        say_buffer(finding, diagnosis->owner,
+                   address->certainty < diagnosis->owner_certainty ? address->certainty : diagnosis->owner_certainty);
     } else if (address->certainty != CERTAIN_NOT && !address->lanes) {
         part_add(finding->headline, " at 0x%" PRIx64, address->value);
     } else if (diagnosis->candidate_total == 1 && diagnosis->candidate_certainty == CERTAIN_DERIVED) {

@@ -914,6 +914,13 @@ static void the_source_is_shown_where_it_can_be_read(void **state)
         assert_null(strstr(text, " | 0000"));
         free(text);
     }
+    file = fopen(path, "w");
+    fprintf(file, "%0158d\xc3\xa9\n%0157d\xc3\xa9\n", 1, 2); /* a letter that does not fit, and one that does */
+    fclose(file);
+    struct source_line lines[SOURCE_LINES];
+    assert_int_equal(source_read(path, 1, lines), 2);
+    assert_int_equal(strlen(lines[0].text), 158);
+    assert_int_equal(strspn(lines[0].text, "01"), 158);
     snprintf(fifo, sizeof fifo, "%s.fifo", path);
     assert_int_equal(mkfifo(fifo, 0600), 0);
     const char *const no_files[] = {fifo, "/tmp", "/dev/zero", "/nonexistent/file.py"};
