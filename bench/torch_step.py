@@ -1,6 +1,7 @@
-"""Times a training step and an inference step of PyTorch under cufence against the native allocator, in alternating pairs.
+"""Times a training step, an inference step and a loop of small operations of PyTorch under cufence against the native allocator,
+in alternating pairs.
 
-    python3 bench/torch_step.py                                    everything, about four minutes on an H100
+    python3 bench/torch_step.py                                    everything, about five minutes on an H100
     python3 bench/torch_step.py --backends cufence --pairs 41 --json step.json
     python3 bench/plot.py step.json step.png
 
@@ -61,15 +62,16 @@ BACKENDS = {
         True,
     ),
 }
-WORKLOADS = {"training": "training step", "inference": "inference step"}
-INFERENCE_FACTOR = 5  # an inference step is about that much shorter than a training step
+WORKLOADS = {"training": "training step", "inference": "inference step", "small": "100 small operations"}
+SHORTER = {"training": 1, "inference": 5, "small": 10}  # about how much shorter a step is than a training step
 
 
-# The worker: one process, one back end, both workloads.
+# The worker: one process, one back end, all workloads.
 
 
 def build_steps() -> dict[str, Callable[[], Any]]:
-    """One step of each workload: a transformer encoder of 6 layers, its host as busy as its GPU."""
+    """One step of each workload: a transformer encoder of 6 layers, its host as busy as its GPU; and a loop bound by its launches,
+    with an allocation for each."""
     import torch
 
     torch.manual_seed(1)
@@ -91,7 +93,15 @@ def build_steps() -> dict[str, Callable[[], Any]]:
         with torch.inference_mode():
             model(data)
 
-    return {"training": training, "inference": inference}
+    few = torch.randn(1000, device="cuda")
+
+    def small() -> None:
+        value = few
+        for _ in range(50):
+            value = value * 0.5
+            value = value + few
+
+    return {"training": training, "inference": inference, "small": small}
 
 
 def say(value: Any) -> None:
@@ -268,7 +278,7 @@ def measure(options: argparse.Namespace) -> tuple[list[Comparison], dict[str, An
             open_workers.append(other)
             other.answer()
             for workload in options.workloads:
-                steps = options.steps * (INFERENCE_FACTOR if workload == "inference" else 1)
+                steps = options.steps * SHORTER[workload]
                 pairs = max(3, options.pairs // 4) if BACKENDS[name].is_slow else options.pairs
                 row = compare(native, other, workload, pairs, steps)
                 comparisons.append(row)
@@ -298,7 +308,7 @@ def main() -> int:
     parser.add_argument("--backends", nargs="+", choices=others, default=others)
     parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
     parser.add_argument("--pairs", type=int, default=21, help="pairs for each ratio (a quarter for the uncached back ends)")
-    parser.add_argument("--steps", type=int, default=20, help="training steps in a block; five times as many for inference")
+    parser.add_argument("--steps", type=int, default=20, help="training steps in a block; five times as many of inference, ten of the small loop")
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--markdown", type=Path, help="write the table here; it is printed in any case")
     parser.add_argument("--worker", choices=list(BACKENDS), help=argparse.SUPPRESS)

@@ -23,6 +23,7 @@ REPORT_HEAD = re.compile(
     r"|illegal memory|exception|double free|invalid free)",
     re.MULTILINE,
 )
+FIRST_LINE = re.compile(r"^==\d+== cufence: a kernel has faulted")  # said before the dump is read
 STATISTICS = re.compile(r"^cufence: (\d+) allocations, ", re.MULTILINE)  # printed at exit with verbose=on
 
 
@@ -64,6 +65,7 @@ class Run:
     stderr: str
     report_seconds: float | None  # from "launch" to the last line of the report
     is_timed_out: bool = False
+    first_seconds: float | None = None  # from "launch" to the line that says that a kernel has faulted
 
     @property
     def report(self) -> str:
@@ -110,6 +112,8 @@ def execute(command: list[str], environment: dict[str, str], folder: Path, secon
             for line in stream:
                 errors.append(line)
                 is_report = bool(REPORT_HEAD.match(line) or (is_report and REPORT_MORE.match(line)))
+                if FIRST_LINE.match(line):
+                    times.setdefault("first", time.time())
                 if is_report:
                     times["report"] = time.time()
                 elif line.startswith("launch "):
@@ -134,8 +138,11 @@ def execute(command: list[str], environment: dict[str, str], folder: Path, secon
         process.wait()
     for reader in readers:
         reader.join(10)
-    taken = times["report"] - times["launch"] if len(times) == 2 else None
-    return Run(process.returncode, "".join(output), "".join(errors), taken, is_timed_out)
+
+    def until(event: str) -> float | None:
+        return times[event] - times["launch"] if event in times and "launch" in times else None
+
+    return Run(process.returncode, "".join(output), "".join(errors), until("report"), is_timed_out, until("first"))
 
 
 def marked_line(source: str, mark: str) -> int:
