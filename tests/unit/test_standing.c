@@ -178,6 +178,21 @@ static void a_store_whose_warp_has_exited_is_explained(void **state)
     expect_in(outcome.out, "  threads    none is in the dump: all warps had exited\n");
 }
 
+/* Asked for by the user (CUDA_ENABLE_USER_TRIGGERED_COREDUMP) on an H100 while tests/fixtures/hang/deadlock.cu hung. */
+static void a_hang_is_explained(void **state)
+{
+    (void)state;
+    struct outcome outcome = explain(CUFENCE_FIXTURES "/hang/deadlock.core.gz");
+    assert_int_equal(outcome.status, 0);
+    assert_string_equal(outcome.err, "");
+    expect_in(outcome.out, "cufence: no exception is in the dump of GPU 0 (NVIDIA H100 80GB HBM3)\n");
+    expect_in(outcome.out, "  threads    64 in 2 warps had not exited; by place:\n");
+    expect_in(outcome.out, "32            /src/deadlock.cu:9   (_Z8deadlockPViPf+0x100)\n"); /* waits for the flag */
+    expect_in(outcome.out, "block (0,0,0) thread (32,0,0), SM 124 warp 1\n");
+    expect_in(outcome.out, "32            /src/deadlock.cu:15   (_Z8deadlockPViPf+0x150)\n"); /* at the barrier; this is what follows */
+    expect_in(outcome.out, "  launches   deadlock(int volatile*, float*)<<<(1,1,1), (64,1,1)>>>, 64 threads left\n");
+}
+
 static void json_says_the_same(void **state)
 {
     (void)state;
@@ -397,6 +412,7 @@ int main(void)
         cmocka_unit_test(memory_is_shown_as_far_as_the_dump_has_it),
         cmocka_unit_test(a_load_is_explained),
         cmocka_unit_test(a_store_whose_warp_has_exited_is_explained),
+        cmocka_unit_test(a_hang_is_explained),
         cmocka_unit_test(json_says_the_same),
         cmocka_unit_test(a_truncated_dump_is_explained_as_far_as_it_goes),
         cmocka_unit_test(a_packed_dump_may_be_truncated),
