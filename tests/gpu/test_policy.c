@@ -181,7 +181,7 @@ static void test_no_fault(void **state)
     const struct story *story = story_run("", tell_no_fault);
     expect_status(story, 0);
     assert_int_equal(story->witness->faults, 0);
-    const char *line = strstr(story->stderr_text, "cufence: no faults; 1 allocation guarded\n");
+    const char *line = strstr(story->stderr_text, "cufence: no faults; 1 allocation guarded (at most 4000 bytes at once)\n");
     if (!line || strchr(story->stderr_text, '\n')[1])
         fail_msg("stderr is not the closing line alone:\n%s", story->stderr_text);
     story = story_run("quiet=on", tell_no_fault);
