@@ -57,6 +57,8 @@ static const struct fault_sources sources = {.near = heap_near,
                                              .arena_end = arena_end,
                                              .now_ns = monotonic_ns,
                                              .launches = read_launches,
+                                             .arguments = launch_read_arguments,
+                                             .export = arena_export,
                                              .frames = stack_frames,
                                              .buffer_frames = {stack_buffer_frames, NULL}};
 

@@ -14,6 +14,7 @@ enum option_uaf { UAF_OFF, UAF_STRICT };
 enum option_side { SIDE_END, SIDE_START, SIDE_ALTERNATE };
 enum option_ipc { IPC_REFUSE, IPC_DRIVER };
 enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
+enum option_witness { WITNESS_AUTO, WITNESS_ON, WITNESS_OFF };
 enum option_color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 
@@ -38,6 +39,8 @@ struct options {
     int stacks;                    /* on (default) | off: record the Python stack of each allocation (uaf=strict: and free) */
     uint64_t exit_wait;            /* max wait at exit for pending GPU work, in ms, default 10000; 0: no wait */
     int coredump;                  /* on (default) | off: arm GPU core dumps */
+    enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */
+    uint64_t witness_ms;     /* 100..600000, default 3000: the most that a report waits for that */
     enum option_peers peers; /* auto (default): map buffers for peers that the program gives access to | on: all | off: none */
     enum option_ipc ipc;     /* refuse (default) | driver: under the preload library, memory of cuMemAlloc can be exported */
     enum option_color color; /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */

@@ -1,7 +1,7 @@
 #include "installed.h"
 
-#include <stdio.h>
-#include <stdlib.h>
+#include "base/beside.h"
+
 #include <string.h>
 #include <unistd.h>
 
@@ -12,26 +12,12 @@ int installed_program(char path[PATH_MAX])
     return length > 0;
 }
 
-/* Looks for `name` in folders relative to the program's. `path` gets its real path. */
-static int find(const char *program, const char *const *folders, size_t count, const char *name, char path[PATH_MAX])
-{
-    char candidate[PATH_MAX];
-    const char *slash = strrchr(program, '/');
-    int own = slash ? (int)(slash + 1 - program) : 0;
-    for (size_t i = 0; i < count; i++)
-        if (snprintf(candidate, sizeof candidate, "%.*s%s%s", own, program, folders[i], name) < (int)sizeof candidate &&
-            realpath(candidate, path))
-            return 1;
-    path[0] = '\0';
-    return 0;
-}
-
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 int installed_preload(const char *program, char path[PATH_MAX])
 {
     static const char *const folders[] = {"../lib/", "", "../lib64/", "../lib/x86_64-linux-gnu/", "../cufence/lib/"};
-    return find(program, folders, COUNT(folders), INSTALLED_PRELOAD, path);
+    return beside_find(program, folders, COUNT(folders), INSTALLED_PRELOAD, path);
 }
 
 /* Looks in the package beside the program, beside the package's library, and in a checkout. */
@@ -39,7 +25,7 @@ int installed_bootstrap(const char *program, char path[PATH_MAX])
 {
     static const char *const folders[] = {
         "../", "", "cufence/", "../cufence/", "../lib/cufence/", "../../allocator/torch/cufence/"};
-    if (!find(program, folders, COUNT(folders), "_bootstrap/sitecustomize.py", path))
+    if (!beside_find(program, folders, COUNT(folders), "_bootstrap/sitecustomize.py", path))
         return 0;
     *strrchr(path, '/') = '\0';
     return 1;

@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "program.h"
 #include "base/text.h"
+#include "restage/stage.h"
 
 #include <cufence.h>
 
@@ -117,6 +118,8 @@ static int dispatch(int argc, char **argv)
         printf("cufence %s\n", cufence_version_string());
         return 0;
     }
+    if (!strcmp(argv[0], "stage") && argc == 1) /* started by libcufence.so, with a socket as standard input */
+        return stage_play(STDIN_FILENO);
     const struct command *command = command_find(argv[0]);
     if (!command)
         return unknown_command(argv);

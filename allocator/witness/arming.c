@@ -11,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static cufence_status make_fifo(struct dump_fifo *fifo)
+cufence_status fifo_make(struct dump_fifo *fifo)
 {
     const char *base = getenv("TMPDIR");
     if (!base || !*base)
@@ -90,7 +90,7 @@ cufence_status dumps_arm(struct dump_fifo *fifo)
                              "armed before; start cufence first",
                              i);
     }
-    cufence_status status = make_fifo(fifo);
+    cufence_status status = fifo_make(fifo);
     if (status != CUFENCE_OK)
         return status;
     status = set_dumps(fifo);

@@ -19,6 +19,9 @@ struct dump_fifo {
  */
 cufence_status dumps_arm(struct dump_fifo *fifo);
 
+/* Makes a new folder with a FIFO in it, open to this user alone. Errors: SYSTEM. */
+cufence_status fifo_make(struct dump_fifo *fifo);
+
 void dumps_disarm(void);
 void dumps_remove_fifo(const struct dump_fifo *fifo);
 

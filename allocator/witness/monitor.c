@@ -35,10 +35,16 @@
 #define PROGRESS_MS 1000 /* first progress line; the interval then doubles */
 #define MIB ((double)(1 << 20))
 
+enum work {
+    WORK_NONE,
+    WORK_REPORT, /* the program knows of the fault, but its report is not finished */
+    WORK_DUMP    /* a dump is being read */
+};
+
 static struct {
     pthread_mutex_t lock; /* guards every field not marked otherwise; a leaf lock */
     pthread_cond_t change;
-    int is_busy;              /* atomic: a dump is being read or explained; written under lock */
+    enum work work;           /* atomic; written under lock */
     uint64_t faulted_devices; /* atomic: a bit for each of devices 0 to 63 on which a kernel has faulted */
     int has_other_fault;      /* atomic: a kernel faulted on another, or on an unknown device */
     int is_running;           /* set by monitor_start(), cleared by monitor_stop() */
@@ -138,6 +144,14 @@ static void tell_times(const struct dump *dump)
         ms_between(monitor.made_ns, dump_clock()));
 }
 
+static void set_work(enum work work)
+{
+    pthread_mutex_lock(&monitor.lock);
+    __atomic_store_n(&monitor.work, work, __ATOMIC_RELEASE);
+    pthread_cond_broadcast(&monitor.change);
+    pthread_mutex_unlock(&monitor.lock);
+}
+
 static void explain(const struct dump *dump)
 {
     struct evidence *evidence = NULL;
@@ -152,16 +166,23 @@ static void explain(const struct dump *dump)
         evidence_free(evidence);
         return;
     }
-    if (status == CUFENCE_OK)
-        monitor.made_ns = tell_fault(dump, evidence, device);
-    else
-        monitor.made_ns = tell_unexplained(dump->received, problem.text);
-    note_fault(device);
+    struct telling *telling = status == CUFENCE_OK ? tell_begin(dump, evidence, device) : NULL;
     int is_known = status == CUFENCE_OK && evidence->site_count > 0;
     CUresult error = is_known ? (CUresult)evidence->sites[0].exception.error : CUDA_ERROR_LAUNCH_FAILED;
+    /* The program does not wait for a second launch. But abort() would end the report too. */
+    int is_later = telling_takes_time(telling) && monitor.options->on_fault != ON_FAULT_ABORT;
+    if (is_later) {
+        note_fault(device);
+        act(device, error);
+        set_work(WORK_REPORT);
+    }
+    monitor.made_ns = status == CUFENCE_OK ? tell_fault(telling) : tell_unexplained(dump->received, problem.text);
     evidence_free(evidence);
     if (monitor.options->verbose)
         tell_times(dump);
+    if (is_later)
+        return;
+    note_fault(device);
     act(device, error);
 }
 
@@ -172,15 +193,12 @@ static int is_under_way(void)
     struct pollfd input = {.fd = monitor.peek, .events = POLLIN};
     int has_input = poll(&input, 1, 0) > 0 && (input.revents & POLLIN);
     return has_input ||
-           __atomic_load_n(&monitor.is_busy, __ATOMIC_ACQUIRE); /* in this order: the thread sets is_busy before it reads */
+           __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) == WORK_DUMP; /* in this order: the thread sets it before it reads */
 }
 
-static void set_busy(int is_busy)
+static int is_report_due(void)
 {
-    pthread_mutex_lock(&monitor.lock);
-    __atomic_store_n(&monitor.is_busy, is_busy, __ATOMIC_RELEASE);
-    pthread_cond_broadcast(&monitor.change);
-    pthread_mutex_unlock(&monitor.lock);
+    return is_under_way() || __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) != WORK_NONE;
 }
 
 /* Prints a first line before the dump is complete. Faults that cufence caused itself are not announced. */
@@ -230,10 +248,10 @@ static void *run(void *unused)
     pthread_setname_np(pthread_self(), "cufence-monitor");
     int fd = dump_open(monitor.fifo.path);
     while (fd >= 0 && wait_for_input(fd, &dump)) {
-        if (!monitor.is_busy) {
+        if (monitor.work != WORK_DUMP) {
             monitor.is_announced = 0;
             monitor.progress_ms = PROGRESS_MS;
-            set_busy(1);
+            set_work(WORK_DUMP);
             dump_widen(fd);
         }
         enum dump_state state;
@@ -253,12 +271,12 @@ static void *run(void *unused)
         int again = dump_open(monitor.fifo.path);
         close(fd);
         fd = again;
-        set_busy(0);
+        set_work(WORK_NONE);
     }
     if (fd >= 0)
         close(fd);
     dump_forget(&dump);
-    set_busy(0);
+    set_work(WORK_NONE);
     return NULL;
 }
 
@@ -367,7 +385,8 @@ static struct timespec after(struct timespec time, unsigned ms)
     return time;
 }
 
-cufence_status monitor_wait(unsigned timeout_ms)
+/* Waits while `is_due`. */
+static cufence_status wait_while(int (*is_due)(void), unsigned timeout_ms)
 {
     struct timespec until, soon, now;
     if (delivery_is_in_handler())
@@ -377,16 +396,21 @@ cufence_status monitor_wait(unsigned timeout_ms)
     clock_gettime(CLOCK_MONOTONIC, &until);
     until = after(until, timeout_ms);
     int is_late = 0;
-    while (is_under_way() && !is_late) {
+    while (is_due() && !is_late) {
         clock_gettime(CLOCK_MONOTONIC, &now);
         is_late = now.tv_sec > until.tv_sec || (now.tv_sec == until.tv_sec && now.tv_nsec >= until.tv_nsec);
         soon = after(now, 1); /* nothing signals `change` when bytes arrive in the FIFO */
         pthread_mutex_lock(&monitor.lock);
-        pthread_cond_timedwait(&monitor.change, &monitor.lock, monitor.is_busy ? &until : &soon);
+        pthread_cond_timedwait(&monitor.change, &monitor.lock, monitor.work != WORK_NONE ? &until : &soon);
         pthread_mutex_unlock(&monitor.lock);
     }
     return is_late ? error_set(CUFENCE_ERROR_TIMEOUT, "a core dump was still being written after %u ms", timeout_ms)
                    : CUFENCE_OK;
+}
+
+cufence_status monitor_wait(unsigned timeout_ms)
+{
+    return wait_while(is_report_due, timeout_ms);
 }
 
 struct patience {
@@ -448,7 +472,7 @@ void fault_learn(int is_device_idle)
         else if (!__atomic_load_n(&is_usually_busy, __ATOMIC_RELAXED) && !fence(context, BUSY_FENCE_MS))
             __atomic_store_n(&is_usually_busy, 1, __ATOMIC_RELAXED);
     }
-    monitor_wait(SETTLE_MS);
+    wait_while(is_under_way, SETTLE_MS);
 }
 
 cufence_status fault_settle(int is_device_idle)

@@ -234,3 +234,16 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
                                            .frames = sources->buffer_frames};
     return around;
 }
+
+void surroundings_add(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence)
+{
+    look_around(around, sources, evidence);
+    around->memory.near_count = around->near_count;
+}
+
+void surroundings_add_address(struct surroundings *around, const struct fault_sources *sources, uint64_t address)
+{
+    if (!is_known(around, address))
+        look_at(around, sources, address);
+    around->memory.near_count = around->near_count;
+}

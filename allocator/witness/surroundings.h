@@ -8,6 +8,7 @@
 #include "analysis/verdict/diagnosis.h"
 #include "driver/driver.h"
 #include "stacks/stack.h"
+#include "vmm/arena.h"
 
 /* Functions of other rooms that supply buffers, contexts and launches. heap.h documents each. */
 struct fault_sources {
@@ -21,6 +22,8 @@ struct fault_sources {
     /* Returns the newest launches of a kernel (mangled name) on a device, newest first; has_graphs: graph launches too. */
     size_t (*launches)(int device, const char *kernel, int has_graphs, struct launch_entry *out, struct stack *stacks,
                        size_t max);
+    size_t (*arguments)(const struct launch_entry *entry, uint8_t *out, size_t max); /* launch_read_arguments() */
+    cufence_status (*export)(uint64_t address, struct slot_export *out);             /* arena_export() */
     /* stack_frames() */
     size_t (*frames)(const struct stack *stack, struct stack_frame *out, size_t max);
     struct buffer_frames buffer_frames;
@@ -53,5 +56,9 @@ struct surroundings {
 
 /* Returns calloc'ed memory that the caller frees, or NULL if out of host memory. */
 struct surroundings *surroundings_of(const struct fault_sources *sources, const struct evidence *evidence, int device);
+
+/* Adds the buffers at the addresses that further evidence, or a write to `address`, names. */
+void surroundings_add(struct surroundings *around, const struct fault_sources *sources, const struct evidence *evidence);
+void surroundings_add_address(struct surroundings *around, const struct fault_sources *sources, uint64_t address);
 
 #endif

@@ -9,6 +9,7 @@
 #include "finding/report.h"
 #include "process.h"
 #include "record.h"
+#include "restaging.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,6 +19,7 @@
 #define DEVICE_NAME 128
 
 static const struct fault_sources *sources; /* constant after tell_open(), like rank */
+static const struct options *wanted;         /* likewise */
 static int rank;                            /* in a distributed job, or -1 */
 static int is_annotated;                    /* in a job of GitHub Actions */
 static char checkout[512];                  /* its folder, "" if unknown */
@@ -25,6 +27,7 @@ static char checkout[512];                  /* its folder, "" if unknown */
 cufence_status tell_open(const struct options *options, const struct fault_sources *from)
 {
     sources = from;
+    wanted = options;
     rank = options_rank();
     process_open();
     const char *actions = getenv("GITHUB_ACTIONS"), *workspace = getenv("GITHUB_WORKSPACE");
@@ -115,22 +118,86 @@ static void record(const struct dump *dump, const struct fault_memory *memory, i
     record_keep(dump->bytes, dump->size, memory, &origin);
 }
 
-uint64_t tell_fault(const struct dump *dump, const struct evidence *evidence, int device)
+struct telling {
+    const struct dump *dump;
+    const struct evidence *evidence;
+    int device;
+    struct surroundings *around;
+    struct restaging *restaging; /* NULL: the kernel is not launched again */
+};
+
+struct telling *tell_begin(const struct dump *dump, const struct evidence *evidence, int device)
 {
+    struct telling *telling = malloc(sizeof *telling);
     struct surroundings *around = surroundings_of(sources, evidence, device);
+    if (!telling || !around) {
+        free(telling);
+        free(around);
+        return NULL;
+    }
+    *telling = (struct telling){dump, evidence, device, around, NULL};
+    telling->restaging = restaging_begin(sources, wanted, dump->bytes, dump->size, evidence, around);
+    return telling;
+}
+
+int telling_takes_time(const struct telling *telling)
+{
+    return telling && telling->restaging;
+}
+
+/* Finds the buffer that bytes were written next to: the nearer of the two that share the guard. */
+static void name_buffer(struct restaged_write *write, const struct surroundings *around)
+{
+    uint64_t best = UINT64_MAX;
+    for (size_t i = 0; i < around->near_count; i++) {
+        const cufence_buffer *buffer = &around->near[i];
+        uint64_t end = buffer->address + buffer->size;
+        int is_before = write->address < buffer->address;
+        uint64_t distance = is_before ? buffer->address - (write->address + write->bytes) : write->address - end;
+        if (buffer->freed_ns || (write->address < buffer->guard_start || write->address >= buffer->guard_end) ||
+            distance >= best)
+            continue;
+        best = distance;
+        write->buffer = buffer;
+        write->is_before = is_before;
+        write->distance = distance;
+    }
+}
+
+/* Waits for the second launch, and adds the buffers that it concerns. Returns NULL if there is none. */
+static const struct restaged *restage(struct telling *telling)
+{
+    if (!telling->restaging)
+        return NULL;
+    struct restaged *restaged = restaging_finish(telling->restaging);
+    if (restaged->evidence)
+        surroundings_add(telling->around, sources, restaged->evidence);
+    for (size_t i = 0; i < restaged->write_count; i++) {
+        surroundings_add_address(telling->around, sources, restaged->writes[i].address);
+        name_buffer(&restaged->writes[i], telling->around);
+    }
+    return restaged;
+}
+
+uint64_t tell_fault(struct telling *telling)
+{
     struct diagnosis diagnosis;
     struct finding finding;
     struct scene scene;
-    if (!around)
+    if (!telling)
         return publish(NULL).made_ns;
-    fault_diagnose(evidence, &around->memory, &diagnosis);
-    finding_of_fault(&finding, &diagnosis, scene_of(&scene, device));
+    const struct restaged *restaged = restage(telling);
+    const struct fault_memory *memory = &telling->around->memory;
+    fault_diagnose_restaged(telling->evidence, restaged, memory, &diagnosis);
+    finding_of_fault(&finding, &diagnosis, restaged, scene_of(&scene, telling->device));
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     struct told told = publish(&finding);
     if (told.is_printed && told.text && record_is_wanted())
-        record(dump, &around->memory, device, scene.name);
+        record(telling->dump, memory, telling->device, scene.name);
     uint64_t made_ns = finish(&finding, told);
-    free(around);
+    restaging_free(telling->restaging);
+    free(telling->around);
+    free(telling);
     return made_ns;
 }
 

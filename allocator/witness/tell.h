@@ -15,9 +15,19 @@
 /* `sources` must outlive the reports. May be called again. Errors: OPTION, OVERFLOW (file names). */
 cufence_status tell_open(const struct options *options, const struct fault_sources *sources);
 
-/* Report a fault, and a fault whose dump of `size` bytes could not be read. Both return the time when the report was made,
+/* Gathers what a report of the fault needs, before the program can change it, and starts the process that launches the kernel
+ * again. Returns NULL if out of host memory. `dump` and `evidence` must outlive the telling. */
+struct telling;
+struct telling *tell_begin(const struct dump *dump, const struct evidence *evidence, int device);
+
+/* Returns 1 if the report waits for that process. telling: may be NULL. */
+int telling_takes_time(const struct telling *telling);
+
+/* Waits for that process, and reports the fault. Frees the telling, which may be NULL. Returns the time when the report was made,
  * by dump_clock(). */
-uint64_t tell_fault(const struct dump *dump, const struct evidence *evidence, int device);
+uint64_t tell_fault(struct telling *telling);
+
+/* Reports a fault whose dump of `size` bytes could not be read. Returns the same. */
 uint64_t tell_unexplained(size_t size, const char *why);
 
 /* Reports a misuse by the host. */

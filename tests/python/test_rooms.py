@@ -18,7 +18,7 @@ FLOORS = [
     {"preload", "torch"},
     {"api"},
     {"witness"},
-    {"heap", "launch"},
+    {"heap", "launch", "restage"},
     {"vmm", "stacks"},
     {"finding"},
     {"analysis"},

@@ -1,0 +1,18 @@
+#include "beside.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int beside_find(const char *file, const char *const *folders, size_t count, const char *name, char path[PATH_MAX])
+{
+    char candidate[PATH_MAX];
+    const char *slash = strrchr(file, '/');
+    int own = slash ? (int)(slash + 1 - file) : 0;
+    for (size_t i = 0; i < count; i++)
+        if (snprintf(candidate, sizeof candidate, "%.*s%s%s", own, file, folders[i], name) < (int)sizeof candidate &&
+            realpath(candidate, path))
+            return 1;
+    path[0] = '\0';
+    return 0;
+}

@@ -1,0 +1,352 @@
+#include "memory.h"
+
+#include "base/error.h"
+#include "driver/driver.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define PAGE ((uint64_t)2 << 20)           /* of a pattern */
+#define MOST_PIECES 4096                   /* mappings */
+#define MOST_PATTERNS 32                   /* mappings with a pattern at either end */
+#define SCAN_EACH ((uint64_t)4 << 20)      /* bytes of a mapping that are searched for addresses ... */
+#define SCAN_ALL ((uint64_t)256 << 20)     /* ... and of all mappings together */
+#define MOST_REFUSED 1024
+#define SAME_RANGE 4                       /* unchanged bytes between two changed ones that may have been written with what was
+                                              there */
+#define MOST_RANGES 64
+
+struct page {
+    CUdeviceptr address; /* 0: not mapped */
+    CUmemGenericAllocationHandle handle;
+};
+
+struct piece {
+    uint64_t base, bytes;
+    CUmemGenericAllocationHandle original, copy;
+    CUdeviceptr seen; /* where the original is mapped, 0 if it is mapped at `base` itself */
+    int is_searched;
+    int has_pattern; /* is one of the first MOST_PATTERNS: arguments point to them */
+    struct page before, behind;
+};
+
+static struct {
+    int socket, device;
+    uint64_t start, end;
+    struct piece pieces[MOST_PIECES]; /* by address */
+    size_t count;
+    uint64_t refused[MOST_REFUSED]; /* addresses with nothing mapped, in pages */
+    size_t refused_count;
+    uint64_t searched; /* bytes */
+    int has_noted_host, has_noted_original;
+    uint8_t *pattern, *found; /* a page each */
+} memory;
+
+static void note(const char *text, int *is_noted)
+{
+    struct stage_message message = {.type = STAGE_NOTE};
+    if (*is_noted)
+        return;
+    *is_noted = 1;
+    strncpy(message.text, text, sizeof message.text - 1);
+    stage_send(memory.socket, &message, -1);
+}
+
+cufence_status memory_open(int socket, int device, uint64_t arena_start, uint64_t arena_end)
+{
+    CUdeviceptr address = 0;
+    memory.socket = socket;
+    memory.device = device;
+    memory.start = arena_start;
+    memory.end = arena_end;
+    memory.pattern = malloc(PAGE);
+    memory.found = malloc(PAGE);
+    if (!memory.pattern || !memory.found)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+    /* Bytes that programs seldom write, and that are not alike. */
+    uint32_t random = 0x2545f491;
+    for (size_t i = 0; i < PAGE; i++) {
+        random = random * 1664525u + 1013904223u;
+        memory.pattern[i] = (uint8_t)(0xb5 ^ (random >> 29));
+    }
+    CUresult result = driver->cuMemAddressReserve(&address, arena_end - arena_start, 0, arena_start, 0);
+    if (result != CUDA_SUCCESS)
+        return driver_check(result, "cuMemAddressReserve");
+    return address == arena_start ? CUFENCE_OK
+                                  : error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
+                                              "the buffers' addresses are taken in the new process");
+}
+
+/* ---- mappings ---- */
+
+/* Returns the index of the first piece behind the address. */
+static size_t position_of(uint64_t address)
+{
+    size_t low = 0, high = memory.count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (memory.pieces[middle].base <= address)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+static int is_mapped(uint64_t address)
+{
+    size_t behind = position_of(address);
+    return behind > 0 && address - memory.pieces[behind - 1].base < memory.pieces[behind - 1].bytes;
+}
+
+static int is_refused(uint64_t address)
+{
+    for (size_t i = 0; i < memory.refused_count; i++)
+        if (memory.refused[i] == address / PAGE)
+            return 1;
+    return 0;
+}
+
+static cufence_status give_access(CUdeviceptr address, uint64_t bytes)
+{
+    CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = memory.device},
+                              .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    return driver_check(driver->cuMemSetAccess(address, bytes, &access, 1), "cuMemSetAccess");
+}
+
+static cufence_status map(CUdeviceptr address, uint64_t bytes, CUmemGenericAllocationHandle handle)
+{
+    cufence_status status = driver_check(driver->cuMemMap(address, bytes, 0, handle, 0), "cuMemMap");
+    if (status != CUFENCE_OK)
+        return status;
+    status = give_access(address, bytes);
+    if (status != CUFENCE_OK)
+        driver->cuMemUnmap(address, bytes);
+    return status;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *handle, uint64_t bytes, CUmemLocationType where, int id)
+{
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {.type = where, .id = id}};
+    return driver->cuMemCreate(handle, bytes, &prop, 0);
+}
+
+static cufence_status show_original(struct piece *piece)
+{
+    CUresult result = driver->cuMemAddressReserve(&piece->seen, piece->bytes, 0, 0, 0);
+    if (result != CUDA_SUCCESS)
+        return driver_check(result, "cuMemAddressReserve");
+    cufence_status status = map(piece->seen, piece->bytes, piece->original);
+    if (status != CUFENCE_OK) {
+        driver->cuMemAddressFree(piece->seen, piece->bytes);
+        piece->seen = 0;
+    }
+    return status;
+}
+
+static cufence_status refresh(const struct piece *piece)
+{
+    return piece->seen ? driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD") : CUFENCE_OK;
+}
+
+/* Maps a copy of the original, or the original where nothing has room for a copy. */
+static cufence_status map_piece(struct piece *piece)
+{
+    CUresult result = create(&piece->copy, piece->bytes, CU_MEM_LOCATION_TYPE_DEVICE, memory.device);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
+        result = create(&piece->copy, piece->bytes, CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
+        if (result == CUDA_SUCCESS)
+            note("the GPU was full: copies of some buffers lay in the host's memory", &memory.has_noted_host);
+    }
+    if (result != CUDA_SUCCESS) {
+        note("there was no room for copies: the launch worked on the buffers themselves", &memory.has_noted_original);
+        return map(piece->base, piece->bytes, piece->original);
+    }
+    cufence_status status = show_original(piece);
+    if (status == CUFENCE_OK)
+        status = map(piece->base, piece->bytes, piece->copy);
+    return status == CUFENCE_OK ? refresh(piece) : status;
+}
+
+static cufence_status import(uint64_t base, uint64_t bytes, int fd)
+{
+    struct piece piece = {.base = base, .bytes = bytes, .has_pattern = memory.count < MOST_PATTERNS};
+    if (memory.count == MOST_PIECES)
+        return error_set(CUFENCE_ERROR_OVERFLOW, "the kernel reaches more than %d buffers", MOST_PIECES);
+    if (base < memory.start || bytes == 0 || base > memory.end || bytes > memory.end - base || is_mapped(base))
+        return error_set(CUFENCE_ERROR_CORRUPT, "memory outside of cufence's address space was offered");
+    CUresult result = driver->cuMemImportFromShareableHandle(&piece.original, (void *)(intptr_t)fd,
+                                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    cufence_status status = driver_check(result, "cuMemImportFromShareableHandle");
+    if (status == CUFENCE_OK)
+        status = map_piece(&piece);
+    if (status != CUFENCE_OK)
+        return status;
+    size_t at = position_of(base);
+    memmove(&memory.pieces[at + 1], &memory.pieces[at], (memory.count - at) * sizeof piece);
+    memory.pieces[at] = piece;
+    memory.count++;
+    return CUFENCE_OK;
+}
+
+/* Asks for the memory at an address, unless it is there. */
+static cufence_status need(uint64_t address)
+{
+    struct stage_message message = {.type = STAGE_NEED, .address = address};
+    int fd = -1;
+    if (is_mapped(address) || is_refused(address))
+        return CUFENCE_OK;
+    if (stage_send(memory.socket, &message, -1) != 0 || !stage_receive(memory.socket, &message, &fd))
+        return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
+    if (message.type != STAGE_GIVE || fd < 0) {
+        if (memory.refused_count < MOST_REFUSED)
+            memory.refused[memory.refused_count++] = address / PAGE;
+        return CUFENCE_OK;
+    }
+    cufence_status status = import(message.address, message.bytes, fd);
+    close(fd);
+    return status;
+}
+
+/* ---- what a kernel reaches ---- */
+
+static cufence_status search(const uint8_t *bytes, size_t size)
+{
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i + 8 <= size && status == CUFENCE_OK; i += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + i, sizeof word);
+        if (word >= memory.start && word < memory.end)
+            status = need(word);
+    }
+    return status;
+}
+
+static cufence_status search_piece(struct piece *piece)
+{
+    uint64_t base = piece->base, left = piece->bytes < SCAN_EACH ? piece->bytes : SCAN_EACH;
+    cufence_status status = CUFENCE_OK;
+    piece->is_searched = 1; /* the piece may move while it is searched */
+    /* A buffer ends where its mapping does, so a small one lies in the last bytes. */
+    for (uint64_t at = base + piece->bytes - left; left && status == CUFENCE_OK && memory.searched < SCAN_ALL;) {
+        uint64_t bytes = left < PAGE ? left : PAGE;
+        status = driver_check(driver->cuMemcpyDtoH(memory.found, at, bytes), "cuMemcpyDtoH");
+        if (status == CUFENCE_OK)
+            status = search(memory.found, bytes);
+        memory.searched += bytes;
+        at += bytes;
+        left -= bytes;
+    }
+    return status;
+}
+
+cufence_status memory_reach(const uint8_t *arguments, size_t size)
+{
+    cufence_status status = search(arguments, size);
+    for (size_t i = 0; i < memory.count && status == CUFENCE_OK;) {
+        if (memory.pieces[i].is_searched) {
+            i++;
+            continue;
+        }
+        status = search_piece(&memory.pieces[i]);
+        i = 0; /* new pieces may lie in front of it */
+    }
+    return status;
+}
+
+cufence_status memory_refresh(void)
+{
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < memory.count && status == CUFENCE_OK; i++)
+        status = refresh(&memory.pieces[i]);
+    return status;
+}
+
+/* ---- patterns in the guards ---- */
+
+static cufence_status put_page(struct page *page, CUdeviceptr address)
+{
+    if (address < memory.start || address + PAGE > memory.end || is_mapped(address) || is_mapped(address + PAGE - 1))
+        return CUFENCE_OK; /* the guard is narrower than a page */
+    cufence_status status = CUFENCE_OK;
+    if (!page->handle)
+        status = driver_check(create(&page->handle, PAGE, CU_MEM_LOCATION_TYPE_DEVICE, memory.device), "cuMemCreate");
+    if (status == CUFENCE_OK && !page->address) {
+        status = map(address, PAGE, page->handle);
+        if (status == CUFENCE_OK)
+            page->address = address;
+    }
+    return status == CUFENCE_OK ? driver_check(driver->cuMemcpyHtoD(address, memory.pattern, PAGE), "cuMemcpyHtoD") : status;
+}
+
+static cufence_status remove_page(struct page *page)
+{
+    CUdeviceptr address = page->address;
+    page->address = 0;
+    return address ? driver_check(driver->cuMemUnmap(address, PAGE), "cuMemUnmap") : CUFENCE_OK;
+}
+
+cufence_status memory_put_patterns(void)
+{
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < memory.count && status == CUFENCE_OK; i++) {
+        struct piece *piece = &memory.pieces[i];
+        if (!piece->has_pattern)
+            continue;
+        status = put_page(&piece->before, piece->base - PAGE);
+        if (status == CUFENCE_OK)
+            status = put_page(&piece->behind, piece->base + piece->bytes);
+    }
+    return status;
+}
+
+cufence_status memory_remove_patterns(void)
+{
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < memory.count && status == CUFENCE_OK; i++) {
+        status = remove_page(&memory.pieces[i].before);
+        if (status == CUFENCE_OK)
+            status = remove_page(&memory.pieces[i].behind);
+    }
+    return status;
+}
+
+/* Returns the end of the range of changed bytes that begins at `at`. */
+static size_t end_of_range(size_t at)
+{
+    size_t end = at + 1;
+    for (size_t i = end; i < PAGE && i - end < SAME_RANGE; i++)
+        if (memory.found[i] != memory.pattern[i])
+            end = i + 1;
+    return end;
+}
+
+static size_t tell_page(const struct page *page, size_t told)
+{
+    size_t count = 0;
+    if (!page->address || driver->cuMemcpyDtoH(memory.found, page->address, PAGE) != CUDA_SUCCESS)
+        return 0;
+    for (size_t i = 0, end; i < PAGE && told + count < MOST_RANGES; i = end) {
+        end = i + 1;
+        if (memory.found[i] == memory.pattern[i])
+            continue;
+        end = end_of_range(i);
+        struct stage_message message = {.type = STAGE_WROTE, .address = page->address + i, .bytes = end - i};
+        message.value_bytes = (uint32_t)(message.bytes < sizeof message.values ? message.bytes : sizeof message.values);
+        memcpy(message.values, memory.found + i, message.value_bytes);
+        stage_send(memory.socket, &message, -1);
+        count++;
+    }
+    return count;
+}
+
+size_t memory_tell_writes(void)
+{
+    size_t told = 0;
+    for (size_t i = 0; i < memory.count; i++) {
+        told += tell_page(&memory.pieces[i].before, told);
+        told += tell_page(&memory.pieces[i].behind, told);
+    }
+    return told;
+}

@@ -1,0 +1,189 @@
+#include "scene.h"
+
+#include "base/reader.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+/* The file: header, launches, arguments of each launch, name of the dump, symbol, image. */
+struct header {
+    char magic[8];
+    uint32_t version, launch_count, is_bare, reserved;
+    uint8_t device[16];
+    uint64_t arena_start, arena_end;
+    uint64_t dump_bytes, symbol_bytes, image_bytes; /* texts with their NUL */
+};
+
+struct launch_row {
+    uint32_t grid[3], block[3], cluster[3];
+    uint32_t shared_bytes, is_cooperative, argument_bytes;
+};
+
+static const char magic[8] = "cufscene";
+
+/* ---- writing ---- */
+
+static int put(int fd, const void *bytes, size_t size)
+{
+    const char *at = bytes;
+    while (size) {
+        ssize_t written = write(fd, at, size);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0)
+            return 0;
+        at += written;
+        size -= (size_t)written;
+    }
+    return 1;
+}
+
+static int put_launches(int fd, const struct scene *scene)
+{
+    int is_ok = 1;
+    for (size_t i = 0; i < scene->launch_count && is_ok; i++) {
+        const struct scene_launch *launch = &scene->launches[i];
+        struct launch_row row = {.shared_bytes = launch->shared_bytes,
+                                 .is_cooperative = launch->is_cooperative,
+                                 .argument_bytes = launch->argument_bytes};
+        memcpy(row.grid, launch->grid, sizeof row.grid);
+        memcpy(row.block, launch->block, sizeof row.block);
+        memcpy(row.cluster, launch->cluster, sizeof row.cluster);
+        is_ok = put(fd, &row, sizeof row);
+    }
+    for (size_t i = 0; i < scene->launch_count && is_ok; i++)
+        is_ok = put(fd, scene->launches[i].arguments, scene->launches[i].argument_bytes);
+    return is_ok;
+}
+
+int scene_write(const struct scene *scene)
+{
+    struct header header = {.version = SCENE_VERSION,
+                            .launch_count = (uint32_t)scene->launch_count,
+                            .is_bare = scene->is_bare,
+                            .arena_start = scene->arena_start,
+                            .arena_end = scene->arena_end,
+                            .dump_bytes = strlen(scene->dump) + 1,
+                            .symbol_bytes = strlen(scene->symbol) + 1,
+                            .image_bytes = scene->image_bytes};
+    memcpy(header.magic, magic, sizeof magic);
+    memcpy(header.device, scene->device, sizeof header.device);
+    int fd = memfd_create("cufence-scene", MFD_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    if (put(fd, &header, sizeof header) && put_launches(fd, scene) && put(fd, scene->dump, header.dump_bytes) &&
+        put(fd, scene->symbol, header.symbol_bytes) && put(fd, scene->image, scene->image_bytes))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+/* ---- reading ---- */
+
+static int read_launches(struct reader *reader, struct scene_launch *launches, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct launch_row row;
+        if (!reader_copy(reader, &row, sizeof row) || row.argument_bytes > SCENE_ARGUMENTS)
+            return 0;
+        launches[i] = (struct scene_launch){.shared_bytes = row.shared_bytes,
+                                            .is_cooperative = row.is_cooperative,
+                                            .argument_bytes = row.argument_bytes};
+        memcpy(launches[i].grid, row.grid, sizeof row.grid);
+        memcpy(launches[i].block, row.block, sizeof row.block);
+        memcpy(launches[i].cluster, row.cluster, sizeof row.cluster);
+    }
+    for (size_t i = 0; i < count; i++) {
+        launches[i].arguments = reader->at;
+        reader_skip(reader, launches[i].argument_bytes);
+    }
+    return reader->at != NULL;
+}
+
+/* Returns a text of exactly `size` bytes with its NUL, else NULL. */
+static const char *read_text(struct reader *reader, uint64_t size)
+{
+    struct reader text = reader_cut(reader, size);
+    const char *start = (const char *)text.at;
+    return start && size && strnlen(start, size) == size - 1 ? start : NULL;
+}
+
+cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, struct scene_launch launches[SCENE_LAUNCHES],
+                          struct problem *problem)
+{
+    struct reader reader = reader_of((struct span){bytes, size}, 0);
+    struct header header;
+    if (!reader_copy(&reader, &header, sizeof header) || memcmp(header.magic, magic, sizeof magic) != 0)
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "this is no scene of cufence's");
+    if (header.version != SCENE_VERSION)
+        return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "a scene of version %u, but this cufence reads version %u",
+                           header.version, SCENE_VERSION);
+    if (!header.launch_count || header.launch_count > SCENE_LAUNCHES || header.image_bytes > SCENE_IMAGE ||
+        header.arena_start >= header.arena_end || !read_launches(&reader, launches, header.launch_count))
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the scene is damaged");
+    *scene = (struct scene){.arena_start = header.arena_start,
+                            .arena_end = header.arena_end,
+                            .is_bare = header.is_bare,
+                            .dump = read_text(&reader, header.dump_bytes),
+                            .symbol = read_text(&reader, header.symbol_bytes),
+                            .image_bytes = header.image_bytes,
+                            .launches = launches,
+                            .launch_count = header.launch_count};
+    memcpy(scene->device, header.device, sizeof scene->device);
+    scene->image = reader.at;
+    if (!scene->dump || !scene->symbol || !scene->image_bytes || reader_left(&reader) != scene->image_bytes)
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the scene is damaged");
+    return CUFENCE_OK;
+}
+
+/* ---- messages ---- */
+
+union control {
+    struct cmsghdr header;
+    char space[CMSG_SPACE(sizeof(int))];
+};
+
+int stage_send(int socket, const struct stage_message *message, int fd)
+{
+    union control control = {0};
+    struct iovec part = {(void *)(uintptr_t)message, sizeof *message};
+    struct msghdr packet = {.msg_iov = &part, .msg_iovlen = 1};
+    if (fd >= 0) {
+        packet.msg_control = control.space;
+        packet.msg_controllen = sizeof control.space;
+        control.header = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.header), &fd, sizeof fd);
+    }
+    ssize_t sent;
+    do
+        sent = sendmsg(socket, &packet, MSG_NOSIGNAL);
+    while (sent < 0 && errno == EINTR);
+    return sent == (ssize_t)sizeof *message ? 0 : -1;
+}
+
+int stage_receive(int socket, struct stage_message *message, int *fd)
+{
+    union control control = {0};
+    struct iovec part = {message, sizeof *message};
+    struct msghdr packet = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.space, .msg_controllen = sizeof control.space};
+    ssize_t got;
+    do
+        got = recvmsg(socket, &packet, MSG_CMSG_CLOEXEC);
+    while (got < 0 && errno == EINTR);
+    *fd = -1;
+    const struct cmsghdr *header = got >= 0 ? CMSG_FIRSTHDR(&packet) : NULL;
+    if (header && header->cmsg_level == SOL_SOCKET && header->cmsg_type == SCM_RIGHTS)
+        memcpy(fd, CMSG_DATA(header), sizeof *fd);
+    if (got == (ssize_t)sizeof *message) {
+        message->text[sizeof message->text - 1] = '\0';
+        return 1;
+    }
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+    return 0;
+}

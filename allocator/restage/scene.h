@@ -1,0 +1,80 @@
+/*
+ * The scene: what a second launch of a kernel needs, but for the memory that it reaches. The process that faulted writes it into
+ * a memory file and passes that to the stage, the process that launches the kernel again. The two then exchange messages over a
+ * socket (SOCK_SEQPACKET), because only the kernel's arguments and the memory itself tell which memory it reaches.
+ *
+ * Units: bytes, device addresses. Ownership: a struct scene borrows what it points to; one that was read points into the bytes.
+ * Thread safety: none.
+ */
+#ifndef CUFENCE_RESTAGE_SCENE_H
+#define CUFENCE_RESTAGE_SCENE_H
+
+#include "base/problem.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define SCENE_VERSION 1
+#define SCENE_LAUNCHES 8               /* that are staged until one faults */
+#define SCENE_ARGUMENTS (32u << 10)    /* most bytes of one launch's arguments */
+#define SCENE_IMAGE ((size_t)1 << 30)  /* most bytes of an image */
+
+struct scene_launch {
+    uint32_t grid[3], block[3];
+    uint32_t cluster[3]; /* zeros if the launch has none */
+    uint32_t shared_bytes;
+    uint32_t is_cooperative;
+    uint32_t argument_bytes;
+    const uint8_t *arguments; /* in the device's layout */
+};
+
+struct scene {
+    uint8_t device[16];              /* the UUID */
+    uint64_t arena_start, arena_end; /* cufence's address space in the process that faulted */
+    uint32_t is_bare;                /* leave the guards unmapped, and do not look for what is written there */
+    const char *dump;                /* file or FIFO for the core dump of the second fault */
+    const char *symbol;              /* the kernel's mangled name */
+    const uint8_t *image;            /* its module: a cubin */
+    size_t image_bytes;
+    const struct scene_launch *launches; /* to be tried in this order */
+    size_t launch_count;
+};
+
+/* Writes the scene into a new memory file and returns its descriptor, -1 with errno set on error. */
+int scene_write(const struct scene *scene);
+
+/* Reads a scene. `launches` receives the launches. Errors: CORRUPT, UNSUPPORTED (another version). */
+cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, struct scene_launch launches[SCENE_LAUNCHES],
+                          struct problem *problem);
+
+/* ---- messages ---- */
+
+enum stage_message_type {
+    STAGE_SCENE,    /* to the stage, first; comes with the descriptor of the scene */
+    STAGE_NEED,     /* from the stage: the memory at `address` */
+    STAGE_GIVE,     /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
+    STAGE_NONE,     /* the answer: nothing is mapped there, or it cannot be given away */
+    STAGE_LAUNCHES, /* from the stage: launches number `number` of the scene; `address` is 1 with patterns in the guards */
+    STAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values` */
+    STAGE_NOTE,     /* something that the report should say, in `text` */
+    STAGE_FAILED,   /* cannot be staged; `text` says why */
+    STAGE_DONE      /* no launch has faulted */
+};
+
+struct stage_message {
+    uint32_t type;
+    uint32_t number;
+    uint64_t address, bytes;
+    uint32_t value_bytes;
+    uint8_t values[64];
+    char text[228];
+};
+
+/* Sends a message, with a descriptor if fd is not -1. Returns 0, or -1 if the other side is gone. */
+int stage_send(int socket, const struct stage_message *message, int fd);
+
+/* Receives a message; *fd gets the descriptor that came with it, or -1. Waits for it. Returns 1, or 0 if the other side is gone
+ * or sent something that is no message. */
+int stage_receive(int socket, struct stage_message *message, int *fd);
+
+#endif

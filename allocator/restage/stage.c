@@ -1,0 +1,227 @@
+#include "stage.h"
+
+#include "base/error.h"
+#include "driver/driver.h"
+#include "memory.h"
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_FAULTED = 2 };
+
+static struct {
+    int socket, device;
+    struct scene scene;
+    struct scene_launch launches[SCENE_LAUNCHES];
+    CUfunction function;
+} stage;
+
+/* The driver aborts the process after its dump. That is no crash: leaves without a core dump of the host. */
+static void leave_after_dump(int signal)
+{
+    (void)signal;
+    _exit(STATUS_FAULTED);
+}
+
+static cufence_status receive_scene(void)
+{
+    struct stage_message message;
+    struct problem problem;
+    struct stat file;
+    int fd = -1;
+    if (!stage_receive(stage.socket, &message, &fd) || message.type != STAGE_SCENE || fd < 0 || fstat(fd, &file) != 0)
+        return error_set(CUFENCE_ERROR_CORRUPT, "no scene came over the socket");
+    const void *bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
+    close(fd);
+    if (bytes == MAP_FAILED)
+        return error_set(CUFENCE_ERROR_SYSTEM, "the scene cannot be mapped");
+    cufence_status status = scene_read(bytes, (size_t)file.st_size, &stage.scene, stage.launches, &problem);
+    return status == CUFENCE_OK ? CUFENCE_OK : error_set(status, "%s", problem.text);
+}
+
+static cufence_status find_device(void)
+{
+    int count = 0;
+    if (!driver->cuDeviceGetUuid || !driver->cuMemImportFromShareableHandle || !driver->cuMemcpyDtoD ||
+        !driver->cuCoredumpSetAttributeGlobal)
+        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver is too old");
+    driver->cuDeviceGetCount(&count);
+    for (int i = 0; i < count; i++) {
+        CUuuid uuid;
+        CUdevice device;
+        stage.device = i;
+        if (driver->cuDeviceGet(&device, i) == CUDA_SUCCESS && driver->cuDeviceGetUuid(&uuid, device) == CUDA_SUCCESS &&
+            !memcmp(uuid.bytes, stage.scene.device, sizeof stage.scene.device))
+            return CUFENCE_OK;
+    }
+    return error_set(CUFENCE_ERROR_UNSUPPORTED, "the new process does not see the GPU");
+}
+
+/* Without SKIP_ABORT, so that the first fault ends the process: nothing can be learned from what it would do after it. */
+static cufence_status arm_dump(void)
+{
+    bool on = true;
+    int flags = CU_COREDUMP_LIGHTWEIGHT_FLAGS;
+    char file[512];
+    size_t size = strlen(stage.scene.dump) + 1;
+    if (size > sizeof file)
+        return error_set(CUFENCE_ERROR_OVERFLOW, "the name of the dump is too long");
+    memcpy(file, stage.scene.dump, size);
+    CUresult result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_FILE, file, &size);
+    size = sizeof flags;
+    if (result == CUDA_SUCCESS)
+        result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_GENERATION_FLAGS, &flags, &size);
+    size = sizeof on;
+    if (result == CUDA_SUCCESS)
+        result = driver->cuCoredumpSetAttributeGlobal(CU_COREDUMP_ENABLE_ON_EXCEPTION, &on, &size);
+    return driver_check(result, "cuCoredumpSetAttributeGlobal");
+}
+
+static cufence_status open_context(void)
+{
+    CUdevice device;
+    CUcontext context;
+    cufence_status status = driver_check(driver->cuDeviceGet(&device, stage.device), "cuDeviceGet");
+    if (status == CUFENCE_OK)
+        status = driver_check(driver->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+    return status == CUFENCE_OK ? driver_check(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent") : status;
+}
+
+static cufence_status load_kernel(void)
+{
+    CUmodule module;
+    cufence_status status = driver_check(driver->cuModuleLoadData(&module, stage.scene.image), "cuModuleLoadData");
+    return status == CUFENCE_OK
+               ? driver_check(driver->cuModuleGetFunction(&stage.function, module, stage.scene.symbol), "cuModuleGetFunction")
+               : status;
+}
+
+static CUresult launch_with_attributes(const struct scene_launch *launch, void **extra)
+{
+    CUlaunchAttribute attributes[2];
+    CUlaunchConfig config = {.gridDimX = launch->grid[0],
+                             .gridDimY = launch->grid[1],
+                             .gridDimZ = launch->grid[2],
+                             .blockDimX = launch->block[0],
+                             .blockDimY = launch->block[1],
+                             .blockDimZ = launch->block[2],
+                             .sharedMemBytes = launch->shared_bytes,
+                             .attrs = attributes};
+    if (launch->is_cooperative)
+        attributes[config.numAttrs++] = (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value.cooperative = 1};
+    if (launch->cluster[0])
+        attributes[config.numAttrs++] =
+            (CUlaunchAttribute){.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION,
+                                .value.clusterDim = {launch->cluster[0], launch->cluster[1], launch->cluster[2]}};
+    return driver->cuLaunchKernelEx(&config, stage.function, NULL, extra);
+}
+
+static cufence_status launch_and_wait(const struct scene_launch *launch)
+{
+    size_t bytes = launch->argument_bytes;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, (void *)(uintptr_t)launch->arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &bytes,
+                     CU_LAUNCH_PARAM_END};
+    if (driver->cuFuncSetAttribute && launch->shared_bytes)
+        driver->cuFuncSetAttribute(stage.function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)launch->shared_bytes);
+    if (driver->cuFuncSetAttribute && launch->cluster[0])
+        driver->cuFuncSetAttribute(stage.function, CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 1);
+    CUresult result;
+    if (driver->cuLaunchKernelEx && (launch->is_cooperative || launch->cluster[0]))
+        result = launch_with_attributes(launch, bytes ? extra : NULL);
+    else
+        result = driver->cuLaunchKernel(stage.function, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
+                                        launch->block[1], launch->block[2], launch->shared_bytes, NULL, NULL,
+                                        bytes ? extra : NULL);
+    if (result != CUDA_SUCCESS)
+        return driver_check(result, "cuLaunchKernel");
+    return driver_check(driver->cuCtxSynchronize(), "cuCtxSynchronize");
+}
+
+static void tell_launch(size_t number, int has_patterns)
+{
+    struct stage_message message = {
+        .type = STAGE_LAUNCHES, .number = (uint32_t)number, .address = (uint64_t)has_patterns};
+    stage_send(stage.socket, &message, -1);
+}
+
+/* Launches with patterns in the guards, until a launch writes there. Returns its number in *wrote, the number of launches if
+ * none has. */
+static cufence_status look_for_writes(size_t *wrote)
+{
+    cufence_status status = CUFENCE_OK;
+    for (*wrote = 0; *wrote < stage.scene.launch_count; ++*wrote) {
+        if (*wrote)
+            status = memory_refresh();
+        if (status == CUFENCE_OK)
+            status = memory_put_patterns();
+        tell_launch(*wrote, 1);
+        if (status == CUFENCE_OK)
+            status = launch_and_wait(&stage.launches[*wrote]);
+        if (status != CUFENCE_OK || memory_tell_writes())
+            break;
+    }
+    cufence_status removed = memory_remove_patterns();
+    return status == CUFENCE_OK ? removed : status;
+}
+
+/* Launches with the guards unmapped: the one that wrote out of bounds, or all. Returns OK if none has faulted. */
+static cufence_status look_for_fault(size_t wrote)
+{
+    int has_one = wrote < stage.scene.launch_count;
+    size_t end = has_one ? wrote + 1 : stage.scene.launch_count;
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = has_one ? wrote : 0; i < end && status == CUFENCE_OK; i++) {
+        status = memory_refresh();
+        tell_launch(i, 0);
+        if (status == CUFENCE_OK)
+            status = launch_and_wait(&stage.launches[i]);
+    }
+    return status;
+}
+
+static cufence_status play(void)
+{
+    const struct scene *scene = &stage.scene;
+    size_t wrote = scene->launch_count;
+    cufence_status status = receive_scene();
+    if (status == CUFENCE_OK)
+        status = driver_load();
+    if (status == CUFENCE_OK)
+        status = find_device();
+    if (status == CUFENCE_OK)
+        status = arm_dump();
+    if (status == CUFENCE_OK)
+        status = memory_open(stage.socket, stage.device, scene->arena_start, scene->arena_end);
+    if (status == CUFENCE_OK)
+        status = open_context();
+    if (status == CUFENCE_OK)
+        status = load_kernel();
+    for (size_t i = 0; status == CUFENCE_OK && i < scene->launch_count; i++)
+        status = memory_reach(scene->launches[i].arguments, scene->launches[i].argument_bytes);
+    if (status == CUFENCE_OK && !scene->is_bare)
+        status = look_for_writes(&wrote);
+    return status == CUFENCE_OK ? look_for_fault(wrote) : status;
+}
+
+int stage_play(int socket)
+{
+    struct sigaction action = {.sa_handler = leave_after_dump};
+    sigset_t none;
+    sigemptyset(&none);
+    sigprocmask(SIG_SETMASK, &none, NULL); /* it was started by a thread that blocks all signals */
+    stage.socket = socket;
+    sigaction(SIGABRT, &action, NULL);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    cufence_status status = play();
+    struct stage_message message = {.type = status == CUFENCE_OK ? STAGE_DONE : STAGE_FAILED};
+    snprintf(message.text, sizeof message.text, "%s", status == CUFENCE_OK ? "" : error_detail());
+    stage_send(socket, &message, -1);
+    _exit(status == CUFENCE_OK ? STATUS_DONE : STATUS_FAILED); /* without the driver's exit handlers: nothing is left to save */
+}

@@ -1,0 +1,31 @@
+/*
+ * Has a faulted kernel launched again by another process (the stage, see restage/stage.h), on copies of the memory as the fault
+ * left it, and collects what is seen there.
+ *
+ * The stage reserves cufence's address space, so each buffer lies where it did. It asks for the buffers that the kernel's
+ * arguments reach, and gets their physical memory as descriptors: that memory outlives the context. The module's code is the one
+ * in the core dump, with memory barriers in front of each EXIT, so that the faulting warp cannot have left when the driver looks.
+ *
+ * Thread safety: one thread at a time for each restaging; the monitor's.
+ */
+#ifndef CUFENCE_WITNESS_RESTAGING_H
+#define CUFENCE_WITNESS_RESTAGING_H
+
+#include "analysis/verdict/restaged.h"
+#include "base/options.h"
+#include "surroundings.h"
+
+struct restaging;
+
+/* Chooses the launches, keeps the memory that their arguments point to, and starts the process. Returns NULL if nothing is to
+ * be staged: witness=off, an exception that is not about memory, or no host memory. `around` must outlive the restaging. */
+struct restaging *restaging_begin(const struct fault_sources *sources, const struct options *options, const void *dump,
+                                  size_t size, const struct evidence *evidence, const struct surroundings *around);
+
+/* Serves the stage until it is done, at most until witness_ms after the beginning. The result, and the evidence in it, stay
+ * valid until restaging_free(). The buffers in it are NULL; restaging_name_buffers() fills them in. */
+struct restaged *restaging_finish(struct restaging *restaging);
+
+void restaging_free(struct restaging *restaging); /* NULL is allowed */
+
+#endif

@@ -1,0 +1,82 @@
+/* Kernels for test_witness.c, in a library: the process that launches them again needs them too. */
+#include <sim.h>
+
+#include <stdint.h>
+#include <stdlib.h>
+#include <time.h>
+
+static int number(const cusim_thread *t)
+{
+    return (int)(t->block_index[0] * t->block[0] + t->thread_index[0]);
+}
+
+/* The second process has no CUFENCE_OPTIONS. */
+static int is_second(void)
+{
+    return getenv("CUFENCE_OPTIONS") == NULL;
+}
+
+static void write_last(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if (number(t) <= n)
+        out[number(t)] = 2.5f;
+}
+
+/* The pointer is in a table, and that in a second one. */
+static void write_by_table(const cusim_thread *t, void *const *arguments)
+{
+    float ***tables = *(float ***const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    volatile float *out = tables[1][2];
+    if (number(t) <= n)
+        out[number(t)] = 2.5f;
+}
+
+/* From one past the end to far past it. */
+static void write_far(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if (number(t) >= n)
+        out[number(t) == n ? n : n + (3 << 20)] = 2.5f;
+}
+
+static void write_once(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    int n = *(const int *)arguments[1];
+    if (number(t) == n && !is_second())
+        out[n] = 2.5f;
+}
+
+static void hang_later(const cusim_thread *t, void *const *arguments)
+{
+    struct timespec pause = {.tv_sec = 60};
+    write_once(t, arguments);
+    if (is_second())
+        nanosleep(&pause, NULL);
+}
+
+static void end_later(const cusim_thread *t, void *const *arguments)
+{
+    write_once(t, arguments);
+    if (is_second())
+        _Exit(3);
+}
+
+__attribute__((constructor)) static void register_kernels(void)
+{
+    static const size_t pointer_and_count[] = {8, 4};
+    static const cusim_kernel kernels[] = {
+        {"write_last", write_last, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
+        {"write_by_table", write_by_table, pointer_and_count, 2, "model.cu", 31, 4, 0, 1},
+        {"write_far", write_far, pointer_and_count, 2, "model.cu", 42, 4, 0, 1},
+        {"write_once", write_once, pointer_and_count, 2, "model.cu", 53, 4, 0, 1},
+        {"hang_later", hang_later, pointer_and_count, 2, "model.cu", 64, 4, 0, 1},
+        {"end_later", end_later, pointer_and_count, 2, "model.cu", 75, 4, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        cusim_register_kernel(&kernels[i]);
+}

@@ -1,0 +1,303 @@
+/* The second launch of a faulted kernel, in another process, on the simulated device. */
+#include "child.h"
+
+#include "launch/launch.h"
+
+#include <cuda.h>
+#include <dirent.h>
+#include <regex.h>
+#include <signal.h>
+#include <sim.h>
+#include <time.h>
+
+#define COUNT 1000
+
+static CUmodule module;
+
+/* Options are in the environment, so that kernels can tell the second process, which has none. */
+static void start(const char *options)
+{
+    CUdevice device;
+    CUcontext context;
+    setenv("CUFENCE_OPTIONS", options, 1);
+    CHECK_OK(cufence_init(NULL));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+}
+
+static void *allocate(size_t size)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, 0, NULL));
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, size));
+    CHECK_CU(cuCtxSynchronize());
+    return pointer;
+}
+
+static void launch(const char *kernel, void *pointer, int n)
+{
+    CUfunction function;
+    void *arguments[] = {&pointer, &n};
+    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
+    const struct launch_call call = {
+        .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
+    launch_record(context_current(), &call); /* as the preload library does */
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* Fails unless the story ends with status 86 and says what the patterns, up to NULL, demand; one that begins with '!' must not
+ * be found. */
+static void expect_said(void (*story)(void), const char *const *patterns)
+{
+    struct outcome outcome = run_child(story);
+    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 86;
+    for (; is_well && *patterns; patterns++) {
+        regex_t regex;
+        const char *pattern = *patterns + (**patterns == '!');
+        assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0);
+        is_well = (regexec(&regex, outcome.err, 0, NULL, 0) == 0) == (pattern == *patterns);
+        regfree(&regex);
+        if (!is_well)
+            fprintf(stderr, "%s: %s\n", pattern == *patterns ? "not found" : "found", pattern);
+    }
+    if (!is_well)
+        fprintf(stderr, "the child ended with status 0x%x and said:\n%s\n", (unsigned)outcome.status, outcome.err);
+    free(outcome.err);
+    assert_true(is_well);
+}
+
+/* ---- what is learned ---- */
+
+static void tell_last(void)
+{
+    start("witness=on");
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+static void test_last(void **state)
+{
+    (void)state;
+    expect_said(tell_last, (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+                                            "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* restaged",
+                                            "written +4 bytes past the end: 2\\.5 +restaged", "model\\.cu:20", "!candidate", NULL});
+}
+
+static void tell_off(void)
+{
+    start("witness=off");
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+static void test_off(void **state)
+{
+    (void)state;
+    expect_said(tell_off, (const char *[]){"the warp had exited", "!restaged", "!thread \\(104", NULL});
+}
+
+static void tell_table(void)
+{
+    start("witness=on");
+    float *out = allocate(COUNT * 4);
+    float **inner = allocate(8 * sizeof *inner);
+    float ***outer = allocate(2 * sizeof *outer);
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(inner + 2), &out, sizeof out));
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(outer + 1), &inner, sizeof inner));
+    launch("write_by_table", outer, COUNT);
+    cuCtxSynchronize();
+}
+
+/* The buffer is none of the kernel's arguments: two loads lead to it. */
+static void test_table(void **state)
+{
+    (void)state;
+    expect_said(tell_table, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
+                                             "written +4 bytes past the end: 2\\.5", NULL});
+}
+
+static void tell_far(void)
+{
+    start("witness=on");
+    launch("write_far", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+static void test_far(void **state)
+{
+    (void)state;
+    expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
+}
+
+static void tell_several(void)
+{
+    start("witness=on");
+    void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
+    launch("write_last", right, COUNT);
+    launch("write_last", wrong, COUNT);
+    launch("write_last", right, COUNT - 1);
+    cuCtxSynchronize();
+}
+
+/* Of three launches on record, the one in the middle did it. */
+static void test_several(void **state)
+{
+    (void)state;
+    expect_said(tell_several, (const char *[]){"0 bytes past the end of buffer #2", "restaged", NULL});
+}
+
+/* ---- when it cannot be done ---- */
+
+static void tell_once(void)
+{
+    start("witness=on");
+    launch("write_once", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+static void test_once(void **state)
+{
+    (void)state;
+    expect_said(tell_once, (const char *[]){"illegal memory access", "did not fault", NULL});
+}
+
+static void expect_no_child(void)
+{
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/task/%d/children", (int)getpid(), (int)getpid());
+    FILE *file = fopen(path, "re");
+    CHECK(!file || fgetc(file) == EOF);
+    if (file)
+        fclose(file);
+    CHECK(waitpid(-1, NULL, __WALL | WNOHANG) == -1);
+}
+
+static void tell_hang(void)
+{
+    start("witness=on,witness_ms=300");
+    launch("hang_later", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+    CHECK_OK(cufence_wait_reports(10000));
+    expect_no_child();
+}
+
+static void test_hang(void **state)
+{
+    (void)state;
+    expect_said(tell_hang,
+                (const char *[]){"illegal memory access", "could not be launched again: it took longer than witness_ms=300", NULL});
+}
+
+static void tell_death(void)
+{
+    start("witness=on");
+    launch("end_later", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+static void test_death(void **state)
+{
+    (void)state;
+    expect_said(tell_death, (const char *[]){"illegal memory access", "could not be launched again: ", NULL});
+}
+
+/* ---- the program does not notice ---- */
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int signal)
+{
+    (void)signal;
+    signals++;
+}
+
+static void tell_quietly(void)
+{
+    signal(SIGCHLD, count_signal);
+    start("witness=on");
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+    for (int i = 0; i < 2000 && cufence_fault_count() == 0; i++) {
+        CHECK(waitpid(-1, NULL, WNOHANG) == -1);
+        usleep(1000);
+    }
+    CHECK_OK(cufence_wait_reports(10000));
+    CHECK(cufence_fault_count() == 1);
+    CHECK(signals == 0);
+    expect_no_child();
+}
+
+static void test_quietly(void **state)
+{
+    (void)state;
+    expect_said(tell_quietly, (const char *[]){"restaged", NULL});
+}
+
+static int count_files(const char *folder)
+{
+    int count = 0;
+    DIR *open = opendir(folder);
+    CHECK(open);
+    while (readdir(open))
+        count++;
+    closedir(open);
+    return count;
+}
+
+static void tell_no_trace(void)
+{
+    char folder[] = "/tmp/cufence-test-XXXXXX";
+    CHECK(mkdtemp(folder));
+    setenv("TMPDIR", folder, 1);
+    start("witness=on");
+    void *out = allocate(COUNT * 4);
+    int files = count_files(folder), descriptors = count_files("/proc/self/fd");
+    launch("write_last", out, COUNT);
+    cuCtxSynchronize();
+    CHECK_OK(cufence_wait_reports(10000));
+    CHECK(count_files(folder) == files);
+    CHECK(count_files("/proc/self/fd") == descriptors);
+}
+
+static void test_no_trace(void **state)
+{
+    (void)state;
+    expect_said(tell_no_trace, (const char *[]){"restaged", NULL});
+}
+
+/* The error comes as early as without a second launch. */
+static void tell_error_first(void)
+{
+    start("witness=on,witness_ms=5000");
+    launch("hang_later", allocate(COUNT * 4), COUNT);
+    uint64_t begin = now_ms();
+    while (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
+        CHECK(now_ms() - begin < 4000);
+    CHECK(cufence_fault_count() == 0);
+}
+
+static void test_error_first(void **state)
+{
+    (void)state;
+    expect_said(tell_error_first, (const char *[]){"could not be launched again", NULL});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_last),    cmocka_unit_test(test_off),         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_far),     cmocka_unit_test(test_several),     cmocka_unit_test(test_once),
+        cmocka_unit_test(test_hang),    cmocka_unit_test(test_death),       cmocka_unit_test(test_quietly),
+        cmocka_unit_test(test_no_trace), cmocka_unit_test(test_error_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
