@@ -124,7 +124,7 @@ uint64_t tell_fault(const struct dump *dump, const struct evidence *evidence, in
     if (!around)
         return publish(NULL).made_ns;
     fault_diagnose(evidence, &around->memory, &diagnosis);
-    finding_of_fault(&finding, &diagnosis, scene_of(&scene, device));
+    finding_of_fault(&finding, &diagnosis, NULL, scene_of(&scene, device));
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     struct told told = publish(&finding);
     if (told.is_printed && told.text && record_is_wanted())
