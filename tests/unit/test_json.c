@@ -11,7 +11,7 @@
 
 #include "base/options.h"
 #include "support/told.h"
-#include "fault_stories.h"
+#include "restaged_stories.h"
 
 static const struct finding_origin origin = {.pid = 4242, .rank = 3, .device = 0};
 

@@ -13,7 +13,7 @@
 #include "finding/annotation.h"
 #include "finding/writer.h"
 #include "support/told.h"
-#include "fault_stories.h"
+#include "restaged_stories.h"
 
 /* clang-format off */
 static const struct {

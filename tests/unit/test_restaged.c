@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "fault_stories.h"
+#include "restaged_stories.h"
 
 static struct diagnosis diagnose(const struct story *story)
 {
