@@ -174,7 +174,7 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     } else if (evidence->site_count) {
         fault_diagnose(evidence, memory_of(known), &diagnosis);
         whole.site = fault_site(&diagnosis);
-        finding_of_fault(&finding, &diagnosis, &origin);
+        finding_of_fault(&finding, &diagnosis, NULL, &origin);
         finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
         report = finding_text(&finding);
         finding_free(&finding);
@@ -197,7 +197,7 @@ static json_t *finding_of(const struct evidence *evidence, const struct diagnosi
     if (!evidence->site_count || is_truncated)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;
-    finding_of_fault(&finding, diagnosis, &origin);
+    finding_of_fault(&finding, diagnosis, NULL, &origin);
     char *text = finding_json(&finding);
     json_t *json = text ? json_loads(text, 0, NULL) : NULL;
     free(text);

@@ -3,14 +3,14 @@
  * kernel fault, from a misuse by the host, or from the reason why nothing is known. Text and JSON only render it (report.h,
  * json.h), so another output format is one more file.
  *
- * Ownership: a finding borrows buffers, names and frames from what it was built from, which must outlive it. finding_free()
- * releases what the finding allocated itself. If the host is out of memory, frames or arguments are omitted.
- * Pure. Thread safety: any thread, but only one at a time per finding.
+ * Ownership: a finding borrows buffers, names, frames and the results of a second launch from what it was built from, which
+ * must outlive it. finding_free() releases what the finding allocated itself. If the host is out of memory, frames or arguments
+ * are omitted. Pure. Thread safety: any thread, but only one at a time per finding.
  */
 #ifndef CUFENCE_FINDING_FINDING_H
 #define CUFENCE_FINDING_FINDING_H
 
-#include "analysis/verdict/diagnosis.h"
+#include "analysis/verdict/restaged.h"
 #include "base/source.h"
 #include "misuse.h"
 
@@ -99,11 +99,11 @@ struct value_fact {
 
 /* An explanatory sentence. */
 struct note_fact {
-    char text[192];
+    char text[320];
     enum certainty certainty; /* CERTAIN_NOT: the sentence carries no certainty */
 };
 
-#define FINDING_NOTES 6
+#define FINDING_NOTES 8
 #define FINDING_CANDIDATES 8
 
 /* What the memory line draws. */
@@ -126,6 +126,9 @@ struct finding {
 
     int has_site; /* a kernel faulted and the dump says where: `site` is valid, without data that belongs to another launch */
     struct evidence_site site;
+    int has_exited;                   /* the warp had exited when the driver wrote its dump: so it is in the JSON */
+    int is_warp_restaged;             /* block, threads and lanes are those of the second launch, ... */
+    int is_grid_restaged;             /* ... and so are grid, block and cluster */
     int is_exception;                 /* the exception is not about a memory access */
     const struct evidence_lane *lane; /* the first thread that faulted, NULL if unknown */
     size_t faulting_threads;          /* number of threads at this instruction, as far as the dump shows; 0 if unknown */
@@ -154,6 +157,8 @@ struct finding {
     struct value_fact *values;       /* the arguments in order, each followed by the pointers inside it */
     size_t value_count;
 
+    const struct restaged *restaged; /* the second launch of the kernel, NULL if there was none */
+
     struct note_fact meaning[FINDING_NOTES]; /* what happened, if no buffer is involved */
     size_t meaning_count;
     struct note_fact notes[FINDING_NOTES]; /* why facts are missing, and where the candidates come from */
@@ -162,8 +167,10 @@ struct finding {
     uint64_t now_ns;
 };
 
-/* Fill in *finding; cannot fail. The strings must outlive *finding. */
-void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct finding_origin *origin);
+/* Fill in *finding; cannot fail. The strings must outlive *finding. restaged: what the second launch of the kernel did, NULL if
+ * there was none. */
+void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct restaged *restaged,
+                      const struct finding_origin *origin);
 void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_origin *origin);
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin);
 void finding_free(struct finding *finding);

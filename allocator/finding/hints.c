@@ -46,7 +46,7 @@ static void take_use_after_free(struct finding *finding, const struct diagnosis 
                  "the kernel ran on stream 0x%" PRIx64 ", and the buffer was freed on stream 0x%" PRIx64
                  ": does an event (or record_stream) have to order them?",
                  launch->entry->stream, diagnosis->owner->free_stream);
-    else if (launch && diagnosis->origin.certainty == CERTAIN_EXACT && launch->entry->time_ns > diagnosis->owner->freed_ns)
+    else if (launch && diagnosis->origin.certainty >= CERTAIN_RESTAGED && launch->entry->time_ns > diagnosis->owner->freed_ns)
         part_add(finding->hint, "the kernel was launched after the free: who still holds the pointer?");
 }
 

@@ -1,6 +1,7 @@
 #include "json.h"
 
-#include "base/text.h"
+#include "json_members.h"
+#include "json_restaged.h"
 #include "base/version.h"
 
 #include <inttypes.h>
@@ -9,76 +10,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- values; running out of memory marks the whole report as failed ---- */
-
-struct members {
-    json_t *object;
-    int *has_failed; /* shared by all objects of a report */
-};
-
-/* Takes ownership of the value, which is released on failure. */
-static int put(struct members to, const char *key, json_t *value)
-{
-    if (json_object_set_new(to.object, key, value) == 0)
-        return 1;
-    *to.has_failed = 1;
-    return 0;
-}
-
-static void append(json_t *array, json_t *value, int *has_failed)
-{
-    if (json_array_append_new(array, value) != 0)
-        *has_failed = 1;
-}
-
-static struct members put_object(struct members to, const char *key)
-{
-    struct members inner = {json_object(), to.has_failed};
-    if (!put(to, key, inner.object))
-        inner.object = NULL; /* jansson refuses to add members to NULL, so the failure persists */
-    return inner;
-}
-
-/* jansson's integers are signed, like those of most readers. No real value is larger. */
-static void put_number(struct members to, const char *key, uint64_t value)
-{
-    if (value <= INT64_MAX)
-        put(to, key, json_integer((json_int_t)value));
-}
-
-static void put_true(struct members to, const char *key, int is_true)
-{
-    if (is_true)
-        put(to, key, json_true());
-}
-
-static void put_hex(struct members to, const char *key, uint64_t value)
-{
-    char text[24];
-    snprintf(text, sizeof text, "0x%" PRIx64, value);
-    put(to, key, json_string(text));
-}
-
-static void put_text(struct members to, const char *key, const char *text)
-{
-    if (text && *text)
-        put(to, key, text_to_json(text));
-}
-
-static void put_certainty(struct members to, enum certainty certainty)
-{
-    static const char *const words[] = {NULL, "candidate", "derived", "exact"};
-    put_text(to, "certainty", words[certainty]);
-}
-
-static void put_dim(struct members to, const char *key, const uint32_t dim[3])
-{
-    json_t *array = json_array();
-    for (int i = 0; i < 3; i++)
-        append(array, json_integer(dim[i]), to.has_failed);
-    put(to, key, array);
-}
 
 /* ---- the sections ---- */
 
@@ -268,8 +199,9 @@ static struct members put_code(struct members to, const struct evidence_site *si
     return kernel;
 }
 
-static void put_kernel(struct members report, const struct evidence_site *site)
+static void put_kernel(struct members report, const struct finding *finding)
 {
+    const struct evidence_site *site = &finding->site;
     if (!site->kernel && !site->symbol && !site->error_pc)
         return;
     struct members kernel = put_code(report, site);
@@ -277,6 +209,7 @@ static void put_kernel(struct members report, const struct evidence_site *site)
         return;
     put_dim(kernel, "grid", site->grid);
     put_dim(kernel, "block", site->block);
+    put_true(kernel, "grid_restaged", finding->is_grid_restaged);
     if (site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1)
         put_dim(kernel, "cluster", site->cluster);
 }
@@ -284,11 +217,12 @@ static void put_kernel(struct members report, const struct evidence_site *site)
 static void put_thread(struct members report, const struct finding *finding)
 {
     int is_alive = finding->site.is_warp_alive;
-    put(report, "warp_exited", json_boolean(!is_alive));
+    put(report, "warp_exited", json_boolean(finding->has_exited));
     if (finding->lane) {
         struct members thread = put_object(report, "thread");
         put_dim(thread, "block", finding->site.block_index);
         put_dim(thread, "thread", finding->lane->thread);
+        put_true(thread, "restaged", finding->is_warp_restaged);
     }
     struct members counts = put_object(report, "counts");
     if (finding->faulting_threads)
@@ -428,11 +362,13 @@ static void put_source(struct members report, const struct finding *finding)
 
 static void put_site(struct members report, const struct finding *finding)
 {
-    put_kernel(report, &finding->site);
+    put_kernel(report, finding);
     put_source(report, finding);
     put_thread(report, finding);
     put_launch(report, finding);
     put_values(report, finding);
+    if (finding->restaged)
+        json_put_restaged(report, finding->restaged);
     put_candidates(report, finding);
     put_also(report, finding);
     put_notes(report, finding);

@@ -2,8 +2,10 @@
 
 #include "parts.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- what happened, if no buffer is involved ---- */
 
@@ -32,14 +34,24 @@ static void add(struct finding *finding, const char *text)
     part_add(finding->notes[finding->note_count++].text, "%s", text);
 }
 
+/* Adds a text from elsewhere, of which no byte may end the line. */
+static void add_foreign(struct note_fact *note, const char *text)
+{
+    size_t length = strlen(note->text);
+    part_add(note->text, "%s", text);
+    for (; note->text[length]; length++)
+        if (iscntrl((unsigned char)note->text[length]))
+            note->text[length] = '?';
+}
+
 static void note_exited_warp(struct finding *finding, const struct diagnosis *diagnosis)
 {
     struct note_fact *note = &finding->notes[finding->note_count++];
     part_add(note->text, "the warp had exited when the driver");
     if (finding->driver_major)
         part_add(note->text, " (%" PRIu32 ".%" PRIu32 ")", finding->driver_major, finding->driver_minor);
-    part_add(note->text,
-             " wrote its dump, so address and thread are missing from it; drivers from CUDA 13.3 on keep such warps");
+    part_add(note->text, " wrote its dump, so %s missing from it; drivers from CUDA 13.3 on keep such warps",
+             diagnosis->is_restaged ? "the thread is" : "address and thread are");
     if (diagnosis->is_bystander)
         add(finding, diagnosis->kind == FAULT_MISALIGNED
                          ? "the accesses that the dump has of this instruction are all aligned"
@@ -99,6 +111,42 @@ static void note_candidates(struct finding *finding, const struct diagnosis *dia
         add(finding, "without those that it takes as pointers to const, because the access writes");
 }
 
+/* ---- what the second launch did ---- */
+
+/* Names the place at which the second launch faulted instead. */
+static void note_elsewhere(struct finding *finding, const struct evidence_site *site)
+{
+    struct note_fact *note = &finding->notes[finding->note_count++];
+    char kernel[128];
+    finding_kernel(site, kernel, sizeof kernel);
+    part_add(note->text, "launched again on the memory as the fault left it, the kernel faulted at another place: ");
+    if (site->file) {
+        add_foreign(note, site->file);
+        if (site->line)
+            part_add(note->text, ":%d", site->line);
+        part_add(note->text, " in ");
+    }
+    add_foreign(note, kernel);
+    if (!site->is_in_driver)
+        part_add(note->text, "+0x%" PRIx64, site->kernel_offset);
+}
+
+static void note_restaged(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    const struct restaged *restaged = finding->restaged;
+    const struct evidence_site *elsewhere = restaged_elsewhere(diagnosis, restaged);
+    if (elsewhere)
+        note_elsewhere(finding, elsewhere);
+    if (restaged->outcome == RESTAGE_NO_FAULT)
+        add(finding,
+            "launched again on the memory as the fault left it, the kernel did not fault: the memory, another launch or "
+            "the time made the difference");
+    if (restaged->outcome == RESTAGE_FAILED) {
+        add(finding, "could not be launched again: ");
+        add_foreign(&finding->notes[finding->note_count - 1], restaged->reason);
+    }
+}
+
 void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
 {
     int is_about_address = diagnosis->kind == FAULT_ILLEGAL_ACCESS || diagnosis->kind == FAULT_MISALIGNED;
@@ -111,9 +159,13 @@ void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
             note_exited_warp(finding, diagnosis);
         note_source(finding);
     }
+    if (diagnosis->is_restaged && !finding->site.is_warp_alive)
+        note_exited_warp(finding, diagnosis);
     if (diagnosis->is_completed)
         add(finding, "a register holds the low half of the address; the high half is what the buffers allow that the kernel's "
                      "arguments point to");
     if (diagnosis->candidate_count)
         note_candidates(finding, diagnosis);
+    if (finding->restaged)
+        note_restaged(finding, diagnosis);
 }

@@ -199,7 +199,7 @@ static void take_owner(struct finding *finding, const struct diagnosis *diagnosi
     finding->buffer.from = is_overrun ? PAST_END : is_underrun ? BEFORE_START : FROM_START;
     finding->buffer.distance = diagnosis->distance;
     finding->buffer.argument = name_of(diagnosis, diagnosis->owner_parameter);
-    finding->is_disputed = diagnosis->owner_certainty != CERTAIN_EXACT && !is_illegal_or_misaligned(diagnosis);
+    finding->is_disputed = diagnosis->owner_certainty < CERTAIN_RESTAGED && !is_illegal_or_misaligned(diagnosis);
     if (!diagnosis->rival)
         return;
     finding->rival = fact_of(diagnosis, diagnosis->rival);
@@ -311,7 +311,7 @@ static void take_values(struct finding *finding, const struct diagnosis *diagnos
 /* Adds the buffer's label, and the certainty if it is not exact. */
 static void say_buffer(struct finding *finding, const cufence_buffer *buffer, enum certainty certainty)
 {
-    static const char *const words[] = {"", " (candidate)", " (derived)", ""};
+    static const char *const words[] = {"", " (candidate)", " (derived)", " (restaged)", ""};
     if (buffer->label[0])
         part_add(finding->headline, " \"%s\"", buffer->label);
     part_add(finding->headline, "%s", words[certainty]);
@@ -339,6 +339,9 @@ static void take_site(struct finding *finding, const struct diagnosis *diagnosis
 {
     finding->has_site = 1;
     finding->site = *fault_site(diagnosis);
+    finding->has_exited = diagnosis->is_warp_restaged ? diagnosis->has_first_exited : !finding->site.is_warp_alive;
+    finding->is_warp_restaged = diagnosis->is_warp_restaged;
+    finding->is_grid_restaged = diagnosis->is_grid_restaged;
     finding->is_exception = diagnosis->kind == FAULT_OTHER;
     finding->lane = finding->site.is_warp_alive ? diagnosis->lane : NULL;
     finding->faulting_threads = diagnosis->faulting_threads;
@@ -347,7 +350,8 @@ static void take_site(struct finding *finding, const struct diagnosis *diagnosis
     finding->launch = diagnosis->origin;
 }
 
-void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct finding_origin *origin)
+void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct restaged *restaged,
+                      const struct finding_origin *origin)
 {
     const struct evidence *evidence = diagnosis->evidence;
     *finding = (struct finding){.origin = *origin,
@@ -356,6 +360,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
                                 .driver_minor = evidence->driver_minor,
                                 .kind = fault_kind_name(diagnosis->kind),
                                 .identity = identity_of_fault(diagnosis),
+                                .restaged = restaged && restaged->outcome != RESTAGE_NOT_TRIED ? restaged : NULL,
                                 .now_ns = diagnosis->memory->now_ns};
     if (!origin->device_name)
         finding->origin.device_name = evidence->device_name;

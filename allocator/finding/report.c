@@ -3,6 +3,7 @@
 #include "frames.h"
 #include "parts.h"
 #include "report_common.h"
+#include "written.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -211,9 +212,10 @@ static void kernel_line(struct report *report, const struct finding *finding)
         report_put_name(report, name);
     else
         report_put(report, "unknown, at PC 0x%" PRIx64 " ", site->error_pc);
-    if (site->has_grid)
+    int has_grid = site->has_grid && !finding->is_grid_restaged;
+    if (has_grid)
         report_put_grid(report, site->grid, site->block);
-    if (site->has_grid && (site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1)) {
+    if (has_grid && (site->cluster[0] > 1 || site->cluster[1] > 1 || site->cluster[2] > 1)) {
         report_put(report, " in clusters of ");
         report_put_dim(report, site->cluster);
     }
@@ -285,7 +287,7 @@ static void launched_line(struct report *report, const struct finding *finding, 
     report_begin(report, "", "launched");
     report_put_age(report, finding->now_ns, entry->time_ns);
     report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, entry->tid, entry->stream);
-    if (!finding->site.has_grid) {
+    if (!finding->site.has_grid || finding->is_grid_restaged) {
         report_put(report, " as ");
         report_put_grid(report, entry->grid, entry->block);
     }
@@ -298,7 +300,7 @@ static void launch_lines(struct report *report, const struct finding *finding)
     const struct fault_launch *launch = origin->launch;
     if (!launch)
         return;
-    if (origin->fits == 1)
+    if (origin->fits == 1 || (origin->certainty == CERTAIN_RESTAGED && !launch->entry->graph))
         launched_line(report, finding, launch->entry);
     report_frame_lines(report, &(struct report_stack){.key = "",
                                                       .subkey = "launched at",
@@ -309,6 +311,11 @@ static void launch_lines(struct report *report, const struct finding *finding)
     if (launch->frame_count && origin->fits > 1 && origin->certainty == CERTAIN_CANDIDATE) {
         report_begin(report, "", "");
         report_put(report, "the newest of %zu launches that it may have been", origin->fits);
+        report_end(report, CERTAIN_NOT);
+    }
+    if (origin->fits > 1 && origin->certainty == CERTAIN_RESTAGED) {
+        report_begin(report, "", "");
+        report_put(report, "of %zu launches that it may have been, this one did it again", origin->fits);
         report_end(report, CERTAIN_NOT);
     }
 }
@@ -445,6 +452,8 @@ static void kernel_lines(struct report *report, const struct finding *finding)
 
 static void memory_lines(struct report *report, const struct finding *finding)
 {
+    if (finding->restaged)
+        written_lines(report, finding);
     note_lines(report, "note", finding->notes, finding->note_count);
     candidate_lines(report, finding);
     value_lines(report, finding);

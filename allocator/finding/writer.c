@@ -97,7 +97,7 @@ int report_room(struct report *report)
 
 void report_end(struct report *report, enum certainty certainty)
 {
-    static const char *const marks[] = {NULL, "candidate", "derived", "exact"};
+    static const char *const marks[] = {NULL, "candidate", "derived", "restaged", "exact"};
     if (marks[certainty]) {
         int column = report_room(report) - (int)strlen(marks[certainty]);
         report_put(report, "%*s%s", column > 2 ? column : 2, "", marks[certainty]);

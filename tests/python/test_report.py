@@ -5,6 +5,7 @@ from __future__ import annotations
 import html.parser
 import json
 import os
+import shutil
 import subprocess
 import tempfile
 import unittest
@@ -172,6 +173,47 @@ class Report(unittest.TestCase):
         self.assertEqual([each["headline"] for each in data], [finding(0)["headline"], hostile])
         self.assertEqual([each["count"] for each in data], [1, 1])
         self.assertNotIn("alert(1)</script>", page)
+
+    @unittest.skipUnless(shutil.which("node"), "needs node, to run the page's script")
+    def test_html_shows_what_a_second_launch_did(self) -> None:
+        thread = {"block": [7, 0, 0], "thread": [104, 0, 0], "restaged": True}
+        address = {"value": "0x7e0004200000", "certainty": "restaged", "in_arena": True}
+        written = [
+            {"buffer": 1, "side": "past_end", "distance": 0, "address": "0x7e0004200000", "bytes": 8, "values": "0000004000000040"},
+            {"buffer": 2, "side": "before_start", "distance": 64, "address": "0x7e00083fe000", "bytes": 9, "values": "ca"},
+            {"address": "0x1000", "bytes": 1},
+        ]
+        buffer = {**finding(0)["buffer"], "mapping": {"start": "0x7e0004000000", "end": "0x7e0004200000"}}
+        changes = {"thread": thread, "address": address, "written": written, "buffer": buffer}
+        self.report("--html", "page.html", self.write("one.json", finding(0, **changes)))
+        page = (self.folder / "page.html").read_text()
+        data, script = (part.split("</script>")[0].split(">", 1)[1] for part in page.split("<script")[1:])
+        dom = """
+            class Element {
+              constructor() { this.texts = []; this.firstChild = this; }
+              set textContent(text) { this.texts.push(text); }
+              get textContent() { return DATA; }
+              setAttribute() {}
+              append(...parts) { this.texts.push(...parts); }
+            }
+            const known = {}, document = {
+              createElement: () => new Element(), getElementById: (id) => (known[id] ??= new Element()) };
+            const show_all = (e) => e instanceof Element ? e.texts.flatMap(show_all) : [String(e)];
+        """.replace("DATA", json.dumps(data))
+        end = 'console.log(show_all(known["findings"]).join("\\n"));'
+        (self.folder / "page.js").write_text(dom + script + end)
+        shown = subprocess.run(["node", "page.js"], cwd=self.folder, capture_output=True, text=True, check=True).stdout.splitlines()
+        for line in (
+            "0x7e0004200000  (restaged)",
+            "block (7,0,0) thread (104,0,0)  (restaged)",
+            "Written out of bounds",
+            "8 bytes past the end",
+            "00 00 00 40 00 00 00 40",
+            "9 bytes, ending 64 bytes before the start of buffer #2",
+            "ca ...",
+            "1 byte at 0x1000",
+        ):
+            self.assertIn(line, shown)
 
     def test_json_can_be_read_again(self) -> None:
         self.report("--json", "merged.json", *self.three_ranks())

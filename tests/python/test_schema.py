@@ -61,6 +61,18 @@ class Schema(unittest.TestCase):
                     self.assertEqual(found["process"]["command"][1:], story.split())
         self.assertEqual(kinds, {"overrun", "exception", "double free", "invalid free", "host write out of bounds"})
 
+    def test_what_the_unit_tests_make_up_fits(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "stories.json"
+            subprocess.run(
+                [BUILD / "bin/unit_json"], env={**os.environ, "CUFENCE_KEEP_JSON": str(file)}, capture_output=True, check=True
+            )
+            found = [self.check(line) for line in file.read_text().splitlines()]
+        self.assertLessEqual({"overrun", "underrun", "wild address", "misaligned access"}, {each["kind"] for each in found})
+        outcomes = {each["restaged"]["outcome"] for each in found if "restaged" in each}
+        self.assertLessEqual({"faulted", "no fault", "failed"}, outcomes)
+        self.assertTrue(any(each.get("written") for each in found))
+
     def test_what_explain_says_fits(self) -> None:
         for dump in sorted((ROOT / "tests/fixtures").glob("*.core.gz")):
             with self.subTest(dump.name):

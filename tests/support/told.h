@@ -7,13 +7,19 @@
 
 typedef char *rendering(const struct finding *finding);
 
-static inline char *told_fault(rendering *render, const struct diagnosis *diagnosis, const struct finding_origin *origin)
+static inline char *told_restaged(rendering *render, const struct diagnosis *diagnosis, const struct restaged *restaged,
+                                  const struct finding_origin *origin)
 {
     struct finding finding;
-    finding_of_fault(&finding, diagnosis, origin);
+    finding_of_fault(&finding, diagnosis, restaged, origin);
     char *text = render(&finding);
     finding_free(&finding);
     return text;
+}
+
+static inline char *told_fault(rendering *render, const struct diagnosis *diagnosis, const struct finding_origin *origin)
+{
+    return told_restaged(render, diagnosis, NULL, origin);
 }
 
 static inline char *told_misuse(rendering *render, const struct misuse *misuse, const struct finding_origin *origin)

@@ -11,7 +11,7 @@
 
 #include "base/options.h"
 #include "support/told.h"
-#include "fault_stories.h"
+#include "restaged_stories.h"
 
 static const struct finding_origin origin = {.pid = 4242, .rank = 3, .device = 0};
 
@@ -22,19 +22,32 @@ struct told {
     json_t *json;
 };
 
+/* Appends the line to the file for test_schema.py, if it asks for one. */
+static void keep(const char *line)
+{
+    const char *path = getenv("CUFENCE_KEEP_JSON");
+    FILE *file = path ? fopen(path, "a") : NULL;
+    if (!file)
+        return;
+    fputs(line, file);
+    fclose(file);
+}
+
 static struct told *tell(void (*make)(struct story *story))
 {
     struct told *told = calloc(1, sizeof *told);
     assert_non_null(told);
     make(&told->story);
-    fault_diagnose(&told->story.evidence, &told->story.memory, &told->diagnosis);
-    told->text = told_fault(finding_text, &told->diagnosis, &origin);
-    char *line = told_fault(finding_json, &told->diagnosis, &origin);
+    const struct restaged *restaged = &told->story.restaged;
+    fault_diagnose_restaged(&told->story.evidence, restaged, &told->story.memory, &told->diagnosis);
+    told->text = told_restaged(finding_text, &told->diagnosis, restaged, &origin);
+    char *line = told_restaged(finding_json, &told->diagnosis, restaged, &origin);
     assert_non_null(told->text);
     assert_non_null(line);
     assert_ptr_equal(strchr(line, '\n'), line + strlen(line) - 1);
     told->json = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
     assert_non_null(told->json);
+    keep(line);
     free(line);
     return told;
 }
@@ -68,6 +81,10 @@ static void expect_member(json_t *json, const char *path, const char *expected)
         fail_msg("%s is %s, and should be %s", path, found ? found : "absent", expected);
     free(found);
 }
+
+/* 64 bytes of floats, 2.0 each. */
+#define FOUR "00000040000000400000004000000040"
+#define VALUES FOUR FOUR FOUR FOUR
 
 /* clang-format off */
 static const struct {
@@ -158,6 +175,33 @@ static const struct {
     {exited_launched_const, {{"candidates.const_excluded", "true"}, {"candidates.total", "1"}}},
     {exited_launched_twice, {{"candidates.total", "2"}, {"candidates.buffers.1.certainty", "\"candidate\""},
                {"arguments", NULL}}},
+    {restaged, {{"kind", "\"overrun\""}, {"headline", "\"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\""},
+               {"address", "{\"value\":\"0x7e0004200000\",\"certainty\":\"restaged\",\"in_arena\":true}"},
+               {"buffer.certainty", "\"restaged\""}, {"buffer.argument", "1"}, {"candidates", NULL}, {"warp_exited", "true"},
+               {"thread", "{\"block\":[7,0,0],\"thread\":[104,0,0],\"restaged\":true}"}, {"counts", "{\"threads\":2,\"warps\":1}"},
+               {"kernel.grid", "[8,1,1]"}, {"kernel.grid_restaged", "true"}, {"kernel.pc", "\"0x7f0000001400\""},
+               {"launch.certainty", "\"restaged\""}, {"launch.fits", "1"}, {"arguments.certainty", "\"restaged\""},
+               {"restaged", "{\"outcome\":\"faulted\",\"launches\":1,\"written_bytes\":96,\"ms\":131}"},
+               {"written.0.values", "\"" VALUES "\""}, {"written.1", NULL}}},
+    {restaged_for_nothing, {{"address.certainty", "\"exact\""}, {"warp_exited", "false"}, {"thread.restaged", NULL},
+               {"kernel.grid_restaged", NULL}, {"launch.certainty", "\"exact\""}, {"also", NULL},
+               {"written.0.distance", "400"}, {"written.0.bytes", "8"}}},
+    {restaged_second_launch, {{"buffer.id", "2"}, {"launch.fits", "2"}, {"launch.certainty", "\"restaged\""},
+               {"launch.frames.0.module", "\"libmodel.so\""}, {"written", NULL}, {"restaged.launches", "2"}}},
+    {restaged_exited, {{"address.certainty", "\"restaged\""}, {"warp_exited", "true"}, {"thread", NULL}, {"buffer.id", "1"},
+               {"counts", "{\"sms\":1}"}, {"buffer.reason", "\"the second launch wrote into its guard\""}}},
+    {restaged_all_over, {{"written.0", "{\"buffer\":1,\"side\":\"past_end\",\"distance\":128,\"address\":\"0x7e0004200080\",\"bytes\":8,"
+                                   "\"values\":\"ffffffff801d2c04\"}"},
+               {"written.1.side", "\"before_start\""}, {"written.1.distance", "64"}, {"written.2.distance", "0"},
+               {"written.3.buffer", NULL}, {"written.3.side", NULL}, {"written.3.address", "\"0x7e00107ffff2\""},
+               {"written.4.bytes", "4"}}},
+    {restaged_elsewhere_in_it, {{"address", NULL}, {"kernel.line", "9"}, {"restaged.outcome", "\"faulted\""},
+               {"candidates.total", "1"}, {"notes.2", "\"launched again on the memory as the fault left it, the kernel faulted at "
+                                                      "another place: oob.py:12 in k_oob+0x4c0\""}}},
+    {restaged_well, {{"address", NULL}, {"restaged", "{\"outcome\":\"no fault\",\"launches\":1,\"ms\":98}"}}},
+    {not_restaged, {{"restaged.outcome", "\"failed\""},
+               {"restaged.reason", "\"the device has no memory\\nfor copies of 3 buffers\""},
+               {"notes.2", "\"could not be launched again: the device has no memory?for copies of 3 buffers\""}}},
     {no_exception, {{"kind", "\"exception\""}, {"exception", NULL}, {"kernel", NULL}, {"warp_exited", NULL}, {"counts", NULL},
                {"device.name", "\"NVIDIA H100 80GB HBM3\""}}},
 };
@@ -312,8 +356,8 @@ static void compare_kernel(const struct told *told)
     if (string_at(told->json, "kernel.name"))
         expect_in(line.text, "%s", string_at(told->json, "kernel.name"));
     if (at(told->json, "kernel.grid"))
-        expect_in(line.text, "<<<(%lld,1,1), (%lld,1,1)>>>", number_at(told->json, "kernel.grid.0"),
-                  number_at(told->json, "kernel.block.0"));
+        expect_in(at(told->json, "kernel.grid_restaged") ? told->text : line.text, "<<<(%lld,1,1), (%lld,1,1)>>>",
+                  number_at(told->json, "kernel.grid.0"), number_at(told->json, "kernel.block.0"));
     if (at(told->json, "kernel.line"))
         expect_in(told->text, "%s:%lld", string_at(told->json, "kernel.file"), number_at(told->json, "kernel.line"));
     if (at(told->json, "kernel.instruction"))
@@ -547,15 +591,15 @@ static void every_failure_to_allocate_gives_no_report(void **state)
     (void)state;
     struct story story;
     struct diagnosis diagnosis;
-    exited(&story);
-    fault_diagnose(&story.evidence, &story.memory, &diagnosis);
+    restaged_all_over(&story);
+    fault_diagnose_restaged(&story.evidence, &story.restaged, &story.memory, &diagnosis);
     json_set_alloc_funcs(scarce_malloc, counted_free);
     long limit = 0;
     for (char *line = NULL; !line; limit++) {
         assert_true(limit < 10000);
         allowance = limit;
         blocks = 0;
-        line = told_fault(finding_json, &diagnosis, &origin);
+        line = told_restaged(finding_json, &diagnosis, &story.restaged, &origin);
         assert_int_equal(blocks, line != NULL);
         if (line) {
             json_set_alloc_funcs(malloc, free);

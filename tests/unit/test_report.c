@@ -13,7 +13,7 @@
 #include "finding/annotation.h"
 #include "finding/writer.h"
 #include "support/told.h"
-#include "fault_stories.h"
+#include "restaged_stories.h"
 
 /* clang-format off */
 static const struct {
@@ -474,6 +474,161 @@ static const struct {
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1          candidate\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), argument 1          candidate\n"
      "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+    {restaged,
+     "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
+     "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
+     "     on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob  argument 1 points to this buffer                                  exact\n"
+     "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched at   train.py:41 in step                                     restaged\n"
+     "  address    0x7e0004200000, 0 bytes past the end of buffer #1                     restaged\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
+     "  written    96 bytes past the end: 2.0 2.0 2.0 2.0 2.0 2.0 2.0 2.0 ...            restaged\n"
+     "  arguments  0  0                                                                  restaged\n"
+     "             1  buffer #1 +0, 4000 bytes\n"
+     "             2  1000\n"
+     "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
+     "             bounds check (a mask) missing?\n"
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+    {restaged_for_nothing,
+     "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
+     "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
+     "     on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument 1 points to this buffer          exact\n"
+     "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "             launched at   train.py:41 in step                                        exact\n"
+     "                           train.py:60 in <module>\n"
+     "  address    0x7e0004200000, 0 bytes past the end of buffer #1                        exact\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
+     "  written    8 bytes, beginning 400 bytes past the end: 2.0 2.0                    restaged\n"
+     "  arguments  0  0                                                                     exact\n"
+     "             1  buffer #1 +0, 4000 bytes\n"
+     "             2  1000\n"
+     "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
+     "             bounds check (a mask) missing?\n"
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+    {restaged_second_launch,
+     "cufence: out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #2 (restaged)\n"
+     "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
+     "     on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob  argument 1 points to this buffer                                  exact\n"
+     "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched at   launch(int) (libmodel.so+0x12f0)                        restaged\n"
+     "                           of 2 launches that it may have been, this one did it again\n"
+     "  address    0x7e000840000c, 12 bytes past the end of buffer #2                    restaged\n"
+     "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), stream 0x5581c0\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
+     "  arguments  0  0                                                                  restaged\n"
+     "             1  buffer #2 +0, 8000 bytes\n"
+     "             2  1000\n"
+     "  memory     | slack 2089152 | #2 8000 |X guard 64 MiB .......|\n"
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 12 bytes past the end of buffer #2 (restaged))\n"},
+    {restaged_exited,
+     "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
+     "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob  argument 1 points to this buffer                                  exact\n"
+     "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched at   train.py:41 in step                                     restaged\n"
+     "  address    0x7e0004200000, 0 bytes past the end of buffer #1                     restaged\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
+     "  written    96 bytes past the end: 2.0 2.0 2.0 2.0 2.0 2.0 2.0 2.0 ...            restaged\n"
+     "  note       the warp had exited when the driver (580.159) wrote its dump, so the thread is\n"
+     "             missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "  arguments  0  0                                                                  restaged\n"
+     "             1  buffer #1 +0, 4000 bytes\n"
+     "             2  1000\n"
+     "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+    {restaged_all_over,
+     "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
+     "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
+     "     on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob  argument 1 points to this buffer                                  exact\n"
+     "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched at   train.py:41 in step                                     restaged\n"
+     "  address    0x7e0004200000, 0 bytes past the end of buffer #1                     restaged\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
+     "             allocated     72.9 ms ago by thread 4242\n"
+     "  written    8 bytes, beginning 128 bytes past the end: -1 70000000                restaged\n"
+     "             12 bytes, ending 64 bytes before the start of buffer #2: -1 ...\n"
+     "             1 byte before the start of buffer #2: ca\n"
+     "             62 bytes at 0x7e00107ffff2: ca fe ca fe ca fe ca fe ca fe ca fe ...\n"
+     "             and 1 more\n"
+     "  arguments  0  0                                                                  restaged\n"
+     "             1  buffer #1 +0, 4000 bytes\n"
+     "             2  1000\n"
+     "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
+     "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
+     "             bounds check (a mask) missing?\n"
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+    {restaged_elsewhere_in_it,
+     "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
+     "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob                                                                    exact\n"
+     "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched at   train.py:41 in step                                      derived\n"
+     "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
+     "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "             one launch of this kernel is on record, and points to this buffer only\n"
+     "             launched again on the memory as the fault left it, the kernel faulted at\n"
+     "             another place: oob.py:12 in k_oob+0x4c0\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1          candidate\n"
+     "  arguments  0  0                                                                   derived\n"
+     "             1  buffer #1 +0, 4000 bytes\n"
+     "             2  1000\n"
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+    {restaged_well,
+     "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
+     "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob                                                                    exact\n"
+     "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched at   train.py:41 in step                                      derived\n"
+     "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
+     "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "             one launch of this kernel is on record, and points to this buffer only\n"
+     "             launched again on the memory as the fault left it, the kernel did not fault:\n"
+     "             the memory, another launch or the time made the difference\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1          candidate\n"
+     "  arguments  0  0                                                                   derived\n"
+     "             1  buffer #1 +0, 4000 bytes\n"
+     "             2  1000\n"
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+    {not_restaged,
+     "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
+     "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob                                                                    exact\n"
+     "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched at   train.py:41 in step                                      derived\n"
+     "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
+     "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "             one launch of this kernel is on record, and points to this buffer only\n"
+     "             could not be launched again: the device has no memory?for copies of 3 buffers\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1          candidate\n"
+     "  arguments  0  0                                                                   derived\n"
+     "             1  buffer #1 +0, 4000 bytes\n"
+     "             2  1000\n"
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
     {no_exception,
      "cufence: exception that the dump does not name\n"
      "  on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -485,8 +640,8 @@ static const struct {
 static char *text_of(const struct story *story, struct finding_origin origin)
 {
     struct diagnosis diagnosis;
-    fault_diagnose(&story->evidence, &story->memory, &diagnosis);
-    char *text = told_fault(finding_text, &diagnosis, &origin);
+    fault_diagnose_restaged(&story->evidence, &story->restaged, &story->memory, &diagnosis);
+    char *text = told_restaged(finding_text, &diagnosis, &story->restaged, &origin);
     assert_non_null(text);
     return text;
 }
@@ -880,7 +1035,7 @@ static char *text_with_source(const char *path, int line)
     story.sites[0].file = path;
     story.sites[0].line = line;
     fault_diagnose(&story.evidence, &story.memory, &diagnosis);
-    finding_of_fault(&finding, &diagnosis, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    finding_of_fault(&finding, &diagnosis, NULL, &(struct finding_origin){4242, -1, 0, NULL, NULL});
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     char *text = finding_text(&finding);
     finding_free(&finding);

@@ -2,6 +2,7 @@
 
 #include "arguments.h"
 #include "complete.h"
+#include "diagnosis_parts.h"
 #include "launches.h"
 #include "owner.h"
 #include "signature.h"
@@ -240,8 +241,7 @@ static void find_candidates(const struct fault_memory *memory, struct diagnosis 
     }
 }
 
-/* Finds the parameter that points to the owner in the launch's arguments, if the dump has no parameters. */
-static void find_parameter(struct diagnosis *diagnosis)
+void diagnosis_find_parameter(struct diagnosis *diagnosis)
 {
     const struct fault_arguments *arguments = &diagnosis->arguments;
     const cufence_buffer *owner = diagnosis->owner;
@@ -269,12 +269,22 @@ static struct finding find_lane(const struct fault_memory *memory, const struct 
     return best;
 }
 
-/* Sets the site and the lane that explain most, and returns the verdict on them. */
-static struct verdict choose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
+int diagnosis_is_place(const struct evidence_site *other, const struct evidence_site *place)
+{
+    return other->symbol && place->symbol && !strcmp(other->symbol, place->symbol) &&
+           other->is_in_driver == place->is_in_driver && other->kernel_offset == place->kernel_offset;
+}
+
+/* Sets the site and the lane that explain most, and returns the verdict on them. place: only alive warps there, NULL: all. */
+static struct verdict choose(const struct evidence *evidence, const struct fault_memory *memory,
+                             const struct evidence_site *place, struct diagnosis *diagnosis)
 {
     struct finding best = {.verdict = {.kind = FAULT_OTHER, .parameter = -1}};
     for (size_t i = 0; i < evidence->site_count; i++) {
-        struct finding found = find_lane(memory, &evidence->sites[i]);
+        const struct evidence_site *site = &evidence->sites[i];
+        if (place && !(site->is_warp_alive && diagnosis_is_place(site, place)))
+            continue;
+        struct finding found = find_lane(memory, site);
         if (!best.site || is_better(&found, &best))
             best = found;
     }
@@ -343,33 +353,43 @@ static void complete(const struct evidence *evidence, const struct fault_memory 
     }
 }
 
-void fault_diagnose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
+void diagnosis_take(struct diagnosis *diagnosis, const struct verdict *verdict)
+{
+    diagnosis->kind = verdict->kind;
+    diagnosis->owner = verdict->owner;
+    diagnosis->owner_certainty = verdict->owner ? verdict->certainty : CERTAIN_NOT;
+    diagnosis->owner_reason = verdict->reason;
+    diagnosis->owner_parameter = verdict->parameter;
+    diagnosis->distance = verdict->distance;
+    diagnosis->rival = verdict->rival;
+    diagnosis->rival_distance = verdict->rival_distance;
+}
+
+void diagnosis_take_address(struct diagnosis *diagnosis, uint64_t address, enum certainty certainty, uint64_t at)
+{
+    diagnosis->address = address;
+    diagnosis->address_certainty = certainty;
+    find_surroundings(diagnosis->memory, at, diagnosis);
+}
+
+void diagnosis_of_place(const struct evidence *evidence, const struct fault_memory *memory, const struct evidence_site *place,
+                        struct diagnosis *diagnosis)
 {
     *diagnosis = (struct diagnosis){.evidence = evidence, .memory = memory};
-    struct verdict verdict = choose(evidence, memory, diagnosis);
+    struct verdict verdict = choose(evidence, memory, place, diagnosis);
     struct evidence_lane whole = diagnosis->lane ? *diagnosis->lane : (struct evidence_lane){.certainty = CERTAIN_NOT};
     /* The lane's address is known, but the lane did not fault there. */
     if (verdict.rank <= RANK_SITE)
         whole.certainty = CERTAIN_NOT;
     struct completion completion = {NULL, 0};
     complete(evidence, memory, &completion, diagnosis, &whole, &verdict);
-    diagnosis->kind = verdict.kind;
-    diagnosis->owner = verdict.owner;
-    diagnosis->owner_certainty = verdict.owner ? verdict.certainty : CERTAIN_NOT;
-    diagnosis->owner_reason = verdict.reason;
-    diagnosis->owner_parameter = verdict.parameter;
-    diagnosis->distance = verdict.distance;
-    diagnosis->rival = verdict.rival;
-    diagnosis->rival_distance = verdict.rival_distance;
+    diagnosis_take(diagnosis, &verdict);
     if (!diagnosis->site)
         return;
     set_view(memory, diagnosis);
 
-    if (whole.certainty != CERTAIN_NOT && verdict.kind != FAULT_OTHER) {
-        diagnosis->address = whole.address;
-        diagnosis->address_certainty = whole.certainty;
-        find_surroundings(memory, verdict.at, diagnosis);
-    }
+    if (whole.certainty != CERTAIN_NOT && verdict.kind != FAULT_OTHER)
+        diagnosis_take_address(diagnosis, whole.address, whole.certainty, verdict.at);
     if (fault_site(diagnosis)->is_warp_alive)
         count_others(evidence, memory, &completion, diagnosis);
     else
@@ -377,9 +397,14 @@ void fault_diagnose(const struct evidence *evidence, const struct fault_memory *
     diagnosis->origin = launches_origin(memory, fault_site(diagnosis));
     diagnosis->arguments = launches_arguments(memory, fault_site(diagnosis), &diagnosis->origin);
     if (diagnosis->owner && !diagnosis->site->parameters && diagnosis->arguments.certainty == CERTAIN_EXACT)
-        find_parameter(diagnosis);
+        diagnosis_find_parameter(diagnosis);
     if (!diagnosis->owner && (verdict.kind == FAULT_ILLEGAL_ACCESS || verdict.kind == FAULT_WILD))
         find_candidates(memory, diagnosis);
+}
+
+void fault_diagnose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis)
+{
+    diagnosis_of_place(evidence, memory, NULL, diagnosis);
 }
 
 int fault_source_word(const struct diagnosis *diagnosis)

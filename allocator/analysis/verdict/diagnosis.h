@@ -33,7 +33,8 @@ struct fault_arguments {
     const struct launch_function *layout; /* NULL if the boundaries of the arguments are unknown */
     const uint8_t *bytes;                 /* the parameter bytes, NULL if unknown */
     size_t count;                         /* number of bytes; less than in the layout if they were truncated */
-    enum certainty certainty;             /* EXACT if from the dump, otherwise that of the launch */
+    enum certainty certainty;             /* EXACT if from the dump, RESTAGED if from that of the second launch, otherwise that
+                                             of the launch */
     uint64_t time_ns;                     /* of the launch that they come from, 0 if from the dump */
 };
 
@@ -50,7 +51,7 @@ struct diagnosis {
     const struct evidence *evidence;  /* borrowed */
     const struct evidence_site *site; /* that the report is about; NULL if there is none. See fault_site() for its valid part */
     int is_bystander; /* every lane of the site's warp is known to be in bounds: another warp had faulted here and exited */
-    int has_view;     /* `view` is the valid part of the site */
+    int has_view;     /* `view` is the valid part of the site, or the site with the warp of the second launch */
     struct evidence_site view;
     size_t other_sites;               /* further warps with the same kernel and PC, or SMs where the warp had exited */
     size_t faulting_threads;          /* lanes of all alive sites with this kernel and PC whose access is out of bounds */
@@ -82,13 +83,18 @@ struct diagnosis {
     struct fault_origin origin;
     struct fault_arguments arguments;
     const struct fault_memory *memory; /* borrowed */
+    /* The second launch of the kernel: see restaged.h. */
+    int is_restaged;      /* address and owner are what it did */
+    int is_warp_restaged; /* the lanes, block and threads are those of its warps */
+    int is_grid_restaged; /* grid, block and cluster are its own, because the dump has none */
+    int has_first_exited; /* if is_warp_restaged: the warp of the first launch had exited */
 };
 
 /* Diagnoses a fault. Cannot fail; unknown facts stay unknown. `evidence` and `memory` must outlive *diagnosis. */
 void fault_diagnose(const struct evidence *evidence, const struct fault_memory *memory, struct diagnosis *diagnosis);
 
-/* Returns the part of the site that belongs to the faulting warp: without threads, grid and parameters of another launch.
- * NULL if there is no site. Valid as long as the diagnosis. */
+/* Returns the part of the site that belongs to the faulting warp: without threads, grid and parameters of another launch, and
+ * with those of the second launch where it tells more. NULL if there is no site. Valid as long as the diagnosis. */
 const struct evidence_site *fault_site(const struct diagnosis *diagnosis);
 
 /* According to the kernel's code: the 8-byte word of the parameters that the address comes from, -1 if unknown; and whether

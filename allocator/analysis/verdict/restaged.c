@@ -1,0 +1,189 @@
+#include "restaged.h"
+
+#include "diagnosis_parts.h"
+
+static void limit(enum certainty *certainty)
+{
+    if (*certainty > CERTAIN_RESTAGED)
+        *certainty = CERTAIN_RESTAGED;
+}
+
+/* Returns 1 if the exception is about an access to global memory, or may be. */
+static int is_about_memory(const struct evidence_site *site)
+{
+    enum exception_class class = site->exception.class;
+    return class == CLASS_ADDRESS || class == CLASS_GIVEN_ONLY || class == CLASS_MISALIGNED;
+}
+
+static int is_same_kind(const struct evidence_site *a, const struct evidence_site *b)
+{
+    return is_about_memory(a) && is_about_memory(b) &&
+           (a->exception.class == CLASS_MISALIGNED) == (b->exception.class == CLASS_MISALIGNED);
+}
+
+const struct evidence_site *restaged_elsewhere(const struct diagnosis *diagnosis, const struct restaged *restaged)
+{
+    const struct evidence *evidence = restaged->outcome == RESTAGE_FAULTED ? restaged->evidence : NULL;
+    if (!evidence || !diagnosis->site || !diagnosis->site->symbol)
+        return NULL;
+    for (size_t i = 0; i < evidence->site_count; i++)
+        if (!evidence->sites[i].symbol || diagnosis_is_place(&evidence->sites[i], diagnosis->site))
+            return NULL;
+    return evidence->site_count ? &evidence->sites[0] : NULL;
+}
+
+/* Returns the first dump's site with the warp of the second launch. Grid and parameters stay the first dump's if it has those
+ * of the faulting warp. */
+static struct evidence_site with_warp(const struct evidence_site *site, const struct evidence_site *again)
+{
+    struct evidence_site made = *site;
+    int is_own = !site->is_grid_borrowed;
+    made.is_warp_alive = 1;
+    made.is_grid_borrowed = 0;
+    made.sm = again->sm;
+    made.warp = again->warp;
+    made.lanes = again->lanes;
+    made.lane_count = again->lane_count;
+    for (int i = 0; i < 3; i++)
+        made.block_index[i] = again->block_index[i];
+    if (!is_own || !site->has_grid) {
+        made.has_grid = again->has_grid;
+        made.grid_id = again->grid_id;
+        for (int i = 0; i < 3; i++) {
+            made.grid[i] = again->grid[i];
+            made.block[i] = again->block[i];
+            made.cluster[i] = again->cluster[i];
+        }
+    }
+    if (!is_own || !site->parameters) {
+        made.parameters = again->parameters;
+        made.parameter_bytes = again->parameter_bytes;
+    }
+    return made;
+}
+
+/* Enters the recorded launch that was staged, unless the first dump is certain of the launch. */
+static void take_launch(struct diagnosis *diagnosis, const struct fault_launch *launch)
+{
+    struct fault_origin *origin = &diagnosis->origin;
+    if (!launch || origin->certainty == CERTAIN_EXACT)
+        return;
+    origin->launch = launch;
+    origin->certainty = CERTAIN_RESTAGED;
+    if (!launch->entry->graph && !origin->fits)
+        origin->fits = 1;
+}
+
+/* Enters the arguments of the second launch: from its dump, otherwise from the record of the launch that was staged. */
+static void take_arguments(struct diagnosis *diagnosis, const struct diagnosis *again, const struct fault_launch *launch)
+{
+    struct fault_arguments *arguments = &diagnosis->arguments;
+    const struct launch_entry *entry = launch ? launch->entry : NULL;
+    if (arguments->bytes && arguments->certainty == CERTAIN_EXACT)
+        return;
+    if (again && again->site->parameters)
+        *arguments = again->arguments;
+    else if (entry && entry->function && entry->function->has_layout && entry->kept_bytes)
+        *arguments = (struct fault_arguments){
+            .layout = entry->function, .bytes = entry->bytes, .count = entry->kept_bytes, .certainty = CERTAIN_RESTAGED};
+    else
+        return;
+    arguments->time_ns = entry ? entry->time_ns : 0;
+    limit(&arguments->certainty);
+}
+
+static void take_record(struct diagnosis *diagnosis, const struct diagnosis *again, const struct restaged *restaged)
+{
+    diagnosis->is_restaged = 1;
+    limit(&diagnosis->address_certainty);
+    limit(&diagnosis->owner_certainty);
+    take_launch(diagnosis, restaged->launch);
+    take_arguments(diagnosis, again, restaged->launch);
+    if (diagnosis->owner && !fault_site(diagnosis)->parameters)
+        diagnosis_find_parameter(diagnosis);
+}
+
+/* Takes over the diagnosis of a warp that faulted at the same place. Returns 0 if there is none whose address is known. */
+static int take_warp(struct diagnosis *diagnosis, const struct restaged *restaged)
+{
+    struct diagnosis again;
+    if (!restaged->evidence)
+        return 0;
+    diagnosis_of_place(restaged->evidence, diagnosis->memory, diagnosis->site, &again);
+    if (!again.site || again.address_certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site))
+        return 0;
+    const struct diagnosis first = *diagnosis;
+    const struct evidence_site *site = fault_site(&first);
+    *diagnosis = again;
+    diagnosis->evidence = first.evidence;
+    diagnosis->site = first.site;
+    diagnosis->origin = first.origin;
+    diagnosis->arguments = first.arguments;
+    diagnosis->has_view = 1;
+    diagnosis->view = with_warp(site, again.site);
+    diagnosis->is_warp_restaged = 1;
+    diagnosis->has_first_exited = !site->is_warp_alive;
+    diagnosis->is_grid_restaged = again.site->has_grid && (site->is_grid_borrowed || !site->has_grid);
+    take_record(diagnosis, &again, restaged);
+    return 1;
+}
+
+/* Returns the write that is nearest to the only buffer beside which anything was written; NULL if there are several buffers, or
+ * may be. */
+static const struct restaged_write *only_write(const struct restaged *restaged)
+{
+    const struct restaged_write *nearest = NULL;
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < restaged->write_count; i++) {
+        const struct restaged_write *write = &restaged->writes[i];
+        if (!write->buffer || write->buffer->id != restaged->writes[0].buffer->id)
+            return NULL;
+        if (!nearest || write->distance < nearest->distance)
+            nearest = write;
+        bytes += write->bytes;
+    }
+    return bytes >= restaged->written_bytes ? nearest : NULL;
+}
+
+/* Blames the buffer beside which the second launch wrote. */
+static void take_write(struct diagnosis *diagnosis, const struct restaged *restaged)
+{
+    static const char reason[] = "the second launch wrote into its guard";
+    const struct evidence_site *site = fault_site(diagnosis);
+    const struct restaged_write *write = only_write(restaged);
+    int is_writing = site->access == ACCESS_WRITE || site->access == ACCESS_ATOMIC;
+    if (!write || !is_writing || site->exception.class == CLASS_MISALIGNED)
+        return;
+    const struct evidence_lane lane = {.address = write->address, .known_bits = UINT64_MAX, .certainty = CERTAIN_EXACT};
+    struct verdict verdict = owner_settle(diagnosis->memory, site, &lane, write->buffer, reason);
+    if (verdict.rank != RANK_OWNED)
+        return;
+    diagnosis_take(diagnosis, &verdict);
+    diagnosis_take_address(diagnosis, write->address, CERTAIN_RESTAGED, verdict.at);
+    diagnosis->candidate_count = diagnosis->candidate_total = 0;
+    diagnosis->is_narrowed = diagnosis->is_traced = diagnosis->is_const_excluded = 0;
+    take_record(diagnosis, NULL, restaged);
+}
+
+void fault_diagnose_restaged(const struct evidence *evidence, const struct restaged *restaged,
+                             const struct fault_memory *memory, struct diagnosis *diagnosis)
+{
+    fault_diagnose(evidence, memory, diagnosis);
+    if (!restaged || !diagnosis->site || !is_about_memory(diagnosis->site))
+        return;
+    int is_whole = diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
+    int is_again = restaged->outcome == RESTAGE_FAULTED || restaged->outcome == RESTAGE_WROTE;
+    if (is_whole || !is_again || restaged_elsewhere(diagnosis, restaged) || take_warp(diagnosis, restaged))
+        return;
+    if (diagnosis->address_certainty == CERTAIN_NOT)
+        take_write(diagnosis, restaged);
+}
+
+const char *restaged_outcome_name(enum restage_outcome outcome)
+{
+    static const char *const names[] = {
+        [RESTAGE_NOT_TRIED] = NULL,      [RESTAGE_FAULTED] = "faulted", [RESTAGE_WROTE] = "wrote",
+        [RESTAGE_NO_FAULT] = "no fault", [RESTAGE_FAILED] = "failed",
+    };
+    return names[outcome];
+}

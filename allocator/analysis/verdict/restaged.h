@@ -1,0 +1,58 @@
+/*
+ * What a second launch adds to a diagnosis: after the fault another process launches the kernel again, on copies of the memory
+ * as the fault left it. First the guards hold a pattern, which shows every byte written out of bounds; then they are unmapped,
+ * and the core dump of that launch also has warps that had exited in the first one. Pure functions on plain data; any thread.
+ */
+#ifndef CUFENCE_ANALYSIS_VERDICT_RESTAGED_H
+#define CUFENCE_ANALYSIS_VERDICT_RESTAGED_H
+
+#include "diagnosis.h"
+
+enum restage_outcome {
+    RESTAGE_NOT_TRIED, /* not wanted, or nothing to restage: nothing is said */
+    RESTAGE_FAULTED,   /* the second launch faulted */
+    RESTAGE_WROTE,     /* it wrote out of bounds into the patterned guards, but did not fault without them */
+    RESTAGE_NO_FAULT,  /* it did neither */
+    RESTAGE_FAILED     /* could not be staged: `reason` says why */
+};
+
+/* Bytes next to each other that the second launch wrote out of bounds. */
+struct restaged_write {
+    const cufence_buffer *buffer; /* whose guard this is; borrowed; NULL if unknown */
+    int is_before;                /* in front of its start, not behind its end */
+    uint64_t distance;            /* of the first byte from the end; in front: of the last byte's end from the start */
+    uint64_t address, bytes;
+    uint8_t values[64]; /* the first of them */
+    size_t value_bytes; /* in values[] */
+};
+
+struct restaged {
+    enum restage_outcome outcome;
+    char reason[256];
+    const struct evidence *evidence;   /* from the second launch's dump; borrowed; NULL if none */
+    const struct fault_launch *launch; /* the recorded launch that was staged; borrowed; NULL if unknown */
+    struct restaged_write writes[8];
+    size_t write_count;      /* in writes[] */
+    uint64_t written_bytes;  /* in all */
+    unsigned launches_tried; /* recorded launches that were staged until one faulted */
+    uint64_t took_ms;
+};
+
+/*
+ * Diagnoses a fault with the help of the second launch, which may be NULL. Cannot fail. What the first dump tells stays as it
+ * is. Where it leaves the address unknown, or has only one half of it, and the second launch faulted at the same instruction in
+ * a warp whose address is known, then address, owner, lanes and missing parameters are those of that warp. If there is no such
+ * warp, the access writes, and all bytes written out of bounds lie beside one buffer, that is the owner. What rests on the
+ * second launch is at most RESTAGED. `evidence`, `restaged`, what they point to, and `memory` must outlive *diagnosis.
+ */
+void fault_diagnose_restaged(const struct evidence *evidence, const struct restaged *restaged,
+                             const struct fault_memory *memory, struct diagnosis *diagnosis);
+
+/* Returns a place at which the second launch faulted, if it did so, but not where the diagnosed fault was; else NULL. NULL also
+ * if it can't be told, because either fault is in no known function. */
+const struct evidence_site *restaged_elsewhere(const struct diagnosis *diagnosis, const struct restaged *restaged);
+
+/* Returns "faulted", "wrote", "no fault" or "failed". Static. NULL for RESTAGE_NOT_TRIED. */
+const char *restaged_outcome_name(enum restage_outcome outcome);
+
+#endif

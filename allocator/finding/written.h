@@ -1,0 +1,13 @@
+/*
+ * The lines for the bytes that the second launch of a kernel wrote out of bounds. Thread safety: like writer.h.
+ */
+#ifndef CUFENCE_FINDING_WRITTEN_H
+#define CUFENCE_FINDING_WRITTEN_H
+
+#include "finding.h"
+#include "writer.h"
+
+/* Puts a line for each of the first ranges, with the first values in the width of the access. Requires finding->restaged. */
+void written_lines(struct report *report, const struct finding *finding);
+
+#endif

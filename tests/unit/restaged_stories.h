@@ -1,0 +1,119 @@
+/* The stories of fault_stories.h with a second launch on the memory as the fault left it. */
+#ifndef RESTAGED_STORIES_H
+#define RESTAGED_STORIES_H
+
+#include "fault_stories.h"
+
+/* Adds bytes that the second launch wrote: `value` again and again. */
+static inline struct restaged_write *add_write(struct story *story, const cufence_buffer *buffer, uint64_t address,
+                                               uint64_t bytes, const void *value, size_t size)
+{
+    struct restaged_write *write = &story->restaged.writes[story->restaged.write_count++];
+    *write = (struct restaged_write){.buffer = buffer, .address = address, .bytes = bytes};
+    write->is_before = buffer && address < buffer->address;
+    if (buffer)
+        write->distance = write->is_before ? buffer->address - address - bytes : address - buffer->address - buffer->size;
+    write->value_bytes = bytes < sizeof write->values ? bytes : sizeof write->values;
+    for (size_t i = 0; i < write->value_bytes; i++)
+        write->values[i] = ((const uint8_t *)value)[i % size];
+    story->restaged.written_bytes += bytes;
+    return write;
+}
+
+/* The story's kernel faults again, in another process and so at another PC, in a warp with two lanes. */
+static inline void fault_again(struct story *story, uint64_t address)
+{
+    memcpy(story->parameters_again, story->parameters, sizeof story->parameters);
+    for (uint32_t i = 0; i < 3; i++)
+        story->lanes_again[i] = (struct evidence_lane){
+            .lane = i, .thread = {104 + i}, .address = address + UINT64_C(4) * i, .certainty = CERTAIN_EXACT};
+    story->sites_again[0] = story->sites[0];
+    story->sites_again[0].error_pc = 0x7e8800001400;
+    story->sites_again[0].is_warp_alive = story->sites_again[0].has_grid = 1;
+    story->sites_again[0].is_grid_borrowed = 0;
+    story->sites_again[0].block_index[0] = 7;
+    story->sites_again[0].grid[0] = 8;
+    story->sites_again[0].lanes = story->lanes_again;
+    story->sites_again[0].lane_count = 2;
+    story->sites_again[0].parameters = (const uint8_t *)story->parameters_again;
+    story->sites_again[0].parameter_bytes = sizeof story->parameters_again;
+    story->evidence_again = (struct evidence){.sites = story->sites_again, .site_count = 1};
+    story->restaged.outcome = RESTAGE_FAULTED;
+    story->restaged.evidence = &story->evidence_again;
+    story->restaged.launches_tried = 1;
+    story->restaged.took_ms = 131;
+    if (story->memory.launch_count)
+        story->restaged.launch = &story->launches[0];
+}
+
+static const float two = 2;
+
+static inline void restaged(struct story *story)
+{
+    exited_launched(story);
+    fault_again(story, A_END);
+    add_write(story, &story->near[0], A_END, 96, &two, sizeof two);
+}
+
+/* The first dump has the address. */
+static inline void restaged_for_nothing(struct story *story)
+{
+    launched(story);
+    fault_again(story, A_END + 400);
+    add_write(story, &story->near[0], A_END + 400, 8, &two, sizeof two);
+}
+
+/* Two launches with different arguments: only the older one goes out of bounds. */
+static inline void restaged_second_launch(struct story *story)
+{
+    exited_launched_twice(story);
+    fault_again(story, B_END + 12);
+    story->restaged.launch = &story->launches[1];
+    story->restaged.launches_tried = 2;
+}
+
+/* The warp had exited in the second launch too. */
+static inline void restaged_exited(struct story *story)
+{
+    restaged(story);
+    story->sites_again[0].is_warp_alive = 0;
+    story->sites_again[0].lanes = NULL;
+    story->sites_again[0].lane_count = 0;
+}
+
+/* Three buffers, one of them unknown, and more ranges than are shown. */
+static inline void restaged_all_over(struct story *story)
+{
+    static const int32_t numbers[] = {-1, 70000000};
+    static const uint8_t bytes[] = {0xca, 0xfe};
+    restaged(story);
+    story->restaged.written_bytes = story->restaged.write_count = 0;
+    add_write(story, &story->near[0], A_END + 128, 8, numbers, sizeof numbers);
+    add_write(story, &story->near[1], B_START - 76, 12, numbers, sizeof numbers);
+    add_write(story, &story->near[1], B_START - 1, 1, bytes, sizeof bytes);
+    add_write(story, NULL, C_END + 1, 62, bytes, sizeof bytes);
+    add_write(story, &story->near[1], B_END, 4, &two, sizeof two);
+}
+
+static inline void restaged_elsewhere_in_it(struct story *story)
+{
+    exited_launched(story);
+    fault_again(story, A_END);
+    story->sites_again[0].line = 12;
+    story->sites_again[0].kernel_offset = 0x4c0;
+}
+
+static inline void restaged_well(struct story *story)
+{
+    exited_launched(story);
+    story->restaged = (struct restaged){.outcome = RESTAGE_NO_FAULT, .launches_tried = 1, .took_ms = 98};
+}
+
+static inline void not_restaged(struct story *story)
+{
+    exited_launched(story);
+    story->restaged =
+        (struct restaged){.outcome = RESTAGE_FAILED, .reason = "the device has no memory\nfor copies of 3 buffers"};
+}
+
+#endif

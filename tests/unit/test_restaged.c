@@ -1,0 +1,245 @@
+/* What the second launch of a kernel adds to a diagnosis, and what it must not change. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "restaged_stories.h"
+
+static struct diagnosis diagnose(const struct story *story)
+{
+    struct diagnosis diagnosis;
+    memset(&diagnosis, 0, sizeof diagnosis);
+    fault_diagnose_restaged(&story->evidence, &story->restaged, &story->memory, &diagnosis);
+    return diagnosis;
+}
+
+static void expect_address(const struct story *story, enum fault_kind kind, uint64_t owner, uint64_t address, uint64_t distance)
+{
+    struct diagnosis diagnosis = diagnose(story);
+    assert_int_equal(diagnosis.kind, kind);
+    assert_int_equal(id_of(diagnosis.owner), owner);
+    assert_int_equal(diagnosis.owner_certainty, CERTAIN_RESTAGED);
+    assert_int_equal(diagnosis.address, address);
+    assert_int_equal(diagnosis.address_certainty, CERTAIN_RESTAGED);
+    assert_int_equal(diagnosis.distance, distance);
+    assert_int_equal(diagnosis.candidate_count + diagnosis.candidate_total, 0);
+    assert_true(diagnosis.is_restaged);
+}
+
+/* The diagnosis must be that of the first dump alone. */
+static void expect_nothing_new(struct story *story)
+{
+    struct diagnosis diagnosis = diagnose(story), alone;
+    fault_diagnose(&story->evidence, &story->memory, &alone);
+    assert_false(diagnosis.is_restaged || diagnosis.is_warp_restaged || diagnosis.is_grid_restaged);
+    assert_int_equal(diagnosis.kind, alone.kind);
+    assert_ptr_equal(diagnosis.site, alone.site);
+    assert_ptr_equal(diagnosis.lane, alone.lane);
+    assert_ptr_equal(diagnosis.owner, alone.owner);
+    assert_int_equal(diagnosis.owner_certainty, alone.owner_certainty);
+    assert_int_equal(diagnosis.address, alone.address);
+    assert_int_equal(diagnosis.address_certainty, alone.address_certainty);
+    assert_int_equal(diagnosis.candidate_total, alone.candidate_total);
+    assert_ptr_equal(diagnosis.origin.launch, alone.origin.launch);
+    assert_int_equal(diagnosis.origin.certainty, alone.origin.certainty);
+    assert_ptr_equal(diagnosis.arguments.bytes, alone.arguments.bytes);
+    assert_int_equal(diagnosis.arguments.certainty, alone.arguments.certainty);
+}
+
+static void an_exited_warp_is_found_in_the_second_launch(void **state)
+{
+    (void)state;
+    struct story story;
+    restaged(&story);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    struct diagnosis diagnosis = diagnose(&story);
+    const struct evidence_site *site = fault_site(&diagnosis);
+    assert_ptr_equal(diagnosis.site, story.sites);
+    assert_ptr_equal(diagnosis.evidence, &story.evidence);
+    assert_ptr_equal(diagnosis.lane, story.lanes_again);
+    assert_int_equal(site->error_pc, story.sites[0].error_pc); /* the code lies elsewhere in the other process */
+    assert_int_equal(site->block_index[0], 7);
+    assert_int_equal(site->grid[0], 8);
+    assert_true(diagnosis.is_warp_restaged && diagnosis.is_grid_restaged && diagnosis.has_first_exited);
+    assert_int_equal(diagnosis.faulting_threads, 2);
+    assert_int_equal(diagnosis.owner_parameter, 1);
+    assert_int_equal(diagnosis.arguments.certainty, CERTAIN_RESTAGED);
+    assert_ptr_equal(diagnosis.arguments.bytes, story.parameters_again);
+    const struct evidence_site *places[FAULT_PLACES];
+    assert_int_equal(fault_other_places(&diagnosis, places), 0);
+
+    story.lanes_again[0].certainty = story.lanes_again[1].certainty = CERTAIN_DERIVED;
+    diagnosis = diagnose(&story);
+    assert_int_equal(diagnosis.address_certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnosis.owner_certainty, CERTAIN_DERIVED);
+    story.sites[0].symbol = story.sites_again[0].symbol = NULL; /* equal offsets in unknown code mean nothing */
+    story.restaged.write_count = 0;
+    expect_nothing_new(&story);
+}
+
+/* Puts a fault at another place before the one that counts. */
+static void only_the_same_place_counts(void **state)
+{
+    (void)state;
+    struct story story;
+    restaged(&story);
+    story.sites_again[1] = story.sites_again[0];
+    story.sites_again[0].kernel_offset += 16;
+    story.sites_again[0].lanes = &story.lanes_again[2];
+    story.sites_again[0].lane_count = 1;
+    story.sites_again[1].error_pc += 64;
+    story.lanes_again[2].address = B_END;
+    story.evidence_again.site_count = 2;
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_null(restaged_elsewhere(&diagnosis, &story.restaged));
+    story.sites_again[1].symbol = "k_other";
+    expect_nothing_new(&story);
+    assert_ptr_equal(restaged_elsewhere(&diagnosis, &story.restaged), story.sites_again);
+    story.restaged.outcome = RESTAGE_NO_FAULT;
+    assert_null(restaged_elsewhere(&diagnosis, &story.restaged));
+}
+
+static void a_known_address_stays(void **state)
+{
+    (void)state;
+    struct story story;
+    restaged_for_nothing(&story);
+    expect_nothing_new(&story);
+    overrun(&story);
+    without_parameters(&story);
+    fault_again(&story, A_END);
+    expect_nothing_new(&story);
+    approximate(&story); /* derived, but from the registers of the warp that faulted */
+    fault_again(&story, A_END + 8);
+    story.sites[0].symbol = story.sites_again[0].symbol = "k_oob";
+    expect_nothing_new(&story);
+}
+
+static void a_half_address_is_replaced(void **state)
+{
+    (void)state;
+    struct story story;
+    half_known(&story);
+    assert_true(diagnose(&story).is_completed);
+    fault_again(&story, F_START + 40);
+    expect_address(&story, FAULT_USE_AFTER_FREE, 3, F_START + 40, 40);
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_false(diagnosis.is_completed || diagnosis.is_grid_restaged || diagnosis.has_first_exited);
+    assert_int_equal(diagnosis.arguments.certainty, CERTAIN_EXACT);
+    assert_ptr_equal(diagnosis.arguments.bytes, story.parameters);
+
+    half_known(&story); /* what was written explains no half */
+    story.sites[0].access = ACCESS_WRITE;
+    add_write(&story, &story.near[0], B_END, 4, &two, sizeof two);
+    story.restaged.outcome = RESTAGE_WROTE;
+    expect_nothing_new(&story);
+}
+
+static void other_exceptions_are_left_alone(void **state)
+{
+    (void)state;
+    struct story story;
+    assertion(&story);
+    fault_again(&story, A_END);
+    add_write(&story, &story.near[0], A_END, 4, &two, sizeof two);
+    expect_nothing_new(&story);
+    restaged(&story);
+    story.sites_again[0].exception = exception_of(6, NULL); /* misaligned */
+    story.lanes_again[0].address = A_END + 1;
+    story.restaged.write_count = 0;
+    expect_nothing_new(&story);
+}
+
+static void the_launch_that_did_it_again_is_the_launch(void **state)
+{
+    (void)state;
+    struct story story;
+    restaged_second_launch(&story);
+    expect_address(&story, FAULT_OVERRUN, 2, B_END + 12, 12);
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_ptr_equal(diagnosis.origin.launch, &story.launches[1]);
+    assert_int_equal(diagnosis.origin.certainty, CERTAIN_RESTAGED);
+    assert_int_equal(diagnosis.origin.fits, 2);
+
+    story.sites_again[0].parameters = NULL; /* then those on record */
+    diagnosis = diagnose(&story);
+    assert_ptr_equal(diagnosis.arguments.bytes, story.entries[1].bytes);
+    assert_int_equal(diagnosis.arguments.certainty, CERTAIN_RESTAGED);
+    assert_int_equal(diagnosis.arguments.time_ns, story.entries[1].time_ns);
+    assert_int_equal(diagnosis.owner_parameter, 1);
+
+    story.restaged.launch = NULL;
+    diagnosis = diagnose(&story);
+    assert_ptr_equal(diagnosis.origin.launch, &story.launches[0]);
+    assert_int_equal(diagnosis.origin.certainty, CERTAIN_CANDIDATE);
+
+    launched(&story); /* certain from the first dump, though it has no address */
+    story.lanes[0].certainty = story.lanes[1].certainty = CERTAIN_NOT;
+    add_launch(&story, NULL, 0, 0)->grid[0] = 9;
+    fault_again(&story, A_END);
+    story.restaged.launch = &story.launches[1];
+    diagnosis = diagnose(&story);
+    assert_true(diagnosis.is_restaged);
+    assert_ptr_equal(diagnosis.origin.launch, &story.launches[0]);
+    assert_int_equal(diagnosis.origin.certainty, CERTAIN_EXACT);
+}
+
+static void what_was_written_names_the_buffer_if_it_is_one(void **state)
+{
+    (void)state;
+    struct story story;
+    restaged_exited(&story);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    assert_false(diagnose(&story).is_warp_restaged);
+    assert_int_equal(diagnose(&story).owner_parameter, 1);
+    assert_ptr_equal(diagnose(&story).next, &story.near[1]);
+    add_write(&story, &story.near[0], A_END + 400, 4, &two, sizeof two);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.restaged.outcome = RESTAGE_WROTE;
+    story.restaged.evidence = NULL;
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.restaged.outcome = RESTAGE_FAILED;
+    expect_nothing_new(&story);
+    story.restaged.outcome = RESTAGE_WROTE;
+    story.sites[0].access = ACCESS_READ;
+    expect_nothing_new(&story);
+    story.sites[0].access = ACCESS_ATOMIC;
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.restaged.written_bytes++; /* somewhere else */
+    expect_nothing_new(&story);
+    story.restaged.written_bytes--;
+    story.restaged.writes[1].buffer = NULL;
+    expect_nothing_new(&story);
+    story.restaged.writes[1].buffer = &story.near[1];
+    expect_nothing_new(&story);
+    story.restaged.write_count = story.restaged.written_bytes = 0;
+    expect_nothing_new(&story);
+    add_write(&story, &story.near[1], B_START - 2200000, 8, &two, sizeof two);
+    expect_address(&story, FAULT_UNDERRUN, 2, B_START - 2200000, 2200000);
+}
+
+static void every_outcome_has_a_name(void **state)
+{
+    (void)state;
+    assert_null(restaged_outcome_name(RESTAGE_NOT_TRIED));
+    assert_string_equal(restaged_outcome_name(RESTAGE_WROTE), "wrote");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_exited_warp_is_found_in_the_second_launch),
+        cmocka_unit_test(only_the_same_place_counts),
+        cmocka_unit_test(a_known_address_stays),
+        cmocka_unit_test(a_half_address_is_replaced),
+        cmocka_unit_test(other_exceptions_are_left_alone),
+        cmocka_unit_test(the_launch_that_did_it_again_is_the_launch),
+        cmocka_unit_test(what_was_written_names_the_buffer_if_it_is_one),
+        cmocka_unit_test(every_outcome_has_a_name),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
