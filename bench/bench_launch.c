@@ -4,6 +4,7 @@
  *   count    launch_count(), called at synchronisations
  *   capture  stack_capture(), which is part of the next
  *   record   launch_record() of a kernel with four arguments, one thread
+ *   long     launch_record() of a kernel with 4 KiB of arguments, as those for lists of tensors have
  *   graph    launch_record_graph()
  *   threads  launch_record() on 2 to 16 threads in one context
  *   launch   launches of an empty kernel with four arguments, plain and recorded, in alternating batches: the medians, the
@@ -87,6 +88,16 @@ static void call_capture(uint64_t i)
 static void call_record(uint64_t i)
 {
     one_kernel_record(&kernel, i);
+}
+
+static void call_long(uint64_t i)
+{
+    static uint64_t arguments[512];
+    static size_t size = sizeof arguments;
+    static void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    const struct launch_call call = {.grid = {1, 1, 1}, .block = {32, 1, 1}, .stream = kernel.stream, .extra = extra};
+    arguments[0] = i;
+    launch_record(kernel.entry, &call);
 }
 
 static void call_graph(uint64_t i)
@@ -243,6 +254,7 @@ int main(int argc, char **argv)
     bench_calls("count", call_count);
     bench_calls("capture", call_capture);
     bench_calls("record", call_record);
+    bench_calls("long", call_long);
     bench_calls("graph", call_graph);
     for (size_t threads = 2; threads <= MAX_THREADS; threads *= 2)
         bench_threads(threads);

@@ -61,6 +61,14 @@
     X(cuModuleGetFunction, 2000, REQUIRED)                                                                                     \
     X(cuLaunchKernel, 4000, REQUIRED)                                                                                          \
     X(cuDeviceCanAccessPeer, 4000, OPTIONAL)                                                                                   \
+    X(cuDeviceGetUuid, 11040, OPTIONAL)                                                                                        \
+    X(cuMemRetainAllocationHandle, 11000, OPTIONAL)                                                                            \
+    X(cuMemExportToShareableHandle, 10020, OPTIONAL)                                                                           \
+    X(cuMemImportFromShareableHandle, 10020, OPTIONAL)                                                                         \
+    X(cuMemcpyDtoD, 3020, OPTIONAL)                                                                                            \
+    X(cuMemsetD32, 3020, OPTIONAL)                                                                                             \
+    X(cuFuncSetAttribute, 9000, OPTIONAL)                                                                                      \
+    X(cuLaunchKernelEx, 11060, OPTIONAL)                                                                                       \
     X(cuDeviceGetMemPool, 11020, OPTIONAL)                                                                                     \
     X(cuDeviceGetDefaultMemPool, 11020, OPTIONAL)                                                                              \
     X(cuStreamGetCtx, 9020, OPTIONAL)                                                                                          \

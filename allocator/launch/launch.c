@@ -10,10 +10,15 @@
 
 #define RINGS 16           /* per context; the seventeenth thread that launches shares a ring with the first */
 #define READ_ATTEMPTS 1000 /* at an entry that another thread holds: writing takes 0.1 us unless descheduled */
+#define MOST_BYTES 32768u  /* of arguments; the driver's limit is 32,764 (CUDA 12.1 and later) */
+#define REST_STEP 512u     /* memory for the arguments beyond LAUNCH_KEPT_BYTES is a multiple of this */
 
 /* Only the thread that holds an entry may read or write it. */
 struct place {
-    int is_held; /* atomic */
+    int is_held;         /* atomic */
+    uint32_t rest_bytes; /* of the launch's arguments, kept in rest[] */
+    uint32_t rest_size;
+    uint8_t *rest; /* what does not fit into the entry. Kept for the next launch in this place */
     struct launch_entry entry;
     struct stack stack;
 };
@@ -137,11 +142,50 @@ static uint32_t at_most(size_t bytes, size_t most)
     return (uint32_t)(bytes < most ? bytes : most);
 }
 
-/* For launches that pass all arguments in one buffer, laid out as the device sees them. */
-static void keep_buffer(struct launch_entry *entry, void *const *extra)
+/* Makes room for arguments of `bytes`, which may be less than that if the host has no memory. */
+static void make_room(struct place *place, uint32_t bytes)
 {
+    uint32_t rest = at_most(bytes, MOST_BYTES) - LAUNCH_KEPT_BYTES;
+    if (rest > place->rest_size) {
+        free(place->rest);
+        place->rest_size = (rest + REST_STEP - 1) / REST_STEP * REST_STEP;
+        place->rest = malloc(place->rest_size);
+        if (!place->rest)
+            place->rest_size = 0;
+    }
+    place->rest_bytes = at_most(rest, place->rest_size);
+}
+
+/* Sets the size of the launch's arguments, before they are put into the place. */
+static void set_size(struct place *place, uint32_t bytes)
+{
+    place->entry.argument_bytes = bytes;
+    place->entry.kept_bytes = at_most(bytes, LAUNCH_KEPT_BYTES);
+    place->rest_bytes = 0;
+    if (bytes > LAUNCH_KEPT_BYTES)
+        make_room(place, bytes);
+}
+
+/* Puts arguments into the place. `size` is not 0. */
+static void put(struct place *place, uint32_t offset, const uint8_t *from, uint32_t size)
+{
+    uint32_t near = offset < LAUNCH_KEPT_BYTES ? at_most(size, LAUNCH_KEPT_BYTES - offset) : 0;
+    if (near)
+        memcpy(place->entry.bytes + offset, from, near);
+    if (near == size)
+        return;
+    uint32_t at = offset + near - LAUNCH_KEPT_BYTES;
+    if (at < place->rest_bytes)
+        memcpy(place->rest + at, from + near, at_most(size - near, place->rest_bytes - at));
+}
+
+/* For launches that pass all arguments in one buffer, laid out as the device sees them. The buffer may be larger than they
+ * are. */
+static void keep_buffer(struct place *place, void *const *extra)
+{
+    const struct launch_function *function = place->entry.function;
     const void *buffer = NULL;
-    size_t size = 0;
+    size_t size = 0, most = function && function->has_layout ? function->argument_bytes : UINT32_MAX;
     for (; extra && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
         if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
             buffer = extra[1];
@@ -150,32 +194,30 @@ static void keep_buffer(struct launch_entry *entry, void *const *extra)
         else
             break; /* unknown option of a future CUDA version; its number of values is unknown */
     }
-    entry->argument_bytes = buffer ? at_most(size, UINT32_MAX) : 0;
-    entry->kept_bytes = at_most(entry->argument_bytes, LAUNCH_KEPT_BYTES);
-    if (buffer)
-        memcpy(entry->bytes, buffer, entry->kept_bytes);
+    set_size(place, buffer ? at_most(size, most) : 0);
+    if (place->entry.argument_bytes)
+        put(place, 0, buffer, place->entry.argument_bytes);
 }
 
 /* For launches that pass a pointer to each argument. */
-static void keep_each(struct launch_entry *entry, void *const *parameters)
+static void keep_each(struct place *place, void *const *parameters)
 {
-    const struct launch_function *function = entry->function;
-    entry->argument_bytes = function->argument_bytes;
-    entry->kept_bytes = at_most(function->argument_bytes, LAUNCH_KEPT_BYTES);
+    const struct launch_function *function = place->entry.function;
+    set_size(place, function->argument_bytes);
     for (uint32_t i = 0; i < function->argument_count; i++) {
         struct launch_argument argument = function->arguments[i];
-        if (argument.offset >= LAUNCH_KEPT_BYTES || !parameters[i])
+        if (!parameters[i])
             continue;
-        uint8_t *to = entry->bytes + argument.offset;
         if (argument.size == 8 && argument.offset <= LAUNCH_KEPT_BYTES - 8)
-            memcpy(to, parameters[i], 8);
-        else
-            memcpy(to, parameters[i], at_most(argument.size, LAUNCH_KEPT_BYTES - argument.offset));
+            memcpy(place->entry.bytes + argument.offset, parameters[i], 8);
+        else if (argument.size)
+            put(place, argument.offset, parameters[i], argument.size);
     }
 }
 
-static void fill(struct launch_entry *entry, const struct launch_call *call, const struct launch_function *function)
+static void fill(struct place *place, const struct launch_call *call, const struct launch_function *function)
 {
+    struct launch_entry *entry = &place->entry;
     entry->function = function;
     entry->graph = 0;
     entry->is_cooperative = call->is_cooperative;
@@ -184,9 +226,9 @@ static void fill(struct launch_entry *entry, const struct launch_call *call, con
     memcpy(entry->cluster, call->cluster, sizeof entry->cluster);
     entry->shared_bytes = call->shared_bytes;
     if (call->parameters && function && function->has_layout)
-        keep_each(entry, call->parameters);
+        keep_each(place, call->parameters);
     else
-        keep_buffer(entry, call->parameters ? NULL : call->extra);
+        keep_buffer(place, call->parameters ? NULL : call->extra);
 }
 
 /* Counts one launch and returns its place, held, with the common fields filled in; NULL if the launch is not kept. */
@@ -201,6 +243,7 @@ static struct place *begin(struct context *context, CUstream stream)
     if (!place || !hold(place))
         return NULL;
     clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    place->entry.turn++;
     place->entry.sequence = sequence;
     place->entry.time_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
     place->entry.stream = (uint64_t)(uintptr_t)stream;
@@ -215,7 +258,7 @@ void launch_record(struct context *context, const struct launch_call *call)
     struct place *place = begin(context, call->stream);
     if (!place)
         return;
-    fill(&place->entry, call, function);
+    fill(place, call, function);
     stack_capture_from(&place->stack, call->frame ? call->frame : __builtin_frame_address(0));
     let_go(place);
 }
@@ -226,7 +269,7 @@ void launch_record_graph(struct context *context, CUgraphExec graph, CUstream st
     struct place *place = begin(context, stream);
     if (!place)
         return;
-    fill(&place->entry, &no_kernel, NULL);
+    fill(place, &no_kernel, NULL);
     place->entry.graph = (uint64_t)(uintptr_t)graph;
     stack_capture_from(&place->stack, frame ? frame : __builtin_frame_address(0));
     let_go(place);
@@ -276,6 +319,7 @@ static void clear(struct ring *ring)
     for (uint64_t i = 0; ring->places && i < launches.size; i++) {
         if (hold_soon(&ring->places[i])) {
             ring->places[i].entry.sequence = 0;
+            ring->places[i].entry.turn++;
             let_go(&ring->places[i]);
         }
     }
@@ -379,11 +423,29 @@ size_t launch_read(const struct launch_query *query, struct launch_entry *out, s
         if (place) {
             if (stacks)
                 stacks[found] = place->stack;
-            out[found++] = place->entry;
+            out[found] = place->entry;
+            out[found++].place = place;
             let_go(place);
         }
         seek(next, query);
     }
     free(cursors);
     return found;
+}
+
+size_t launch_read_arguments(const struct launch_entry *entry, uint8_t *out, size_t max)
+{
+    struct place *place = entry->place;
+    size_t near = 0, far = 0;
+    if (!place || !hold_soon(place))
+        return 0;
+    if (place->entry.turn == entry->turn) {
+        near = at_most(entry->kept_bytes, max);
+        far = at_most(place->rest_bytes, max - near);
+        memcpy(out, place->entry.bytes, near);
+        if (far)
+            memcpy(out + near, place->rest, far);
+    }
+    let_go(place);
+    return near + far;
 }

@@ -5,7 +5,7 @@
  * Recording makes no driver call, except for a kernel seen for the first time (to query its name and argument layout), takes no
  * lock and never waits. If the place in the ring is held, by a reader or by a writer that is a whole round late, the launch is
  * counted but not kept. A ring takes 1.7 KiB per launch, allocated at its thread's first launch in the context. With more than
- * sixteen threads, some share a ring.
+ * sixteen threads, some share a ring. Arguments beyond LAUNCH_KEPT_BYTES take memory of their own, which stays with the place.
  *
  * Thread safety: every function, from any thread, after launch_open().
  */
@@ -70,5 +70,10 @@ struct launch_query {
  * launches that another thread is writing or reading. Launches of different threads within one clock tick (see snapshot.h) are
  * in no particular order. */
 size_t launch_read(const struct launch_query *query, struct launch_entry *out, struct stack *stacks, size_t max);
+
+/* Copies the arguments of a launch that launch_read() has returned, at most `max` bytes of them, and returns their number: 0 if
+ * they are unknown, or if newer launches have taken the place; LAUNCH_KEPT_BYTES of more if the host had no memory for the
+ * others. Padding between arguments is undefined. */
+size_t launch_read_arguments(const struct launch_entry *entry, uint8_t *out, size_t max);
 
 #endif

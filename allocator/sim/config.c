@@ -26,7 +26,12 @@
 #endif
 
 /* Written by cusim_configure() and config_load() only, before cuInit() has returned. */
-static struct sim_config config = {.devices = 1, .reuses_handles = 1, .memory = (size_t)8 << 30, .reserve = RESERVE_DEFAULT};
+static struct sim_config config = {.devices = 1,
+                                   .reuses_handles = 1,
+                                   .is_shareable = 1,
+                                   .has_padding = 1,
+                                   .memory = (size_t)8 << 30,
+                                   .reserve = RESERVE_DEFAULT};
 static atomic_int is_closed;
 
 const struct sim_config *config_get(void)
@@ -119,6 +124,10 @@ static int parse_setting(const char *key, char *value)
         cusim_set_latency(NULL, (unsigned)number);
     else if (strcmp(key, "reuse") == 0 && number <= 1)
         config.reuses_handles = (int)number;
+    else if (strcmp(key, "shareable") == 0 && number <= 1)
+        config.is_shareable = (int)number;
+    else if (strcmp(key, "padding") == 0 && number <= 1)
+        config.has_padding = (int)number;
     else if (strcmp(key, "strict") == 0 && number <= 1)
         config.is_strict = (int)number;
     else if (strcmp(key, "late_dump") == 0 && number >= 1 && number <= 10000)
@@ -147,7 +156,7 @@ CUresult config_load(void)
             fprintf(stderr,
                     "cufence_sim: CUFENCE_SIM=%s: '%s' is not a setting with a value that it allows: devices=1..%d, "
                     "memory=SIZE, reserve=SIZE (2M or more), latency=MICROSECONDS, late_dump=MILLISECONDS, reuse=0|1, "
-                    "strict=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
+                    "strict=0|1, shareable=0|1, padding=0|1, newer=VERSION, pci=DOMAIN:BUS:DEVICE, "
                     "fail=CALL:NTH:CODE\n",
                     text, item, SIM_MAX_DEVICES);
             result = CUDA_ERROR_INVALID_VALUE;

@@ -16,6 +16,8 @@ struct sim_config {
     size_t memory;      /* bytes per device */
     size_t reserve;     /* bytes of address space per process */
     int reuses_handles; /* of destroyed objects */
+    int is_shareable;   /* memory can be exported as file descriptors */
+    int has_padding;    /* kernels end with NOPs */
     struct {
         unsigned domain, bus, device;
     } pci[SIM_MAX_DEVICES];

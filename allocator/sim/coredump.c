@@ -51,6 +51,7 @@ void coredump_load_environment(void)
     const char *enable = getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION");
     const char *file = getenv("CUDA_COREDUMP_FILE");
     const char *flags = getenv("CUDA_COREDUMP_GENERATION_FLAGS");
+    const char *lightweight = getenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP");
     pthread_mutex_lock(&settings_lock);
     if (enable != NULL) {
         global.is_enabled = atoi(enable) != 0;
@@ -60,8 +61,12 @@ void coredump_load_environment(void)
         snprintf(global.file, sizeof global.file, "%s", file);
         is_fixed[CU_COREDUMP_FILE] = 1;
     }
+    if (lightweight != NULL) {
+        global.flags = atoi(lightweight) != 0 ? CU_COREDUMP_LIGHTWEIGHT_FLAGS : 0;
+        is_fixed[CU_COREDUMP_LIGHTWEIGHT] = 1;
+    }
     if (flags != NULL) {
-        global.flags = flags_from_text(flags);
+        global.flags |= flags_from_text(flags);
         is_fixed[CU_COREDUMP_GENERATION_FLAGS] = is_fixed[CU_COREDUMP_LIGHTWEIGHT] = is_fixed[CU_COREDUMP_TRIGGER_HOST] = 1;
     }
     pthread_mutex_unlock(&settings_lock);

@@ -1,4 +1,5 @@
 #include "cubin.h"
+#include "config.h"
 #include "elf_file.h"
 
 #include <stdio.h>
@@ -10,8 +11,12 @@ struct instruction {
     uint64_t low, high;
 };
 
+/* The instructions of a kernel: the access is the last thing that it does. */
+enum { ACCESS = 4, LEAVE = 6, STAY = 7, UNPADDED = 8, PADDED = 16 };
+
 static const struct instruction nop = {UINT64_C(0x7918), UINT64_C(0x000fc00000000000)};
 static const struct instruction leave = {UINT64_C(0x794d), UINT64_C(0x000fea0003800000)};
+static const struct instruction stay = {UINT64_C(0xfffffffc00fc7947), UINT64_C(0x000fc0000383ffff)}; /* BRA to itself */
 
 /* Encodings for sm_90 with an empty width field (bits 75:73), predicate PT, address [R2.64], descriptor UR4. The store was
  * measured on an H100. Bits 91, 90, 76 (71 in a reduction) and 72 mean: descriptor, 64-bit base, descriptor form, 64-bit
@@ -19,6 +24,15 @@ static const struct instruction leave = {UINT64_C(0x794d), UINT64_C(0x000fea0003
 static const struct instruction load = {UINT64_C(0x0000000402057981), UINT64_C(0x000ea8000c1e1100)};
 static const struct instruction store = {UINT64_C(0x0000000502007986), UINT64_C(0x000fe2000c101104)};
 static const struct instruction reduction = {UINT64_C(0x000000050200798e), UINT64_C(0x000fe2000c10e184)};
+
+struct code cubin_code(const struct CUfunc_st *function)
+{
+    if (function->code != NULL)
+        return *function->code;
+    const uint64_t bytes = sizeof(struct instruction);
+    return (struct code){
+        .size = (config_get()->has_padding ? PADDED : UNPADDED) * bytes, .fault = ACCESS * bytes, .resume = LEAVE * bytes};
+}
 
 uint32_t cubin_access_bytes(const struct CUfunc_st *function)
 {
@@ -42,7 +56,7 @@ static struct instruction encode(const struct CUfunc_st *function, int is_write)
     return code;
 }
 
-static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *function, unsigned text)
+static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *function, unsigned text, uint64_t size)
 {
     Elf64_Sym symbols[3] = {{0}};
     symbols[1].st_info = ELF64_ST_INFO(STB_LOCAL, STT_SECTION);
@@ -53,19 +67,20 @@ static void add_symbols(struct elf_writer *writer, const struct CUfunc_st *funct
     symbols[2].st_other = 0x10; /* STO_CUDA_ENTRY */
     symbols[2].st_shndx = (uint16_t)text;
     symbols[2].st_value = function->entry;
-    symbols[2].st_size = CUBIN_CODE_BYTES;
+    symbols[2].st_size = size;
     Elf64_Shdr header = {.sh_type = SHT_SYMTAB, .sh_info = 2, .sh_entsize = sizeof symbols[0]};
     elf_link_strings(writer, elf_add(writer, ".symtab", header, symbols, sizeof symbols));
 }
 
 unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size_t *size)
 {
-    struct instruction code[CUBIN_CODE_BYTES / sizeof(struct instruction)];
-    const size_t count = sizeof code / sizeof code[0];
-    for (size_t i = 0; i < count; i++)
-        code[i] = nop;
-    code[CUBIN_FAULT_OFFSET / sizeof code[0]] = encode(function, is_write);
-    code[count - 1] = leave;
+    struct instruction made_up[PADDED];
+    for (size_t i = 0; i < PADDED; i++)
+        made_up[i] = nop;
+    made_up[ACCESS] = encode(function, is_write);
+    made_up[LEAVE] = leave;
+    made_up[STAY] = stay;
+    struct code code = cubin_code(function);
 
     struct elf_writer writer;
     elf_begin(&writer);
@@ -76,8 +91,8 @@ unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size
                               .sh_addralign = 128,
                               .sh_addr = function->entry,
                               .sh_info = CUBIN_REGISTERS << 24};
-    unsigned text = elf_add(&writer, name, text_header, code, sizeof code);
-    add_symbols(&writer, function, text);
+    unsigned text = elf_add(&writer, name, text_header, code.bytes != NULL ? (void *)code.bytes : made_up, code.size);
+    add_symbols(&writer, function, text, code.size);
     if (function->kernel.file != NULL && function->kernel.line > 0) {
         struct buffer lines = {0};
         lines_append(&lines, function);

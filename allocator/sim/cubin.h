@@ -1,17 +1,28 @@
 /*
- * The relocated machine code of a simulated kernel: an ELF file for sm_90 with one function, one instruction of which is the
- * faulting access.
+ * Machine code of simulated kernels: the ELF file for sm_90 that a core dump contains, with one function, one instruction of
+ * which is the faulting access; and such files read again, as a program loads them, changed or not.
+ *
+ * As nvcc ends a kernel, EXIT is followed by a branch to itself and by NOPs, unless the configuration says padding=0.
  */
 #ifndef CUFENCE_SIM_CUBIN_H
 #define CUFENCE_SIM_CUBIN_H
 
 #include "kernel.h"
 
-#define CUBIN_FAULT_OFFSET 0x40  /* offset of the access from the function's entry */
-#define CUBIN_RESUME_OFFSET 0x60 /* where a faulting lane is by then: a little later, as on hardware */
-#define CUBIN_CODE_BYTES 0x100
 #define CUBIN_ADDRESS_REGISTER 2 /* R2:R3 */
 #define CUBIN_REGISTERS 32
+
+/* What the simulation has to know of a function's code. Offsets are from the function's entry. */
+struct code {
+    uint64_t size;
+    uint64_t fault;       /* offset of the access */
+    uint64_t resume;      /* where a faulting lane is by then: a little later, as on hardware */
+    int is_fenced;        /* a memory barrier before each EXIT: a warp whose access faults is still there */
+    unsigned char *bytes; /* NULL for code that no program has loaded: cubin_create() makes it up */
+};
+
+/* Returns the function's code, as loaded or as made up. */
+struct code cubin_code(const struct CUfunc_st *function);
 
 /* Width of the access in bytes: 1, 2, 4, 8 or 16. */
 uint32_t cubin_access_bytes(const struct CUfunc_st *function);
@@ -22,5 +33,17 @@ unsigned char *cubin_create(const struct CUfunc_st *function, int is_write, size
 /* lines.c: appends a DWARF line program to `out` that maps the access to the kernel's file and line. */
 struct buffer;
 void lines_append(struct buffer *out, const struct CUfunc_st *function);
+
+/* image.c: the kernels of a file. */
+struct image;
+
+/* Copies the kernels of an ELF file for CUDA; what else the bytes may be is not looked at, and *image is NULL: such a module
+ * contains every kernel. Like the driver it has to trust the file's own offsets. Errors: INVALID_IMAGE, OUT_OF_MEMORY. */
+CUresult image_read(struct image **image, const void *bytes);
+/* Returns the code of a kernel, which lives as long as the image, or NULL. */
+const struct code *image_find(struct image *image, const char *name);
+/* Lets the code live on after the image. */
+void image_keep(struct image *image, const struct code *code);
+void image_free(struct image *image); /* NULL: nothing happens */
 
 #endif

@@ -2,6 +2,7 @@
 #include "config.h"
 #include "context.h"
 #include "fault.h"
+#include "kernel.h"
 #include "newer.h"
 #include "space.h"
 
@@ -24,6 +25,8 @@ SIM_API CUresult cuInit(unsigned int Flags)
         result = config_load();
         if (result == CUDA_SUCCESS)
             result = space_initialize();
+        if (result == CUDA_SUCCESS)
+            result = kernel_load_library();
         if (result == CUDA_SUCCESS) {
             coredump_load_environment();
             call_set_initialized();
@@ -140,12 +143,14 @@ SIM_API CUresult cuDeviceGetAttribute(int *pi, CUdevice_attribute attrib, CUdevi
         {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y, 65535},
         {CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z, 65535},
         {CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR, 2048},
-        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, 49152},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK, SIM_SHARED_BYTES},
+        {CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN, SIM_SHARED_BYTES_OPTIN},
         {CU_DEVICE_ATTRIBUTE_UNIFIED_ADDRESSING, 1},
         {CU_DEVICE_ATTRIBUTE_CONCURRENT_KERNELS, 1},
         {CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_COMPUTE_PREEMPTION_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 1},
+        {CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, config_get()->is_shareable},
         {CU_DEVICE_ATTRIBUTE_MEMORY_POOLS_SUPPORTED, 1},
         {CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, 0},
         {CU_DEVICE_ATTRIBUTE_PCI_DOMAIN_ID, (int)config_get()->pci[dev].domain},

@@ -21,6 +21,7 @@ struct dump {
     struct elf_writer elf;
     const struct fault_site *site;
     const struct CUfunc_st *function;
+    struct code code;
     uint64_t error_pc;
     uint32_t sm;
     uint32_t first_faulted; /* lane */
@@ -174,7 +175,7 @@ static void add_lanes(struct dump *dump)
         if ((site->valid & 1u << lane) == 0)
             continue;
         struct lane_row *row = &rows[count++];
-        row->virtualPC = row->physPC = dump->function->entry + CUBIN_RESUME_OFFSET;
+        row->virtualPC = row->physPC = dump->function->entry + dump->code.resume;
         row->ln = lane;
         memcpy(row->threadIdx, site->threads[lane], sizeof row->threadIdx);
         row->exception = (site->faulted & 1u << lane) != 0 ? site->exception : 0;
@@ -206,14 +207,15 @@ unsigned char *dump_create(const struct fault_site *site, size_t *size)
     elf_begin(&dump->elf);
     dump->site = site;
     dump->function = site->launch->function;
-    dump->error_pc = dump->function->entry + CUBIN_FAULT_OFFSET;
+    dump->code = cubin_code(dump->function);
+    dump->error_pc = dump->function->entry + dump->code.fault;
     dump->sm = (uint32_t)(block % SIM_MULTIPROCESSORS);
     dump->first_faulted = (uint32_t)__builtin_ctz(site->faulted);
     add_device(dump);
     add_context(dump);
     add_module(dump);
     add_multiprocessors(dump);
-    if (!dump->function->kernel.exits_at_fault) {
+    if (!dump->function->kernel.exits_at_fault || dump->code.is_fenced) {
         add_grid(dump);
         add_cta_and_warp(dump);
         add_lanes(dump);

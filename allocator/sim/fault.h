@@ -12,6 +12,8 @@
 /* The machine, as shown in device attributes and core dumps. */
 #define SIM_DEVICE_NAME "cufence simulated device"
 #define SIM_MULTIPROCESSORS 8
+#define SIM_SHARED_BYTES 49152        /* shared memory of a block */
+#define SIM_SHARED_BYTES_OPTIN 232448 /* for a kernel that asks for more, on an H100 */
 
 #define WARP_LANES 32
 

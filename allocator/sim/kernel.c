@@ -4,9 +4,13 @@
 #include "config.h"
 #include "context.h"
 #include "cubin.h"
+#include "fault.h"
 #include "handle.h"
 
+#include <dlfcn.h>
+#include <limits.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -15,10 +19,11 @@
 
 struct CUmod_st {
     CUcontext context;
+    struct image *image; /* NULL: contains every kernel */
 };
 
 struct CUlib_st {
-    char unused; /* only a handle: every library contains every kernel */
+    struct image *image; /* likewise */
 };
 
 static pthread_mutex_t kernels_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
@@ -31,6 +36,17 @@ static size_t natural_alignment(size_t bytes)
     while (alignment < 16 && bytes % (alignment * 2) == 0)
         alignment *= 2;
     return alignment;
+}
+
+/* What a small kernel compiled for sm_90 has. */
+static void set_attributes(struct CUfunc_st *function)
+{
+    function->attributes[CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK] = 1024;
+    function->attributes[CU_FUNC_ATTRIBUTE_NUM_REGS] = CUBIN_REGISTERS;
+    function->attributes[CU_FUNC_ATTRIBUTE_PTX_VERSION] = 90;
+    function->attributes[CU_FUNC_ATTRIBUTE_BINARY_VERSION] = 90;
+    function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES] = SIM_SHARED_BYTES;
+    function->attributes[CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT] = -1;
 }
 
 static struct CUfunc_st *create(const cusim_kernel *kernel)
@@ -61,7 +77,17 @@ static struct CUfunc_st *create(const cusim_kernel *kernel)
     function->kernel.argument_bytes = bytes;
     function->argument_offsets = offsets;
     function->parameter_bytes = end;
+    set_attributes(function);
     return function;
+}
+
+/* Gives the function an address for its code. */
+static void add_function_locked(struct CUfunc_st *function, uint64_t code_bytes)
+{
+    function->entry = next_entry;
+    next_entry += (code_bytes / CODE_STRIDE + 1) * CODE_STRIDE;
+    function->next = functions;
+    functions = function;
 }
 
 static void add_locked(const cusim_kernel *kernel)
@@ -69,10 +95,7 @@ static void add_locked(const cusim_kernel *kernel)
     struct CUfunc_st *function = create(kernel);
     if (function == NULL)
         abort(); /* a test can't continue without memory for its set-up */
-    function->entry = next_entry;
-    next_entry += CODE_STRIDE;
-    function->next = functions;
-    functions = function;
+    add_function_locked(function, 0);
 }
 
 static void add_builtins_locked(void)
@@ -98,10 +121,53 @@ CUfunction kernel_find(const char *name)
     pthread_mutex_lock(&kernels_lock);
     add_builtins_locked();
     struct CUfunc_st *function = functions;
-    while (function != NULL && (function->kernel_handle != NULL || strcmp(function->kernel.name, name) != 0))
+    while (function != NULL &&
+           (function->kernel_handle != NULL || function->code != NULL || strcmp(function->kernel.name, name) != 0))
         function = function->next;
     pthread_mutex_unlock(&kernels_lock);
     return function;
+}
+
+CUresult kernel_load_library(void)
+{
+    const char *path = getenv("CUSIM_KERNELS");
+    if (path == NULL || path[0] == '\0' || dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL)
+        return CUDA_SUCCESS;
+    fprintf(stderr, "cufence_sim: CUSIM_KERNELS: %s\n", dlerror());
+    return CUDA_ERROR_INVALID_VALUE;
+}
+
+/* Returns the kernel with that code: the same one each time. NULL if out of memory. */
+static CUfunction with_code(CUfunction kernel, struct image *image, const struct code *code)
+{
+    pthread_mutex_lock(&kernels_lock);
+    struct CUfunc_st *function = functions;
+    /* A name belongs to one registration. */
+    while (function != NULL &&
+           (function->kernel_handle != NULL || function->code != code || function->kernel.name != kernel->kernel.name))
+        function = function->next;
+    if (function == NULL && (function = malloc(sizeof *function)) != NULL) {
+        *function = *kernel;
+        function->code = code;
+        image_keep(image, code);
+        add_function_locked(function, code->size);
+    }
+    pthread_mutex_unlock(&kernels_lock);
+    return function;
+}
+
+/* Finds a kernel in an image; NULL stands for one that contains every kernel. Errors: NOT_FOUND, OUT_OF_MEMORY. */
+static CUresult find_in(struct image *image, const char *name, CUfunction *out)
+{
+    const struct code *code = image == NULL ? NULL : image_find(image, name);
+    CUfunction kernel = kernel_find(name);
+    if (kernel == NULL || (image != NULL && code == NULL))
+        return CUDA_ERROR_NOT_FOUND;
+    CUfunction found = code == NULL ? kernel : with_code(kernel, image, code);
+    if (found == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = found;
+    return CUDA_SUCCESS;
 }
 
 CUfunction kernel_bind(CUfunction kernel, CUcontext context)
@@ -140,14 +206,24 @@ static CUresult load(CUmodule *module, const void *image)
     if (module == NULL || image == NULL)
         return CUDA_ERROR_INVALID_VALUE;
     CALL_TRY(capture_check_unsafe());
+    struct image *read;
+    CALL_TRY(image_read(&read, image));
     CUmodule loaded = calloc(1, sizeof *loaded);
     if (loaded == NULL || handle_add(HANDLE_MODULE, loaded, context->home) != 0) {
+        image_free(read);
         free(loaded);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     loaded->context = context->home;
+    loaded->image = read;
     *module = loaded;
     return CUDA_SUCCESS;
+}
+
+static void free_module(CUmodule module)
+{
+    image_free(module->image);
+    handle_free(module);
 }
 
 SIM_API CUresult cuModuleLoadData(CUmodule *module, const void *image)
@@ -174,7 +250,7 @@ SIM_API CUresult cuModuleLoadFatBinary(CUmodule *module, const void *fatCubin)
 void kernel_unload_all(CUcontext context)
 {
     for (CUmodule module; (module = handle_remove_owned(HANDLE_MODULE, context)) != NULL;)
-        handle_free(module);
+        free_module(module);
 }
 
 SIM_API CUresult cuModuleUnload(CUmodule hmod)
@@ -182,7 +258,7 @@ SIM_API CUresult cuModuleUnload(CUmodule hmod)
     CALL_ENTER("cuModuleUnload");
     if (!handle_remove(HANDLE_MODULE, hmod))
         return CUDA_ERROR_INVALID_HANDLE;
-    handle_free(hmod);
+    free_module(hmod);
     return CUDA_SUCCESS;
 }
 
@@ -195,9 +271,8 @@ SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
         return CUDA_ERROR_INVALID_VALUE;
     if (!handle_is_valid(HANDLE_MODULE, hmod))
         return CUDA_ERROR_INVALID_HANDLE;
-    CUfunction kernel = kernel_find(name);
-    if (kernel == NULL)
-        return CUDA_ERROR_NOT_FOUND;
+    CUfunction kernel;
+    CALL_TRY(find_in(hmod->image, name, &kernel));
     CUfunction function = kernel_bind(kernel, hmod->context);
     if (function == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -213,11 +288,15 @@ SIM_API CUresult cuLibraryLoadData(CUlibrary *library, const void *code, CUjit_o
     if (library == NULL || code == NULL || (numJitOptions != 0 && (jitOptions == NULL || jitOptionsValues == NULL)) ||
         (numLibraryOptions != 0 && (libraryOptions == NULL || libraryOptionValues == NULL)))
         return CUDA_ERROR_INVALID_VALUE;
+    struct image *read;
+    CALL_TRY(image_read(&read, code));
     CUlibrary loaded = calloc(1, sizeof *loaded);
     if (loaded == NULL || handle_add(HANDLE_LIBRARY, loaded, NULL) != 0) {
+        image_free(read);
         free(loaded);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
+    loaded->image = read;
     *library = loaded;
     return CUDA_SUCCESS;
 }
@@ -227,6 +306,7 @@ SIM_API CUresult cuLibraryUnload(CUlibrary library)
     CALL_ENTER("cuLibraryUnload");
     if (!handle_remove(HANDLE_LIBRARY, library))
         return CUDA_ERROR_INVALID_HANDLE;
+    image_free(library->image);
     handle_free(library);
     return CUDA_SUCCESS;
 }
@@ -238,8 +318,10 @@ SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const 
         return CUDA_ERROR_INVALID_VALUE;
     if (!handle_is_valid(HANDLE_LIBRARY, library))
         return CUDA_ERROR_INVALID_HANDLE;
-    *pKernel = (CUkernel)kernel_find(name);
-    return *pKernel == NULL ? CUDA_ERROR_NOT_FOUND : CUDA_SUCCESS;
+    CUfunction kernel;
+    CALL_TRY(find_in(library->image, name, &kernel));
+    *pKernel = (CUkernel)kernel;
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuKernelGetFunction(CUfunction *pFunc, CUkernel kernel)
@@ -273,30 +355,13 @@ SIM_API CUresult cuKernelGetName(const char **name, CUkernel hfunc)
     return get_name(name, hfunc);
 }
 
-/* Returns what a small kernel compiled for sm_90 has. */
 static CUresult get_attribute(int *value, CUfunction_attribute attribute, const void *function)
 {
     if (value == NULL || attribute < 0 || attribute >= CU_FUNC_ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;
     if (!kernel_is_valid(function))
         return CUDA_ERROR_INVALID_HANDLE;
-    switch (attribute) {
-    case CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK:
-        *value = 1024;
-        break;
-    case CU_FUNC_ATTRIBUTE_NUM_REGS:
-        *value = CUBIN_REGISTERS;
-        break;
-    case CU_FUNC_ATTRIBUTE_PTX_VERSION:
-    case CU_FUNC_ATTRIBUTE_BINARY_VERSION:
-        *value = 90;
-        break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES:
-        *value = 49152;
-        break;
-    default:
-        *value = 0;
-    }
+    *value = atomic_load(&((const struct CUfunc_st *)function)->attributes[attribute]);
     return CUDA_SUCCESS;
 }
 
@@ -304,6 +369,38 @@ SIM_API CUresult cuFuncGetAttribute(int *pi, CUfunction_attribute attrib, CUfunc
 {
     CALL_ENTER("cuFuncGetAttribute");
     return get_attribute(pi, attrib, hfunc);
+}
+
+/* Whether a program may set the attribute to that value. */
+static int is_settable(CUfunction_attribute attribute, int value)
+{
+    static const struct {
+        CUfunction_attribute attribute;
+        int least, most;
+    } table[] = {{CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, 0, SIM_SHARED_BYTES_OPTIN},
+                 {CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, -1, 100},
+                 {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_WIDTH, 0, INT_MAX},
+                 {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_HEIGHT, 0, INT_MAX},
+                 {CU_FUNC_ATTRIBUTE_REQUIRED_CLUSTER_DEPTH, 0, INT_MAX},
+                 {CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED, 0, 1},
+                 {CU_FUNC_ATTRIBUTE_CLUSTER_SCHEDULING_POLICY_PREFERENCE, 0, CU_CLUSTER_SCHEDULING_POLICY_LOAD_BALANCING}};
+    for (size_t i = 0; i < sizeof table / sizeof table[0]; i++) {
+        if (table[i].attribute == attribute)
+            return value >= table[i].least && value <= table[i].most;
+    }
+    return 0;
+}
+
+SIM_API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attrib, int value)
+{
+    CALL_ENTER("cuFuncSetAttribute");
+    CALL_TRY(context_check());
+    if (!kernel_is_valid(hfunc))
+        return CUDA_ERROR_INVALID_HANDLE;
+    if (!is_settable(attrib, value))
+        return CUDA_ERROR_INVALID_VALUE;
+    atomic_store(&hfunc->attributes[attrib], value);
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)

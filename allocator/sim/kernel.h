@@ -2,19 +2,25 @@
  * Registered kernels as driver functions. As in the driver, a launch also takes a CUkernel: it belongs to no context and runs
  * in that of the stream. A CUfunction belongs to the context that it was looked up in.
  *
- * Ownership: a function is never freed or changed. Thread safety: any thread.
+ * Ownership: a function is never freed, and only its attributes change. Thread safety: any thread.
  */
 #ifndef CUFENCE_SIM_KERNEL_H
 #define CUFENCE_SIM_KERNEL_H
 
 #include "sim.h"
 
+#include <stdatomic.h>
+
+struct code;
+
 struct CUfunc_st {
     struct CUfunc_st *next;
     cusim_kernel kernel;      /* owns its strings and array */
     size_t *argument_offsets; /* in the parameter buffer, each aligned to its size, as nvcc lays them out */
     size_t parameter_bytes;
-    uint64_t entry; /* address of its code, as in core dumps */
+    uint64_t entry;          /* address of its code, as in core dumps */
+    const struct code *code; /* of the image that it was loaded from; NULL: not from one with code. Never freed */
+    atomic_int attributes[CU_FUNC_ATTRIBUTE_MAX];
     /* Of a CUfunction; a CUkernel has NULL and 0. */
     const struct CUfunc_st *kernel_handle;
     unsigned long long context_id;
@@ -26,6 +32,9 @@ CUfunction kernel_find(const char *name);
 CUfunction kernel_bind(CUfunction kernel, CUcontext context);
 /* Whether this is a valid CUfunction or CUkernel. */
 int kernel_is_valid(const void *function);
+
+/* Opens the library in CUSIM_KERNELS, if that is set. Errors: INVALID_VALUE, with a message on stderr. */
+CUresult kernel_load_library(void);
 
 /* Unloads the context's modules. */
 void kernel_unload_all(CUcontext context);

@@ -44,12 +44,13 @@ static CUresult copy_parameters(struct launch *launch, void **parameters, void *
 }
 
 CUresult launch_create(struct operation **out, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
-                       void **parameters, void **extra)
+                       uint32_t shared_bytes, void **parameters, void **extra)
 {
     if (!kernel_is_valid(function))
         return CUDA_ERROR_INVALID_HANDLE;
     if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0 || block[0] == 0 || block[1] == 0 || block[2] == 0 ||
-        (uint64_t)block[0] * block[1] * block[2] > MAX_BLOCK_THREADS)
+        (uint64_t)block[0] * block[1] * block[2] > MAX_BLOCK_THREADS ||
+        shared_bytes > (uint32_t)atomic_load(&function->attributes[CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES]))
         return CUDA_ERROR_INVALID_VALUE;
     struct operation *operation = operation_create(OPERATION_KERNEL);
     if (operation == NULL)
@@ -68,13 +69,13 @@ CUresult launch_create(struct operation **out, CUfunction function, const uint32
     return CUDA_SUCCESS;
 }
 
-static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const uint32_t block[3], CUstream stream,
-                              void **parameters, void **extra)
+static CUresult launch_kernel(CUfunction function, const uint32_t grid[3], const uint32_t block[3], uint32_t shared_bytes,
+                              CUstream stream, void **parameters, void **extra)
 {
     CUcontext context;
     struct operation *operation;
     CALL_TRY(context_current(&context));
-    CALL_TRY(launch_create(&operation, function, grid, block, parameters, extra));
+    CALL_TRY(launch_create(&operation, function, grid, block, shared_bytes, parameters, extra));
     return stream_submit(stream, operation, SUBMIT_ASYNC);
 }
 
@@ -83,19 +84,18 @@ SIM_API CUresult cuLaunchKernel(CUfunction f, unsigned int gridDimX, unsigned in
                                 unsigned int sharedMemBytes, CUstream hStream, void **kernelParams, void **extra)
 {
     CALL_ENTER("cuLaunchKernel");
-    (void)sharedMemBytes;
     return launch_kernel(f, (const uint32_t[3]){gridDimX, gridDimY, gridDimZ},
-                         (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, hStream, kernelParams, extra);
+                         (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream, kernelParams, extra);
 }
 
 SIM_API CUresult cuLaunchKernelEx(const CUlaunchConfig *config, CUfunction f, void **kernelParams, void **extra)
 {
     CALL_ENTER("cuLaunchKernelEx");
-    if (config == NULL)
+    if (config == NULL || (config->numAttrs != 0 && config->attrs == NULL))
         return CUDA_ERROR_INVALID_VALUE;
     return launch_kernel(f, (const uint32_t[3]){config->gridDimX, config->gridDimY, config->gridDimZ},
-                         (const uint32_t[3]){config->blockDimX, config->blockDimY, config->blockDimZ}, config->hStream,
-                         kernelParams, extra);
+                         (const uint32_t[3]){config->blockDimX, config->blockDimY, config->blockDimZ}, config->sharedMemBytes,
+                         config->hStream, kernelParams, extra);
 }
 
 SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, unsigned int gridDimY, unsigned int gridDimZ,
@@ -103,9 +103,8 @@ SIM_API CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned int gridDimX, 
                                            unsigned int sharedMemBytes, CUstream hStream, void **kernelParams)
 {
     CALL_ENTER("cuLaunchCooperativeKernel");
-    (void)sharedMemBytes;
     return launch_kernel(f, (const uint32_t[3]){gridDimX, gridDimY, gridDimZ},
-                         (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, hStream, kernelParams, NULL);
+                         (const uint32_t[3]){blockDimX, blockDimY, blockDimZ}, sharedMemBytes, hStream, kernelParams, NULL);
 }
 
 SIM_API CUresult cuLaunchHostFunc(CUstream hStream, CUhostFn fn, void *userData)

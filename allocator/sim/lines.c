@@ -55,16 +55,17 @@ static void append_row(struct buffer *out, uint64_t advance, int64_t lines)
 static void append_program(struct buffer *out, const struct CUfunc_st *function)
 {
     int64_t line = function->kernel.line;
+    struct code code = cubin_code(function);
     append_byte(out, 0);
     append_uleb(out, 1 + sizeof function->entry);
     append_byte(out, DW_LNE_set_address);
     buffer_append(out, &function->entry, sizeof function->entry);
     /* Rows: the start of the function, one line above; the access; and the rest, one line below. */
     append_row(out, 0, line > 1 ? line - 2 : 0);
-    append_row(out, CUBIN_FAULT_OFFSET, line > 1 ? 1 : 0);
+    append_row(out, code.fault, line > 1 ? 1 : 0);
     append_row(out, 16, 1);
     append_byte(out, DW_LNS_advance_pc);
-    append_uleb(out, CUBIN_CODE_BYTES - CUBIN_FAULT_OFFSET - 16);
+    append_uleb(out, code.size - code.fault - 16);
     append_byte(out, 0);
     append_uleb(out, 1);
     append_byte(out, DW_LNE_end_sequence);

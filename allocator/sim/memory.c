@@ -3,11 +3,11 @@
 #include "host.h"
 #include "space.h"
 
+/* Measured: cuMemAddressReserve, cuMemMap and cuMemSetAccess work after the context's sticky error. */
 SIM_API CUresult cuMemAddressReserve(CUdeviceptr *ptr, size_t size, size_t alignment, CUdeviceptr addr,
                                      unsigned long long flags)
 {
     CALL_ENTER("cuMemAddressReserve");
-    CALL_TRY(context_check());
     return flags != 0 ? CUDA_ERROR_INVALID_VALUE : space_reserve(ptr, size, alignment, addr);
 }
 
@@ -49,7 +49,6 @@ SIM_API CUresult cuMemMap(CUdeviceptr ptr, size_t size, size_t offset, CUmemGene
                           unsigned long long flags)
 {
     CALL_ENTER("cuMemMap");
-    CALL_TRY(context_check());
     return flags != 0 ? CUDA_ERROR_INVALID_VALUE : space_map(ptr, size, offset, handle);
 }
 
@@ -63,7 +62,6 @@ SIM_API CUresult cuMemUnmap(CUdeviceptr ptr, size_t size)
 SIM_API CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
 {
     CALL_ENTER("cuMemSetAccess");
-    CALL_TRY(context_check());
     if (desc == NULL || count == 0)
         return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < count; i++) {

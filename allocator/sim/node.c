@@ -44,7 +44,7 @@ SIM_API CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, 
     CALL_TRY(launch_create(&operation, function,
                            (const uint32_t[3]){nodeParams->gridDimX, nodeParams->gridDimY, nodeParams->gridDimZ},
                            (const uint32_t[3]){nodeParams->blockDimX, nodeParams->blockDimY, nodeParams->blockDimZ},
-                           nodeParams->kernelParams, nodeParams->extra));
+                           nodeParams->sharedMemBytes, nodeParams->kernelParams, nodeParams->extra));
     return add(phGraphNode, hGraph, operation);
 }
 

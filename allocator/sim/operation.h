@@ -76,7 +76,7 @@ void operation_run(struct operation *operation, CUcontext context);
 
 /* launch.c: creates the operation of a launch, without a stream. Errors: INVALID_HANDLE, INVALID_VALUE, OUT_OF_MEMORY. */
 CUresult launch_create(struct operation **out, CUfunction function, const uint32_t grid[3], const uint32_t block[3],
-                       void **parameters, void **extra);
+                       uint32_t shared_bytes, void **parameters, void **extra);
 
 /* execute.c */
 void kernel_run(const struct launch *launch, CUcontext context);

@@ -26,4 +26,12 @@ int pages_protect(uint64_t address, size_t size, enum pages_access access);
 /* Returns the memory of a range of the file to the host. */
 void pages_discard(int file, uint64_t offset, size_t size);
 
+#define PAGES_NOTE_BYTES 56
+
+/* Opens the file again for another process, which is told of one piece of memory in it: its offset, a multiple of 2 MiB, is the
+ * new descriptor's position, and the note (PAGES_NOTE_BYTES) is kept in the file. Nothing is copied. Returns -1 if it fails. */
+int pages_export(int file, uint64_t offset, const void *note);
+/* Reads what pages_export() has left, in any process. Returns 0, or -1 if the descriptor can't be from there. */
+int pages_import(int descriptor, uint64_t *offset, void *note);
+
 #endif

@@ -16,6 +16,9 @@
  *                       that of an event or graph may be, as with the driver. 0: handles are never reused
  *   strict=0|1          1: a call with a handle that is not or no longer valid prints its name to stderr and aborts.
  *                       0 (default): it returns its error, and is counted in cusim_stale_handles()
+ *   shareable=0|1       1 (default): memory can be exported as a file descriptor, if it was created for that. 0: not supported
+ *   padding=0|1         1 (default): the code of a kernel, as in core dumps, ends with NOPs. 0: without, like code that
+ *                       happens to fill its section
  *   newer=VERSION       the driver has this version, above that of the headers (13020 for CUDA 13.2). For programs of that
  *                       version, cuGetProcAddress returns invented forms with other parameters than today's; flags are 0:
  *                         cuMemAlloc(size_t bytes, unsigned flags, CUdeviceptr *out)
@@ -27,6 +30,17 @@
  *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; may be given several times
  * For a bad value cuInit() prints a message to stderr and returns CUDA_ERROR_INVALID_VALUE. The environment overrides the
  * setters below.
+ *
+ * CUSIM_KERNELS=PATH names a shared library that cuInit() opens, so that a process has kernels that it does not register
+ * itself. The library's constructor calls cusim_register_kernel(), and nothing else of the driver.
+ *
+ * Modules: an image that is no ELF file contains every kernel. A cubin, such as a core dump of this device contains, has the
+ * kernels of its symbol table, whatever its addresses are, and a fault in one of them is found at the access in the loaded
+ * code. If each EXIT in that code has a MEMBAR at most five instructions before it, the faulting warp is still alive in the
+ * dump, exits_at_fault or not.
+ *
+ * Address space reserved without a wanted address begins at 32 TiB in every process, so that another process can reserve the
+ * same range (unless a sanitizer uses it).
  *
  * Several devices: each context has its own default stream, which is not ordered with other contexts, and each thread has a
  * per-thread stream in each context. A stream belongs to the context it was created in, whatever is current: a launch runs
@@ -42,7 +56,8 @@
  * Limits: a process can have about 30,000 mappings (the kernel's vm.max_map_count); access rights are stored per device, but
  * enforced as their union; memory mapped by the host itself does not fault when a kernel touches it; the branches of a graph
  * run one after the other; cuCtxDestroy waits for the context's work; pool memory is freed with the context that allocated it;
- * memory exported by another process cannot be opened; there are no arrays and no textures.
+ * IPC handles of another process cannot be opened; memory that was exported as a file descriptor goes back to the host when
+ * the processes that have it end; there are no arrays and no textures.
  *
  * Thread safety: every function may be called from any thread. Function names are given without version or _ptsz suffix
  * ("cuMemAlloc"); names with a suffix mean the same function.
@@ -75,7 +90,7 @@ typedef struct cusim_kernel {
     int line;
     uint32_t access_bytes; /* width of the faulting access: 1, 2, 4, 8 or 16; 0 means 4 */
     int is_atomic;
-    int exits_at_fault; /* the warp has exited when the dump is written: only the SM has an error PC */
+    int exits_at_fault; /* the warp has exited when the dump is written: only the SM has an error PC; see Modules */
 } cusim_kernel;
 
 /* Registers a kernel; the struct, its strings and its array are copied. If the name is registered again, modules loaded and

@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define HOST_FILE SIM_MAX_DEVICES /* handles in host memory (host, host NUMA) share a separate file */
+/* Reservations without a wanted address begin here, in every process: far from where the host puts programs, libraries and
+ * stacks, so that another process can reserve the same range. Where it isn't free, the host chooses. */
+#define ARENA_START ((uint64_t)1 << 45)
+#define ARENA_END ((uint64_t)5 << 44)
 
 /* Guards everything below. */
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -16,6 +19,7 @@ static int files[SIM_MAX_DEVICES + 1];
 static uint64_t file_ends[SIM_MAX_DEVICES + 1];
 static size_t used[SIM_MAX_DEVICES + 1];
 static size_t reserved;
+static uint64_t next_reservation = ARENA_START;
 static CUmemGenericAllocationHandle next_handle = 0x5100000001;
 static void *physicals, *reservations, *mappings;
 static uint64_t next_id = 1;
@@ -62,7 +66,7 @@ uint64_t space_new_id_locked(void)
     return next_id++;
 }
 
-static struct physical *find_physical(CUmemGenericAllocationHandle handle)
+struct physical *space_physical_locked(CUmemGenericAllocationHandle handle)
 {
     void **found = tfind(&handle, &physicals, compare_handles);
     if (found == NULL)
@@ -82,11 +86,22 @@ CUresult space_initialize(void)
     return CUDA_SUCCESS;
 }
 
+static uint64_t choose_address_locked(size_t size, size_t alignment)
+{
+    uint64_t start = (next_reservation + alignment - 1) / alignment * alignment;
+    if (start < next_reservation || start > ARENA_END || size > ARENA_END - start)
+        return 0;
+    next_reservation = start + size;
+    return start;
+}
+
 CUresult space_reserve_locked(uint64_t *address, size_t size, size_t alignment, uint64_t hint, int is_counted)
 {
     if (is_counted && (size > config_get()->reserve || reserved > config_get()->reserve - size))
         return CUDA_ERROR_OUT_OF_MEMORY;
     struct reservation *reservation = calloc(1, sizeof *reservation);
+    if (hint == 0 && is_counted)
+        hint = choose_address_locked(size, alignment);
     uint64_t start = reservation == NULL ? 0 : pages_reserve(size, alignment, hint);
     if (start == 0)
         goto fail_reservation;
@@ -143,38 +158,51 @@ CUresult space_unreserve(CUdeviceptr address, size_t size)
     return result;
 }
 
+struct physical *space_add_locked(const struct physical *values)
+{
+    struct physical *physical = malloc(sizeof *physical);
+    if (physical == NULL)
+        return NULL;
+    *physical = *values;
+    physical->handle = next_handle;
+    physical->references = 1;
+    if (tsearch(physical, &physicals, compare_handles) == NULL) {
+        free(physical);
+        return NULL;
+    }
+    next_handle++;
+    return physical;
+}
+
 CUresult space_create_locked(struct physical **out, size_t size, int file, const CUmemAllocationProp *properties)
 {
     size_t limit = file == HOST_FILE ? SIZE_MAX : config_get()->memory;
     if (size > limit || used[file] > limit - size)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    struct physical *physical = calloc(1, sizeof *physical);
+    const struct physical values = {
+        .offset = file_ends[file], .size = size, .file = file, .descriptor = files[file], .properties = *properties};
+    struct physical *physical = space_add_locked(&values);
     if (physical == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *physical = (struct physical){.handle = next_handle,
-                                  .offset = file_ends[file],
-                                  .size = size,
-                                  .references = 1,
-                                  .file = file,
-                                  .properties = *properties};
-    if (tsearch(physical, &physicals, compare_handles) == NULL) {
-        free(physical);
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    }
-    next_handle++;
     file_ends[file] += size;
     used[file] += size;
     *out = physical;
     return CUDA_SUCCESS;
 }
 
+/* Exported memory stays in the file: another process may still use it. */
 void space_drop_locked(struct physical *physical)
 {
     if (physical->references != 0 || physical->mappings != 0)
         return;
     tdelete(physical, &physicals, compare_handles);
-    pages_discard(files[physical->file], physical->offset, physical->size);
-    used[physical->file] -= physical->size;
+    if (physical->shared != NULL) {
+        share_close_locked(physical->shared);
+    } else {
+        used[physical->file] -= physical->size;
+        if (!physical->is_exported)
+            pages_discard(physical->descriptor, physical->offset, physical->size);
+    }
     free(physical);
 }
 
@@ -183,6 +211,9 @@ CUresult space_create(CUmemGenericAllocationHandle *handle, size_t size, const C
     if (handle == NULL || properties == NULL || properties->type != CU_MEM_ALLOCATION_TYPE_PINNED || size == 0 ||
         size % SIM_GRANULARITY != 0)
         return CUDA_ERROR_INVALID_VALUE;
+    unsigned supported = config_get()->is_shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR : 0;
+    if (((unsigned)properties->requestedHandleTypes & ~supported) != 0)
+        return CUDA_ERROR_NOT_SUPPORTED;
     int file = HOST_FILE;
     if (properties->location.type == CU_MEM_LOCATION_TYPE_DEVICE)
         file = properties->location.id;
@@ -203,7 +234,7 @@ CUresult space_release(CUmemGenericAllocationHandle handle)
 {
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&memory_lock);
-    struct physical *physical = find_physical(handle);
+    struct physical *physical = space_physical_locked(handle);
     if (physical != NULL && physical->references != 0) {
         physical->references--;
         space_drop_locked(physical);
@@ -230,7 +261,7 @@ CUresult space_retain(CUmemGenericAllocationHandle *handle, CUdeviceptr address)
 CUresult space_properties(CUmemAllocationProp *properties, CUmemGenericAllocationHandle handle)
 {
     pthread_mutex_lock(&memory_lock);
-    struct physical *physical = find_physical(handle);
+    struct physical *physical = space_physical_locked(handle);
     if (physical != NULL)
         *properties = physical->properties;
     pthread_mutex_unlock(&memory_lock);
@@ -245,7 +276,7 @@ CUresult space_map_locked(struct mapping **out, uint64_t address, struct physica
     mapping->range = (struct range){address, address + physical->size};
     mapping->physical = physical;
     mapping->id = next_id++;
-    if (pages_map(address, physical->size, files[physical->file], physical->offset) != 0)
+    if (pages_map(address, physical->size, physical->descriptor, physical->offset) != 0)
         goto fail_mapping;
     if (tsearch(mapping, &mappings, compare_ranges) == NULL)
         goto fail_pages;
@@ -266,7 +297,7 @@ CUresult space_map(CUdeviceptr address, size_t size, size_t offset, CUmemGeneric
         return CUDA_ERROR_INVALID_VALUE;
     CUresult result = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&memory_lock);
-    struct physical *physical = find_physical(handle);
+    struct physical *physical = space_physical_locked(handle);
     struct reservation *reservation = find_range(reservations, address, address + 1);
     struct mapping *mapping;
     if (physical == NULL || physical->references == 0 || reservation == NULL || reservation->range.end < address + size ||

@@ -132,6 +132,7 @@ static CUresult get_proc_address_v1(const char *symbol, void **pfn, int cudaVers
 /* Original forms of functions whose names are macros in cuda.h. */
 CUresult begin_capture_v1(CUstream hStream) __asm__("cuStreamBeginCapture");
 CUresult begin_capture_v1_ptsz(CUstream hStream) __asm__("cuStreamBeginCapture_ptsz");
+CUresult get_uuid_v1(CUuuid *uuid, CUdevice device) __asm__("cuDeviceGetUuid");
 CUresult elapsed_time_v1(float *pMilliseconds, CUevent hStart, CUevent hEnd) __asm__("cuEventElapsedTime");
 
 CUresult get_capture_info_v1(CUstream, CUstreamCaptureStatus *, cuuint64_t *) __asm__("cuStreamGetCaptureInfo");
@@ -155,6 +156,7 @@ static const struct symbol symbols[] = {
     PLAIN(cuDeviceTotalMem, 3020),
     PLAIN(cuDeviceGetAttribute, 2000),
     PLAIN(cuDeviceGetUuid, 11040),
+    {"cuDeviceGetUuid", "cuDeviceGetUuid", 9020, (symbol_function)get_uuid_v1, NULL},
     PLAIN(cuDeviceGetPCIBusId, 4010),
     PLAIN(cuDeviceCanAccessPeer, 4000),
     PLAIN(cuDeviceGetDefaultMemPool, 11020),
@@ -179,6 +181,8 @@ static const struct symbol symbols[] = {
     {"cuCtxSynchronize", "cuCtxSynchronize_v2", 13000, (symbol_function)cuCtxSynchronize_v2, NULL},
     PLAIN(cuCtxSynchronize, 2000),
     PLAIN(cuCtxGetStreamPriorityRange, 5050),
+    PLAIN(cuCtxSetLimit, 3010),
+    PLAIN(cuCtxGetLimit, 3010),
     PLAIN(cuCtxEnablePeerAccess, 4000),
     PLAIN(cuStreamCreate, 2000),
     PLAIN(cuStreamCreateWithPriority, 5050),
@@ -257,6 +261,8 @@ static const struct symbol symbols[] = {
     PLAIN(cuMemRelease, 10020),
     PLAIN(cuMemRetainAllocationHandle, 11000),
     PLAIN(cuMemGetAllocationPropertiesFromHandle, 10020),
+    PLAIN(cuMemExportToShareableHandle, 10020),
+    PLAIN(cuMemImportFromShareableHandle, 10020),
     PLAIN(cuMemMap, 10020),
     PLAIN(cuMemUnmap, 10020),
     PLAIN(cuMemSetAccess, 10020),
@@ -330,6 +336,7 @@ static const struct symbol symbols[] = {
     PLAIN(cuKernelGetParamInfo, 12040),
     PLAIN(cuKernelGetAttribute, 12000),
     PLAIN(cuFuncGetAttribute, 2020),
+    PLAIN(cuFuncSetAttribute, 9000),
     PLAIN(cuFuncGetName, 12030),
     PLAIN(cuFuncGetParamInfo, 12040),
     WITH_TWIN(cuLaunchKernel, _ptsz, 4000),
@@ -414,6 +421,11 @@ SIM_API CUresult begin_capture_v1_ptsz(CUstream hStream)
     CUresult result = begin_capture_v1(hStream);
     stream_use_own_default(0);
     return result;
+}
+
+SIM_API CUresult get_uuid_v1(CUuuid *uuid, CUdevice device)
+{
+    return cuDeviceGetUuid(uuid, device);
 }
 
 SIM_API CUresult elapsed_time_v1(float *pMilliseconds, CUevent hStart, CUevent hEnd)

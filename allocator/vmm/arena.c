@@ -294,17 +294,56 @@ static size_t rank(uint64_t address)
     return low;
 }
 
+/* Returns the slot whose mapping contains the address, NULL if there is none. */
+static const struct slot *find_locked(uint64_t address)
+{
+    size_t at = address >= arena.start && address < arena.end ? rank(address) : 0;
+    const struct slot *slot = at ? nth(at - 1) : NULL;
+    return slot && address >= slot->base && address - slot->base < slot->mapped ? slot : NULL;
+}
+
 uint64_t arena_base_of(uint64_t address)
 {
-    uint64_t base = 0;
     lock_take(&arena.lock);
-    size_t at = address >= arena.start && address < arena.end ? rank(address) : 0;
-    if (at) {
-        const struct slot *slot = nth(at - 1);
-        base = address >= slot->base && address - slot->base < slot->mapped ? slot->base : 0;
-    }
+    const struct slot *slot = find_locked(address);
+    uint64_t base = slot ? slot->base : 0;
     lock_release(&arena.lock);
     return base;
+}
+
+/* Finds the mapping at the address and fills in what the arena knows of it. */
+static int describe(uint64_t address, struct slot_export *out)
+{
+    lock_take(&arena.lock);
+    const struct slot *slot = find_locked(address);
+    int is_mapped = slot && slot->handle; /* a slot without a handle is cut, or past */
+    if (is_mapped)
+        *out = (struct slot_export){.base = slot->base, .mapped = slot->mapped, .device = slot->device, .fd = -1};
+    lock_release(&arena.lock);
+    return is_mapped;
+}
+
+cufence_status arena_export(uint64_t address, struct slot_export *out)
+{
+    struct slot_export found;
+    CUmemGenericAllocationHandle handle;
+    if (!describe(address, &found))
+        return error_set(CUFENCE_ERROR_INVALID_ARGUMENT, "no memory of cufence is mapped at 0x%llx",
+                         (unsigned long long)address);
+    if (!physical_is_shareable(found.device))
+        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver cannot export the memory of device %d as a file descriptor",
+                         found.device);
+    /* A handle of our own, because another thread may unmap the slot now and give up the slot's. */
+    cufence_status status = driver_check(driver->cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)found.base),
+                                         "cuMemRetainAllocationHandle");
+    if (status != CUFENCE_OK)
+        return status;
+    status = driver_check(driver->cuMemExportToShareableHandle(&found.fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0),
+                          "cuMemExportToShareableHandle");
+    driver->cuMemRelease(handle);
+    if (status == CUFENCE_OK)
+        *out = found;
+    return status;
 }
 
 void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot, uint64_t gap_start, void *user), void *user)

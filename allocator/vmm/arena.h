@@ -58,6 +58,18 @@ void slot_unmap(struct slot *slot);
 /* Returns the start of the mapping that contains the address, 0 if there is none. */
 uint64_t arena_base_of(uint64_t address);
 
+/* Memory that can be mapped by another process. */
+struct slot_export {
+    uint64_t base, mapped; /* as in struct slot */
+    int device;
+    int fd; /* a POSIX descriptor of the physical memory, for cuMemImportFromShareableHandle(); the caller closes it */
+};
+
+/* Exports the mapping that contains the address. The memory lives at least as long as the descriptor, even if its slot is
+ * unmapped; it may then serve another slot. `out` is unchanged on errors: INVALID_ARGUMENT (nothing is mapped there),
+ * UNSUPPORTED (see physical_is_shareable()), DRIVER (also if it was unmapped meanwhile), FAULTED. */
+cufence_status arena_export(uint64_t address, struct slot_export *out);
+
 /*
  * Calls visit, in no particular order, for up to `reach` slots that begin at or below `address` and up to `reach` above it. The
  * arena lock is held, so that the slots stay. [gap_start, slot->base) is the unmapped address space in front of the slot.

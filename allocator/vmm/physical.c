@@ -19,6 +19,11 @@ static struct cached *cache;
 static uint64_t cache_limit;
 static uint64_t cached_bytes[64]; /* by device */
 
+/* What the driver said about a device when it was asked, at the first need. */
+static struct traits {
+    int is_known, has_rdma, is_shareable;
+} traits_of[64]; /* by device */
+
 void physical_configure(uint64_t cache_max)
 {
     cache_limit = cache_max;
@@ -29,16 +34,66 @@ static unsigned slot_of(int device)
     return (unsigned)device % (sizeof cached_bytes / sizeof *cached_bytes);
 }
 
-static CUmemAllocationProp properties(int device)
+static int attribute(CUdevice_attribute which, int device)
+{
+    int value = 0;
+    return driver->cuDeviceGetAttribute(&value, which, device) == CUDA_SUCCESS && value;
+}
+
+/* Two threads may both ask the driver: they get the same answers. */
+static struct traits traits(int device)
+{
+    lock_take(&lock);
+    struct traits found = traits_of[slot_of(device)];
+    lock_release(&lock);
+    if (found.is_known)
+        return found;
+    found.is_known = 1;
+    found.has_rdma = attribute(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device);
+    found.is_shareable = driver->cuMemRetainAllocationHandle && driver->cuMemExportToShareableHandle &&
+                         attribute(CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, device);
+    lock_take(&lock);
+    if (!traits_of[slot_of(device)].is_known)
+        traits_of[slot_of(device)] = found;
+    found = traits_of[slot_of(device)];
+    lock_release(&lock);
+    return found;
+}
+
+static void set_unshareable(int device)
+{
+    lock_take(&lock);
+    traits_of[slot_of(device)].is_shareable = 0;
+    lock_release(&lock);
+}
+
+int physical_is_shareable(int device)
+{
+    return traits(device).is_shareable;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *handle, uint64_t bytes, int device, int is_shareable)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
     prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
     prop.location.id = device;
-    int has_rdma = 0;
-    if (driver->cuDeviceGetAttribute(&has_rdma, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, device) ==
-        CUDA_SUCCESS)
-        prop.allocFlags.gpuDirectRDMACapable = has_rdma ? 1 : 0;
-    return prop;
+    prop.allocFlags.gpuDirectRDMACapable = traits(device).has_rdma ? 1 : 0;
+    if (is_shareable)
+        prop.requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    return driver->cuMemCreate(handle, bytes, &prop, 0);
+}
+
+/* A driver may say that it can export a device's memory and then refuse to, as in some containers and virtual machines. */
+static CUresult create_any(CUmemGenericAllocationHandle *handle, uint64_t bytes, int device)
+{
+    int is_shareable = physical_is_shareable(device);
+    CUresult result = create(handle, bytes, device, is_shareable);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_OUT_OF_MEMORY || !is_shareable)
+        return result;
+    result = create(handle, bytes, device, 0);
+    if (result == CUDA_SUCCESS)
+        set_unshareable(device);
+    return result;
 }
 
 cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationHandle *handle)
@@ -60,8 +115,7 @@ cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationH
         free(found);
         return CUFENCE_OK;
     }
-    CUmemAllocationProp prop = properties(device);
-    return driver_check(driver->cuMemCreate(handle, bytes, &prop, 0), "cuMemCreate");
+    return driver_check(create_any(handle, bytes, device), "cuMemCreate");
 }
 
 void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle handle)

@@ -2,6 +2,8 @@
  * Physical memory: handles from cuMemCreate, and a bounded cache of them by device and size. Creating a handle costs 9 us and
  * releasing it 11 us (2 MiB, H100). Freed memory also stays in the cache after its slot was unmapped for good.
  *
+ * Where the device can, handles are made so that another process can be given them (arena_export()). That costs no time.
+ *
  * Units: bytes, multiples of the granularity. Thread safety: all functions, from any thread; the lock is a leaf and is not held
  * across driver calls.
  */
@@ -16,6 +18,10 @@ void physical_configure(uint64_t cache_max);
 /* Gets a handle of `bytes` on `device`, from the cache or newly created. The content is undefined. Errors: OUT_OF_MEMORY (the
  * device is out of memory; the cache is unchanged), DRIVER. */
 cufence_status physical_take(int device, uint64_t bytes, CUmemGenericAllocationHandle *handle);
+
+/* Whether the handles of `device` can be given to another process, as far as is known: the device says so, and no handle has
+ * been refused on that account. Asks the driver at the first call for a device. */
+int physical_is_shareable(int device);
 
 /* Returns a handle to the cache, or releases it if the cache is full. */
 void physical_give(int device, uint64_t bytes, CUmemGenericAllocationHandle handle);

@@ -4,6 +4,7 @@
  */
 #include "guarded.h"
 
+#include <jansson.h>
 #include <sys/stat.h>
 
 /* ---- memory ---- */
@@ -428,6 +429,43 @@ static void a_recorded_fault_can_be_explained(void **state)
     expect_in(&by_dlsym, story, last.err, "cufence: record: cannot write /proc/nowhere: ");
 }
 
+static void expect_launch(const struct way *way, const json_t *launches, size_t index, const char *wanted)
+{
+    json_t *launch = json_array_get(launches, index), *fields = json_object();
+    static const char *const names[] = {"grid", "block", "cluster", "shared_bytes", "is_cooperative"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        json_object_set(fields, names[i], json_object_get(launch, names[i]));
+    char *text = json_dumps(fields, JSON_COMPACT | JSON_PRESERVE_ORDER);
+    expect_in(way, "ways_to_launch", text, wanted);
+    free(text);
+    json_decref(fields);
+}
+
+/* What a second launch of the kernel would need. */
+static void a_launch_is_on_record_as_it_was(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WAYS; i++) {
+        char folder[] = "/tmp/cufence-launches-XXXXXX", settings[128], command[160];
+        int pid = 0;
+        assert_non_null(mkdtemp(folder));
+        snprintf(settings, sizeof settings, "record=%s", folder);
+        run(&ways[i], "ways_to_launch", PRELOAD, settings, NULL);
+        assert_int_equal(sscanf(last.err, "==%d==", &pid), 1);
+        snprintf(command, sizeof command, "%s/fault-%d-1.snapshot.json", folder, pid);
+        json_t *snapshot = json_load_file(command, 0, NULL), *launches = json_object_get(snapshot, "launches");
+        assert_int_equal(json_array_size(launches), 3);
+        expect_launch(&ways[i], launches, 0, "{\"grid\":[1,1,1],\"block\":[1,1,1],\"cluster\":[0,0,0]}");
+        expect_launch(&ways[i], launches, 1,
+                      "{\"grid\":[2,1,3],\"block\":[1,2,1],\"cluster\":[2,1,3],\"shared_bytes\":96,\"is_cooperative\":1}");
+        expect_launch(&ways[i], launches, 2,
+                      "{\"grid\":[1,2,1],\"block\":[1,1,4],\"cluster\":[0,0,0],\"shared_bytes\":64,\"is_cooperative\":1}");
+        json_decref(snapshot);
+        snprintf(command, sizeof command, "rm -r %s", folder);
+        assert_int_equal(system(command), 0);
+    }
+}
+
 static void each_exception_has_its_own_error(void **state)
 {
     (void)state;
@@ -798,6 +836,7 @@ int main(int argc, char **argv)
         TEST(a_program_that_never_synchronises_hears_of_it),
         TEST(a_late_dump_is_waited_for),
         TEST(a_recorded_fault_can_be_explained),
+        TEST(a_launch_is_on_record_as_it_was),
         TEST(each_exception_has_its_own_error),
         TEST(after_a_fault_every_hooked_call_fails),
         TEST(on_fault_continue_goes_on),

@@ -10,116 +10,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "driver/driver.h"
-#include "launch/launch.h"
-
-/* ---- a driver that knows kernels ---- */
-
-struct kernel {
-    const char *name;
-    size_t count;
-    struct launch_argument arguments[4];
-    int is_kernel; /* the functions for a CUfunction refuse it */
-};
-
-/* A handle is the address of a place that says what it stands for today. */
-static const struct kernel saxpy = {"saxpy", 4, {{0, 8}, {8, 8}, {16, 4}, {20, 4}}, 0};
-static const struct kernel fill = {"fill", 2, {{0, 8}, {8, 8}}, 0};
-static const struct kernel runtime_fill = {"runtime_fill", 2, {{0, 8}, {8, 4}}, 1};
-static const struct kernel wide = {"wide", 3, {{0, 8}, {8, 244}, {252, 16}}, 0};
-static const struct kernel *handles[8] = {&saxpy, &fill, &runtime_fill, &wide};
-static size_t questions;
-
-#define HANDLE(index) ((CUfunction)(void *)&handles[index])
-/* Those up to 0xf are of device 0, the others of device 1. */
-static struct context contexts[0x200];
-#define CONTEXT(number) (&contexts[number])
-#define STREAM ((CUstream)(uintptr_t)0x5581c0)
-
-static const struct kernel *kernel_of(void *handle, int is_kernel)
-{
-    const struct kernel *kernel = *(const struct kernel **)handle;
-    __atomic_add_fetch(&questions, 1, __ATOMIC_RELAXED);
-    return kernel->is_kernel == is_kernel ? kernel : NULL;
-}
-
-static CUresult name_of(const char **name, void *handle, int is_kernel)
-{
-    const struct kernel *kernel = kernel_of(handle, is_kernel);
-    *name = kernel ? kernel->name : NULL;
-    return kernel ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-static CUresult argument_of(void *handle, size_t index, size_t *offset, size_t *size, int is_kernel)
-{
-    const struct kernel *kernel = kernel_of(handle, is_kernel);
-    if (!kernel)
-        return CUDA_ERROR_INVALID_HANDLE;
-    if (index >= kernel->count)
-        return CUDA_ERROR_INVALID_VALUE;
-    *offset = kernel->arguments[index].offset;
-    *size = kernel->arguments[index].size;
-    return CUDA_SUCCESS;
-}
-
-static CUresult function_name(const char **name, CUfunction handle)
-{
-    return name_of(name, handle, 0);
-}
-
-static CUresult kernel_name(const char **name, CUkernel handle)
-{
-    return name_of(name, handle, 1);
-}
-
-static CUresult function_argument(CUfunction handle, size_t index, size_t *offset, size_t *size)
-{
-    return argument_of(handle, index, offset, size, 0);
-}
-
-static CUresult kernel_argument(CUkernel handle, size_t index, size_t *offset, size_t *size)
-{
-    return argument_of(handle, index, offset, size, 1);
-}
-
-static const struct driver full = {.cuFuncGetName = function_name,
-                                   .cuKernelGetName = kernel_name,
-                                   .cuFuncGetParamInfo = function_argument,
-                                   .cuKernelGetParamInfo = kernel_argument};
-static const struct driver old;
-
-/* ---- launches ---- */
-
-enum { SIZE = 8 };
-
-static struct context *fresh(void)
-{
-    static uintptr_t number;
-    driver = &full;
-    for (size_t i = 0x10; i < sizeof contexts / sizeof *contexts; i++)
-        contexts[i].device = 1;
-    launch_open(SIZE);
-    launch_forget_context(CONTEXT(number)); /* the ring of the test before */
-    return CONTEXT(++number);
-}
-
-static void record(struct context *context, size_t handle, void **parameters)
-{
-    const struct launch_call call = {.function = HANDLE(handle),
-                                     .grid = {8, 2, 1},
-                                     .block = {128, 1, 3},
-                                     .cluster = {2, 1, 1},
-                                     .shared_bytes = 48,
-                                     .stream = STREAM,
-                                     .parameters = parameters};
-    launch_record(context, &call);
-}
-
-static size_t read_all(struct context *context, const char *kernel, struct launch_entry *out, size_t max)
-{
-    const struct launch_query query = {.context = context, .device = -1, .kernel = kernel};
-    return launch_read(&query, out, NULL, max);
-}
+#include "launch_world.h"
 
 static void a_launch_is_kept_as_it_was_called(void **state)
 {
@@ -246,57 +137,6 @@ static void a_forgotten_function_may_change_its_layout(void **state)
     const struct launch_function *first = entries[0].function;
     assert_int_equal(read_all(context, NULL, entries, 1), 1);
     assert_ptr_equal(entries[0].function, first);
-}
-
-static void arguments_are_cut_behind_256_bytes(void **state)
-{
-    (void)state;
-    static struct launch_entry entry;
-    struct context *context = fresh();
-    uint64_t pointer = 0x7e0000001000;
-    uint8_t big[244], last[16];
-    memset(big, 7, sizeof big);
-    memset(last, 9, sizeof last);
-    record(context, 3, (void *[]){&pointer, big, last});
-    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
-    assert_int_equal(entry.argument_bytes, 268);
-    assert_int_equal(entry.kept_bytes, LAUNCH_KEPT_BYTES);
-    assert_memory_equal(entry.bytes + 8, big, sizeof big);
-    assert_memory_equal(entry.bytes + 252, last, 4);
-}
-
-static void one_buffer_may_hold_all_arguments(void **state)
-{
-    (void)state;
-    static struct launch_entry entry;
-    struct context *context = fresh();
-    uint64_t words[64] = {11, 22, 33};
-    size_t size = 16;
-    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, words, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
-    const struct launch_call call = {.function = HANDLE(1), .extra = extra};
-    launch_record(context, &call);
-    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
-    assert_int_equal(entry.argument_bytes, 16);
-    assert_memory_equal(entry.bytes, words, 16);
-    size = sizeof words;
-    launch_record(context, &call);
-    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
-    assert_int_equal(entry.argument_bytes, 512);
-    assert_int_equal(entry.kept_bytes, LAUNCH_KEPT_BYTES);
-}
-
-static void missing_arguments_are_left_out(void **state)
-{
-    (void)state;
-    static struct launch_entry entry;
-    struct context *context = fresh();
-    uint64_t word = 5;
-    record(context, 1, NULL);
-    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
-    assert_int_equal(entry.argument_bytes, 0);
-    record(context, 1, (void *[]){NULL, &word});
-    assert_int_equal(read_all(context, NULL, &entry, 1), 1);
-    assert_memory_equal(entry.bytes + 8, &word, 8);
 }
 
 /* A driver before CUDA 12.3 says nothing of its functions: the array must not be touched. */
@@ -465,9 +305,6 @@ int main(void)
         cmocka_unit_test(a_kernel_in_a_functions_clothes_is_known),
         cmocka_unit_test(the_driver_is_asked_once_for_each_handle),
         cmocka_unit_test(a_forgotten_function_may_change_its_layout),
-        cmocka_unit_test(arguments_are_cut_behind_256_bytes),
-        cmocka_unit_test(one_buffer_may_hold_all_arguments),
-        cmocka_unit_test(missing_arguments_are_left_out),
         cmocka_unit_test(an_old_driver_gives_no_arguments),
         cmocka_unit_test(a_context_that_is_gone_leaves_no_launches),
         cmocka_unit_test(many_contexts_are_counted),

@@ -23,7 +23,7 @@ struct stack_frame {
 
 /* ---- launches ---- */
 
-#define LAUNCH_KEPT_BYTES 256 /* of a launch's arguments */
+#define LAUNCH_KEPT_BYTES 256 /* of a launch's arguments; launch_read_arguments() has the others */
 
 /* Offset and size of an argument in the parameter bytes, in the device's layout. */
 struct launch_argument {
@@ -54,6 +54,8 @@ struct launch_entry {
     uint32_t argument_bytes; /* size of all arguments, kept or not; 0 if unknown */
     uint32_t kept_bytes;     /* number of valid bytes in bytes[]. Padding between arguments is undefined */
     uint8_t bytes[LAUNCH_KEPT_BYTES];
+    void *place; /* for launch_read_arguments(): where the launch is on record, NULL in what launch_read() has not returned; */
+    uint64_t turn; /* and the number of the launch among those that were on record there */
 };
 
 /* A recorded launch. */

@@ -55,6 +55,20 @@ int story_overrun(int count, char **arguments)
     return say(how, synchronise(how, address, stream)) == CUDA_SUCCESS ? 0 : 1;
 }
 
+/* One kernel is launched in every way, the last time with a fault. */
+int story_ways_to_launch(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    CUdeviceptr address;
+    start();
+    MUST(cu.cuMemAlloc(&address, 4096));
+    MUST(store_together(address, 1, NULL));
+    MUST(store_configured(address + 4, 2, NULL));
+    MUST(store(address + 4096, 3, NULL));
+    return say("cuCtxSynchronize", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}
+
 /* other_exception NUMBER: a kernel ends with an exception that involves no buffer. */
 int story_other_exception(int count, char **arguments)
 {

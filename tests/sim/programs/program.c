@@ -86,6 +86,31 @@ CUresult store(CUdeviceptr address, uint32_t value, CUstream stream)
     return cu.cuLaunchKernel(store_function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&address, &value}, NULL);
 }
 
+CUresult store_together(CUdeviceptr address, uint32_t value, CUstream stream)
+{
+    return cu.cuLaunchCooperativeKernel(store_function, 1, 2, 1, 1, 1, 4, 64, stream, (void *[]){&address, &value});
+}
+
+CUresult store_configured(CUdeviceptr address, uint32_t value, CUstream stream)
+{
+    CUlaunchAttribute attributes[] = {
+        {.id = CU_LAUNCH_ATTRIBUTE_PRIORITY, .value = {.priority = 1}},
+        {.id = CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, .value = {.clusterDim = {2, 1, 3}}},
+        {.id = CU_LAUNCH_ATTRIBUTE_COOPERATIVE, .value = {.cooperative = 1}},
+    };
+    CUlaunchConfig config = {.gridDimX = 2,
+                             .gridDimY = 1,
+                             .gridDimZ = 3,
+                             .blockDimX = 1,
+                             .blockDimY = 2,
+                             .blockDimZ = 1,
+                             .sharedMemBytes = 96,
+                             .hStream = stream,
+                             .attrs = attributes,
+                             .numAttrs = 3};
+    return cu.cuLaunchKernelEx(&config, store_function, (void *[]){&address, &value}, NULL);
+}
+
 CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream)
 {
     CUlaunchConfig config = {.gridDimX = (count + 31) / 32,

@@ -23,6 +23,8 @@ void use_device(int device);
 
 /* Kernels. store: 4 bytes, `value` to `address`; add_one: to each of `count` numbers. */
 CUresult store(CUdeviceptr address, uint32_t value, CUstream stream);
+CUresult store_together(CUdeviceptr address, uint32_t value, CUstream stream);   /* a cooperative launch, 64 bytes shared */
+CUresult store_configured(CUdeviceptr address, uint32_t value, CUstream stream); /* the same with attributes, in clusters */
 CUresult add_one(CUdeviceptr numbers, uint32_t count, CUstream stream);
 
 /* Keeps the stream busy until let_go(), at most for the 10 s of cusim_spin. */
@@ -55,6 +57,7 @@ void let_go(uint32_t *flag);
     X(exit_handlers)                                                                                                           \
     X(newer_forms)                                                                                                             \
     X(next_symbol)                                                                                                             \
+    X(ways_to_launch)                                                                                                          \
     X(after_fault)                                                                                                             \
     X(other_exception)                                                                                                         \
     X(several_bugs)                                                                                                            \

@@ -1,0 +1,151 @@
+/*
+ * Memory that another process can map. All memory of a device lies in one file, so an exported handle is that file, opened
+ * again, with its position at the handle's memory (pages.h): descriptors are needed for exports only, and the memory outlives
+ * the process that created it.
+ *
+ * Imported memory is not counted against the device: it is counted where it was created.
+ */
+#include "call.h"
+#include "space_locked.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC UINT64_C(0x65726168736d6973) /* "simshare" */
+
+struct note {
+    uint64_t magic, offset, size;
+    CUmemAllocationProp properties;
+};
+_Static_assert(sizeof(struct note) == PAGES_NOTE_BYTES, "a note");
+
+/* A file that memory was imported from. */
+struct shared_file {
+    struct shared_file *next;
+    dev_t device;
+    ino_t inode;
+    int descriptor;
+    unsigned handles;
+};
+
+static struct shared_file *shared_files; /* under space_lock() */
+
+/* Returns the file with one use more; NULL if it can't be kept open. */
+static struct shared_file *open_locked(int descriptor)
+{
+    struct stat status;
+    if (fstat(descriptor, &status) != 0)
+        return NULL;
+    struct shared_file *file = shared_files;
+    while (file != NULL && (file->device != status.st_dev || file->inode != status.st_ino))
+        file = file->next;
+    if (file == NULL) {
+        file = calloc(1, sizeof *file);
+        int kept = file == NULL ? -1 : fcntl(descriptor, F_DUPFD_CLOEXEC, 0);
+        if (kept < 0) {
+            free(file);
+            return NULL;
+        }
+        *file = (struct shared_file){shared_files, status.st_dev, status.st_ino, kept, 0};
+        shared_files = file;
+    }
+    file->handles++;
+    return file;
+}
+
+void share_close_locked(struct shared_file *file)
+{
+    if (--file->handles != 0)
+        return;
+    struct shared_file **link = &shared_files;
+    while (*link != file)
+        link = &(*link)->next;
+    *link = file->next;
+    close(file->descriptor);
+    free(file);
+}
+
+CUresult space_export(int *descriptor, CUmemGenericAllocationHandle handle)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    space_lock();
+    struct physical *physical = space_physical_locked(handle);
+    if (physical != NULL && physical->references != 0 && physical->properties.requestedHandleTypes != 0) {
+        const struct note note = {MAGIC, physical->offset, physical->size, physical->properties};
+        *descriptor = pages_export(physical->descriptor, physical->offset, &note);
+        physical->is_exported |= *descriptor >= 0;
+        result = *descriptor < 0 ? CUDA_ERROR_OPERATING_SYSTEM : CUDA_SUCCESS;
+    }
+    space_unlock();
+    return result;
+}
+
+static CUresult import_locked(CUmemGenericAllocationHandle *handle, int descriptor, const struct note *note)
+{
+    struct shared_file *file = open_locked(descriptor);
+    if (file == NULL)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    int is_device = note->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE;
+    const struct physical values = {.offset = note->offset,
+                                    .size = note->size,
+                                    .file = is_device ? note->properties.location.id : HOST_FILE,
+                                    .descriptor = file->descriptor,
+                                    .shared = file,
+                                    .properties = note->properties};
+    struct physical *physical = space_add_locked(&values);
+    if (physical == NULL) {
+        share_close_locked(file);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    *handle = physical->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult space_import(CUmemGenericAllocationHandle *handle, int descriptor)
+{
+    uint64_t offset;
+    struct note note;
+    if (pages_import(descriptor, &offset, &note) != 0 || note.magic != MAGIC || note.offset != offset)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (note.properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE &&
+        (unsigned)note.properties.location.id >= config_get()->devices)
+        return CUDA_ERROR_INVALID_DEVICE;
+    space_lock();
+    CUresult result = import_locked(handle, descriptor, &note);
+    space_unlock();
+    return result;
+}
+
+static CUresult check_type(CUmemAllocationHandleType type)
+{
+    if (type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR)
+        return CUDA_ERROR_INVALID_VALUE;
+    return config_get()->is_shareable ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+/* Neither looks at the current context (measured: both work after its sticky error). */
+SIM_API CUresult cuMemExportToShareableHandle(void *shareableHandle, CUmemGenericAllocationHandle handle,
+                                              CUmemAllocationHandleType handleType, unsigned long long flags)
+{
+    CALL_ENTER("cuMemExportToShareableHandle");
+    if (shareableHandle == NULL || flags != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_TRY(check_type(handleType));
+    int descriptor;
+    CALL_TRY(space_export(&descriptor, handle));
+    memcpy(shareableHandle, &descriptor, sizeof descriptor);
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle *handle, void *osHandle,
+                                                CUmemAllocationHandleType shHandleType)
+{
+    CALL_ENTER("cuMemImportFromShareableHandle");
+    if (handle == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_TRY(check_type(shHandleType));
+    return space_import(handle, (int)(intptr_t)osHandle);
+}

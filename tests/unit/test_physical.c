@@ -1,0 +1,327 @@
+/* Physical memory that another process can be given, on a driver that can, cannot, or only says that it can. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "driver/driver.h"
+#include "vmm/arena.h"
+#include "vmm/physical.h"
+
+#define PAGE ((uint64_t)2 << 20)
+#define START ((uint64_t)0x7e0000000000)
+
+/* ---- a driver: device 2 cannot export, 3 refuses to, 4 has no memory left, 5 is broken, 6 refuses too ---- */
+
+enum { GOOD, ALSO_GOOD, UNABLE, REFUSING, FULL, BROKEN, LATE, FRESH };
+
+static struct {
+    unsigned questions, creations, shareable, retained, exported, released;
+    CUmemAllocationProp last;
+    CUresult retain, export;
+    uint64_t retained_at;
+} calls;
+
+static CUresult attribute(int *value, CUdevice_attribute which, CUdevice device)
+{
+    calls.questions++;
+    if (which == CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
+        *value = device != UNABLE;
+    else if (which == CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)
+        *value = device == ALSO_GOOD;
+    else
+        return CUDA_ERROR_INVALID_VALUE;
+    return CUDA_SUCCESS;
+}
+
+static CUresult create(CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *prop,
+                       unsigned long long flags)
+{
+    (void)size;
+    (void)flags;
+    calls.creations++;
+    calls.last = *prop;
+    int is_shareable = prop->requestedHandleTypes == CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
+    calls.shareable += (unsigned)is_shareable;
+    switch (prop->location.id) {
+    case REFUSING:
+    case LATE:
+        if (is_shareable)
+            return CUDA_ERROR_NOT_SUPPORTED;
+        break;
+    case FULL:
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    case BROKEN:
+        return CUDA_ERROR_INVALID_DEVICE;
+    default:
+        break;
+    }
+    *handle = 0x1000 + calls.creations;
+    return CUDA_SUCCESS;
+}
+
+static CUresult release(CUmemGenericAllocationHandle handle)
+{
+    (void)handle;
+    calls.released++;
+    return CUDA_SUCCESS;
+}
+
+static CUresult retain(CUmemGenericAllocationHandle *handle, void *address)
+{
+    calls.retained++;
+    calls.retained_at = (uint64_t)(uintptr_t)address;
+    *handle = 0x77;
+    return calls.retain;
+}
+
+static CUresult export(void *out, CUmemGenericAllocationHandle handle, CUmemAllocationHandleType type, unsigned long long flags)
+{
+    assert_int_equal(handle, 0x77);
+    assert_int_equal(type, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    assert_int_equal(flags, 0);
+    assert_int_equal(calls.released, 0); /* the handle is still ours */
+    calls.exported++;
+    *(int *)out = 99;
+    return calls.export;
+}
+
+static CUresult reserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr wanted, unsigned long long flags)
+{
+    (void)size;
+    (void)alignment;
+    (void)wanted;
+    (void)flags;
+    *address = START;
+    return CUDA_SUCCESS;
+}
+
+static CUresult map(CUdeviceptr address, size_t size, size_t offset, CUmemGenericAllocationHandle handle,
+                    unsigned long long flags)
+{
+    (void)address;
+    (void)size;
+    (void)offset;
+    (void)handle;
+    (void)flags;
+    return CUDA_SUCCESS;
+}
+
+static CUresult unmap(CUdeviceptr address, size_t size)
+{
+    (void)address;
+    (void)size;
+    return CUDA_SUCCESS;
+}
+
+static CUresult set_access(CUdeviceptr address, size_t size, const CUmemAccessDesc *access, size_t count)
+{
+    (void)address;
+    (void)size;
+    (void)access;
+    (void)count;
+    return CUDA_SUCCESS;
+}
+
+static CUresult error_name(CUresult result, const char **name)
+{
+    (void)result;
+    *name = "CUDA_ERROR_OF_THE_TEST";
+    return CUDA_SUCCESS;
+}
+
+#define REQUIRED_FUNCTIONS                                                                                                     \
+    .cuGetErrorName = error_name, .cuDeviceGetAttribute = attribute, .cuMemCreate = create, .cuMemRelease = release,           \
+    .cuMemAddressReserve = reserve, .cuMemMap = map, .cuMemUnmap = unmap, .cuMemSetAccess = set_access
+static const struct driver able = {
+    REQUIRED_FUNCTIONS, .cuMemRetainAllocationHandle = retain, .cuMemExportToShareableHandle = export};
+static const struct driver old = {REQUIRED_FUNCTIONS};
+
+static int start(void **state)
+{
+    (void)state;
+    driver = &able;
+    memset(&calls, 0, sizeof calls);
+    return 0;
+}
+
+static CUmemGenericAllocationHandle take(int device)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    assert_int_equal(physical_take(device, PAGE, &handle), CUFENCE_OK);
+    return handle;
+}
+
+/* ---- handles ---- */
+
+static void handles_can_be_given_away(void **state)
+{
+    (void)state;
+    take(GOOD);
+    assert_true(physical_is_shareable(GOOD));
+    assert_int_equal(calls.last.requestedHandleTypes, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    assert_int_equal(calls.last.location.id, GOOD);
+    assert_int_equal(calls.last.allocFlags.gpuDirectRDMACapable, 0);
+    take(ALSO_GOOD);
+    assert_int_equal(calls.last.allocFlags.gpuDirectRDMACapable, 1);
+    assert_int_equal(calls.last.location.id, ALSO_GOOD);
+}
+
+static void a_device_is_asked_once(void **state)
+{
+    (void)state;
+    take(GOOD);
+    unsigned before = calls.questions;
+    take(GOOD);
+    take(GOOD);
+    physical_is_shareable(GOOD);
+    assert_int_equal(calls.questions, before);
+}
+
+static void a_device_that_cannot_is_not_tried(void **state)
+{
+    (void)state;
+    take(UNABLE);
+    assert_false(physical_is_shareable(UNABLE));
+    assert_int_equal(calls.last.requestedHandleTypes, 0);
+    assert_int_equal(calls.creations, 1);
+}
+
+static void a_device_that_refuses_is_tried_once(void **state)
+{
+    (void)state;
+    take(REFUSING);
+    assert_int_equal(calls.creations, 2);
+    assert_int_equal(calls.last.requestedHandleTypes, 0);
+    assert_false(physical_is_shareable(REFUSING));
+    take(REFUSING);
+    assert_int_equal(calls.creations, 3);
+    assert_int_equal(calls.shareable, 1);
+}
+
+static void other_failures_say_nothing_of_sharing(void **state)
+{
+    (void)state;
+    CUmemGenericAllocationHandle handle;
+    assert_int_equal(physical_take(FULL, PAGE, &handle), CUFENCE_ERROR_OUT_OF_MEMORY);
+    assert_int_equal(calls.creations, 1);
+    assert_true(physical_is_shareable(FULL));
+    assert_int_equal(physical_take(BROKEN, PAGE, &handle), CUFENCE_ERROR_DRIVER);
+    assert_int_equal(calls.creations, 3);
+    assert_true(physical_is_shareable(BROKEN));
+}
+
+static void a_driver_that_cannot_export_is_not_asked_to(void **state)
+{
+    (void)state;
+    driver = &old;
+    take(FRESH);
+    assert_false(physical_is_shareable(FRESH));
+    assert_int_equal(calls.last.requestedHandleTypes, 0);
+}
+
+/* ---- slots ---- */
+
+static void forget(struct slot *slot)
+{
+    (void)slot;
+}
+
+static int open_arena(void **state)
+{
+    start(state);
+    assert_int_equal(arena_open((uint64_t)1 << 30, 16, forget), CUFENCE_OK);
+    return 0;
+}
+
+static void map_slot(struct slot *slot, int device, uint64_t pages)
+{
+    assert_int_equal(slot_cut(slot, device, pages * PAGE, 4 * PAGE), CUFENCE_OK);
+    assert_int_equal(slot_map(slot), CUFENCE_OK);
+}
+
+static const struct slot_export untouched = {.base = 1, .mapped = 2, .device = 3, .fd = 4};
+
+static void assert_refused(uint64_t address, cufence_status wanted)
+{
+    struct slot_export out = untouched;
+    assert_int_equal(arena_export(address, &out), wanted);
+    assert_memory_equal(&out, &untouched, sizeof out);
+}
+
+static void a_mapping_is_exported_by_any_of_its_addresses(void **state)
+{
+    (void)state;
+    static struct slot slots[2];
+    map_slot(&slots[0], GOOD, 1);
+    map_slot(&slots[1], ALSO_GOOD, 3);
+    const uint64_t places[] = {0, 1, PAGE + 77, 3 * PAGE - 1};
+    for (unsigned i = 0; i < 4; i++) {
+        struct slot_export out = untouched;
+        calls.released = 0;
+        assert_int_equal(arena_export(slots[1].base + places[i], &out), CUFENCE_OK);
+        assert_int_equal(out.base, slots[1].base);
+        assert_int_equal(out.mapped, 3 * PAGE);
+        assert_int_equal(out.device, ALSO_GOOD);
+        assert_int_equal(out.fd, 99);
+        assert_int_equal(calls.retained_at, slots[1].base);
+        assert_int_equal(calls.retained, i + 1);
+        assert_int_equal(calls.released, 1); /* what was retained */
+    }
+}
+
+static void what_is_not_mapped_is_not_exported(void **state)
+{
+    (void)state;
+    static struct slot slot, cut;
+    map_slot(&slot, GOOD, 2);
+    assert_int_equal(slot_cut(&cut, GOOD, PAGE, PAGE), CUFENCE_OK);
+    assert_refused(slot.base + 2 * PAGE, CUFENCE_ERROR_INVALID_ARGUMENT); /* its guard */
+    assert_refused(slot.base - 1, CUFENCE_ERROR_INVALID_ARGUMENT);
+    assert_refused(cut.base, CUFENCE_ERROR_INVALID_ARGUMENT);
+    assert_refused(arena_start(), CUFENCE_ERROR_INVALID_ARGUMENT);
+    assert_refused(arena_end(), CUFENCE_ERROR_INVALID_ARGUMENT);
+    assert_refused(0, CUFENCE_ERROR_INVALID_ARGUMENT);
+    slot_unmap(&slot);
+    assert_refused(slot.base, CUFENCE_ERROR_INVALID_ARGUMENT);
+    assert_int_equal(calls.retained, 0);
+}
+
+static void a_failing_export_leaves_nothing(void **state)
+{
+    (void)state;
+    static struct slot slot, refused;
+    map_slot(&slot, GOOD, 1);
+    map_slot(&refused, LATE, 1);
+    calls.released = 0;
+    calls.retain = CUDA_ERROR_INVALID_VALUE;
+    assert_refused(slot.base, CUFENCE_ERROR_DRIVER);
+    assert_int_equal(calls.released, 0);
+    calls.retain = CUDA_SUCCESS;
+    calls.export = CUDA_ERROR_INVALID_VALUE;
+    assert_refused(slot.base, CUFENCE_ERROR_DRIVER);
+    assert_int_equal(calls.released, 1);
+    assert_int_equal(calls.exported, 1);
+    assert_refused(refused.base, CUFENCE_ERROR_UNSUPPORTED);
+    assert_int_equal(calls.exported, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(handles_can_be_given_away, start),
+        cmocka_unit_test_setup(a_device_is_asked_once, start),
+        cmocka_unit_test_setup(a_device_that_cannot_is_not_tried, start),
+        cmocka_unit_test_setup(a_device_that_refuses_is_tried_once, start),
+        cmocka_unit_test_setup(other_failures_say_nothing_of_sharing, start),
+        cmocka_unit_test_setup(a_driver_that_cannot_export_is_not_asked_to, start),
+        cmocka_unit_test_setup(a_mapping_is_exported_by_any_of_its_addresses, start),
+        cmocka_unit_test_setup(what_is_not_mapped_is_not_exported, start),
+        cmocka_unit_test_setup(a_failing_export_leaves_nothing, start),
+    };
+    return cmocka_run_group_tests(tests, open_arena, NULL);
+}
