@@ -50,7 +50,7 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
 /* ---- messages ---- */
 
 enum stage_message_type {
-    STAGE_SCENE,    /* to the stage, first; comes with the descriptor of the scene */
+    STAGE_SCENE,    /* to the stage, first; comes with the descriptor of the scene. It has `number` ms */
     STAGE_NEED,     /* from the stage: the memory at `address` */
     STAGE_GIVE,     /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
     STAGE_NONE,     /* the answer: nothing is mapped there, or it cannot be given away */

@@ -48,6 +48,12 @@ static cufence_status fail(struct restaging *restaging, const char *why)
     return CUFENCE_ERROR_UNSUPPORTED;
 }
 
+static int ms_left(const struct restaging *restaging)
+{
+    uint64_t passed = (dump_clock() - restaging->begin_ns) / 1000000;
+    return passed < restaging->options->witness_ms ? (int)(restaging->options->witness_ms - passed) : 0;
+}
+
 /* ---- which launches ---- */
 
 static int is_same(const struct scene_launch *a, const struct scene_launch *b)
@@ -208,7 +214,7 @@ static cufence_status take_device(struct restaging *restaging, int device)
 
 static cufence_status start(struct restaging *restaging)
 {
-    struct stage_message message = {.type = STAGE_SCENE};
+    struct stage_message message = {.type = STAGE_SCENE, .number = (uint32_t)ms_left(restaging)};
     if (fifo_make(&restaging->fifo) != CUFENCE_OK)
         return fail(restaging, error_detail());
     restaging->fifo_fd = dump_open(restaging->fifo.path);
@@ -319,12 +325,6 @@ static int converse(struct restaging *restaging)
         restaging->is_done = message.type == STAGE_DONE;
         return 0;
     }
-}
-
-static int ms_left(const struct restaging *restaging)
-{
-    uint64_t passed = (dump_clock() - restaging->begin_ns) / 1000000;
-    return passed < restaging->options->witness_ms ? (int)(restaging->options->witness_ms - passed) : 0;
 }
 
 /* Reads what has arrived of the dump. Returns 0 once it is complete. */

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include <unistd.h>
 
 #define STACK_BYTES ((size_t)64 << 10)
+#define END_MS 1000 /* how long the end of a killed process may take */
 
 /* Variables that the stage must not see. */
 static const char *const dropped[] = {"LD_PRELOAD=",
@@ -65,7 +67,9 @@ static int find_program(char path[PATH_MAX])
 struct plan {
     char *program;
     char **environment;
+    char *stack; /* for the stage until it executes the program */
     int socket, is_verbose;
+    pid_t pid; /* the stage; -1 with errno set */
 };
 
 /* Runs in the new process, which shares this one's memory until it executes the program. */
@@ -83,6 +87,14 @@ static int become_stage(void *user)
     _exit(127);
 }
 
+/* Runs in a process between the two, which ends at once: the stage then belongs to init, and the program never hears of it. */
+static int start_stage(void *user)
+{
+    struct plan *plan = user;
+    plan->pid = clone(become_stage, plan->stack, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
+    _exit(0);
+}
+
 cufence_status stage_start(int is_verbose, struct stage_process *process)
 {
     char program[PATH_MAX];
@@ -91,26 +103,33 @@ cufence_status stage_start(int is_verbose, struct stage_process *process)
         return error_set(CUFENCE_ERROR_NOT_FOUND, "there is no program `cufence` beside libcufence.so or in ../bin");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
         return error_set(CUFENCE_ERROR_SYSTEM, "socketpair: %s", strerror(errno));
-    char *stack = malloc(STACK_BYTES);
-    struct plan plan = {program, make_environment(), sockets[1], is_verbose};
-    /* The exit signal is 0: no SIGCHLD, and only __WCLONE waits for it. */
-    pid_t pid = stack && plan.environment ? clone(become_stage, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK, &plan) : -1;
+    char *stacks = malloc(2 * STACK_BYTES);
+    struct plan plan = {program, make_environment(), stacks + STACK_BYTES, sockets[1], is_verbose, -1};
+    errno = ENOMEM;
+    /* Its exit signal is 0: no SIGCHLD, and only __WCLONE waits for it. */
+    pid_t between = stacks && plan.environment ? clone(start_stage, stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, &plan) : -1;
     int failed = errno;
+    if (between > 0)
+        waitpid(between, NULL, (int)__WCLONE);
     free(plan.environment);
-    free(stack);
+    free(stacks);
     close(sockets[1]);
-    if (pid < 0) {
+    if (plan.pid < 0) {
         close(sockets[0]);
         return error_set(CUFENCE_ERROR_SYSTEM, "the process cannot be started: %s", strerror(failed));
     }
-    *process = (struct stage_process){pid, sockets[0]};
+    *process = (struct stage_process){plan.pid, sockets[0]};
     return CUFENCE_OK;
 }
 
 void stage_end(struct stage_process *process)
 {
-    kill(process->pid, SIGKILL);
-    while (waitpid(process->pid, NULL, __WCLONE) < 0 && errno == EINTR)
-        ;
+    struct pollfd end = {.fd = process->socket};
+    /* While it has its socket, its number is no other process's. */
+    if (poll(&end, 1, 0) == 0) {
+        kill(process->pid, SIGKILL);
+        poll(&end, 1, END_MS);
+    }
+    waitpid(process->pid, NULL, WNOHANG); /* in a container, the program may be init */
     close(process->socket);
 }

@@ -1,8 +1,9 @@
 /*
  * Starts the stage: the `cufence` program beside libcufence.so, with a socket as its standard input.
  *
- * The program that faulted must not notice: the new process sends it no SIGCHLD and is not seen by its waitpid(-1), gets none of
- * its descriptors, and none of its variables for LD_PRELOAD, cufence, and the driver's debugging.
+ * The program that faulted must not notice: the new process is no child of its, so there is no SIGCHLD and waitpid(-1) does not
+ * see it. It ends when its socket is closed, or after the time that it is told at the start. It gets none of the program's
+ * descriptors, and none of its variables for LD_PRELOAD, cufence, and the driver's debugging.
  *
  * Thread safety: all functions, any thread.
  */

@@ -19,7 +19,9 @@ static void start(const char *options)
 {
     CUdevice device;
     CUcontext context;
-    setenv("CUFENCE_OPTIONS", options, 1);
+    char all[256];
+    snprintf(all, sizeof all, "arena=64G,%s", options); /* the simulated device's address space is small */
+    setenv("CUFENCE_OPTIONS", all, 1);
     CHECK_OK(cufence_init(NULL));
     CHECK_CU(cuDeviceGet(&device, 0));
     CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));

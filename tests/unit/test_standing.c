@@ -179,7 +179,7 @@ static void a_store_whose_warp_has_exited_is_explained(void **state)
 }
 
 /* Asked for by the user (CUDA_ENABLE_USER_TRIGGERED_COREDUMP) on an H100 while tests/fixtures/hang/deadlock.cu hung. */
-static void a_hang_is_explained(void **state)
+static void a_recorded_hang_is_explained(void **state)
 {
     (void)state;
     struct outcome outcome = explain(CUFENCE_FIXTURES "/hang/deadlock.core.gz");
@@ -412,7 +412,7 @@ int main(void)
         cmocka_unit_test(memory_is_shown_as_far_as_the_dump_has_it),
         cmocka_unit_test(a_load_is_explained),
         cmocka_unit_test(a_store_whose_warp_has_exited_is_explained),
-        cmocka_unit_test(a_hang_is_explained),
+        cmocka_unit_test(a_recorded_hang_is_explained),
         cmocka_unit_test(json_says_the_same),
         cmocka_unit_test(a_truncated_dump_is_explained_as_far_as_it_goes),
         cmocka_unit_test(a_packed_dump_may_be_truncated),
