@@ -50,9 +50,9 @@ static CUdeviceptr import(const struct slot_export *from)
     CUdeviceptr address;
     const CUmemAccessDesc access = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = from->device},
                                     .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-    assert_int_equal(driver->cuMemImportFromShareableHandle(&handle, (void *)(uintptr_t)from->fd,
-                                                            CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
-                     CUDA_SUCCESS);
+    assert_int_equal(
+        driver->cuMemImportFromShareableHandle(&handle, (void *)(uintptr_t)from->fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR),
+        CUDA_SUCCESS);
     assert_int_equal(driver->cuMemAddressReserve(&address, from->mapped, 0, 0, 0), CUDA_SUCCESS);
     assert_int_equal(driver->cuMemMap(address, from->mapped, 0, handle, 0), CUDA_SUCCESS);
     assert_int_equal(driver->cuMemRelease(handle), CUDA_SUCCESS);

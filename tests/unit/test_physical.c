@@ -137,8 +137,8 @@ static CUresult error_name(CUresult result, const char **name)
 #define REQUIRED_FUNCTIONS                                                                                                     \
     .cuGetErrorName = error_name, .cuDeviceGetAttribute = attribute, .cuMemCreate = create, .cuMemRelease = release,           \
     .cuMemAddressReserve = reserve, .cuMemMap = map, .cuMemUnmap = unmap, .cuMemSetAccess = set_access
-static const struct driver able = {
-    REQUIRED_FUNCTIONS, .cuMemRetainAllocationHandle = retain, .cuMemExportToShareableHandle = export};
+static const struct driver able = {REQUIRED_FUNCTIONS, .cuMemRetainAllocationHandle = retain,
+                                   .cuMemExportToShareableHandle = export};
 static const struct driver old = {REQUIRED_FUNCTIONS};
 
 static int start(void **state)
