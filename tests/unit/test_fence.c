@@ -162,8 +162,8 @@ static void test_encodings(void **state)
 static void test_exits(void **state)
 {
     (void)state;
-    const struct sass_instruction code[] = {{0x294d, EXIT_HIGH}, store,      {0xa94d, EXIT_HIGH}, plain_exit,
-                                            self_90,             plain_exit, self_90};
+    const struct sass_instruction code[] = {{0x294d, EXIT_HIGH}, store,  {0xa94d, EXIT_HIGH}, plain_exit, self_90,
+                                            plain_exit,          self_90};
     struct cubin cubin = make_cubin(90, code, 7, 8);
     struct fence fence = put(&cubin);
     assert_int_equal(fence.exits, 4);
@@ -182,9 +182,9 @@ static void test_exits(void **state)
 static void test_other_forms(void **state)
 {
     (void)state;
-    const struct sass_instruction code[] = {{EXIT_LOW, 0x000fea0003900000}, /* EXIT.KEEPREFCOUNT */
-                                            {EXIT_LOW, 0x000fea0003c00000}, /* EXIT.NO_ATEXIT */
-                                            {EXIT_LOW, 0x000fea0003000000}, /* EXIT P6 */
+    const struct sass_instruction code[] = {{EXIT_LOW, 0x000fea0003900000},  /* EXIT.KEEPREFCOUNT */
+                                            {EXIT_LOW, 0x000fea0003c00000},  /* EXIT.NO_ATEXIT */
+                                            {EXIT_LOW, 0x000fea0003000000},  /* EXIT P6 */
                                             {0x000000000003794d, EXIT_HIGH}, /* not known */
                                             {0x000000000000734d, EXIT_HIGH}, /* the same */
                                             plain_exit,

@@ -36,7 +36,7 @@ struct code {
     uint8_t *bytes;
     uint32_t section;
     Elf64_Shdr header;
-    uint64_t header_at;            /* offset of the header in the file */
+    uint64_t header_at;                /* offset of the header in the file */
     uint64_t symbols_at, symbols_size; /* the symbol table */
     unsigned sm;
     uint64_t size; /* without the NOPs at its end */
