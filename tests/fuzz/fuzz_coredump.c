@@ -1,8 +1,10 @@
 /*
- * A core dump may contain anything. Reads all of the evidence, so that the sanitizers detect invalid pointers, and makes a
- * diagnosis and a report with buffers that the kernel's arguments point to.
+ * A core dump may contain anything. Reads all of the evidence, so that the sanitizers detect invalid pointers, makes a
+ * diagnosis and a report with buffers that the kernel's arguments point to, and makes the kernels ready to be launched again.
  */
 #include "finding/standing_report.h"
+#include "analysis/dump/image.h"
+#include "analysis/sass/fence.h"
 #include "analysis/verdict/diagnosis.h"
 #include "support/told.h"
 
@@ -121,6 +123,23 @@ static void diagnose(const struct evidence *evidence)
     free(json);
 }
 
+/* Takes the image of the site's kernel out of the dump, and puts barriers into it. */
+static void fence_kernel(const struct coredump *dump, const struct evidence_site *site)
+{
+    uint8_t *image = NULL;
+    size_t size = 0;
+    struct fence fence;
+    struct problem problem = {""};
+    if (!site->symbol)
+        return;
+    cufence_status status = image_of_kernel(dump, site->symbol, site->error_pc, &image, &size, &problem);
+    if ((status == CUFENCE_OK) != (image != NULL) || (status != CUFENCE_OK && !problem.text[0]))
+        abort();
+    if (image && fence_put(&image, &size, site->symbol, &fence, &problem) == CUFENCE_OK && fence.fenced > fence.exits)
+        abort();
+    free(image);
+}
+
 /* Reads where the threads were, as `cufence explain` does, also for a truncated dump. */
 static uint64_t stand(const uint8_t *data, size_t size)
 {
@@ -134,6 +153,8 @@ static uint64_t stand(const uint8_t *data, size_t size)
         evidence_read(&dump, &evidence, &problem) == CUFENCE_OK && standing_read(&dump, &standing, &problem) == CUFENCE_OK) {
         for (size_t i = 0; i < evidence->site_count; i++)
             sum += read_site(&evidence->sites[i]);
+        if (evidence->site_count)
+            fence_kernel(&dump, evidence->sites);
         wishes.remains = coredump_is_truncated(&dump) ? evidence : NULL;
         free(standing_text(&dump, standing, &wishes));
         free(standing_json(&dump, standing, &wishes));

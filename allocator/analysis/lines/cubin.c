@@ -86,6 +86,31 @@ int cubin_find(struct span bytes, uint64_t pc, uint64_t *work, struct cubin_func
     return 1;
 }
 
+int cubin_find_named(struct span bytes, const char *symbol, uint64_t *work, Elf64_Sym *found)
+{
+    struct image image;
+    Elf64_Shdr section, strings;
+    size_t size = strlen(symbol) + 1;
+    if (!image_open(bytes.bytes, bytes.size, &image) || !spend(work, (uint64_t)image.section_count * sizeof(section)) ||
+        !find_section(&image, SHT_SYMTAB, &section) || !image_section(&image, section.sh_link, &strings) ||
+        strings.sh_type != SHT_STRTAB)
+        return 0;
+    struct span names = image_content(&image, &strings);
+    struct reader symbols = reader_of(image_content(&image, &section), 0);
+    if (!spend(work, reader_left(&symbols)))
+        return 0;
+    while (reader_copy(&symbols, found, sizeof(*found))) {
+        struct span name = span_part(names, found->st_name, size);
+        if (ELF64_ST_TYPE(found->st_info) != STT_FUNC || !name.bytes || name.bytes[size - 1] != 0)
+            continue;
+        if (!spend(work, size))
+            return 0;
+        if (memcmp(name.bytes, symbol, size) == 0)
+            return 1;
+    }
+    return 0;
+}
+
 /* Maximum steps through the relocations of one line table; sorted ones take one step each. */
 #define RELOCATION_STEPS 4000000u
 

@@ -29,6 +29,10 @@ struct cubin_line {
  * searched, and gives up at 0: a damaged dump may refer to the same cubin a million times. */
 int cubin_find(struct span bytes, uint64_t pc, uint64_t *work, struct cubin_function *function);
 
+/* Copies the symbol of the function named `symbol` into *found. Returns 1 if the cubin has one. `bytes` and *work are those of
+ * cubin_find(); *work also counts the names. */
+int cubin_find_named(struct span bytes, const char *symbol, uint64_t *work, Elf64_Sym *found);
+
 /* Returns 1 if the cubin's line table has a line for `pc`. */
 int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line);
 

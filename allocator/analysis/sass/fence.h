@@ -1,0 +1,31 @@
+/*
+ * Puts memory barriers in front of the exits of a kernel. A warp that has exited before its store faults is gone when the
+ * driver dumps the device; behind a barrier it waits for the store, and is still there.
+ *
+ * Source of the encodings: code of ptxas 13.0 for sm_80 to sm_121, disassembled with nvdisasm 13.5.
+ * Pure; any thread.
+ */
+#ifndef CUFENCE_ANALYSIS_SASS_FENCE_H
+#define CUFENCE_ANALYSIS_SASS_FENCE_H
+
+#include "base/problem.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct fence {
+    unsigned exits;  /* in the section of the kernel's code, with those of functions that were put there */
+    unsigned fenced; /* those that now go through the barriers */
+    int is_moved;    /* the code had no room for the barriers: it now lies at the end of the file, and is longer */
+};
+
+/*
+ * Changes the cubin in *image, malloc'ed, of *size bytes. Each plain EXIT of the kernel `symbol` becomes a branch to the
+ * barriers, with the same predicate; exits of other forms stay. If the code must move, *image is reallocated, and nothing
+ * but its section header and the kernel's symbol says so: the program headers still describe the former place.
+ * Nothing is changed without CUFENCE_OK. Errors: CORRUPT, NOT_FOUND (no such kernel), UNSUPPORTED (the encodings of its
+ * architecture are not known, or its code ends in an unexpected way), OUT_OF_MEMORY.
+ */
+cufence_status fence_put(uint8_t **image, size_t *size, const char *symbol, struct fence *fence, struct problem *problem);
+
+#endif

@@ -1,0 +1,369 @@
+/*
+ * Barriers in front of exits: the bytes for every architecture, with and without room for them; damaged cubins.
+ */
+#include "analysis/lines/cubin.h"
+#include "analysis/sass/fence.h"
+#include "analysis/sass/sass.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "coredump_builder.h"
+
+static struct problem problem;
+
+/* The symbols: the kernel, a function behind it in the same section, and a function in another section. */
+#define NAMES "\0kernel\0$kernel$inner\0other"
+enum { KERNEL_NAME = 1, INNER_NAME = 8, OTHER_NAME = 22, CODE_LIMIT = 512, OTHER_COUNT = 8 };
+
+#define EXIT_LOW 0x000000000000794du
+#define EXIT_HIGH 0x000fea0003800000u
+static const struct sass_instruction store = {0x0000000702007986, 0x000fe2000c101904};
+static const struct sass_instruction plain_exit = {EXIT_LOW, EXIT_HIGH};
+static const struct sass_instruction nop = {0x0000000000007918, 0x000fc00000000000};
+static const struct sass_instruction self_80 = {0xfffffff000007947, 0x000fc0000383ffff};
+static const struct sass_instruction self_90 = {0xfffffffc00fc7947, 0x000fc0000383ffff};
+
+struct cubin {
+    uint8_t *bytes;
+    size_t size;
+    uint64_t text, symbols, header; /* offsets: the code, its function symbols, its section header */
+    size_t count;                   /* instructions in the section */
+};
+
+static uint64_t word_at(const struct cubin *cubin, uint64_t at)
+{
+    assert_true(at + 8 <= cubin->size);
+    return load_u64(cubin->bytes + at);
+}
+
+static void assert_code(const struct cubin *cubin, uint64_t text, size_t index, struct sass_instruction expected)
+{
+    assert_int_equal(word_at(cubin, text + index * 16), expected.low);
+    assert_int_equal(word_at(cubin, text + index * 16 + 8), expected.high);
+}
+
+/* Makes a cubin whose kernel has these instructions, followed by `padding` NOPs. */
+static struct cubin make_cubin(unsigned sm, const struct sass_instruction *code, size_t count, size_t padding)
+{
+    struct dump_builder builder;
+    struct cubin cubin = {.count = count + padding};
+    builder_start(&builder);
+    uint32_t strings = builder_add(&builder, SHT_STRTAB, 0, sizeof(NAMES), 0, 0);
+    builder_put(&builder, strings, 0, NAMES, sizeof(NAMES));
+    uint32_t text = builder_add(&builder, SHT_PROGBITS, 0, cubin.count * 16, 0, 0);
+    uint32_t other = builder_add(&builder, SHT_PROGBITS, 0, OTHER_COUNT * 16, 0, 0);
+    builder.sections[text].sh_flags = builder.sections[other].sh_flags = SHF_ALLOC | SHF_EXECINSTR;
+    for (size_t i = 0; i < cubin.count; i++)
+        builder_put(&builder, text, i * 16, i < count ? &code[i] : &nop, 16);
+    for (size_t i = 0; i < OTHER_COUNT; i++)
+        builder_put(&builder, other, i * 16, &plain_exit, 16);
+    uint32_t symbols = builder_add(&builder, SHT_SYMTAB, sizeof(Elf64_Sym), 4 * sizeof(Elf64_Sym), strings, 0);
+    const Elf64_Sym functions[] = {
+        {KERNEL_NAME, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0x10, (uint16_t)text, 0, cubin.count * 16},
+        {INNER_NAME, ELF64_ST_INFO(STB_LOCAL, STT_FUNC), 0, (uint16_t)text, 16, (cubin.count - 1) * 16},
+        {OTHER_NAME, ELF64_ST_INFO(STB_GLOBAL, STT_FUNC), 0x10, (uint16_t)other, 0, sizeof(Elf64_Sym)},
+    };
+    builder_put(&builder, symbols, sizeof(Elf64_Sym), functions, sizeof(functions));
+    const uint8_t *file = builder_finish(&builder, 0xBE, &cubin.size);
+    cubin.bytes = malloc(cubin.size);
+    assert_non_null(cubin.bytes);
+    memcpy(cubin.bytes, file, cubin.size);
+    cubin.text = builder.sections[text].sh_offset;
+    cubin.symbols = builder.sections[symbols].sh_offset + sizeof(Elf64_Sym);
+    Elf64_Ehdr header;
+    memcpy(&header, cubin.bytes, sizeof(header));
+    cubin.header = header.e_shoff + text * sizeof(Elf64_Shdr);
+    header.e_ident[EI_OSABI] = 0x41;
+    header.e_flags = 0x06000004 | sm << 8;
+    memcpy(cubin.bytes, &header, sizeof(header));
+    builder_end(&builder);
+    return cubin;
+}
+
+static struct fence put(struct cubin *cubin)
+{
+    struct fence fence;
+    assert_int_equal(fence_put(&cubin->bytes, &cubin->size, "kernel", &fence, &problem), CUFENCE_OK);
+    return fence;
+}
+
+/* What nvdisasm prints as MEMBAR.SC.SYS, ERRBAR, CGAERRBAR (sm_90 on), CCTL.IVALL, EXIT. */
+static void assert_stub(const struct cubin *cubin, uint64_t text, size_t index, unsigned sm)
+{
+    assert_code(cubin, text, index++, (struct sass_instruction){0x0000000000007992, 0x000fec0000003000});
+    assert_code(cubin, text, index++, (struct sass_instruction){0x00000000000079ab, 0x000fc00000000000});
+    if (sm >= 90)
+        assert_code(cubin, text, index++, (struct sass_instruction){0x00000000000075ab, 0x000fec0000000000});
+    uint64_t schedule = sm >= 90 ? 0x000fe20002000000 : 0x000fca0002000000;
+    assert_code(cubin, text, index++, (struct sass_instruction){0x00000000ff00798f, schedule});
+    assert_code(cubin, text, index, plain_exit);
+}
+
+/* Exits at the start of code of `count` instructions, and the branches that nvdisasm prints as in the comment. To check again:
+ * write the two words, low first, as a file, and print it with `nvdisasm -b SM90`. The encodings of the barriers are in the
+ * output of `nvdisasm -hex` for a kernel that ends in __threadfence_system(), compiled with `nvcc -cubin -arch=sm_90`. */
+static const struct branch_case {
+    unsigned sm;
+    size_t count;
+    uint64_t exit_low, high, branch_low;
+} branches[] = {
+    {80, 2, 0x000000000000794d, 0x000fea0003800000, 0x0000001000007947},    /* EXIT; BRA 0x20 */
+    {80, 9, 0x000000000000094d, 0x001fea0003800000, 0x0000008000000947},    /* @P0 EXIT; @P0 BRA 0x90 */
+    {80, 300, 0x000000000000b94d, 0x004fe20003800000, 0x000012b00000b947},  /* @!P3 EXIT; @!P3 BRA 0x12c0 */
+    {86, 2, 0x000000000000f94d, 0x000fec0003800000, 0x000000100000f947},    /* @!PT EXIT; @!PT BRA 0x20 */
+    {86, 9, 0x000000000000794d, 0x000fea0003800000, 0x0000008000007947},    /* EXIT; BRA 0x90 */
+    {86, 300, 0x000000000000094d, 0x001fea0003800000, 0x000012b000000947},  /* @P0 EXIT; @P0 BRA 0x12c0 */
+    {89, 2, 0x000000000000b94d, 0x004fe20003800000, 0x000000100000b947},    /* @!P3 EXIT; @!P3 BRA 0x20 */
+    {89, 9, 0x000000000000f94d, 0x000fec0003800000, 0x000000800000f947},    /* @!PT EXIT; @!PT BRA 0x90 */
+    {89, 300, 0x000000000000794d, 0x000fea0003800000, 0x000012b000007947},  /* EXIT; BRA 0x12c0 */
+    {90, 2, 0x000000000000094d, 0x001fea0003800000, 0x0000000000040947},    /* @P0 EXIT; @P0 BRA 0x20 */
+    {90, 9, 0x000000000000b94d, 0x004fe20003800000, 0x000000000020b947},    /* @!P3 EXIT; @!P3 BRA 0x90 */
+    {90, 300, 0x000000000000f94d, 0x000fec0003800000, 0x0000001000acf947},  /* @!PT EXIT; @!PT BRA 0x12c0 */
+    {100, 2, 0x000000000000794d, 0x000fea0003800000, 0x0000000000047947},   /* EXIT; BRA 0x20 */
+    {100, 9, 0x000000000000094d, 0x001fea0003800000, 0x0000000000200947},   /* @P0 EXIT; @P0 BRA 0x90 */
+    {100, 300, 0x000000000000b94d, 0x004fe20003800000, 0x0000001000acb947}, /* @!P3 EXIT; @!P3 BRA 0x12c0 */
+    {120, 2, 0x000000000000f94d, 0x000fec0003800000, 0x000000000004f947},   /* @!PT EXIT; @!PT BRA 0x20 */
+    {120, 9, 0x000000000000794d, 0x000fea0003800000, 0x0000000000207947},   /* EXIT; BRA 0x90 */
+    {120, 300, 0x000000000000094d, 0x001fea0003800000, 0x0000001000ac0947}, /* @P0 EXIT; @P0 BRA 0x12c0 */
+};
+
+static void test_encodings(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof(branches) / sizeof(branches[0]); i++) {
+        const struct branch_case *wanted = &branches[i];
+        struct sass_instruction code[CODE_LIMIT];
+        for (size_t at = 0; at < wanted->count; at++)
+            code[at] = store;
+        code[0] = (struct sass_instruction){wanted->exit_low, wanted->high};
+        code[wanted->count - 1] = wanted->sm < 90 ? self_80 : self_90;
+        struct cubin cubin = make_cubin(wanted->sm, code, wanted->count, 8);
+        size_t size = cubin.size;
+        struct fence fence = put(&cubin);
+        assert_int_equal(fence.exits, 1);
+        assert_int_equal(fence.fenced, 1);
+        assert_false(fence.is_moved);
+        assert_int_equal(cubin.size, size);
+        assert_code(&cubin, cubin.text, 0, (struct sass_instruction){wanted->branch_low, wanted->high});
+        for (size_t at = 1; at < wanted->count; at++)
+            assert_code(&cubin, cubin.text, at, code[at]);
+        assert_stub(&cubin, cubin.text, wanted->count, wanted->sm);
+        for (size_t at = wanted->count + (wanted->sm < 90 ? 4 : 5); at < cubin.count; at++)
+            assert_code(&cubin, cubin.text, at, nop);
+        free(cubin.bytes);
+    }
+}
+
+/* Several exits, one of them in a function behind the kernel. Those in other sections stay. */
+static void test_exits(void **state)
+{
+    (void)state;
+    const struct sass_instruction code[] = {{0x294d, EXIT_HIGH}, store,  {0xa94d, EXIT_HIGH}, plain_exit, self_90,
+                                            plain_exit,          self_90};
+    struct cubin cubin = make_cubin(90, code, 7, 8);
+    struct fence fence = put(&cubin);
+    assert_int_equal(fence.exits, 4);
+    assert_int_equal(fence.fenced, 4);
+    assert_code(&cubin, cubin.text, 0, (struct sass_instruction){0x0000000000182947, EXIT_HIGH}); /* @P2 BRA 0x70 */
+    assert_code(&cubin, cubin.text, 2, (struct sass_instruction){0x000000000010a947, EXIT_HIGH}); /* @!P2 BRA 0x70 */
+    assert_code(&cubin, cubin.text, 3, (struct sass_instruction){0x00000000000c7947, EXIT_HIGH}); /* BRA 0x70 */
+    assert_code(&cubin, cubin.text, 5, (struct sass_instruction){0x0000000000047947, EXIT_HIGH}); /* BRA 0x70 */
+    assert_stub(&cubin, cubin.text, 7, 90);
+    for (size_t i = 0; i < OTHER_COUNT; i++)
+        assert_code(&cubin, cubin.text + cubin.count * 16, i, plain_exit);
+    free(cubin.bytes);
+}
+
+/* Exits that say more than a branch could. */
+static void test_other_forms(void **state)
+{
+    (void)state;
+    const struct sass_instruction code[] = {{EXIT_LOW, 0x000fea0003900000},  /* EXIT.KEEPREFCOUNT */
+                                            {EXIT_LOW, 0x000fea0003c00000},  /* EXIT.NO_ATEXIT */
+                                            {EXIT_LOW, 0x000fea0003000000},  /* EXIT P6 */
+                                            {0x000000000003794d, EXIT_HIGH}, /* not known */
+                                            {0x000000000000734d, EXIT_HIGH}, /* the same */
+                                            plain_exit,
+                                            self_90};
+    struct cubin cubin = make_cubin(90, code, 7, 8);
+    struct fence fence = put(&cubin);
+    assert_int_equal(fence.exits, 6);
+    assert_int_equal(fence.fenced, 1);
+    for (size_t i = 0; i < 5; i++)
+        assert_code(&cubin, cubin.text, i, code[i]);
+    assert_code(&cubin, cubin.text, 5, (struct sass_instruction){0x0000000000047947, EXIT_HIGH});
+    free(cubin.bytes);
+
+    /* There is nothing to do if no exit can be fenced, or if there is none. */
+    for (size_t skip = 0; skip < 6; skip += 5) {
+        struct sass_instruction rest[7];
+        memcpy(rest, code, sizeof(rest));
+        for (size_t i = 0; i < 6; i++)
+            if (i < skip || i == 5)
+                rest[i] = store;
+        cubin = make_cubin(90, rest, 7, 0);
+        size_t size = cubin.size;
+        fence = put(&cubin);
+        assert_int_equal(fence.exits, 5 - skip);
+        assert_int_equal(fence.fenced, 0);
+        assert_false(fence.is_moved);
+        assert_int_equal(cubin.size, size);
+        for (size_t i = 0; i < 7; i++)
+            assert_code(&cubin, cubin.text, i, rest[i]);
+        free(cubin.bytes);
+    }
+}
+
+/* With too few NOPs for the barriers, the code moves to the end of the file. */
+static void test_move(void **state)
+{
+    (void)state;
+    for (unsigned sm = 80; sm <= 90; sm += 10) {
+        for (size_t padding = 0; padding < 6; padding++) {
+            const struct sass_instruction self = sm < 90 ? self_80 : self_90;
+            const struct sass_instruction code[] = {store, {0x094d, EXIT_HIGH}, store, plain_exit, self};
+            struct cubin cubin = make_cubin(sm, code, 5, padding);
+            size_t size = cubin.size;
+            uint64_t text = cubin.text;
+            struct fence fence = put(&cubin);
+            int must_move = padding < (sm < 90 ? 4 : 5);
+            assert_int_equal(fence.is_moved, must_move);
+            assert_int_equal(fence.fenced, 2);
+            Elf64_Shdr header;
+            Elf64_Sym symbols[3];
+            memcpy(&header, cubin.bytes + cubin.header, sizeof(header));
+            memcpy(symbols, cubin.bytes + cubin.symbols, sizeof(symbols));
+            if (must_move) {
+                text = (size + 127) / 128 * 128;
+                assert_int_equal(cubin.size, text + 256);
+                assert_code(&cubin, cubin.text, 1, code[1]); /* the former place is as it was */
+            }
+            assert_int_equal(header.sh_offset, text);
+            assert_int_equal(header.sh_size, must_move ? 256 : (5 + padding) * 16);
+            assert_int_equal(symbols[0].st_size, header.sh_size);
+            assert_int_equal(symbols[1].st_size, (4 + padding) * 16);
+            assert_int_equal(symbols[2].st_size, sizeof(Elf64_Sym));
+            assert_code(&cubin, text, 0, store);
+            uint64_t branch = sm < 90 ? 0x0000003000000947 : 0x00000000000c0947; /* @P0 BRA 0x50 */
+            assert_code(&cubin, text, 1, (struct sass_instruction){branch, EXIT_HIGH});
+            assert_code(&cubin, text, 4, self);
+            assert_stub(&cubin, text, 5, sm);
+            for (size_t i = sm < 90 ? 9 : 10; i < header.sh_size / 16; i++)
+                assert_code(&cubin, text, i, nop);
+            free(cubin.bytes);
+        }
+    }
+}
+
+static void refuse(struct cubin *cubin, const char *symbol, cufence_status status, const char *words)
+{
+    struct fence fence;
+    uint8_t *before = malloc(cubin->size), *same = cubin->bytes;
+    assert_non_null(before);
+    memcpy(before, cubin->bytes, cubin->size);
+    size_t size = cubin->size;
+    assert_int_equal(fence_put(&cubin->bytes, &cubin->size, symbol, &fence, &problem), status);
+    assert_non_null(strstr(problem.text, words));
+    assert_ptr_equal(cubin->bytes, same);
+    assert_int_equal(cubin->size, size);
+    assert_memory_equal(cubin->bytes, before, size);
+    free(before);
+}
+
+static void set_flags(struct cubin *cubin, uint8_t abi, uint32_t flags)
+{
+    cubin->bytes[EI_OSABI] = abi;
+    memcpy(cubin->bytes + offsetof(Elf64_Ehdr, e_flags), &flags, sizeof(flags));
+}
+
+static void test_architectures(void **state)
+{
+    (void)state;
+    static const struct {
+        uint8_t abi;
+        uint32_t flags;
+    } known[] = {{0x41, 0x0a005a04}, {0x33, 0x005a0d5a}, {0x41, 0x06006402}, {0x41, 0x06007802}, {0x33, 0x00640564}},
+      unknown[] = {{0x41, 0x06004b04}, {0x33, 0x004b054b}, {0x33, 0x0a005a04}, {0x41, 0x06005b04}, {0x41, 0x0600ff04}, {0, 0}};
+    const struct sass_instruction code[] = {plain_exit, self_90};
+    for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
+        struct cubin cubin = make_cubin(90, code, 2, 8);
+        set_flags(&cubin, known[i].abi, known[i].flags);
+        assert_int_equal(put(&cubin).fenced, 1);
+        assert_stub(&cubin, cubin.text, 2, 90);
+        free(cubin.bytes);
+    }
+    for (size_t i = 0; i < sizeof(unknown) / sizeof(unknown[0]); i++) {
+        struct cubin cubin = make_cubin(90, code, 2, 8);
+        set_flags(&cubin, unknown[i].abi, unknown[i].flags);
+        refuse(&cubin, "kernel", CUFENCE_ERROR_UNSUPPORTED, "was compiled for sm_");
+        free(cubin.bytes);
+    }
+}
+
+static void test_refusals(void **state)
+{
+    (void)state;
+    const struct sass_instruction code[] = {plain_exit, store, {0x0000000000080947, EXIT_HIGH}};
+    struct cubin cubin = make_cubin(90, code, 3, 8);
+    refuse(&cubin, "kerne", CUFENCE_ERROR_NOT_FOUND, "no kernel kerne");
+    refuse(&cubin, "kernel", CUFENCE_ERROR_UNSUPPORTED, "last instruction"); /* a branch that may not be taken */
+    free(cubin.bytes);
+    cubin = make_cubin(90, code, 0, 8); /* NOPs only */
+    refuse(&cubin, "kernel", CUFENCE_ERROR_UNSUPPORTED, "last instruction");
+    Elf64_Shdr header, wrong;
+    memcpy(&header, cubin.bytes + cubin.header, sizeof(header));
+    for (unsigned i = 0; i < 6; i++) {
+        wrong = header;
+        wrong.sh_type = i == 0 ? SHT_NOBITS : header.sh_type;
+        wrong.sh_flags = i == 1 ? SHF_ALLOC : header.sh_flags;
+        wrong.sh_offset = i == 2 ? UINT64_MAX - 15 : i == 3 ? cubin.size - 16 : header.sh_offset;
+        wrong.sh_size = i == 4 ? 24 : i == 5 ? UINT64_MAX / 16 * 16 : header.sh_size;
+        memcpy(cubin.bytes + cubin.header, &wrong, sizeof(wrong));
+        refuse(&cubin, "kernel", CUFENCE_ERROR_CORRUPT, "code is not in it");
+    }
+    free(cubin.bytes);
+}
+
+/* Any byte may be wrong, and any part missing: the sanitizers see a write outside the file. */
+static void test_hostile(void **state)
+{
+    (void)state;
+    const struct sass_instruction code[] = {plain_exit, store, plain_exit, self_90};
+    struct fence fence;
+    struct cubin good = make_cubin(90, code, 4, 0);
+    for (size_t length = 1; length < good.size; length++) {
+        uint8_t *cut = malloc(length);
+        size_t size = length;
+        assert_non_null(cut);
+        memcpy(cut, good.bytes, length);
+        assert_int_equal(fence_put(&cut, &size, "kernel", &fence, &problem), CUFENCE_ERROR_CORRUPT);
+        free(cut);
+    }
+    for (size_t at = 0; at < good.size; at++) {
+        for (unsigned value = 1; value < 256; value = value * 2 + 1) {
+            struct cubin cubin = good;
+            cubin.bytes = malloc(good.size);
+            assert_non_null(cubin.bytes);
+            memcpy(cubin.bytes, good.bytes, good.size);
+            cubin.bytes[at] ^= (uint8_t)value;
+            if (fence_put(&cubin.bytes, &cubin.size, "kernel", &fence, &problem) == CUFENCE_OK)
+                assert_true(fence.fenced <= fence.exits);
+            free(cubin.bytes);
+        }
+    }
+    free(good.bytes);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_encodings),     cmocka_unit_test(test_exits),    cmocka_unit_test(test_other_forms),
+        cmocka_unit_test(test_move),          cmocka_unit_test(test_refusals), cmocka_unit_test(test_hostile),
+        cmocka_unit_test(test_architectures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

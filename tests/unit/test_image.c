@@ -1,0 +1,329 @@
+/*
+ * The images of kernels, from recorded dumps and from a synthetic one.
+ */
+#include "analysis/dump/image.h"
+#include "analysis/lines/cubin.h"
+#include "analysis/sass/fence.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "synthetic_dump.h"
+
+#include <stdio.h>
+#include <zlib.h>
+
+static struct problem problem;
+
+#define BYTES_LIMIT ((size_t)4 << 20)
+
+static uint8_t *read_fixture(const char *name, size_t *size)
+{
+    char path[512];
+    snprintf(path, sizeof(path), "%s/%s.core.gz", CUFENCE_FIXTURES, name);
+    gzFile file = gzopen(path, "rb");
+    assert_non_null(file);
+    uint8_t *bytes = malloc(BYTES_LIMIT);
+    assert_non_null(bytes);
+    int got = gzread(file, bytes, (unsigned)BYTES_LIMIT);
+    assert_true(got > 0);
+    gzclose(file);
+    *size = (size_t)got;
+    return bytes;
+}
+
+/* Returns the relocated image that has the kernel loaded, and its address. The dump may have no grid: if the kernel's last warp
+ * was gone. */
+static struct span relocated_image(const struct coredump *dump, const char *symbol, uint64_t *start)
+{
+    uint32_t section = 0;
+    while ((section = coredump_next(dump, COREDUMP_RELOCATED_CUBIN, section)) != 0) {
+        Elf64_Sym entry;
+        uint64_t work = UINT64_MAX;
+        *start = cubin_find_named(coredump_content(dump, section), symbol, &work, &entry) ? entry.st_value : 0;
+        if (*start)
+            return coredump_content(dump, section);
+    }
+    fail_msg("no image has the kernel");
+    return (struct span){NULL, 0};
+}
+
+static void assert_same(struct span was, struct span is)
+{
+    assert_int_equal(was.size, is.size);
+    if (was.size)
+        assert_memory_equal(was.bytes, is.bytes, was.size);
+}
+
+/* Only addresses of sections and values of symbols may differ. */
+static void check_image(struct span relocated, struct span cleaned)
+{
+    struct image before, after;
+    Elf64_Shdr was, is;
+    unsigned addresses = 0, values = 0;
+    assert_int_equal(relocated.size, cleaned.size);
+    assert_true(image_open(relocated.bytes, relocated.size, &before));
+    assert_true(image_open(cleaned.bytes, cleaned.size, &after));
+    assert_int_equal(before.section_count, after.section_count);
+    for (uint32_t i = 1; image_section(&before, i, &was); i++) {
+        assert_true(image_section(&after, i, &is));
+        assert_int_equal(is.sh_addr, 0);
+        addresses += was.sh_addr != 0;
+        is.sh_addr = was.sh_addr;
+        assert_memory_equal(&is, &was, sizeof(was));
+        if (was.sh_type != SHT_SYMTAB) {
+            assert_same(image_content(&before, &was), image_content(&after, &is));
+            continue;
+        }
+        Elf64_Sym old, new;
+        struct reader olds = reader_of(image_content(&before, &was), 0), news = reader_of(image_content(&after, &is), 0);
+        while (reader_copy(&olds, &old, sizeof(old))) {
+            Elf64_Shdr home = {0};
+            assert_true(reader_copy(&news, &new, sizeof(new)));
+            image_section(&before, old.st_shndx, &home);
+            assert_int_equal(new.st_value, old.st_value >= home.sh_addr ? old.st_value - home.sh_addr : old.st_value);
+            values += new.st_value != old.st_value;
+            new.st_value = old.st_value;
+            assert_memory_equal(&new, &old, sizeof(old));
+        }
+    }
+    assert_true(addresses > 0);
+    assert_true(values > 0);
+}
+
+static void test_recorded(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *fixture, *symbol;
+        unsigned exits;
+    } cases[] = {{"store_last", "store_last", 2},
+                 {"store_then_exit", "store_then_exit", 3},
+                 {"triton_load", "k_oob", 2},
+                 {"load_called", "_Z11load_calledIdEvPKT_PS0_i", 2}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        size_t dump_size, size = 0, other_size = 0;
+        uint8_t *bytes = read_fixture(cases[i].fixture, &dump_size), *image = NULL, *other = NULL;
+        struct coredump dump;
+        uint64_t start;
+        assert_int_equal(coredump_open(bytes, dump_size, &dump, &problem), CUFENCE_OK);
+        struct span relocated = relocated_image(&dump, cases[i].symbol, &start);
+        assert_int_equal(image_of_kernel(&dump, cases[i].symbol, start + 16, &image, &size, &problem), CUFENCE_OK);
+        check_image(relocated, (struct span){image, size});
+
+        /* The symbol alone is enough, even with an address elsewhere, as of a function of the driver. */
+        for (uint64_t pc = 0; pc < 32; pc += 16) {
+            assert_int_equal(image_of_kernel(&dump, cases[i].symbol, pc, &other, &other_size, &problem), CUFENCE_OK);
+            assert_same((struct span){image, size}, (struct span){other, other_size});
+            free(other);
+        }
+
+        Elf64_Sym entry;
+        uint64_t work = UINT64_MAX;
+        assert_true(cubin_find_named((struct span){image, size}, cases[i].symbol, &work, &entry));
+        assert_int_equal(entry.st_value, 0);
+        struct fence fence;
+        assert_int_equal(fence_put(&image, &size, cases[i].symbol, &fence, &problem), CUFENCE_OK);
+        assert_int_equal(fence.exits, cases[i].exits);
+        assert_int_equal(fence.fenced, cases[i].exits);
+        assert_false(fence.is_moved);
+
+        /* A kernel that the module has, but that the driver has not loaded; and one that does not exist. */
+        assert_int_equal(image_of_kernel(&dump, "poison", 0, &other, &other_size, &problem), CUFENCE_ERROR_NOT_FOUND);
+        assert_int_equal(image_of_kernel(&dump, "none", start, &other, &other_size, &problem), CUFENCE_ERROR_NOT_FOUND);
+        assert_non_null(strstr(problem.text, "the kernel none"));
+        free(image);
+        coredump_close(&dump);
+        free(bytes);
+    }
+}
+
+/* ---- A synthetic dump ---- */
+
+/* Opens the dump, asks for the image of _Z3oobPi, and returns the status. */
+static cufence_status ask(struct dump_builder *builder, uint64_t pc, uint8_t **image, size_t *size)
+{
+    struct coredump dump;
+    size_t dump_size;
+    const uint8_t *file = builder_finish(builder, 0xBE, &dump_size);
+    uint8_t *copy = malloc(dump_size); /* of its own size, so that a sanitizer sees a read behind it */
+    assert_non_null(copy);
+    memcpy(copy, file, dump_size);
+    *image = NULL;
+    *size = 0;
+    assert_int_equal(coredump_open(copy, dump_size, &dump, &problem), CUFENCE_OK);
+    cufence_status status = image_of_kernel(&dump, "_Z3oobPi", pc, image, size, &problem);
+    assert_int_equal(status == CUFENCE_OK, *image != NULL);
+    coredump_close(&dump);
+    free(copy);
+    return status;
+}
+
+static void refuse(struct synthetic *synthetic, cufence_status status, const char *words)
+{
+    uint8_t *image;
+    size_t size;
+    assert_int_equal(ask(&synthetic->builder, KERNEL_START, &image, &size), status);
+    assert_non_null(strstr(problem.text, words));
+}
+
+static Elf64_Shdr *section_of(uint8_t *cubin, unsigned index)
+{
+    Elf64_Ehdr header;
+    memcpy(&header, cubin, sizeof(header));
+    return (Elf64_Shdr *)(void *)(cubin + header.e_shoff) + index;
+}
+
+static uint8_t *cubin_in(struct synthetic *synthetic, uint32_t section)
+{
+    return synthetic->builder.bytes + synthetic->builder.sections[section].sh_offset;
+}
+
+/* The module as the program loaded it comes first, if it has the kernel. */
+static void test_plain(void **state)
+{
+    (void)state;
+    struct synthetic synthetic;
+    uint8_t cubin[4096], *image;
+    size_t size, plain_size = make_cubin(cubin);
+    section_of(cubin, 2)->sh_addr = 0;
+    Elf64_Sym *symbols = (Elf64_Sym *)(void *)(cubin + section_of(cubin, 3)->sh_offset);
+    symbols[1].st_value = 0;
+    cubin[EI_ABIVERSION] = 99; /* tells it from the other */
+    make_synthetic(&synthetic, &oldest);
+    uint32_t plain = builder_add(&synthetic.builder, 0x80000006, 0, plain_size, synthetic.part[MODULES], 0);
+    builder_put(&synthetic.builder, plain, 0, cubin, plain_size);
+    assert_int_equal(ask(&synthetic.builder, KERNEL_START, &image, &size), CUFENCE_OK);
+    assert_same((struct span){cubin, plain_size}, (struct span){image, size});
+    free(image);
+
+    struct span relocated = {cubin_in(&synthetic, synthetic.part[CUBIN]), plain_size};
+    symbols = (Elf64_Sym *)(void *)(cubin_in(&synthetic, plain) + section_of(cubin, 3)->sh_offset);
+    symbols[1].st_name++; /* another kernel */
+    assert_int_equal(ask(&synthetic.builder, 0, &image, &size), CUFENCE_OK);
+    check_image(relocated, (struct span){image, size});
+    free(image);
+    symbols[1].st_name--;
+    section_of(cubin_in(&synthetic, plain), 1)->sh_offset = 1 << 20; /* damaged */
+    assert_int_equal(ask(&synthetic.builder, 0, &image, &size), CUFENCE_OK);
+    check_image(relocated, (struct span){image, size});
+    free(image);
+    builder_end(&synthetic.builder);
+}
+
+/* The same kernel in two modules. */
+static void test_two(void **state)
+{
+    (void)state;
+    struct synthetic synthetic;
+    uint8_t cubin[4096], *image;
+    size_t size, cubin_size = make_cubin(cubin);
+    section_of(cubin, 2)->sh_addr = KERNEL_START + 0x1000;
+    Elf64_Sym *symbols = (Elf64_Sym *)(void *)(cubin + section_of(cubin, 3)->sh_offset);
+    symbols[1].st_value = KERNEL_START + 0x1000;
+    cubin[EI_ABIVERSION] = 99;
+    make_synthetic(&synthetic, &oldest);
+    uint32_t second = builder_add(&synthetic.builder, 0x80000007, 0, cubin_size, 0, 0);
+    builder_put(&synthetic.builder, second, 0, cubin, cubin_size);
+    assert_int_equal(ask(&synthetic.builder, KERNEL_START + 0x10, &image, &size), CUFENCE_OK);
+    assert_int_equal(image[EI_ABIVERSION], 0);
+    free(image);
+    assert_int_equal(ask(&synthetic.builder, KERNEL_START + 0x1010, &image, &size), CUFENCE_OK);
+    assert_int_equal(image[EI_ABIVERSION], 99);
+    free(image);
+    assert_int_equal(ask(&synthetic.builder, 0, &image, &size), CUFENCE_ERROR_NOT_FOUND);
+    assert_non_null(strstr(problem.text, "2 loaded modules"));
+    symbols = (Elf64_Sym *)(void *)(cubin_in(&synthetic, second) + section_of(cubin, 3)->sh_offset);
+    symbols[1].st_value = 0; /* not loaded: it cannot have faulted */
+    assert_int_equal(ask(&synthetic.builder, 0, &image, &size), CUFENCE_OK);
+    assert_int_equal(image[EI_ABIVERSION], 0);
+    free(image);
+    builder_end(&synthetic.builder);
+}
+
+static void test_damage(void **state)
+{
+    (void)state;
+    struct synthetic synthetic;
+    make_synthetic(&synthetic, &oldest);
+    uint8_t *cubin = cubin_in(&synthetic, synthetic.part[CUBIN]);
+    Elf64_Ehdr *header = (Elf64_Ehdr *)(void *)cubin, good_header = *header;
+    Elf64_Shdr *text = section_of(cubin, 2), good_text = *text, *symbols = section_of(cubin, 3), good_symbols = *symbols;
+    Elf64_Sym *symbol = (Elf64_Sym *)(void *)(cubin + symbols->sh_offset) + 1;
+
+    header->e_machine = EM_X86_64;
+    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "headers");
+    *header = good_header;
+    header->e_phnum = 1; /* no program header */
+    header->e_phoff = UINT64_MAX - 20;
+    header->e_phentsize = sizeof(Elf64_Phdr);
+    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "headers");
+    header->e_phoff = 8; /* a segment of other bytes */
+    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "headers");
+    header->e_phentsize = 1;
+    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "headers");
+    *header = good_header;
+    header->e_shoff = UINT64_MAX - 63;
+    refuse(&synthetic, CUFENCE_ERROR_NOT_FOUND, "_Z3oobPi");
+    *header = good_header;
+
+    text->sh_offset = UINT64_MAX - 15;
+    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "outside the file");
+    *text = good_text;
+    text->sh_size = 0x70; /* the kernel is longer */
+    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "code is not in it");
+    *text = good_text;
+    text->sh_addr += 0x10; /* the kernel starts before its section */
+    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "code is not in it");
+    *text = good_text;
+    symbol->st_shndx = 77;
+    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "code is not in it");
+    symbol->st_shndx = 2;
+
+    section_of(cubin, 1)->sh_type = SHT_PROGBITS;
+    refuse(&synthetic, CUFENCE_ERROR_NOT_FOUND, "_Z3oobPi");
+    section_of(cubin, 1)->sh_type = SHT_STRTAB;
+    *text = (Elf64_Shdr){.sh_type = SHT_REL, .sh_size = 16, .sh_info = 2, .sh_addr = KERNEL_START};
+    refuse(&synthetic, CUFENCE_ERROR_UNSUPPORTED, "second time");
+    *text = good_symbols;
+    refuse(&synthetic, CUFENCE_ERROR_CORRUPT, "one symbol table");
+    *text = good_text;
+    builder_end(&synthetic.builder);
+}
+
+/* Any byte of the module may be wrong, and any part of it missing. */
+static void test_hostile(void **state)
+{
+    (void)state;
+    struct synthetic synthetic;
+    uint8_t good[4096], *image;
+    size_t size, cubin_size = make_cubin(good);
+    make_synthetic(&synthetic, &oldest);
+    uint8_t *cubin = cubin_in(&synthetic, synthetic.part[CUBIN]);
+    for (size_t at = 0; at < cubin_size; at++) {
+        for (unsigned value = 1; value < 256; value = value * 4 + 3) {
+            cubin[at] = good[at] ^ (uint8_t)value;
+            if (ask(&synthetic.builder, KERNEL_START, &image, &size) == CUFENCE_OK)
+                assert_int_equal(size, cubin_size);
+            free(image);
+        }
+        cubin[at] = good[at];
+    }
+    for (size_t length = 0; length < cubin_size; length++) {
+        synthetic.builder.sections[synthetic.part[CUBIN]].sh_size = length;
+        assert_int_equal(ask(&synthetic.builder, KERNEL_START, &image, &size), CUFENCE_ERROR_NOT_FOUND);
+    }
+    builder_end(&synthetic.builder);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_recorded), cmocka_unit_test(test_plain),   cmocka_unit_test(test_two),
+        cmocka_unit_test(test_damage),   cmocka_unit_test(test_hostile),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
