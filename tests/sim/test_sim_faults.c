@@ -9,6 +9,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 
+#include "sim_dump.h"
 #include <sim/sim.h>
 
 #include <elf.h>
@@ -25,16 +26,6 @@
 #define GRANULE ((size_t)2 << 20)
 #define FLAGS_SURVIVE (CU_COREDUMP_LIGHTWEIGHT_FLAGS | CU_COREDUMP_SKIP_ABORT)
 #define NOT_SANITIZED __attribute__((no_sanitize("address", "undefined")))
-
-/* In a child: ends it with the line of what did not hold. */
-#define CHECK(condition)                                                                                                       \
-    do {                                                                                                                       \
-        if (!(condition)) {                                                                                                    \
-            fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition);                                                    \
-            _exit(1);                                                                                                          \
-        }                                                                                                                      \
-    } while (0)
-#define OK(call) CHECK((call) == CUDA_SUCCESS)
 
 static const int is_over = 0; /* for CHECK where the process cannot get to */
 
@@ -151,98 +142,6 @@ static CUresult launch_overrun(uint32_t last)
 {
     CUdeviceptr buffer = end - 4000;
     return launch("_Z5storePjj", 8, 128, (void *[]){&buffer, &last});
-}
-
-/* ---- reading a dump ---- */
-
-struct dump {
-    unsigned char *bytes;
-    size_t size;
-};
-
-static struct dump read_all(int file)
-{
-    struct dump dump = {malloc((size_t)4 << 20), 0};
-    CHECK(file >= 0 && dump.bytes != NULL);
-    for (ssize_t got; (got = read(file, dump.bytes + dump.size, ((size_t)4 << 20) - dump.size)) > 0;)
-        dump.size += (size_t)got;
-    close(file);
-    return dump;
-}
-
-static Elf64_Shdr section_at(struct dump dump, unsigned index)
-{
-    Elf64_Ehdr header;
-    Elf64_Shdr section;
-    memcpy(&header, dump.bytes, sizeof header);
-    CHECK(index < header.e_shnum);
-    memcpy(&section, dump.bytes + header.e_shoff + index * sizeof section, sizeof section);
-    CHECK(section.sh_type == SHT_NOBITS || section.sh_offset + section.sh_size <= dump.size);
-    return section;
-}
-
-/* The nth section of a type; sh_type is 0 where there is none. */
-static Elf64_Shdr find(struct dump dump, uint32_t type, unsigned nth, unsigned *index)
-{
-    Elf64_Ehdr header;
-    memcpy(&header, dump.bytes, sizeof header);
-    for (unsigned i = 1; i < header.e_shnum; i++) {
-        Elf64_Shdr section = section_at(dump, i);
-        if (section.sh_type == type && nth-- == 0) {
-            if (index != NULL)
-                *index = i;
-            return section;
-        }
-    }
-    return (Elf64_Shdr){0};
-}
-
-static uint32_t u32(struct dump dump, Elf64_Shdr section, uint64_t at)
-{
-    uint32_t value;
-    CHECK(at + 4 <= section.sh_size);
-    memcpy(&value, dump.bytes + section.sh_offset + at, sizeof value);
-    return value;
-}
-
-static uint64_t u64(struct dump dump, Elf64_Shdr section, uint64_t at)
-{
-    return u32(dump, section, at) | (uint64_t)u32(dump, section, at + 4) << 32;
-}
-
-#define TYPE(n) (0x80000000u + (n))
-
-static uint32_t sm_of_fault(struct dump dump)
-{
-    Elf64_Shdr sms = find(dump, TYPE(11), 0, NULL);
-    CHECK(sms.sh_entsize == 48);
-    for (uint32_t i = 0; i < sms.sh_size / 48; i++) {
-        if (u32(dump, sms, i * 48 + 8) == 14) {
-            CHECK(u32(dump, sms, i * 48 + 12) == 1);
-            return i;
-        }
-    }
-    return UINT32_MAX;
-}
-
-/* Finds the instruction at the SM's error PC in the dump's code, and hands out the cubin. */
-static void faulting_instruction(struct dump dump, struct dump *cubin, uint64_t instruction[2])
-{
-    Elf64_Shdr image = find(dump, TYPE(7), 0, NULL);
-    Elf64_Shdr sms = find(dump, TYPE(11), 0, NULL);
-    uint64_t pc = u64(dump, sms, sm_of_fault(dump) * 48 + 16);
-    *cubin = (struct dump){dump.bytes + image.sh_offset, image.sh_size};
-    Elf64_Shdr symbols = find(*cubin, SHT_SYMTAB, 0, NULL);
-    for (uint64_t at = 0; at < symbols.sh_size; at += sizeof(Elf64_Sym)) {
-        Elf64_Sym symbol;
-        memcpy(&symbol, cubin->bytes + symbols.sh_offset + at, sizeof symbol);
-        if (ELF64_ST_TYPE(symbol.st_info) != STT_FUNC || pc < symbol.st_value || pc >= symbol.st_value + symbol.st_size)
-            continue;
-        Elf64_Shdr text = section_at(*cubin, symbol.st_shndx);
-        memcpy(instruction, cubin->bytes + text.sh_offset + (pc - symbol.st_value), 16);
-        return;
-    }
-    CHECK(0 && "the error PC lies in a function");
 }
 
 /* ---- stories ---- */

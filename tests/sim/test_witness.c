@@ -90,7 +90,7 @@ static void test_last(void **state)
 {
     (void)state;
     expect_said(tell_last, (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
-                                            "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* restaged",
+                                            "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* restaged$",
                                             "written +4 bytes past the end: 2\\.5 +restaged", "model\\.cu:20", "!candidate", NULL});
 }
 
@@ -255,6 +255,20 @@ static int count_files(const char *folder)
     return count;
 }
 
+/* Counts descriptors that are no ordinary files: a report opens those of libraries to find source lines. */
+static int count_descriptors(void)
+{
+    char name[64], target[256];
+    int count = 0;
+    for (int i = 0; i < 1024; i++) {
+        snprintf(name, sizeof name, "/proc/self/fd/%d", i);
+        ssize_t length = readlink(name, target, sizeof target - 1);
+        target[length > 0 ? length : 0] = '\0';
+        count += length > 0 && (*target != '/' || !strncmp(target, "/memfd", 6));
+    }
+    return count;
+}
+
 static void tell_no_trace(void)
 {
     char folder[] = "/tmp/cufence-test-XXXXXX";
@@ -262,12 +276,12 @@ static void tell_no_trace(void)
     setenv("TMPDIR", folder, 1);
     start("witness=on");
     void *out = allocate(COUNT * 4);
-    int files = count_files(folder), descriptors = count_files("/proc/self/fd");
+    int files = count_files(folder), descriptors = count_descriptors();
     launch("write_last", out, COUNT);
     cuCtxSynchronize();
     CHECK_OK(cufence_wait_reports(10000));
     CHECK(count_files(folder) == files);
-    CHECK(count_files("/proc/self/fd") == descriptors);
+    CHECK(count_descriptors() == descriptors);
 }
 
 static void test_no_trace(void **state)
@@ -279,7 +293,7 @@ static void test_no_trace(void **state)
 /* The error comes as early as without a second launch. */
 static void tell_error_first(void)
 {
-    start("witness=on,witness_ms=5000");
+    start("witness=on,witness_ms=1500");
     launch("hang_later", allocate(COUNT * 4), COUNT);
     uint64_t begin = now_ms();
     while (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)

@@ -103,6 +103,19 @@ static void take_record(struct diagnosis *diagnosis, const struct diagnosis *aga
         diagnosis_find_parameter(diagnosis);
 }
 
+/* The dump's registers may have changed since the access; that something was written just there settles it. */
+static void confirm(struct diagnosis *diagnosis, const struct restaged *restaged)
+{
+    for (size_t i = 0; i < restaged->write_count; i++) {
+        const struct restaged_write *write = &restaged->writes[i];
+        if (!write->buffer || diagnosis->address - write->address >= write->bytes)
+            continue;
+        diagnosis->address_certainty = CERTAIN_RESTAGED;
+        if (diagnosis->owner && diagnosis->owner->id == write->buffer->id)
+            diagnosis->owner_certainty = CERTAIN_RESTAGED;
+    }
+}
+
 /* Takes over the diagnosis of a warp that faulted at the same place. Returns 0 if there is none whose address is known. */
 static int take_warp(struct diagnosis *diagnosis, const struct restaged *restaged)
 {
@@ -125,6 +138,7 @@ static int take_warp(struct diagnosis *diagnosis, const struct restaged *restage
     diagnosis->has_first_exited = !site->is_warp_alive;
     diagnosis->is_grid_restaged = again.site->has_grid && (site->is_grid_borrowed || !site->has_grid);
     take_record(diagnosis, &again, restaged);
+    confirm(diagnosis, restaged);
     return 1;
 }
 

@@ -1,0 +1,457 @@
+/*
+ * The simulated device's memory in two processes: handles as file descriptors, and the same addresses. The other process is this
+ * program, started anew before CUDA is: so the addresses of its libraries and stacks are its own.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "sim_dump.h"
+#include <sim/sim.h>
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+
+#if defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define IS_THREAD_SANITIZED 1
+#endif
+#endif
+#if defined(__SANITIZE_THREAD__)
+#define IS_THREAD_SANITIZED 1
+#endif
+#ifndef IS_THREAD_SANITIZED
+#define IS_THREAD_SANITIZED 0
+#endif
+
+#define GRANULE ((size_t)2 << 20)
+#define FILE_HANDLE CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+
+static const CUmemAllocationProp plain = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                          .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+static const CUmemAllocationProp exportable = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
+                                               .requestedHandleTypes = FILE_HANDLE,
+                                               .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
+static const CUmemAccessDesc read_write = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+                                           .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+
+static CUcontext context;
+
+static void start(void)
+{
+    OK(cuInit(0));
+    OK(cuDevicePrimaryCtxRetain(&context, 0));
+    OK(cuCtxSetCurrent(context));
+}
+
+static CUmemGenericAllocationHandle create(size_t size, const CUmemAllocationProp *properties)
+{
+    CUmemGenericAllocationHandle handle = 0;
+    OK(cuMemCreate(&handle, size, properties, 0));
+    return handle;
+}
+
+static void map(CUdeviceptr address, size_t size, CUmemGenericAllocationHandle handle)
+{
+    OK(cuMemMap(address, size, 0, handle, 0));
+    OK(cuMemSetAccess(address, size, &read_write, 1));
+}
+
+static uint32_t load(CUdeviceptr address)
+{
+    uint32_t value;
+    OK(cuMemcpyDtoH(&value, address, sizeof value));
+    return value;
+}
+
+static int export_handle(CUmemGenericAllocationHandle handle)
+{
+    int descriptor = -1;
+    OK(cuMemExportToShareableHandle(&descriptor, handle, FILE_HANDLE, 0));
+    CHECK(descriptor > 2);
+    return descriptor;
+}
+
+static CUresult import(CUmemGenericAllocationHandle *handle, int descriptor)
+{
+    return cuMemImportFromShareableHandle(handle, (void *)(uintptr_t)descriptor, FILE_HANDLE);
+}
+
+/* ---- the other process ---- */
+
+/* What is sent: where the reservation was, and a descriptor of the memory at its second granule. */
+struct message {
+    CUdeviceptr base;
+    size_t reserved, mapped;
+};
+
+union control {
+    struct cmsghdr header;
+    char bytes[CMSG_SPACE(sizeof(int))];
+};
+
+static void send_memory(int to, struct message message, int descriptor)
+{
+    union control control = {.header = {.cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof(int))}};
+    struct iovec part = {&message, sizeof message};
+    struct msghdr header = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    memcpy(CMSG_DATA(&control.header), &descriptor, sizeof descriptor);
+    CHECK(sendmsg(to, &header, 0) == sizeof message);
+}
+
+static int receive_memory(int from, struct message *message)
+{
+    union control control;
+    struct iovec part = {message, sizeof *message};
+    struct msghdr header = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control.bytes, .msg_controllen = sizeof control.bytes};
+    CHECK(recvmsg(from, &header, 0) == sizeof *message);
+    int descriptor;
+    memcpy(&descriptor, CMSG_DATA(&control.header), sizeof descriptor);
+    return descriptor;
+}
+
+static void step(int socket)
+{
+    CHECK(write(socket, "", 1) == 1);
+}
+
+static void wait_for_step(int socket)
+{
+    char byte;
+    CHECK(read(socket, &byte, 1) == 1);
+}
+
+/* Maps what it is sent at the same address, checks it, changes it, and checks it again when the sender has ended. */
+static void run_other(int socket)
+{
+    struct message message;
+    int descriptor = receive_memory(socket, &message);
+    start();
+    CUdeviceptr base = 0;
+    CUmemGenericAllocationHandle handle;
+    OK(cuMemAddressReserve(&base, message.reserved, 0, message.base, 0));
+    CHECK(base == message.base);
+    size_t free_before, free_after, total;
+    OK(cuMemGetInfo(&free_before, &total));
+    OK(import(&handle, descriptor));
+    CHECK(close(descriptor) == 0);
+    OK(cuMemGetInfo(&free_after, &total));
+    CHECK(free_before == free_after);
+    map(base + GRANULE, message.mapped, handle);
+    CHECK(load(base + GRANULE) == 0x1111 && load(base + GRANULE + message.mapped - 4) == 0x2222);
+    OK(cuMemsetD32(base + GRANULE, 0x3333, 1));
+    OK(cuCtxSynchronize());
+    step(socket);
+    char byte;
+    CHECK(read(socket, &byte, 1) == 0); /* the sender has ended */
+    CHECK(load(base + GRANULE) == 0x4444 && load(base + GRANULE + message.mapped - 4) == 0x2222);
+}
+
+static pid_t start_other(int *to_it)
+{
+    int sockets[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+    CHECK(fcntl(sockets[0], F_SETFD, FD_CLOEXEC) == 0);
+    pid_t other = fork();
+    CHECK(other >= 0);
+    if (other == 0) {
+        char number[16];
+        snprintf(number, sizeof number, "%d", sockets[1]);
+        execl("/proc/self/exe", "sim_share", number, (char *)NULL);
+        _exit(127);
+    }
+    close(sockets[1]);
+    *to_it = sockets[0];
+    return other;
+}
+
+/* Sends two granules, with 0x1111 at their start and 0x2222 at their end. */
+static CUdeviceptr share(int to, int is_faulting)
+{
+    struct message message = {.reserved = (size_t)8 << 30, .mapped = 2 * GRANULE};
+    start();
+    create(GRANULE, &exportable); /* in front of the other */
+    CUmemGenericAllocationHandle handle = create(message.mapped, &exportable);
+    OK(cuMemAddressReserve(&message.base, message.reserved, 0, 0, 0));
+    CUdeviceptr memory = message.base + GRANULE, end = memory + message.mapped;
+    map(memory, message.mapped, handle);
+    OK(cuMemsetD32(memory, 0x1111, 1));
+    OK(cuMemsetD32(end - 4, 0x2222, 1));
+    OK(cuCtxSynchronize());
+    if (is_faulting) {
+        CUmodule module;
+        CUfunction poison;
+        OK(cuModuleLoadData(&module, "any image"));
+        OK(cuModuleGetFunction(&poison, module, "cufence_poison"));
+        OK(cuLaunchKernel(poison, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&end}, NULL));
+        CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    }
+    OK(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)(memory + 5)));
+    int descriptor = export_handle(handle);
+    for (int i = 0; i < 2; i++) /* the mapping's own reference is left */
+        CHECK(cuMemRelease(handle) == (is_faulting ? CUDA_ERROR_ILLEGAL_ADDRESS : CUDA_SUCCESS));
+    send_memory(to, message, descriptor);
+    close(descriptor);
+    wait_for_step(to);
+    return memory;
+}
+
+static void expect_well(pid_t other)
+{
+    int status = -1;
+    CHECK(waitpid(other, &status, 0) == other);
+    CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
+/* ---- stories ---- */
+
+static void another_process_maps_the_same_bytes_at_the_same_address(void)
+{
+    int to;
+    pid_t other = start_other(&to);
+    CUdeviceptr memory = share(to, 0);
+    CHECK(load(memory) == 0x3333);
+    OK(cuMemsetD32(memory, 0x4444, 1));
+    OK(cuCtxSynchronize());
+    /* The other one keeps the memory alive. */
+    OK(cuMemUnmap(memory, 2 * GRANULE));
+    close(to);
+    expect_well(other);
+}
+
+static void memory_can_be_shared_after_a_sticky_error(void)
+{
+    int to;
+    pid_t other = start_other(&to);
+    CUdeviceptr memory = share(to, 1);
+    CUdeviceptr base;
+    CUmemGenericAllocationHandle handle;
+    OK(cuMemRetainAllocationHandle(&handle, (void *)(uintptr_t)memory));
+    int descriptor = export_handle(handle);
+    OK(import(&handle, descriptor));
+    close(descriptor);
+    OK(cuMemAddressReserve(&base, 2 * GRANULE, 0, 0, 0));
+    map(base, 2 * GRANULE, handle);
+    CHECK(cuMemsetD32(base, 0x4444, 1) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    *(volatile uint32_t *)(uintptr_t)base = 0x4444; /* what the device's memory is here */
+    close(to);
+    expect_well(other);
+}
+
+static void only_exportable_handles_are_exported(void)
+{
+    start();
+    CUmemGenericAllocationHandle handle = create(GRANULE, &exportable), other = create(GRANULE, &plain);
+    int descriptor = -1;
+    CHECK(cuMemExportToShareableHandle(&descriptor, other, FILE_HANDLE, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemExportToShareableHandle(&descriptor, 77, FILE_HANDLE, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemExportToShareableHandle(NULL, handle, FILE_HANDLE, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_NONE, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemExportToShareableHandle(&descriptor, handle, CU_MEM_HANDLE_TYPE_WIN32, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemExportToShareableHandle(&descriptor, handle, FILE_HANDLE, 1) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(descriptor == -1);
+    CUmemAllocationProp fabric = exportable, got;
+    fabric.requestedHandleTypes = CU_MEM_HANDLE_TYPE_FABRIC;
+    CHECK(cuMemCreate(&other, GRANULE, &fabric, 0) == CUDA_ERROR_NOT_SUPPORTED);
+    OK(cuMemGetAllocationPropertiesFromHandle(&got, handle));
+    CHECK(got.requestedHandleTypes == FILE_HANDLE);
+    int is_supported = 0;
+    OK(cuDeviceGetAttribute(&is_supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
+    CHECK(is_supported == 1);
+    OK(cuMemRelease(handle));
+    CHECK(cuMemExportToShareableHandle(&descriptor, handle, FILE_HANDLE, 0) == CUDA_ERROR_INVALID_VALUE);
+}
+
+static void other_descriptors_are_refused(void)
+{
+    start();
+    CUmemGenericAllocationHandle handle;
+    int null = open("/dev/null", O_RDWR), file = memfd_create("other", 0), ends[2];
+    CHECK(null >= 0 && file >= 0 && pipe(ends) == 0);
+    CHECK(ftruncate(file, ((off_t)1 << 46) + ((off_t)1 << 31)) == 0);
+    const int bad[] = {-1, 9999, null, file, ends[0], STDERR_FILENO};
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
+        CHECK(import(&handle, bad[i]) == CUDA_ERROR_INVALID_VALUE);
+    int descriptor = export_handle(create(GRANULE, &exportable));
+    CHECK(import(NULL, descriptor) == CUDA_ERROR_INVALID_VALUE);
+    CHECK(cuMemImportFromShareableHandle(&handle, (void *)(uintptr_t)descriptor, CU_MEM_HANDLE_TYPE_FABRIC) ==
+          CUDA_ERROR_INVALID_VALUE);
+    OK(import(&handle, descriptor));
+}
+
+static void imported_handles_are_handles(void)
+{
+    start();
+    size_t free_before, free_after, total;
+    OK(cuMemGetInfo(&free_before, &total));
+    CUdeviceptr base;
+    OK(cuMemAddressReserve(&base, 8 * GRANULE, 0, 0, 0));
+    CUmemGenericAllocationHandle created = create(GRANULE, &exportable), first, second;
+    map(base, GRANULE, created);
+    OK(cuMemsetD32(base, 7, 1));
+    OK(cuCtxSynchronize());
+    int descriptor = export_handle(created);
+    OK(import(&first, descriptor));
+    OK(import(&second, descriptor));
+    close(descriptor);
+    map(base + GRANULE, GRANULE, first);
+    map(base + 2 * GRANULE, GRANULE, first);
+    OK(cuMemRelease(first));
+    /* An imported handle is exported again. */
+    descriptor = export_handle(second);
+    OK(cuMemRelease(second));
+    CHECK(cuMemRelease(second) == CUDA_ERROR_INVALID_VALUE);
+    OK(cuMemUnmap(base, GRANULE));
+    OK(cuMemRelease(created));
+    CHECK(load(base + GRANULE) == 7 && load(base + 2 * GRANULE) == 7);
+    OK(cuMemsetD32(base + 2 * GRANULE, 8, 1));
+    CHECK(load(base + GRANULE) == 8);
+    OK(import(&second, descriptor));
+    close(descriptor);
+    map(base + 3 * GRANULE, GRANULE, second);
+    CHECK(load(base + 3 * GRANULE) == 8);
+    OK(cuMemGetInfo(&free_after, &total));
+    CHECK(free_before == free_after);
+    OK(cuMemUnmap(base + GRANULE, 3 * GRANULE));
+    OK(cuMemRelease(second));
+    OK(cuMemAddressFree(base, 8 * GRANULE));
+}
+
+static void handles_need_no_descriptors(void)
+{
+    const struct rlimit few = {32, 32};
+    CHECK(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    start();
+    for (int i = 0; i < 1000; i++) {
+        CUmemGenericAllocationHandle handle = create(GRANULE, &exportable), imported;
+        int descriptor = export_handle(handle);
+        OK(import(&imported, descriptor));
+        close(descriptor);
+        if (i < 500)
+            OK(cuMemRelease(imported));
+    }
+}
+
+static void a_wanted_address_is_given_where_it_is_free(void)
+{
+    start();
+    CUdeviceptr base, again, elsewhere;
+    OK(cuMemAddressReserve(&base, (size_t)4 << 30, 0, 0, 0));
+#if !IS_THREAD_SANITIZED
+    CHECK(base == (CUdeviceptr)1 << 45); /* in every process */
+#endif
+    OK(cuMemAddressReserve(&elsewhere, GRANULE, 0, base + GRANULE, 0));
+    CHECK(elsewhere < base || elsewhere >= base + ((CUdeviceptr)4 << 30));
+    OK(cuMemAddressFree(base, (size_t)4 << 30));
+    OK(cuMemAddressReserve(&again, GRANULE, 0, base + 64 * GRANULE, 0));
+    CHECK(again == base + 64 * GRANULE);
+}
+
+static void a_device_may_not_share(void)
+{
+    start();
+    CUmemGenericAllocationHandle handle;
+    int is_supported = 1, descriptor;
+    OK(cuDeviceGetAttribute(&is_supported, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, 0));
+    CHECK(is_supported == 0);
+    CHECK(cuMemCreate(&handle, GRANULE, &exportable, 0) == CUDA_ERROR_NOT_SUPPORTED);
+    handle = create(GRANULE, &plain);
+    CHECK(cuMemExportToShareableHandle(&descriptor, handle, FILE_HANDLE, 0) == CUDA_ERROR_NOT_SUPPORTED);
+    CHECK(import(&handle, 0) == CUDA_ERROR_NOT_SUPPORTED);
+}
+
+static void memory_of_a_device_that_is_not_there_is_refused(void)
+{
+    int sockets[2];
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+    pid_t other = fork();
+    CHECK(other >= 0);
+    if (other == 0) {
+        struct message message;
+        CUmemGenericAllocationHandle handle;
+        int descriptor = receive_memory(sockets[1], &message);
+        start();
+        CHECK(import(&handle, descriptor) == CUDA_ERROR_INVALID_DEVICE);
+        _exit(0);
+    }
+    cusim_configure(2, 0, 0);
+    start();
+    CUmemAllocationProp second = exportable;
+    second.location.id = 1;
+    send_memory(sockets[0], (struct message){0}, export_handle(create(GRANULE, &second)));
+    expect_well(other);
+}
+
+static void identifiers_are_those_of_the_devices(void)
+{
+    cusim_configure(2, 0, 0);
+    start();
+    CUuuid first, second, same;
+    OK(cuDeviceGetUuid(&first, 0));
+    OK(cuDeviceGetUuid(&second, 1));
+    CHECK(memcmp(&first, &second, sizeof first) != 0);
+    CHECK(memcmp(&first, "cufence-sim-gpu", 16) == 0); /* in every process */
+    CUresult (*old)(CUuuid *, CUdevice);
+    CUdriverProcAddressQueryResult status;
+    OK(cuGetProcAddress("cuDeviceGetUuid", (void **)&old, 10000, 0, &status));
+    CHECK(status == CU_GET_PROC_ADDRESS_SUCCESS && (void *)old == dlsym(RTLD_DEFAULT, "cuDeviceGetUuid"));
+    OK(old(&same, 1));
+    CHECK(memcmp(&same, &second, sizeof same) == 0);
+}
+
+/* ---- the parent ---- */
+
+struct story {
+    void (*run)(void);
+    const char *device; /* CUFENCE_SIM */
+};
+
+static void run_story(void **state)
+{
+    const struct story *story = *state;
+    fflush(NULL);
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        if (story->device != NULL)
+            setenv("CUFENCE_SIM", story->device, 1);
+        alarm(60);
+        story->run();
+        _exit(0);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+#define STORY(function, device) {#function, run_story, NULL, NULL, &(struct story){function, device}}
+
+int main(int count, char **arguments)
+{
+    if (count == 2) {
+        run_other(atoi(arguments[1]));
+        return 0;
+    }
+    const struct CMUnitTest tests[] = {
+        STORY(another_process_maps_the_same_bytes_at_the_same_address, NULL),
+        STORY(memory_can_be_shared_after_a_sticky_error, NULL),
+        STORY(only_exportable_handles_are_exported, NULL),
+        STORY(other_descriptors_are_refused, NULL),
+        STORY(imported_handles_are_handles, NULL),
+        STORY(handles_need_no_descriptors, NULL),
+        STORY(a_wanted_address_is_given_where_it_is_free, NULL),
+        STORY(a_device_may_not_share, "shareable=0"),
+        STORY(memory_of_a_device_that_is_not_there_is_refused, NULL),
+        STORY(identifiers_are_those_of_the_devices, NULL),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
