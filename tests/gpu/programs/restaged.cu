@@ -1,0 +1,278 @@
+// A store beyond the end of a buffer is the last thing that a kernel does: its warp has exited when the driver looks, so only a
+// second launch can tell address and thread. The first argument chooses the kernel.
+#include "check.h"
+
+#include <cooperative_groups.h>
+#include <cuda_fp16.h>
+
+#include <cstring>
+
+enum { COUNT = 1000, BLOCK = 128, BLOCKS = 8 };
+
+static __device__ int own_index()
+{
+    return blockIdx.x * blockDim.x + threadIdx.x;
+}
+
+__global__ void store_1(unsigned char *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        out[i] = 7; // FAULT store_1
+}
+
+__global__ void store_2(unsigned short *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        out[i] = 0x1234; // FAULT store_2
+}
+
+__global__ void store_half(__half *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        out[i] = __float2half(1.5f); // FAULT store_half
+}
+
+__global__ void store_4(float *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        out[i] = 2.5f; // FAULT store_4
+}
+
+__global__ void store_8(double *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        out[i] = 2.5; // FAULT store_8
+}
+
+__global__ void store_16(float4 *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        out[i] = make_float4(1, 2, 3, 4); // FAULT store_16
+}
+
+__global__ void add(int *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        atomicAdd(&out[i], 5); // FAULT add
+}
+
+__global__ void swap(int *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        atomicCAS(&out[i], 0, 9); // FAULT swap
+}
+
+// Every thread from the 1000th on: 24 of them.
+__global__ void no_mask(float *out, int n)
+{
+    out[own_index()] = (float)n; // FAULT no_mask
+}
+
+__global__ void before(float *out, int n)
+{
+    int i = own_index();
+    if (i < n)
+        out[i - 1] = 2.5f; // FAULT before
+}
+
+struct view {
+    int n;
+    float *data;
+};
+
+__global__ void by_struct(view v, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        v.data[i] = 2.5f; // FAULT by_struct
+}
+
+__global__ void by_table(float **table, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        table[1][i] = 2.5f; // FAULT by_table
+}
+
+static __device__ __noinline__ void put(float *out, int i)
+{
+    out[i] = 2.5f; // FAULT nested
+}
+
+__global__ void nested(float *out, int n)
+{
+    int i = own_index();
+    if (i > n)
+        return;
+    put(out, i);
+}
+
+__global__ void cooperative(float *out, int n)
+{
+    cooperative_groups::this_grid().sync();
+    int i = own_index();
+    if (i <= n)
+        out[i] = 2.5f; // FAULT cooperative
+}
+
+extern __shared__ float shared[];
+
+__global__ void much_shared(float *out, int n)
+{
+    shared[threadIdx.x + 20000] = 2.5f;
+    __syncthreads();
+    int i = own_index();
+    if (i <= n)
+        out[i] = shared[threadIdx.x + 20000]; // FAULT much_shared
+}
+
+// 1000 MiB and more behind the end.
+__global__ void far_away(float *out, int n)
+{
+    int i = own_index();
+    if (i >= n)
+        out[i == n ? (long)n : (long)n + ((long)i << 18)] = 2.5f; // FAULT far_away
+}
+
+__global__ void keep_busy(float *out, int rounds)
+{
+    float value = out[threadIdx.x];
+    for (int i = 0; i < rounds; i++)
+        value = value * 0.999f + 0.001f;
+    out[threadIdx.x] = value;
+}
+
+template <class T> static T *allocate(size_t count)
+{
+    T *pointer;
+    CALL(cudaMalloc(&pointer, count * sizeof(T)));
+    CALL(cudaMemset(pointer, 0, count * sizeof(T)));
+    return pointer;
+}
+
+template <class T> static void launch(void (*kernel)(T *, int), size_t count = COUNT)
+{
+    kernel<<<(unsigned)((count + BLOCK) / BLOCK), BLOCK>>>(allocate<T>(count), (int)count);
+}
+
+static void launch_table()
+{
+    float *rows[2] = {allocate<float>(COUNT), allocate<float>(COUNT)};
+    float **table = allocate<float *>(2);
+    CALL(cudaMemcpy(table, rows, sizeof rows, cudaMemcpyHostToDevice));
+    by_table<<<BLOCKS, BLOCK>>>(table, COUNT);
+}
+
+static void launch_cooperative()
+{
+    float *out = allocate<float>(COUNT);
+    int n = COUNT;
+    void *arguments[] = {&out, &n};
+    CALL(cudaLaunchCooperativeKernel((void *)cooperative, BLOCKS, BLOCK, arguments, 0, 0));
+}
+
+static void launch_much_shared()
+{
+    int bytes = (20000 + BLOCK) * sizeof(float);
+    CALL(cudaFuncSetAttribute(much_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
+    much_shared<<<BLOCKS, BLOCK, bytes>>>(allocate<float>(COUNT), COUNT);
+}
+
+// Equal launches on streams that are busy with others; the second is wrong.
+static void launch_busy()
+{
+    cudaStream_t streams[4];
+    for (int i = 0; i < 4; i++) {
+        CALL(cudaStreamCreate(&streams[i]));
+        keep_busy<<<1, BLOCK, 0, streams[i]>>>(allocate<float>(BLOCK), 1 << 20);
+    }
+    for (int i = 0; i < 4; i++)
+        store_4<<<BLOCKS, BLOCK, 0, streams[i]>>>(allocate<float>(COUNT), i == 1 ? COUNT : COUNT - 1);
+}
+
+static void launch_graph()
+{
+    cudaStream_t stream;
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    float *buffers[3];
+    for (float *&buffer : buffers)
+        buffer = allocate<float>(COUNT);
+    CALL(cudaStreamCreate(&stream));
+    CALL(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
+    for (int i = 0; i < 3; i++)
+        store_4<<<BLOCKS, BLOCK, 0, stream>>>(buffers[i], i == 1 ? COUNT : COUNT - 1);
+    CALL(cudaStreamEndCapture(stream, &graph));
+    CALL(cudaGraphInstantiate(&executable, graph, 0));
+    CALL(cudaGraphLaunch(executable, stream));
+}
+
+static void launch_late()
+{
+    float *out = allocate<float>(COUNT);
+    CALL(cudaFree(out));
+    store_4<<<BLOCKS, BLOCK>>>(out, COUNT - 1);
+}
+
+int main(int argc, char **argv)
+{
+    const char *kind = argc > 1 ? argv[1] : "";
+    auto is = [kind](const char *name) { return !strcmp(kind, name); };
+    if (is("store_1"))
+        launch(store_1);
+    else if (is("store_2"))
+        launch(store_2);
+    else if (is("store_half"))
+        launch(store_half);
+    else if (is("store_4"))
+        launch(store_4);
+    else if (is("store_8"))
+        launch(store_8);
+    else if (is("store_16"))
+        launch(store_16);
+    else if (is("add"))
+        launch(add);
+    else if (is("swap"))
+        launch(swap);
+    else if (is("no_mask"))
+        launch(no_mask);
+    else if (is("before"))
+        launch(before);
+    else if (is("by_struct"))
+        by_struct<<<BLOCKS, BLOCK>>>(view{0, allocate<float>(COUNT)}, COUNT);
+    else if (is("by_table"))
+        launch_table();
+    else if (is("nested"))
+        launch(nested);
+    else if (is("cooperative"))
+        launch_cooperative();
+    else if (is("much_shared"))
+        launch_much_shared();
+    else if (is("far_away"))
+        launch(far_away);
+    else if (is("large"))
+        launch(store_4, (3u << 30) / sizeof(float));
+    else if (is("busy"))
+        launch_busy();
+    else if (is("graph"))
+        launch_graph();
+    else if (is("late"))
+        launch_late();
+    else if (is("null"))
+        store_4<<<BLOCKS, BLOCK>>>(nullptr, COUNT);
+    else if (is("wild"))
+        store_4<<<BLOCKS, BLOCK>>>((float *)0x123456789000, COUNT);
+    else
+        return 2;
+    cudaError_t error = cudaDeviceSynchronize();
+    printf("%s\n", cudaGetErrorName(error));
+    return error == cudaSuccess ? 0 : 1;
+}
