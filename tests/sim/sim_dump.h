@@ -1,6 +1,6 @@
 /*
- * What tests of the simulated device read in its core dumps, by the offsets of the format: not with the code under test, nor with
- * the product's reader. For processes of their own: CHECK ends the process.
+ * What tests of the simulated device read in its core dumps, by the offsets of the format: not with the code under test, nor
+ * with the product's reader. For processes of their own: CHECK ends the process.
  */
 #ifndef CUFENCE_TESTS_SIM_DUMP_H
 #define CUFENCE_TESTS_SIM_DUMP_H

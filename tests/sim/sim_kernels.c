@@ -1,8 +1,7 @@
 /* A library for CUSIM_KERNELS: kernels for processes that register none. */
 #include <sim/sim.h>
 
-static void store_last(const cusim_thread *thread, void *const *arguments)
-    __attribute__((no_sanitize("address", "undefined")));
+static void store_last(const cusim_thread *thread, void *const *arguments) __attribute__((no_sanitize("address", "undefined")));
 
 /* Thread number `index` alone stores, and that is the last thing it does. */
 static void store_last(const cusim_thread *thread, void *const *arguments)

@@ -72,11 +72,6 @@ static void check_environment(void)
     CHECK(cuCoredumpSetAttributeGlobal(CU_COREDUMP_LIGHTWEIGHT, &truth, &one) == CUDA_ERROR_NOT_PERMITTED);
 }
 
-static const void *read_image(const char *name)
-{
-    return name[0] == '\0' ? "any image" : (const void *)read_all(open(name, O_RDONLY)).bytes;
-}
-
 /* Thread 36 of block 1 stores to the end of the memory. `how`: the image is loaded as a "module" or a "library", or then as one
  * whose kernel is "unused", and the kernel of another module launched. */
 static void run_launch(const char *how, const char *image)
@@ -89,7 +84,10 @@ static void run_launch(const char *how, const char *image)
     start(&context);
     check_environment();
     CUdeviceptr end = map_memory();
-    const void *bytes = read_image(image);
+    struct dump file = {0};
+    if (image[0] != '\0')
+        file = read_all(open(image, O_RDONLY));
+    const void *bytes = image[0] == '\0' ? "any image" : (const void *)file.bytes;
     if (strcmp(how, "library") == 0) {
         OK(cuLibraryLoadData(&library, bytes, NULL, NULL, 0, NULL, NULL, 0));
         OK(cuLibraryGetKernel(&kernel, library, "store_last"));
@@ -109,6 +107,7 @@ static void run_launch(const char *how, const char *image)
         OK(cuModuleLoadData(&module, "any image"));
         OK(cuModuleGetFunction(&function, module, "store_last"));
     }
+    free(file.bytes); /* the driver has its own copy */
     uint32_t index = 100;
     CUdeviceptr out = end - 4 * index;
     OK(cuLaunchKernel(function, 2, 1, 1, 64, 1, 1, 0, NULL, (void *[]){&out, &index}, NULL));
@@ -415,7 +414,13 @@ static void run_story(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-#define STORY(function) {#function, run_story, NULL, NULL, &(struct story){function}}
+#define STORY(function)                                                                                                        \
+    {                                                                                                                          \
+#function, run_story, NULL, NULL, &(struct story)                                                                      \
+        {                                                                                                                      \
+            function                                                                                                           \
+        }                                                                                                                      \
+    }
 
 int main(int count, char **arguments)
 {

@@ -1,6 +1,6 @@
 /*
- * The simulated device's memory in two processes: handles as file descriptors, and the same addresses. The other process is this
- * program, started anew before CUDA is: so the addresses of its libraries and stacks are its own.
+ * The simulated device's memory in two processes: handles as file descriptors, and the same addresses. The other process is
+ * this program, started anew before CUDA is: so the addresses of its libraries and stacks are its own.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -433,7 +433,13 @@ static void run_story(void **state)
     assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-#define STORY(function, device) {#function, run_story, NULL, NULL, &(struct story){function, device}}
+#define STORY(function, device)                                                                                                \
+    {                                                                                                                          \
+#function, run_story, NULL, NULL, &(struct story)                                                                      \
+        {                                                                                                                      \
+            function, device                                                                                                   \
+        }                                                                                                                      \
+    }
 
 int main(int count, char **arguments)
 {
