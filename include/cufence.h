@@ -49,6 +49,9 @@ typedef enum cufence_status {
 /* A CUstream or cudaStream_t. NULL is the legacy default stream, (cufence_stream)2 the calling thread's per-thread stream. */
 typedef struct CUstream_st *cufence_stream;
 
+/* A CUcontext. */
+typedef struct CUctx_st *cufence_context;
+
 /* A buffer, live or freed. Plain data: stays valid whatever happens to the buffer. */
 typedef struct cufence_buffer {
     uint64_t id;            /* from 1, ascending per thread, never reused */
@@ -125,8 +128,8 @@ typedef struct cufence_fault {
  * The handler may call cufence_fault_count(), cufence_last_report(), cufence_last_report_json(), cufence_describe(),
  * cufence_stack(), cufence_get_stats(), cufence_set_fault_handler(), and the functions about versions, options and errors. It
  * may end the process. It must not call CUDA, or anything that does: cufence_malloc(), cufence_free(), cufence_record_stream(),
- * cufence_trim() and the pool functions may deadlock. cufence_wait_reports() returns UNSUPPORTED at once, because the handler
- * is part of a report. Faults that happen meanwhile are reported once it has returned.
+ * cufence_context_gone(), cufence_trim() and the pool functions may deadlock. cufence_wait_reports() returns UNSUPPORTED at
+ * once, because the handler is part of a report. Faults that happen meanwhile are reported once it has returned.
  */
 typedef void (*cufence_fault_handler)(const cufence_fault *fault, void *user);
 
@@ -183,6 +186,22 @@ cufence_status cufence_free(void *pointer, cufence_stream stream);
  * library, which sees streams end. Errors: NOT_INITIALIZED.
  */
 cufence_status cufence_stream_gone(cufence_stream stream);
+
+/*
+ * Announces the end of a context. Call right before cuCtxDestroy(), or before a primary context is reset or released for the
+ * last time, if cufence was ever called while the context was current, or with its device. Without this call cufence may later
+ * make the destroyed context current: when memory runs out, in the background, or at process exit; the driver then crashes or
+ * aborts. cufence does ask the driver first whether a primary context still exists; about other contexts there is no safe
+ * question. Not needed under the preload library, which sees contexts end; there this call does nothing.
+ *
+ * Waits for the context's work and for reports of its faults. From then on the context's buffers are gone: their pointers are
+ * invalid, and freeing one returns DOUBLE_FREE. If cufence has retained it (a primary context, for cufence_malloc() with its
+ * device), it releases it. Memory that another context may still use, as far as cufence knows, stays mapped. No thread may call
+ * cufence with this context current, or with one of its streams, from the beginning of this call until the context is
+ * destroyed. A context that cufence does not know is ignored. Errors: NOT_INITIALIZED, INVALID_ARGUMENT (NULL), DRIVER (the
+ * driver can't wait for the work, for example because a stream is capturing; nothing has changed).
+ */
+cufence_status cufence_context_gone(cufence_context context);
 
 /*
  * Declares that work on `stream` uses the buffer too: a later free waits (on the device, never on the host) for the work

@@ -7,6 +7,7 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "lifecycle.h"
+#include "settle.h"
 #include "stacks/labels.h"
 #include "stacks/stack.h"
 #include "witness/delivery.h"
@@ -135,6 +136,27 @@ PUBLIC cufence_status cufence_stream_gone(cufence_stream stream)
     if (status == CUFENCE_OK)
         stream_ended(stream);
     return status;
+}
+
+/* Forgets the context unless work may still be running in it: then its buffers must stay mapped. */
+static cufence_status give_up(CUcontext context)
+{
+    CUresult result = settle_before_end(context);
+    int is_over = result == CUDA_SUCCESS || driver_has_faulted(result) || result == CUDA_ERROR_INVALID_CONTEXT ||
+                  result == CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (is_over)
+        context_given_up(context);
+    heap_go_on();
+    return is_over ? CUFENCE_OK : driver_check(result, "cuCtxSynchronize");
+}
+
+/* The preload library sees the end itself. */
+PUBLIC cufence_status cufence_context_gone(cufence_context context)
+{
+    cufence_status status = check_started_with(context, "context");
+    if (status != CUFENCE_OK || contexts_are_watched() || !context_known(context))
+        return status;
+    return give_up(context);
 }
 
 PUBLIC cufence_status cufence_record_stream(void *pointer, cufence_stream stream)

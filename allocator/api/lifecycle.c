@@ -81,7 +81,7 @@ static void *synchronise_all(void *unused)
 {
     (void)unused;
     for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-        CUresult result = synchronise(context);
+        CUresult result = context_is_there(context) ? synchronise(context) : CUDA_SUCCESS;
         if (result != CUDA_SUCCESS && !driver_has_faulted(exit_result)) /* a fault is the worst result; keep it */
             exit_result = result;
     }

@@ -97,17 +97,23 @@ static unsigned long long unique_id(CUcontext handle)
     return id;
 }
 
-/* Whether the handle still names that context. A context with a sticky error may answer every call with the error; it is still
- * the same. */
-static int is_same(const struct context *context)
+/* Requires a handle that the driver knows. A context with a sticky error may answer every call with the error; it is still the
+ * same. */
+static int has_same_id(const struct context *context)
 {
     unsigned long long id = 0;
-    if (contexts_are_watched() || __atomic_load_n(&context->is_held, __ATOMIC_RELAXED) || !driver->cuCtxGetId)
+    if (!driver->cuCtxGetId)
         return 1;
     CUresult result = driver->cuCtxGetId(context->handle, &id);
     if (result == CUDA_SUCCESS)
         return id == context->unique;
     return result != CUDA_ERROR_INVALID_CONTEXT && result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
+}
+
+/* Whether the handle still names that context. */
+static int is_same(const struct context *context)
+{
+    return contexts_are_watched() || __atomic_load_n(&context->is_held, __ATOMIC_RELAXED) || has_same_id(context);
 }
 
 /* Caller holds the lock. */
@@ -371,6 +377,49 @@ void context_ended(CUcontext handle)
     if (entry)
         end(entry);
     lock_release(&lock);
+}
+
+void context_given_up(CUcontext handle)
+{
+    lock_take(&lock);
+    struct context *entry = entry_of(handle);
+    int device = entry && __atomic_exchange_n(&entry->is_held, 0, __ATOMIC_RELAXED) ? entry->device : -1;
+    if (entry)
+        end(entry);
+    lock_release(&lock);
+    if (device >= 0)
+        driver->cuDevicePrimaryCtxRelease(device);
+}
+
+int context_has_ended(const struct context *context)
+{
+    CUcontext primary;
+    unsigned flags;
+    int is_active = 0;
+    if (contexts_are_watched() || !context->is_primary || __atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS ||
+        driver->cuDevicePrimaryCtxGetState(context->device, &flags, &is_active) != CUDA_SUCCESS)
+        return 0;
+    if (!is_active)
+        return 1;
+    if (driver->cuDevicePrimaryCtxRetain(&primary, context->device) != CUDA_SUCCESS)
+        return 0;
+    int is_another = primary != __atomic_load_n(&context->handle, __ATOMIC_RELAXED) || !has_same_id(context);
+    driver->cuDevicePrimaryCtxRelease(context->device);
+    return is_another;
+}
+
+int context_is_there(struct context *context)
+{
+    uint64_t generation = __atomic_load_n(&context->generation, __ATOMIC_RELAXED);
+    if (!context_is_alive(context))
+        return 0;
+    if (!context_has_ended(context))
+        return 1;
+    lock_take(&lock);
+    if (context_is_alive(context) && context->generation == generation)
+        end(context);
+    lock_release(&lock);
+    return 0;
 }
 
 /* ---- faults ---- */

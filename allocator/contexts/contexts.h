@@ -8,7 +8,8 @@
  *
  * Under the preload library, every destruction of a context or stream is seen (contexts_watch()). Resolving a stream then needs
  * a driver call only for NULL and the per-thread stream, to get the current context. Without the preload library, contexts are
- * checked by the driver's unique id (cuCtxGetId: CUDA 12.0), and the program reports destroyed streams (cufence_stream_gone()).
+ * checked by the driver's unique id (cuCtxGetId: CUDA 12.0), and the program reports destroyed streams and contexts
+ * (cufence_stream_gone(), cufence_context_gone()).
  * Checking each stream with cuStreamGetId would cost more than everything else, and it ends a capture (driver 580.159.04).
  *
  * Thread safety: every function, from any thread, after contexts_open().
@@ -108,6 +109,16 @@ void context_green_ends(CUcontext handle);
 
 /* The context is destroyed, or about to be. Calls events.ended() if it was registered. */
 void context_ended(CUcontext handle);
+
+/* The same for one that still exists and that the program is about to end. Gives back what context_of_device() has retained, so
+ * that the program's last release ends it. */
+void context_given_up(CUcontext handle);
+
+/* Ask before making a context current that is not the caller's own: without the preload library, it may have ended unannounced.
+ * Only a primary context can be asked for without touching it; every other one counts as alive. A few driver calls, none under
+ * the preload library. context_has_ended() takes no lock; context_is_there() calls events.ended() for one that has ended. */
+int context_has_ended(const struct context *context);
+int context_is_there(struct context *context);
 
 /* Returns the entry of `handle` if it is registered, else NULL. Never calls the driver, which may have destroyed the context
  * already. */

@@ -162,7 +162,7 @@ static void visit(struct books *books, int level)
 static void visit_other(struct books *books, int level)
 {
     visit_begin();
-    if (context_is_alive(books->context))
+    if (context_is_there(books->context))
         visit(books, level);
     visit_end();
 }

@@ -25,7 +25,7 @@ static int has_retiring(void)
 static void visit(struct context *context, int is_time_to_trim, int has_gone)
 {
     struct books *books = books_of(context);
-    if (!books || !context_is_alive(context) || __atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
+    if (!books || __atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS || !context_is_there(context))
         return;
     struct scope scope = scope_enter(context);
     if (scope.pushed) {

@@ -94,7 +94,9 @@ int kernels_fence(const struct context *only, int (*is_left_out)(int device), in
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     driver->cuThreadExchangeStreamCaptureMode(&mode);
     for (struct context *context = next_prepared(NULL, -1); context && is_passed; context = next_prepared(context, -1)) {
-        struct prepared *entry = (only && only != context) || is_left_out(context->device) ? NULL : enter(context);
+        if ((only && only != context) || is_left_out(context->device) || (!only && context_has_ended(context)))
+            continue;
+        struct prepared *entry = enter(context);
         if (!entry)
             continue;
         if (driver->cuLaunchKernel(entry->fence, 1, 1, 1, 1, 1, 1, 0, entry->stream, NULL, NULL) == CUDA_SUCCESS)

@@ -1,26 +1,15 @@
 /* The end of contexts and streams, and what cufence learns from synchronisations. The registry itself is in contexts/. */
 #include "internal.h"
 
-#include "witness/monitor.h"
-#include "launch/launch.h"
+#include "api/settle.h"
 
 #include <stdlib.h>
-
-#define REPORT_MS 5000
 
 CUresult settled(CUresult result, int is_context_idle)
 {
     if (!is_active() || (result != CUDA_SUCCESS && !driver_has_faulted(result)))
         return result;
-    if (result != CUDA_SUCCESS && failure() == CUDA_SUCCESS)
-        monitor_await_dump();
-    struct context *context = context_current();
-    uint64_t launches = context ? launch_count(context) : 0;
-    if (context && !launch_is_settled(context, launches)) {
-        fault_learn(is_context_idle);
-        if (is_context_idle)
-            launch_settle(context, launches);
-    }
+    settle_learn(result, is_context_idle);
     CUresult fault = failure();
     return fault != CUDA_SUCCESS ? fault : result;
 }
@@ -32,19 +21,6 @@ CUresult synchronised(struct context *context, CUresult (*function)(void))
     if (since && result == CUDA_SUCCESS)
         heap_sync_ended(context, since);
     return settled(result, context != NULL);
-}
-
-/* Prepares for the end of a context: reports its faults, and keeps our threads away from it from now on. */
-static void before_end(CUcontext context)
-{
-    CUcontext popped;
-    if (driver->cuCtxPushCurrent(context) == CUDA_SUCCESS) {
-        if (failure() == CUDA_SUCCESS)
-            settled(driver->cuCtxSynchronize(), 1);
-        driver->cuCtxPopCurrent(&popped);
-    }
-    monitor_wait(REPORT_MS);
-    heap_hold(context_known(context));
 }
 
 static void after_end(CUcontext context)
@@ -62,7 +38,7 @@ static CUresult destroy(CUresult (*function)(CUcontext), CUcontext context)
 {
     if (!is_active() || !context)
         return function(context);
-    before_end(context);
+    settle_before_end(context);
     CUresult result = function(context);
     if (result == CUDA_SUCCESS || driver_has_faulted(result))
         after_end(context);
@@ -131,7 +107,7 @@ CUresult hook_cuDevicePrimaryCtxRetain(CUcontext *context, CUdevice device)
 static void before_release(CUcontext primary)
 {
     if (primary)
-        before_end(primary);
+        settle_before_end(primary);
     else
         heap_hold(NULL);
 }
@@ -169,7 +145,7 @@ static CUresult reset(CUresult (*function)(CUdevice), CUdevice device)
 {
     CUcontext context = is_active() ? primary_of(device) : NULL;
     if (context)
-        before_end(context);
+        settle_before_end(context);
     CUresult result = function(device);
     if (context)
         after_end(context);

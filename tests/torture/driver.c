@@ -119,6 +119,7 @@ static void find_fence(const char *library)
     *(void **)&fence.malloc = need(opened, "cufence_malloc");
     *(void **)&fence.describe = need(opened, "cufence_describe");
     *(void **)&fence.stream_gone = need(opened, "cufence_stream_gone");
+    *(void **)&fence.context_gone = need(opened, "cufence_context_gone");
     *(void **)&fence.free = need(opened, "cufence_free");
     *(void **)&fence.record_stream = need(opened, "cufence_record_stream");
     *(void **)&fence.get_stats = need(opened, "cufence_get_stats");

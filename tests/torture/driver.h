@@ -90,6 +90,7 @@ struct fence {
     __typeof__(cufence_malloc) *malloc;
     __typeof__(cufence_free) *free;
     __typeof__(cufence_stream_gone) *stream_gone;
+    __typeof__(cufence_context_gone) *context_gone;
     __typeof__(cufence_record_stream) *record_stream;
     __typeof__(cufence_get_stats) *get_stats;
     __typeof__(cufence_trim) *trim;

@@ -10,6 +10,8 @@ import sys
 
 import torture
 
+LINES = 40  # of what a failed program said last: an abort's message
+
 
 def count_gpus():
     listed = subprocess.run(["nvidia-smi", "-L"], stdout=subprocess.PIPE, check=False).stdout.decode(errors="replace")
@@ -21,7 +23,7 @@ def play(devices, minutes):
     options = torture.parse(["--gpu", "--devices", str(devices), "--minutes", str(minutes), "--most", "3"])
     failures, played, seconds = torture.run(options)
     detail = f"{played} seeds in {seconds:.0f} s, {len(failures)} failed"
-    detail += "".join(f"\n{why} (seed {seed}, {kind})" for seed, kind, why, _ in failures)
+    detail += "".join(f"\n{why} (seed {seed}, {kind})\n" + "\n".join(said.rstrip().splitlines()[-LINES:]) for seed, kind, why, said in failures)
     return {"name": f"torture.{devices}_gpu", "ok": not failures and played > 0, "detail": detail}
 
 

@@ -106,9 +106,17 @@ static CUgreenCtx make_green(struct world *world, int device)
     return green;
 }
 
+/* Without the preload library, cufence is told before a context ends. */
+static void announce_end(struct world *world, int number)
+{
+    if (settings.is_alone && fence.context_gone(world->contexts[number].handle) != CUFENCE_OK)
+        fail(world, "cufence_context_gone: %s", fence.error_detail());
+}
+
 void context_destroy(struct world *world, int number)
 {
     const struct context *context = &world->contexts[number];
+    announce_end(world, number);
     MUST(world, context->green ? cu.cuGreenCtxDestroy(context->green) : cu.cuCtxDestroy(context->handle));
 }
 
@@ -167,6 +175,8 @@ static int empty_context(struct world *world, int number)
         if (world->contexts[i].is_live)
             sync_context(world, i);
     }
+    if (settings.is_alone) /* cufence has not seen the synchronisations, and would keep what another context has used */
+        ask_for_too_much(world);
     return 1;
 }
 
@@ -188,7 +198,7 @@ void context_end(struct world *world, int number)
 int step_destroy_context(struct world *world)
 {
     int number = DEVICES + (int)pick(world, CONTEXTS - DEVICES);
-    if (!world->contexts[number].is_live || world->depth || settings.is_alone || !empty_context(world, number))
+    if (!world->contexts[number].is_live || world->depth || !empty_context(world, number))
         return 0;
     say(world, "destroy context %d", number);
     context_destroy(world, number);
@@ -216,13 +226,13 @@ int step_reset(struct world *world)
 {
     int device = (int)pick(world, (unsigned)settings.devices);
     CUcontext handle;
-    /* Without the preload library, cufence is not told when a context ends. */
-    if (world->is_shared || world->depth || !sim.fail_call || settings.is_alone || (settings.without & FEATURE_RESET) ||
+    if (world->is_shared || world->depth || !sim.fail_call || (settings.without & FEATURE_RESET) ||
         ((settings.without & FEATURE_C3) && __atomic_fetch_add(&contexts_made, 1, __ATOMIC_RELAXED) >= CONTEXTS_BEFORE_C3) ||
         !empty_context(world, device))
         return 0;
     int is_release = chance(world, 50);
     say(world, "%s of device %d's primary context", is_release ? "last release" : "reset", device);
+    announce_end(world, device);
     MUST(world, is_release ? cu.cuDevicePrimaryCtxRelease(device) : cu.cuDevicePrimaryCtxReset(device));
     context_end(world, device);
     MUST(world, cu.cuDevicePrimaryCtxRetain(&handle, device));

@@ -24,7 +24,7 @@ KNOWN = ""
 SIMULATED = [
     ("plain", "", "devices=2", "--devices 2"),
     ("strict", "uaf=strict", "devices=2", "--devices 2"),
-    ("alone", "", "devices=2", "--devices 2 --library"),
+    ("alone", "", "devices=2,strict=1", "--devices 2 --library"),
     ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "devices=2,strict=1,reuse=0", "--devices 2"),
     ("one device", "align=auto", "devices=1", "--devices 1"),
     ("injected", "", "devices=2", "--devices 2 --inject"),
@@ -33,7 +33,7 @@ SIMULATED = [
     ("scarce", "", "devices=2,memory=64M", "--devices 2 --scarce"),
     ("strict, injected", "uaf=strict,cache_max=0", "devices=2", "--devices 2 --inject"),
     ("alternate", "side=alternate,align=64,uaf=strict", "devices=1", "--devices 1 --align 64"),
-    ("strict, alone", "uaf=strict,idle_max=2M", "devices=2", "--devices 2 --library"),
+    ("strict, alone", "uaf=strict,idle_max=2M", "devices=2,strict=1", "--devices 2 --library"),
 ]
 # With uaf=off a defect shows as wrong data; with uaf=strict as a fault, which must not happen on a peer's memory.
 REAL = [

@@ -221,6 +221,9 @@ void world_close(struct world *world);
  * else may be live. */
 void await_outputs(void);
 
+/* Allocates more than there is, in every context, so that cufence synchronises and releases what it can. */
+void ask_for_too_much(struct world *world);
+
 /* Incremented at each sign of progress in the process; checked by the watchdog. */
 extern uint64_t progress; /* atomic */
 /* Prints the last lines of every world; for the watchdog. */

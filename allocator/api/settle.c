@@ -1,0 +1,44 @@
+#include "settle.h"
+
+#include "contexts/contexts.h"
+#include "heap/heap.h"
+#include "launch/launch.h"
+#include "witness/monitor.h"
+
+#define REPORT_MS 5000
+
+/* Without the preload library no launch is seen, so a context never counts as settled. */
+static int is_settled(const struct context *context, uint64_t launches)
+{
+    return contexts_are_watched() && launch_is_settled(context, launches);
+}
+
+void settle_learn(CUresult result, int is_context_idle)
+{
+    if (result != CUDA_SUCCESS && context_fault() == CUDA_SUCCESS)
+        monitor_await_dump();
+    struct context *context = context_current();
+    uint64_t launches = context ? launch_count(context) : 0;
+    if (!context || is_settled(context, launches))
+        return;
+    fault_learn(is_context_idle);
+    if (is_context_idle)
+        launch_settle(context, launches);
+}
+
+CUresult settle_before_end(CUcontext context)
+{
+    CUcontext popped;
+    CUresult result = driver->cuCtxPushCurrent(context);
+    if (result == CUDA_SUCCESS) {
+        if (context_fault() == CUDA_SUCCESS) {
+            result = driver->cuCtxSynchronize();
+            if (result == CUDA_SUCCESS || driver_has_faulted(result))
+                settle_learn(result, 1);
+        }
+        driver->cuCtxPopCurrent(&popped);
+    }
+    monitor_wait(REPORT_MS);
+    heap_hold(context_known(context));
+    return result;
+}

@@ -1,0 +1,305 @@
+/* The C API without the preload library: contexts that end. The device is strict: it aborts the program if cufence makes a
+ * context current that is gone. */
+#include "child.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <sim.h>
+
+#define MIB ((size_t)1 << 20)
+#define PAGE (2 * MIB)
+#define MOST (40 * MIB) /* of the device's 64 MiB: fits once */
+
+static CUcontext primary;
+
+static void start(const char *options)
+{
+    setenv("CUFENCE_SIM", "devices=2,memory=64M,strict=1", 1);
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0));
+    CHECK_CU(cuCtxSetCurrent(primary));
+}
+
+static void *allocate(size_t size)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, -1, NULL));
+    return pointer;
+}
+
+/* Creates a context of the program's own and leaves it current. */
+static CUcontext new_context(void)
+{
+    CUcontext context;
+    CHECK_CU(cuCtxCreate(&context, NULL, 0, 0));
+    return context;
+}
+
+static void expect_gone(void *pointer)
+{
+    cufence_description where;
+    CHECK_OK(cufence_describe(pointer, &where));
+    CHECK(where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped);
+    CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
+}
+
+/* Every context is visited, since memory runs out. */
+static void expect_visits(void)
+{
+    void *pointer;
+    CHECK(cufence_malloc(&pointer, 100 * MIB, -1, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY);
+    CHECK_OK(cufence_trim(-1));
+    CHECK_OK(cufence_wait_reports(1000));
+}
+
+static void wait_for_the_background(void)
+{
+    usleep(250000); /* it looks around every 100 ms */
+}
+
+/* ---- announced ---- */
+
+static void announced(void)
+{
+    allocate(100);
+    CUcontext own = new_context();
+    void *live = allocate(MOST), *freed = allocate(PAGE);
+    CHECK_OK(cufence_free(freed, NULL));
+    CHECK_OK(cufence_context_gone(own));
+    expect_gone(live);
+    CHECK_CU(cuCtxDestroy(own));
+    wait_for_the_background();
+    CHECK_CU(cuCtxSetCurrent(primary));
+    expect_visits();
+    allocate(MOST); /* its memory is available again */
+}
+
+static void announced_plain(void)
+{
+    start(NULL);
+    announced();
+}
+
+static void announced_strict(void)
+{
+    start("uaf=strict");
+    announced();
+}
+
+/* What is told twice, or about a context that cufence does not know, changes nothing. */
+static void told_of_others(void)
+{
+    CHECK(cufence_context_gone(primary) == CUFENCE_ERROR_NOT_INITIALIZED);
+    start(NULL);
+    CHECK(cufence_context_gone(NULL) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    void *pointer = allocate(100);
+    CUcontext own = new_context();
+    CHECK_OK(cufence_context_gone(own));
+    allocate(100);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_CU(cuCtxDestroy(own));
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_CU(cuCtxSetCurrent(primary));
+    CHECK_OK(cufence_free(pointer, NULL));
+}
+
+static void *let_go_later(void *flag)
+{
+    usleep(100000);
+    __atomic_store_n((uint32_t *)flag, 1, __ATOMIC_RELEASE);
+    return NULL;
+}
+
+static void waits_for_its_work(void)
+{
+    static uint32_t flag;
+    uint32_t *address = &flag;
+    void *arguments[] = {&address};
+    CUmodule module;
+    CUfunction spin;
+    CUstream stream;
+    pthread_t thread;
+    start(NULL);
+    CUcontext own = new_context();
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+    CHECK_CU(cuModuleGetFunction(&spin, module, "cusim_spin"));
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    char *live = allocate(PAGE);
+    CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)live, 1, PAGE, stream)); /* faults if the buffer is unmapped by then */
+    CHECK(pthread_create(&thread, NULL, let_go_later, &flag) == 0);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_CU(cuStreamQuery(stream));
+    CHECK_CU(cuCtxDestroy(own));
+    pthread_join(thread, NULL);
+}
+
+/* While a capture keeps the driver from waiting, the context stays as it is. */
+static void a_capture_is_in_the_way(void)
+{
+    start(NULL);
+    CUcontext own = new_context();
+    CUstream stream;
+    CUgraph graph;
+    void *live = allocate(100);
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    CHECK(cufence_context_gone(own) == CUFENCE_ERROR_DRIVER);
+    CHECK(strstr(cufence_error_detail(), "cuCtxSynchronize") != NULL);
+    cuStreamEndCapture(stream, &graph);
+    CHECK_OK(cufence_free(live, NULL));
+    live = allocate(100);
+    CHECK_OK(cufence_context_gone(own));
+    expect_gone(live);
+    CHECK_CU(cuCtxDestroy(own));
+}
+
+/* cufence retains the primary context of a device that it was given, and would keep it alive. */
+static void a_last_release_is_the_last(void)
+{
+    unsigned flags;
+    int is_active = 1;
+    void *pointer;
+    start(NULL);
+    CHECK_OK(cufence_malloc(&pointer, MOST, 0, NULL));
+    CHECK_OK(cufence_context_gone(primary));
+    CHECK_CU(cuDevicePrimaryCtxRelease(0));
+    CHECK_CU(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
+    CHECK(!is_active);
+    expect_gone(pointer);
+    CHECK_OK(cufence_malloc(&pointer, MOST, 0, NULL)); /* in a new one */
+    CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0));
+    CHECK_OK(cufence_context_gone(primary));
+    CHECK_CU(cuDevicePrimaryCtxReset(0));
+    CHECK_CU(cuCtxSetCurrent(NULL));
+    CHECK_OK(cufence_malloc(&pointer, MOST, 0, NULL));
+}
+
+/* ---- primary contexts that end unannounced ---- */
+
+static void unannounced(void (*end)(void))
+{
+    void *live = allocate(MOST), *freed = allocate(PAGE);
+    CHECK_OK(cufence_free(freed, NULL));
+    CUcontext own = new_context();
+    end();
+    expect_visits();
+    expect_gone(live);
+    allocate(MOST);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_CU(cuCtxDestroy(own));
+}
+
+static void release(void)
+{
+    CHECK_CU(cuDevicePrimaryCtxRelease(0));
+}
+
+static void reset_and_retain(void)
+{
+    CHECK_CU(cuDevicePrimaryCtxReset(0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&primary, 0)); /* another one, or the same handle */
+}
+
+static void release_unannounced(void)
+{
+    start(NULL);
+    unannounced(release);
+}
+
+static void reset_unannounced(void)
+{
+    start(NULL);
+    unannounced(reset_and_retain);
+}
+
+static void reset_of_one_that_is_held(void)
+{
+    void *pointer;
+    start(NULL);
+    CHECK_OK(cufence_malloc(&pointer, PAGE, 0, NULL));
+    unannounced(reset_and_retain);
+    expect_gone(pointer);
+}
+
+static void release_seen_by_the_background(void)
+{
+    cufence_description where;
+    start("uaf=strict");
+    void *live = allocate(MOST);
+    CHECK_CU(cuDevicePrimaryCtxRelease(0));
+    wait_for_the_background();
+    CHECK_OK(cufence_describe(live, &where));
+    CHECK(where.place == CUFENCE_PLACE_FREED);
+}
+
+/* The wait launches a small kernel in every context. */
+static void release_before_a_wait_for_reports(void)
+{
+    start(NULL);
+    allocate(PAGE);
+    CHECK_CU(cuDevicePrimaryCtxRelease(0));
+    CHECK_OK(cufence_wait_reports(1000));
+}
+
+static void release_before_the_exit(void)
+{
+    start("idle_age=0");
+    allocate(MOST);
+    CHECK_CU(cuDevicePrimaryCtxRelease(0));
+}
+
+/* One that lives on keeps its buffers, while others retain and release it. */
+static void a_living_one_stays(void)
+{
+    CUcontext again;
+    unsigned flags;
+    int is_active = 1;
+    start(NULL);
+    void *live = allocate(PAGE);
+    CUcontext own = new_context();
+    CHECK_CU(cuDevicePrimaryCtxRetain(&again, 0));
+    CHECK_CU(cuDevicePrimaryCtxRelease(0));
+    expect_visits();
+    wait_for_the_background();
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_CU(cuCtxDestroy(own));
+    CHECK_CU(cuCtxSetCurrent(primary));
+    CHECK_OK(cufence_free(live, NULL));
+    CHECK_CU(cuDevicePrimaryCtxRelease(0));
+    CHECK_CU(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
+    CHECK(!is_active); /* no question has left it retained */
+}
+
+#define CASE(story)                                                                                                            \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        expect_well(story);                                                                                                    \
+    }
+#define CASES(X)                                                                                                               \
+    X(announced_plain)                                                                                                         \
+    X(announced_strict)                                                                                                        \
+    X(told_of_others)                                                                                                          \
+    X(waits_for_its_work)                                                                                                      \
+    X(a_capture_is_in_the_way)                                                                                                 \
+    X(a_last_release_is_the_last)                                                                                              \
+    X(release_unannounced)                                                                                                     \
+    X(reset_unannounced)                                                                                                       \
+    X(reset_of_one_that_is_held)                                                                                               \
+    X(release_seen_by_the_background)                                                                                          \
+    X(release_before_a_wait_for_reports)                                                                                       \
+    X(release_before_the_exit)                                                                                                 \
+    X(a_living_one_stays)
+CASES(CASE)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ENTRY(story) cmocka_unit_test(test_##story),
+        CASES(ENTRY)
+#undef ENTRY
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
