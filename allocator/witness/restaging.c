@@ -137,7 +137,7 @@ static cufence_status choose_launches(struct restaging *restaging, const struct 
     }
     if (!restaging->scene.launch_count)
         return fail(restaging, has_graph ? "the kernel ran in a CUDA graph, and its arguments are not on record"
-                                         : "no launch of the kernel with all of its arguments is on record");
+                                         : "no launch of the kernel with all of its arguments is on record (`cufence run` keeps that record)");
     return CUFENCE_OK;
 }
 
@@ -249,6 +249,12 @@ static int is_wanted(const struct options *options)
     return options->witness == WITNESS_ON || (options->witness == WITNESS_AUTO && !driver->is_sim);
 }
 
+/* A second launch of a read would only say again what the dump says. */
+static int is_explained(const struct diagnosis *diagnosis, const struct evidence_site *site)
+{
+    return site->access == ACCESS_READ && diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
+}
+
 struct restaging *restaging_begin(const struct fault_sources *sources, const struct options *options, const void *dump,
                                   size_t size, const struct evidence *evidence, const struct surroundings *around)
 {
@@ -257,7 +263,7 @@ struct restaging *restaging_begin(const struct fault_sources *sources, const str
         return NULL;
     fault_diagnose(evidence, &around->memory, &diagnosis);
     const struct evidence_site *site = fault_site(&diagnosis);
-    if (!site || site->exception.class == CLASS_NO_BUFFER)
+    if (!site || site->exception.class == CLASS_NO_BUFFER || (options->witness == WITNESS_AUTO && is_explained(&diagnosis, site)))
         return NULL;
     struct restaging *restaging = calloc(1, sizeof *restaging);
     if (!restaging)

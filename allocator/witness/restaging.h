@@ -18,7 +18,8 @@
 struct restaging;
 
 /* Chooses the launches, keeps the memory that their arguments point to, and starts the process. Returns NULL if nothing is to
- * be staged: witness=off, an exception that is not about memory, or no host memory. `around` must outlive the restaging. */
+ * be staged: witness=off, an exception that is not about memory, with witness=auto a read of which the dump tells everything, or no
+ * host memory. `around` must outlive the restaging. */
 struct restaging *restaging_begin(const struct fault_sources *sources, const struct options *options, const void *dump,
                                   size_t size, const struct evidence *evidence, const struct surroundings *around);
 

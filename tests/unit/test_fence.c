@@ -91,10 +91,10 @@ static struct fence put(struct cubin *cubin)
     return fence;
 }
 
-/* What nvdisasm prints as MEMBAR.SC.SYS, ERRBAR, CGAERRBAR (sm_90 on), CCTL.IVALL, EXIT. */
+/* What nvdisasm prints as MEMBAR.SC.GPU, ERRBAR, CGAERRBAR (sm_90 on), CCTL.IVALL, EXIT. */
 static void assert_stub(const struct cubin *cubin, uint64_t text, size_t index, unsigned sm)
 {
-    assert_code(cubin, text, index++, (struct sass_instruction){0x0000000000007992, 0x000fec0000003000});
+    assert_code(cubin, text, index++, (struct sass_instruction){0x0000000000007992, 0x000fec0000002000});
     assert_code(cubin, text, index++, (struct sass_instruction){0x00000000000079ab, 0x000fc00000000000});
     if (sm >= 90)
         assert_code(cubin, text, index++, (struct sass_instruction){0x00000000000075ab, 0x000fec0000000000});

@@ -8,15 +8,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How ptxas ends a kernel with __threadfence_system(). */
+/* How ptxas ends a kernel with __threadfence(). A barrier of system scope won't do: drivers replace it by code of their own, which
+ * keeps an address in R2 and R3 while it waits (580.159 on an H100), so the dump would show that address as the kernel's. */
 static const struct sass_instruction stub_80[] = {
-    {0x0000000000007992, 0x000fec0000003000}, /* MEMBAR.SC.SYS */
+    {0x0000000000007992, 0x000fec0000002000}, /* MEMBAR.SC.GPU */
     {0x00000000000079ab, 0x000fc00000000000}, /* ERRBAR */
     {0x00000000ff00798f, 0x000fca0002000000}, /* CCTL.IVALL */
     {0x000000000000794d, 0x000fea0003800000}, /* EXIT */
 };
 static const struct sass_instruction stub_90[] = {
-    {0x0000000000007992, 0x000fec0000003000}, /* MEMBAR.SC.SYS */
+    {0x0000000000007992, 0x000fec0000002000}, /* MEMBAR.SC.GPU */
     {0x00000000000079ab, 0x000fc00000000000}, /* ERRBAR */
     {0x00000000000075ab, 0x000fec0000000000}, /* CGAERRBAR */
     {0x00000000ff00798f, 0x000fe20002000000}, /* CCTL.IVALL */

@@ -227,7 +227,7 @@ int main(int argc, char **argv)
     const char *kind = argc > 1 ? argv[1] : "";
     auto is = [kind](const char *name) { return !strcmp(kind, name); };
     if (is("store_1"))
-        launch(store_1);
+        launch(store_1, 1008);
     else if (is("store_2"))
         launch(store_2);
     else if (is("store_half"))
