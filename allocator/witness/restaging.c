@@ -28,6 +28,7 @@ struct restaging {
     uint8_t *image, *arguments[SCENE_LAUNCHES];
     struct slot_export held[MOST_HELD]; /* memory that arguments point to, kept even if the program unmaps it */
     size_t held_count;
+    char withheld[200]; /* why some memory could not be given to the stage, "" if all was */
     struct dump_fifo fifo;
     struct stage_process process;
     int is_running, fifo_fd;
@@ -151,6 +152,16 @@ static const struct slot_export *find_held(const struct restaging *restaging, ui
     return NULL;
 }
 
+/* Errors: as arena_export(). Nothing being mapped there is none: the kernel faults there again. */
+static cufence_status export(struct restaging *restaging, uint64_t address, struct slot_export *out)
+{
+    cufence_status status = restaging->sources->export(address, out);
+    if (status != CUFENCE_OK && status != CUFENCE_ERROR_INVALID_ARGUMENT && !restaging->withheld[0])
+        snprintf(restaging->withheld, sizeof restaging->withheld, "memory that the kernel reaches cannot be given away: %s",
+                 error_detail());
+    return status;
+}
+
 /* Keeps the memory at each address in the arguments: the program goes on, and may unmap it. */
 static void hold_memory(struct restaging *restaging, const struct scene_launch *launch)
 {
@@ -158,7 +169,7 @@ static void hold_memory(struct restaging *restaging, const struct scene_launch *
         uint64_t word;
         memcpy(&word, launch->arguments + i, sizeof word);
         if (word >= restaging->scene.arena_start && word < restaging->scene.arena_end && !find_held(restaging, word) &&
-            restaging->sources->export(word, &restaging->held[restaging->held_count]) == CUFENCE_OK)
+            export(restaging, word, &restaging->held[restaging->held_count]) == CUFENCE_OK)
             restaging->held_count++;
     }
 }
@@ -168,7 +179,7 @@ static void give_memory(struct restaging *restaging, uint64_t address)
     struct stage_message answer = {.type = STAGE_NONE};
     struct slot_export fresh = {.fd = -1};
     const struct slot_export *found = find_held(restaging, address);
-    if (!found && restaging->sources->export(address, &fresh) == CUFENCE_OK)
+    if (!found && export(restaging, address, &fresh) == CUFENCE_OK)
         found = &fresh;
     if (found)
         answer = (struct stage_message){.type = STAGE_GIVE, .address = found->base, .bytes = found->mapped};
@@ -411,6 +422,12 @@ struct restaged *restaging_finish(struct restaging *restaging)
         result->outcome = RESTAGE_FAULTED;
     }
     stop(restaging);
+    if (restaging->withheld[0]) { /* what it did without that memory means nothing */
+        *result = (struct restaged){0};
+        evidence_free(restaging->evidence);
+        restaging->evidence = NULL;
+        fail(restaging, restaging->withheld);
+    }
     if (result->outcome == RESTAGE_NOT_TRIED) {
         if (result->write_count)
             result->outcome = RESTAGE_WROTE;

@@ -38,15 +38,20 @@ static void *allocate(size_t size)
     return pointer;
 }
 
-static void launch(const char *kernel, void *pointer, int n)
+static void launch_with(const char *kernel, void *argument, int n)
 {
     CUfunction function;
-    void *arguments[] = {&pointer, &n};
+    void *arguments[] = {argument, &n};
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
     const struct launch_call call = {
         .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
     launch_record(context_current(), &call); /* as the preload library does */
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
+}
+
+static void launch(const char *kernel, void *pointer, int n)
+{
+    launch_with(kernel, &pointer, n);
 }
 
 static uint64_t now_ms(void)
@@ -125,6 +130,25 @@ static void test_table(void **state)
     (void)state;
     expect_said(tell_table, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
                                              "written +4 bytes past the end: 2\\.5", NULL});
+}
+
+static void tell_struct(void)
+{
+    struct {
+        char before[1000];
+        void *out;
+    } large = {{0}, NULL};
+    start("witness=on");
+    large.out = allocate(COUNT * 4);
+    launch_with("write_by_struct", &large, COUNT);
+    cuCtxSynchronize();
+}
+
+/* The pointer lies behind the bytes of the arguments that a launch's record always has. */
+static void test_struct(void **state)
+{
+    (void)state;
+    expect_said(tell_struct, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
 }
 
 static void tell_far(void)
@@ -210,6 +234,20 @@ static void test_death(void **state)
 {
     (void)state;
     expect_said(tell_death, (const char *[]){"illegal memory access", "could not be launched again: ", NULL});
+}
+
+static void tell_withheld(void)
+{
+    setenv("CUFENCE_SIM", "shareable=0", 1);
+    start("witness=on");
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+static void test_withheld(void **state)
+{
+    (void)state;
+    expect_said(tell_withheld, (const char *[]){"the warp had exited", "could not be launched again: memory that the", NULL});
 }
 
 /* ---- the program does not notice ---- */
@@ -311,7 +349,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_last),    cmocka_unit_test(test_off),         cmocka_unit_test(test_table),
-        cmocka_unit_test(test_far),     cmocka_unit_test(test_several),     cmocka_unit_test(test_once),
+        cmocka_unit_test(test_struct),   cmocka_unit_test(test_withheld), cmocka_unit_test(test_far),     cmocka_unit_test(test_several),     cmocka_unit_test(test_once),
         cmocka_unit_test(test_hang),    cmocka_unit_test(test_death),       cmocka_unit_test(test_quietly),
         cmocka_unit_test(test_no_trace), cmocka_unit_test(test_error_first),
     };
