@@ -32,10 +32,10 @@ struct restaging {
     struct dump_fifo fifo;
     struct stage_process process;
     int is_running, fifo_fd;
-    struct dump dump;         /* of the second fault */
-    uint32_t number;          /* of the launch that runs */
-    int has_patterns;         /* it runs with patterns in the guards */
-    int is_done;              /* no launch has faulted */
+    struct dump dump; /* of the second fault */
+    uint32_t number;  /* of the launch that runs */
+    int has_patterns; /* it runs with patterns in the guards */
+    int is_done;      /* no launch has faulted */
     struct evidence *evidence;
     struct restaged result;
 };
@@ -137,8 +137,10 @@ static cufence_status choose_launches(struct restaging *restaging, const struct 
             add_recorded(restaging, &around->launches[i]);
     }
     if (!restaging->scene.launch_count)
-        return fail(restaging, has_graph ? "the kernel ran in a CUDA graph, and its arguments are not on record"
-                                         : "no launch of the kernel with all of its arguments is on record (`cufence run` keeps that record)");
+        return fail(restaging,
+                    has_graph
+                        ? "the kernel ran in a CUDA graph, and its arguments are not on record"
+                        : "no launch of the kernel with all of its arguments is on record (`cufence run` keeps that record)");
     return CUFENCE_OK;
 }
 
@@ -274,7 +276,8 @@ struct restaging *restaging_begin(const struct fault_sources *sources, const str
         return NULL;
     fault_diagnose(evidence, &around->memory, &diagnosis);
     const struct evidence_site *site = fault_site(&diagnosis);
-    if (!site || site->exception.class == CLASS_NO_BUFFER || (options->witness == WITNESS_AUTO && is_explained(&diagnosis, site)))
+    if (!site || site->exception.class == CLASS_NO_BUFFER ||
+        (options->witness == WITNESS_AUTO && is_explained(&diagnosis, site)))
         return NULL;
     struct restaging *restaging = calloc(1, sizeof *restaging);
     if (!restaging)
@@ -398,7 +401,8 @@ static int run(struct restaging *restaging)
     return evidence != NULL;
 }
 
-/* It faulted beyond the patterned pages, so its first accesses out of bounds went into them. Launches that one alone, without. */
+/* It faulted beyond the patterned pages, so its first accesses out of bounds went into them. Launches that one alone, without.
+ */
 static void run_bare(struct restaging *restaging)
 {
     struct scene *scene = &restaging->scene;

@@ -107,7 +107,8 @@ cufence_status stage_start(int is_verbose, struct stage_process *process)
     struct plan plan = {program, make_environment(), stacks + STACK_BYTES, sockets[1], is_verbose, -1};
     errno = ENOMEM;
     /* Its exit signal is 0: no SIGCHLD, and only __WCLONE waits for it. */
-    pid_t between = stacks && plan.environment ? clone(start_stage, stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, &plan) : -1;
+    pid_t between =
+        stacks && plan.environment ? clone(start_stage, stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, &plan) : -1;
     int failed = errno;
     if (between > 0)
         waitpid(between, NULL, (int)__WCLONE);

@@ -43,8 +43,7 @@ static void launch_with(const char *kernel, void *argument, int n)
     CUfunction function;
     void *arguments[] = {argument, &n};
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
-    const struct launch_call call = {
-        .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
+    const struct launch_call call = {.function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
     launch_record(context_current(), &call); /* as the preload library does */
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
 }
@@ -96,7 +95,8 @@ static void test_last(void **state)
     (void)state;
     expect_said(tell_last, (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
                                             "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* restaged$",
-                                            "written +4 bytes past the end: 2\\.5 +restaged", "model\\.cu:20", "!buffer .*candidate", NULL});
+                                            "written +4 bytes past the end: 2\\.5 +restaged", "model\\.cu:20",
+                                            "!buffer .*candidate", NULL});
 }
 
 static void tell_off(void)
@@ -219,8 +219,8 @@ static void tell_hang(void)
 static void test_hang(void **state)
 {
     (void)state;
-    expect_said(tell_hang,
-                (const char *[]){"illegal memory access", "could not be launched again: it took longer than witness_ms=300", NULL});
+    expect_said(tell_hang, (const char *[]){"illegal memory access",
+                                            "could not be launched again: it took longer than witness_ms=300", NULL});
 }
 
 static void tell_death(void)
@@ -348,10 +348,11 @@ static void test_error_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_last),    cmocka_unit_test(test_off),         cmocka_unit_test(test_table),
-        cmocka_unit_test(test_struct),   cmocka_unit_test(test_withheld), cmocka_unit_test(test_far),     cmocka_unit_test(test_several),     cmocka_unit_test(test_once),
-        cmocka_unit_test(test_hang),    cmocka_unit_test(test_death),       cmocka_unit_test(test_quietly),
-        cmocka_unit_test(test_no_trace), cmocka_unit_test(test_error_first),
+        cmocka_unit_test(test_last),        cmocka_unit_test(test_off),      cmocka_unit_test(test_table),
+        cmocka_unit_test(test_struct),      cmocka_unit_test(test_withheld), cmocka_unit_test(test_far),
+        cmocka_unit_test(test_several),     cmocka_unit_test(test_once),     cmocka_unit_test(test_hang),
+        cmocka_unit_test(test_death),       cmocka_unit_test(test_quietly),  cmocka_unit_test(test_no_trace),
+        cmocka_unit_test(test_error_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
