@@ -37,13 +37,29 @@ def _exited_warp(name: str, kernel: str, access: str) -> Case:
         r"\b0 bytes past the end of buffer #\d+|buffer +#\d+, .*candidate",
         r"buffer +#\d+, 4000 bytes\b",
     ]
-    return Case(name, name, report=facts, error=ILLEGAL, raises="RAISES")
+    return Case(f"{name}_unrecorded", name, report=facts, error=ILLEGAL, raises="RAISES", ways=("enable",))
+
+
+def _restaged(name: str, kernel: str, access: str) -> Case:
+    """The same with the launch on record: the second launch tells address and thread."""
+    facts = [
+        rf"cufence: out-of-bounds {access} of 4 bytes, 0 bytes past the end of buffer #\d+ \(restaged\)",
+        rf"kernel +{kernel}\b.*exact",
+        rf"{name}\.py:{{FAULT}}\b",
+        r"block \(7,0,0\) thread \(104,0,0\)",
+        r"address .*restaged",
+        r"written +\d bytes? past the end",
+        r"buffer +#\d+, 4000 bytes\b",
+    ]
+    return Case(name, name, report=facts, error=ILLEGAL, raises="RAISES", ways=HOOKED)
 
 
 FAULTS = [
     _overrun("triton_overrun", "k_oob", "7,0,0", 4000, report=[r"thread \(104,0,0\)"]),
     _exited_warp("triton_store_only", "k_store", "WRITE"),
     _exited_warp("triton_atomic", "k_atomic", "ATOMIC"),
+    _restaged("triton_store_only", "k_store", "WRITE"),
+    _restaged("triton_atomic", "k_atomic", "ATOMIC"),
     _overrun("graph_overrun", "k_oob", "7,0,0", 4000, output=["captured"]),
     _overrun("big_buffer", "k_big", "7168,0,0", 3670016),
     _overrun("fp16_odd", "k_half", "7,0,0", 2002, options={"align": "auto"}),
