@@ -181,6 +181,44 @@ static void test_several(void **state)
     expect_said(tell_several, (const char *[]){"0 bytes past the end of buffer #2", "restaged", NULL});
 }
 
+#define RANKS 3
+
+static void tell_ranks(void)
+{
+    for (int i = 1; i < RANKS; i++)
+        if (fork() == 0) {
+            tell_last();
+            exit(0);
+        }
+    tell_last();
+    CHECK_OK(cufence_wait_reports(60000));
+    while (wait(NULL) > 0)
+        ;
+}
+
+/* Processes that fault at once each have a second launch and a report of their own. */
+static void test_ranks(void **state)
+{
+    (void)state;
+    struct outcome outcome = run_child(tell_ranks);
+    int pids[RANKS] = {0}, reports = 0;
+    for (const char *line = outcome.err; line; line = strchr(line, '\n')) {
+        int pid = 0, length = 0;
+        line += *line == '\n';
+        sscanf(line, "==%d== cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)%n", &pid,
+               &length);
+        if (!length)
+            continue;
+        assert_true(reports < RANKS);
+        for (int i = 0; i < reports; i++)
+            assert_int_not_equal(pids[i], pid);
+        pids[reports++] = pid;
+    }
+    if (reports != RANKS)
+        fail_msg("%d reports in:\n%s", reports, outcome.err);
+    free(outcome.err);
+}
+
 /* ---- when it cannot be done ---- */
 
 static void tell_once(void)
@@ -348,11 +386,11 @@ static void test_error_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_last),        cmocka_unit_test(test_off),      cmocka_unit_test(test_table),
-        cmocka_unit_test(test_struct),      cmocka_unit_test(test_withheld), cmocka_unit_test(test_far),
-        cmocka_unit_test(test_several),     cmocka_unit_test(test_once),     cmocka_unit_test(test_hang),
-        cmocka_unit_test(test_death),       cmocka_unit_test(test_quietly),  cmocka_unit_test(test_no_trace),
-        cmocka_unit_test(test_error_first),
+        cmocka_unit_test(test_last),     cmocka_unit_test(test_off),         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_ranks),    cmocka_unit_test(test_struct),      cmocka_unit_test(test_withheld),
+        cmocka_unit_test(test_far),      cmocka_unit_test(test_several),     cmocka_unit_test(test_once),
+        cmocka_unit_test(test_hang),     cmocka_unit_test(test_death),       cmocka_unit_test(test_quietly),
+        cmocka_unit_test(test_no_trace), cmocka_unit_test(test_error_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
