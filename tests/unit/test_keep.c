@@ -105,7 +105,7 @@ static void a_second_launch_is_kept(void **state)
     (void)state;
     struct story story;
     struct snapshot *snapshot = NULL;
-    make(&story, 0);
+    make(&story, 6); /* exited_launched */
     assert_true(story.memory.near_count && story.memory.launch_count);
     const size_t last = story.memory.launch_count - 1;
     const struct restaged restaged = {.outcome = RESTAGE_FAULTED,
