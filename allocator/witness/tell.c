@@ -10,6 +10,7 @@
 #include "process.h"
 #include "record.h"
 #include "restaging.h"
+#include "saving.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,29 +35,31 @@ cufence_status tell_open(const struct options *options, const struct fault_sourc
     is_annotated = actions && !strcmp(actions, "true");
     snprintf(checkout, sizeof checkout, "%s", workspace ? workspace : "");
     cufence_status status = delivery_open(options);
-    return status == CUFENCE_OK ? record_open(options) : status;
+    if (status == CUFENCE_OK)
+        status = record_open(options);
+    return status == CUFENCE_OK ? saving_open(options) : status;
 }
 
 /* The origin of a finding, and the strings that it points to. */
-struct scene {
+struct setting {
     struct finding_origin origin;
     struct finding_process process;
     char name[DEVICE_NAME], time[32];
 };
 
-static const struct finding_origin *scene_of(struct scene *scene, int device)
+static const struct finding_origin *setting_of(struct setting *setting, int device)
 {
     CUdevice handle;
-    scene->name[0] = '\0';
+    setting->name[0] = '\0';
     if (device >= 0 && driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
-        driver->cuDeviceGetName(scene->name, DEVICE_NAME, handle);
-    scene->process = process_now(scene->time);
-    scene->origin = (struct finding_origin){.pid = (int)getpid(),
+        driver->cuDeviceGetName(setting->name, DEVICE_NAME, handle);
+    setting->process = process_now(setting->time);
+    setting->origin = (struct finding_origin){.pid = (int)getpid(),
                                             .rank = rank,
                                             .device = device,
-                                            .device_name = scene->name[0] ? scene->name : NULL,
-                                            .process = &scene->process};
-    return &scene->origin;
+                                            .device_name = setting->name[0] ? setting->name : NULL,
+                                            .process = &setting->process};
+    return &setting->origin;
 }
 
 static void call_handler(const struct finding *finding, const char *text)
@@ -124,6 +127,7 @@ struct telling {
     int device;
     struct surroundings *around;
     struct restaging *restaging; /* NULL: the kernel is not launched again */
+    struct saving *saving;       /* NULL: nothing is saved */
 };
 
 struct telling *tell_begin(const struct dump *dump, const struct evidence *evidence, int device)
@@ -135,8 +139,8 @@ struct telling *tell_begin(const struct dump *dump, const struct evidence *evide
         free(around);
         return NULL;
     }
-    *telling = (struct telling){dump, evidence, device, around, NULL};
-    telling->restaging = restaging_begin(sources, wanted, dump->bytes, dump->size, evidence, around);
+    *telling = (struct telling){dump, evidence, device, around, NULL, saving_begin(wanted, sources)};
+    telling->restaging = restaging_begin(sources, wanted, dump, evidence, around, telling->saving);
     return telling;
 }
 
@@ -179,21 +183,44 @@ static const struct restaged *restage(struct telling *telling)
     return restaged;
 }
 
+/* Completes the bundle of a fault that was printed, if the kernel could be staged. */
+static void save(struct telling *telling, const struct restaged *restaged, const struct finding *finding, const struct told *told)
+{
+    if (!telling->saving)
+        return;
+    if (!told->is_printed || !restaged || !restaged->launches_tried) {
+        const char *why = restaged ? restaged->reason : "the fault is not one of a memory access, or witness=off";
+        saving_drop(telling->saving, told->is_printed ? why : NULL);
+        return;
+    }
+    struct saving_rest rest = {.dump = telling->dump,
+                               .memory = &telling->around->memory,
+                               .report = told->text,
+                               .device = telling->device,
+                               .device_name = finding->origin.device_name};
+    char *json = finding_json(finding);
+    rest.finding = json;
+    restaging_describe(telling->restaging, &rest.bundle);
+    saving_finish(telling->saving, &rest);
+    free(json);
+}
+
 uint64_t tell_fault(struct telling *telling)
 {
     struct diagnosis diagnosis;
     struct finding finding;
-    struct scene scene;
+    struct setting setting;
     if (!telling)
         return publish(NULL).made_ns;
     const struct restaged *restaged = restage(telling);
     const struct fault_memory *memory = &telling->around->memory;
     fault_diagnose_restaged(telling->evidence, restaged, memory, &diagnosis);
-    finding_of_fault(&finding, &diagnosis, restaged, scene_of(&scene, telling->device));
+    finding_of_fault(&finding, &diagnosis, restaged, setting_of(&setting, telling->device));
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     struct told told = publish(&finding);
     if (told.is_printed && told.text && record_is_wanted())
-        record(telling->dump, memory, telling->device, scene.name);
+        record(telling->dump, memory, telling->device, setting.name);
+    save(telling, restaged, &finding, &told);
     uint64_t made_ns = finish(&finding, told);
     restaging_free(telling->restaging);
     free(telling->around);
@@ -204,17 +231,17 @@ uint64_t tell_fault(struct telling *telling)
 uint64_t tell_unexplained(size_t size, const char *why)
 {
     char reason[640];
-    struct scene scene;
+    struct setting setting;
     struct finding finding;
     snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, why);
-    finding_unexplained(&finding, reason, scene_of(&scene, -1));
+    finding_unexplained(&finding, reason, setting_of(&setting, -1));
     return finish(&finding, publish(&finding));
 }
 
 void tell_misuse(const struct misuse *misuse)
 {
-    struct scene scene;
+    struct setting setting;
     struct finding finding;
-    finding_of_misuse(&finding, misuse, scene_of(&scene, misuse->place->buffer.id ? misuse->place->buffer.device : -1));
+    finding_of_misuse(&finding, misuse, setting_of(&setting, misuse->place->buffer.id ? misuse->place->buffer.device : -1));
     finish(&finding, publish(&finding));
 }
