@@ -18,8 +18,8 @@ struct kept {
  * in the file, which tells the other side. */
 void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes);
 
-/* Takes the content from a STAGE_FILE and its descriptor, which is -1 if all is zeros. Errors: CORRUPT (the file is too short, or the
- * content is not part of the mapping), SYSTEM. */
+/* Takes the content from a STAGE_FILE and its descriptor, which is -1 if all is zeros. Errors: CORRUPT (the file is too short,
+ * or the content is not part of the mapping), SYSTEM. */
 cufence_status keep_open(int fd, const struct stage_message *message, struct kept *kept);
 
 /* Gives the mapping of `bytes` at `base` that content. Errors: DRIVER. */

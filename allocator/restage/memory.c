@@ -8,14 +8,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PAGE ((uint64_t)2 << 20)           /* of a pattern */
-#define MOST_PIECES 4096                   /* mappings */
-#define MOST_PATTERNS 32                   /* mappings with a pattern at either end */
-#define SCAN_EACH ((uint64_t)4 << 20)      /* bytes of a mapping that are searched for addresses ... */
-#define SCAN_ALL ((uint64_t)256 << 20)     /* ... and of all mappings together */
+#define PAGE ((uint64_t)2 << 20)       /* of a pattern */
+#define MOST_PIECES 4096               /* mappings */
+#define MOST_PATTERNS 32               /* mappings with a pattern at either end */
+#define SCAN_EACH ((uint64_t)4 << 20)  /* bytes of a mapping that are searched for addresses ... */
+#define SCAN_ALL ((uint64_t)256 << 20) /* ... and of all mappings together */
 #define MOST_REFUSED 1024
-#define SAME_RANGE 4                       /* unchanged bytes between two changed ones that may have been written with what was
-                                              there */
+#define SAME_RANGE                                                                                                             \
+    4 /* unchanged bytes between two changed ones that may have been written with what was                                     \
+         there */
 #define MOST_RANGES 64
 
 struct page {
@@ -82,9 +83,9 @@ cufence_status memory_open(int socket, int device, const struct scene *scene)
     CUresult result = driver->cuMemAddressReserve(&address, memory.end - memory.start, 0, memory.start, 0);
     if (result != CUDA_SUCCESS)
         return driver_check(result, "cuMemAddressReserve");
-    return address == memory.start ? CUFENCE_OK
-                                   : error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
-                                               "the buffers' addresses are taken in the new process");
+    return address == memory.start
+               ? CUFENCE_OK
+               : error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "the buffers' addresses are taken in the new process");
 }
 
 /* ---- mappings ---- */
@@ -158,7 +159,8 @@ static cufence_status refresh(const struct piece *piece)
 {
     if (piece->kept.is_kept)
         return keep_read(&piece->kept, piece->base, piece->bytes);
-    return piece->seen ? driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD") : CUFENCE_OK;
+    return piece->seen ? driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD")
+                       : CUFENCE_OK;
 }
 
 /* Makes the memory for a copy: the device's, or else the host's. */

@@ -2,10 +2,10 @@
  * The memory on the stage: copies of the mappings that a kernel reaches, at the addresses that they have in the process that
  * faulted.
  *
- * What a kernel reaches is found by looking for addresses: first in the arguments, then in the memory that they point to, and so
- * on. A mapping is asked for over the socket, imported at another address, and copied, so that each launch begins with the
- * memory as the fault left it. Instead of a mapping, a file may come with the bytes that are not zero. If the device has no room for a copy, the host's memory stands in; if that is refused as well,
- * the original itself is used, and a note says so.
+ * What a kernel reaches is found by looking for addresses: first in the arguments, then in the memory that they point to, and
+ * so on. A mapping is asked for over the socket, imported at another address, and copied, so that each launch begins with the
+ * memory as the fault left it. Instead of a mapping, a file may come with the bytes that are not zero. If the device has no
+ * room for a copy, the host's memory stands in; if that is refused as well, the original itself is used, and a note says so.
  *
  * Thread safety: none; the stage has one thread.
  */
@@ -24,7 +24,8 @@ cufence_status memory_reach(const uint8_t *arguments, size_t size);
 /* Gives every copy the bytes of its original, or of its file, again. Errors: DRIVER. */
 cufence_status memory_refresh(void);
 
-/* Maps a page full of a pattern, of zeros in the mode SCENE_ZEROS, into the guard at each end of the mappings, or removes these pages. Errors: DRIVER. */
+/* Maps a page full of a pattern, of zeros in the mode SCENE_ZEROS, into the guard at each end of the mappings, or removes these
+ * pages. Errors: DRIVER. */
 cufence_status memory_put_patterns(void);
 cufence_status memory_remove_patterns(void);
 

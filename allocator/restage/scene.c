@@ -90,9 +90,8 @@ static int read_launches(struct reader *reader, struct scene_launch *launches, s
         struct launch_row row;
         if (!reader_copy(reader, &row, sizeof row) || row.argument_bytes > SCENE_ARGUMENTS)
             return 0;
-        launches[i] = (struct scene_launch){.shared_bytes = row.shared_bytes,
-                                            .is_cooperative = row.is_cooperative,
-                                            .argument_bytes = row.argument_bytes};
+        launches[i] = (struct scene_launch){
+            .shared_bytes = row.shared_bytes, .is_cooperative = row.is_cooperative, .argument_bytes = row.argument_bytes};
         memcpy(launches[i].grid, row.grid, sizeof row.grid);
         memcpy(launches[i].block, row.block, sizeof row.block);
         memcpy(launches[i].cluster, row.cluster, sizeof row.cluster);
@@ -123,7 +122,8 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "a scene of version %u, but this cufence reads version %u",
                            header.version, SCENE_VERSION);
     if (!header.launch_count || header.launch_count > SCENE_LAUNCHES || header.image_bytes > SCENE_IMAGE ||
-        header.arena_start >= header.arena_end || header.mode >= SCENE_MODES || !read_launches(&reader, launches, header.launch_count))
+        header.arena_start >= header.arena_end || header.mode >= SCENE_MODES ||
+        !read_launches(&reader, launches, header.launch_count))
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the scene is damaged");
     *scene = (struct scene){.arena_start = header.arena_start,
                             .arena_end = header.arena_end,

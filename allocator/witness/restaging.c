@@ -113,8 +113,10 @@ static cufence_status choose_launches(struct restaging *restaging, const struct 
             add_recorded(restaging, &around->launches[i]);
     }
     if (!restaging->launch_count)
-        return fail(restaging, has_graph ? "the kernel ran in a CUDA graph, and its arguments are not on record"
-                                         : "no launch of the kernel with all of its arguments is on record (`cufence run` keeps that record)");
+        return fail(restaging,
+                    has_graph
+                        ? "the kernel ran in a CUDA graph, and its arguments are not on record"
+                        : "no launch of the kernel with all of its arguments is on record (`cufence run` keeps that record)");
     return CUFENCE_OK;
 }
 
@@ -134,7 +136,8 @@ static void hold_memory(struct restaging *restaging, const struct scene_launch *
     for (size_t i = 0; i + 8 <= launch->argument_bytes && restaging->held_count < MOST_HELD; i += 8) {
         uint64_t word;
         memcpy(&word, launch->arguments + i, sizeof word);
-        if (word >= restaging->staging.scene.arena_start && word < restaging->staging.scene.arena_end && !find_held(restaging, word) &&
+        if (word >= restaging->staging.scene.arena_start && word < restaging->staging.scene.arena_end &&
+            !find_held(restaging, word) &&
             restaging->sources->export(word, &restaging->held[restaging->held_count]) == CUFENCE_OK)
             restaging->held_count++;
     }
@@ -215,7 +218,8 @@ static int is_staged(const struct options *options, const struct diagnosis *diag
     return is_needed && site->exception.class != CLASS_NO_BUFFER;
 }
 
-static struct restaging *restaging_make(const struct fault_sources *sources, const struct options *options, struct saving *saving)
+static struct restaging *restaging_make(const struct fault_sources *sources, const struct options *options,
+                                        struct saving *saving)
 {
     struct restaging *restaging = calloc(1, sizeof *restaging);
     if (!restaging)
@@ -250,7 +254,8 @@ struct restaging *restaging_begin(const struct fault_sources *sources, const str
         return NULL;
     fault_diagnose(evidence, &around->memory, &diagnosis);
     const struct evidence_site *site = fault_site(&diagnosis);
-    struct restaging *restaging = site && is_staged(options, &diagnosis, site) ? restaging_make(sources, options, saving) : NULL;
+    struct restaging *restaging =
+        site && is_staged(options, &diagnosis, site) ? restaging_make(sources, options, saving) : NULL;
     if (!restaging)
         return NULL;
     cufence_status status = take_device(restaging, around->memory.device);

@@ -3,8 +3,9 @@
  * left it, and collects what is seen there.
  *
  * The stage reserves cufence's address space, so each buffer lies where it did. It asks for the buffers that the kernel's
- * arguments reach, and gets their physical memory as descriptors: that memory outlives the context. The module's code is the one
- * in the core dump, with memory barriers in front of each EXIT, so that the faulting warp cannot have left when the driver looks.
+ * arguments reach, and gets their physical memory as descriptors: that memory outlives the context. The module's code is the
+ * one in the core dump, with memory barriers in front of each EXIT, so that the faulting warp cannot have left when the driver
+ * looks.
  *
  * Thread safety: one thread at a time for each restaging; the monitor's.
  */
@@ -20,9 +21,9 @@
 struct restaging;
 
 /* Chooses the launches, keeps the memory that their arguments point to, and starts the process. Returns NULL if nothing is to
- * be staged: witness=off, an exception that is not about memory, with witness=auto a read of which the dump tells everything, or no
- * host memory. `saving` gets the memory and the image, to keep them; it may be NULL. It, `evidence` and `around` must outlive the
- * restaging. */
+ * be staged: witness=off, an exception that is not about memory, with witness=auto a read of which the dump tells everything,
+ * or no host memory. `saving` gets the memory and the image, to keep them; it may be NULL. It, `evidence` and `around` must
+ * outlive the restaging. */
 struct restaging *restaging_begin(const struct fault_sources *sources, const struct options *options, const struct dump *dump,
                                   const struct evidence *evidence, const struct surroundings *around, struct saving *saving);
 
@@ -30,8 +31,8 @@ struct restaging *restaging_begin(const struct fault_sources *sources, const str
  * valid until restaging_free(). The buffers in it are NULL; restaging_name_buffers() fills them in. */
 struct restaged *restaging_finish(struct restaging *restaging);
 
-/* Fills in the kernel's name, the address space, and the launches: the one that faulted again, or all. After restaging_finish();
- * valid as long as the restaging. */
+/* Fills in the kernel's name, the address space, and the launches: the one that faulted again, or all. After
+ * restaging_finish(); valid as long as the restaging. */
 void restaging_describe(const struct restaging *restaging, struct bundle *bundle);
 
 void restaging_free(struct restaging *restaging); /* NULL is allowed */

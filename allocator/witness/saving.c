@@ -288,8 +288,9 @@ static void describe_buffers(FILE *out, const struct bundle *bundle)
                 buffer->file[0] ? BUNDLE_FOLDER "/" : "left out: ", buffer->file[0] ? buffer->file : buffer->reason,
                 buffer->label);
     }
-    fprintf(out, "\nThe files are NumPy arrays of bytes: `numpy.load(\"" BUNDLE_FOLDER "/1.npy\").view(\"float32\")`. Buffers that\n"
-                 "were left out hold zeros in a replay.\n");
+    fprintf(out,
+            "\nThe files are NumPy arrays of bytes: `numpy.load(\"" BUNDLE_FOLDER "/1.npy\").view(\"float32\")`. Buffers that\n"
+            "were left out hold zeros in a replay.\n");
 }
 
 static int put_readme(const struct saving *saving, const struct bundle *bundle)

@@ -143,8 +143,7 @@ static void serve(struct staging *staging)
 {
     int is_talking = 1, is_dumping = 1;
     while (is_talking) {
-        struct pollfd wait[] = {{.fd = staging->process.socket, .events = POLLIN},
-                                {.fd = staging->fifo_fd, .events = POLLIN}};
+        struct pollfd wait[] = {{.fd = staging->process.socket, .events = POLLIN}, {.fd = staging->fifo_fd, .events = POLLIN}};
         int left = ms_left(staging);
         if (!left) {
             char why[96];
@@ -181,7 +180,8 @@ static int run(struct staging *staging)
     return evidence != NULL;
 }
 
-/* It faulted beyond the patterned pages, so its first accesses out of bounds went into them. Launches that one alone, without. */
+/* It faulted beyond the patterned pages, so its first accesses out of bounds went into them. Launches that one alone, without.
+ */
 static void run_bare(struct staging *staging)
 {
     struct scene *scene = &staging->scene;

@@ -1,6 +1,6 @@
 /*
- * Serves the stage (restage/stage.h), the process that launches a kernel again: starts it, answers what it asks for, receives the
- * core dump of the fault there, and keeps to a time limit. The process that faulted and `cufence replay` differ only in
+ * Serves the stage (restage/stage.h), the process that launches a kernel again: starts it, answers what it asks for, receives
+ * the core dump of the fault there, and keeps to a time limit. The process that faulted and `cufence replay` differ only in
  * where the memory comes from.
  *
  * Thread safety: one thread at a time for each staging.
@@ -23,7 +23,8 @@ struct staging {
     uint64_t saving_ms;  /* that it may take besides to save memory */
     const char *limit;   /* the limit's name, for messages */
     uint64_t begin_ns;   /* by dump_clock() */
-    /* Answers a STAGE_NEED or STAGE_SAVE. *answer is a STAGE_NONE before. Returns a descriptor to send, which is then closed, or -1. */
+    /* Answers a STAGE_NEED or STAGE_SAVE. *answer is a STAGE_NONE before. Returns a descriptor to send, which is then closed,
+     * or -1. */
     int (*answer)(void *user, const struct stage_message *question, struct stage_message *answer);
     void *user;
 

@@ -20,7 +20,7 @@
 #define DEVICE_NAME 128
 
 static const struct fault_sources *sources; /* constant after tell_open(), like rank */
-static const struct options *wanted;         /* likewise */
+static const struct options *wanted;        /* likewise */
 static int rank;                            /* in a distributed job, or -1 */
 static int is_annotated;                    /* in a job of GitHub Actions */
 static char checkout[512];                  /* its folder, "" if unknown */
@@ -55,10 +55,10 @@ static const struct finding_origin *setting_of(struct setting *setting, int devi
         driver->cuDeviceGetName(setting->name, DEVICE_NAME, handle);
     setting->process = process_now(setting->time);
     setting->origin = (struct finding_origin){.pid = (int)getpid(),
-                                            .rank = rank,
-                                            .device = device,
-                                            .device_name = setting->name[0] ? setting->name : NULL,
-                                            .process = &setting->process};
+                                              .rank = rank,
+                                              .device = device,
+                                              .device_name = setting->name[0] ? setting->name : NULL,
+                                              .process = &setting->process};
     return &setting->origin;
 }
 
@@ -149,25 +149,6 @@ int telling_takes_time(const struct telling *telling)
     return telling && telling->restaging;
 }
 
-/* Finds the buffer that bytes were written next to: the nearer of the two that share the guard. */
-static void name_buffer(struct restaged_write *write, const struct surroundings *around)
-{
-    uint64_t best = UINT64_MAX;
-    for (size_t i = 0; i < around->near_count; i++) {
-        const cufence_buffer *buffer = &around->near[i];
-        uint64_t end = buffer->address + buffer->size;
-        int is_before = write->address < buffer->address;
-        uint64_t distance = is_before ? buffer->address - (write->address + write->bytes) : write->address - end;
-        if (buffer->freed_ns || (write->address < buffer->guard_start || write->address >= buffer->guard_end) ||
-            distance >= best)
-            continue;
-        best = distance;
-        write->buffer = buffer;
-        write->is_before = is_before;
-        write->distance = distance;
-    }
-}
-
 /* Waits for the second launch, and adds the buffers that it concerns. Returns NULL if there is none. */
 static const struct restaged *restage(struct telling *telling)
 {
@@ -176,15 +157,15 @@ static const struct restaged *restage(struct telling *telling)
     struct restaged *restaged = restaging_finish(telling->restaging);
     if (restaged->evidence)
         surroundings_add(telling->around, sources, restaged->evidence);
-    for (size_t i = 0; i < restaged->write_count; i++) {
+    for (size_t i = 0; i < restaged->write_count; i++)
         surroundings_add_address(telling->around, sources, restaged->writes[i].address);
-        name_buffer(&restaged->writes[i], telling->around);
-    }
+    restaged_name_buffers(restaged, &telling->around->memory);
     return restaged;
 }
 
 /* Completes the bundle of a fault that was printed, if the kernel could be staged. */
-static void save(struct telling *telling, const struct restaged *restaged, const struct finding *finding, const struct told *told)
+static void save(struct telling *telling, const struct restaged *restaged, const struct finding *finding,
+                 const struct told *told)
 {
     if (!telling->saving)
         return;

@@ -60,8 +60,8 @@ char *bundle_write(const struct bundle *bundle)
                                                 (json_int_t)bundle->layout[i].size));
     json_t *root = json_pack("{sissso*sisososo*soso}", "bundle", BUNDLE_VERSION, "kernel", bundle->symbol, "device",
                              text_to_json(bundle->device_name), "compute", (int)bundle->compute, "arena_start",
-                             address_json(bundle->arena_start), "arena_end", address_json(bundle->arena_end), "arguments", layout,
-                             "launches", launches, "buffers", buffers);
+                             address_json(bundle->arena_start), "arena_end", address_json(bundle->arena_end), "arguments",
+                             layout, "launches", launches, "buffers", buffers);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     size_t length = text ? strlen(text) : 0;

@@ -1,7 +1,7 @@
 /*
  * The list of what is in a bundle: a folder with all that a second launch of a faulted kernel needs, which save=DIR makes and
- * `cufence replay` stages (docs/replay.md). The list is its file scene.json. A bundle may come from a stranger, so every number in it is
- * checked here, and the names of files lead nowhere else.
+ * `cufence replay` stages (docs/replay.md). The list is its file scene.json. A bundle may come from a stranger, so every number
+ * in it is checked here, and the names of files lead nowhere else.
  *
  * Units: bytes, device addresses. Ownership: bundle_read() makes a bundle that bundle_free() frees; one that is written borrows
  * what it points to. Pure; any thread.
