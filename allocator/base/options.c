@@ -100,6 +100,12 @@ static const struct option_row table[] = {
     {.name = "record", .type = OPTION_PATH, .allowed = "a folder's name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(record), .maximum = sizeof(((struct options *)0)->record),
      .help = "folder to save the core dump and the snapshot of each reported fault in, for `cufence explain`; %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
+    {.name = "save", .type = OPTION_PATH, .allowed = "a folder's name up to 255 bytes, with %p %r %h %%", .default_value = "",
+     .offset = FIELD(save), .maximum = sizeof(((struct options *)0)->save),
+     .help = "folder to save each faulted kernel in, with its arguments and the memory they reach, for `cufence replay`; %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
+    {.name = "save_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "4G",
+     .offset = FIELD(save_max), .maximum = 64 * TIB,
+     .help = "bytes of buffers that are saved with a kernel; those beyond it are listed as left out"},
 };
 /* clang-format on */
 

@@ -48,6 +48,8 @@ struct options {
     int verbose;             /* on | off (default): print the setup, and statistics at exit, to stderr */
     char log[256];           /* file for reports besides stderr, "" = stderr only; %p pid, %r rank, %h host */
     char record[256];        /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
+    char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
+    uint64_t save_max;       /* bytes of buffers in a bundle, default 4G */
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
 };
 

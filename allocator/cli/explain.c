@@ -1,6 +1,7 @@
 /* `cufence explain`: explains GPU core dumps, also of programs that ran without cufence. Needs neither a GPU nor CUDA. */
 #include "arguments.h"
 #include "cli.h"
+#include "loaded.h"
 
 #include "analysis/dump/standing.h"
 #include "analysis/snapshot/keep.h"
@@ -20,10 +21,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <zlib.h>
 
 enum { PLACES = 12 }; /* printed without --all-threads */
 
@@ -32,81 +31,9 @@ struct wishes {
     struct standing_wishes standing;
 };
 
-/* ---- files ---- */
-
-struct bytes {
-    void *at;
-    size_t size;
-    int is_mapped;
-};
-
-static void forget(struct bytes *bytes)
+static int open_file(const char *path)
 {
-    if (bytes->is_mapped)
-        munmap(bytes->at, bytes->size);
-    else
-        free(bytes->at);
-}
-
-static int is_gzip(int fd)
-{
-    unsigned char magic[2];
-    return pread(fd, magic, sizeof magic, 0) == sizeof magic && magic[0] == 0x1f && magic[1] == 0x8b;
-}
-
-/* Takes ownership of the descriptor. */
-static int unpack(int fd, struct bytes *bytes, struct problem *problem)
-{
-    gzFile file = gzdopen(fd, "rb");
-    size_t room = (size_t)1 << 20;
-    int got = 0, code = Z_OK;
-    if (!file) {
-        close(fd);
-        problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to unpack it");
-        return 0;
-    }
-    bytes->at = malloc(room);
-    while (bytes->at && (got = gzread(file, (char *)bytes->at + bytes->size,
-                                      (unsigned)(room - bytes->size < 1u << 30 ? room - bytes->size : 1u << 30))) > 0) {
-        bytes->size += (size_t)got;
-        if (bytes->size < room)
-            continue;
-        void *grown = realloc(bytes->at, room *= 2);
-        if (!grown)
-            free(bytes->at);
-        bytes->at = grown;
-    }
-    const char *why = got < 0 ? gzerror(file, &code) : "the host has no memory for it";
-    if (!bytes->at || got < 0)
-        problem_set(problem, CUFENCE_ERROR_CORRUPT, "cannot be unpacked: %s", why);
-    gzclose(file);
-    return bytes->at && got >= 0;
-}
-
-/* Returns 0 on failure, with the reason in *problem. */
-static int load(const char *path, struct bytes *bytes, struct problem *problem)
-{
-    struct stat status;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: it may be a pipe that triggers a dump */
-    *bytes = (struct bytes){0};
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", strerror(errno));
-        if (fd >= 0)
-            close(fd);
-        return 0;
-    }
-    if (is_gzip(fd))
-        return unpack(fd, bytes, problem);
-    bytes->size = S_ISREG(status.st_mode) ? (size_t)status.st_size : 0;
-    bytes->at = bytes->size ? mmap(NULL, bytes->size, PROT_READ, MAP_PRIVATE, fd, 0) : MAP_FAILED;
-    bytes->is_mapped = bytes->at != MAP_FAILED;
-    if (!bytes->is_mapped) {
-        const char *why = bytes->size ? strerror(errno) : S_ISREG(status.st_mode) ? "it is empty" : "it is no regular file";
-        problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", why);
-        bytes->at = NULL;
-    }
-    close(fd);
-    return bytes->is_mapped;
+    return open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* O_NONBLOCK: it may be a pipe that triggers a dump */
 }
 
 /* ---- what is said ---- */
@@ -263,13 +190,13 @@ static struct evidence *find_again(const char *path)
     for (size_t i = 0; i < sizeof endings / sizeof *endings && !evidence; i++) {
         char *name = NULL;
         struct problem problem;
-        struct bytes bytes = {0};
+        struct loaded bytes = {0};
         if (asprintf(&name, "%.*s%s", (int)stem_of(path), path, endings[i]) < 0)
             return NULL;
         if (access(name, F_OK) == 0 &&
-            (!load(name, &bytes, &problem) || evidence_from_coredump(bytes.at, bytes.size, &evidence, &problem) != CUFENCE_OK))
+            (!loaded_open(open_file(name), LOADED_MOST, &bytes, &problem) || evidence_from_coredump(bytes.at, bytes.size, &evidence, &problem) != CUFENCE_OK))
             fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
-        forget(&bytes);
+        loaded_forget(&bytes);
         free(name);
     }
     return evidence;
@@ -281,19 +208,20 @@ static struct snapshot *find_snapshot(const char *path)
     char *name = NULL;
     struct snapshot *snapshot = NULL;
     struct problem problem;
-    struct bytes bytes = {0};
+    struct loaded bytes = {0};
     if (asprintf(&name, "%.*s.snapshot.json", (int)stem_of(path), path) < 0 || access(name, F_OK) != 0) {
         free(name);
         return NULL;
     }
-    if (!load(name, &bytes, &problem) || snapshot_read(bytes.at, bytes.size, &snapshot, &problem) != CUFENCE_OK)
+    if (!loaded_open(open_file(name), LOADED_MOST, &bytes, &problem) ||
+        snapshot_read(bytes.at, bytes.size, &snapshot, &problem) != CUFENCE_OK)
         fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
-    forget(&bytes);
+    loaded_forget(&bytes);
     free(name);
     return snapshot;
 }
 
-static cufence_status explain_bytes(const char *path, const struct bytes *bytes, const struct wishes *wishes,
+static cufence_status explain_bytes(const char *path, const struct loaded *bytes, const struct wishes *wishes,
                                     struct problem *problem)
 {
     struct evidence *evidence = NULL;
@@ -323,11 +251,12 @@ static cufence_status explain_bytes(const char *path, const struct bytes *bytes,
 static int explain_file(const char *path, const struct wishes *wishes, int is_silent)
 {
     struct problem problem;
-    struct bytes bytes;
-    int is_well = load(path, &bytes, &problem) && explain_bytes(path, &bytes, wishes, &problem) == CUFENCE_OK;
+    struct loaded bytes;
+    int is_well = loaded_open(open_file(path), LOADED_MOST, &bytes, &problem) &&
+                  explain_bytes(path, &bytes, wishes, &problem) == CUFENCE_OK;
     if (!is_well && !is_silent)
         fprintf(stderr, "cufence explain: %s: %s\n", path, problem.text);
-    forget(&bytes);
+    loaded_forget(&bytes);
     return is_well;
 }
 

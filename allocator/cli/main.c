@@ -118,8 +118,8 @@ static int dispatch(int argc, char **argv)
         printf("cufence %s\n", cufence_version_string());
         return 0;
     }
-    if (!strcmp(argv[0], "stage") && argc == 1) /* started by libcufence.so, with a socket as standard input */
-        return stage_play(STDIN_FILENO);
+    if (!strcmp(argv[0], "stage") && argc <= 2) /* started by cufence, with a socket as standard input or as that descriptor */
+        return stage_play(argc == 2 ? atoi(argv[1]) : STDIN_FILENO);
     const struct command *command = command_find(argv[0]);
     if (!command)
         return unknown_command(argv);

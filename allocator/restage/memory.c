@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "driver/driver.h"
+#include "keep.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -27,13 +28,14 @@ struct piece {
     uint64_t base, bytes;
     CUmemGenericAllocationHandle original, copy;
     CUdeviceptr seen; /* where the original is mapped, 0 if it is mapped at `base` itself */
+    struct kept kept; /* instead of an original */
     int is_searched;
     int has_pattern; /* is one of the first MOST_PATTERNS: arguments point to them */
     struct page before, behind;
 };
 
 static struct {
-    int socket, device;
+    int socket, device, is_saved;
     uint64_t start, end;
     struct piece pieces[MOST_PIECES]; /* by address */
     size_t count;
@@ -54,27 +56,34 @@ static void note(const char *text, int *is_noted)
     stage_send(memory.socket, &message, -1);
 }
 
-cufence_status memory_open(int socket, int device, uint64_t arena_start, uint64_t arena_end)
+/* Bytes that programs seldom write, and that are not alike. */
+static void make_pattern(void)
 {
-    CUdeviceptr address = 0;
-    memory.socket = socket;
-    memory.device = device;
-    memory.start = arena_start;
-    memory.end = arena_end;
-    memory.pattern = malloc(PAGE);
-    memory.found = malloc(PAGE);
-    if (!memory.pattern || !memory.found)
-        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-    /* Bytes that programs seldom write, and that are not alike. */
     uint32_t random = 0x2545f491;
     for (size_t i = 0; i < PAGE; i++) {
         random = random * 1664525u + 1013904223u;
         memory.pattern[i] = (uint8_t)(0xb5 ^ (random >> 29));
     }
-    CUresult result = driver->cuMemAddressReserve(&address, arena_end - arena_start, 0, arena_start, 0);
+}
+
+cufence_status memory_open(int socket, int device, const struct scene *scene)
+{
+    CUdeviceptr address = 0;
+    memory.socket = socket;
+    memory.device = device;
+    memory.is_saved = scene->is_saved != 0;
+    memory.start = scene->arena_start;
+    memory.end = scene->arena_end;
+    memory.pattern = calloc(1, PAGE);
+    memory.found = malloc(PAGE);
+    if (!memory.pattern || !memory.found)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+    if (scene->mode != SCENE_ZEROS)
+        make_pattern();
+    CUresult result = driver->cuMemAddressReserve(&address, memory.end - memory.start, 0, memory.start, 0);
     if (result != CUDA_SUCCESS)
         return driver_check(result, "cuMemAddressReserve");
-    return address == arena_start
+    return address == memory.start
                ? CUFENCE_OK
                : error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "the buffers' addresses are taken in the new process");
 }
@@ -148,39 +157,74 @@ static cufence_status show_original(struct piece *piece)
 
 static cufence_status refresh(const struct piece *piece)
 {
+    if (piece->kept.is_kept)
+        return keep_read(&piece->kept, piece->base, piece->bytes);
     return piece->seen ? driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD")
                        : CUFENCE_OK;
+}
+
+/* Makes the memory for a copy: the device's, or else the host's. */
+static CUresult make_copy(struct piece *piece)
+{
+    CUresult result = create(&piece->copy, piece->bytes, CU_MEM_LOCATION_TYPE_DEVICE, memory.device);
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    result = create(&piece->copy, piece->bytes, CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
+    if (result == CUDA_SUCCESS)
+        note("the GPU was full: copies of some buffers lay in the host's memory", &memory.has_noted_host);
+    return result;
 }
 
 /* Maps a copy of the original, or the original where nothing has room for a copy. */
 static cufence_status map_piece(struct piece *piece)
 {
-    CUresult result = create(&piece->copy, piece->bytes, CU_MEM_LOCATION_TYPE_DEVICE, memory.device);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) {
-        result = create(&piece->copy, piece->bytes, CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
-        if (result == CUDA_SUCCESS)
-            note("the GPU was full: copies of some buffers lay in the host's memory", &memory.has_noted_host);
-    }
+    CUresult result = make_copy(piece);
+    if (result != CUDA_SUCCESS && piece->kept.is_kept)
+        return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the GPU has no room for %llu MiB of a buffer",
+                         (unsigned long long)(piece->bytes >> 20));
     if (result != CUDA_SUCCESS) {
         note("there was no room for copies: the launch worked on the buffers themselves", &memory.has_noted_original);
         return map(piece->base, piece->bytes, piece->original);
     }
-    cufence_status status = show_original(piece);
+    cufence_status status = piece->kept.is_kept ? CUFENCE_OK : show_original(piece);
     if (status == CUFENCE_OK)
         status = map(piece->base, piece->bytes, piece->copy);
     return status == CUFENCE_OK ? refresh(piece) : status;
 }
 
-static cufence_status import(uint64_t base, uint64_t bytes, int fd)
+/* Asks which bytes of a mapping are to be kept, and writes them. */
+static cufence_status save(uint64_t base, uint64_t bytes)
 {
+    struct stage_message message = {.type = STAGE_SAVE, .address = base, .bytes = bytes};
+    int fd = -1;
+    if (stage_send(memory.socket, &message, -1) != 0 || !stage_receive(memory.socket, &message, &fd))
+        return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
+    if (message.type == STAGE_FILE && fd >= 0 && message.data >= base && message.data_bytes <= bytes &&
+        message.data - base <= bytes - message.data_bytes)
+        keep_write(fd, message.number, message.data, message.data_bytes);
+    if (fd >= 0)
+        close(fd);
+    return CUFENCE_OK;
+}
+
+static cufence_status take_original(struct piece *piece, const struct stage_message *message, int fd)
+{
+    if (message->type == STAGE_FILE)
+        return keep_open(fd, message, &piece->kept);
+    CUresult result = driver->cuMemImportFromShareableHandle(&piece->original, (void *)(intptr_t)fd,
+                                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    return driver_check(result, "cuMemImportFromShareableHandle");
+}
+
+static cufence_status import(const struct stage_message *message, int fd)
+{
+    uint64_t base = message->address, bytes = message->bytes;
     struct piece piece = {.base = base, .bytes = bytes, .has_pattern = memory.count < MOST_PATTERNS};
     if (memory.count == MOST_PIECES)
         return error_set(CUFENCE_ERROR_OVERFLOW, "the kernel reaches more than %d buffers", MOST_PIECES);
     if (base < memory.start || bytes == 0 || base > memory.end || bytes > memory.end - base || is_mapped(base))
         return error_set(CUFENCE_ERROR_CORRUPT, "memory outside of cufence's address space was offered");
-    CUresult result =
-        driver->cuMemImportFromShareableHandle(&piece.original, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
-    cufence_status status = driver_check(result, "cuMemImportFromShareableHandle");
+    cufence_status status = take_original(&piece, message, fd);
     if (status == CUFENCE_OK)
         status = map_piece(&piece);
     if (status != CUFENCE_OK)
@@ -189,7 +233,7 @@ static cufence_status import(uint64_t base, uint64_t bytes, int fd)
     memmove(&memory.pieces[at + 1], &memory.pieces[at], (memory.count - at) * sizeof piece);
     memory.pieces[at] = piece;
     memory.count++;
-    return CUFENCE_OK;
+    return memory.is_saved ? save(base, bytes) : CUFENCE_OK;
 }
 
 /* Asks for the memory at an address, unless it is there. */
@@ -201,13 +245,12 @@ static cufence_status need(uint64_t address)
         return CUFENCE_OK;
     if (stage_send(memory.socket, &message, -1) != 0 || !stage_receive(memory.socket, &message, &fd))
         return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
-    if (message.type != STAGE_GIVE || fd < 0) {
-        if (memory.refused_count < MOST_REFUSED)
-            memory.refused[memory.refused_count++] = address / PAGE;
-        return CUFENCE_OK;
-    }
-    cufence_status status = import(message.address, message.bytes, fd);
-    close(fd);
+    int is_given = message.type == STAGE_FILE || (message.type == STAGE_GIVE && fd >= 0);
+    if (!is_given && memory.refused_count < MOST_REFUSED)
+        memory.refused[memory.refused_count++] = address / PAGE;
+    cufence_status status = is_given ? import(&message, fd) : CUFENCE_OK;
+    if (fd >= 0)
+        close(fd);
     return status;
 }
 

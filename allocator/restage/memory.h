@@ -4,8 +4,8 @@
  *
  * What a kernel reaches is found by looking for addresses: first in the arguments, then in the memory that they point to, and
  * so on. A mapping is asked for over the socket, imported at another address, and copied, so that each launch begins with the
- * memory as the fault left it. If the device has no room for a copy, the host's memory stands in; if that is refused as well,
- * the original itself is used, and a note says so.
+ * memory as the fault left it. Instead of a mapping, a file may come with the bytes that are not zero. If the device has no
+ * room for a copy, the host's memory stands in; if that is refused as well, the original itself is used, and a note says so.
  *
  * Thread safety: none; the stage has one thread.
  */
@@ -15,15 +15,17 @@
 #include "scene.h"
 
 /* Reserves cufence's address space. Call it before a context is created. Errors: OUT_OF_ADDRESS_SPACE, DRIVER. */
-cufence_status memory_open(int socket, int device, uint64_t arena_start, uint64_t arena_end);
+cufence_status memory_open(int socket, int device, const struct scene *scene);
 
-/* Maps everything that `size` bytes of arguments reach, and what that reaches. Errors: DRIVER, OUT_OF_MEMORY. */
+/* Maps everything that `size` bytes of arguments reach, and what that reaches; writes its bytes into files if the scene is to
+ * be saved. Errors: DRIVER, OUT_OF_MEMORY. */
 cufence_status memory_reach(const uint8_t *arguments, size_t size);
 
-/* Gives every copy the bytes of its original again. Errors: DRIVER. */
+/* Gives every copy the bytes of its original, or of its file, again. Errors: DRIVER. */
 cufence_status memory_refresh(void);
 
-/* Maps a page full of a pattern into the guard at each end of the mappings, or removes these pages. Errors: DRIVER. */
+/* Maps a page full of a pattern, of zeros in the mode SCENE_ZEROS, into the guard at each end of the mappings, or removes these
+ * pages. Errors: DRIVER. */
 cufence_status memory_put_patterns(void);
 cufence_status memory_remove_patterns(void);
 

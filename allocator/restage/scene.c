@@ -11,7 +11,7 @@
 /* The file: header, launches, arguments of each launch, name of the dump, symbol, image. */
 struct header {
     char magic[8];
-    uint32_t version, launch_count, is_bare, reserved;
+    uint32_t version, launch_count, mode, is_saved;
     uint8_t device[16];
     uint64_t arena_start, arena_end;
     uint64_t dump_bytes, symbol_bytes, image_bytes; /* texts with their NUL */
@@ -63,7 +63,8 @@ int scene_write(const struct scene *scene)
 {
     struct header header = {.version = SCENE_VERSION,
                             .launch_count = (uint32_t)scene->launch_count,
-                            .is_bare = scene->is_bare,
+                            .mode = scene->mode,
+                            .is_saved = scene->is_saved,
                             .arena_start = scene->arena_start,
                             .arena_end = scene->arena_end,
                             .dump_bytes = strlen(scene->dump) + 1,
@@ -121,11 +122,13 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "a scene of version %u, but this cufence reads version %u",
                            header.version, SCENE_VERSION);
     if (!header.launch_count || header.launch_count > SCENE_LAUNCHES || header.image_bytes > SCENE_IMAGE ||
-        header.arena_start >= header.arena_end || !read_launches(&reader, launches, header.launch_count))
+        header.arena_start >= header.arena_end || header.mode >= SCENE_MODES ||
+        !read_launches(&reader, launches, header.launch_count))
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the scene is damaged");
     *scene = (struct scene){.arena_start = header.arena_start,
                             .arena_end = header.arena_end,
-                            .is_bare = header.is_bare,
+                            .mode = header.mode,
+                            .is_saved = header.is_saved,
                             .dump = read_text(&reader, header.dump_bytes),
                             .symbol = read_text(&reader, header.symbol_bytes),
                             .image_bytes = header.image_bytes,

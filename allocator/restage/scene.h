@@ -9,30 +9,28 @@
 #ifndef CUFENCE_RESTAGE_SCENE_H
 #define CUFENCE_RESTAGE_SCENE_H
 
+#include "analysis/snapshot/scene_launch.h"
 #include "base/problem.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define SCENE_VERSION 1
-#define SCENE_LAUNCHES 8              /* that are staged until one faults */
-#define SCENE_ARGUMENTS (32u << 10)   /* most bytes of one launch's arguments */
+#define SCENE_VERSION 2
 #define SCENE_IMAGE ((size_t)1 << 30) /* most bytes of an image */
 
-struct scene_launch {
-    uint32_t grid[3], block[3];
-    uint32_t cluster[3]; /* zeros if the launch has none */
-    uint32_t shared_bytes;
-    uint32_t is_cooperative;
-    uint32_t argument_bytes;
-    const uint8_t *arguments; /* in the device's layout */
+enum scene_mode {
+    SCENE_WHOLE, /* launch with patterns in the guards, then with the guards unmapped */
+    SCENE_BARE,  /* only with the guards unmapped */
+    SCENE_ZEROS, /* only with pages of zeros in the guards */
+    SCENE_MODES
 };
 
 struct scene {
     uint8_t device[16];              /* the UUID */
     uint64_t arena_start, arena_end; /* cufence's address space in the process that faulted */
-    uint32_t is_bare;                /* leave the guards unmapped, and do not look for what is written there */
-    const char *dump;                /* file or FIFO for the core dump of the second fault */
+    uint32_t mode;                   /* enum scene_mode */
+    uint32_t is_saved;               /* ask with STAGE_SAVE where the bytes of each mapping are to be kept */
+    const char *dump;                /* file or FIFO for the core dump of the second fault; "" if none is to be written */
     const char *symbol;              /* the kernel's mangled name */
     const uint8_t *image;            /* its module: a cubin */
     size_t image_bytes;
@@ -50,10 +48,13 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
 /* ---- messages ---- */
 
 enum stage_message_type {
-    STAGE_SCENE,    /* to the stage, first; comes with the descriptor of the scene. It has `number` ms */
+    STAGE_SCENE,    /* to the stage, first; comes with the descriptor of the scene. It has `number` ms, 0: without limit */
     STAGE_NEED,     /* from the stage: the memory at `address` */
     STAGE_GIVE,     /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
-    STAGE_NONE,     /* the answer: nothing is mapped there, or it cannot be given away */
+    STAGE_FILE,     /* or: `bytes` at `address` are zeros, but for `data_bytes` at `data`, which lie at `number` in the file
+                       whose descriptor comes with it. The answer to STAGE_SAVE: that part is to be written there */
+    STAGE_NONE,     /* the answer: nothing is mapped there, or it cannot be given away, or is not to be kept */
+    STAGE_SAVE,     /* from the stage: it has mapped `bytes` at `address`; which of them are to be kept? */
     STAGE_LAUNCHES, /* from the stage: launches number `number` of the scene; `address` is 1 with patterns in the guards */
     STAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values` */
     STAGE_NOTE,     /* something that the report should say, in `text` */
@@ -65,6 +66,7 @@ struct stage_message {
     uint32_t type;
     uint32_t number;
     uint64_t address, bytes;
+    uint64_t data, data_bytes;
     uint32_t value_bytes;
     uint8_t values[64];
     char text[228];

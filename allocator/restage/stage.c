@@ -37,7 +37,8 @@ static cufence_status receive_scene(void)
     int fd = -1;
     if (!stage_receive(stage.socket, &message, &fd) || message.type != STAGE_SCENE || fd < 0 || fstat(fd, &file) != 0)
         return error_set(CUFENCE_ERROR_CORRUPT, "no scene came over the socket");
-    alarm(message.number / 1000 + 2); /* if the process that faulted ends, nobody else does it */
+    if (message.number)
+        alarm(message.number / 1000 + 2); /* if the process that faulted ends, nobody else does it */
     const void *bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (bytes == MAP_FAILED)
@@ -50,7 +51,7 @@ static cufence_status find_device(void)
 {
     int count = 0;
     if (!driver->cuDeviceGetUuid || !driver->cuMemImportFromShareableHandle || !driver->cuMemcpyDtoD ||
-        !driver->cuCoredumpSetAttributeGlobal)
+        (*stage.scene.dump && !driver->cuCoredumpSetAttributeGlobal))
         return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver is too old");
     driver->cuDeviceGetCount(&count);
     for (int i = 0; i < count; i++) {
@@ -71,6 +72,8 @@ static cufence_status arm_dump(void)
     int flags = CU_COREDUMP_LIGHTWEIGHT_FLAGS;
     char file[512];
     size_t size = strlen(stage.scene.dump) + 1;
+    if (size == 1)
+        return CUFENCE_OK;
     if (size > sizeof file)
         return error_set(CUFENCE_ERROR_OVERFLOW, "the name of the dump is too long");
     memcpy(file, stage.scene.dump, size);
@@ -197,16 +200,16 @@ static cufence_status play(void)
     if (status == CUFENCE_OK)
         status = arm_dump();
     if (status == CUFENCE_OK)
-        status = memory_open(stage.socket, stage.device, scene->arena_start, scene->arena_end);
+        status = memory_open(stage.socket, stage.device, scene);
     if (status == CUFENCE_OK)
         status = open_context();
     if (status == CUFENCE_OK)
         status = load_kernel();
     for (size_t i = 0; status == CUFENCE_OK && i < scene->launch_count; i++)
         status = memory_reach(scene->launches[i].arguments, scene->launches[i].argument_bytes);
-    if (status == CUFENCE_OK && !scene->is_bare)
+    if (status == CUFENCE_OK && scene->mode != SCENE_BARE)
         status = look_for_writes(&wrote);
-    return status == CUFENCE_OK ? look_for_fault(wrote) : status;
+    return status == CUFENCE_OK && scene->mode != SCENE_ZEROS ? look_for_fault(wrote) : status;
 }
 
 int stage_play(int socket)

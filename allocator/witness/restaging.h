@@ -14,19 +14,29 @@
 
 #include "analysis/verdict/restaged.h"
 #include "base/options.h"
+#include "intake.h"
+#include "saving.h"
 #include "surroundings.h"
 
 struct restaging;
 
 /* Chooses the launches, keeps the memory that their arguments point to, and starts the process. Returns NULL if nothing is to
  * be staged: witness=off, an exception that is not about memory, with witness=auto a read of which the dump tells everything,
- * or no host memory. `around` must outlive the restaging. */
-struct restaging *restaging_begin(const struct fault_sources *sources, const struct options *options, const void *dump,
-                                  size_t size, const struct evidence *evidence, const struct surroundings *around);
+ * or no host memory. `saving` gets the memory and the image, to keep them; it may be NULL. It, `evidence` and `around` must
+ * outlive the restaging. */
+struct restaging *restaging_begin(const struct fault_sources *sources, const struct options *options, const struct dump *dump,
+                                  const struct evidence *evidence, const struct surroundings *around, struct saving *saving);
 
 /* Serves the stage until it is done, at most until witness_ms after the beginning. The result, and the evidence in it, stay
  * valid until restaging_free(). The buffers in it are NULL; restaging_name_buffers() fills them in. */
 struct restaged *restaging_finish(struct restaging *restaging);
+
+/* Fills in the kernel's name, the address space, and the launches: the one that faulted again, or all. After
+ * restaging_finish(); valid as long as the restaging. */
+void restaging_describe(const struct restaging *restaging, struct bundle *bundle);
+
+/* Returns the dump of the second fault, NULL if there is none. Valid until restaging_free(). restaging: may be NULL. */
+const struct dump *restaging_dump(const struct restaging *restaging);
 
 void restaging_free(struct restaging *restaging); /* NULL is allowed */
 

@@ -10,6 +10,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -98,11 +99,13 @@ static int start_stage(void *user)
     _exit(0);
 }
 
-cufence_status stage_start(int is_verbose, struct stage_process *process)
+cufence_status stage_start(const char *named, int is_verbose, struct stage_process *process)
 {
     char program[PATH_MAX];
     int sockets[2];
-    if (!find_program(program))
+    if (named)
+        snprintf(program, sizeof program, "%s", named);
+    else if (!find_program(program))
         return error_set(CUFENCE_ERROR_NOT_FOUND, "there is no program `cufence` beside libcufence.so or in ../bin");
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
         return error_set(CUFENCE_ERROR_SYSTEM, "socketpair: %s", strerror(errno));

@@ -10,6 +10,7 @@
 #include "process.h"
 #include "record.h"
 #include "restaging.h"
+#include "saving.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,29 +35,31 @@ cufence_status tell_open(const struct options *options, const struct fault_sourc
     is_annotated = actions && !strcmp(actions, "true");
     snprintf(checkout, sizeof checkout, "%s", workspace ? workspace : "");
     cufence_status status = delivery_open(options);
-    return status == CUFENCE_OK ? record_open(options) : status;
+    if (status == CUFENCE_OK)
+        status = record_open(options);
+    return status == CUFENCE_OK ? saving_open(options) : status;
 }
 
 /* The origin of a finding, and the strings that it points to. */
-struct scene {
+struct setting {
     struct finding_origin origin;
     struct finding_process process;
     char name[DEVICE_NAME], time[32];
 };
 
-static const struct finding_origin *scene_of(struct scene *scene, int device)
+static const struct finding_origin *setting_of(struct setting *setting, int device)
 {
     CUdevice handle;
-    scene->name[0] = '\0';
+    setting->name[0] = '\0';
     if (device >= 0 && driver->cuDeviceGet(&handle, device) == CUDA_SUCCESS)
-        driver->cuDeviceGetName(scene->name, DEVICE_NAME, handle);
-    scene->process = process_now(scene->time);
-    scene->origin = (struct finding_origin){.pid = (int)getpid(),
-                                            .rank = rank,
-                                            .device = device,
-                                            .device_name = scene->name[0] ? scene->name : NULL,
-                                            .process = &scene->process};
-    return &scene->origin;
+        driver->cuDeviceGetName(setting->name, DEVICE_NAME, handle);
+    setting->process = process_now(setting->time);
+    setting->origin = (struct finding_origin){.pid = (int)getpid(),
+                                              .rank = rank,
+                                              .device = device,
+                                              .device_name = setting->name[0] ? setting->name : NULL,
+                                              .process = &setting->process};
+    return &setting->origin;
 }
 
 static void call_handler(const struct finding *finding, const char *text)
@@ -111,19 +114,13 @@ static uint64_t finish(struct finding *finding, struct told told)
     return told.made_ns;
 }
 
-static void record(const struct dump *dump, const struct fault_memory *memory, int device, const char *device_name)
-{
-    struct snapshot_origin origin = {.pid = (int)getpid(), .rank = rank, .device = device};
-    snprintf(origin.device_name, sizeof origin.device_name, "%s", device_name);
-    record_keep(dump->bytes, dump->size, memory, &origin);
-}
-
 struct telling {
     const struct dump *dump;
     const struct evidence *evidence;
     int device;
     struct surroundings *around;
     struct restaging *restaging; /* NULL: the kernel is not launched again */
+    struct saving *saving;       /* NULL: nothing is saved */
 };
 
 struct telling *tell_begin(const struct dump *dump, const struct evidence *evidence, int device)
@@ -135,33 +132,21 @@ struct telling *tell_begin(const struct dump *dump, const struct evidence *evide
         free(around);
         return NULL;
     }
-    *telling = (struct telling){dump, evidence, device, around, NULL};
-    telling->restaging = restaging_begin(sources, wanted, dump->bytes, dump->size, evidence, around);
+    *telling = (struct telling){dump, evidence, device, around, NULL, saving_begin(wanted, sources)};
+    telling->restaging = restaging_begin(sources, wanted, dump, evidence, around, telling->saving);
     return telling;
+}
+
+static void record(const struct telling *telling, const struct restaged *restaged, const char *device_name)
+{
+    struct snapshot_origin origin = {.pid = (int)getpid(), .rank = rank, .device = telling->device};
+    snprintf(origin.device_name, sizeof origin.device_name, "%s", device_name);
+    record_keep(telling->dump, restaging_dump(telling->restaging), &telling->around->memory, restaged, &origin);
 }
 
 int telling_takes_time(const struct telling *telling)
 {
     return telling && telling->restaging;
-}
-
-/* Finds the buffer that bytes were written next to: the nearer of the two that share the guard. */
-static void name_buffer(struct restaged_write *write, const struct surroundings *around)
-{
-    uint64_t best = UINT64_MAX;
-    for (size_t i = 0; i < around->near_count; i++) {
-        const cufence_buffer *buffer = &around->near[i];
-        uint64_t end = buffer->address + buffer->size;
-        int is_before = write->address < buffer->address;
-        uint64_t distance = is_before ? buffer->address - (write->address + write->bytes) : write->address - end;
-        if (buffer->freed_ns || (write->address < buffer->guard_start || write->address >= buffer->guard_end) ||
-            distance >= best)
-            continue;
-        best = distance;
-        write->buffer = buffer;
-        write->is_before = is_before;
-        write->distance = distance;
-    }
 }
 
 /* Waits for the second launch, and adds the buffers that it concerns. Returns NULL if there is none. */
@@ -172,28 +157,52 @@ static const struct restaged *restage(struct telling *telling)
     struct restaged *restaged = restaging_finish(telling->restaging);
     if (restaged->evidence)
         surroundings_add(telling->around, sources, restaged->evidence);
-    for (size_t i = 0; i < restaged->write_count; i++) {
+    for (size_t i = 0; i < restaged->write_count; i++)
         surroundings_add_address(telling->around, sources, restaged->writes[i].address);
-        name_buffer(&restaged->writes[i], telling->around);
-    }
+    restaged_name_buffers(restaged, &telling->around->memory);
     return restaged;
+}
+
+/* Completes the bundle of a fault that was printed, if the kernel could be staged. */
+static void save(struct telling *telling, const struct restaged *restaged, const struct finding *finding,
+                 const struct told *told)
+{
+    if (!telling->saving)
+        return;
+    if (!told->is_printed || !restaged || !restaged->launches_tried) {
+        const char *why = restaged ? restaged->reason : "the fault is not one of a memory access, or witness=off";
+        saving_drop(telling->saving, told->is_printed ? why : NULL);
+        return;
+    }
+    struct saving_rest rest = {.dump = telling->dump,
+                               .memory = &telling->around->memory,
+                               .restaged = restaged,
+                               .report = told->text,
+                               .device = telling->device,
+                               .device_name = finding->origin.device_name};
+    char *json = finding_json(finding);
+    rest.finding = json;
+    restaging_describe(telling->restaging, &rest.bundle);
+    saving_finish(telling->saving, &rest);
+    free(json);
 }
 
 uint64_t tell_fault(struct telling *telling)
 {
     struct diagnosis diagnosis;
     struct finding finding;
-    struct scene scene;
+    struct setting setting;
     if (!telling)
         return publish(NULL).made_ns;
     const struct restaged *restaged = restage(telling);
     const struct fault_memory *memory = &telling->around->memory;
     fault_diagnose_restaged(telling->evidence, restaged, memory, &diagnosis);
-    finding_of_fault(&finding, &diagnosis, restaged, scene_of(&scene, telling->device));
+    finding_of_fault(&finding, &diagnosis, restaged, setting_of(&setting, telling->device));
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     struct told told = publish(&finding);
     if (told.is_printed && told.text && record_is_wanted())
-        record(telling->dump, memory, telling->device, scene.name);
+        record(telling, restaged, setting.name);
+    save(telling, restaged, &finding, &told);
     uint64_t made_ns = finish(&finding, told);
     restaging_free(telling->restaging);
     free(telling->around);
@@ -204,17 +213,17 @@ uint64_t tell_fault(struct telling *telling)
 uint64_t tell_unexplained(size_t size, const char *why)
 {
     char reason[640];
-    struct scene scene;
+    struct setting setting;
     struct finding finding;
     snprintf(reason, sizeof reason, "its core dump (%zu bytes) cannot be read: %s", size, why);
-    finding_unexplained(&finding, reason, scene_of(&scene, -1));
+    finding_unexplained(&finding, reason, setting_of(&setting, -1));
     return finish(&finding, publish(&finding));
 }
 
 void tell_misuse(const struct misuse *misuse)
 {
-    struct scene scene;
+    struct setting setting;
     struct finding finding;
-    finding_of_misuse(&finding, misuse, scene_of(&scene, misuse->place->buffer.id ? misuse->place->buffer.device : -1));
+    finding_of_misuse(&finding, misuse, setting_of(&setting, misuse->place->buffer.id ? misuse->place->buffer.device : -1));
     finish(&finding, publish(&finding));
 }

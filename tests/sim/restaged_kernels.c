@@ -56,6 +56,14 @@ static void write_far(const cusim_thread *t, void *const *arguments)
         out[number(t) == n ? n : n + (3 << 20)] = 2.5f;
 }
 
+/* The first element says which one is written. */
+static void write_indexed(const cusim_thread *t, void *const *arguments)
+{
+    volatile int *table = *(volatile int *const *)arguments[0];
+    if (number(t) == 0)
+        table[table[0]] = 1;
+}
+
 static void write_once(const cusim_thread *t, void *const *arguments)
 {
     volatile float *out = *(volatile float *const *)arguments[0];
@@ -88,6 +96,7 @@ __attribute__((constructor)) static void register_kernels(void)
         {"write_last", write_last, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
         {"write_by_table", write_by_table, pointer_and_count, 2, "model.cu", 31, 4, 0, 1},
         {"write_far", write_far, pointer_and_count, 2, "model.cu", 42, 4, 0, 1},
+        {"write_indexed", write_indexed, pointer_and_count, 2, "model.cu", 47, 4, 0, 1},
         {"write_once", write_once, pointer_and_count, 2, "model.cu", 53, 4, 0, 1},
         {"hang_later", hang_later, pointer_and_count, 2, "model.cu", 64, 4, 0, 1},
         {"end_later", end_later, pointer_and_count, 2, "model.cu", 75, 4, 0, 1},

@@ -201,3 +201,27 @@ const char *restaged_outcome_name(enum restage_outcome outcome)
     };
     return names[outcome];
 }
+
+static void name_buffer(struct restaged_write *write, const struct fault_memory *memory)
+{
+    uint64_t best = UINT64_MAX;
+    for (size_t i = 0; i < memory->near_count; i++) {
+        const cufence_buffer *buffer = &memory->near[i];
+        uint64_t end = buffer->address + buffer->size;
+        int is_before = write->address < buffer->address;
+        uint64_t distance = is_before ? buffer->address - (write->address + write->bytes) : write->address - end;
+        if (buffer->freed_ns || (write->address < buffer->guard_start || write->address >= buffer->guard_end) ||
+            distance >= best)
+            continue;
+        best = distance;
+        write->buffer = buffer;
+        write->is_before = is_before;
+        write->distance = distance;
+    }
+}
+
+void restaged_name_buffers(struct restaged *restaged, const struct fault_memory *memory)
+{
+    for (size_t i = 0; i < restaged->write_count; i++)
+        name_buffer(&restaged->writes[i], memory);
+}

@@ -48,6 +48,9 @@ struct restaged {
 void fault_diagnose_restaged(const struct evidence *evidence, const struct restaged *restaged,
                              const struct fault_memory *memory, struct diagnosis *diagnosis);
 
+/* Finds the buffer that each of the bytes were written next to: the nearer of the two that share the guard. */
+void restaged_name_buffers(struct restaged *restaged, const struct fault_memory *memory);
+
 /* Returns a place at which the second launch faulted, if it did so, but not where the diagnosed fault was; else NULL. NULL also
  * if it can't be told, because either fault is in no known function. */
 const struct evidence_site *restaged_elsewhere(const struct diagnosis *diagnosis, const struct restaged *restaged);

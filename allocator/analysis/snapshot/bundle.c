@@ -1,0 +1,74 @@
+#include "bundle.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static json_t *address_json(uint64_t address)
+{
+    char text[24];
+    snprintf(text, sizeof text, "0x%" PRIx64, address);
+    return json_string(text);
+}
+
+static json_t *triple_json(const uint32_t triple[3])
+{
+    return json_pack("[III]", (json_int_t)triple[0], (json_int_t)triple[1], (json_int_t)triple[2]);
+}
+
+static json_t *hex_json(const uint8_t *bytes, size_t count)
+{
+    char *text = malloc(2 * count + 1);
+    if (!text)
+        return NULL;
+    text[0] = '\0';
+    for (size_t i = 0; i < count; i++)
+        snprintf(text + 2 * i, 3, "%02x", bytes[i]);
+    json_t *json = json_string(text);
+    free(text);
+    return json;
+}
+
+static json_t *launch_json(const struct scene_launch *launch)
+{
+    return json_pack("{sosososIsbso}", "grid", triple_json(launch->grid), "block", triple_json(launch->block), "cluster",
+                     triple_json(launch->cluster), "shared_bytes", (json_int_t)launch->shared_bytes, "is_cooperative",
+                     launch->is_cooperative != 0, "arguments", hex_json(launch->arguments, launch->argument_bytes));
+}
+
+static json_t *buffer_json(const struct bundle_buffer *buffer)
+{
+    return json_pack("{sIsosIsososs*ss*so*}", "id", (json_int_t)buffer->id, "address", address_json(buffer->address), "size",
+                     (json_int_t)buffer->size, "mapping_start", address_json(buffer->mapping_start), "mapping_end",
+                     address_json(buffer->mapping_end), "file", buffer->file[0] ? buffer->file : NULL, "left_out",
+                     buffer->reason[0] ? buffer->reason : NULL, "label", buffer->label[0] ? text_to_json(buffer->label) : NULL);
+}
+
+char *bundle_write(const struct bundle *bundle)
+{
+    json_t *launches = json_array(), *buffers = json_array(), *layout = bundle->layout ? json_array() : NULL;
+    for (size_t i = 0; i < bundle->launch_count; i++)
+        json_array_append_new(launches, launch_json(&bundle->launches[i]));
+    for (size_t i = 0; i < bundle->buffer_count; i++)
+        json_array_append_new(buffers, buffer_json(&bundle->buffers[i]));
+    for (size_t i = 0; layout && i < bundle->argument_count; i++)
+        json_array_append_new(layout, json_pack("{sIsI}", "offset", (json_int_t)bundle->layout[i].offset, "size",
+                                                (json_int_t)bundle->layout[i].size));
+    json_t *root = json_pack("{sissso*sisososo*soso}", "bundle", BUNDLE_VERSION, "kernel", bundle->symbol, "device",
+                             text_to_json(bundle->device_name), "compute", (int)bundle->compute, "arena_start",
+                             address_json(bundle->arena_start), "arena_end", address_json(bundle->arena_end), "arguments",
+                             layout, "launches", launches, "buffers", buffers);
+    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
+    json_decref(root);
+    size_t length = text ? strlen(text) : 0;
+    char *line = text ? realloc(text, length + 2) : NULL;
+    if (line)
+        memcpy(line + length, "\n", 2);
+    else
+        free(text);
+    return line;
+}

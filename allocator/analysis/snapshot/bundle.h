@@ -1,0 +1,59 @@
+/*
+ * The list of what is in a bundle: a folder with all that a second launch of a faulted kernel needs, which save=DIR makes and
+ * `cufence replay` stages (docs/replay.md). The list is its file scene.json. A bundle may come from a stranger, so every number
+ * in it is checked here, and the names of files lead nowhere else.
+ *
+ * Units: bytes, device addresses. Ownership: bundle_read() makes a bundle that bundle_free() frees; one that is written borrows
+ * what it points to. Pure; any thread.
+ */
+#ifndef CUFENCE_ANALYSIS_SNAPSHOT_BUNDLE_H
+#define CUFENCE_ANALYSIS_SNAPSHOT_BUNDLE_H
+
+#include "base/problem.h"
+#include "scene_launch.h"
+#include "snapshot.h"
+
+#define BUNDLE_VERSION 1
+#define BUNDLE_BUFFERS 4096
+#define BUNDLE_ARGUMENTS 4096
+
+#define BUNDLE_SCENE "scene.json"
+#define BUNDLE_IMAGE "kernel.cubin"
+#define BUNDLE_FOLDER "buffers"
+#define BUNDLE_STEM "fault" /* of core dump and snapshot, so that `cufence explain` finds both */
+#define BUNDLE_SNAPSHOT BUNDLE_STEM ".snapshot.json"
+
+struct bundle_buffer {
+    uint64_t id;            /* 0: none is known, and address and size are those of the mapping */
+    uint64_t address, size; /* the bytes in the file */
+    uint64_t mapping_start, mapping_end;
+    char file[32];   /* in the folder BUNDLE_FOLDER; "" if the bytes were left out */
+    char reason[64]; /* why they were left out; "" if they were not */
+    char label[64];
+};
+
+struct bundle {
+    const char *symbol;    /* the kernel's mangled name */
+    char device_name[128]; /* of the GPU that it ran on, "" if unknown */
+    uint32_t compute;      /* its compute capability, 90 for 9.0 */
+    uint64_t arena_start, arena_end;
+    struct scene_launch launches[SCENE_LAUNCHES]; /* at least one; the launch that faulted, or those that may have */
+    size_t launch_count;
+    const struct launch_argument *layout; /* of the arguments, in order; NULL if unknown */
+    size_t argument_count;
+    const struct bundle_buffer *buffers; /* by mapping_start if it was read */
+    size_t buffer_count;
+    void *own[3]; /* what a bundle that was read owns */
+};
+
+/* Returns malloc'ed text that ends with a newline, or NULL if out of host memory. */
+char *bundle_write(const struct bundle *bundle);
+
+/* Reads the output of bundle_write(). Errors: CORRUPT, UNSUPPORTED (another version), OUT_OF_MEMORY; *out is then NULL. */
+cufence_status bundle_read(const char *text, size_t size, struct bundle **out, struct problem *problem);
+void bundle_free(struct bundle *bundle); /* NULL is allowed */
+
+/* Returns the buffer whose mapping contains the address, NULL if there is none. For bundles that were read. */
+const struct bundle_buffer *bundle_find(const struct bundle *bundle, uint64_t address);
+
+#endif

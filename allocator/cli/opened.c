@@ -1,0 +1,327 @@
+#include "opened.h"
+
+#include "analysis/snapshot/npy.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MOST_JSON ((size_t)256 << 20)
+#define MOST_DUMP ((size_t)2 << 30)
+
+/* Opens a file in a folder of the bundle. Returns -1 with errno set: ELOOP for a link. */
+static int open_in(int folder, const char *name)
+{
+    return openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+}
+
+static cufence_status load(const struct opened *opened, const char *name, size_t most, struct loaded *bytes, struct problem *problem)
+{
+    struct problem why;
+    if (loaded_open(open_in(opened->folder, name), most, bytes, &why))
+        return CUFENCE_OK;
+    return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", name, why.text);
+}
+
+/* Finds the bytes in the file of an array. Returns a descriptor, or -1 with the reason in *problem. Closes the file on errors. */
+static int read_array(int fd, uint64_t *offset, uint64_t *bytes, struct problem *problem)
+{
+    struct stat file;
+    if (fd < 0 || fstat(fd, &file) != 0) {
+        problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", strerror(errno));
+        return -1;
+    }
+    uint8_t *start = S_ISREG(file.st_mode) ? malloc(NPY_MOST) : NULL;
+    ssize_t got = start ? pread(fd, start, NPY_MOST, 0) : -1;
+    cufence_status status = got < 0 ? problem_set(problem, CUFENCE_ERROR_SYSTEM, "it cannot be read, or is no regular file")
+                                    : npy_read(start, (size_t)got, offset, bytes, problem);
+    free(start);
+    if (status == CUFENCE_OK && (*bytes > (uint64_t)file.st_size || *offset > (uint64_t)file.st_size - *bytes))
+        status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "it is truncated");
+    if (status == CUFENCE_OK)
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static int open_buffer(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset, struct problem *problem)
+{
+    uint64_t bytes = 0;
+    int fd = read_array(open_in(opened->buffers, buffer->file), offset, &bytes, problem);
+    if (fd < 0 || (bytes == buffer->size && *offset <= UINT32_MAX))
+        return fd;
+    problem_set(problem, CUFENCE_ERROR_CORRUPT, "it has %llu bytes, but the buffer %llu", (unsigned long long)bytes,
+                (unsigned long long)buffer->size);
+    close(fd);
+    return -1;
+}
+
+/* Looks at the files of all buffers, so that a damaged one is found before anything is launched. */
+static cufence_status check_buffers(struct opened *opened, struct problem *problem)
+{
+    struct problem why;
+    for (size_t i = 0; i < opened->bundle->buffer_count; i++) {
+        const struct bundle_buffer *buffer = &opened->bundle->buffers[i];
+        uint64_t offset;
+        opened->mapped += buffer->mapping_end - buffer->mapping_start;
+        if (!buffer->file[0])
+            continue;
+        int fd = open_buffer(opened, buffer, &offset, &why);
+        if (fd < 0)
+            return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s/%s: %s", BUNDLE_FOLDER, buffer->file, why.text);
+        close(fd);
+    }
+    return CUFENCE_OK;
+}
+
+static cufence_status copy_launches(struct opened *opened, struct problem *problem)
+{
+    opened->arguments = malloc((size_t)SCENE_LAUNCHES * SCENE_ARGUMENTS);
+    if (!opened->arguments)
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+    for (size_t i = 0; i < opened->bundle->launch_count; i++) {
+        struct scene_launch *launch = &opened->launches[i];
+        *launch = opened->bundle->launches[i];
+        uint8_t *own = opened->arguments + i * SCENE_ARGUMENTS;
+        memcpy(own, launch->arguments, launch->argument_bytes);
+        launch->arguments = own;
+    }
+    return CUFENCE_OK;
+}
+
+/* The report can do without these. */
+static void load_rest(struct opened *opened)
+{
+    struct loaded text = {0};
+    struct problem ignored;
+    if (load(opened, BUNDLE_SNAPSHOT, MOST_JSON, &text, &ignored) == CUFENCE_OK)
+        snapshot_read(text.at, text.size, &opened->snapshot, &ignored);
+    loaded_forget(&text);
+    if (load(opened, BUNDLE_STEM ".core.gz", MOST_DUMP, &opened->dump, &ignored) == CUFENCE_OK)
+        return;
+    loaded_forget(&opened->dump);
+    if (load(opened, BUNDLE_STEM ".core", MOST_DUMP, &opened->dump, &ignored) == CUFENCE_OK)
+        return;
+    loaded_forget(&opened->dump);
+    opened->dump = (struct loaded){0};
+}
+
+cufence_status opened_open(const char *path, struct opened *opened, struct problem *problem)
+{
+    struct loaded text = {0};
+    *opened = (struct opened){.folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), .buffers = -1};
+    if (opened->folder < 0)
+        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", strerror(errno));
+    opened->buffers = openat(opened->folder, BUNDLE_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (opened->buffers < 0)
+        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", BUNDLE_FOLDER, strerror(errno));
+    cufence_status status = load(opened, BUNDLE_SCENE, MOST_JSON, &text, problem);
+    if (status == CUFENCE_OK)
+        status = bundle_read(text.at, text.size, &opened->bundle, problem);
+    loaded_forget(&text);
+    if (status == CUFENCE_OK)
+        status = copy_launches(opened, problem);
+    if (status == CUFENCE_OK)
+        status = load(opened, BUNDLE_IMAGE, SCENE_IMAGE, &opened->image, problem);
+    if (status == CUFENCE_OK)
+        status = check_buffers(opened, problem);
+    if (status == CUFENCE_OK)
+        load_rest(opened);
+    return status;
+}
+
+void opened_close(struct opened *opened)
+{
+    for (size_t i = 0; i < opened->replaced_count; i++)
+        close(opened->replaced[i].fd);
+    if (opened->folder >= 0)
+        close(opened->folder);
+    if (opened->buffers >= 0)
+        close(opened->buffers);
+    snapshot_free(opened->snapshot);
+    loaded_forget(&opened->image);
+    loaded_forget(&opened->dump);
+    free(opened->arguments);
+    bundle_free(opened->bundle);
+}
+
+/* Returns a descriptor of the bytes that replace the buffer's, -1 if there are none. */
+static int find_replaced(const struct opened *opened, const struct bundle_buffer *buffer)
+{
+    for (size_t i = opened->replaced_count; i-- > 0;)
+        if (opened->replaced[i].buffer == buffer)
+            return fcntl(opened->replaced[i].fd, F_DUPFD_CLOEXEC, 0);
+    return -1;
+}
+
+int opened_answer(const struct opened *opened, const struct stage_message *question, struct stage_message *answer)
+{
+    const struct bundle_buffer *buffer =
+        question->type == STAGE_NEED ? bundle_find(opened->bundle, question->address) : NULL;
+    if (!buffer)
+        return -1;
+    struct problem ignored;
+    uint64_t offset = 0;
+    int fd = find_replaced(opened, buffer);
+    if (fd < 0 && buffer->file[0])
+        fd = open_buffer(opened, buffer, &offset, &ignored);
+    *answer = (struct stage_message){.type = STAGE_FILE,
+                                     .number = (uint32_t)offset,
+                                     .address = buffer->mapping_start,
+                                     .bytes = buffer->mapping_end - buffer->mapping_start,
+                                     .data = buffer->address,
+                                     .data_bytes = fd >= 0 ? buffer->size : 0};
+    return fd;
+}
+
+/* ---- cures ---- */
+
+/* Splits "K=VALUE". Returns the value, and the argument's place, which is the same in all launches. */
+static const char *find_argument(const struct opened *opened, const char *text, const struct launch_argument **argument,
+                                 struct problem *problem)
+{
+    char *end;
+    const struct bundle *bundle = opened->bundle;
+    unsigned long number = *text >= '0' && *text <= '9' ? strtoul(text, &end, 10) : 0;
+    if (*text < '0' || *text > '9' || *end != '=' || !end[1])
+        problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "'%.80s' is not K=VALUE, such as 1=999", text);
+    else if (!bundle->layout)
+        problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT,
+                    "where the kernel's arguments begin is not in the bundle (the driver tells from CUDA 12.4 on)");
+    else if (number >= bundle->argument_count)
+        problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "the kernel has no argument %lu; it has %zu, from 0", number,
+                    bundle->argument_count);
+    else {
+        *argument = &bundle->layout[number];
+        return end + 1;
+    }
+    return NULL;
+}
+
+/* Returns 0 if `text` is no whole number that fits into `size` bytes, signed or not. */
+static int parse_whole(const char *text, uint32_t size, uint8_t *bytes)
+{
+    char *end;
+    int is_negative = *text == '-';
+    const char *digits = text + is_negative;
+    int base = !strncmp(digits, "0x", 2) ? 16 : 10;
+    errno = 0;
+    uint64_t value = *digits >= '0' && *digits <= '9' ? strtoull(digits, &end, base) : 0;
+    if (*digits < '0' || *digits > '9' || *end || errno || size > 8 || (size & (size - 1)))
+        return 0;
+    uint64_t limit = size == 8 ? UINT64_MAX : ((uint64_t)1 << (8 * size)) - 1;
+    if (value > (is_negative ? limit / 2 + 1 : limit))
+        return 0;
+    value = is_negative ? 0 - value : value;
+    memcpy(bytes, &value, size);
+    return 1;
+}
+
+/* "1.5f" for a float of 4 bytes, "1.5d" for a double of 8. Returns 0 for others. */
+static int parse_real(const char *text, uint32_t size, uint8_t *bytes)
+{
+    char *end;
+    if (!strncmp(text, "0x", 2)) /* its digits may end in d or f */
+        return 0;
+    double value = strtod(text, &end);
+    float narrow = (float)value;
+    if (end == text || end[0] == '\0' || end[1] != '\0')
+        return 0;
+    if (*end == 'f' && size == sizeof narrow)
+        memcpy(bytes, &narrow, sizeof narrow);
+    else if (*end == 'd' && size == sizeof value)
+        memcpy(bytes, &value, sizeof value);
+    else
+        return 0;
+    return 1;
+}
+
+cufence_status opened_set_argument(struct opened *opened, const char *text, struct problem *problem)
+{
+    const struct launch_argument *argument;
+    uint8_t bytes[8];
+    const char *value = find_argument(opened, text, &argument, problem);
+    if (!value)
+        return CUFENCE_ERROR_INVALID_ARGUMENT;
+    if (!parse_whole(value, argument->size, bytes) && !parse_real(value, argument->size, bytes))
+        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT,
+                           "'%.40s' is no value of %u bytes; allowed are 999, -1, 0x3e7, and with a suffix 1.5f (4 bytes) "
+                           "and 1.5d (8 bytes)",
+                           value, argument->size);
+    for (size_t i = 0; i < opened->bundle->launch_count; i++)
+        memcpy(opened->arguments + i * SCENE_ARGUMENTS + argument->offset, bytes, argument->size);
+    return CUFENCE_OK;
+}
+
+/* Copies bytes between files. Returns 0 on failure. */
+static int copy(int from, uint64_t offset, int to, uint64_t bytes)
+{
+    enum { AT_ONCE = 1 << 20 };
+    char *part = malloc(AT_ONCE);
+    uint64_t done = 0;
+    while (part && done < bytes) {
+        ssize_t got = pread(from, part, bytes - done < AT_ONCE ? (size_t)(bytes - done) : AT_ONCE, (off_t)(offset + done));
+        if (got <= 0 || pwrite(to, part, (size_t)got, (off_t)done) != got)
+            break;
+        done += (uint64_t)got;
+    }
+    free(part);
+    return done == bytes;
+}
+
+/* Makes a file of the buffer's bytes, with those of the array in front. Returns -1 on failure. */
+static int merge(const struct opened *opened, const struct bundle_buffer *buffer, int array, uint64_t offset, uint64_t bytes)
+{
+    struct problem ignored;
+    uint64_t start = 0;
+    int merged = memfd_create("cufence-buffer", MFD_CLOEXEC);
+    int saved = buffer->file[0] ? open_buffer(opened, buffer, &start, &ignored) : -1;
+    int is_well = merged >= 0 && ftruncate(merged, (off_t)buffer->size) == 0 &&
+                  (saved < 0 || copy(saved, start, merged, buffer->size)) && copy(array, offset, merged, bytes);
+    if (saved >= 0)
+        close(saved);
+    if (!is_well && merged >= 0)
+        close(merged);
+    return is_well ? merged : -1;
+}
+
+static cufence_status replace(struct opened *opened, const struct bundle_buffer *buffer, const char *name, struct problem *problem)
+{
+    struct problem why;
+    uint64_t offset = 0, bytes = 0;
+    int array = read_array(open(name, O_RDONLY | O_CLOEXEC | O_NONBLOCK), &offset, &bytes, &why);
+    if (array < 0)
+        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%.100s: %.100s", name, why.text);
+    if (bytes > buffer->size) {
+        close(array);
+        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "%.100s has %llu bytes, but the buffer only %llu", name,
+                           (unsigned long long)bytes, (unsigned long long)buffer->size);
+    }
+    int merged = merge(opened, buffer, array, offset, bytes);
+    close(array);
+    if (merged < 0)
+        return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no room for the bytes of %.100s", name);
+    opened->replaced[opened->replaced_count].buffer = buffer;
+    opened->replaced[opened->replaced_count++].fd = merged;
+    return CUFENCE_OK;
+}
+
+cufence_status opened_set_buffer(struct opened *opened, const char *text, struct problem *problem)
+{
+    const struct launch_argument *argument;
+    uint64_t pointer = 0;
+    const char *name = find_argument(opened, text, &argument, problem);
+    if (!name)
+        return CUFENCE_ERROR_INVALID_ARGUMENT;
+    if (opened->replaced_count == OPENED_REPLACED)
+        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "at most %d buffers can be replaced", OPENED_REPLACED);
+    if (argument->size == sizeof pointer)
+        memcpy(&pointer, opened->arguments + argument->offset, sizeof pointer);
+    const struct bundle_buffer *buffer = bundle_find(opened->bundle, pointer);
+    return buffer ? replace(opened, buffer, name, problem)
+                  : problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "that argument points to no buffer of the bundle");
+}

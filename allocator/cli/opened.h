@@ -1,0 +1,43 @@
+/*
+ * A bundle that was opened (docs/replay.md). It may come from a stranger: only regular files in its folder are read, none through
+ * a link, and every size is checked before anything is launched. Thread safety: no global state.
+ */
+#ifndef CUFENCE_CLI_OPENED_H
+#define CUFENCE_CLI_OPENED_H
+
+#include "analysis/snapshot/bundle.h"
+#include "analysis/snapshot/keep.h"
+#include "loaded.h"
+#include "restage/scene.h"
+
+enum { OPENED_REPLACED = 16 };
+
+struct opened {
+    int folder, buffers; /* descriptors of the folders */
+    struct bundle *bundle;
+    struct scene_launch launches[SCENE_LAUNCHES]; /* the bundle's, with arguments of our own */
+    uint8_t *arguments;                           /* SCENE_ARGUMENTS bytes for each launch */
+    struct loaded image, dump;                    /* dump: of the fault, empty if it cannot be read */
+    struct snapshot *snapshot;                    /* NULL if it cannot be read */
+    struct {
+        const struct bundle_buffer *buffer;
+        int fd; /* its bytes, from the start on */
+    } replaced[OPENED_REPLACED];
+    size_t replaced_count;
+    uint64_t mapped; /* bytes that the buffers need on a GPU */
+};
+
+/* Opens the bundle. opened_close() is needed on errors too. Errors: SYSTEM, CORRUPT, UNSUPPORTED, OVERFLOW. */
+cufence_status opened_open(const char *path, struct opened *opened, struct problem *problem);
+void opened_close(struct opened *opened);
+
+/* Answers a STAGE_NEED with the buffer there. Returns a descriptor that the caller closes, or -1: it has none, or *answer is
+ * unchanged. */
+int opened_answer(const struct opened *opened, const struct stage_message *question, struct stage_message *answer);
+
+/* Change an argument as "K=VALUE" says, or the bytes of the buffer that it points to as "K=FILE.npy" does. Errors: INVALID_ARGUMENT,
+ * or those of reading the file. */
+cufence_status opened_set_argument(struct opened *opened, const char *text, struct problem *problem);
+cufence_status opened_set_buffer(struct opened *opened, const char *text, struct problem *problem);
+
+#endif

@@ -1,0 +1,28 @@
+/*
+ * The bytes of buffers in files, for the stage: written from the device where a scene is saved, and put back where it is staged
+ * from a bundle. Thread safety: none; the stage has one thread.
+ */
+#ifndef CUFENCE_RESTAGE_KEEP_H
+#define CUFENCE_RESTAGE_KEEP_H
+
+#include "scene.h"
+
+/* The content of a mapping: zeros, but for `bytes` at the device address `data`. */
+struct kept {
+    int is_kept;
+    uint64_t data, bytes;
+    const uint8_t *content; /* of the file; stays mapped */
+};
+
+/* Writes `bytes` of the device's memory from `address` on into a file, from `offset` on. What could not be written is missing
+ * in the file, which tells the other side. */
+void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes);
+
+/* Takes the content from a STAGE_FILE and its descriptor, which is -1 if all is zeros. Errors: CORRUPT (the file is too short,
+ * or the content is not part of the mapping), SYSTEM. */
+cufence_status keep_open(int fd, const struct stage_message *message, struct kept *kept);
+
+/* Gives the mapping of `bytes` at `base` that content. Errors: DRIVER. */
+cufence_status keep_read(const struct kept *kept, uint64_t base, uint64_t bytes);
+
+#endif

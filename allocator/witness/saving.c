@@ -1,0 +1,364 @@
+#include "saving.h"
+
+#include "analysis/snapshot/keep.h"
+#include "base/output.h"
+#include "base/version.h"
+#include "driver/driver.h"
+#include "files.h"
+#include "analysis/snapshot/npy.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MOST_BUNDLES 1000000u
+#define NEAR 8
+
+static char parent[1024]; /* "" if none */
+
+struct saving {
+    const struct fault_sources *sources;
+    uint64_t most, total; /* bytes of buffers */
+    char folder[1100];
+    struct bundle_buffer *buffers;
+    size_t count;
+};
+
+cufence_status saving_open(const struct options *options)
+{
+    return options_expand_path(options->save, parent, sizeof parent);
+}
+
+static void complain(const char *name)
+{
+    output_say("==%d== cufence: save: cannot write %s: %s\n", (int)getpid(), name, errno ? strerror(errno) : "unknown error");
+}
+
+static void name_file(const struct saving *saving, const char *name, char *path, size_t room)
+{
+    snprintf(path, room, "%s/%s", saving->folder, name);
+}
+
+/* Makes a folder of a new name. Returns 0 on failure and sets errno. */
+static int make_folders(struct saving *saving)
+{
+    static unsigned made;
+    char buffers[1200];
+    int failed;
+    if (!files_make_folder(parent))
+        return 0;
+    do { /* process ids repeat, in containers at every start */
+        snprintf(saving->folder, sizeof saving->folder, "%s/fault-%d-%u", parent, (int)getpid(), ++made);
+        failed = mkdir(saving->folder, 0700);
+    } while (failed && errno == EEXIST && made < MOST_BUNDLES);
+    name_file(saving, BUNDLE_FOLDER, buffers, sizeof buffers);
+    return !failed && mkdir(buffers, 0700) == 0;
+}
+
+struct saving *saving_begin(const struct options *options, const struct fault_sources *sources)
+{
+    if (!parent[0])
+        return NULL;
+    struct saving *saving = calloc(1, sizeof *saving);
+    struct bundle_buffer *buffers = calloc(BUNDLE_BUFFERS, sizeof *buffers);
+    errno = ENOMEM;
+    if (saving && buffers) {
+        *saving = (struct saving){.sources = sources, .most = options->save_max, .buffers = buffers};
+        if (make_folders(saving))
+            return saving;
+    }
+    complain(saving && saving->folder[0] ? saving->folder : parent);
+    free(buffers);
+    free(saving);
+    return NULL;
+}
+
+/* ---- what the stage has ---- */
+
+void saving_keep_image(struct saving *saving, const void *image, size_t size)
+{
+    char path[1200];
+    name_file(saving, BUNDLE_IMAGE, path, sizeof path);
+    int fd = files_create(path);
+    if (fd < 0 || !files_write(fd, image, size))
+        complain(path);
+    if (fd >= 0)
+        close(fd);
+}
+
+/* Finds the buffer whose mapping contains the address: the live one, or else the newest of those that were freed. Returns 0 if
+ * there is none. */
+static int find_buffer(const struct saving *saving, uint64_t address, cufence_buffer *found)
+{
+    cufence_buffer near[NEAR];
+    size_t count = saving->sources->near(address, near, NEAR);
+    found->id = 0;
+    for (size_t i = 0; i < count; i++) {
+        const cufence_buffer *buffer = &near[i];
+        int is_inside = address >= buffer->mapping_start && address < buffer->mapping_end;
+        if (is_inside && (!found->id || !buffer->freed_ns || (found->freed_ns && buffer->id > found->id)))
+            *found = *buffer;
+    }
+    return found->id != 0;
+}
+
+static struct bundle_buffer *add_buffer(struct saving *saving, const cufence_buffer *from)
+{
+    for (size_t i = 0; i < saving->count; i++)
+        if (saving->buffers[i].mapping_start == from->mapping_start)
+            return NULL;
+    if (saving->count == BUNDLE_BUFFERS)
+        return NULL;
+    struct bundle_buffer *buffer = &saving->buffers[saving->count++];
+    *buffer = (struct bundle_buffer){.id = from->id,
+                                     .address = from->address,
+                                     .size = from->size,
+                                     .mapping_start = from->mapping_start,
+                                     .mapping_end = from->mapping_end};
+    snprintf(buffer->label, sizeof buffer->label, "%s", from->label);
+    return buffer;
+}
+
+/* Returns -1 on failure. */
+static int open_file(const struct saving *saving, struct bundle_buffer *buffer)
+{
+    char path[1200], header[NPY_HEADER];
+    if (buffer->id)
+        snprintf(buffer->file, sizeof buffer->file, "%" PRIu64 ".npy", buffer->id);
+    else
+        snprintf(buffer->file, sizeof buffer->file, "mapping-%" PRIx64 ".npy", buffer->mapping_start);
+    snprintf(path, sizeof path, "%s/" BUNDLE_FOLDER "/%s", saving->folder, buffer->file);
+    int fd = files_create(path);
+    npy_write(buffer->size, header);
+    if (fd < 0 || files_write(fd, header, sizeof header))
+        return fd;
+    close(fd);
+    return -1;
+}
+
+static void leave_out(struct bundle_buffer *buffer, const char *why)
+{
+    buffer->file[0] = '\0';
+    snprintf(buffer->reason, sizeof buffer->reason, "%s", why);
+}
+
+int saving_answer(struct saving *saving, const struct stage_message *question, struct stage_message *answer)
+{
+    cufence_buffer found;
+    uint64_t end = question->address + question->bytes;
+    if (!find_buffer(saving, question->address, &found) || found.address < question->address || found.address > end ||
+        found.size > end - found.address)
+        found = (cufence_buffer){.address = question->address, .size = question->bytes};
+    found.mapping_start = question->address;
+    found.mapping_end = end;
+    struct bundle_buffer *buffer = add_buffer(saving, &found);
+    if (!buffer)
+        return -1;
+    if (buffer->size > saving->most - saving->total) {
+        leave_out(buffer, "save_max");
+        return -1;
+    }
+    int fd = open_file(saving, buffer);
+    if (fd < 0) {
+        leave_out(buffer, "its file could not be written");
+        return -1;
+    }
+    saving->total += buffer->size;
+    *answer = (struct stage_message){.type = STAGE_FILE,
+                                     .number = NPY_HEADER,
+                                     .address = question->address,
+                                     .bytes = question->bytes,
+                                     .data = buffer->address,
+                                     .data_bytes = buffer->size};
+    return fd;
+}
+
+void saving_miss(struct saving *saving, uint64_t address)
+{
+    cufence_buffer found;
+    struct bundle_buffer *buffer = find_buffer(saving, address, &found) && found.is_mapped ? add_buffer(saving, &found) : NULL;
+    if (buffer)
+        leave_out(buffer, "its memory cannot be given to another process");
+}
+
+/* ---- the end ---- */
+
+static void remove_file(const struct saving *saving, const char *name)
+{
+    char path[1200];
+    name_file(saving, name, path, sizeof path);
+    if (unlink(path) != 0)
+        rmdir(path);
+}
+
+/* Returns the number of buffers that are left out, with those whose files are not whole. */
+static size_t check_files(struct saving *saving)
+{
+    size_t left_out = 0;
+    for (size_t i = 0; i < saving->count; i++) {
+        struct bundle_buffer *buffer = &saving->buffers[i];
+        char name[64], path[1200];
+        struct stat file;
+        snprintf(name, sizeof name, BUNDLE_FOLDER "/%s", buffer->file);
+        name_file(saving, name, path, sizeof path);
+        if (buffer->file[0] && (stat(path, &file) != 0 || (uint64_t)file.st_size != NPY_HEADER + buffer->size)) {
+            unlink(path);
+            saving->total -= buffer->size;
+            leave_out(buffer, "its file could not be written");
+        }
+        left_out += !buffer->file[0];
+    }
+    return left_out;
+}
+
+/* Returns 0 on failure, after a message. `text` may be NULL: the host has no memory for it. */
+static int put_text(const struct saving *saving, const char *name, const char *text)
+{
+    char path[1200];
+    name_file(saving, name, path, sizeof path);
+    errno = text ? 0 : ENOMEM;
+    int fd = text ? files_create(path) : -1;
+    int is_well = fd >= 0 && files_put_text(fd, text);
+    if (!is_well)
+        complain(path);
+    return is_well;
+}
+
+static const struct launch_function *find_layout(const struct saving_rest *rest)
+{
+    for (size_t i = 0; i < rest->memory->launch_count; i++) {
+        const struct launch_function *function = rest->memory->launches[i].entry->function;
+        if (function && function->has_layout && !strcmp(function->name, rest->bundle.symbol) &&
+            function->argument_bytes <= rest->bundle.launches[0].argument_bytes)
+            return function;
+    }
+    return NULL;
+}
+
+static void complete_bundle(const struct saving *saving, struct saving_rest *rest)
+{
+    int major = 0, minor = 0;
+    CUdevice device;
+    struct bundle *bundle = &rest->bundle;
+    const struct launch_function *layout = find_layout(rest);
+    if (rest->device >= 0 && driver->cuDeviceGet(&device, rest->device) == CUDA_SUCCESS) {
+        driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+        driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    }
+    bundle->compute = (uint32_t)(major * 10 + minor);
+    snprintf(bundle->device_name, sizeof bundle->device_name, "%s", rest->device_name ? rest->device_name : "");
+    bundle->layout = layout ? layout->arguments : NULL;
+    bundle->argument_count = layout ? layout->argument_count : 0;
+    bundle->buffers = saving->buffers;
+    bundle->buffer_count = saving->count;
+}
+
+static int put_snapshot(const struct saving *saving, const struct saving_rest *rest)
+{
+    struct snapshot_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .device = rest->device};
+    snprintf(origin.device_name, sizeof origin.device_name, "%s", rest->device_name ? rest->device_name : "");
+    files_complete_origin(&origin);
+    char *text = snapshot_write(rest->memory, &origin, rest->restaged);
+    int is_well = put_text(saving, BUNDLE_SNAPSHOT, text);
+    free(text);
+    return is_well;
+}
+
+static int put_dump(const struct saving *saving, const struct dump *dump)
+{
+    char stem[1200], path[1300];
+    name_file(saving, BUNDLE_STEM, stem, sizeof stem);
+    errno = 0;
+    int is_well = files_put_dump(path, sizeof path, stem, dump->bytes, dump->size);
+    if (!is_well)
+        complain(path);
+    return is_well;
+}
+
+static void describe_buffers(FILE *out, const struct bundle *bundle)
+{
+    fprintf(out, "## Buffers\n\n| buffer | address | bytes | file | label |\n|---|---|---|---|---|\n");
+    for (size_t i = 0; i < bundle->buffer_count; i++) {
+        const struct bundle_buffer *buffer = &bundle->buffers[i];
+        fprintf(out, "| #%" PRIu64 " | 0x%" PRIx64 " | %" PRIu64 " | %s%s | %s |\n", buffer->id, buffer->address, buffer->size,
+                buffer->file[0] ? BUNDLE_FOLDER "/" : "left out: ", buffer->file[0] ? buffer->file : buffer->reason,
+                buffer->label);
+    }
+    fprintf(out,
+            "\nThe files are NumPy arrays of bytes: `numpy.load(\"" BUNDLE_FOLDER "/1.npy\").view(\"float32\")`. Buffers that\n"
+            "were left out hold zeros in a replay.\n");
+}
+
+static int put_readme(const struct saving *saving, const struct bundle *bundle)
+{
+    char *text = NULL;
+    size_t size = 0;
+    FILE *out = open_memstream(&text, &size);
+    if (out) {
+        fprintf(out,
+                "# A fault of a GPU kernel\n\n"
+                "cufence %s saved here what it takes to launch the kernel `%s` again as it faulted: its code, its arguments, "
+                "and\nthe memory that they reach. %s%s%s\n\n"
+                "```\ncufence replay .                             # launch it again, and report\n"
+                "cufence replay . --times 20                  # does it fault every time?\n"
+                "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
+                "cufence replay . --no-guards                 # as without cufence\n"
+                "cufence replay . --under compute-sanitizer   # the same launch under a tool\n"
+                "cufence explain .                            # the core dump of the fault, without a GPU\n```\n\n"
+                "Any GPU of compute capability %u.%u will do, on any machine with cufence. The report of the fault is in\n"
+                "report.txt and finding.json.\n\n"
+                "**These files contain the data of the program.** Look at them before you pass them on.\n\n",
+                VERSION_TEXT, bundle->symbol, *bundle->device_name ? "It ran on " : "", bundle->device_name,
+                *bundle->device_name ? "." : "", bundle->compute / 10, bundle->compute % 10);
+        describe_buffers(out, bundle);
+        if (fclose(out) != 0) {
+            free(text);
+            text = NULL;
+        }
+    }
+    int is_well = put_text(saving, "README.md", text);
+    free(text);
+    return is_well;
+}
+
+void saving_finish(struct saving *saving, struct saving_rest *rest)
+{
+    size_t left_out = check_files(saving);
+    complete_bundle(saving, rest);
+    char *scene = bundle_write(&rest->bundle);
+    int is_well = put_text(saving, BUNDLE_SCENE, scene) && put_snapshot(saving, rest) && put_dump(saving, rest->dump) &&
+                  put_text(saving, "report.txt", rest->report) && put_text(saving, "finding.json", rest->finding) &&
+                  put_readme(saving, &rest->bundle);
+    if (is_well)
+        output_say("==%d== cufence: saved for `cufence replay`: %s (%zu buffers, %" PRIu64 " bytes)\n", (int)getpid(),
+                   saving->folder, saving->count - left_out, saving->total);
+    if (is_well && left_out)
+        output_say("==%d== cufence: save: %zu buffers were left out (save_max and other reasons): see README.md there\n",
+                   (int)getpid(), left_out);
+    free(scene);
+    free(saving->buffers);
+    free(saving);
+}
+
+void saving_drop(struct saving *saving, const char *why)
+{
+    if (!saving)
+        return;
+    if (why)
+        output_say("==%d== cufence: save: nothing to replay: %s\n", (int)getpid(), why);
+    for (size_t i = 0; i < saving->count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, BUNDLE_FOLDER "/%s", saving->buffers[i].file);
+        if (saving->buffers[i].file[0])
+            remove_file(saving, name);
+    }
+    remove_file(saving, BUNDLE_FOLDER);
+    remove_file(saving, BUNDLE_IMAGE);
+    rmdir(saving->folder);
+    free(saving->buffers);
+    free(saving);
+}

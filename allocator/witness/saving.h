@@ -1,0 +1,52 @@
+/*
+ * save=DIR: keeps a faulted kernel with all that a second launch needs as a bundle, a folder of its own in DIR, for
+ * `cufence replay` (docs/replay.md). The stage writes the bytes of the buffers while it has them mapped; the rest is written
+ * once the fault has been reported. Files are open to their owner alone.
+ *
+ * Thread safety: called by the monitor's thread only, after saving_open().
+ */
+#ifndef CUFENCE_WITNESS_SAVING_H
+#define CUFENCE_WITNESS_SAVING_H
+
+#include "analysis/snapshot/bundle.h"
+#include "base/options.h"
+#include "intake.h"
+#include "restage/scene.h"
+#include "surroundings.h"
+
+struct saving;
+
+/* Reads the folder's name from the options. May be called again. Errors: OPTION, OVERFLOW (the name). */
+cufence_status saving_open(const struct options *options);
+
+/* Makes the folder of a bundle. Returns NULL if none is wanted, or, after a line that says why, if it cannot be made. */
+struct saving *saving_begin(const struct options *options, const struct fault_sources *sources);
+
+/* Keeps the kernel's module. */
+void saving_keep_image(struct saving *saving, const void *image, size_t size);
+
+/* Answers a STAGE_SAVE: which bytes of the mapping are to be written, and where. Returns the descriptor of the file, or -1 if
+ * they are left out. The caller closes it. */
+int saving_answer(struct saving *saving, const struct stage_message *question, struct stage_message *answer);
+
+/* Lists the buffer at the address, if there is one, as left out: the stage could not get it. */
+void saving_miss(struct saving *saving, uint64_t address);
+
+/* What is known in the end. */
+struct saving_rest {
+    struct bundle bundle; /* from restaging_describe(), without device and buffers */
+    const struct dump *dump;
+    const struct fault_memory *memory;
+    const struct restaged *restaged;
+    const char *report, *finding; /* the report as text and as JSON; NULL if the host has no memory for one */
+    int device;
+    const char *device_name;
+};
+
+/* Completes the bundle, and prints a line with its name or with the error. Frees `saving`. */
+void saving_finish(struct saving *saving, struct saving_rest *rest);
+
+/* Removes the bundle, and prints why, unless that is NULL. Frees `saving`, which may be NULL. */
+void saving_drop(struct saving *saving, const char *why);
+
+#endif

@@ -1,0 +1,62 @@
+/*
+ * Serves the stage (restage/stage.h), the process that launches a kernel again: starts it, answers what it asks for, receives
+ * the core dump of the fault there, and keeps to a time limit. The process that faulted and `cufence replay` differ only in
+ * where the memory comes from.
+ *
+ * Thread safety: one thread at a time for each staging.
+ */
+#ifndef CUFENCE_WITNESS_STAGING_H
+#define CUFENCE_WITNESS_STAGING_H
+
+#include "analysis/verdict/restaged.h"
+#include "arming.h"
+#include "intake.h"
+#include "restage/scene.h"
+#include "spawn.h"
+
+struct staging {
+    /* For the caller to fill in; `scene` without its dump. All must outlive the staging. */
+    struct scene scene;
+    const char *program; /* the file of `cufence`; NULL: the one beside libcufence.so */
+    int is_verbose;      /* the stage's standard error is the caller's */
+    uint64_t limit_ms;   /* for all of it, from begin_ns on */
+    uint64_t saving_ms;  /* that it may take besides to save memory */
+    const char *limit;   /* the limit's name, for messages */
+    uint64_t begin_ns;   /* by dump_clock() */
+    /* Answers a STAGE_NEED or STAGE_SAVE. *answer is a STAGE_NONE before. Returns a descriptor to send, which is then closed,
+     * or -1. */
+    int (*answer)(void *user, const struct stage_message *question, struct stage_message *answer);
+    void *user;
+
+    /* Results. result.evidence and `evidence` are the same, and belong to the staging; result.launch is not filled in. */
+    struct restaged result;
+    struct evidence *evidence;
+    struct dump second; /* that it was read from */
+    uint32_t number; /* of the launch that ran last: the one that faulted, if one did */
+
+    /* Private. */
+    struct dump_fifo fifo;
+    struct stage_process process;
+    int is_running, fifo_fd;
+    struct dump dump;
+    int has_patterns; /* the launch runs with patterns in the guards */
+    int is_done;      /* no launch has faulted */
+    uint64_t saving_since_ns, saved_ns;
+};
+
+/* Ends the attempt with a reason, unless it has ended already. Returns UNSUPPORTED. */
+cufence_status staging_fail(struct staging *staging, const char *why);
+
+/* Starts the stage, which may need a while. The error is also in the result. */
+cufence_status staging_begin(struct staging *staging);
+
+/* Serves the stage until it is done or the limit is over, and completes the result. */
+void staging_finish(struct staging *staging);
+
+/* Drops the result after staging_finish(), for a reason. */
+void staging_void(struct staging *staging, const char *why);
+
+/* Frees what the staging owns. It must have been zeroed at first; staging_begin() need not have been called. */
+void staging_end(struct staging *staging);
+
+#endif

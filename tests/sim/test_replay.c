@@ -1,0 +1,448 @@
+/* save=DIR, and `cufence replay` of what it saved, on the simulated device. */
+#include "child.h"
+
+#include "analysis/snapshot/npy.h"
+#include "launch/launch.h"
+
+#include <cuda.h>
+#include <dirent.h>
+#include <fcntl.h>
+#include <regex.h>
+#include <sim.h>
+#include <sys/stat.h>
+
+#define COUNT 1000
+
+static CUmodule module;
+static char folder[64], bundle[128]; /* of this test, and in it */
+
+/* Options are in the environment, so that kernels can tell the second process, which has none. */
+static void start(const char *options)
+{
+    CUdevice device;
+    CUcontext context;
+    char all[256];
+    snprintf(all, sizeof all, "arena=64G,%s", options); /* the simulated device's address space is small */
+    setenv("CUFENCE_OPTIONS", all, 1);
+    CHECK_OK(cufence_init(NULL));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+}
+
+static void *allocate(size_t size)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, 0, NULL));
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, size));
+    CHECK_CU(cuCtxSynchronize());
+    return pointer;
+}
+
+static void launch(const char *kernel, void *pointer, int n)
+{
+    CUfunction function;
+    void *arguments[] = {&pointer, &n};
+    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
+    const struct launch_call call = {
+        .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
+    launch_record(context_current(), &call); /* as the preload library does */
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
+}
+
+
+/* ---- saving ---- */
+
+static const char *more_options = "";
+
+static void save_last(void)
+{
+    char options[160];
+    snprintf(options, sizeof options, "save=%s%s", folder, more_options);
+    start(options);
+    void *other = allocate(64), *out = allocate(COUNT * 4);
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)out, 7, COUNT * 4));
+    launch("write_last", other, 8);
+    launch("write_last", out, COUNT);
+    cuCtxSynchronize();
+}
+
+static void save_table(void)
+{
+    char options[160];
+    snprintf(options, sizeof options, "save=%s", folder);
+    start(options);
+    float *out = allocate(COUNT * 4);
+    float **inner = allocate(8 * sizeof *inner);
+    float ***outer = allocate(2 * sizeof *outer);
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(inner + 2), &out, sizeof out));
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(outer + 1), &inner, sizeof inner));
+    launch("write_by_table", outer, COUNT);
+    cuCtxSynchronize();
+}
+
+static int find_bundle(void)
+{
+    DIR *open = opendir(folder);
+    int count = 0;
+    for (struct dirent *entry; open && (entry = readdir(open)) != NULL;)
+        if (!strncmp(entry->d_name, "fault-", 6)) {
+            snprintf(bundle, sizeof bundle, "%s/%.40s", folder, entry->d_name);
+            count++;
+        }
+    if (open)
+        closedir(open);
+    return count;
+}
+
+/* Makes a bundle in a new folder. The caller frees what the program said. */
+static char *make_bundle(void (*story)(void))
+{
+    snprintf(folder, sizeof folder, "/tmp/cufence-replay-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    struct outcome outcome = run_child(story);
+    int status = outcome.status, count = find_bundle();
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 86 || count != 1)
+        fprintf(stderr, "status 0x%x, %d bundles:\n%s\n", (unsigned)status, count, outcome.err);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 86);
+    return outcome.err;
+}
+
+static void run_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static void run_shell(const char *format, ...)
+{
+    char command[1024];
+    va_list list;
+    va_start(list, format);
+    vsnprintf(command, sizeof command, format, list);
+    va_end(list);
+    assert_int_equal(system(command), 0);
+}
+
+static void clean(void)
+{
+    run_shell("rm -rf '%s'", folder);
+}
+
+/* ---- replaying ---- */
+
+static char said[65536]; /* by the last replay, on both outputs */
+
+/* Returns the exit status. */
+static int replay(const char *arguments)
+{
+    char command[1024];
+    snprintf(command, sizeof command, "%s replay %s %s 2>&1", CUFENCE_CLI, arguments, bundle);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    said[fread(said, 1, sizeof said - 1, out)] = '\0';
+    int status = pclose(out);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int has(const char *text, const char *pattern)
+{
+    regex_t regex;
+    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0);
+    int found = regexec(&regex, text, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return found;
+}
+
+static void expect_replay(const char *arguments, int status, const char *pattern)
+{
+    int got = replay(arguments);
+    if (got != status || !has(said, pattern))
+        fprintf(stderr, "replay %s: status %d, not %d, or not found: %s\n%s\n", arguments, got, status, pattern, said);
+    assert_int_equal(got, status);
+    assert_true(has(said, pattern));
+}
+
+
+/* Edits the list of the bundle. */
+static void edit(const char *program)
+{
+    run_shell("sed -i '%s' %s/scene.json", program, bundle);
+}
+
+static void write_array(const char *name, const char *type, int elements, int bytes)
+{
+    char header[128];
+    int length = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", type, elements);
+    FILE *file = fopen(name, "we");
+    assert_non_null(file);
+    fwrite("\x93NUMPY\1\0\x76\0", 1, 10, file);
+    fprintf(file, "%-117s\n", header);
+    assert_true(length < 117);
+    for (int i = 0; i < bytes; i++)
+        fputc(0, file);
+    fclose(file);
+}
+
+/* ---- what is saved ---- */
+
+static mode_t mode_of(const char *name)
+{
+    char path[256];
+    struct stat file;
+    snprintf(path, sizeof path, "%s/%s", bundle, name);
+    return stat(path, &file) == 0 ? file.st_mode & 07777 : 0;
+}
+
+static void test_files(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"scene.json", "fault.snapshot.json", "fault.core.gz", "README.md",    "report.txt",
+                                        "finding.json", "kernel.cubin",       "buffers/1.npy", "buffers/2.npy"};
+    char *err = make_bundle(save_last), path[256];
+    assert_true(has(err, "saved for `cufence replay`: .*/fault-[0-9]+-1 \\(2 buffers, 4064 bytes\\)"));
+    assert_true(has(err, "thread \\(104,0,0\\)"));
+    free(err);
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++)
+        assert_int_equal(mode_of(files[i]), 0600);
+    assert_int_equal(mode_of("."), 0700);
+    assert_int_equal(mode_of("buffers"), 0700);
+
+    uint8_t bytes[NPY_HEADER + COUNT * 4 + 1];
+    uint64_t offset, size;
+    struct problem problem;
+    snprintf(path, sizeof path, "%s/buffers/2.npy", bundle);
+    FILE *file = fopen(path, "re");
+    assert_non_null(file);
+    assert_int_equal(fread(bytes, 1, sizeof bytes, file), NPY_HEADER + COUNT * 4);
+    fclose(file);
+    assert_int_equal(npy_read(bytes, sizeof bytes, &offset, &size, &problem), CUFENCE_OK);
+    assert_int_equal(offset, NPY_HEADER);
+    assert_int_equal(size, COUNT * 4);
+    float first;
+    memcpy(&first, bytes + offset, sizeof first);
+    assert_true(first == 2.5f || bytes[offset] == 7);
+    run_shell("grep -q 'buffers/2.npy' %s/README.md && grep -q 'SUMMARY' %s/report.txt", bundle, bundle);
+    run_shell("%s explain %s | grep -q 'launched at'", CUFENCE_CLI, bundle);
+    clean();
+}
+
+static void test_most(void **state)
+{
+    (void)state;
+    more_options = ",save_max=100";
+    char *err = make_bundle(save_last);
+    more_options = "";
+    assert_true(has(err, "saved .*\\(1 buffers, 64 bytes\\)"));
+    assert_true(has(err, "1 buffers were left out"));
+    free(err);
+    run_shell("grep -q '\"left_out\": \"save_max\"' %s/scene.json && grep -q 'left out: save_max' %s/README.md", bundle, bundle);
+    run_shell("test ! -e %s/buffers/2.npy", bundle);
+    expect_replay("", 86, "buffer #2 \\(4000 bytes\\) is not in the bundle: it holds zeros");
+    assert_true(has(said, "0 bytes past the end of buffer #2"));
+    clean();
+}
+
+static void save_nothing(void)
+{
+    char options[160];
+    snprintf(options, sizeof options, "witness=off,save=%s", folder);
+    start(options);
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+/* Nothing is left of a bundle that could not be filled. */
+static void test_nothing(void **state)
+{
+    (void)state;
+    snprintf(folder, sizeof folder, "/tmp/cufence-replay-XXXXXX");
+    assert_non_null(mkdtemp(folder));
+    struct outcome outcome = run_child(save_nothing);
+    assert_true(has(outcome.err, "save: nothing to replay: .*witness=off"));
+    free(outcome.err);
+    assert_int_equal(find_bundle(), 0);
+    assert_int_equal(rmdir(folder), 0);
+}
+
+/* ---- replay ---- */
+
+static void test_same(void **state)
+{
+    (void)state;
+    free(make_bundle(save_last));
+    expect_replay("", 86, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #2");
+    assert_true(has(said, "block \\(7,0,0\\) thread \\(104,0,0\\)"));
+    assert_true(has(said, "written +4 bytes past the end: 2\\.5"));
+    assert_true(has(said, "model\\.cu:20"));
+    assert_true(has(said, "1  1000"));
+    assert_true(has(said, "launched at .*test_replay\\.c"));
+    expect_replay("--json", 86, "^\\{.*\"kind\":\"overrun\".*\\}$");
+    expect_replay("--times 3", 86, "faulted in 3 of 3 runs");
+    clean();
+}
+
+/* Two loads lead to the buffer, which is none of the arguments. */
+static void test_reached(void **state)
+{
+    (void)state;
+    free(make_bundle(save_table));
+    expect_replay("", 86, "0 bytes past the end of buffer #1");
+    clean();
+}
+
+static void test_argument(void **state)
+{
+    (void)state;
+    free(make_bundle(save_last));
+    expect_replay("--set-arg 1=999", 0, "did not fault");
+    expect_replay("--set-arg 1=0x3e7 --times 2", 0, "faulted in 0 of 2 runs");
+    expect_replay("--set-arg 1=999 --set-arg 1=1001", 86, "written +8 bytes past the end");
+    expect_replay("--set-arg 2=5", 2, "has no argument 2; it has 2, from 0");
+    expect_replay("--set-arg 1=4294967296", 2, "no value of 4 bytes");
+    expect_replay("--set-arg 1=x", 2, "no value of 4 bytes; allowed are");
+    expect_replay("--set-arg 1=1.5d", 2, "no value of 4 bytes");
+    expect_replay("--set-arg 1=1.5f", 86, "1  1069547520"); /* its bits */
+    expect_replay("--set-arg x", 2, "is not K=VALUE");
+    edit("/\"arguments\": \\[/,/^ \\]/d");
+    expect_replay("--set-arg 1=999", 2, "where the kernel.s arguments begin is not in the bundle");
+    expect_replay("", 86, "buffer #2");
+    clean();
+}
+
+static void save_indexed(void)
+{
+    char options[160];
+    const int index = COUNT;
+    snprintf(options, sizeof options, "save=%s", folder);
+    start(options);
+    void *table = allocate(COUNT * 4);
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)table, &index, sizeof index));
+    launch("write_indexed", table, 0);
+    cuCtxSynchronize();
+}
+
+static void test_buffer(void **state)
+{
+    (void)state;
+    char array[128], arguments[256];
+    free(make_bundle(save_indexed));
+    snprintf(array, sizeof array, "%s/array.npy", folder);
+    snprintf(arguments, sizeof arguments, "--buffer 0=%s", array);
+    expect_replay("", 86, "0 bytes past the end of buffer #1");
+    expect_replay(arguments, 2, "No such file");
+    write_array(array, "<i4", 2, 8);
+    expect_replay(arguments, 0, "did not fault");
+    write_array(array, "<i4", COUNT + 1, COUNT * 4 + 4);
+    expect_replay(arguments, 2, "has 4004 bytes, but the buffer only 4000");
+    write_array(array, "<i4", 2, 7);
+    expect_replay(arguments, 2, "it is truncated");
+    write_array(array, "|O", 2, 8);
+    expect_replay(arguments, 2, "not plain numbers");
+    snprintf(arguments, sizeof arguments, "--buffer 1=%s", array);
+    expect_replay(arguments, 2, "points to no buffer");
+    clean();
+}
+
+static void test_no_guards(void **state)
+{
+    (void)state;
+    free(make_bundle(save_last));
+    expect_replay("--no-guards", 0, "bytes other than 0 were written 2 bytes past the end of buffer #2");
+    assert_true(has(said, "did not fault"));
+    clean();
+}
+
+/* The tool is the parent of the process that launches, and keeps its standard input and output. */
+static void test_under(void **state)
+{
+    (void)state;
+    char arguments[256];
+    free(make_bundle(save_last));
+    run_shell("printf 'echo tool \"$2\" $#; exec \"$@\"\n' > %s/tool", folder);
+    snprintf(arguments, sizeof arguments, "--under 'sh %s/tool'", folder);
+    expect_replay(arguments, 86, "^tool stage 3$");
+    assert_true(has(said, "the launch failed: .*ILLEGAL_ADDRESS"));
+    snprintf(arguments, sizeof arguments, "--set-arg 1=999 --under 'sh %s/tool'", folder);
+    expect_replay(arguments, 0, "^tool stage 3$");
+    run_shell("printf '[ \"$1\" = --args ]; echo debugger $?; exit 5\n' > %s/cuda-gdb; chmod +x %s/cuda-gdb", folder, folder);
+    run_shell("sed -i '1i #!/bin/sh' %s/cuda-gdb", folder);
+    snprintf(arguments, sizeof arguments, "--under %s/cuda-gdb", folder);
+    expect_replay(arguments, 5, "^debugger 0$");
+    expect_replay("--under /nowhere/tool", 127, "cannot run /nowhere/tool");
+    expect_replay("--under ' '", 2, "is no command");
+    clean();
+}
+
+/* ---- bundles of strangers ---- */
+
+static void test_damaged(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *change, *pattern; /* %s is the bundle */
+    } cases[] = {
+        {"rm $B/scene.json", "scene.json: No such file"},
+        {"rm $B/kernel.cubin", "kernel.cubin: No such file"},
+        {"rm $B/buffers/2.npy", "buffers/2.npy: No such file"},
+        {"truncate -s -1 $B/buffers/2.npy", "buffers/2.npy: it is truncated"},
+        {"truncate -s 100 $B/buffers/2.npy", "buffers/2.npy: it is no .npy file"},
+        {"mv $B/buffers/2.npy $B/x; ln -s ../x $B/buffers/2.npy", "buffers/2.npy: Too many levels of symbolic links"},
+        {"mv $B/buffers $B/x; ln -s x $B/buffers", "buffers: "},
+        {"rm $B/buffers/2.npy; mkfifo $B/buffers/2.npy", "no regular file"},
+        {"cp $B/buffers/1.npy $B/buffers/2.npy", "it has 64 bytes, but the buffer 4000"},
+        {"sed -i s,2.npy,../../x, $B/scene.json", "no plain name"},
+        {"sed -i s,2.npy,/etc/passwd, $B/scene.json", "no plain name"},
+        {"sed -i 's/\"bundle\": 1/\"bundle\": 9/' $B/scene.json", "has version 9"},
+        {"sed -i 's/\"compute\": 90/\"compute\": 80/' $B/scene.json", "capability 8.0 .*, but the GPU here has 9.0"},
+        {"sed -i 's/\"id\": 2/\"id\": -2/' $B/scene.json", "a buffer is damaged"},
+        {"sed -i 's/\"size\": 4000/\"size\": 4001/' $B/scene.json", "a buffer lies outside of its mapping"},
+        {"sed -i 's/\"size\": 4000/\"size\": 9223372036854775807/' $B/scene.json", "a buffer is damaged"},
+        {"sed -i s/0x200008400000/0x200fff000000/ $B/scene.json", "its buffers need [0-9]+ MiB, but the GPU has"},
+        {"sed -i s/0x200004000000/0x1000/ $B/scene.json", "outside of cufence's address space"},
+        {"sed -i 's/\"mapping_end\": \"0x200004200000\"/\"mapping_end\": \"0x200008300000\"/' $B/scene.json", "two buffers overlap"},
+        {"sed -i 's/60f03f/60f03/' $B/scene.json", "a launch is damaged"},
+        {"sed -i 's/\"shared_bytes\": 0/\"shared_bytes\": 99999999/' $B/scene.json", "a launch is damaged"},
+        {"sed -i 's/\"offset\": 8/\"offset\": 9/' $B/scene.json", "outside of a launch's arguments"},
+        {"sed -i s/write_last/absent/ $B/scene.json", "cannot be launched: cuModuleGetFunction"},
+        {"echo x > $B/scene.json", "is no JSON object"},
+        {": > $B/kernel.cubin", "kernel.cubin: it is empty"},
+    };
+    char saved[128];
+    free(make_bundle(save_last));
+    snprintf(saved, sizeof saved, "%s", bundle);
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        snprintf(bundle, sizeof bundle, "%s/copy", folder);
+        run_shell("rm -rf %s; cp -r %s %s; B=%s; %s", bundle, saved, bundle, bundle, cases[i].change);
+        expect_replay("", 1, cases[i].pattern);
+    }
+    clean();
+}
+
+/* What only the report needs may be missing. */
+static void test_bare(void **state)
+{
+    (void)state;
+    free(make_bundle(save_last));
+    run_shell("rm %s/fault.* %s/report.txt %s/finding.json %s/README.md", bundle, bundle, bundle, bundle);
+    expect_replay("", 86, "model.cu:20 in write_last, block \\(7,0,0\\) thread \\(104,0,0\\)");
+    clean();
+}
+
+static void test_usage(void **state)
+{
+    (void)state;
+    snprintf(bundle, sizeof bundle, "%s", "");
+    expect_replay("", 2, "no folder given");
+    expect_replay("/nowhere", 1, "/nowhere: No such file");
+    expect_replay("--times 0 x", 2, "--times '0' is not allowed; allowed is 1..1000000");
+    expect_replay("a b", 2, "b");
+    expect_replay("--help", 0, "usage: cufence replay");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_files),     cmocka_unit_test(test_most),    cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_same),      cmocka_unit_test(test_reached), cmocka_unit_test(test_argument),
+        cmocka_unit_test(test_buffer),    cmocka_unit_test(test_no_guards), cmocka_unit_test(test_under),
+        cmocka_unit_test(test_damaged),   cmocka_unit_test(test_bare),    cmocka_unit_test(test_usage),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
