@@ -12,7 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_HELD = 256, SAVING_MS = 60000 };
+enum { MOST_HELD = 256 };
 
 struct restaging {
     const struct fault_sources *sources;
@@ -233,7 +233,7 @@ static struct restaging *restaging_make(const struct fault_sources *sources, con
     staging->is_verbose = options->verbose;
     staging->limit_ms = options->witness_ms;
     staging->limit = restaging->limit;
-    staging->saving_ms = saving ? SAVING_MS + (options->save_max >> 16) : 0; /* 64 MiB/s */
+    staging->saving_ms = saving ? saving_limit_ms(options) : 0;
     staging->begin_ns = dump_clock();
     staging->answer = answer_stage;
     staging->user = restaging;

@@ -19,6 +19,9 @@ struct saving;
 /* Reads the folder's name from the options. May be called again. Errors: OPTION, OVERFLOW (the name). */
 cufence_status saving_open(const struct options *options);
 
+/* The most that the stage may take to save memory, besides its time for other work; 0 if nothing is saved. */
+uint64_t saving_limit_ms(const struct options *options);
+
 /* Makes the folder of a bundle. Returns NULL if none is wanted, or, after a line that says why, if it cannot be made. */
 struct saving *saving_begin(const struct options *options, const struct fault_sources *sources);
 

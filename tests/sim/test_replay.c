@@ -248,6 +248,27 @@ static void save_nothing(void)
     cuCtxSynchronize();
 }
 
+static void save_hang(void)
+{
+    char options[160];
+    snprintf(options, sizeof options, "witness_ms=6000,save=%s", folder);
+    start(options);
+    launch("hang_later", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+/* The end of the process waits for it. The memory is there, though the second launch never ended. */
+static void test_hang(void **state)
+{
+    (void)state;
+    char *err = make_bundle(save_hang);
+    assert_true(has(err, "it took longer than witness_ms=6000"));
+    assert_true(has(err, "saved for `cufence replay`: .* \\(1 buffers, 4000 bytes\\)"));
+    free(err);
+    expect_replay("--seconds 1", 1, "cannot be launched: it took longer than --seconds 1");
+    clean();
+}
+
 /* Nothing is left of a bundle that could not be filled. */
 static void test_nothing(void **state)
 {
@@ -344,6 +365,7 @@ static void test_no_guards(void **state)
 {
     (void)state;
     free(make_bundle(save_last));
+    expect_replay("--no-guards --under env", 0, "^$");
     expect_replay("--no-guards", 0, "bytes other than 0 were written 2 bytes past the end of buffer #2");
     assert_true(has(said, "did not fault"));
     clean();
@@ -440,7 +462,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_files),     cmocka_unit_test(test_most),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_same),      cmocka_unit_test(test_reached), cmocka_unit_test(test_argument),
+        cmocka_unit_test(test_hang),      cmocka_unit_test(test_same),      cmocka_unit_test(test_reached), cmocka_unit_test(test_argument),
         cmocka_unit_test(test_buffer),    cmocka_unit_test(test_no_guards), cmocka_unit_test(test_under),
         cmocka_unit_test(test_damaged),   cmocka_unit_test(test_bare),    cmocka_unit_test(test_usage),
     };
