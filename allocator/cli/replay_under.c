@@ -49,7 +49,8 @@ static int converse(const struct replay *replay, int socket)
             close(fd);
         has_launched |= message.type == STAGE_LAUNCHES;
         if (message.type == STAGE_FAILED) {
-            fprintf(stderr, "cufence replay: %s: %s\n", has_launched ? "the launch failed" : "cannot be launched", message.text);
+            fprintf(stderr, "cufence replay: %s: %s\n", has_launched ? "the launch failed" : "cannot be launched",
+                    message.text);
             has_failed = has_launched;
         }
         if (message.type != STAGE_NEED)
