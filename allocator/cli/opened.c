@@ -69,7 +69,7 @@ static cufence_status check_buffers(struct opened *opened, struct problem *probl
     struct problem why;
     for (size_t i = 0; i < opened->bundle->buffer_count; i++) {
         const struct bundle_buffer *buffer = &opened->bundle->buffers[i];
-        uint64_t offset;
+        uint64_t offset = 0;
         opened->mapped += buffer->mapping_end - buffer->mapping_start;
         if (!buffer->file[0])
             continue;

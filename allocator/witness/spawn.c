@@ -32,8 +32,6 @@ static const char *const dropped[] = {"LD_PRELOAD=",
                                       "CUDA_LAUNCH_BLOCKING=",
                                       "CUDA_INJECTION"};
 
-extern char **environ;
-
 static int is_dropped(const char *variable)
 {
     for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
