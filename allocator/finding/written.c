@@ -78,7 +78,9 @@ static void write_float(char *out, size_t size, double value)
         decimals++;
     }
     uint64_t scaled = (uint64_t)(magnitude * (double)scale + 0.5);
-    snprintf(out, size, "%s%" PRIu64 ".%0*" PRIu64, value < 0 ? "-" : "", scaled / scale, decimals, scaled % scale);
+    char fraction[24];
+    snprintf(fraction, sizeof fraction, "%020" PRIu64, scaled % scale);
+    snprintf(out, size, "%s%" PRIu64 ".%s", value < 0 ? "-" : "", scaled / scale, fraction + 20 - decimals);
     for (size_t length = strlen(out); out[length - 1] == '0' && out[length - 2] != '.'; length--)
         out[length - 1] = '\0';
 }

@@ -4,6 +4,7 @@
 #include "analysis/dump/image.h"
 #include "analysis/sass/fence.h"
 #include "analysis/verdict/launches.h"
+#include "base/error.h"
 #include "staging.h"
 
 #include <fcntl.h>
@@ -25,6 +26,7 @@ struct restaging {
     uint8_t *image, *arguments[SCENE_LAUNCHES];
     struct slot_export held[MOST_HELD]; /* memory that arguments point to, kept even if the program unmaps it */
     size_t held_count;
+    char withheld[200]; /* why some memory could not be given to the stage, "" if all was */
 };
 
 static cufence_status fail(struct restaging *restaging, const char *why)
@@ -130,6 +132,16 @@ static const struct slot_export *find_held(const struct restaging *restaging, ui
     return NULL;
 }
 
+/* Errors: as arena_export(). Nothing being mapped there is none: the kernel faults there again. */
+static cufence_status export(struct restaging *restaging, uint64_t address, struct slot_export *out)
+{
+    cufence_status status = restaging->sources->export(address, out);
+    if (status != CUFENCE_OK && status != CUFENCE_ERROR_INVALID_ARGUMENT && !restaging->withheld[0])
+        snprintf(restaging->withheld, sizeof restaging->withheld, "memory that the kernel reaches cannot be given away: %s",
+                 error_detail());
+    return status;
+}
+
 /* Keeps the memory at each address in the arguments: the program goes on, and may unmap it. */
 static void hold_memory(struct restaging *restaging, const struct scene_launch *launch)
 {
@@ -137,8 +149,7 @@ static void hold_memory(struct restaging *restaging, const struct scene_launch *
         uint64_t word;
         memcpy(&word, launch->arguments + i, sizeof word);
         if (word >= restaging->staging.scene.arena_start && word < restaging->staging.scene.arena_end &&
-            !find_held(restaging, word) &&
-            restaging->sources->export(word, &restaging->held[restaging->held_count]) == CUFENCE_OK)
+            !find_held(restaging, word) && export(restaging, word, &restaging->held[restaging->held_count]) == CUFENCE_OK)
             restaging->held_count++;
     }
 }
@@ -147,12 +158,10 @@ static int give_memory(struct restaging *restaging, uint64_t address, struct sta
 {
     struct slot_export fresh = {.fd = -1};
     const struct slot_export *found = find_held(restaging, address);
-    if (!found && restaging->sources->export(address, &fresh) == CUFENCE_OK)
+    if (!found && export(restaging, address, &fresh) == CUFENCE_OK)
         found = &fresh;
     if (found)
         *answer = (struct stage_message){.type = STAGE_GIVE, .address = found->base, .bytes = found->mapped};
-    else if (restaging->saving)
-        saving_miss(restaging->saving, address);
     return found == &fresh ? fresh.fd : found ? fcntl(found->fd, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
@@ -276,6 +285,10 @@ struct restaged *restaging_finish(struct restaging *restaging)
 {
     struct restaged *result = &restaging->staging.result;
     staging_finish(&restaging->staging);
+    if (restaging->withheld[0]) { /* what it did without that memory means nothing */
+        staging_forget(&restaging->staging);
+        fail(restaging, restaging->withheld);
+    }
     if (result->outcome != RESTAGE_FAILED)
         result->launch = restaging->recorded[restaging->staging.number];
     return result;

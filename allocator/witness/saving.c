@@ -183,14 +183,6 @@ int saving_answer(struct saving *saving, const struct stage_message *question, s
     return fd;
 }
 
-void saving_miss(struct saving *saving, uint64_t address)
-{
-    cufence_buffer found;
-    struct bundle_buffer *buffer = find_buffer(saving, address, &found) && found.is_mapped ? add_buffer(saving, &found) : NULL;
-    if (buffer)
-        leave_out(buffer, "its memory cannot be given to another process");
-}
-
 /* ---- the end ---- */
 
 static void remove_file(const struct saving *saving, const char *name)
@@ -268,7 +260,7 @@ static int put_snapshot(const struct saving *saving, const struct saving_rest *r
     struct snapshot_origin origin = {.pid = (int)getpid(), .rank = options_rank(), .device = rest->device};
     snprintf(origin.device_name, sizeof origin.device_name, "%s", rest->device_name ? rest->device_name : "");
     files_complete_origin(&origin);
-    char *text = snapshot_write(rest->memory, &origin);
+    char *text = snapshot_write(rest->memory, &origin, rest->restaged);
     int is_well = put_text(saving, BUNDLE_SNAPSHOT, text);
     free(text);
     return is_well;

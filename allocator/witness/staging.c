@@ -148,7 +148,8 @@ static void serve(struct staging *staging)
         if (!left) {
             char why[96];
             snprintf(why, sizeof why, "it took longer than %s", staging->limit);
-            staging_fail(staging, why);
+            if (!staging->result.write_count) /* else this much is known */
+                staging_fail(staging, why);
             break;
         }
         if (poll(wait, is_dumping ? 2 : 1, left < 50 ? left : 50) <= 0)
@@ -216,6 +217,13 @@ void staging_finish(struct staging *staging)
     }
     result->evidence = staging->evidence;
     result->took_ms = (dump_clock() - staging->begin_ns) / 1000000;
+}
+
+void staging_forget(struct staging *staging)
+{
+    evidence_free(staging->evidence);
+    staging->evidence = NULL;
+    staging->result = (struct restaged){0};
 }
 
 void staging_end(struct staging *staging)

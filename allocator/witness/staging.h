@@ -52,6 +52,9 @@ cufence_status staging_begin(struct staging *staging);
 /* Serves the stage until it is done or the limit is over, and completes the result. */
 void staging_finish(struct staging *staging);
 
+/* Forgets the result. */
+void staging_forget(struct staging *staging);
+
 /* Frees what the staging owns. It must have been zeroed at first; staging_begin() need not have been called. */
 void staging_end(struct staging *staging);
 

@@ -176,6 +176,7 @@ static void save(struct telling *telling, const struct restaged *restaged, const
     }
     struct saving_rest rest = {.dump = telling->dump,
                                .memory = &telling->around->memory,
+                               .restaged = restaged,
                                .report = told->text,
                                .device = telling->device,
                                .device_name = finding->origin.device_name};

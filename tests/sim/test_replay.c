@@ -475,8 +475,7 @@ int main(void)
         cmocka_unit_test(test_hang),     cmocka_unit_test(test_same),    cmocka_unit_test(test_reached),
         cmocka_unit_test(test_argument), cmocka_unit_test(test_buffer),  cmocka_unit_test(test_no_guards),
         cmocka_unit_test(test_under),    cmocka_unit_test(test_damaged), cmocka_unit_test(test_bare),
-        cmocka_unit_test(test_around),
-        cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_around),   cmocka_unit_test(test_usage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,10 +73,19 @@ static void bundles_come_back_as_they_were(void **state)
     (void)state;
     static const struct launch_argument layout[] = {{0, 8}, {8, 4}};
     static const uint8_t arguments[12] = {0xab, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0xff};
-    static const struct bundle_buffer buffers[] = {
-        {.id = 7, .address = 0x7e0000400010, .size = 100, .mapping_start = 0x7e0000400000, .mapping_end = 0x7e0000600000, .file = "7.npy"},
-        {.id = 5, .address = 0x7e0000200000, .size = 9, .mapping_start = 0x7e0000200000, .mapping_end = 0x7e0000400000,
-         .reason = "save_max", .label = "a \xff label"}};
+    static const struct bundle_buffer buffers[] = {{.id = 7,
+                                                    .address = 0x7e0000400010,
+                                                    .size = 100,
+                                                    .mapping_start = 0x7e0000400000,
+                                                    .mapping_end = 0x7e0000600000,
+                                                    .file = "7.npy"},
+                                                   {.id = 5,
+                                                    .address = 0x7e0000200000,
+                                                    .size = 9,
+                                                    .mapping_start = 0x7e0000200000,
+                                                    .mapping_end = 0x7e0000400000,
+                                                    .reason = "save_max",
+                                                    .label = "a \xff label"}};
     const struct bundle bundle = {.symbol = "_Z1kPfi",
                                   .device_name = "GPU",
                                   .compute = 120,
