@@ -12,6 +12,7 @@
 #include "vmm/arena.h"
 #include "witness/delivery.h"
 #include "witness/monitor.h"
+#include "witness/saving.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -20,7 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define REPORT_MS 5000 /* how long process exit waits for a report in progress */
+#define REPORT_MS 2000 /* how long process exit waits for a report in progress, besides for a second launch */
 #define DEBUGGER_REST_MS 500
 
 static struct {
@@ -134,6 +135,12 @@ static void remove_traces(int status, void *unused)
     output_flush();
 }
 
+static unsigned report_ms(void)
+{
+    uint64_t ms = REPORT_MS + process.options.witness_ms + saving_limit_ms(&process.options);
+    return ms < INT32_MAX ? (unsigned)ms : INT32_MAX;
+}
+
 /* Waits for all work and for the reports of its faults. Returns 1 if all work is done. */
 static int wait_for_faults(void)
 {
@@ -141,7 +148,7 @@ static int wait_for_faults(void)
         return 0;
     if (driver_has_faulted(exit_result))
         monitor_await_dump();
-    monitor_flush(REPORT_MS);
+    monitor_flush(report_ms());
     return 1;
 }
 
@@ -175,7 +182,7 @@ static void at_exit(int status, void *unused)
     if (getpid() != process.pid || is_done++)
         return;
     int is_synchronised = wait_for_faults();
-    monitor_stop(is_synchronised ? REPORT_MS : 0);
+    monitor_stop(is_synchronised ? report_ms() : 0);
     heap_close();
     int has_failed = is_synchronised && driver_has_faulted(exit_result);
     if (has_failed && !delivery_count()) {

@@ -17,8 +17,8 @@ struct loaded {
     int is_mapped;
 };
 
-/* Closes the descriptor, which may be -1 with errno set. Takes at most `most` bytes, unpacked ones too. Returns 0 on failure, with the reason in
- * *problem; loaded_forget() is allowed then too. */
+/* Closes the descriptor, which may be -1 with errno set. Takes at most `most` bytes, unpacked ones too. Returns 0 on failure,
+ * with the reason in *problem; loaded_forget() is allowed then too. */
 int loaded_open(int fd, size_t most, struct loaded *bytes, struct problem *problem);
 
 void loaded_forget(struct loaded *bytes);

@@ -19,7 +19,8 @@ static int open_in(int folder, const char *name)
     return openat(folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
 }
 
-static cufence_status load(const struct opened *opened, const char *name, size_t most, struct loaded *bytes, struct problem *problem)
+static cufence_status load(const struct opened *opened, const char *name, size_t most, struct loaded *bytes,
+                           struct problem *problem)
 {
     struct problem why;
     if (loaded_open(open_in(opened->folder, name), most, bytes, &why))
@@ -27,7 +28,8 @@ static cufence_status load(const struct opened *opened, const char *name, size_t
     return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", name, why.text);
 }
 
-/* Finds the bytes in the file of an array. Returns a descriptor, or -1 with the reason in *problem. Closes the file on errors. */
+/* Finds the bytes in the file of an array. Returns a descriptor, or -1 with the reason in *problem. Closes the file on errors.
+ */
 static int read_array(int fd, uint64_t *offset, uint64_t *bytes, struct problem *problem)
 {
     struct stat file;
@@ -48,7 +50,8 @@ static int read_array(int fd, uint64_t *offset, uint64_t *bytes, struct problem 
     return -1;
 }
 
-static int open_buffer(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset, struct problem *problem)
+static int open_buffer(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset,
+                       struct problem *problem)
 {
     uint64_t bytes = 0;
     int fd = read_array(open_in(opened->buffers, buffer->file), offset, &bytes, problem);
@@ -66,7 +69,7 @@ static cufence_status check_buffers(struct opened *opened, struct problem *probl
     struct problem why;
     for (size_t i = 0; i < opened->bundle->buffer_count; i++) {
         const struct bundle_buffer *buffer = &opened->bundle->buffers[i];
-        uint64_t offset;
+        uint64_t offset = 0;
         opened->mapped += buffer->mapping_end - buffer->mapping_start;
         if (!buffer->file[0])
             continue;
@@ -160,8 +163,7 @@ static int find_replaced(const struct opened *opened, const struct bundle_buffer
 
 int opened_answer(const struct opened *opened, const struct stage_message *question, struct stage_message *answer)
 {
-    const struct bundle_buffer *buffer =
-        question->type == STAGE_NEED ? bundle_find(opened->bundle, question->address) : NULL;
+    const struct bundle_buffer *buffer = question->type == STAGE_NEED ? bundle_find(opened->bundle, question->address) : NULL;
     if (!buffer)
         return -1;
     struct problem ignored;
@@ -289,7 +291,8 @@ static int merge(const struct opened *opened, const struct bundle_buffer *buffer
     return is_well ? merged : -1;
 }
 
-static cufence_status replace(struct opened *opened, const struct bundle_buffer *buffer, const char *name, struct problem *problem)
+static cufence_status replace(struct opened *opened, const struct bundle_buffer *buffer, const char *name,
+                              struct problem *problem)
 {
     struct problem why;
     uint64_t offset = 0, bytes = 0;

@@ -1,6 +1,6 @@
 /*
- * A bundle that was opened (docs/replay.md). It may come from a stranger: only regular files in its folder are read, none through
- * a link, and every size is checked before anything is launched. Thread safety: no global state.
+ * A bundle that was opened (docs/replay.md). It may come from a stranger: only regular files in its folder are read, none
+ * through a link, and every size is checked before anything is launched. Thread safety: no global state.
  */
 #ifndef CUFENCE_CLI_OPENED_H
 #define CUFENCE_CLI_OPENED_H
@@ -35,8 +35,8 @@ void opened_close(struct opened *opened);
  * unchanged. */
 int opened_answer(const struct opened *opened, const struct stage_message *question, struct stage_message *answer);
 
-/* Change an argument as "K=VALUE" says, or the bytes of the buffer that it points to as "K=FILE.npy" does. Errors: INVALID_ARGUMENT,
- * or those of reading the file. */
+/* Change an argument as "K=VALUE" says, or the bytes of the buffer that it points to as "K=FILE.npy" does. Errors:
+ * INVALID_ARGUMENT, or those of reading the file. */
 cufence_status opened_set_argument(struct opened *opened, const char *text, struct problem *problem);
 cufence_status opened_set_buffer(struct opened *opened, const char *text, struct problem *problem);
 

@@ -15,6 +15,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#define PAGE ((uint64_t)2 << 20)
+#define AROUND ((uint64_t)64 << 30) /* the largest guard */
+
 enum { MOST_CHANGES = 64 };
 
 /* ---- the GPU ---- */
@@ -53,7 +56,8 @@ static int use_device(struct replay *replay, int number, CUdevice device)
     driver->cuDeviceTotalMem(&total, device);
     if (replay->opened.mapped <= total)
         return 1;
-    snprintf(text, sizeof text, "its buffers need %" PRIu64 " MiB, but the GPU has %zu MiB", replay->opened.mapped >> 20, total >> 20);
+    snprintf(text, sizeof text, "its buffers need %" PRIu64 " MiB, but the GPU has %zu MiB", replay->opened.mapped >> 20,
+             total >> 20);
     return complain(replay, text);
 }
 
@@ -81,6 +85,21 @@ static int find_device(struct replay *replay)
 
 /* ---- the scene ---- */
 
+/* Of the program's address space only what lies around the buffers is reserved: elsewhere this machine's driver may have
+ * something of its own. */
+static void set_arena(struct scene *scene, const struct bundle *bundle)
+{
+    uint64_t first = bundle->arena_end, last = bundle->arena_start;
+    for (size_t i = 0; i < bundle->buffer_count; i++) {
+        first = bundle->buffers[i].mapping_start < first ? bundle->buffers[i].mapping_start : first;
+        last = bundle->buffers[i].mapping_end > last ? bundle->buffers[i].mapping_end : last;
+    }
+    int is_near_start = first > last || first - bundle->arena_start <= AROUND;
+    int is_near_end = first > last || bundle->arena_end - last <= AROUND;
+    scene->arena_start = is_near_start ? bundle->arena_start : (first - AROUND) / PAGE * PAGE;
+    scene->arena_end = is_near_end ? bundle->arena_end : (last + AROUND + PAGE - 1) / PAGE * PAGE;
+}
+
 static int make_scene(struct replay *replay)
 {
     const struct opened *opened = &replay->opened;
@@ -96,8 +115,7 @@ static int make_scene(struct replay *replay)
     replay->scene.symbol = opened->bundle->symbol;
     replay->scene.image = replay->image;
     replay->scene.image_bytes = size;
-    replay->scene.arena_start = opened->bundle->arena_start;
-    replay->scene.arena_end = opened->bundle->arena_end;
+    set_arena(&replay->scene, opened->bundle);
     replay->scene.launches = opened->launches;
     replay->scene.launch_count = opened->bundle->launch_count;
     return 1;
@@ -125,8 +143,8 @@ static int apply(struct replay *replay, const struct changes *changes)
 {
     struct problem problem;
     for (size_t i = 0; i < changes->count; i++) {
-        cufence_status status = (changes->is_buffer[i] ? opened_set_buffer : opened_set_argument)(
-            &replay->opened, changes->text[i], &problem);
+        cufence_status status =
+            (changes->is_buffer[i] ? opened_set_buffer : opened_set_argument)(&replay->opened, changes->text[i], &problem);
         if (status != CUFENCE_OK) {
             fprintf(stderr, "cufence replay: --%s %s: %s\n", changes->is_buffer[i] ? "buffer" : "set-arg", changes->text[i],
                     problem.text);
@@ -163,7 +181,8 @@ static int run_times(struct replay *replay, uint64_t times)
 
 static int usage(void)
 {
-    printf("usage: cufence replay [--times N] [--no-guards] [--set-arg K=VALUE] [--buffer K=FILE.npy] [--under TOOL] ... FOLDER\n\n"
+    printf("usage: cufence replay [--times N] [--no-guards] [--set-arg K=VALUE] [--buffer K=FILE.npy] [--under TOOL] ... "
+           "FOLDER\n\n"
            "Launches a kernel again that save=FOLDER has kept when it faulted, on any GPU of the same kind, with the\n"
            "same arguments and the same memory at the same addresses, and reports. The exit status is 86 (the\n"
            "option exitcode) if it faulted, 0 if it did not, 1 if it could not be launched (docs/replay.md).\n\n"

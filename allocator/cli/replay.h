@@ -23,7 +23,8 @@ enum replay_outcome { REPLAY_FAILED, REPLAY_QUIET, REPLAY_FAULTED };
 /* Launches the kernel once, and prints the report if it did something wrong and is_told. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_told);
 
-/* Launches the kernel once with the tool as the stage's parent: "compute-sanitizer --tool memcheck". Returns the exit status. */
+/* Launches the kernel once with the tool as the stage's parent: "compute-sanitizer --tool memcheck". Returns the exit status.
+ */
 int replay_under(struct replay *replay, const char *tool);
 
 #endif

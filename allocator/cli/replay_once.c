@@ -39,16 +39,18 @@ static void print(const struct replay *replay, const struct diagnosis *diagnosis
     finding_free(&finding);
 }
 
-/* The bytes that were written out of bounds, without a dump that says more. Among zeros, those of the same value are not seen. */
+/* The bytes that were written out of bounds, without a dump that says more. Among zeros, those of the same value are not seen.
+ */
 static void print_writes(const struct restaged *restaged, const char *what)
 {
     for (size_t i = 0; i < restaged->write_count; i++) {
         const struct restaged_write *write = &restaged->writes[i];
         if (write->buffer)
-            printf("cufence replay: %" PRIu64 " %s were written %" PRIu64 " bytes %s buffer #%" PRIu64 "\n", write->bytes,
-                   what, write->distance, write->is_before ? "before the start of" : "past the end of", write->buffer->id);
+            printf("cufence replay: %" PRIu64 " %s were written %" PRIu64 " bytes %s buffer #%" PRIu64 "\n", write->bytes, what,
+                   write->distance, write->is_before ? "before the start of" : "past the end of", write->buffer->id);
         else
-            printf("cufence replay: %" PRIu64 " %s were written out of bounds at 0x%" PRIx64 "\n", write->bytes, what, write->address);
+            printf("cufence replay: %" PRIu64 " %s were written out of bounds at 0x%" PRIx64 "\n", write->bytes, what,
+                   write->address);
     }
 }
 

@@ -49,7 +49,8 @@ static int converse(const struct replay *replay, int socket)
             close(fd);
         has_launched |= message.type == STAGE_LAUNCHES;
         if (message.type == STAGE_FAILED) {
-            fprintf(stderr, "cufence replay: %s: %s\n", has_launched ? "the launch failed" : "cannot be launched", message.text);
+            fprintf(stderr, "cufence replay: %s: %s\n", has_launched ? "the launch failed" : "cannot be launched",
+                    message.text);
             has_failed = has_launched;
         }
         if (message.type != STAGE_NEED)
@@ -67,7 +68,10 @@ int replay_under(struct replay *replay, const char *tool)
 {
     char *copy = strdup(tool), *words[MOST_WORDS + 5], socket[16];
     int sockets[2], status = 0;
-    replay->scene.mode = SCENE_BARE;
+    if (replay->scene.mode != SCENE_ZEROS)
+        replay->scene.mode = SCENE_BARE;
+    replay->scene.image = replay->opened.image.at; /* as it was, for the tool to read */
+    replay->scene.image_bytes = replay->opened.image.size;
     replay->scene.dump = "";
     if (!copy || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
         free(copy);

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { MOST_HELD = 256, SAVING_MS = 60000 };
+enum { MOST_HELD = 256 };
 
 struct restaging {
     const struct fault_sources *sources;
@@ -163,8 +163,6 @@ static int give_memory(struct restaging *restaging, uint64_t address, struct sta
         found = &fresh;
     if (found)
         *answer = (struct stage_message){.type = STAGE_GIVE, .address = found->base, .bytes = found->mapped};
-    else if (restaging->saving)
-        saving_miss(restaging->saving, address);
     return found == &fresh ? fresh.fd : found ? fcntl(found->fd, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
@@ -245,7 +243,7 @@ static struct restaging *restaging_make(const struct fault_sources *sources, con
     staging->is_verbose = options->verbose;
     staging->limit_ms = options->witness_ms;
     staging->limit = restaging->limit;
-    staging->saving_ms = saving ? SAVING_MS + (options->save_max >> 16) : 0; /* 64 MiB/s */
+    staging->saving_ms = saving ? saving_limit_ms(options) : 0;
     staging->begin_ns = dump_clock();
     staging->answer = answer_stage;
     staging->user = restaging;

@@ -17,6 +17,7 @@
 
 #define MOST_BUNDLES 1000000u
 #define NEAR 8
+#define SAVING_MS 60000u
 
 static char parent[1024]; /* "" if none */
 
@@ -31,6 +32,11 @@ struct saving {
 cufence_status saving_open(const struct options *options)
 {
     return options_expand_path(options->save, parent, sizeof parent);
+}
+
+uint64_t saving_limit_ms(const struct options *options)
+{
+    return options->save[0] ? SAVING_MS + (options->save_max >> 16) : 0; /* 64 MiB/s */
 }
 
 static void complain(const char *name)
@@ -175,14 +181,6 @@ int saving_answer(struct saving *saving, const struct stage_message *question, s
                                      .data = buffer->address,
                                      .data_bytes = buffer->size};
     return fd;
-}
-
-void saving_miss(struct saving *saving, uint64_t address)
-{
-    cufence_buffer found;
-    struct bundle_buffer *buffer = find_buffer(saving, address, &found) && found.is_mapped ? add_buffer(saving, &found) : NULL;
-    if (buffer)
-        leave_out(buffer, "its memory cannot be given to another process");
 }
 
 /* ---- the end ---- */
@@ -330,9 +328,9 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
     size_t left_out = check_files(saving);
     complete_bundle(saving, rest);
     char *scene = bundle_write(&rest->bundle);
-    int is_well = put_text(saving, BUNDLE_SCENE, scene) && put_snapshot(saving, rest) && put_dump(saving, rest->dump) &&
-                  put_text(saving, "report.txt", rest->report) && put_text(saving, "finding.json", rest->finding) &&
-                  put_readme(saving, &rest->bundle);
+    int is_well = put_snapshot(saving, rest) && put_dump(saving, rest->dump) && put_text(saving, "report.txt", rest->report) &&
+                  put_text(saving, "finding.json", rest->finding) && put_readme(saving, &rest->bundle) &&
+                  put_text(saving, BUNDLE_SCENE, scene); /* last: a bundle that has it is whole */
     if (is_well)
         output_say("==%d== cufence: saved for `cufence replay`: %s (%zu buffers, %" PRIu64 " bytes)\n", (int)getpid(),
                    saving->folder, saving->count - left_out, saving->total);

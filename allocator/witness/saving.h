@@ -19,6 +19,9 @@ struct saving;
 /* Reads the folder's name from the options. May be called again. Errors: OPTION, OVERFLOW (the name). */
 cufence_status saving_open(const struct options *options);
 
+/* The most that the stage may take to save memory, besides its time for other work; 0 if nothing is saved. */
+uint64_t saving_limit_ms(const struct options *options);
+
 /* Makes the folder of a bundle. Returns NULL if none is wanted, or, after a line that says why, if it cannot be made. */
 struct saving *saving_begin(const struct options *options, const struct fault_sources *sources);
 
@@ -28,9 +31,6 @@ void saving_keep_image(struct saving *saving, const void *image, size_t size);
 /* Answers a STAGE_SAVE: which bytes of the mapping are to be written, and where. Returns the descriptor of the file, or -1 if
  * they are left out. The caller closes it. */
 int saving_answer(struct saving *saving, const struct stage_message *question, struct stage_message *answer);
-
-/* Lists the buffer at the address, if there is one, as left out: the stage could not get it. */
-void saving_miss(struct saving *saving, uint64_t address);
 
 /* What is known in the end. */
 struct saving_rest {

@@ -32,8 +32,6 @@ static const char *const dropped[] = {"LD_PRELOAD=",
                                       "CUDA_LAUNCH_BLOCKING=",
                                       "CUDA_INJECTION"};
 
-extern char **environ;
-
 /* clone(), by the name that sanitizers don't replace: they take every clone for a fork. */
 extern int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
 

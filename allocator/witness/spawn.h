@@ -18,7 +18,8 @@ struct stage_process {
     int socket; /* to its standard input */
 };
 
-/* program: the file of `cufence`, NULL to find it. is_verbose: its standard error is the program's. Errors: NOT_FOUND (no `cufence` program), SYSTEM. */
+/* program: the file of `cufence`, NULL to find it. is_verbose: its standard error is the program's. Errors: NOT_FOUND (no
+ * `cufence` program), SYSTEM. */
 cufence_status stage_start(const char *program, int is_verbose, struct stage_process *process);
 
 /* Kills the process if it still runs, and frees what belongs to it. */

@@ -78,7 +78,7 @@ class Completion(unittest.TestCase):
     def test_in_bash(self) -> None:
         for words, expected in (
             (("ru",), ["run"]),
-            (("r",), ["run", "report"]),
+            (("r",), ["run", "replay", "report"]),
             (("hu",), ["hunt"]),
             (("help", "exp"), ["explain"]),
             (("run", "--ua"), ["--uaf"]),

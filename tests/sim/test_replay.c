@@ -45,12 +45,10 @@ static void launch(const char *kernel, void *pointer, int n)
     CUfunction function;
     void *arguments[] = {&pointer, &n};
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
-    const struct launch_call call = {
-        .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
+    const struct launch_call call = {.function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
     launch_record(context_current(), &call); /* as the preload library does */
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
 }
-
 
 /* ---- saving ---- */
 
@@ -159,7 +157,6 @@ static void expect_replay(const char *arguments, int status, const char *pattern
     assert_true(has(said, pattern));
 }
 
-
 /* Edits the list of the bundle. */
 static void edit(const char *program)
 {
@@ -193,8 +190,8 @@ static mode_t mode_of(const char *name)
 static void test_files(void **state)
 {
     (void)state;
-    static const char *const files[] = {"scene.json", "fault.snapshot.json", "fault.core.gz", "README.md",    "report.txt",
-                                        "finding.json", "kernel.cubin",       "buffers/1.npy", "buffers/2.npy"};
+    static const char *const files[] = {"scene.json",   "fault.snapshot.json", "fault.core.gz", "README.md",    "report.txt",
+                                        "finding.json", "kernel.cubin",        "buffers/1.npy", "buffers/2.npy"};
     char *err = make_bundle(save_last), path[256];
     assert_true(has(err, "saved for `cufence replay`: .*/fault-[0-9]+-1 \\(2 buffers, 4064 bytes\\)"));
     assert_true(has(err, "thread \\(104,0,0\\)"));
@@ -232,7 +229,8 @@ static void test_most(void **state)
     assert_true(has(err, "saved .*\\(1 buffers, 64 bytes\\)"));
     assert_true(has(err, "1 buffers were left out"));
     free(err);
-    run_shell("grep -q '\"left_out\": \"save_max\"' %s/scene.json && grep -q 'left out: save_max' %s/README.md", bundle, bundle);
+    run_shell("grep -q '\"left_out\": \"save_max\"' %s/scene.json && grep -q 'left out: save_max' %s/README.md", bundle,
+              bundle);
     run_shell("test ! -e %s/buffers/2.npy", bundle);
     expect_replay("", 86, "buffer #2 \\(4000 bytes\\) is not in the bundle: it holds zeros");
     assert_true(has(said, "0 bytes past the end of buffer #2"));
@@ -246,6 +244,27 @@ static void save_nothing(void)
     start(options);
     launch("write_last", allocate(COUNT * 4), COUNT);
     cuCtxSynchronize();
+}
+
+static void save_hang(void)
+{
+    char options[160];
+    snprintf(options, sizeof options, "witness_ms=6000,save=%s", folder);
+    start(options);
+    launch("hang_later", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+/* The end of the process waits for it. The memory is there, though the second launch never ended. */
+static void test_hang(void **state)
+{
+    (void)state;
+    char *err = make_bundle(save_hang);
+    assert_true(has(err, "it took longer than witness_ms=6000"));
+    assert_true(has(err, "saved for `cufence replay`: .* \\(1 buffers, 4000 bytes\\)"));
+    free(err);
+    expect_replay("--seconds 1", 1, "cannot be launched: it took longer than --seconds 1");
+    clean();
 }
 
 /* Nothing is left of a bundle that could not be filled. */
@@ -344,6 +363,7 @@ static void test_no_guards(void **state)
 {
     (void)state;
     free(make_bundle(save_last));
+    expect_replay("--no-guards --under env", 0, "^$");
     expect_replay("--no-guards", 0, "bytes other than 0 were written 2 bytes past the end of buffer #2");
     assert_true(has(said, "did not fault"));
     clean();
@@ -396,11 +416,13 @@ static void test_damaged(void **state)
         {"sed -i 's/\"size\": 4000/\"size\": 9223372036854775807/' $B/scene.json", "a buffer is damaged"},
         {"sed -i s/0x200008400000/0x200fff000000/ $B/scene.json", "its buffers need [0-9]+ MiB, but the GPU has"},
         {"sed -i s/0x200004000000/0x1000/ $B/scene.json", "outside of cufence's address space"},
-        {"sed -i 's/\"mapping_end\": \"0x200004200000\"/\"mapping_end\": \"0x200008300000\"/' $B/scene.json", "two buffers overlap"},
+        {"sed -i 's/\"mapping_end\": \"0x200004200000\"/\"mapping_end\": \"0x200008300000\"/' $B/scene.json",
+         "two buffers overlap"},
         {"sed -i 's/60f03f/60f03/' $B/scene.json", "a launch is damaged"},
         {"sed -i 's/\"shared_bytes\": 0/\"shared_bytes\": 99999999/' $B/scene.json", "a launch is damaged"},
         {"sed -i 's/\"offset\": 8/\"offset\": 9/' $B/scene.json", "outside of a launch's arguments"},
         {"sed -i s/write_last/absent/ $B/scene.json", "cannot be launched: cuModuleGetFunction"},
+        {"sed -i 's/simulated/\\\\u001b/' $B/scene.json", "the kernel or the device is missing"},
         {"echo x > $B/scene.json", "is no JSON object"},
         {": > $B/kernel.cubin", "kernel.cubin: it is empty"},
     };
@@ -412,6 +434,16 @@ static void test_damaged(void **state)
         run_shell("rm -rf %s; cp -r %s %s; B=%s; %s", bundle, saved, bundle, bundle, cases[i].change);
         expect_replay("", 1, cases[i].pattern);
     }
+    clean();
+}
+
+/* Only what lies around the buffers is reserved: this address space would be larger than the machine's. */
+static void test_around(void **state)
+{
+    (void)state;
+    free(make_bundle(save_last));
+    edit("s/0x201000000000/0x1fffffffff00000/");
+    expect_replay("", 86, "0 bytes past the end of buffer #2");
     clean();
 }
 
@@ -439,10 +471,11 @@ static void test_usage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),     cmocka_unit_test(test_most),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_same),      cmocka_unit_test(test_reached), cmocka_unit_test(test_argument),
-        cmocka_unit_test(test_buffer),    cmocka_unit_test(test_no_guards), cmocka_unit_test(test_under),
-        cmocka_unit_test(test_damaged),   cmocka_unit_test(test_bare),    cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_files),    cmocka_unit_test(test_most),    cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_hang),     cmocka_unit_test(test_same),    cmocka_unit_test(test_reached),
+        cmocka_unit_test(test_argument), cmocka_unit_test(test_buffer),  cmocka_unit_test(test_no_guards),
+        cmocka_unit_test(test_under),    cmocka_unit_test(test_damaged), cmocka_unit_test(test_bare),
+        cmocka_unit_test(test_around),   cmocka_unit_test(test_usage),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,8 @@
 #include <cufence.h>
 
 #define USAGE 2
-#define COMMANDS "allowed are run, hunt, demo, explain, report, options, doctor, completion, help, --help and --version\n"
+#define COMMANDS                                                                                                               \
+    "allowed are run, hunt, demo, explain, replay, report, options, doctor, completion, help, --help and --version\n"
 
 struct outcome {
     int status; /* exit status, -1 if it was killed */

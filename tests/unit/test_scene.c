@@ -26,7 +26,8 @@ static const struct scene_launch two[] = {
 static const struct scene scene = {.device = {1, 2, 3},
                                    .arena_start = 0x10000,
                                    .arena_end = 0x20000,
-                                   .is_bare = 1,
+                                   .mode = SCENE_ZEROS,
+                                   .is_saved = 1,
                                    .dump = "/tmp/x/core",
                                    .symbol = "_Z5storePfi",
                                    .image = arguments,
@@ -59,7 +60,8 @@ static void what_is_written_is_read(void **state)
     assert_memory_equal(read.device, scene.device, sizeof scene.device);
     assert_int_equal(read.arena_start, 0x10000);
     assert_int_equal(read.arena_end, 0x20000);
-    assert_int_equal(read.is_bare, 1);
+    assert_int_equal(read.mode, SCENE_ZEROS);
+    assert_int_equal(read.is_saved, 1);
     assert_string_equal(read.dump, scene.dump);
     assert_string_equal(read.symbol, scene.symbol);
     assert_int_equal(read.image_bytes, 5);

@@ -203,13 +203,22 @@ static int take_buffers(const struct input *input, const json_t *array)
     return 1;
 }
 
+/* Messages print it. */
+static int has_control(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 127)
+            return 1;
+    return 0;
+}
+
 static int take_head(const struct input *input, const json_t *root)
 {
     struct bundle *bundle = input->bundle;
     const char *symbol = json_string_value(json_object_get(root, "kernel"));
     bundle->symbol = symbol && *symbol ? strdup(symbol) : NULL;
     if (!bundle->symbol || !take_text(root, "device", bundle->device_name, sizeof bundle->device_name) ||
-        !take_small(root, "compute", 10000, &bundle->compute))
+        has_control(bundle->device_name) || !take_small(root, "compute", 10000, &bundle->compute))
         return bad(input, "the kernel or the device is missing");
     if (!take_address(root, "arena_start", &bundle->arena_start) || !take_address(root, "arena_end", &bundle->arena_end) ||
         bundle->arena_start >= bundle->arena_end || bundle->arena_start % PAGE || bundle->arena_end % PAGE)

@@ -1,0 +1,137 @@
+/* The header of NumPy's files, and the list of a bundle. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "analysis/snapshot/bundle.h"
+#include "analysis/snapshot/npy.h"
+
+static struct problem problem;
+
+/* Reads a header of version 1.0 with this text. Returns the bytes of the elements, UINT64_MAX on errors. */
+static uint64_t bytes_of(const char *text)
+{
+    char file[256];
+    uint64_t offset, bytes;
+    size_t length = strlen(text);
+    memcpy(file, "\x93NUMPY\1\0", 8);
+    file[8] = (char)length;
+    file[9] = 0;
+    memcpy(file + 10, text, length);
+    if (npy_read(file, 10 + length, &offset, &bytes, &problem) != CUFENCE_OK)
+        return UINT64_MAX;
+    assert_int_equal(offset, 10 + length);
+    return bytes;
+}
+
+static void arrays_have_the_size_of_their_shape(void **state)
+{
+    (void)state;
+    assert_int_equal(bytes_of("{'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }\n"), 24);
+    assert_int_equal(bytes_of("{'descr': '|u1', 'fortran_order': False, 'shape': (7,), }\n"), 7);
+    assert_int_equal(bytes_of("{'descr': '<c16', 'fortran_order': False, 'shape': (), }\n"), 16);
+    assert_int_equal(bytes_of("{'descr': '>i8', 'fortran_order': True, 'shape': (0, 5), }\n"), 0);
+}
+
+static void damaged_headers_are_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"",
+                                        "{}",
+                                        "{'descr': '|O', 'shape': (1,), }",
+                                        "{'descr': '<f99999', 'shape': (1,), }",
+                                        "{'descr': [('a', '<f4')], 'shape': (1,), }",
+                                        "{'descr': '<f4', 'shape': (1, }",
+                                        "{'descr': '<f4', 'shape': (-1,), }",
+                                        "{'descr': '<f4', 'shape': (9223372036854775807,), }",
+                                        "{'descr': '<f4', 'shape': (4294967296, 4294967296), }"};
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++)
+        assert_true(bytes_of(texts[i]) == UINT64_MAX);
+    uint64_t offset, bytes;
+    assert_int_equal(npy_read("\x93NUMPY\1\0\xff\0{", 11, &offset, &bytes, &problem), CUFENCE_ERROR_CORRUPT);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    char header[NPY_HEADER];
+    uint64_t offset, bytes;
+    npy_write(UINT64_C(123456789012), header);
+    assert_int_equal(npy_read(header, sizeof header, &offset, &bytes, &problem), CUFENCE_OK);
+    assert_int_equal(offset, NPY_HEADER);
+    assert_int_equal(bytes, UINT64_C(123456789012));
+}
+
+static void bundles_come_back_as_they_were(void **state)
+{
+    (void)state;
+    static const struct launch_argument layout[] = {{0, 8}, {8, 4}};
+    static const uint8_t arguments[12] = {0xab, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 0xff};
+    static const struct bundle_buffer buffers[] = {{.id = 7,
+                                                    .address = 0x7e0000400010,
+                                                    .size = 100,
+                                                    .mapping_start = 0x7e0000400000,
+                                                    .mapping_end = 0x7e0000600000,
+                                                    .file = "7.npy"},
+                                                   {.id = 5,
+                                                    .address = 0x7e0000200000,
+                                                    .size = 9,
+                                                    .mapping_start = 0x7e0000200000,
+                                                    .mapping_end = 0x7e0000400000,
+                                                    .reason = "save_max",
+                                                    .label = "a \xff label"}};
+    const struct bundle bundle = {.symbol = "_Z1kPfi",
+                                  .device_name = "GPU",
+                                  .compute = 120,
+                                  .arena_start = 0x7e0000000000,
+                                  .arena_end = 0x7f0000000000,
+                                  .launches = {{.grid = {1, 2, 3},
+                                                .block = {4, 5, 6},
+                                                .cluster = {1, 2, 1},
+                                                .shared_bytes = 77,
+                                                .is_cooperative = 1,
+                                                .argument_bytes = sizeof arguments,
+                                                .arguments = arguments}},
+                                  .launch_count = 1,
+                                  .layout = layout,
+                                  .argument_count = 2,
+                                  .buffers = buffers,
+                                  .buffer_count = 2};
+    struct bundle *read = NULL;
+    char *text = bundle_write(&bundle);
+    assert_non_null(text);
+    assert_int_equal(bundle_read(text, strlen(text), &read, &problem), CUFENCE_OK);
+    free(text);
+    assert_string_equal(read->symbol, "_Z1kPfi");
+    assert_int_equal(read->compute, 120);
+    assert_int_equal(read->launch_count, 1);
+    assert_memory_equal(read->launches[0].grid, bundle.launches[0].grid, 5 * sizeof(uint32_t) * 2);
+    assert_int_equal(read->launches[0].argument_bytes, sizeof arguments);
+    assert_memory_equal(read->launches[0].arguments, arguments, sizeof arguments);
+    assert_memory_equal(read->layout, layout, sizeof layout);
+    assert_int_equal(read->buffer_count, 2);
+    assert_int_equal(read->buffers[0].id, 5); /* by address */
+    assert_string_equal(read->buffers[0].reason, "save_max");
+    assert_string_equal(read->buffers[0].label, "a \xef\xbf\xbd label");
+    assert_string_equal(read->buffers[1].file, "7.npy");
+    assert_ptr_equal(bundle_find(read, 0x7e00005fffff), &read->buffers[1]);
+    assert_null(bundle_find(read, 0x7e0000600000));
+    bundle_free(read);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(arrays_have_the_size_of_their_shape),
+        cmocka_unit_test(damaged_headers_are_refused),
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(bundles_come_back_as_they_were),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
