@@ -20,6 +20,9 @@ cufence_status memory_open(int socket, int device, uint64_t arena_start, uint64_
 /* Maps everything that `size` bytes of arguments reach, and what that reaches. Errors: DRIVER, OUT_OF_MEMORY. */
 cufence_status memory_reach(const uint8_t *arguments, size_t size);
 
+/* Returns 1 if all these bytes are mapped by one mapping. */
+int memory_has(uint64_t address, uint64_t bytes);
+
 /* Gives every copy the bytes of its original again. Errors: DRIVER. */
 cufence_status memory_refresh(void);
 

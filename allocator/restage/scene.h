@@ -9,6 +9,7 @@
 #ifndef CUFENCE_RESTAGE_SCENE_H
 #define CUFENCE_RESTAGE_SCENE_H
 
+#include "analysis/values/figures.h"
 #include "base/problem.h"
 
 #include <stddef.h>
@@ -17,6 +18,7 @@
 #define SCENE_VERSION 1
 #define SCENE_LAUNCHES 8               /* that are staged until one faults */
 #define SCENE_ARGUMENTS (32u << 10)    /* most bytes of one launch's arguments */
+#define SCENE_RANGES 16                /* of memory that is described */
 #define SCENE_IMAGE ((size_t)1 << 30)  /* most bytes of an image */
 
 struct scene_launch {
@@ -26,6 +28,11 @@ struct scene_launch {
     uint32_t is_cooperative;
     uint32_t argument_bytes;
     const uint8_t *arguments; /* in the device's layout */
+};
+
+/* Part of a buffer. */
+struct scene_range {
+    uint64_t address, bytes;
 };
 
 struct scene {
@@ -38,6 +45,8 @@ struct scene {
     size_t image_bytes;
     const struct scene_launch *launches; /* to be tried in this order */
     size_t launch_count;
+    struct scene_range ranges[SCENE_RANGES]; /* whose figures are wanted: what the arguments point to */
+    size_t range_count;
 };
 
 /* Writes the scene into a new memory file and returns its descriptor, -1 with errno set on error. */
@@ -56,6 +65,7 @@ enum stage_message_type {
     STAGE_NONE,     /* the answer: nothing is mapped there, or it cannot be given away */
     STAGE_LAUNCHES, /* from the stage: launches number `number` of the scene; `address` is 1 with patterns in the guards */
     STAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values` */
+    STAGE_FIGURES,  /* what a range of the scene holds before the first launch, in `figures` */
     STAGE_NOTE,     /* something that the report should say, in `text` */
     STAGE_FAILED,   /* cannot be staged; `text` says why */
     STAGE_DONE      /* no launch has faulted */
@@ -68,6 +78,7 @@ struct stage_message {
     uint32_t value_bytes;
     uint8_t values[64];
     char text[228];
+    struct figures figures;
 };
 
 /* Sends a message, with a descriptor if fd is not -1. Returns 0, or -1 if the other side is gone. */

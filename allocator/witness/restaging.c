@@ -7,6 +7,7 @@
 #include "arming.h"
 #include "base/error.h"
 #include "intake.h"
+#include "ranges.h"
 #include "restage/scene.h"
 #include "spawn.h"
 
@@ -281,6 +282,8 @@ struct restaging *restaging_begin(const struct fault_sources *sources, const str
         status = take_image(restaging, dump, size, site);
     for (size_t i = 0; status == CUFENCE_OK && i < restaging->scene.launch_count; i++)
         hold_memory(restaging, &restaging->launches[i]);
+    for (size_t i = 0; status == CUFENCE_OK && i < restaging->scene.launch_count; i++)
+        describe_arguments(&restaging->scene, &restaging->launches[i], &around->memory);
     if (status == CUFENCE_OK)
         start(restaging);
     return restaging;
@@ -298,6 +301,13 @@ static void take_write(struct restaging *restaging, const struct stage_message *
     *write = (struct restaged_write){.address = message->address, .bytes = message->bytes};
     write->value_bytes = message->value_bytes < sizeof write->values ? message->value_bytes : sizeof write->values;
     memcpy(write->values, message->values, write->value_bytes);
+}
+
+static void take_figures(struct restaging *restaging, const struct stage_message *message)
+{
+    struct restaged *result = &restaging->result;
+    if (result->figure_count < sizeof result->figures / sizeof *result->figures)
+        result->figures[result->figure_count++] = message->figures;
 }
 
 /* Handles one message. Returns 0 at the end of the conversation. */
@@ -321,6 +331,9 @@ static int converse(struct restaging *restaging)
         return 1;
     case STAGE_WROTE:
         take_write(restaging, &message);
+        return 1;
+    case STAGE_FIGURES:
+        take_figures(restaging, &message);
         return 1;
     case STAGE_NOTE:
         return 1;
@@ -396,6 +409,7 @@ static void run_bare(struct restaging *restaging)
     scene->launches = &restaging->launches[number];
     scene->launch_count = 1;
     scene->is_bare = 1;
+    scene->range_count = 0;
     if (start(restaging) == CUFENCE_OK)
         run(restaging);
     restaging->result = before; /* its failure takes nothing away */

@@ -6,6 +6,7 @@
 #ifndef CUFENCE_ANALYSIS_VERDICT_RESTAGED_H
 #define CUFENCE_ANALYSIS_VERDICT_RESTAGED_H
 
+#include "analysis/values/figures.h"
 #include "diagnosis.h"
 
 enum restage_outcome {
@@ -34,6 +35,8 @@ struct restaged {
     struct restaged_write writes[8];
     size_t write_count;      /* in writes[] */
     uint64_t written_bytes;  /* in all */
+    struct figures figures[16]; /* of what arguments point to, as the fault left it, up to the end of each buffer */
+    size_t figure_count;
     unsigned launches_tried; /* recorded launches that were staged until one faulted */
     uint64_t took_ms;
 };
