@@ -4,7 +4,7 @@
 #define BLOCKS 64            /* ... of a large piece */
 #define MOST_EXPONENT 66     /* 2^66 is about 1e20 */
 #define BYTES_FIT 0.6        /* any bytes are bytes */
-#define HALVES 0.4           /* even and odd elements differ if by this share more of one kind are 0 */
+#define HALVES 0.4           /* even and odd elements differ if at most this share as many of one kind are not 0 */
 #define UNLIKE 0.8           /* for elements that are halves of wider ones */
 
 /* ---- looking ---- */
@@ -29,7 +29,7 @@ static void look_at_float(struct float_likeness *likeness, struct likeness_lane 
     int64_t top = ((int64_t)1 << format.exponent_bits) - 1;
     int64_t field = (int64_t)(bits >> format.mantissa_bits) & top, exponent = field - top / 2;
     lane->seen++;
-    if (!bits) {
+    if (!mantissa && !field) {
         lane->zeros++;
         return;
     }
@@ -37,7 +37,7 @@ static void look_at_float(struct float_likeness *likeness, struct likeness_lane 
     likeness->is_varied |= bits != likeness->first;
     likeness->significant += (uint64_t)bit_count(mantissa);
     if (field == top || field == 0) {
-        lane->plausible += (uint64_t)(field == top ? is_usual(mantissa, format.mantissa_bits) : mantissa == 0);
+        lane->plausible += (uint64_t)(field == top && is_usual(mantissa, format.mantissa_bits));
         return;
     }
     lane->plausible += (uint64_t)(exponent >= -MOST_EXPONENT && exponent <= MOST_EXPONENT);
@@ -145,13 +145,11 @@ static double closeness(const struct float_likeness *likeness, double usual, dou
  * other way round, these are halves of integers. */
 static int are_halves(const struct float_likeness *likeness, enum value_type type)
 {
-    uint64_t seen[2] = {0}, zeros[2] = {0};
-    for (size_t i = 0; i < 4; i++) {
-        seen[i % 2] += likeness->lanes[i].seen;
-        zeros[i % 2] += likeness->lanes[i].zeros;
-    }
-    double more = share(zeros[0], seen[0]) - share(zeros[1], seen[1]);
-    return more > HALVES || (more < -HALVES && type != VALUE_FLOAT32);
+    uint64_t nonzero[2] = {0};
+    for (size_t i = 0; i < 4; i++)
+        nonzero[i % 2] += likeness->lanes[i].seen - likeness->lanes[i].zeros;
+    return (double)nonzero[0] < HALVES * (double)nonzero[1] ||
+           (type != VALUE_FLOAT32 && (double)nonzero[1] < HALVES * (double)nonzero[0]);
 }
 
 /* Bytes that repeat fit many types: the plainest number is the likeliest. */
@@ -175,7 +173,7 @@ static double fit_of_float(const struct float_likeness *likeness, enum value_typ
         good += lane->zeros + lane->plausible;
     }
     /* float16 has few exponents. */
-    double fit = share(good, seen) * closeness(likeness, type == VALUE_FLOAT16 ? 4 : 6, type == VALUE_FLOAT16 ? 8 : 18);
+    double fit = share(good, seen) * closeness(likeness, type == VALUE_FLOAT16 ? 2.5 : 6, type == VALUE_FLOAT16 ? 8 : 18);
     if (type != VALUE_FLOAT64 && are_halves(likeness, type))
         return fit * UNLIKE;
     if (!likeness->is_varied)
