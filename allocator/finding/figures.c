@@ -16,7 +16,8 @@ static const struct figures *find(const struct restaged *restaged, const struct 
 {
     for (size_t i = 0; i < restaged->figure_count; i++) {
         const struct figures *figures = &restaged->figures[i];
-        if (figures->address == value->bits && figures->address + figures->bytes == value->target->address + value->target->size)
+        if (figures->address == value->bits &&
+            figures->address + figures->bytes == value->target->address + value->target->size)
             return figures;
     }
     return NULL;
@@ -88,7 +89,7 @@ static void end_line(struct flow *flow)
 /* Puts the gap and the text, or the text alone on a new line. */
 static void put_part(struct flow *flow, const char *gap, const char *text)
 {
-    if (report_room(flow->report) < (int)(strlen(gap) + strlen(text)) + MARK_WIDTH) {
+    if (report_room(flow->report) < (int)(strlen(gap) + strlen(text)) + (flow->certainty ? MARK_WIDTH : 1)) {
         report_put(flow->report, "%.*s", (int)strcspn(gap, " "), gap);
         end_line(flow);
         begin_line(flow);
@@ -122,13 +123,20 @@ static struct amount bound_of(enum value_type type, double value)
     return amount;
 }
 
+/* Whole MiB: a few bytes may be missing, so that elements are not cut. */
+static struct amount seen_of(const struct figures *figures)
+{
+    uint64_t mib = (figures->seen + MIB / 2) / MIB;
+    return mib ? amount_in(mib, 1, "MiB") : amount_in(figures->seen, 1, "bytes");
+}
+
 static void put_range(struct flow *flow, const struct value_fact *value)
 {
     const struct type_figures *figures = &value->figures->types[value->type];
     char text[192] = "";
     const char *gap = "  ";
     if (value->figures->seen < value->figures->bytes) {
-        snprintf(text, sizeof text, "of %s", amount_of(value->figures->seen).text);
+        snprintf(text, sizeof text, "of %s", seen_of(value->figures).text);
         put_part(flow, gap, text);
         text[0] = '\0';
         gap = ": ";
@@ -156,7 +164,8 @@ static void put_first(struct flow *flow, const struct value_fact *value)
     for (size_t i = 0; i < figures_first_count(value); i++) {
         uint64_t bits = figures_bits(value, i);
         part_add(text, " %s",
-                 value_is_float(value->type) ? real_of(value_of_bits(value->type, bits)).text : whole_of(value->type, bits).text);
+                 value_is_float(value->type) ? real_of(value_of_bits(value->type, bits)).text
+                                             : whole_of(value->type, bits).text);
     }
     put_part(flow, "; ", text);
 }

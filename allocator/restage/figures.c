@@ -5,9 +5,10 @@
 
 #include <stdlib.h>
 
-#define CHUNK ((uint64_t)2 << 20)
-#define MOST_EACH ((uint64_t)16 << 20)
-#define MOST_ALL ((uint64_t)64 << 20)
+#define MIB ((uint64_t)1 << 20)
+#define CHUNK (2 * MIB)
+#define MOST_EACH (16 * MIB)
+#define MOST_ALL (64 * MIB)
 
 static int add(struct figures_count *count, uint8_t *chunk, uint64_t address, uint64_t bytes)
 {
@@ -44,7 +45,7 @@ static void tell(int socket, uint8_t *chunk, const struct scene_range *range, ui
 
 void figures_tell(int socket, const struct scene *scene)
 {
-    uint64_t most = scene->range_count * MOST_EACH > MOST_ALL ? MOST_ALL / scene->range_count / 16 * 16 : MOST_EACH;
+    uint64_t most = scene->range_count * MOST_EACH > MOST_ALL ? MOST_ALL / scene->range_count / MIB * MIB : MOST_EACH;
     uint8_t *chunk = malloc(CHUNK);
     for (size_t i = 0; chunk && i < scene->range_count; i++)
         tell(socket, chunk, &scene->ranges[i], most);

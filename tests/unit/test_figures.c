@@ -49,7 +49,7 @@ static void halves_are_converted(void **state)
         {0x3555, 0.333251953125, 0x1.aap-21},
         {0x7bff, 65504, 0x1.fep+120},
         {0x0400, 0x1p-14, 0x1p-119},
-        {0x0001, 0x1p-24, 0x1p-133},     /* the smallest */
+        {0x0001, 0x1p-24, 0x1p-133},          /* the smallest */
         {0x83ff, -0x1.ff8p-15, -0x1.fep-120}, /* denormal as a half alone */
         {0x3f80, 1.875, 1},
         {0x4049, 2.142578125, 3.140625},
@@ -251,8 +251,7 @@ static void common_numbers_are_recognised(void **state)
     assert_int_equal(guess_of(VALUE_INT64, 3, COUNT), VALUE_INT64);
 }
 
-#define GUESS(type, ...)                                                                                                       \
-    guess((const type[]){__VA_ARGS__}, sizeof((const type[]){__VA_ARGS__}))
+#define GUESS(type, ...) guess((const type[]){__VA_ARGS__}, sizeof((const type[]){__VA_ARGS__}))
 
 static enum value_type guess(const void *bytes, size_t size)
 {
@@ -315,11 +314,16 @@ static void large_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(halves_are_converted),       cmocka_unit_test(every_type_has_figures),
-        cmocka_unit_test(what_is_no_number_is_counted_apart), cmocka_unit_test(nothing_but_nan),
-        cmocka_unit_test(no_bytes),                   cmocka_unit_test(the_mean_does_not_overflow),
-        cmocka_unit_test(pieces_add_up),              cmocka_unit_test(common_numbers_are_recognised),
-        cmocka_unit_test(few_numbers_are_recognised), cmocka_unit_test(no_type_is_wider_than_allowed),
+        cmocka_unit_test(halves_are_converted),
+        cmocka_unit_test(every_type_has_figures),
+        cmocka_unit_test(what_is_no_number_is_counted_apart),
+        cmocka_unit_test(nothing_but_nan),
+        cmocka_unit_test(no_bytes),
+        cmocka_unit_test(the_mean_does_not_overflow),
+        cmocka_unit_test(pieces_add_up),
+        cmocka_unit_test(common_numbers_are_recognised),
+        cmocka_unit_test(few_numbers_are_recognised),
+        cmocka_unit_test(no_type_is_wider_than_allowed),
         cmocka_unit_test(large_pieces),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

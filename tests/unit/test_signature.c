@@ -78,6 +78,7 @@ static void elements_have_a_type(void **state)
 
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pointers_to_const_are_told_apart), cmocka_unit_test(elements_have_a_type)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pointers_to_const_are_told_apart),
+                                       cmocka_unit_test(elements_have_a_type)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,8 +17,8 @@ struct tally {
 struct whole_tally {
     int64_t min, max;
     uint64_t unsigned_min, unsigned_max;
-    int64_t high_sum;               /* of the high halves, or of numbers of 4 bytes ... */
-    uint64_t low_sum;               /* ... and of the low halves of numbers of 8 bytes */
+    int64_t high_sum; /* of the high halves, or of numbers of 4 bytes ... */
+    uint64_t low_sum; /* ... and of the low halves of numbers of 8 bytes */
     uint64_t count, zeros, negatives;
 };
 

@@ -1,11 +1,11 @@
 #include "likeness.h"
 
-#define BLOCK 256            /* bytes that are looked at in one place ... */
-#define BLOCKS 64            /* ... of a large piece */
-#define MOST_EXPONENT 66     /* 2^66 is about 1e20 */
-#define BYTES_FIT 0.6        /* any bytes are bytes */
-#define HALVES 0.4           /* even and odd elements differ if at most this share as many of one kind are not 0 */
-#define UNLIKE 0.8           /* for elements that are halves of wider ones */
+#define BLOCK 256        /* bytes that are looked at in one place ... */
+#define BLOCKS 64        /* ... of a large piece */
+#define MOST_EXPONENT 66 /* 2^66 is about 1e20 */
+#define BYTES_FIT 0.6    /* any bytes are bytes */
+#define HALVES 0.4       /* even and odd elements differ if at most this share as many of one kind are not 0 */
+#define UNLIKE 0.8       /* for elements that are halves of wider ones */
 
 /* ---- looking ---- */
 
@@ -23,7 +23,8 @@ static int is_usual(uint64_t mantissa, unsigned mantissa_bits)
     return mantissa == 0 || mantissa == UINT64_C(1) << (mantissa_bits - 1) || mantissa == (UINT64_C(1) << mantissa_bits) - 1;
 }
 
-static void look_at_float(struct float_likeness *likeness, struct likeness_lane *lane, struct value_format format, uint64_t bits)
+static void look_at_float(struct float_likeness *likeness, struct likeness_lane *lane, struct value_format format,
+                          uint64_t bits)
 {
     uint64_t mantissa = bits & ((UINT64_C(1) << format.mantissa_bits) - 1);
     int64_t top = ((int64_t)1 << format.exponent_bits) - 1;
@@ -36,11 +37,11 @@ static void look_at_float(struct float_likeness *likeness, struct likeness_lane 
     likeness->first = likeness->first ? likeness->first : bits;
     likeness->is_varied |= bits != likeness->first;
     likeness->significant += (uint64_t)bit_count(mantissa);
-    if (field == top || field == 0) {
-        lane->plausible += (uint64_t)(field == top && is_usual(mantissa, format.mantissa_bits));
+    if (field == top)
+        lane->plausible += (uint64_t)is_usual(mantissa, format.mantissa_bits);
+    if (field == top || field == 0 || exponent < -MOST_EXPONENT || exponent > MOST_EXPONENT)
         return;
-    }
-    lane->plausible += (uint64_t)(exponent >= -MOST_EXPONENT && exponent <= MOST_EXPONENT);
+    lane->plausible++;
     lane->normal++;
     lane->exponents += (double)exponent;
     lane->exponents2 += (double)(exponent * exponent);
@@ -173,7 +174,7 @@ static double fit_of_float(const struct float_likeness *likeness, enum value_typ
         good += lane->zeros + lane->plausible;
     }
     /* float16 has few exponents. */
-    double fit = share(good, seen) * closeness(likeness, type == VALUE_FLOAT16 ? 2.5 : 6, type == VALUE_FLOAT16 ? 8 : 18);
+    double fit = share(good, seen) * closeness(likeness, type == VALUE_FLOAT16 ? 2.5 : 3.5, type == VALUE_FLOAT16 ? 8 : 18);
     if (type != VALUE_FLOAT64 && are_halves(likeness, type))
         return fit * UNLIKE;
     if (!likeness->is_varied)

@@ -10,7 +10,7 @@
 /* Elements at one position within 8 bytes. */
 struct likeness_lane {
     uint64_t seen, zeros, plausible;
-    uint64_t normal;             /* those whose exponents are summed up */
+    uint64_t normal;              /* those whose exponents are summed up */
     double exponents, exponents2; /* sum, and sum of squares */
 };
 
@@ -25,7 +25,7 @@ struct likeness {
     struct float_likeness floats[4]; /* of the types from VALUE_FLOAT32 to VALUE_BFLOAT16 */
     uint64_t shorts, small_shorts;
     uint64_t ints, small_ints, medium_ints;
-    uint64_t longs, small_longs, extended; /* extended: longs that are small ints */
+    uint64_t longs, small_longs, extended;        /* extended: longs that are small ints */
     uint64_t bytes, flags, low_bytes, high_bytes; /* 0 and 1; near 0; near 255 */
     int has_nonzero;
 };
