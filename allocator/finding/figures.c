@@ -117,7 +117,8 @@ static struct amount whole_of(enum value_type type, uint64_t bits)
 static struct amount bound_of(enum value_type type, double value)
 {
     struct amount amount;
-    if (value_is_float(type) || value >= (double)PLAIN_LIMIT || value <= -(double)PLAIN_LIMIT)
+    int is_plain = value < (double)PLAIN_LIMIT && value > -(double)PLAIN_LIMIT; /* no NaN, whoever sent it */
+    if (value_is_float(type) || !is_plain)
         return real_of(value);
     snprintf(amount.text, sizeof amount.text, "%" PRId64, (int64_t)value);
     return amount;
