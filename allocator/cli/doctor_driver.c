@@ -123,6 +123,23 @@ static void check_mapping(struct findings *findings, CUdevice device)
               "%s: %s", call, result_name(result));
 }
 
+/* Checks what a second launch in another process needs. */
+static void check_witness(struct findings *findings, CUdevice device)
+{
+    static const char without[] = "reports of stores at the end of a kernel lack address and thread";
+    if (!driver->cuMemRetainAllocationHandle || !driver->cuMemExportToShareableHandle || !driver->cuDeviceGetUuid)
+        found(findings, FOUND_NO, "  second launch", "update the NVIDIA driver to CUDA 11.4 or later",
+              "the driver cannot give memory to another process: %s", without);
+    else if (attribute(device, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED) != 1)
+        found(findings, FOUND_NO, "  second launch", "use another device; a vGPU may have it switched off",
+              "the device cannot give memory to another process (attribute 103): %s", without);
+    else if (attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_MODE) == CU_COMPUTEMODE_EXCLUSIVE_PROCESS)
+        found(findings, FOUND_NO, "  second launch", "nvidia-smi --compute-mode=0 (as root)",
+              "no other process can use the device: %s", without);
+    else
+        found(findings, FOUND_YES, "  second launch", NULL, "a faulted kernel can be launched again in another process");
+}
+
 static void check_device(struct findings *findings, int ordinal)
 {
     CUdevice device;
@@ -141,6 +158,7 @@ static void check_device(struct findings *findings, int ordinal)
           attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), (double)memory / (double)GIB);
     check_sharing(findings, device, name);
     check_mapping(findings, device);
+    check_witness(findings, device);
 }
 
 void check_driver(struct findings *findings)

@@ -115,11 +115,20 @@ static int load(const char *path, struct bytes *bytes, struct problem *problem)
 struct known {
     struct snapshot *snapshot; /* NULL: none */
     struct fault_memory unknown;
+    struct evidence *again; /* of the second launch's dump; NULL: none */
 };
+
+/* The name of a dump of a second launch ends with this. */
+#define AGAIN ".restaged.core"
 
 static const struct fault_memory *memory_of(const struct known *known)
 {
     return known->snapshot ? &known->snapshot->memory : &known->unknown;
+}
+
+static const struct restaged *restaged_of(const struct known *known)
+{
+    return known->snapshot ? &known->snapshot->restaged : NULL;
 }
 
 static struct finding_origin origin_of(const struct known *known, const struct evidence *evidence)
@@ -172,9 +181,9 @@ static void say_text(const char *path, const struct coredump *dump, const struct
     if (whole.remains) {
         say_truncated(dump, evidence);
     } else if (evidence->site_count) {
-        fault_diagnose(evidence, memory_of(known), &diagnosis);
+        fault_diagnose_restaged(evidence, restaged_of(known), memory_of(known), &diagnosis);
         whole.site = fault_site(&diagnosis);
-        finding_of_fault(&finding, &diagnosis, NULL, &origin);
+        finding_of_fault(&finding, &diagnosis, restaged_of(known), &origin);
         finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
         report = finding_text(&finding);
         finding_free(&finding);
@@ -197,7 +206,7 @@ static json_t *finding_of(const struct evidence *evidence, const struct diagnosi
     if (!evidence->site_count || is_truncated)
         return json_pack("{siss}", "schema", JSON_SCHEMA, "cufence", VERSION_TEXT);
     struct finding finding;
-    finding_of_fault(&finding, diagnosis, NULL, &origin);
+    finding_of_fault(&finding, diagnosis, restaged_of(known), &origin);
     char *text = finding_json(&finding);
     json_t *json = text ? json_loads(text, 0, NULL) : NULL;
     free(text);
@@ -212,7 +221,7 @@ static void say_json(const char *path, const struct coredump *dump, const struct
 {
     struct standing_wishes whole = wishes->standing;
     struct diagnosis diagnosis;
-    fault_diagnose(evidence, memory_of(known), &diagnosis);
+    fault_diagnose_restaged(evidence, restaged_of(known), memory_of(known), &diagnosis);
     whole.site = evidence->site_count && !whole.remains ? fault_site(&diagnosis) : NULL;
     json_t *finding = finding_of(evidence, &diagnosis, known, whole.remains != NULL);
     char *text = standing_json(dump, standing, &whole);
@@ -232,8 +241,8 @@ static void say_json(const char *path, const struct coredump *dump, const struct
     json_decref(finding);
 }
 
-/* Finds the snapshot beside a dump: NAME.snapshot.json for NAME.core.gz. Says so if it cannot be read. */
-static struct snapshot *find_snapshot(const char *path)
+/* Returns the length of a dump's name without its ending. */
+static size_t stem_of(const char *path)
 {
     static const char *const endings[] = {".gz", ".core", ".nvcudmp"};
     size_t length = strlen(path);
@@ -242,11 +251,38 @@ static struct snapshot *find_snapshot(const char *path)
         if (length > size && strncmp(path + length - size, endings[i], size) == 0)
             length -= size;
     }
+    return length;
+}
+
+/* Finds the dump of the second launch: NAME.restaged.core.gz for NAME.core.gz. Returns NULL if there is none that can be read.
+ */
+static struct evidence *find_again(const char *path)
+{
+    static const char *const endings[] = {AGAIN ".gz", AGAIN};
+    struct evidence *evidence = NULL;
+    for (size_t i = 0; i < sizeof endings / sizeof *endings && !evidence; i++) {
+        char *name = NULL;
+        struct problem problem;
+        struct bytes bytes = {0};
+        if (asprintf(&name, "%.*s%s", (int)stem_of(path), path, endings[i]) < 0)
+            return NULL;
+        if (access(name, F_OK) == 0 &&
+            (!load(name, &bytes, &problem) || evidence_from_coredump(bytes.at, bytes.size, &evidence, &problem) != CUFENCE_OK))
+            fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
+        forget(&bytes);
+        free(name);
+    }
+    return evidence;
+}
+
+/* Finds the snapshot beside a dump: NAME.snapshot.json for NAME.core.gz. Says so if it cannot be read. */
+static struct snapshot *find_snapshot(const char *path)
+{
     char *name = NULL;
     struct snapshot *snapshot = NULL;
     struct problem problem;
     struct bytes bytes = {0};
-    if (asprintf(&name, "%.*s.snapshot.json", (int)length, path) < 0 || access(name, F_OK) != 0) {
+    if (asprintf(&name, "%.*s.snapshot.json", (int)stem_of(path), path) < 0 || access(name, F_OK) != 0) {
         free(name);
         return NULL;
     }
@@ -265,6 +301,8 @@ static cufence_status explain_bytes(const char *path, const struct bytes *bytes,
     struct coredump dump;
     struct wishes all = *wishes;
     struct known known = {.snapshot = find_snapshot(path), .unknown = {.is_unknown = 1}};
+    if (known.snapshot && known.snapshot->restaged.outcome == RESTAGE_FAULTED)
+        known.snapshot->restaged.evidence = known.again = find_again(path);
     cufence_status status = coredump_open_part(bytes->at, bytes->size, &dump, problem);
     if (status == CUFENCE_OK)
         status = evidence_read(&dump, &evidence, problem);
@@ -274,6 +312,7 @@ static cufence_status explain_bytes(const char *path, const struct bytes *bytes,
     if (status == CUFENCE_OK)
         (all.is_json ? say_json : say_text)(path, &dump, evidence, standing, &known, &all);
     snapshot_free(known.snapshot);
+    evidence_free(known.again);
     standing_free(standing);
     coredump_close(&dump);
     evidence_free(evidence);
@@ -292,9 +331,10 @@ static int explain_file(const char *path, const struct wishes *wishes, int is_si
     return is_well;
 }
 
+/* The dump of a second launch belongs to that of the first. */
 static int is_visible(const struct dirent *entry)
 {
-    return entry->d_name[0] != '.';
+    return entry->d_name[0] != '.' && !strstr(entry->d_name, AGAIN);
 }
 
 /* Explains every dump in a folder, ordered by name. Skips other files. */

@@ -166,24 +166,30 @@ static struct stream *look_up(CUstream handle, struct context *near)
     return entry ? &entry->stream : NULL;
 }
 
-static struct stream *explicit_stream(CUstream handle, struct context *near)
+/* A stream that the calling thread has resolved. */
+struct latest {
+    CUstream handle;
+    struct stream *stream;
+    uint64_t epoch;
+};
+
+/* Never inlined: its registers and frame would cost the fast path more than the rest of it. */
+static __attribute__((noinline)) struct stream *look_up_and_keep(CUstream handle, struct context *near, struct latest *latest)
 {
-    static HOT_TLS struct {
-        CUstream handle;
-        struct stream *stream;
-        uint64_t epoch;
-    } latest[4];
-    unsigned slot = (unsigned)((uintptr_t)handle >> 4 ^ (uintptr_t)handle >> 10) & 3;
     uint64_t epoch = contexts_epoch_now();
-    if (latest[slot].handle == handle && latest[slot].epoch == epoch)
-        return latest[slot].stream;
     struct stream *stream = look_up(handle, near);
-    if (stream) {
-        latest[slot].handle = handle;
-        latest[slot].stream = stream;
-        latest[slot].epoch = epoch;
-    }
+    if (stream)
+        *latest = (struct latest){.handle = handle, .stream = stream, .epoch = epoch};
     return stream;
+}
+
+static inline struct stream *explicit_stream(CUstream handle, struct context *near)
+{
+    static HOT_TLS struct latest latest[4];
+    struct latest *slot = &latest[((uintptr_t)handle >> 4 ^ (uintptr_t)handle >> 10) & 3];
+    if (__builtin_expect(slot->handle == handle && slot->epoch == contexts_epoch_now(), 1))
+        return slot->stream;
+    return look_up_and_keep(handle, near, slot);
 }
 
 void stream_ended(CUstream handle)
@@ -274,15 +280,23 @@ static struct stream *default_stream(struct context *within, CUstream handle)
     return handle == CU_STREAM_PER_THREAD ? per_thread_stream(within) : &within->legacy;
 }
 
+static __attribute__((noinline)) struct stream *default_in(struct context *context, CUstream handle)
+{
+    return default_stream(context_within(context), handle);
+}
+
+static __attribute__((noinline)) struct stream *default_here(CUstream handle)
+{
+    struct context *within = context_entry();
+    return within ? default_stream(within, handle) : NULL;
+}
+
 struct stream *stream_in(struct context *context, CUstream handle)
 {
-    return stream_is_default(handle) ? default_stream(context_within(context), handle) : explicit_stream(handle, context);
+    return stream_is_default(handle) ? default_in(context, handle) : explicit_stream(handle, context);
 }
 
 struct stream *stream_resolve(CUstream handle)
 {
-    if (!stream_is_default(handle))
-        return explicit_stream(handle, NULL);
-    struct context *within = context_entry();
-    return within ? default_stream(within, handle) : NULL;
+    return stream_is_default(handle) ? default_here(handle) : explicit_stream(handle, NULL);
 }

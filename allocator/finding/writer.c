@@ -82,7 +82,9 @@ struct amount real_of(double value)
         decimals++;
     }
     uint64_t scaled = (uint64_t)(magnitude * (double)scale + 0.5);
-    snprintf(amount.text, sizeof amount.text, "%s%" PRIu64 ".%0*" PRIu64, sign, scaled / scale, decimals, scaled % scale);
+    char fraction[24];
+    snprintf(fraction, sizeof fraction, "%020" PRIu64, scaled % scale);
+    snprintf(amount.text, sizeof amount.text, "%s%" PRIu64 ".%s", sign, scaled / scale, fraction + 20 - decimals);
     trim_zeros(amount.text);
     return amount;
 }

@@ -62,6 +62,7 @@ struct block *block_map(struct books *books, int device, const struct layout *la
         return NULL;
     }
     block->books = books;
+    block->is_elsewhere = device != books->context->device;
     block->pages = layout->pages & ((1u << 24) - 1); /* up to 32 TiB; an arena has at most 64 TiB */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
     *status = slot_cut(&block->slot, device, layout->mapped, layout->guard);

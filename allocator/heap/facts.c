@@ -27,33 +27,6 @@ uint32_t facts_stack(void)
     return heap_options->stacks ? stack_capture_python() : 0;
 }
 
-/*
- * Readers (descriptions, reports) are rare and must not slow down the fast path, so a version guards the facts instead of a
- * lock. Each word is stored with release and loaded with acquire, so that a reader that sees a new word also sees the odd
- * version stored before it.
- */
-void facts_write(struct block *block, const struct facts *facts)
-{
-    uint64_t words[FACTS_WORDS], *to = (uint64_t *)&block->facts;
-    uint64_t version = __atomic_load_n(&block->version, __ATOMIC_RELAXED);
-    memcpy(words, facts, sizeof words);
-    __atomic_store_n(&block->version, version + 1, __ATOMIC_RELAXED);
-    for (size_t i = 0; i < FACTS_WORDS; i++)
-        __atomic_store_n(&to[i], words[i], __ATOMIC_RELEASE);
-    __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
-}
-
-void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t freed_by)
-{
-    struct facts *facts = &block->facts;
-    uint64_t version = __atomic_load_n(&block->version, __ATOMIC_RELAXED), who = facts->who | freed_by;
-    __atomic_store_n(&block->version, version + 1, __ATOMIC_RELAXED);
-    __atomic_store_n(&facts->who, who, __ATOMIC_RELEASE);
-    __atomic_store_n(&facts->free_stream, stream, __ATOMIC_RELEASE);
-    __atomic_store_n(&facts->freed_ns, now, __ATOMIC_RELEASE);
-    __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
-}
-
 struct facts facts_read(const struct block *block)
 {
     uint64_t words[FACTS_WORDS], before;

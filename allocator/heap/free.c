@@ -43,7 +43,8 @@ static void wait_for_recorded(struct block *block)
     struct recorded *recorded = block->recorded;
     unsigned count = block->recorded_count;
     block->recorded = NULL;
-    __atomic_store_n(&block->recorded_count, 0, __ATOMIC_RELAXED);
+    block->recorded_count = 0;
+    __atomic_store_n(&block->is_recorded, 0, __ATOMIC_RELAXED);
     pthread_spin_unlock(&block->recorded_lock);
     for (unsigned i = 0; i < count; i++)
         waits_add(block, recorded[i].stream, recorded[i].generation);
@@ -55,14 +56,15 @@ static void drop_recorded(struct block *block)
     pthread_spin_lock(&block->recorded_lock);
     struct recorded *recorded = block->recorded;
     block->recorded = NULL;
-    __atomic_store_n(&block->recorded_count, 0, __ATOMIC_RELAXED);
+    block->recorded_count = 0;
+    __atomic_store_n(&block->is_recorded, 0, __ATOMIC_RELAXED);
     pthread_spin_unlock(&block->recorded_lock);
     free(recorded);
 }
 
 static int has_recorded(const struct block *block)
 {
-    return __atomic_load_n(&block->recorded_count, __ATOMIC_RELAXED) != 0;
+    return __atomic_load_n(&block->is_recorded, __ATOMIC_RELAXED);
 }
 
 /* Returns the time of the free. The facts must not be read once the block is in a list: another buffer may have it by then. */
@@ -107,7 +109,7 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
  * is destroyed. The same goes for everything once the capture's dependencies were changed by hand. */
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
-    int is_reusable = is_ordered && !block_is_elsewhere(block) && !has_recorded(block) &&
+    int is_reusable = is_ordered && !block->is_elsewhere && !has_recorded(block) &&
                       (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     drop_recorded(block);
     uint64_t now = write_freed(block, stream);
@@ -128,7 +130,7 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
 /* Frees a buffer that is used by more than one stream of its own context. */
 static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
 {
-    int is_retired = heap_options->uaf == UAF_STRICT || block_is_elsewhere(block);
+    int is_retired = heap_options->uaf == UAF_STRICT || block->is_elsewhere;
     struct freelist *shared = &block->books->shared;
     uint64_t now = write_freed(block, stream);
     if (users == HEAP_NONE) {
@@ -166,6 +168,8 @@ static int free_of_graph(struct block *block, struct stream *stream, enum heap_u
     if (users == HEAP_STREAM && stream->context == books->context && (!pool || pool->is_capture))
         capture = pool_of(books, stream);
     if (!pool && !capture) {
+        if (!block->pool)
+            return 0;
         if (__atomic_load_n(&block->returned, __ATOMIC_RELAXED))
             capture_forget(block);
         block_join(block, NULL);
@@ -195,7 +199,7 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         free_of_graph(block, stream, users))
         return;
     if (users != HEAP_STREAM || stream->context != books->context || has_recorded(block) || heap_options->uaf == UAF_STRICT ||
-        block_is_elsewhere(block) || (list = freelist_of(stream)) == NULL) {
+        block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
         free_with_waits(block, stream, users);
         return;
     }
@@ -219,7 +223,8 @@ static cufence_status record(struct block *block, struct stream *stream)
         if (grown) {
             grown[count] = (struct recorded){stream, __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE)};
             block->recorded = grown;
-            __atomic_store_n(&block->recorded_count, (uint16_t)(count + 1), __ATOMIC_RELAXED);
+            block->recorded_count = (uint16_t)(count + 1);
+            __atomic_store_n(&block->is_recorded, 1, __ATOMIC_RELAXED);
         } else {
             status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "cannot record stream %u of a buffer: no memory, or more than %u",
                                count + 1, RECORDED_MOST);

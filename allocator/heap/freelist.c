@@ -26,7 +26,7 @@ static void count_idle(struct freelist *list, uint64_t pages)
     __atomic_store_n(&list->idle_pages, list->idle_pages + pages, __ATOMIC_RELAXED);
 }
 
-static void put_idle(struct freelist *list, struct block *block)
+static inline void put_idle(struct freelist *list, struct block *block)
 {
     struct block **bin = &list->bins[bin_of(block->pages)];
     block_become(block, BLOCK_IDLE);
@@ -34,7 +34,7 @@ static void put_idle(struct freelist *list, struct block *block)
     count_idle(list, block->pages);
 }
 
-static void remove_idle(struct freelist *list, struct block *block)
+static inline void remove_idle(struct freelist *list, struct block *block)
 {
     DL_DELETE(list->bins[bin_of(block->pages)], block);
     count_idle(list, -(uint64_t)block->pages);
@@ -104,7 +104,7 @@ struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t wast
 /* ---- frees ---- */
 
 /* Caller holds the list lock. */
-static void put(struct freelist *list, struct block *block, enum block_state state)
+static inline void put(struct freelist *list, struct block *block, enum block_state state)
 {
     block->free_sequence = ++list->freed;
     if (state == BLOCK_IDLE) {

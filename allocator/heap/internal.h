@@ -79,11 +79,12 @@ enum block_state {
 
 /*
  * Laid out for programs with more buffers than fit in the caches: an allocation that reuses a block touches the first three
- * cache lines, a free the second and the third. Only the thread that holds the block writes it. Any thread may read the facts
- * at any time: `version` is odd while they change (facts_write(), facts_read()).
+ * cache lines, a free the second and the third (and the first for struct heap_freed). Only the thread that holds the block
+ * writes it. Any thread may read the facts at any time: `version` is odd while they change (facts_write(), facts_read()).
  */
 struct block {
     struct slot slot; /* must be first: the arena passes it back */
+    uint8_t owner;    /* heap_request.owner */
 
     _Alignas(CACHE_LINE) struct books *books; /* of its context; constant while mapped */
     struct pool *pool;                        /* for graph memory, else NULL; atomic */
@@ -91,12 +92,13 @@ struct block {
     struct facts facts; /* of the current or the last buffer; id 0: none yet. Five words here, four in the next line */
 
     struct block *prev, *next;
-    uint64_t free_sequence; /* position in its free list */
-    uint32_t pages : 24;    /* of the mapping, in units of the granularity */
-    uint32_t owner : 8;     /* heap_request.owner */
-    uint8_t state;          /* enum block_state; block_become() */
-    uint8_t is_counted;     /* counted as allocated and not yet freed */
-    uint16_t tag;           /* index.c */
+    uint64_t free_sequence;   /* position in its free list */
+    uint32_t pages : 24;      /* of the mapping, in units of the granularity; constant while mapped */
+    uint8_t is_recorded;      /* atomic; whether recorded_count is not 0 */
+    uint8_t state;            /* enum block_state; block_become() */
+    uint8_t is_counted : 1;   /* counted as allocated and not yet freed */
+    uint8_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
+    uint16_t tag;             /* index.c */
 
     struct recorded *recorded; /* other streams that use it; under recorded_lock while live */
     struct wait *waits;        /* pending uses; owned by the holder, or guarded by the lock of the list that it waits in */
@@ -107,7 +109,8 @@ struct block {
     uint32_t awaits_context;    /* enum awaits: what it waits for besides events */
     uint64_t returned_launches; /* launches of its graph at its latest return */
 };
-_Static_assert(offsetof(struct block, books) == CACHE_LINE && offsetof(struct block, recorded) == 3 * CACHE_LINE,
+_Static_assert(offsetof(struct block, owner) < CACHE_LINE && offsetof(struct block, books) == CACHE_LINE &&
+                   offsetof(struct block, recorded) == 3 * CACHE_LINE,
                "a free needs the second and the third line");
 
 /* Changes a block's state; no other function does. An invalid transition is reported as an internal error, and debug builds
@@ -122,8 +125,37 @@ void block_join(struct block *block, struct pool *pool); /* moves it to another 
 void *line_alloc(size_t size); /* zeroed and cache-line aligned; free() it; NULL if out of host memory */
 
 /* facts.c */
-void facts_write(struct block *block, const struct facts *facts);
-void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t freed_by); /* likewise, at the free */
+/*
+ * Readers (descriptions, reports) are rare and must not slow down the fast path, so a version guards the facts instead of a
+ * lock. Each word is stored with release and loaded with acquire, so that a reader that sees a new word also sees the odd
+ * version stored before it.
+ *
+ * Unrolled and inlined, so that the caller's words go straight into the block. A copy on the way costs 70 instructions, and its
+ * wide loads would have to wait for the caller's stores.
+ */
+static inline void facts_write(struct block *block, const struct facts *facts)
+{
+    const uint64_t *from = (const uint64_t *)facts;
+    uint64_t *to = (uint64_t *)&block->facts, version = __atomic_load_n(&block->version, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->version, version + 1, __ATOMIC_RELAXED);
+#pragma GCC unroll 16
+    for (size_t i = 0; i < FACTS_WORDS; i++)
+        __atomic_store_n(&to[i], from[i], __ATOMIC_RELEASE);
+    __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
+}
+
+/* Likewise, at the free. */
+static inline void facts_write_freed(struct block *block, uint64_t now, uint64_t stream, uint64_t freed_by)
+{
+    struct facts *facts = &block->facts;
+    uint64_t version = __atomic_load_n(&block->version, __ATOMIC_RELAXED), who = facts->who | freed_by;
+    __atomic_store_n(&block->version, version + 1, __ATOMIC_RELAXED);
+    __atomic_store_n(&facts->who, who, __ATOMIC_RELEASE);
+    __atomic_store_n(&facts->free_stream, stream, __ATOMIC_RELEASE);
+    __atomic_store_n(&facts->freed_ns, now, __ATOMIC_RELEASE);
+    __atomic_store_n(&block->version, version + 2, __ATOMIC_RELEASE);
+}
+
 struct facts facts_read(const struct block *block);
 void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
 uint64_t now_ns(void);      /* CLOCK_MONOTONIC_COARSE: a few ns per call, resolution a few ms; never 0 */
@@ -389,12 +421,6 @@ void reclaim_old(struct books *books);     /* unmaps blocks idle for too long, o
 /* worker.c */
 cufence_status worker_start(void);
 void worker_stop(void); /* returns when the thread makes no more driver calls */
-
-/* Physical memory on another device than its context: never reused for another buffer. */
-static inline int block_is_elsewhere(const struct block *block)
-{
-    return block->slot.device != block->books->context->device;
-}
 
 extern const struct options *heap_options;
 extern uint64_t heap_granularity; /* of mappings, in bytes */

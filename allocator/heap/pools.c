@@ -124,35 +124,44 @@ static struct pool *obtain_capture(struct books *books, uint64_t capture)
     return spare;
 }
 
-struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph)
+static __attribute__((noinline)) struct pool *pool_with_id(struct books *books, cuuint64_t capture)
 {
     static _Thread_local struct pool *latest;
+    /* A pool is not reused while its capture goes on. */
+    if (latest && latest->books == books && __atomic_load_n(&latest->id[1], __ATOMIC_RELAXED) == capture)
+        return latest;
+    lock_take(&books->lock);
+    latest = obtain_capture(books, capture);
+    lock_release(&books->lock);
+    return latest;
+}
+
+struct pool *pool_of_capture(struct books *books, CUstream stream, CUgraph *graph)
+{
     CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id = 0;
     if (driver->stream_capture_info(stream, &status, &id, graph, NULL, NULL) != CUDA_SUCCESS ||
         status != CU_STREAM_CAPTURE_STATUS_ACTIVE)
         return NULL;
-    /* A pool is not reused while its capture goes on. */
-    if (latest && latest->books == books && __atomic_load_n(&latest->id[1], __ATOMIC_RELAXED) == id)
-        return latest;
-    lock_take(&books->lock);
-    latest = obtain_capture(books, id);
-    lock_release(&books->lock);
-    return latest;
+    return pool_with_id(books, id);
+}
+
+/* The legacy stream cannot be captured. The query costs a fifth of an allocation; if the begin of every capture is seen, it is
+ * made only while a capture is in progress. */
+static inline struct pool *unclaimed(struct books *books, const struct stream *stream)
+{
+    return stream->handle && pools_may_be_captured() ? pool_of_capture(books, stream->handle, NULL) : NULL;
+}
+
+static __attribute__((noinline)) struct pool *claimed_or_not(struct books *books, const struct stream *stream)
+{
+    struct pool *pool = claimed(books, stream->handle);
+    return pool ? pool : unclaimed(books, stream);
 }
 
 struct pool *pool_of(struct books *books, struct stream *stream)
 {
-    if (__atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE)) {
-        struct pool *pool = claimed(books, stream->handle);
-        if (pool)
-            return pool;
-    }
-    /* The legacy stream cannot be captured. The query costs a fifth of an allocation; if the begin of every capture is seen, it
-     * is made only while a capture is in progress. */
-    if (!stream->handle || !pools_may_be_captured())
-        return NULL;
-    return pool_of_capture(books, stream->handle, NULL);
+    return __atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE) ? claimed_or_not(books, stream) : unclaimed(books, stream);
 }
 
 /* ---- pools named by the program ---- */

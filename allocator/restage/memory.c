@@ -7,14 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PAGE ((uint64_t)2 << 20)           /* of a pattern */
-#define MOST_PIECES 4096                   /* mappings */
-#define MOST_PATTERNS 32                   /* mappings with a pattern at either end */
-#define SCAN_EACH ((uint64_t)4 << 20)      /* bytes of a mapping that are searched for addresses ... */
-#define SCAN_ALL ((uint64_t)256 << 20)     /* ... and of all mappings together */
+#define PAGE ((uint64_t)2 << 20)       /* of a pattern */
+#define MOST_PIECES 4096               /* mappings */
+#define MOST_PATTERNS 32               /* mappings with a pattern at either end */
+#define SCAN_EACH ((uint64_t)4 << 20)  /* bytes of a mapping that are searched for addresses ... */
+#define SCAN_ALL ((uint64_t)256 << 20) /* ... and of all mappings together */
 #define MOST_REFUSED 1024
-#define SAME_RANGE 4                       /* unchanged bytes between two changed ones that may have been written with what was
-                                              there */
+#define SAME_RANGE                                                                                                             \
+    4 /* unchanged bytes between two changed ones that may have been written with what was                                     \
+         there */
 #define MOST_RANGES 64
 
 struct page {
@@ -73,9 +74,9 @@ cufence_status memory_open(int socket, int device, uint64_t arena_start, uint64_
     CUresult result = driver->cuMemAddressReserve(&address, arena_end - arena_start, 0, arena_start, 0);
     if (result != CUDA_SUCCESS)
         return driver_check(result, "cuMemAddressReserve");
-    return address == arena_start ? CUFENCE_OK
-                                  : error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
-                                              "the buffers' addresses are taken in the new process");
+    return address == arena_start
+               ? CUFENCE_OK
+               : error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "the buffers' addresses are taken in the new process");
 }
 
 /* ---- mappings ---- */
@@ -147,7 +148,8 @@ static cufence_status show_original(struct piece *piece)
 
 static cufence_status refresh(const struct piece *piece)
 {
-    return piece->seen ? driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD") : CUFENCE_OK;
+    return piece->seen ? driver_check(driver->cuMemcpyDtoD(piece->base, piece->seen, piece->bytes), "cuMemcpyDtoD")
+                       : CUFENCE_OK;
 }
 
 /* Maps a copy of the original, or the original where nothing has room for a copy. */
@@ -176,8 +178,8 @@ static cufence_status import(uint64_t base, uint64_t bytes, int fd)
         return error_set(CUFENCE_ERROR_OVERFLOW, "the kernel reaches more than %d buffers", MOST_PIECES);
     if (base < memory.start || bytes == 0 || base > memory.end || bytes > memory.end - base || is_mapped(base))
         return error_set(CUFENCE_ERROR_CORRUPT, "memory outside of cufence's address space was offered");
-    CUresult result = driver->cuMemImportFromShareableHandle(&piece.original, (void *)(intptr_t)fd,
-                                                             CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
+    CUresult result =
+        driver->cuMemImportFromShareableHandle(&piece.original, (void *)(intptr_t)fd, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR);
     cufence_status status = driver_check(result, "cuMemImportFromShareableHandle");
     if (status == CUFENCE_OK)
         status = map_piece(&piece);

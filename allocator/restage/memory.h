@@ -2,8 +2,8 @@
  * The memory on the stage: copies of the mappings that a kernel reaches, at the addresses that they have in the process that
  * faulted.
  *
- * What a kernel reaches is found by looking for addresses: first in the arguments, then in the memory that they point to, and so
- * on. A mapping is asked for over the socket, imported at another address, and copied, so that each launch begins with the
+ * What a kernel reaches is found by looking for addresses: first in the arguments, then in the memory that they point to, and
+ * so on. A mapping is asked for over the socket, imported at another address, and copied, so that each launch begins with the
  * memory as the fault left it. If the device has no room for a copy, the host's memory stands in; if that is refused as well,
  * the original itself is used, and a note says so.
  *

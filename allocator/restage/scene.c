@@ -91,9 +91,8 @@ static int read_launches(struct reader *reader, struct scene_launch *launches, s
         struct launch_row row;
         if (!reader_copy(reader, &row, sizeof row) || row.argument_bytes > SCENE_ARGUMENTS)
             return 0;
-        launches[i] = (struct scene_launch){.shared_bytes = row.shared_bytes,
-                                            .is_cooperative = row.is_cooperative,
-                                            .argument_bytes = row.argument_bytes};
+        launches[i] = (struct scene_launch){
+            .shared_bytes = row.shared_bytes, .is_cooperative = row.is_cooperative, .argument_bytes = row.argument_bytes};
         memcpy(launches[i].grid, row.grid, sizeof row.grid);
         memcpy(launches[i].block, row.block, sizeof row.block);
         memcpy(launches[i].cluster, row.cluster, sizeof row.cluster);

@@ -1,7 +1,7 @@
 /*
- * The scene: what a second launch of a kernel needs, but for the memory that it reaches. The process that faulted writes it into
- * a memory file and passes that to the stage, the process that launches the kernel again. The two then exchange messages over a
- * socket (SOCK_SEQPACKET), because only the kernel's arguments and the memory itself tell which memory it reaches.
+ * The scene: what a second launch of a kernel needs, but for the memory that it reaches. The process that faulted writes it
+ * into a memory file and passes that to the stage, the process that launches the kernel again. The two then exchange messages
+ * over a socket (SOCK_SEQPACKET), because only the kernel's arguments and the memory itself tell which memory it reaches.
  *
  * Units: bytes, device addresses. Ownership: a struct scene borrows what it points to; one that was read points into the bytes.
  * Thread safety: none.
@@ -16,10 +16,10 @@
 #include <stdint.h>
 
 #define SCENE_VERSION 1
-#define SCENE_LAUNCHES 8               /* that are staged until one faults */
-#define SCENE_ARGUMENTS (32u << 10)    /* most bytes of one launch's arguments */
-#define SCENE_RANGES 16                /* of memory that is described */
-#define SCENE_IMAGE ((size_t)1 << 30)  /* most bytes of an image */
+#define SCENE_LAUNCHES 8              /* that are staged until one faults */
+#define SCENE_ARGUMENTS (32u << 10)   /* most bytes of one launch's arguments */
+#define SCENE_RANGES 16               /* of memory that is described */
+#define SCENE_IMAGE ((size_t)1 << 30) /* most bytes of an image */
 
 struct scene_launch {
     uint32_t grid[3], block[3];

@@ -137,9 +137,9 @@ static cufence_status launch_and_wait(const struct scene_launch *launch)
     if (driver->cuLaunchKernelEx && (launch->is_cooperative || launch->cluster[0]))
         result = launch_with_attributes(launch, bytes ? extra : NULL);
     else
-        result = driver->cuLaunchKernel(stage.function, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
-                                        launch->block[1], launch->block[2], launch->shared_bytes, NULL, NULL,
-                                        bytes ? extra : NULL);
+        result =
+            driver->cuLaunchKernel(stage.function, launch->grid[0], launch->grid[1], launch->grid[2], launch->block[0],
+                                   launch->block[1], launch->block[2], launch->shared_bytes, NULL, NULL, bytes ? extra : NULL);
     if (result != CUDA_SUCCESS)
         return driver_check(result, "cuLaunchKernel");
     return driver_check(driver->cuCtxSynchronize(), "cuCtxSynchronize");
@@ -147,8 +147,7 @@ static cufence_status launch_and_wait(const struct scene_launch *launch)
 
 static void tell_launch(size_t number, int has_patterns)
 {
-    struct stage_message message = {
-        .type = STAGE_LAUNCHES, .number = (uint32_t)number, .address = (uint64_t)has_patterns};
+    struct stage_message message = {.type = STAGE_LAUNCHES, .number = (uint32_t)number, .address = (uint64_t)has_patterns};
     stage_send(stage.socket, &message, -1);
 }
 

@@ -1,7 +1,7 @@
 /*
- * The stage: a process that launches a faulted kernel again, on copies of the memory as the fault left it. First with pages full
- * of a pattern in the guards, which shows what the kernel writes out of bounds; then with the guards unmapped, so that it faults
- * and the driver dumps it. `cufence` is started for it, with a socket to the process that faulted (see scene.h).
+ * The stage: a process that launches a faulted kernel again, on copies of the memory as the fault left it. First with pages
+ * full of a pattern in the guards, which shows what the kernel writes out of bounds; then with the guards unmapped, so that it
+ * faults and the driver dumps it. `cufence` is started for it, with a socket to the process that faulted (see scene.h).
  */
 #ifndef CUFENCE_RESTAGE_STAGE_H
 #define CUFENCE_RESTAGE_STAGE_H

@@ -10,8 +10,13 @@
 
 /* Reservations without a wanted address begin here, in every process: far from where the host puts programs, libraries and
  * stacks, so that another process can reserve the same range. Where it isn't free, the host chooses. */
+#if defined(__SANITIZE_THREAD__) && defined(__x86_64__) /* ThreadSanitizer allows few ranges */
+#define ARENA_START ((uint64_t)1 << 36)
+#define ARENA_END ((uint64_t)7 << 36)
+#else
 #define ARENA_START ((uint64_t)1 << 45)
 #define ARENA_END ((uint64_t)5 << 44)
+#endif
 
 /* Guards everything below. */
 static pthread_mutex_t memory_lock = PTHREAD_MUTEX_INITIALIZER;

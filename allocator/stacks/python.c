@@ -204,13 +204,8 @@ static int find_interpreter(struct interpreter *out)
     return 1;
 }
 
-/* Looks for an interpreter again, since programs may load one late: at a thread's 1st, 2nd, 4th, 8th ... call. */
-static __attribute__((noinline)) int look_again(void)
+static __attribute__((cold, noinline)) int look_again(void)
 {
-    static __attribute__((tls_model("initial-exec"))) _Thread_local unsigned calls;
-    unsigned call = ++calls;
-    if ((call & (call - 1)) != 0)
-        return 0;
     pthread_mutex_lock(&lock);
     if (!is_known) {
         int found = find_interpreter(&interpreter);
@@ -221,10 +216,18 @@ static __attribute__((noinline)) int look_again(void)
     return is_found;
 }
 
+/* Programs may load an interpreter late, so it is looked for at a thread's 1st, 2nd, 4th, 8th ... call. */
+static inline int is_time_to_look(void)
+{
+    static __attribute__((tls_model("initial-exec"))) _Thread_local unsigned calls;
+    unsigned call = ++calls;
+    return (call & (call - 1)) == 0;
+}
+
 int python_is_there(void)
 {
     int known = __atomic_load_n(&is_known, __ATOMIC_ACQUIRE);
-    return known == 1 || (known == 0 && look_again());
+    return known == 1 || (known == 0 && is_time_to_look() && look_again());
 }
 
 static __attribute__((cold, noinline)) int prove(const void *state)

@@ -18,15 +18,21 @@ static struct interned_stack read_python(void)
     return stack;
 }
 
-static struct interned_stack capture_python(void)
+/* Never inlined: a program without Python need not save the registers that this takes. */
+static __attribute__((noinline)) struct interned_stack capture_from_interpreter(void)
 {
     struct interned_stack stack = {0};
-    struct python_reader *reader = python_is_there() ? python_begin_read() : NULL;
+    struct python_reader *reader = python_begin_read();
     if (reader) {
         stack = read_python();
         python_end_read(reader);
     }
     return stack;
+}
+
+static inline struct interned_stack capture_python(void)
+{
+    return python_is_there() ? capture_from_interpreter() : (struct interned_stack){0};
 }
 
 /* With Python frames to show the caller, copy fewer words: reading those frames already took time. cudaLaunchKernel()'s own

@@ -192,8 +192,8 @@ static int is_under_way(void)
 {
     struct pollfd input = {.fd = monitor.peek, .events = POLLIN};
     int has_input = poll(&input, 1, 0) > 0 && (input.revents & POLLIN);
-    return has_input ||
-           __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) == WORK_DUMP; /* in this order: the thread sets it before it reads */
+    return has_input || __atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) ==
+                            WORK_DUMP; /* in this order: the thread sets it before it reads */
 }
 
 static int is_report_due(void)

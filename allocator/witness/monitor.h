@@ -40,9 +40,9 @@ void monitor_stop(unsigned timeout_ms);
 
 int monitor_is_armed(void);
 
-/* Wait until no dump is being written or explained, and every report is finished. Errors: TIMEOUT, UNSUPPORTED (in a fault handler, immediately). Does
- * not know about a fault whose dump the driver has not begun to write; monitor_flush() finds that one once the faulting work
- * has finished. */
+/* Wait until no dump is being written or explained, and every report is finished. Errors: TIMEOUT, UNSUPPORTED (in a fault
+ * handler, immediately). Does not know about a fault whose dump the driver has not begun to write; monitor_flush() finds that
+ * one once the faulting work has finished. */
 cufence_status monitor_wait(unsigned timeout_ms);
 cufence_status monitor_flush(unsigned timeout_ms);
 
@@ -51,12 +51,11 @@ cufence_status monitor_flush(unsigned timeout_ms);
 void monitor_await_dump(void);
 
 /*
- * Call it after a synchronisation in the current context. Waits until a fault's dump is read and, with on_fault=error, until the
- * context's error is sticky, 5 s at most; not for the report, which may take longer. Takes 10 us if nothing has faulted. A fault on another device delays it only while
- * its dump is being read.
- * is_device_idle: the whole context was synchronised. Otherwise other streams may keep the device busy: it waits for 0.3 s at
- * most, and after one such timeout in the process never again.
- * Returns FAULTED if there was a fault on the context's device and on_fault=error, else OK.
+ * Call it after a synchronisation in the current context. Waits until a fault's dump is read and, with on_fault=error, until
+ * the context's error is sticky, 5 s at most; not for the report, which may take longer. Takes 10 us if nothing has faulted. A
+ * fault on another device delays it only while its dump is being read. is_device_idle: the whole context was synchronised.
+ * Otherwise other streams may keep the device busy: it waits for 0.3 s at most, and after one such timeout in the process never
+ * again. Returns FAULTED if there was a fault on the context's device and on_fault=error, else OK.
  */
 cufence_status fault_settle(int is_device_idle);
 

@@ -132,7 +132,7 @@ void record_keep(const void *dump, size_t size, const struct fault_memory *memor
     static unsigned kept;
     char stem[1100], name[1200];
     complete(origin);
-    char *snapshot = snapshot_write(memory, origin);
+    char *snapshot = snapshot_write(memory, origin, NULL);
     errno = 0;
     if (!make_folder()) {
         complain(folder);

@@ -29,13 +29,14 @@ struct restaging {
     uint8_t *image, *arguments[SCENE_LAUNCHES];
     struct slot_export held[MOST_HELD]; /* memory that arguments point to, kept even if the program unmaps it */
     size_t held_count;
+    char withheld[200]; /* why some memory could not be given to the stage, "" if all was */
     struct dump_fifo fifo;
     struct stage_process process;
     int is_running, fifo_fd;
-    struct dump dump;         /* of the second fault */
-    uint32_t number;          /* of the launch that runs */
-    int has_patterns;         /* it runs with patterns in the guards */
-    int is_done;              /* no launch has faulted */
+    struct dump dump; /* of the second fault */
+    uint32_t number;  /* of the launch that runs */
+    int has_patterns; /* it runs with patterns in the guards */
+    int is_done;      /* no launch has faulted */
     struct evidence *evidence;
     struct restaged result;
 };
@@ -137,8 +138,10 @@ static cufence_status choose_launches(struct restaging *restaging, const struct 
             add_recorded(restaging, &around->launches[i]);
     }
     if (!restaging->scene.launch_count)
-        return fail(restaging, has_graph ? "the kernel ran in a CUDA graph, and its arguments are not on record"
-                                         : "no launch of the kernel with all of its arguments is on record (`cufence run` keeps that record)");
+        return fail(restaging,
+                    has_graph
+                        ? "the kernel ran in a CUDA graph, and its arguments are not on record"
+                        : "no launch of the kernel with all of its arguments is on record (`cufence run` keeps that record)");
     return CUFENCE_OK;
 }
 
@@ -152,6 +155,16 @@ static const struct slot_export *find_held(const struct restaging *restaging, ui
     return NULL;
 }
 
+/* Errors: as arena_export(). Nothing being mapped there is none: the kernel faults there again. */
+static cufence_status export(struct restaging *restaging, uint64_t address, struct slot_export *out)
+{
+    cufence_status status = restaging->sources->export(address, out);
+    if (status != CUFENCE_OK && status != CUFENCE_ERROR_INVALID_ARGUMENT && !restaging->withheld[0])
+        snprintf(restaging->withheld, sizeof restaging->withheld, "memory that the kernel reaches cannot be given away: %s",
+                 error_detail());
+    return status;
+}
+
 /* Keeps the memory at each address in the arguments: the program goes on, and may unmap it. */
 static void hold_memory(struct restaging *restaging, const struct scene_launch *launch)
 {
@@ -159,7 +172,7 @@ static void hold_memory(struct restaging *restaging, const struct scene_launch *
         uint64_t word;
         memcpy(&word, launch->arguments + i, sizeof word);
         if (word >= restaging->scene.arena_start && word < restaging->scene.arena_end && !find_held(restaging, word) &&
-            restaging->sources->export(word, &restaging->held[restaging->held_count]) == CUFENCE_OK)
+            export(restaging, word, &restaging->held[restaging->held_count]) == CUFENCE_OK)
             restaging->held_count++;
     }
 }
@@ -169,7 +182,7 @@ static void give_memory(struct restaging *restaging, uint64_t address)
     struct stage_message answer = {.type = STAGE_NONE};
     struct slot_export fresh = {.fd = -1};
     const struct slot_export *found = find_held(restaging, address);
-    if (!found && restaging->sources->export(address, &fresh) == CUFENCE_OK)
+    if (!found && export(restaging, address, &fresh) == CUFENCE_OK)
         found = &fresh;
     if (found)
         answer = (struct stage_message){.type = STAGE_GIVE, .address = found->base, .bytes = found->mapped};
@@ -264,7 +277,8 @@ struct restaging *restaging_begin(const struct fault_sources *sources, const str
         return NULL;
     fault_diagnose(evidence, &around->memory, &diagnosis);
     const struct evidence_site *site = fault_site(&diagnosis);
-    if (!site || site->exception.class == CLASS_NO_BUFFER || (options->witness == WITNESS_AUTO && is_explained(&diagnosis, site)))
+    if (!site || site->exception.class == CLASS_NO_BUFFER ||
+        (options->witness == WITNESS_AUTO && is_explained(&diagnosis, site)))
         return NULL;
     struct restaging *restaging = calloc(1, sizeof *restaging);
     if (!restaging)
@@ -368,7 +382,8 @@ static void serve(struct restaging *restaging)
             char why[96];
             snprintf(why, sizeof why, "it took longer than witness_ms=%llu",
                      (unsigned long long)restaging->options->witness_ms);
-            fail(restaging, why);
+            if (!restaging->result.write_count) /* else this much is known */
+                fail(restaging, why);
             break;
         }
         if (poll(wait, is_dumping ? 2 : 1, left < 50 ? left : 50) <= 0)
@@ -400,7 +415,8 @@ static int run(struct restaging *restaging)
     return evidence != NULL;
 }
 
-/* It faulted beyond the patterned pages, so its first accesses out of bounds went into them. Launches that one alone, without. */
+/* It faulted beyond the patterned pages, so its first accesses out of bounds went into them. Launches that one alone, without.
+ */
 static void run_bare(struct restaging *restaging)
 {
     struct scene *scene = &restaging->scene;
@@ -425,6 +441,12 @@ struct restaged *restaging_finish(struct restaging *restaging)
         result->outcome = RESTAGE_FAULTED;
     }
     stop(restaging);
+    if (restaging->withheld[0]) { /* what it did without that memory means nothing */
+        *result = (struct restaged){0};
+        evidence_free(restaging->evidence);
+        restaging->evidence = NULL;
+        fail(restaging, restaging->withheld);
+    }
     if (result->outcome == RESTAGE_NOT_TRIED) {
         if (result->write_count)
             result->outcome = RESTAGE_WROTE;

@@ -3,8 +3,9 @@
  * left it, and collects what is seen there.
  *
  * The stage reserves cufence's address space, so each buffer lies where it did. It asks for the buffers that the kernel's
- * arguments reach, and gets their physical memory as descriptors: that memory outlives the context. The module's code is the one
- * in the core dump, with memory barriers in front of each EXIT, so that the faulting warp cannot have left when the driver looks.
+ * arguments reach, and gets their physical memory as descriptors: that memory outlives the context. The module's code is the
+ * one in the core dump, with memory barriers in front of each EXIT, so that the faulting warp cannot have left when the driver
+ * looks.
  *
  * Thread safety: one thread at a time for each restaging; the monitor's.
  */
@@ -18,8 +19,8 @@
 struct restaging;
 
 /* Chooses the launches, keeps the memory that their arguments point to, and starts the process. Returns NULL if nothing is to
- * be staged: witness=off, an exception that is not about memory, with witness=auto a read of which the dump tells everything, or no
- * host memory. `around` must outlive the restaging. */
+ * be staged: witness=off, an exception that is not about memory, with witness=auto a read of which the dump tells everything,
+ * or no host memory. `around` must outlive the restaging. */
 struct restaging *restaging_begin(const struct fault_sources *sources, const struct options *options, const void *dump,
                                   size_t size, const struct evidence *evidence, const struct surroundings *around);
 

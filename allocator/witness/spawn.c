@@ -33,6 +33,9 @@ static const char *const dropped[] = {"LD_PRELOAD=",
 
 extern char **environ;
 
+/* clone(), by the name that sanitizers don't replace: they take every clone for a fork. */
+extern int __clone(int (*function)(void *), void *stack, int flags, void *argument, ...);
+
 static int is_dropped(const char *variable)
 {
     for (size_t i = 0; i < sizeof dropped / sizeof *dropped; i++)
@@ -91,7 +94,7 @@ static int become_stage(void *user)
 static int start_stage(void *user)
 {
     struct plan *plan = user;
-    plan->pid = clone(become_stage, plan->stack, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
+    plan->pid = __clone(become_stage, plan->stack, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
     _exit(0);
 }
 
@@ -107,7 +110,8 @@ cufence_status stage_start(int is_verbose, struct stage_process *process)
     struct plan plan = {program, make_environment(), stacks + STACK_BYTES, sockets[1], is_verbose, -1};
     errno = ENOMEM;
     /* Its exit signal is 0: no SIGCHLD, and only __WCLONE waits for it. */
-    pid_t between = stacks && plan.environment ? clone(start_stage, stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, &plan) : -1;
+    pid_t between =
+        stacks && plan.environment ? __clone(start_stage, stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, &plan) : -1;
     int failed = errno;
     if (between > 0)
         waitpid(between, NULL, (int)__WCLONE);

@@ -19,7 +19,7 @@
 #define DEVICE_NAME 128
 
 static const struct fault_sources *sources; /* constant after tell_open(), like rank */
-static const struct options *wanted;         /* likewise */
+static const struct options *wanted;        /* likewise */
 static int rank;                            /* in a distributed job, or -1 */
 static int is_annotated;                    /* in a job of GitHub Actions */
 static char checkout[512];                  /* its folder, "" if unknown */

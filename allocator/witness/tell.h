@@ -23,8 +23,8 @@ struct telling *tell_begin(const struct dump *dump, const struct evidence *evide
 /* Returns 1 if the report waits for that process. telling: may be NULL. */
 int telling_takes_time(const struct telling *telling);
 
-/* Waits for that process, and reports the fault. Frees the telling, which may be NULL. Returns the time when the report was made,
- * by dump_clock(). */
+/* Waits for that process, and reports the fault. Frees the telling, which may be NULL. Returns the time when the report was
+ * made, by dump_clock(). */
 uint64_t tell_fault(struct telling *telling);
 
 /* Reports a fault whose dump of `size` bytes could not be read. Returns the same. */

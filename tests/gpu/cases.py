@@ -28,22 +28,37 @@ def _overrun(name: str, kernel: str, block: str, size: int, **other: object) -> 
     return Case(name, story, report=facts, error=ILLEGAL, raises=raises, **other)  # type: ignore[arg-type]
 
 
-def _exited_warp(name: str, kernel: str, access: str) -> Case:
+def _exited_warp(name: str, story: str, kernel: str, access: str, ways: tuple[str, ...]) -> Case:
     """The dump may have only an error PC: the line is then exact, the buffers are candidates."""
     facts = [
         rf"cufence: (out-of-bounds {access} of 4 bytes|illegal memory access)",
         rf"kernel +{kernel}\b.*exact",
-        rf"{name}\.py:{{FAULT}}\b",
+        rf"{story}\.py:{{FAULT}}\b",
         r"\b0 bytes past the end of buffer #\d+|buffer +#\d+, .*candidate",
         r"buffer +#\d+, 4000 bytes\b",
     ]
-    return Case(name, name, report=facts, error=ILLEGAL, raises="RAISES")
+    return Case(name, story, report=facts, error=ILLEGAL, raises="RAISES", ways=ways)
+
+
+def _restaged(name: str, kernel: str, access: str) -> Case:
+    """The same with the launch on record: the second launch tells address and thread."""
+    facts = [
+        rf"cufence: out-of-bounds {access} of 4 bytes, 0 bytes past the end of buffer #\d+ \(restaged\)",
+        rf"kernel +{kernel}\b.*exact",
+        rf"{name}\.py:{{FAULT}}\b",
+        r"block \(7,0,0\) thread \(104,0,0\)",
+        r"address .*restaged",
+        r"written +\d bytes? past the end",
+        r"buffer +#\d+, 4000 bytes\b",
+    ]
+    return Case(name, name, report=facts, error=ILLEGAL, raises="RAISES", ways=HOOKED)
 
 
 FAULTS = [
     _overrun("triton_overrun", "k_oob", "7,0,0", 4000, report=[r"thread \(104,0,0\)"]),
-    _exited_warp("triton_store_only", "k_store", "WRITE"),
-    _exited_warp("triton_atomic", "k_atomic", "ATOMIC"),
+    _exited_warp("triton_store_unrecorded", "triton_store_only", "k_store", "WRITE", ("enable",)),
+    _restaged("triton_store_only", "k_store", "WRITE"),
+    _exited_warp("triton_atomic", "triton_atomic", "k_atomic", "ATOMIC", ("enable", *HOOKED)),
     _overrun("graph_overrun", "k_oob", "7,0,0", 4000, output=["captured"]),
     _overrun("big_buffer", "k_big", "7168,0,0", 3670016),
     _overrun("fp16_odd", "k_half", "7,0,0", 2002, options={"align": "auto"}),

@@ -34,6 +34,19 @@ static void write_by_table(const cusim_thread *t, void *const *arguments)
         out[number(t)] = 2.5f;
 }
 
+struct large {
+    char before[1000];
+    float *out;
+};
+
+static void write_by_struct(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = ((const struct large *)arguments[0])->out;
+    int n = *(const int *)arguments[1];
+    if (number(t) <= n)
+        out[number(t)] = 2.5f;
+}
+
 /* From one past the end to far past it. */
 static void write_far(const cusim_thread *t, void *const *arguments)
 {
@@ -78,7 +91,9 @@ static void end_later(const cusim_thread *t, void *const *arguments)
 __attribute__((constructor)) static void register_kernels(void)
 {
     static const size_t pointer_and_count[] = {8, 4}, two_pointers[] = {8, 8, 4};
+    static const size_t large_and_count[] = {sizeof(struct large), 4};
     static const cusim_kernel kernels[] = {
+        {"write_by_struct", write_by_struct, large_and_count, 2, "model.cu", 26, 4, 0, 1},
         {"write_last", write_last, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
         {"write_by_table", write_by_table, pointer_and_count, 2, "model.cu", 31, 4, 0, 1},
         {"write_far", write_far, pointer_and_count, 2, "model.cu", 42, 4, 0, 1},

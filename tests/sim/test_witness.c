@@ -20,7 +20,7 @@ static void start(const char *options)
     CUdevice device;
     CUcontext context;
     char all[256];
-    snprintf(all, sizeof all, "arena=64G,%s", options); /* the simulated device's address space is small */
+    snprintf(all, sizeof all, "arena=4G,witness_ms=60000,%s", options); /* the simulated device's address space is small */
     setenv("CUFENCE_OPTIONS", all, 1);
     CHECK_OK(cufence_init(NULL));
     CHECK_CU(cuDeviceGet(&device, 0));
@@ -38,19 +38,24 @@ static void *allocate(size_t size)
     return pointer;
 }
 
-static void launch_with(const char *kernel, void **arguments)
+static void launch_all(const char *kernel, void **arguments)
 {
     CUfunction function;
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
-    const struct launch_call call = {
-        .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
+    const struct launch_call call = {.function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
     launch_record(context_current(), &call); /* as the preload library does */
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
 }
 
 static void launch(const char *kernel, void *pointer, int n)
 {
-    launch_with(kernel, (void *[]){&pointer, &n});
+    launch_all(kernel, (void *[]){&pointer, &n});
+}
+
+/* The argument is at that address, which need not be a pointer. */
+static void launch_with(const char *kernel, void *argument, int n)
+{
+    launch_all(kernel, (void *[]){argument, &n});
 }
 
 static uint64_t now_ms(void)
@@ -95,7 +100,8 @@ static void test_last(void **state)
     (void)state;
     expect_said(tell_last, (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
                                             "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* restaged$",
-                                            "written +4 bytes past the end: 2\\.5 +restaged", "model\\.cu:20", "!buffer .*candidate", NULL});
+                                            "written +4 bytes past the end: 2\\.5 +restaged", "model\\.cu:20",
+                                            "!buffer .*candidate", NULL});
 }
 
 static void tell_off(void)
@@ -131,6 +137,25 @@ static void test_table(void **state)
                                              "written +4 bytes past the end: 2\\.5", NULL});
 }
 
+static void tell_struct(void)
+{
+    struct {
+        char before[1000];
+        void *out;
+    } large = {{0}, NULL};
+    start("witness=on");
+    large.out = allocate(COUNT * 4);
+    launch_with("write_by_struct", &large, COUNT);
+    cuCtxSynchronize();
+}
+
+/* The pointer lies behind the bytes of the arguments that a launch's record always has. */
+static void test_struct(void **state)
+{
+    (void)state;
+    expect_said(tell_struct, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
+}
+
 static void tell_far(void)
 {
     start("witness=on");
@@ -161,6 +186,44 @@ static void test_several(void **state)
     expect_said(tell_several, (const char *[]){"0 bytes past the end of buffer #2", "restaged", NULL});
 }
 
+#define RANKS 3
+
+static void tell_ranks(void)
+{
+    for (int i = 1; i < RANKS; i++)
+        if (fork() == 0) {
+            tell_last();
+            exit(0);
+        }
+    tell_last();
+    CHECK_OK(cufence_wait_reports(60000));
+    while (wait(NULL) > 0)
+        ;
+}
+
+/* Processes that fault at once each have a second launch and a report of their own. */
+static void test_ranks(void **state)
+{
+    (void)state;
+    struct outcome outcome = run_child(tell_ranks);
+    int pids[RANKS] = {0}, reports = 0;
+    for (const char *line = outcome.err; line; line = strchr(line, '\n')) {
+        int pid = 0, length = 0;
+        line += *line == '\n';
+        sscanf(line, "==%d== cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)%n", &pid,
+               &length);
+        if (!length)
+            continue;
+        assert_true(reports < RANKS);
+        for (int i = 0; i < reports; i++)
+            assert_int_not_equal(pids[i], pid);
+        pids[reports++] = pid;
+    }
+    if (reports != RANKS)
+        fail_msg("%d reports in:\n%s", reports, outcome.err);
+    free(outcome.err);
+}
+
 /* ---- what the kernel was given ---- */
 
 static void fill(void *pointer, const void *bytes, size_t size)
@@ -189,7 +252,7 @@ static void give(const char *kernel)
     fill(in, halves, sizeof halves);
     fill(out, floats, sizeof floats);
     in += 16;
-    launch_with(kernel, (void *[]){&in, &out, &n});
+    launch_all(kernel, (void *[]){&in, &out, &n});
     cuCtxSynchronize();
 }
 
@@ -231,7 +294,7 @@ static void tell_large(void)
     fill(in, numbers, sizeof numbers);
     fill(in + size / 2, &middle, sizeof middle);
     fill(in + size - sizeof numbers, numbers, sizeof numbers);
-    launch_with("write_end", (void *[]){&in, &out, &n});
+    launch_all("write_end", (void *[]){&in, &out, &n});
     cuCtxSynchronize();
 }
 
@@ -281,8 +344,8 @@ static void tell_hang(void)
 static void test_hang(void **state)
 {
     (void)state;
-    expect_said(tell_hang,
-                (const char *[]){"illegal memory access", "could not be launched again: it took longer than witness_ms=300", NULL});
+    expect_said(tell_hang, (const char *[]){"illegal memory access",
+                                            "could not be launched again: it took longer than witness_ms=300", NULL});
 }
 
 static void tell_death(void)
@@ -296,6 +359,20 @@ static void test_death(void **state)
 {
     (void)state;
     expect_said(tell_death, (const char *[]){"illegal memory access", "could not be launched again: ", NULL});
+}
+
+static void tell_withheld(void)
+{
+    setenv("CUFENCE_SIM", "shareable=0", 1);
+    start("witness=on");
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+static void test_withheld(void **state)
+{
+    (void)state;
+    expect_said(tell_withheld, (const char *[]){"the warp had exited", "could not be launched again: memory that the", NULL});
 }
 
 /* ---- the program does not notice ---- */
@@ -396,10 +473,11 @@ static void test_error_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_last),    cmocka_unit_test(test_off),         cmocka_unit_test(test_table),
-        cmocka_unit_test(test_far),     cmocka_unit_test(test_several),     cmocka_unit_test(test_once),
-        cmocka_unit_test(test_hang),    cmocka_unit_test(test_death),       cmocka_unit_test(test_quietly),
-        cmocka_unit_test(test_given),   cmocka_unit_test(test_declared),    cmocka_unit_test(test_large),
+        cmocka_unit_test(test_last),     cmocka_unit_test(test_off),         cmocka_unit_test(test_table),
+        cmocka_unit_test(test_ranks),    cmocka_unit_test(test_struct),      cmocka_unit_test(test_withheld),
+        cmocka_unit_test(test_far),      cmocka_unit_test(test_several),     cmocka_unit_test(test_once),
+        cmocka_unit_test(test_hang),     cmocka_unit_test(test_death),       cmocka_unit_test(test_quietly),
+        cmocka_unit_test(test_given),    cmocka_unit_test(test_declared),    cmocka_unit_test(test_large),
         cmocka_unit_test(test_no_trace), cmocka_unit_test(test_error_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

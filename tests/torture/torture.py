@@ -16,6 +16,7 @@ import sys
 import time
 
 CHUNK = 50
+GPU_CHUNK = 10  # there a seed takes a second: every kind has its turn within a minute, and a time limit is kept
 
 # Defects that are known and still there: the programs that show them are left out. Who mends one takes its name away.
 KNOWN = ""
@@ -54,8 +55,12 @@ def kinds_of(options):
     return [kind for kind in REAL if options.devices == 1 or "strict" not in kind[1]]
 
 
+def chunk_of(options):
+    return GPU_CHUNK if options.gpu else CHUNK
+
+
 def command(options, first, count):
-    name, fence, sim, arguments = kinds_of(options)[first // CHUNK % len(kinds_of(options))]
+    name, fence, sim, arguments = kinds_of(options)[first // chunk_of(options) % len(kinds_of(options))]
     libraries = pathlib.Path(options.libraries or options.build / "lib").resolve()
     argv = [str(options.build / "bin" / "torture"), "--first", str(first), "--count", str(count), *arguments.split()]
     if options.gpu:
@@ -139,7 +144,7 @@ def run(options):
         while first < last or waiting:
             is_over = (until and time.monotonic() > until) or len(failures) >= options.most
             while first < last and len(waiting) < options.jobs and not is_over:
-                count = min(CHUNK - first % CHUNK, last - first)
+                count = min(chunk_of(options) - first % chunk_of(options), last - first)
                 waiting.add(pool.submit(play, options, first, count))
                 first += count
             if not waiting:
@@ -187,7 +192,7 @@ def parse(arguments=None):
 def main():
     options = parse()
     if options.seed is not None:
-        first = options.seed // CHUNK * CHUNK if options.with_chunk else options.seed
+        first = options.seed // chunk_of(options) * chunk_of(options) if options.with_chunk else options.seed
         failures, _ = play(options, first, options.seed + 1 - first)
         for failure in failures:
             show(options, failure, 10**6)

@@ -82,7 +82,7 @@ static void what_is_read_back_tells_the_same(void **state)
         struct story story;
         struct snapshot *snapshot = NULL;
         make(&story, i);
-        char *bytes = snapshot_write(&story.memory, &origin);
+        char *bytes = snapshot_write(&story.memory, &origin, NULL);
         assert_non_null(bytes);
         assert_int_equal(snapshot_read(bytes, strlen(bytes), &snapshot, &problem), CUFENCE_OK);
         assert_memory_equal(&snapshot->origin, &origin, sizeof origin);
@@ -90,7 +90,7 @@ static void what_is_read_back_tells_the_same(void **state)
         struct told before = tell(&story.evidence, &story.memory), after = tell(&story.evidence, &snapshot->memory);
         assert_string_equal(after.text, before.text);
         assert_string_equal(after.json, before.json);
-        char *again = snapshot_write(&snapshot->memory, &snapshot->origin);
+        char *again = snapshot_write(&snapshot->memory, &snapshot->origin, &snapshot->restaged);
         assert_string_equal(again, bytes);
         free(again);
         forget(before);
@@ -98,6 +98,48 @@ static void what_is_read_back_tells_the_same(void **state)
         snapshot_free(snapshot);
         free(bytes);
     }
+}
+
+static void a_second_launch_is_kept(void **state)
+{
+    (void)state;
+    struct story story;
+    struct snapshot *snapshot = NULL;
+    make(&story, 6); /* exited_launched */
+    assert_true(story.memory.near_count && story.memory.launch_count);
+    const size_t last = story.memory.launch_count - 1;
+    const struct restaged restaged = {.outcome = RESTAGE_FAULTED,
+                                      .reason = "",
+                                      .launch = &story.memory.launches[last],
+                                      .writes = {{.buffer = &story.near[0],
+                                                  .distance = 4,
+                                                  .address = 0xfedcba9876543210,
+                                                  .bytes = 200,
+                                                  .values = {0, 1, 0xab, 0xff},
+                                                  .value_bytes = 4},
+                                                 {.is_before = 1, .bytes = 1}},
+                                      .write_count = 2,
+                                      .written_bytes = 201,
+                                      .launches_tried = 3,
+                                      .took_ms = 250};
+    char *bytes = snapshot_write(&story.memory, &origin, &restaged);
+    assert_int_equal(snapshot_read(bytes, strlen(bytes), &snapshot, &problem), CUFENCE_OK);
+    const struct restaged *again = &snapshot->restaged;
+    assert_int_equal(again->outcome, RESTAGE_FAULTED);
+    assert_ptr_equal(again->launch, &snapshot->memory.launches[last]);
+    assert_int_equal(again->write_count, 2);
+    assert_int_equal(again->writes[0].buffer->id, story.near[0].id);
+    assert_null(again->writes[1].buffer);
+    assert_int_equal(again->writes[1].is_before, 1);
+    assert_int_equal(again->writes[0].address, 0xfedcba9876543210);
+    assert_int_equal(again->writes[0].value_bytes, 4);
+    assert_memory_equal(again->writes[0].values, restaged.writes[0].values, 64);
+    assert_int_equal(again->written_bytes, 201);
+    char *written = snapshot_write(&snapshot->memory, &snapshot->origin, again);
+    assert_string_equal(written, bytes);
+    free(written);
+    snapshot_free(snapshot);
+    free(bytes);
 }
 
 /* Labels are cut to fit, also within a letter. */
@@ -108,7 +150,7 @@ static void half_a_letter_is_survived(void **state)
     struct snapshot *snapshot = NULL;
     make(&story, 0);
     snprintf(story.near[0].label, sizeof story.near[0].label, "caf\xc3");
-    char *bytes = snapshot_write(&story.memory, &origin);
+    char *bytes = snapshot_write(&story.memory, &origin, NULL);
     assert_int_equal(snapshot_read(bytes, strlen(bytes), &snapshot, &problem), CUFENCE_OK);
     assert_string_equal(snapshot->memory.near[0].label, "caf\xef\xbf\xbd");
     struct told before = tell(&story.evidence, &story.memory), after = tell(&story.evidence, &snapshot->memory);
@@ -176,7 +218,7 @@ static void what_is_cut_off_is_no_snapshot(void **state)
     (void)state;
     struct story story;
     make(&story, 2);
-    char *bytes = snapshot_write(&story.memory, &origin);
+    char *bytes = snapshot_write(&story.memory, &origin, NULL);
     for (size_t length = 0; length + 1 < strlen(bytes); length += 7) {
         struct snapshot *snapshot = NULL;
         assert_int_equal(snapshot_read(bytes, length, &snapshot, &problem), CUFENCE_ERROR_CORRUPT);
@@ -187,9 +229,9 @@ static void what_is_cut_off_is_no_snapshot(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(what_is_read_back_tells_the_same),    cmocka_unit_test(half_a_letter_is_survived),
-        cmocka_unit_test(what_is_no_snapshot_gets_a_sentence), cmocka_unit_test(hostile_fields_are_survived),
-        cmocka_unit_test(what_is_cut_off_is_no_snapshot),
+        cmocka_unit_test(what_is_read_back_tells_the_same), cmocka_unit_test(a_second_launch_is_kept),
+        cmocka_unit_test(half_a_letter_is_survived),        cmocka_unit_test(what_is_no_snapshot_gets_a_sentence),
+        cmocka_unit_test(hostile_fields_are_survived),      cmocka_unit_test(what_is_cut_off_is_no_snapshot),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -189,7 +189,8 @@ static void a_recorded_hang_is_explained(void **state)
     expect_in(outcome.out, "  threads    64 in 2 warps had not exited; by place:\n");
     expect_in(outcome.out, "32            /src/deadlock.cu:9   (_Z8deadlockPViPf+0x100)\n"); /* waits for the flag */
     expect_in(outcome.out, "block (0,0,0) thread (32,0,0), SM 124 warp 1\n");
-    expect_in(outcome.out, "32            /src/deadlock.cu:15   (_Z8deadlockPViPf+0x150)\n"); /* at the barrier; this is what follows */
+    expect_in(outcome.out,
+              "32            /src/deadlock.cu:15   (_Z8deadlockPViPf+0x150)\n"); /* at the barrier; this is what follows */
     expect_in(outcome.out, "  launches   deadlock(int volatile*, float*)<<<(1,1,1), (64,1,1)>>>, 64 threads left\n");
 }
 

@@ -8,8 +8,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How ptxas ends a kernel with __threadfence(). A barrier of system scope won't do: drivers replace it by code of their own, which
- * keeps an address in R2 and R3 while it waits (580.159 on an H100), so the dump would show that address as the kernel's. */
+/* How ptxas ends a kernel with __threadfence(). A barrier of system scope won't do: drivers replace it by code of their own,
+ * which keeps an address in R2 and R3 while it waits (580.159 on an H100), so the dump would show that address as the kernel's.
+ */
 static const struct sass_instruction stub_80[] = {
     {0x0000000000007992, 0x000fec0000002000}, /* MEMBAR.SC.GPU */
     {0x00000000000079ab, 0x000fc00000000000}, /* ERRBAR */

@@ -3,6 +3,7 @@
 #include "base/text.h"
 #include "base/version.h"
 #include "fields.h"
+#include "keep_restaged.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -139,7 +140,7 @@ static json_t *put_buffers(const cufence_buffer *buffers, size_t count, json_t *
     return array;
 }
 
-char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin)
+char *snapshot_write(const struct fault_memory *memory, const struct snapshot_origin *origin, const struct restaged *restaged)
 {
     json_t *object = json_object(), *stacks = json_object(), *launches = json_array();
     json_t *functions = json_array(), *places = json_array();
@@ -158,6 +159,8 @@ char *snapshot_write(const struct fault_memory *memory, const struct snapshot_or
     json_object_set_new(object, "functions", functions);
     json_decref(places);
     json_object_set_new(object, "launches", launches);
+    if (restaged && restaged->outcome != RESTAGE_NOT_TRIED)
+        json_object_set_new(object, "restaged", restaged_put(restaged, memory));
     char *text = json_dumps(object, JSON_COMPACT), *line = text ? realloc(text, strlen(text) + 2) : NULL;
     if (line)
         strcat(line, "\n");

@@ -2,6 +2,7 @@
 #include "keep.h"
 
 #include "fields.h"
+#include "keep_restaged.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -222,6 +223,7 @@ static int take_all(const json_t *object, struct whole *whole)
     memory->near = whole->near;
     memory->live = whole->live;
     memory->frames = (struct buffer_frames){read_stack, whole};
+    restaged_take(json_object_get(object, "restaged"), memory, &whole->snapshot.restaged);
     return is_whole;
 }
 

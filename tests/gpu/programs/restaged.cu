@@ -150,7 +150,8 @@ __global__ void keep_busy(float *out, int rounds)
     out[threadIdx.x] = value;
 }
 
-template <class T> static T *allocate(size_t count)
+template <class T>
+static T *allocate(size_t count)
 {
     T *pointer;
     CALL(cudaMalloc(&pointer, count * sizeof(T)));
@@ -158,7 +159,8 @@ template <class T> static T *allocate(size_t count)
     return pointer;
 }
 
-template <class T> static void launch(void (*kernel)(T *, int), size_t count = COUNT)
+template <class T>
+static void launch(void (*kernel)(T *, int), size_t count = COUNT)
 {
     kernel<<<(unsigned)((count + BLOCK) / BLOCK), BLOCK>>>(allocate<T>(count), (int)count);
 }

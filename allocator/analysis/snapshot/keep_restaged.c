@@ -1,0 +1,97 @@
+#include "keep_restaged.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(array) (sizeof(array) / sizeof *(array))
+
+static const enum restage_outcome outcomes[] = {RESTAGE_FAULTED, RESTAGE_WROTE, RESTAGE_NO_FAULT, RESTAGE_FAILED};
+
+static void put_number(json_t *object, const char *name, uint64_t value)
+{
+    json_object_set_new(object, name, json_integer((json_int_t)value));
+}
+
+static json_t *put_write(const struct restaged_write *write)
+{
+    char text[2 * sizeof write->values + 1] = "", address[32];
+    json_t *object = json_object();
+    for (size_t i = 0; i < write->value_bytes && i < sizeof write->values; i++)
+        snprintf(text + 2 * i, 3, "%02x", write->values[i]);
+    snprintf(address, sizeof address, "0x%llx", (unsigned long long)write->address);
+    if (write->buffer)
+        put_number(object, "buffer", write->buffer->id);
+    json_object_set_new(object, "is_before", json_boolean(write->is_before));
+    put_number(object, "distance", write->distance);
+    json_object_set_new(object, "address", json_string(address));
+    put_number(object, "bytes", write->bytes);
+    json_object_set_new(object, "values", json_string(text));
+    return object;
+}
+
+json_t *restaged_put(const struct restaged *restaged, const struct fault_memory *memory)
+{
+    const char *outcome = restaged_outcome_name(restaged->outcome);
+    json_t *object = json_object(), *writes = json_array();
+    json_object_set_new(object, "outcome", json_string(outcome ? outcome : ""));
+    json_object_set_new(object, "reason", json_string(restaged->reason));
+    for (size_t i = 0; i < memory->launch_count; i++)
+        if (restaged->launch == &memory->launches[i])
+            put_number(object, "launch", i);
+    put_number(object, "launches_tried", restaged->launches_tried);
+    put_number(object, "took_ms", restaged->took_ms);
+    put_number(object, "written_bytes", restaged->written_bytes);
+    for (size_t i = 0; i < restaged->write_count; i++)
+        json_array_append_new(writes, put_write(&restaged->writes[i]));
+    json_object_set_new(object, "writes", writes);
+    return object;
+}
+
+/* ---- reading ---- */
+
+static uint64_t take_number(const json_t *object, const char *name)
+{
+    return (uint64_t)json_integer_value(json_object_get(object, name));
+}
+
+static unsigned digit(char letter)
+{
+    return letter >= '0' && letter <= '9'   ? (unsigned)(letter - '0')
+           : letter >= 'a' && letter <= 'f' ? (unsigned)(letter - 'a') + 10
+                                            : 16;
+}
+
+static void take_write(const json_t *object, const struct fault_memory *memory, struct restaged_write *write)
+{
+    const char *text = json_string_value(json_object_get(object, "values"));
+    const char *address = json_string_value(json_object_get(object, "address"));
+    uint64_t buffer = take_number(object, "buffer");
+    *write = (struct restaged_write){.is_before = json_is_true(json_object_get(object, "is_before")),
+                                     .distance = take_number(object, "distance"),
+                                     .address = address ? strtoull(address, NULL, 16) : 0,
+                                     .bytes = take_number(object, "bytes")};
+    for (size_t i = 0; text && i < 2 * sizeof write->values && digit(text[i]) < 16 && digit(text[i + 1]) < 16; i += 2)
+        write->values[write->value_bytes++] = (uint8_t)(digit(text[i]) << 4 | digit(text[i + 1]));
+    for (size_t i = 0; buffer && i < memory->near_count; i++)
+        if (memory->near[i].id == buffer)
+            write->buffer = &memory->near[i];
+}
+
+void restaged_take(const json_t *object, const struct fault_memory *memory, struct restaged *restaged)
+{
+    const char *outcome = json_string_value(json_object_get(object, "outcome"));
+    const char *reason = json_string_value(json_object_get(object, "reason"));
+    const json_t *writes = json_object_get(object, "writes"), *launch = json_object_get(object, "launch");
+    *restaged = (struct restaged){.launches_tried = (unsigned)take_number(object, "launches_tried"),
+                                  .took_ms = take_number(object, "took_ms"),
+                                  .written_bytes = take_number(object, "written_bytes")};
+    for (size_t i = 0; outcome && i < COUNT(outcomes); i++)
+        if (!strcmp(outcome, restaged_outcome_name(outcomes[i])))
+            restaged->outcome = outcomes[i];
+    snprintf(restaged->reason, sizeof restaged->reason, "%s", reason ? reason : "");
+    if (json_is_integer(launch) && (uint64_t)json_integer_value(launch) < memory->launch_count)
+        restaged->launch = &memory->launches[json_integer_value(launch)];
+    for (size_t i = 0; i < json_array_size(writes) && i < COUNT(restaged->writes); i++)
+        take_write(json_array_get(writes, i), memory, &restaged->writes[restaged->write_count++]);
+}

@@ -1,0 +1,18 @@
+/*
+ * The results of a second launch as the member "restaged" of a snapshot: everything but the evidence, which is in a dump of its
+ * own beside the snapshot. Pure.
+ */
+#ifndef CUFENCE_ANALYSIS_SNAPSHOT_KEEP_RESTAGED_H
+#define CUFENCE_ANALYSIS_SNAPSHOT_KEEP_RESTAGED_H
+
+#include "analysis/verdict/restaged.h"
+
+#include <jansson.h>
+
+/* Returns the object. The launch is named by its index in `memory`, a buffer by its number. */
+json_t *restaged_put(const struct restaged *restaged, const struct fault_memory *memory);
+
+/* Reads it; what is missing or makes no sense is left out. The launch and the buffers are those of `memory`. */
+void restaged_take(const json_t *object, const struct fault_memory *memory, struct restaged *restaged);
+
+#endif

@@ -1,0 +1,137 @@
+/* The scene of a second launch, as bytes, and the messages about it. */
+#include "restage/scene.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static const uint8_t arguments[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12};
+static const struct scene_launch two[] = {
+    {.grid = {8, 1, 1}, .block = {128, 1, 1}, .argument_bytes = 12, .arguments = arguments},
+    {.grid = {1, 2, 3},
+     .block = {4, 5, 6},
+     .cluster = {2, 1, 1},
+     .shared_bytes = 70000,
+     .is_cooperative = 1,
+     .argument_bytes = 3,
+     .arguments = arguments + 4},
+};
+static const struct scene scene = {.device = {1, 2, 3},
+                                   .arena_start = 0x10000,
+                                   .arena_end = 0x20000,
+                                   .is_bare = 1,
+                                   .dump = "/tmp/x/core",
+                                   .symbol = "_Z5storePfi",
+                                   .image = arguments,
+                                   .image_bytes = 5,
+                                   .launches = two,
+                                   .launch_count = 2};
+
+/* Returns the scene as bytes; free() them. */
+static uint8_t *written(size_t *size)
+{
+    int fd = scene_write(&scene);
+    assert_true(fd >= 0);
+    *size = (size_t)lseek(fd, 0, SEEK_END);
+    uint8_t *bytes = malloc(*size);
+    assert_non_null(bytes);
+    assert_int_equal(pread(fd, bytes, *size, 0), *size);
+    close(fd);
+    return bytes;
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    struct scene read;
+    struct scene_launch launches[SCENE_LAUNCHES];
+    struct problem problem;
+    size_t size;
+    uint8_t *bytes = written(&size);
+    assert_int_equal(scene_read(bytes, size, &read, launches, &problem), CUFENCE_OK);
+    assert_memory_equal(read.device, scene.device, sizeof scene.device);
+    assert_int_equal(read.arena_start, 0x10000);
+    assert_int_equal(read.arena_end, 0x20000);
+    assert_int_equal(read.is_bare, 1);
+    assert_string_equal(read.dump, scene.dump);
+    assert_string_equal(read.symbol, scene.symbol);
+    assert_int_equal(read.image_bytes, 5);
+    assert_memory_equal(read.image, arguments, 5);
+    assert_int_equal(read.launch_count, 2);
+    assert_memory_equal(launches[0].arguments, arguments, 12);
+    assert_memory_equal(launches[1].arguments, arguments + 4, 3);
+    assert_memory_equal(launches[1].grid, two[1].grid, sizeof two[1].grid);
+    assert_memory_equal(launches[1].block, two[1].block, sizeof two[1].block);
+    assert_memory_equal(launches[1].cluster, two[1].cluster, sizeof two[1].cluster);
+    assert_int_equal(launches[1].shared_bytes, 70000);
+    assert_int_equal(launches[1].is_cooperative, 1);
+    free(bytes);
+}
+
+static void a_damaged_one_is_refused(void **state)
+{
+    (void)state;
+    struct scene read;
+    struct scene_launch launches[SCENE_LAUNCHES];
+    struct problem problem;
+    size_t size;
+    uint8_t *bytes = written(&size);
+    for (size_t cut = 0; cut < size; cut++)
+        assert_int_equal(scene_read(bytes, cut, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
+    bytes[8]++;
+    assert_int_equal(scene_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_UNSUPPORTED);
+    assert_non_null(strstr(problem.text, "version 2"));
+    free(bytes);
+}
+
+static void a_message_arrives_with_its_descriptor(void **state)
+{
+    (void)state;
+    int ends[2], fd, pipes[2];
+    char byte = 0;
+    struct stage_message sent = {.type = STAGE_GIVE, .address = 77, .text = "text"}, got;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, ends), 0);
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(stage_send(ends[0], &sent, pipes[1]), 0);
+    assert_int_equal(stage_send(ends[0], &sent, -1), 0);
+    assert_int_equal(stage_receive(ends[1], &got, &fd), 1);
+    assert_int_equal(got.address, 77);
+    assert_string_equal(got.text, "text");
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, "x", 1), 1);
+    assert_int_equal(read(pipes[0], &byte, 1), 1);
+    assert_int_equal(byte, 'x');
+    close(fd);
+    assert_int_equal(stage_receive(ends[1], &got, &fd), 1);
+    assert_int_equal(fd, -1);
+
+    memset(sent.text, 'x', sizeof sent.text); /* without its NUL */
+    assert_int_equal(stage_send(ends[0], &sent, -1), 0);
+    assert_int_equal(stage_receive(ends[1], &got, &fd), 1);
+    assert_int_equal(strlen(got.text), sizeof got.text - 1);
+    assert_int_equal(send(ends[0], "short", 5, 0), 5);
+    assert_int_equal(stage_receive(ends[1], &got, &fd), 0);
+    close(ends[0]);
+    assert_int_equal(stage_receive(ends[1], &got, &fd), 0);
+    assert_int_equal(stage_send(ends[1], &sent, -1), -1);
+    close(ends[1]);
+    close(pipes[0]);
+    close(pipes[1]);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(what_is_written_is_read),
+        cmocka_unit_test(a_damaged_one_is_refused),
+        cmocka_unit_test(a_message_arrives_with_its_descriptor),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
