@@ -28,12 +28,13 @@ static void complain(const char *name)
     output_say("==%d== cufence: record: cannot write %s: %s\n", (int)getpid(), name, errno ? strerror(errno) : "unknown error");
 }
 
-void record_keep(const void *dump, size_t size, const struct fault_memory *memory, struct snapshot_origin *origin)
+void record_keep(const struct dump *dump, const struct dump *again, const struct fault_memory *memory,
+                 const struct restaged *restaged, struct snapshot_origin *origin)
 {
     static unsigned kept;
     char stem[1100], name[1200];
     files_complete_origin(origin);
-    char *snapshot = snapshot_write(memory, origin, NULL);
+    char *snapshot = snapshot_write(memory, origin, restaged);
     errno = 0;
     if (!files_make_folder(folder)) {
         complain(folder);
@@ -48,8 +49,14 @@ void record_keep(const void *dump, size_t size, const struct fault_memory *memor
         fd = files_create(name);
     } while (fd < 0 && errno == EEXIST && kept < MOST_KEPT);
     int is_well = fd >= 0 && files_put_text(fd, snapshot ? snapshot : "") && snapshot;
+    size_t length = strlen(stem);
+    if (is_well && again) {
+        snprintf(stem + length, sizeof stem - length, ".restaged");
+        is_well = files_put_dump(name, sizeof name, stem, again->bytes, again->size);
+        stem[length] = '\0';
+    }
     if (is_well)
-        is_well = files_put_dump(name, sizeof name, stem, dump, size);
+        is_well = files_put_dump(name, sizeof name, stem, dump->bytes, dump->size);
     if (is_well)
         output_say("==%d== cufence: kept for `cufence explain`: %s\n", (int)getpid(), name);
     else

@@ -8,14 +8,17 @@
 
 #include "analysis/snapshot/keep.h"
 #include "base/options.h"
+#include "intake.h"
 
 /* Reads the folder's name from the options. May be called again. Errors: OPTION, OVERFLOW (the name). */
 cufence_status record_open(const struct options *options);
 
 int record_is_wanted(void);
 
-/* Creates the folder if necessary and writes two files that only their owner can read: NAME.snapshot.json and NAME.core.gz
- * (NAME.core without libz.so.1). Prints a line with the file name, or with the error. */
-void record_keep(const void *dump, size_t size, const struct fault_memory *memory, struct snapshot_origin *origin);
+/* Creates the folder if necessary and writes files that only their owner can read: NAME.snapshot.json, NAME.core.gz and, with
+ * the dump `again` of a second launch, NAME.restaged.core.gz (without libz.so.1 not packed, and without .gz). Prints a line
+ * with the dump's name, or with the error. again and restaged: NULL without a second launch. */
+void record_keep(const struct dump *dump, const struct dump *again, const struct fault_memory *memory,
+                 const struct restaged *restaged, struct snapshot_origin *origin);
 
 #endif

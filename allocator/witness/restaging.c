@@ -162,6 +162,8 @@ static int give_memory(struct restaging *restaging, uint64_t address, struct sta
         found = &fresh;
     if (found)
         *answer = (struct stage_message){.type = STAGE_GIVE, .address = found->base, .bytes = found->mapped};
+    else if (restaging->saving)
+        saving_miss(restaging->saving, address);
     return found == &fresh ? fresh.fd : found ? fcntl(found->fd, F_DUPFD_CLOEXEC, 0) : -1;
 }
 
@@ -285,10 +287,8 @@ struct restaged *restaging_finish(struct restaging *restaging)
 {
     struct restaged *result = &restaging->staging.result;
     staging_finish(&restaging->staging);
-    if (restaging->withheld[0]) { /* what it did without that memory means nothing */
-        staging_forget(&restaging->staging);
-        fail(restaging, restaging->withheld);
-    }
+    if (restaging->withheld[0]) /* what it did without that memory means nothing */
+        staging_void(&restaging->staging, restaging->withheld);
     if (result->outcome != RESTAGE_FAILED)
         result->launch = restaging->recorded[restaging->staging.number];
     return result;
@@ -305,6 +305,11 @@ void restaging_describe(const struct restaging *restaging, struct bundle *bundle
     bundle->arena_end = scene->arena_end;
     for (size_t i = first; i < end; i++)
         bundle->launches[bundle->launch_count++] = restaging->launches[i];
+}
+
+const struct dump *restaging_dump(const struct restaging *restaging)
+{
+    return restaging && restaging->staging.evidence ? &restaging->staging.second : NULL;
 }
 
 void restaging_free(struct restaging *restaging)

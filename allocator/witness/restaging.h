@@ -35,6 +35,9 @@ struct restaged *restaging_finish(struct restaging *restaging);
  * restaging_finish(); valid as long as the restaging. */
 void restaging_describe(const struct restaging *restaging, struct bundle *bundle);
 
+/* Returns the dump of the second fault, NULL if there is none. Valid until restaging_free(). restaging: may be NULL. */
+const struct dump *restaging_dump(const struct restaging *restaging);
+
 void restaging_free(struct restaging *restaging); /* NULL is allowed */
 
 #endif

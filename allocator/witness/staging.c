@@ -163,6 +163,13 @@ static void serve(struct staging *staging)
         take_dump(staging);
 }
 
+static void forget_evidence(struct staging *staging)
+{
+    evidence_free(staging->evidence);
+    dump_forget(&staging->second);
+    staging->evidence = NULL;
+}
+
 /* Serves one process. Returns 1 if the launch faulted and the dump of that could be read. */
 static int run(struct staging *staging)
 {
@@ -174,8 +181,10 @@ static int run(struct staging *staging)
     struct evidence *evidence = NULL;
     if (dump_is_complete(&staging->dump) &&
         evidence_from_coredump(staging->dump.bytes, staging->dump.size, &evidence, &problem) == CUFENCE_OK) {
-        evidence_free(staging->evidence);
+        forget_evidence(staging);
         staging->evidence = evidence;
+        staging->second = staging->dump;
+        staging->dump = (struct dump){0};
     }
     dump_forget(&staging->dump);
     return evidence != NULL;
@@ -219,16 +228,16 @@ void staging_finish(struct staging *staging)
     result->took_ms = (dump_clock() - staging->begin_ns) / 1000000;
 }
 
-void staging_forget(struct staging *staging)
+void staging_void(struct staging *staging, const char *why)
 {
-    evidence_free(staging->evidence);
-    staging->evidence = NULL;
-    staging->result = (struct restaged){0};
+    staging->result = (struct restaged){.launches_tried = staging->result.launches_tried, .took_ms = staging->result.took_ms};
+    forget_evidence(staging);
+    staging_fail(staging, why);
 }
 
 void staging_end(struct staging *staging)
 {
     stop(staging);
-    evidence_free(staging->evidence);
+    forget_evidence(staging);
     dump_forget(&staging->dump);
 }

@@ -31,7 +31,8 @@ struct staging {
     /* Results. result.evidence and `evidence` are the same, and belong to the staging; result.launch is not filled in. */
     struct restaged result;
     struct evidence *evidence;
-    uint32_t number; /* of the launch that ran last: the one that faulted, if one did */
+    struct dump second; /* that it was read from */
+    uint32_t number;    /* of the launch that ran last: the one that faulted, if one did */
 
     /* Private. */
     struct dump_fifo fifo;
@@ -52,8 +53,8 @@ cufence_status staging_begin(struct staging *staging);
 /* Serves the stage until it is done or the limit is over, and completes the result. */
 void staging_finish(struct staging *staging);
 
-/* Forgets the result. */
-void staging_forget(struct staging *staging);
+/* Drops the result after staging_finish(), for a reason. */
+void staging_void(struct staging *staging, const char *why);
 
 /* Frees what the staging owns. It must have been zeroed at first; staging_begin() need not have been called. */
 void staging_end(struct staging *staging);

@@ -114,13 +114,6 @@ static uint64_t finish(struct finding *finding, struct told told)
     return told.made_ns;
 }
 
-static void record(const struct dump *dump, const struct fault_memory *memory, int device, const char *device_name)
-{
-    struct snapshot_origin origin = {.pid = (int)getpid(), .rank = rank, .device = device};
-    snprintf(origin.device_name, sizeof origin.device_name, "%s", device_name);
-    record_keep(dump->bytes, dump->size, memory, &origin);
-}
-
 struct telling {
     const struct dump *dump;
     const struct evidence *evidence;
@@ -142,6 +135,13 @@ struct telling *tell_begin(const struct dump *dump, const struct evidence *evide
     *telling = (struct telling){dump, evidence, device, around, NULL, saving_begin(wanted, sources)};
     telling->restaging = restaging_begin(sources, wanted, dump, evidence, around, telling->saving);
     return telling;
+}
+
+static void record(const struct telling *telling, const struct restaged *restaged, const char *device_name)
+{
+    struct snapshot_origin origin = {.pid = (int)getpid(), .rank = rank, .device = telling->device};
+    snprintf(origin.device_name, sizeof origin.device_name, "%s", device_name);
+    record_keep(telling->dump, restaging_dump(telling->restaging), &telling->around->memory, restaged, &origin);
 }
 
 int telling_takes_time(const struct telling *telling)
@@ -175,6 +175,7 @@ static void save(struct telling *telling, const struct restaged *restaged, const
         return;
     }
     struct saving_rest rest = {.dump = telling->dump,
+                               .second = restaging_dump(telling->restaging),
                                .memory = &telling->around->memory,
                                .restaged = restaged,
                                .report = told->text,
@@ -201,7 +202,7 @@ uint64_t tell_fault(struct telling *telling)
     finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
     struct told told = publish(&finding);
     if (told.is_printed && told.text && record_is_wanted())
-        record(telling->dump, memory, telling->device, setting.name);
+        record(telling, restaged, setting.name);
     save(telling, restaged, &finding, &told);
     uint64_t made_ns = finish(&finding, told);
     restaging_free(telling->restaging);
