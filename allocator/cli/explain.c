@@ -193,8 +193,8 @@ static struct evidence *find_again(const char *path)
         struct loaded bytes = {0};
         if (asprintf(&name, "%.*s%s", (int)stem_of(path), path, endings[i]) < 0)
             return NULL;
-        if (access(name, F_OK) == 0 &&
-            (!loaded_open(open_file(name), LOADED_MOST, &bytes, &problem) || evidence_from_coredump(bytes.at, bytes.size, &evidence, &problem) != CUFENCE_OK))
+        if (access(name, F_OK) == 0 && (!loaded_open(open_file(name), LOADED_MOST, &bytes, &problem) ||
+                                        evidence_from_coredump(bytes.at, bytes.size, &evidence, &problem) != CUFENCE_OK))
             fprintf(stderr, "cufence explain: %s: %s\n", name, problem.text);
         loaded_forget(&bytes);
         free(name);

@@ -150,8 +150,7 @@ static void hold_memory(struct restaging *restaging, const struct scene_launch *
         uint64_t word;
         memcpy(&word, launch->arguments + i, sizeof word);
         if (word >= restaging->staging.scene.arena_start && word < restaging->staging.scene.arena_end &&
-            !find_held(restaging, word) &&
-            export(restaging, word, &restaging->held[restaging->held_count]) == CUFENCE_OK)
+            !find_held(restaging, word) && export(restaging, word, &restaging->held[restaging->held_count]) == CUFENCE_OK)
             restaging->held_count++;
     }
 }
@@ -164,6 +163,8 @@ static int give_memory(struct restaging *restaging, uint64_t address, struct sta
         found = &fresh;
     if (found)
         *answer = (struct stage_message){.type = STAGE_GIVE, .address = found->base, .bytes = found->mapped};
+    else if (restaging->saving)
+        saving_miss(restaging->saving, address);
     return found == &fresh ? fresh.fd : found ? fcntl(found->fd, F_DUPFD_CLOEXEC, 0) : -1;
 }
 

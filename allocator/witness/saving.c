@@ -183,6 +183,14 @@ int saving_answer(struct saving *saving, const struct stage_message *question, s
     return fd;
 }
 
+void saving_miss(struct saving *saving, uint64_t address)
+{
+    cufence_buffer found;
+    struct bundle_buffer *buffer = find_buffer(saving, address, &found) && found.is_mapped ? add_buffer(saving, &found) : NULL;
+    if (buffer)
+        leave_out(buffer, "its memory cannot be given to another process");
+}
+
 /* ---- the end ---- */
 
 static void remove_file(const struct saving *saving, const char *name)
@@ -266,10 +274,13 @@ static int put_snapshot(const struct saving *saving, const struct saving_rest *r
     return is_well;
 }
 
-static int put_dump(const struct saving *saving, const struct dump *dump)
+/* dump: NULL if there is none. */
+static int put_dump(const struct saving *saving, const char *name, const struct dump *dump)
 {
     char stem[1200], path[1300];
-    name_file(saving, BUNDLE_STEM, stem, sizeof stem);
+    if (!dump)
+        return 1;
+    name_file(saving, name, stem, sizeof stem);
     errno = 0;
     int is_well = files_put_dump(path, sizeof path, stem, dump->bytes, dump->size);
     if (!is_well)
@@ -328,7 +339,8 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
     size_t left_out = check_files(saving);
     complete_bundle(saving, rest);
     char *scene = bundle_write(&rest->bundle);
-    int is_well = put_snapshot(saving, rest) && put_dump(saving, rest->dump) && put_text(saving, "report.txt", rest->report) &&
+    int is_well = put_snapshot(saving, rest) && put_dump(saving, BUNDLE_STEM, rest->dump) &&
+                  put_dump(saving, BUNDLE_STEM ".restaged", rest->second) && put_text(saving, "report.txt", rest->report) &&
                   put_text(saving, "finding.json", rest->finding) && put_readme(saving, &rest->bundle) &&
                   put_text(saving, BUNDLE_SCENE, scene); /* last: a bundle that has it is whole */
     if (is_well)

@@ -32,10 +32,13 @@ void saving_keep_image(struct saving *saving, const void *image, size_t size);
  * they are left out. The caller closes it. */
 int saving_answer(struct saving *saving, const struct stage_message *question, struct stage_message *answer);
 
+/* Lists the buffer at the address, if there is one, as left out: the stage could not get it. */
+void saving_miss(struct saving *saving, uint64_t address);
+
 /* What is known in the end. */
 struct saving_rest {
-    struct bundle bundle; /* from restaging_describe(), without device and buffers */
-    const struct dump *dump;
+    struct bundle bundle;             /* from restaging_describe(), without device and buffers */
+    const struct dump *dump, *second; /* second: of the second launch, NULL if there is none */
     const struct fault_memory *memory;
     const struct restaged *restaged;
     const char *report, *finding; /* the report as text and as JSON; NULL if the host has no memory for one */

@@ -32,7 +32,7 @@ struct staging {
     struct restaged result;
     struct evidence *evidence;
     struct dump second; /* that it was read from */
-    uint32_t number; /* of the launch that ran last: the one that faulted, if one did */
+    uint32_t number;    /* of the launch that ran last: the one that faulted, if one did */
 
     /* Private. */
     struct dump_fifo fifo;

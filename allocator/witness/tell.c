@@ -175,6 +175,7 @@ static void save(struct telling *telling, const struct restaged *restaged, const
         return;
     }
     struct saving_rest rest = {.dump = telling->dump,
+                               .second = restaging_dump(telling->restaging),
                                .memory = &telling->around->memory,
                                .restaged = restaged,
                                .report = told->text,

@@ -190,8 +190,9 @@ static mode_t mode_of(const char *name)
 static void test_files(void **state)
 {
     (void)state;
-    static const char *const files[] = {"scene.json",   "fault.snapshot.json", "fault.core.gz", "README.md",    "report.txt",
-                                        "finding.json", "kernel.cubin",        "buffers/1.npy", "buffers/2.npy"};
+    static const char *const files[] = {"scene.json",    "fault.snapshot.json", "fault.core.gz", "fault.restaged.core.gz",
+                                        "README.md",     "report.txt",          "finding.json",  "kernel.cubin",
+                                        "buffers/1.npy", "buffers/2.npy"};
     char *err = make_bundle(save_last), path[256];
     assert_true(has(err, "saved for `cufence replay`: .*/fault-[0-9]+-1 \\(2 buffers, 4064 bytes\\)"));
     assert_true(has(err, "thread \\(104,0,0\\)"));
@@ -216,7 +217,7 @@ static void test_files(void **state)
     memcpy(&first, bytes + offset, sizeof first);
     assert_true(first == 2.5f || bytes[offset] == 7);
     run_shell("grep -q 'buffers/2.npy' %s/README.md && grep -q 'SUMMARY' %s/report.txt", bundle, bundle);
-    run_shell("%s explain %s | grep -q 'launched at'", CUFENCE_CLI, bundle);
+    run_shell("%s explain %s | grep -q 'written .*2.5 .*restaged'", CUFENCE_CLI, bundle);
     clean();
 }
 
