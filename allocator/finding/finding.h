@@ -95,6 +95,10 @@ struct value_fact {
     uint32_t at;
     uint64_t bits;                /* its value, if size <= 8 or is_member */
     const cufence_buffer *target; /* the buffer it points to, NULL if none is known */
+    /* What the memory held from there to the end of that buffer, as the fault left it: RESTAGED. NULL if unknown. */
+    const struct figures *figures;
+    enum value_type type; /* of the elements */
+    int is_guess;         /* the type is one that fits the bytes; else the kernel's signature has it */
 };
 
 /* An explanatory sentence. */

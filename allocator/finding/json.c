@@ -1,5 +1,6 @@
 #include "json.h"
 
+#include "json_figures.h"
 #include "json_members.h"
 #include "json_restaged.h"
 #include "base/version.h"
@@ -252,6 +253,7 @@ static void put_target(struct members to, const struct value_fact *value)
         return;
     put_number(to, "buffer", value->target->id);
     put_number(to, "offset", value->bits - value->target->address);
+    json_put_figures(to, value);
 }
 
 /* Adds the pointers inside the struct at index `at`. Returns the index of the next argument. */

@@ -4,6 +4,7 @@
 #include "analysis/verdict/arguments.h"
 #include "analysis/verdict/launches.h"
 #include "analysis/verdict/owner.h"
+#include "figures.h"
 #include "hints.h"
 #include "identity.h"
 #include "notes.h"
@@ -372,6 +373,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
         take_neighbours(finding, diagnosis);
         take_candidates(finding, diagnosis);
         take_values(finding, diagnosis);
+        figures_take(finding, diagnosis->arguments.layout);
         notes_take(finding, diagnosis);
         hint_take(finding, diagnosis);
     }

@@ -1,5 +1,6 @@
 #include "report.h"
 
+#include "figures.h"
 #include "frames.h"
 #include "parts.h"
 #include "report_common.h"
@@ -383,6 +384,7 @@ static void value_lines(struct report *report, const struct finding *finding)
         report_begin(report, shown ? "" : "arguments", NULL);
         put_value(report, value);
         report_end(report, shown++ ? CERTAIN_NOT : finding->values_certainty);
+        figures_lines(report, value);
     }
     if (left) {
         report_begin(report, "", NULL);

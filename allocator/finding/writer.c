@@ -10,6 +10,8 @@
 #define LONGEST_MARK 9 /* "candidate" */
 #define KEY_WIDTH 11
 #define SUBKEY_WIDTH 14
+#define LEAST_PLAIN 0.999999e-6 /* smaller numbers have an exponent; 1e-6f is less than 1e-6 */
+#define MOST_PLAIN 1e9          /* and larger ones too */
 
 struct amount amount_in(uint64_t value, uint64_t unit, const char *name)
 {
@@ -31,6 +33,59 @@ struct amount amount_of(uint64_t bytes)
     if (bytes >= 10 * MIB || (bytes >= MIB && bytes % MIB == 0))
         return amount_in(bytes, MIB, "MiB");
     snprintf(amount.text, sizeof amount.text, "%" PRIu64, bytes);
+    return amount;
+}
+
+static void trim_zeros(char *text)
+{
+    for (size_t length = strlen(text); text[length - 1] == '0' && text[length - 2] != '.'; length--)
+        text[length - 1] = '\0';
+}
+
+/* Writes a number that is far from 1, as "1.5e-12". */
+static struct amount exponential_of(const char *sign, double magnitude)
+{
+    struct amount amount;
+    int exponent = 0;
+    for (; magnitude >= 10; exponent++)
+        magnitude /= 10;
+    for (; magnitude < 1; exponent--)
+        magnitude *= 10;
+    uint64_t scaled = (uint64_t)(magnitude * 100000 + 0.5);
+    if (scaled >= 1000000) {
+        scaled /= 10;
+        exponent++;
+    }
+    snprintf(amount.text, sizeof amount.text - 8, "%s%" PRIu64 ".%05" PRIu64, sign, scaled / 100000, scaled % 100000);
+    trim_zeros(amount.text);
+    size_t length = strlen(amount.text);
+    snprintf(amount.text + length, sizeof amount.text - length, "e%+03d", exponent);
+    return amount;
+}
+
+/* Six significant digits, at least one of them behind the point. */
+struct amount real_of(double value)
+{
+    double magnitude = value < 0 ? -value : value;
+    const char *sign = value < 0 ? "-" : "";
+    uint64_t scale = 10;
+    int decimals = 1;
+    struct amount amount;
+    if (value != value)
+        return (struct amount){"NaN"};
+    if (value - value != 0)
+        return value < 0 ? (struct amount){"-Inf"} : (struct amount){"Inf"};
+    if (magnitude >= MOST_PLAIN || (magnitude > 0 && magnitude < LEAST_PLAIN))
+        return exponential_of(sign, magnitude);
+    for (double least = 1e4; magnitude < least && decimals < 11; least /= 10) {
+        scale *= 10;
+        decimals++;
+    }
+    uint64_t scaled = (uint64_t)(magnitude * (double)scale + 0.5);
+    char fraction[24];
+    snprintf(fraction, sizeof fraction, "%020" PRIu64, scaled % scale);
+    snprintf(amount.text, sizeof amount.text, "%s%" PRIu64 ".%s", sign, scaled / scale, fraction + 20 - decimals);
+    trim_zeros(amount.text);
     return amount;
 }
 

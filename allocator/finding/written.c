@@ -66,25 +66,6 @@ static enum form form_of(const struct restaged_write *write, uint64_t width)
     return are_floats && any ? FORM_FLOAT : FORM_INTEGER;
 }
 
-/* Writes six significant digits, at least one of them behind the point. Uses no "%f": the program's locale must not change a
- * report. */
-static void write_float(char *out, size_t size, double value)
-{
-    double magnitude = value < 0 ? -value : value;
-    uint64_t scale = 10;
-    int decimals = 1;
-    for (double least = 1e4; magnitude < least && decimals < 11; least /= 10) {
-        scale *= 10;
-        decimals++;
-    }
-    uint64_t scaled = (uint64_t)(magnitude * (double)scale + 0.5);
-    char fraction[24];
-    snprintf(fraction, sizeof fraction, "%020" PRIu64, scaled % scale);
-    snprintf(out, size, "%s%" PRIu64 ".%s", value < 0 ? "-" : "", scaled / scale, fraction + 20 - decimals);
-    for (size_t length = strlen(out); out[length - 1] == '0' && out[length - 2] != '.'; length--)
-        out[length - 1] = '\0';
-}
-
 static void write_value(char *out, size_t size, enum form form, uint64_t bits, size_t width)
 {
     unsigned shift = (unsigned)(64 - 8 * width);
@@ -92,7 +73,7 @@ static void write_value(char *out, size_t size, enum form form, uint64_t bits, s
     if (form == FORM_BYTES)
         snprintf(out, size, "%02" PRIx64, bits);
     else if (form == FORM_FLOAT)
-        write_float(out, size, float_of(bits, width));
+        snprintf(out, size, "%s", real_of(float_of(bits, width)).text);
     else if (form == FORM_INTEGER && number < PLAIN_LIMIT && number > -PLAIN_LIMIT)
         snprintf(out, size, "%" PRId64, number);
     else
@@ -114,7 +95,7 @@ static void put_values(struct report *report, const struct restaged_write *write
     const char *gap = ": ";
     size_t at = 0;
     for (; at + step <= write->value_bytes && at < most * step; at += step) {
-        char text[40];
+        char text[48];
         write_value(text, sizeof text, form, bits_at(write, at, step), step);
         if (report_room(report) < (int)(strlen(gap) + strlen(text)) + SPARE)
             break;

@@ -300,6 +300,13 @@ cufence_status memory_reach(const uint8_t *arguments, size_t size)
     return status;
 }
 
+int memory_has(uint64_t address, uint64_t bytes)
+{
+    size_t behind = position_of(address);
+    const struct piece *piece = behind ? &memory.pieces[behind - 1] : NULL;
+    return piece && address - piece->base < piece->bytes && bytes <= piece->bytes - (address - piece->base);
+}
+
 cufence_status memory_refresh(void)
 {
     cufence_status status = CUFENCE_OK;

@@ -21,6 +21,9 @@ cufence_status memory_open(int socket, int device, const struct scene *scene);
  * be saved. Errors: DRIVER, OUT_OF_MEMORY. */
 cufence_status memory_reach(const uint8_t *arguments, size_t size);
 
+/* Returns 1 if all these bytes are mapped by one mapping. */
+int memory_has(uint64_t address, uint64_t bytes);
+
 /* Gives every copy the bytes of its original, or of its file, again. Errors: DRIVER. */
 cufence_status memory_refresh(void);
 

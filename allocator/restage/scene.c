@@ -8,10 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The file: header, launches, arguments of each launch, name of the dump, symbol, image. */
+/* The file: header, ranges, launches, arguments of each launch, name of the dump, symbol, image. */
 struct header {
     char magic[8];
     uint32_t version, launch_count, mode, is_saved;
+    uint32_t range_count, reserved;
     uint8_t device[16];
     uint64_t arena_start, arena_end;
     uint64_t dump_bytes, symbol_bytes, image_bytes; /* texts with their NUL */
@@ -65,6 +66,7 @@ int scene_write(const struct scene *scene)
                             .launch_count = (uint32_t)scene->launch_count,
                             .mode = scene->mode,
                             .is_saved = scene->is_saved,
+                            .range_count = (uint32_t)scene->range_count,
                             .arena_start = scene->arena_start,
                             .arena_end = scene->arena_end,
                             .dump_bytes = strlen(scene->dump) + 1,
@@ -75,7 +77,8 @@ int scene_write(const struct scene *scene)
     int fd = memfd_create("cufence-scene", MFD_CLOEXEC);
     if (fd < 0)
         return -1;
-    if (put(fd, &header, sizeof header) && put_launches(fd, scene) && put(fd, scene->dump, header.dump_bytes) &&
+    if (put(fd, &header, sizeof header) && put(fd, scene->ranges, scene->range_count * sizeof *scene->ranges) &&
+        put_launches(fd, scene) && put(fd, scene->dump, header.dump_bytes) &&
         put(fd, scene->symbol, header.symbol_bytes) && put(fd, scene->image, scene->image_bytes))
         return fd;
     close(fd);
@@ -116,11 +119,14 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
 {
     struct reader reader = reader_of((struct span){bytes, size}, 0);
     struct header header;
+    struct scene_range ranges[SCENE_RANGES];
     if (!reader_copy(&reader, &header, sizeof header) || memcmp(header.magic, magic, sizeof magic) != 0)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "this is no scene of cufence's");
     if (header.version != SCENE_VERSION)
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "a scene of version %u, but this cufence reads version %u",
                            header.version, SCENE_VERSION);
+    if (header.range_count > SCENE_RANGES || !reader_copy(&reader, ranges, header.range_count * sizeof *ranges))
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the scene is damaged");
     if (!header.launch_count || header.launch_count > SCENE_LAUNCHES || header.image_bytes > SCENE_IMAGE ||
         header.arena_start >= header.arena_end || header.mode >= SCENE_MODES ||
         !read_launches(&reader, launches, header.launch_count))
@@ -133,7 +139,9 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
                             .symbol = read_text(&reader, header.symbol_bytes),
                             .image_bytes = header.image_bytes,
                             .launches = launches,
-                            .launch_count = header.launch_count};
+                            .launch_count = header.launch_count,
+                            .range_count = header.range_count};
+    memcpy(scene->ranges, ranges, header.range_count * sizeof *ranges);
     memcpy(scene->device, header.device, sizeof scene->device);
     scene->image = reader.at;
     if (!scene->dump || !scene->symbol || !scene->image_bytes || reader_left(&reader) != scene->image_bytes)

@@ -10,12 +10,14 @@
 #define CUFENCE_RESTAGE_SCENE_H
 
 #include "analysis/snapshot/scene_launch.h"
+#include "analysis/values/figures.h"
 #include "base/problem.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 #define SCENE_VERSION 2
+#define SCENE_RANGES 16               /* of memory that is described */
 #define SCENE_IMAGE ((size_t)1 << 30) /* most bytes of an image */
 
 enum scene_mode {
@@ -23,6 +25,11 @@ enum scene_mode {
     SCENE_BARE,  /* only with the guards unmapped */
     SCENE_ZEROS, /* only with pages of zeros in the guards */
     SCENE_MODES
+};
+
+/* Part of a buffer. */
+struct scene_range {
+    uint64_t address, bytes;
 };
 
 struct scene {
@@ -36,6 +43,8 @@ struct scene {
     size_t image_bytes;
     const struct scene_launch *launches; /* to be tried in this order */
     size_t launch_count;
+    struct scene_range ranges[SCENE_RANGES]; /* whose figures are wanted: what the arguments point to */
+    size_t range_count;
 };
 
 /* Writes the scene into a new memory file and returns its descriptor, -1 with errno set on error. */
@@ -57,6 +66,7 @@ enum stage_message_type {
     STAGE_SAVE,     /* from the stage: it has mapped `bytes` at `address`; which of them are to be kept? */
     STAGE_LAUNCHES, /* from the stage: launches number `number` of the scene; `address` is 1 with patterns in the guards */
     STAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values` */
+    STAGE_FIGURES,  /* what a range of the scene holds before the first launch, in `figures` */
     STAGE_NOTE,     /* something that the report should say, in `text` */
     STAGE_FAILED,   /* cannot be staged; `text` says why */
     STAGE_DONE      /* no launch has faulted */
@@ -70,6 +80,7 @@ struct stage_message {
     uint32_t value_bytes;
     uint8_t values[64];
     char text[228];
+    struct figures figures;
 };
 
 /* Sends a message, with a descriptor if fd is not -1. Returns 0, or -1 if the other side is gone. */

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "driver/driver.h"
+#include "figures.h"
 #include "memory.h"
 
 #include <signal.h>
@@ -207,6 +208,8 @@ static cufence_status play(void)
         status = load_kernel();
     for (size_t i = 0; status == CUFENCE_OK && i < scene->launch_count; i++)
         status = memory_reach(scene->launches[i].arguments, scene->launches[i].argument_bytes);
+    if (status == CUFENCE_OK)
+        figures_tell(stage.socket, scene);
     if (status == CUFENCE_OK && scene->mode != SCENE_BARE)
         status = look_for_writes(&wrote);
     return status == CUFENCE_OK && scene->mode != SCENE_ZEROS ? look_for_fault(wrote) : status;

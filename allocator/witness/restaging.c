@@ -5,6 +5,7 @@
 #include "analysis/sass/fence.h"
 #include "analysis/verdict/launches.h"
 #include "base/error.h"
+#include "ranges.h"
 #include "staging.h"
 
 #include <fcntl.h>
@@ -278,6 +279,8 @@ struct restaging *restaging_begin(const struct fault_sources *sources, const str
         status = take_image(restaging, dump->bytes, dump->size, site);
     for (size_t i = 0; status == CUFENCE_OK && i < restaging->launch_count; i++)
         hold_memory(restaging, &restaging->launches[i]);
+    for (size_t i = 0; status == CUFENCE_OK && i < restaging->launch_count; i++)
+        describe_arguments(&restaging->staging.scene, &restaging->launches[i], &around->memory);
     if (status == CUFENCE_OK)
         start(restaging);
     return restaging;

@@ -94,6 +94,13 @@ static void take_launch(struct staging *staging, const struct stage_message *mes
         staging->result.launches_tried = staging->number + 1;
 }
 
+static void take_figures(struct staging *staging, const struct stage_message *message)
+{
+    struct restaged *result = &staging->result;
+    if (result->figure_count < sizeof result->figures / sizeof *result->figures)
+        result->figures[result->figure_count++] = message->figures;
+}
+
 /* Handles one message. Returns 0 at the end of the conversation. */
 static int converse(struct staging *staging)
 {
@@ -116,6 +123,9 @@ static int converse(struct staging *staging)
         return 1;
     case STAGE_WROTE:
         take_write(staging, &message);
+        return 1;
+    case STAGE_FIGURES:
+        take_figures(staging, &message);
         return 1;
     case STAGE_NOTE:
         return 1;
@@ -200,6 +210,7 @@ static void run_bare(struct staging *staging)
     scene->launches += number;
     scene->launch_count = 1;
     scene->mode = SCENE_BARE;
+    scene->range_count = 0;
     scene->is_saved = 0;
     if (staging_begin(staging) == CUFENCE_OK)
         run(staging);

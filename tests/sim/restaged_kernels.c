@@ -64,6 +64,15 @@ static void write_indexed(const cusim_thread *t, void *const *arguments)
         table[table[0]] = 1;
 }
 
+/* Of its buffers it changes nothing but the bytes behind the second. */
+static void write_end(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[1];
+    int n = *(const int *)arguments[2];
+    if (number(t) == n)
+        out[n] = 2.5f;
+}
+
 static void write_once(const cusim_thread *t, void *const *arguments)
 {
     volatile float *out = *(volatile float *const *)arguments[0];
@@ -89,7 +98,7 @@ static void end_later(const cusim_thread *t, void *const *arguments)
 
 __attribute__((constructor)) static void register_kernels(void)
 {
-    static const size_t pointer_and_count[] = {8, 4};
+    static const size_t pointer_and_count[] = {8, 4}, two_pointers[] = {8, 8, 4};
     static const size_t large_and_count[] = {sizeof(struct large), 4};
     static const cusim_kernel kernels[] = {
         {"write_by_struct", write_by_struct, large_and_count, 2, "model.cu", 26, 4, 0, 1},
@@ -100,6 +109,8 @@ __attribute__((constructor)) static void register_kernels(void)
         {"write_once", write_once, pointer_and_count, 2, "model.cu", 53, 4, 0, 1},
         {"hang_later", hang_later, pointer_and_count, 2, "model.cu", 64, 4, 0, 1},
         {"end_later", end_later, pointer_and_count, 2, "model.cu", 75, 4, 0, 1},
+        {"write_end", write_end, two_pointers, 3, "model.cu", 86, 4, 0, 1},
+        {"_Z9write_endPK6__halfPfi", write_end, two_pointers, 3, "model.cu", 97, 4, 0, 1},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
         cusim_register_kernel(&kernels[i]);

@@ -38,10 +38,9 @@ static void *allocate(size_t size)
     return pointer;
 }
 
-static void launch_with(const char *kernel, void *argument, int n)
+static void launch_all(const char *kernel, void **arguments)
 {
     CUfunction function;
-    void *arguments[] = {argument, &n};
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
     const struct launch_call call = {.function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
     launch_record(context_current(), &call); /* as the preload library does */
@@ -50,7 +49,13 @@ static void launch_with(const char *kernel, void *argument, int n)
 
 static void launch(const char *kernel, void *pointer, int n)
 {
-    launch_with(kernel, &pointer, n);
+    launch_all(kernel, (void *[]){&pointer, &n});
+}
+
+/* The argument is at that address, which need not be a pointer. */
+static void launch_with(const char *kernel, void *argument, int n)
+{
+    launch_all(kernel, (void *[]){argument, &n});
 }
 
 static uint64_t now_ms(void)
@@ -217,6 +222,88 @@ static void test_ranks(void **state)
     if (reports != RANKS)
         fail_msg("%d reports in:\n%s", reports, outcome.err);
     free(outcome.err);
+}
+
+/* ---- what the kernel was given ---- */
+
+static void fill(void *pointer, const void *bytes, size_t size)
+{
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)pointer, bytes, size));
+}
+
+/* Launches with halves at 16 bytes into the first buffer, and floats in the second. */
+static void give(const char *kernel)
+{
+    uint16_t halves[COUNT + 8];
+    float floats[COUNT];
+    int n = COUNT;
+    for (int i = 0; i < COUNT + 8; i++)
+        halves[i] = (uint16_t)(0x3800 + (i * 37 & 0x7ff));
+    halves[8 + 1] = 0xfc00;
+    for (int i = 0; i < COUNT; i++)
+        floats[i] = (float)(i % 7) * 0.3f - 1;
+    floats[1] = floats[500] = __builtin_nanf("");
+    floats[2] = -__builtin_inff();
+    floats[3] = 1e20f;
+    floats[4] = floats[5] = floats[6] = 0;
+    start("witness=on");
+    char *in = allocate(sizeof halves);
+    float *out = allocate(sizeof floats);
+    fill(in, halves, sizeof halves);
+    fill(out, floats, sizeof floats);
+    in += 16;
+    launch_all(kernel, (void *[]){&in, &out, &n});
+    cuCtxSynchronize();
+}
+
+static void tell_given(void)
+{
+    give("write_end");
+}
+
+/* Without a signature, the bytes show the types. */
+static void test_given(void **state)
+{
+    (void)state;
+    expect_said(tell_given,
+                (const char *[]){"buffer #1 \\+16, 2016 bytes +restaged$",
+                                 "   float16\\[1000\\] \\(guess\\)  min 0\\.5[0-9]* max 1\\.99[0-9]+ mean 1\\.1[0-9]+,.* restaged$",
+                                 " 0 NaN,", " 1 Inf;", " first 0\\.6[0-9]+ -Inf 0\\.6", "buffer #2 \\+0, 4000 bytes$",
+                                 "   float32\\[1000\\] \\(guess\\)  min -1\\.0 max 1\\.0e\\+20 mean 1\\.00301e\\+17,.* restaged$",
+                                 " 3 zeros,", " 2 NaN,", " first -1\\.0 NaN -Inf 1\\.0e\\+20$", NULL});
+}
+
+static void tell_declared(void)
+{
+    give("_Z9write_endPK6__halfPfi");
+}
+
+static void test_declared(void **state)
+{
+    (void)state;
+    expect_said(tell_declared, (const char *[]){"   float16\\[1000\\]  min 0\\.5", "   float32\\[1000\\]  min -1\\.0", "!guess", NULL});
+}
+
+static void tell_large(void)
+{
+    const size_t size = (size_t)48 << 20;
+    const double numbers[] = {-1, 3}, middle = 5;
+    int n = 8;
+    start("witness=on");
+    char *in = allocate(size), *out = allocate(32);
+    fill(in, numbers, sizeof numbers);
+    fill(in + size / 2, &middle, sizeof middle);
+    fill(in + size - sizeof numbers, numbers, sizeof numbers);
+    launch_all("write_end", (void *[]){&in, &out, &n});
+    cuCtxSynchronize();
+}
+
+/* Of a large buffer only the ends are read. */
+static void test_large(void **state)
+{
+    (void)state;
+    expect_said(tell_large, (const char *[]){"   float64\\[6291456\\] \\(guess\\)  of 16 MiB:", "min -1\\.0 max 3\\.0 mean 0\\.0",
+                                             " 2097148 zeros,", "   float32\\[8\\] \\(guess\\)  all are 0", NULL});
 }
 
 /* ---- when it cannot be done ---- */
@@ -390,6 +477,7 @@ int main(void)
         cmocka_unit_test(test_ranks),    cmocka_unit_test(test_struct),      cmocka_unit_test(test_withheld),
         cmocka_unit_test(test_far),      cmocka_unit_test(test_several),     cmocka_unit_test(test_once),
         cmocka_unit_test(test_hang),     cmocka_unit_test(test_death),       cmocka_unit_test(test_quietly),
+        cmocka_unit_test(test_given),    cmocka_unit_test(test_declared),    cmocka_unit_test(test_large),
         cmocka_unit_test(test_no_trace), cmocka_unit_test(test_error_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

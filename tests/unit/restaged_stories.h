@@ -55,6 +55,35 @@ static inline void restaged(struct story *story)
     add_write(story, &story->near[0], A_END, 96, &two, sizeof two);
 }
 
+/* Adds what the memory at an address holds. */
+static inline void add_figures(struct story *story, uint64_t address, const void *bytes, size_t size, uint64_t whole)
+{
+    struct figures *figures = &story->restaged.figures[story->restaged.figure_count++];
+    struct figures_count *count = figures_begin();
+    figures_add(count, bytes, size);
+    figures_end(count, figures);
+    figures->address = address;
+    figures->bytes = whole;
+}
+
+/* The type of the first argument has to be guessed, and only part of it was read. */
+static inline void restaged_given(struct story *story)
+{
+    static const double doubles[] = {-0.25, 1e22, 0.1, 3, 0.7, 1.1, -0.3, 0.2};
+    float floats[1000];
+    for (size_t i = 0; i < 1000; i++)
+        floats[i] = (float)(i % 8) - 4;
+    floats[1] = __builtin_nanf("");
+    floats[2] = -__builtin_inff();
+    restaged(story);
+    story->sites[0].kernel = story->sites_again[0].kernel = "k_oob(void*, float*, int)";
+    story->parameters[0] = story->parameters_again[0] = B_START;
+    memcpy(story->entries[0].bytes, story->parameters, 20);
+    add_figures(story, B_START, doubles, sizeof doubles, 8000);
+    add_figures(story, A_START, floats, sizeof floats, sizeof floats);
+    add_figures(story, A_START, doubles, sizeof doubles, 8); /* of another buffer that was there */
+}
+
 /* The first dump has the address. */
 static inline void restaged_for_nothing(struct story *story)
 {

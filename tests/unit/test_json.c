@@ -183,6 +183,13 @@ static const struct {
                {"launch.certainty", "\"restaged\""}, {"launch.fits", "1"}, {"arguments.certainty", "\"restaged\""},
                {"restaged", "{\"outcome\":\"faulted\",\"launches\":1,\"written_bytes\":96,\"ms\":131}"},
                {"written.0.values", "\"" VALUES "\""}, {"written.1", NULL}}},
+    {restaged_given, {{"arguments.list.0.figures.type", "\"float64\""}, {"arguments.list.0.figures.is_guess", "true"},
+               {"arguments.list.0.figures.count", "1000"}, {"arguments.list.0.figures.of_bytes", "64"},
+               {"arguments.list.0.figures.first", "[-0.25,1e22,0.10000000000000001,3.0]"},
+               {"arguments.list.1.figures", "{\"type\":\"float32\",\"count\":1000,\"of_bytes\":4000,\"min\":-4.0,\"max\":3.0,"
+                                            "\"mean\":-0.49599198396793587,\"zeros\":125,\"nan\":1,\"inf\":1,"
+                                            "\"first\":[-4.0,\"NaN\",\"-Infinity\",-1.0]}"},
+               {"arguments.list.2.figures", NULL}, {"arguments.certainty", "\"restaged\""}}},
     {restaged_for_nothing, {{"address.certainty", "\"exact\""}, {"warp_exited", "false"}, {"thread.restaged", NULL},
                {"kernel.grid_restaged", NULL}, {"launch.certainty", "\"exact\""}, {"also", NULL},
                {"written.0.distance", "400"}, {"written.0.bytes", "8"}}},

@@ -119,6 +119,13 @@ static void a_second_launch_is_kept(void **state)
                                                   .value_bytes = 4},
                                                  {.is_before = 1, .bytes = 1}},
                                       .write_count = 2,
+                                      .figures = {{.address = 0xfedcba9876543210,
+                                                   .bytes = UINT64_C(3) << 30,
+                                                   .seen = 16 << 20,
+                                                   .first = {0xff, 0, 1, [31] = 7},
+                                                   .types = {{-1.5, 1e300, 0.1, 5, 4, 3, 2, 1.02}, [VALUE_UINT64] = {.max = 1}}},
+                                                  {.address = 16}},
+                                      .figure_count = 2,
                                       .written_bytes = 201,
                                       .launches_tried = 3,
                                       .took_ms = 250};
@@ -135,6 +142,8 @@ static void a_second_launch_is_kept(void **state)
     assert_int_equal(again->writes[0].value_bytes, 4);
     assert_memory_equal(again->writes[0].values, restaged.writes[0].values, 64);
     assert_int_equal(again->written_bytes, 201);
+    assert_int_equal(again->figure_count, 2);
+    assert_memory_equal(again->figures, restaged.figures, sizeof restaged.figures);
     char *written = snapshot_write(&snapshot->memory, &snapshot->origin, again);
     assert_string_equal(written, bytes);
     free(written);

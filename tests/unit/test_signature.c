@@ -41,8 +41,44 @@ static void pointers_to_const_are_told_apart(void **state)
     assert_false(signature_is_const(NULL, 1, 0));
 }
 
+static void elements_have_a_type(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *name;
+        size_t count, index;
+        enum value_type type;
+    } cases[] = {
+        {"k(float const*, double*, int)", 3, 0, VALUE_FLOAT32},
+        {"k(float const*, double*, int)", 3, 1, VALUE_FLOAT64},
+        {"k(float const*, double*, int)", 3, 2, VALUE_TYPES},
+        {"k(float const*, double*, int)", 3, 3, VALUE_TYPES},
+        {"k(float const*, double*, int)", 2, 0, VALUE_TYPES},
+        {"void k<float>(float4 const volatile* __restrict)", 1, 0, VALUE_FLOAT32},
+        {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 0, VALUE_FLOAT16},
+        {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 1, VALUE_BFLOAT16},
+        {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 2, VALUE_FLOAT16},
+        {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 3, VALUE_BFLOAT16},
+        {"k(unsigned char*, unsigned int*, unsigned long long*, long const*)", 4, 0, VALUE_UINT8},
+        {"k(unsigned char*, unsigned int*, unsigned long long*, long const*)", 4, 1, VALUE_UINT32},
+        {"k(unsigned char*, unsigned int*, unsigned long long*, long const*)", 4, 2, VALUE_UINT64},
+        {"k(unsigned char*, unsigned int*, unsigned long long*, long const*)", 4, 3, VALUE_INT64},
+        {"k(float**, void*, uint4*, Row*)", 4, 0, VALUE_TYPES},
+        {"k(float**, void*, uint4*, Row*)", 4, 1, VALUE_TYPES},
+        {"k(float**, void*, uint4*, Row*)", 4, 2, VALUE_TYPES},
+        {"k(float**, void*, uint4*, Row*)", 4, 3, VALUE_TYPES},
+        {"k(*)", 1, 0, VALUE_TYPES},
+        {"k_oob", 1, 0, VALUE_TYPES},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        if (signature_elements(cases[i].name, cases[i].count, cases[i].index) != cases[i].type)
+            fail_msg("%s, argument %zu", cases[i].name, cases[i].index);
+    assert_int_equal(signature_elements(NULL, 1, 0), VALUE_TYPES);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(pointers_to_const_are_told_apart)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(pointers_to_const_are_told_apart),
+                                       cmocka_unit_test(elements_have_a_type)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,5 +1,7 @@
 #include "keep_restaged.h"
 
+#include "keep_figures.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -45,6 +47,8 @@ json_t *restaged_put(const struct restaged *restaged, const struct fault_memory 
     for (size_t i = 0; i < restaged->write_count; i++)
         json_array_append_new(writes, put_write(&restaged->writes[i]));
     json_object_set_new(object, "writes", writes);
+    if (restaged->figure_count)
+        json_object_set_new(object, "figures", figures_put(restaged));
     return object;
 }
 
@@ -94,4 +98,5 @@ void restaged_take(const json_t *object, const struct fault_memory *memory, stru
         restaged->launch = &memory->launches[json_integer_value(launch)];
     for (size_t i = 0; i < json_array_size(writes) && i < COUNT(restaged->writes); i++)
         take_write(json_array_get(writes, i), memory, &restaged->writes[restaged->write_count++]);
+    figures_read(json_object_get(object, "figures"), restaged);
 }

@@ -6,6 +6,7 @@
 #ifndef CUFENCE_ANALYSIS_VERDICT_RESTAGED_H
 #define CUFENCE_ANALYSIS_VERDICT_RESTAGED_H
 
+#include "analysis/values/figures.h"
 #include "diagnosis.h"
 
 enum restage_outcome {
@@ -32,8 +33,10 @@ struct restaged {
     const struct evidence *evidence;   /* from the second launch's dump; borrowed; NULL if none */
     const struct fault_launch *launch; /* the recorded launch that was staged; borrowed; NULL if unknown */
     struct restaged_write writes[8];
-    size_t write_count;      /* in writes[] */
-    uint64_t written_bytes;  /* in all */
+    size_t write_count;         /* in writes[] */
+    uint64_t written_bytes;     /* in all */
+    struct figures figures[16]; /* of what arguments point to, as the fault left it, up to the end of each buffer */
+    size_t figure_count;
     unsigned launches_tried; /* recorded launches that were staged until one faulted */
     uint64_t took_ms;
 };

@@ -46,18 +46,82 @@ static int is_pointer_to_const(const char *start, const char *end)
     return ends_with(start, &end, " const");
 }
 
-int signature_is_const(const char *name, size_t count, size_t index)
+/* Finds argument `index`. Returns 0 if there is none, or if the list does not have `count` arguments. */
+static int find_argument(const char *name, size_t count, size_t index, const char **start, const char **stop)
 {
     size_t length = 0, found = 0;
-    int is_const = 0;
     const char *at = name ? list_of(name, &length) : NULL;
     const char *end = at ? at + length : NULL;
     for (; at && at < end; found++) {
-        const char *stop = end_of(at, end);
-        if (found == index)
-            is_const = is_pointer_to_const(at, stop);
-        at = stop < end ? stop + 1 : stop;
+        const char *behind = end_of(at, end);
+        if (found == index) {
+            *start = at;
+            *stop = behind;
+        }
+        at = behind < end ? behind + 1 : behind;
         at += at < end && *at == ' ';
     }
-    return found == count && is_const;
+    return found == count && index < count;
+}
+
+int signature_is_const(const char *name, size_t count, size_t index)
+{
+    const char *start, *end;
+    return find_argument(name, count, index, &start, &end) && is_pointer_to_const(start, end);
+}
+
+static int is_name(const char *start, size_t length, const char *name)
+{
+    return strlen(name) == length && memcmp(start, name, length) == 0;
+}
+
+static enum value_type type_of(const char *start, size_t length)
+{
+    static const struct {
+        const char *name;
+        enum value_type type;
+    } names[] = {
+        {"float", VALUE_FLOAT32},
+        {"double", VALUE_FLOAT64},
+        {"__half", VALUE_FLOAT16},
+        {"_Float16", VALUE_FLOAT16},
+        {"c10::Half", VALUE_FLOAT16},
+        {"cutlass::half_t", VALUE_FLOAT16},
+        {"__nv_bfloat16", VALUE_BFLOAT16},
+        {"c10::BFloat16", VALUE_BFLOAT16},
+        {"cutlass::bfloat16_t", VALUE_BFLOAT16},
+        {"char", VALUE_INT8},
+        {"signed char", VALUE_INT8},
+        {"unsigned char", VALUE_UINT8},
+        {"bool", VALUE_UINT8},
+        {"short", VALUE_INT16},
+        {"unsigned short", VALUE_UINT16},
+        {"int", VALUE_INT32},
+        {"unsigned int", VALUE_UINT32},
+        {"long", VALUE_INT64},
+        {"long long", VALUE_INT64},
+        {"unsigned long", VALUE_UINT64},
+        {"unsigned long long", VALUE_UINT64},
+    };
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (is_name(start, length, names[i].name))
+            return names[i].type;
+    return VALUE_TYPES;
+}
+
+enum value_type signature_elements(const char *name, size_t count, size_t index)
+{
+    const char *start, *end;
+    if (!find_argument(name, count, index, &start, &end))
+        return VALUE_TYPES;
+    ends_with(start, &end, " __restrict");
+    if (!ends_with(start, &end, "*"))
+        return VALUE_TYPES;
+    ends_with(start, &end, " volatile");
+    ends_with(start, &end, " const");
+    size_t length = (size_t)(end - start);
+    enum value_type type = type_of(start, length);
+    if (type == VALUE_TYPES && length && end[-1] >= '1' && end[-1] <= '4') /* a vector: float2, __half2 */
+        type = type_of(start, length - 1);
+    return type;
 }

@@ -1,0 +1,234 @@
+#include "figures.h"
+
+#include "likeness.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define PATTERNS 65536 /* of 16 bits */
+#define SMALL 0x1p-64  /* what numbers are multiplied by so that their sum is finite */
+
+struct tally {
+    double min, max, sum;
+    double small_sum; /* of the values times SMALL, if they are float64 */
+    uint64_t finite, zeros, nans, infinities;
+};
+
+struct whole_tally {
+    int64_t min, max;
+    uint64_t unsigned_min, unsigned_max;
+    int64_t high_sum; /* of the high halves, or of numbers of 4 bytes ... */
+    uint64_t low_sum; /* ... and of the low halves of numbers of 8 bytes */
+    uint64_t count, zeros, negatives;
+};
+
+struct figures_count {
+    uint64_t patterns[PATTERNS]; /* how often each occurs: these give all figures for types of one and two bytes */
+    struct tally float32, float64;
+    struct whole_tally whole32, whole64;
+    struct likeness likeness;
+    uint64_t seen;
+    uint8_t first[32];
+    int has_odd; /* the last byte, which belongs to no pair, ... */
+    uint8_t odd;
+};
+
+struct figures_count *figures_begin(void)
+{
+    return calloc(1, sizeof(struct figures_count));
+}
+
+/* ---- counting ---- */
+
+/* Enters a value that occurs `times` times. */
+static inline void enter(struct tally *tally, double value, uint64_t times)
+{
+    if (value - value != 0) { /* neither NaN nor an infinity is 0 then */
+        *(value != value ? &tally->nans : &tally->infinities) += times;
+        return;
+    }
+    if (!tally->finite || value < tally->min)
+        tally->min = value;
+    if (!tally->finite || value > tally->max)
+        tally->max = value;
+    tally->finite += times;
+    tally->zeros += value == 0 ? times : 0;
+    tally->sum += value * (double)times;
+}
+
+static void enter_float32(struct tally *to, const uint8_t *bytes, size_t size)
+{
+    struct tally tally = *to;
+    for (size_t at = 0; at + 4 <= size; at += 4) {
+        float value;
+        memcpy(&value, bytes + at, sizeof value);
+        enter(&tally, (double)value, 1);
+    }
+    *to = tally;
+}
+
+static void enter_float64(struct tally *to, const uint8_t *bytes, size_t size)
+{
+    struct tally tally = *to;
+    for (size_t at = 0; at + 8 <= size; at += 8) {
+        double value;
+        memcpy(&value, bytes + at, sizeof value);
+        enter(&tally, value, 1);
+        tally.small_sum += value - value == 0 ? value * SMALL : 0;
+    }
+    *to = tally;
+}
+
+static inline void enter_whole(struct whole_tally *tally, int64_t value, uint64_t bits)
+{
+    if (!tally->count)
+        *tally = (struct whole_tally){.min = value, .max = value, .unsigned_min = bits, .unsigned_max = bits};
+    tally->count++;
+    tally->min = value < tally->min ? value : tally->min;
+    tally->max = value > tally->max ? value : tally->max;
+    tally->unsigned_min = bits < tally->unsigned_min ? bits : tally->unsigned_min;
+    tally->unsigned_max = bits > tally->unsigned_max ? bits : tally->unsigned_max;
+    tally->zeros += bits == 0;
+    tally->negatives += value < 0;
+}
+
+static void enter_whole32(struct whole_tally *to, const uint8_t *bytes, size_t size)
+{
+    struct whole_tally tally = *to;
+    for (size_t at = 0; at + 4 <= size; at += 4) {
+        int32_t value;
+        memcpy(&value, bytes + at, sizeof value);
+        enter_whole(&tally, value, (uint32_t)value);
+        tally.high_sum += value;
+    }
+    *to = tally;
+}
+
+static void enter_whole64(struct whole_tally *to, const uint8_t *bytes, size_t size)
+{
+    struct whole_tally tally = *to;
+    for (size_t at = 0; at + 8 <= size; at += 8) {
+        int64_t value;
+        memcpy(&value, bytes + at, sizeof value);
+        enter_whole(&tally, value, (uint64_t)value);
+        tally.high_sum += value >> 32;
+        tally.low_sum += (uint32_t)value;
+    }
+    *to = tally;
+}
+
+static void count_patterns(struct figures_count *count, const uint8_t *bytes, size_t size)
+{
+    for (size_t at = 0; at + 2 <= size; at += 2) {
+        uint16_t bits;
+        memcpy(&bits, bytes + at, sizeof bits);
+        count->patterns[bits]++;
+    }
+    count->has_odd = size % 2 != 0;
+    count->odd = count->has_odd ? bytes[size - 1] : 0;
+}
+
+void figures_add(struct figures_count *count, const uint8_t *bytes, size_t size)
+{
+    if (count->seen < sizeof count->first) {
+        size_t room = sizeof count->first - (size_t)count->seen;
+        memcpy(count->first + count->seen, bytes, size < room ? size : room);
+    }
+    count->seen += size;
+    count_patterns(count, bytes, size);
+    enter_float32(&count->float32, bytes, size);
+    enter_float64(&count->float64, bytes, size);
+    enter_whole32(&count->whole32, bytes, size);
+    enter_whole64(&count->whole64, bytes, size);
+    likeness_add(&count->likeness, bytes, size);
+}
+
+/* ---- the result ---- */
+
+static struct type_figures of_tally(const struct tally *tally)
+{
+    struct type_figures made = {.min = tally->min,
+                                .max = tally->max,
+                                .finite = tally->finite,
+                                .zeros = tally->zeros,
+                                .nans = tally->nans,
+                                .infinities = tally->infinities};
+    double count = (double)tally->finite;
+    if (tally->finite)
+        made.mean = tally->sum - tally->sum == 0 ? tally->sum / count : tally->small_sum / count / SMALL;
+    return made;
+}
+
+static struct type_figures of_whole(const struct whole_tally *tally, int is_wide, int is_signed)
+{
+    struct type_figures made = {.finite = tally->count, .zeros = tally->zeros};
+    double sum = is_wide ? (double)tally->high_sum * 0x1p32 + (double)tally->low_sum : (double)tally->high_sum;
+    made.min = is_signed ? (double)tally->min : (double)tally->unsigned_min;
+    made.max = is_signed ? (double)tally->max : (double)tally->unsigned_max;
+    if (!is_signed)
+        sum += (double)tally->negatives * (is_wide ? 0x1p64 : 0x1p32);
+    made.mean = tally->count ? sum / (double)tally->count : 0;
+    return made;
+}
+
+/* Makes the figures for the types of two bytes, and adds up how often each byte occurs. */
+static void make_pairs(const struct figures_count *count, struct figures *figures, uint64_t bytes[256])
+{
+    static const enum value_type types[] = {VALUE_FLOAT16, VALUE_BFLOAT16, VALUE_INT16, VALUE_UINT16};
+    struct tally tallies[4] = {0};
+    for (uint32_t bits = 0; bits < PATTERNS; bits++) {
+        uint64_t times = count->patterns[bits];
+        if (!times)
+            continue;
+        bytes[bits & 0xff] += times;
+        bytes[bits >> 8] += times;
+        for (size_t i = 0; i < 4; i++)
+            enter(&tallies[i], value_of_bits(types[i], bits), times);
+    }
+    for (size_t i = 0; i < 4; i++)
+        figures->types[types[i]] = of_tally(&tallies[i]);
+}
+
+static void make_bytes(struct figures *figures, const uint64_t bytes[256])
+{
+    struct tally with_sign = {0}, without = {0};
+    for (uint32_t bits = 0; bits < 256; bits++) {
+        if (!bytes[bits])
+            continue;
+        enter(&with_sign, value_of_bits(VALUE_INT8, bits), bytes[bits]);
+        enter(&without, value_of_bits(VALUE_UINT8, bits), bytes[bits]);
+    }
+    figures->types[VALUE_INT8] = of_tally(&with_sign);
+    figures->types[VALUE_UINT8] = of_tally(&without);
+}
+
+void figures_end(struct figures_count *count, struct figures *figures)
+{
+    uint64_t bytes[256] = {0};
+    figures->seen = count->seen;
+    memcpy(figures->first, count->first, sizeof count->first);
+    bytes[count->odd] += count->has_odd != 0;
+    make_pairs(count, figures, bytes);
+    make_bytes(figures, bytes);
+    figures->types[VALUE_FLOAT32] = of_tally(&count->float32);
+    figures->types[VALUE_FLOAT64] = of_tally(&count->float64);
+    figures->types[VALUE_INT32] = of_whole(&count->whole32, 0, 1);
+    figures->types[VALUE_UINT32] = of_whole(&count->whole32, 0, 0);
+    figures->types[VALUE_INT64] = of_whole(&count->whole64, 1, 1);
+    figures->types[VALUE_UINT64] = of_whole(&count->whole64, 1, 0);
+    for (enum value_type type = 0; type < VALUE_TYPES; type++)
+        figures->types[type].fit = likeness_fit(&count->likeness, type);
+    free(count);
+}
+
+enum value_type figures_guess(const struct figures *figures, uint64_t most_width)
+{
+    enum value_type best = VALUE_TYPES;
+    for (enum value_type type = 0; type < VALUE_TYPES; type++) {
+        if (value_width(type) > most_width)
+            continue;
+        if (best == VALUE_TYPES || figures->types[type].fit > figures->types[best].fit)
+            best = type;
+    }
+    return best == VALUE_TYPES ? VALUE_UINT8 : best;
+}

@@ -1,0 +1,192 @@
+#include "figures.h"
+
+#include "analysis/verdict/signature.h"
+#include "parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MARK_WIDTH 10             /* "  restaged" */
+#define PLAIN_LIMIT 1000000000000 /* 8-byte values beyond this are probably no counts, and are printed in hex */
+
+/* ---- taking ---- */
+
+static const struct figures *find(const struct restaged *restaged, const struct value_fact *value)
+{
+    for (size_t i = 0; i < restaged->figure_count; i++) {
+        const struct figures *figures = &restaged->figures[i];
+        if (figures->address == value->bits &&
+            figures->address + figures->bytes == value->target->address + value->target->size)
+            return figures;
+    }
+    return NULL;
+}
+
+/* Returns the width of the widest elements: those of a buffer are not wider than the access to it. */
+static uint64_t most_width(const struct finding *finding, const cufence_buffer *buffer)
+{
+    int is_accessed = finding->buffer.buffer && finding->buffer.buffer->id == buffer->id;
+    return is_accessed && finding->access.bytes ? finding->access.bytes : sizeof(uint64_t);
+}
+
+static void take(struct finding *finding, struct value_fact *value, size_t argument_count)
+{
+    const struct figures *figures = find(finding->restaged, value);
+    if (!figures)
+        return;
+    value->type = VALUE_TYPES;
+    if (!value->is_member)
+        value->type = signature_elements(finding->site.kernel, argument_count, value->number);
+    value->is_guess = value->type == VALUE_TYPES;
+    if (value->is_guess)
+        value->type = figures_guess(figures, most_width(finding, value->target));
+    if (figures->seen >= value_width(value->type))
+        value->figures = figures;
+}
+
+void figures_take(struct finding *finding, const struct launch_function *layout)
+{
+    if (!finding->restaged || !layout)
+        return;
+    for (size_t i = 0; i < finding->value_count; i++)
+        if (finding->values[i].target)
+            take(finding, &finding->values[i], layout->argument_count);
+}
+
+size_t figures_first_count(const struct value_fact *value)
+{
+    uint64_t count = value->figures->seen / value_width(value->type);
+    return count < FIGURES_FIRST ? (size_t)count : FIGURES_FIRST;
+}
+
+uint64_t figures_bits(const struct value_fact *value, size_t index)
+{
+    return value_bits(value->type, value->figures->first + index * value_width(value->type));
+}
+
+/* ---- putting ---- */
+
+/* A line that is continued on another one where it is full. */
+struct flow {
+    struct report *report;
+    int indent;
+    enum certainty certainty; /* for the end of the first line */
+};
+
+static void begin_line(const struct flow *flow)
+{
+    report_begin(flow->report, "", NULL);
+    report_put(flow->report, "%*s", flow->indent, "");
+}
+
+static void end_line(struct flow *flow)
+{
+    report_end(flow->report, flow->certainty);
+    flow->certainty = CERTAIN_NOT;
+}
+
+/* Puts the gap and the text, or the text alone on a new line. */
+static void put_part(struct flow *flow, const char *gap, const char *text)
+{
+    if (report_room(flow->report) < (int)(strlen(gap) + strlen(text)) + (flow->certainty ? MARK_WIDTH : 1)) {
+        report_put(flow->report, "%.*s", (int)strcspn(gap, " "), gap);
+        end_line(flow);
+        begin_line(flow);
+        gap = "";
+    }
+    report_put(flow->report, "%s%s", gap, text);
+}
+
+static struct amount whole_of(enum value_type type, uint64_t bits)
+{
+    unsigned shift = (unsigned)(64 - 8 * value_width(type));
+    int is_signed = type == VALUE_INT8 || type == VALUE_INT16 || type == VALUE_INT32 || type == VALUE_INT64;
+    int64_t number = (int64_t)(bits << shift) >> shift;
+    struct amount amount;
+    if (is_signed && number < 0)
+        snprintf(amount.text, sizeof amount.text, "%" PRId64, number);
+    else if (bits < PLAIN_LIMIT)
+        snprintf(amount.text, sizeof amount.text, "%" PRIu64, bits);
+    else
+        snprintf(amount.text, sizeof amount.text, "0x%" PRIx64, bits);
+    return amount;
+}
+
+/* Puts a minimum or maximum, which for integers is one. */
+static struct amount bound_of(enum value_type type, double value)
+{
+    struct amount amount;
+    int is_plain = value < (double)PLAIN_LIMIT && value > -(double)PLAIN_LIMIT; /* no NaN, whoever sent it */
+    if (value_is_float(type) || !is_plain)
+        return real_of(value);
+    snprintf(amount.text, sizeof amount.text, "%" PRId64, (int64_t)value);
+    return amount;
+}
+
+/* Whole MiB: a few bytes may be missing, so that elements are not cut. */
+static struct amount seen_of(const struct figures *figures)
+{
+    uint64_t mib = (figures->seen + MIB / 2) / MIB;
+    return mib ? amount_in(mib, 1, "MiB") : amount_in(figures->seen, 1, "bytes");
+}
+
+static void put_range(struct flow *flow, const struct value_fact *value)
+{
+    const struct type_figures *figures = &value->figures->types[value->type];
+    char text[192] = "";
+    const char *gap = "  ";
+    if (value->figures->seen < value->figures->bytes) {
+        snprintf(text, sizeof text, "of %s", seen_of(value->figures).text);
+        put_part(flow, gap, text);
+        text[0] = '\0';
+        gap = ": ";
+    }
+    if (figures->finite && figures->zeros == figures->finite)
+        part_add(text, "all are 0");
+    else if (figures->finite)
+        part_add(text, "min %s max %s mean %s", bound_of(value->type, figures->min).text,
+                 bound_of(value->type, figures->max).text, real_of(figures->mean).text);
+    else
+        part_add(text, "no finite number");
+    put_part(flow, gap, text);
+}
+
+static void put_count(struct flow *flow, uint64_t count, const char *what)
+{
+    char text[64];
+    snprintf(text, sizeof text, "%" PRIu64 " %s", count, what);
+    put_part(flow, ", ", text);
+}
+
+static void put_first(struct flow *flow, const struct value_fact *value)
+{
+    char text[256] = "first";
+    for (size_t i = 0; i < figures_first_count(value); i++) {
+        uint64_t bits = figures_bits(value, i);
+        part_add(text, " %s",
+                 value_is_float(value->type) ? real_of(value_of_bits(value->type, bits)).text
+                                             : whole_of(value->type, bits).text);
+    }
+    put_part(flow, "; ", text);
+}
+
+void figures_lines(struct report *report, const struct value_fact *value)
+{
+    struct flow flow = {report, value->is_member ? 5 : 3, CERTAIN_RESTAGED};
+    if (!value->figures)
+        return;
+    const struct type_figures *figures = &value->figures->types[value->type];
+    begin_line(&flow);
+    report_put(report, "%s[%" PRIu64 "]%s", value_name(value->type), value->figures->bytes / value_width(value->type),
+               value->is_guess ? " (guess)" : "");
+    put_range(&flow, value);
+    if (figures->zeros && figures->zeros < figures->finite)
+        put_count(&flow, figures->zeros, figures->zeros == 1 ? "zero" : "zeros");
+    if (value_is_float(value->type))
+        put_count(&flow, figures->nans, "NaN");
+    if (figures->infinities)
+        put_count(&flow, figures->infinities, "Inf");
+    put_first(&flow, value);
+    end_line(&flow);
+}

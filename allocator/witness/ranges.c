@@ -1,0 +1,25 @@
+#include "ranges.h"
+
+#include "analysis/verdict/arguments.h"
+
+#include <string.h>
+
+static int is_chosen(const struct scene *scene, uint64_t address)
+{
+    for (size_t i = 0; i < scene->range_count; i++)
+        if (scene->ranges[i].address == address)
+            return 1;
+    return 0;
+}
+
+void describe_arguments(struct scene *scene, const struct scene_launch *launch, const struct fault_memory *memory)
+{
+    for (size_t i = 0; i + 8 <= launch->argument_bytes && scene->range_count < SCENE_RANGES; i += 8) {
+        uint64_t word;
+        memcpy(&word, launch->arguments + i, sizeof word);
+        const cufence_buffer *buffer = word_buffer(memory, word, 0);
+        uint64_t bytes = buffer ? buffer->address + buffer->size - word : 0;
+        if (bytes && !buffer->freed_ns && !is_chosen(scene, word))
+            scene->ranges[scene->range_count++] = (struct scene_range){word, bytes};
+    }
+}

@@ -1,0 +1,330 @@
+/* Figures of a buffer's bytes, and the type that they are taken for. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "analysis/values/figures.h"
+
+static struct figures of(const void *bytes, size_t size)
+{
+    struct figures figures = {0};
+    struct figures_count *count = figures_begin();
+    assert_non_null(count);
+    figures_add(count, bytes, size);
+    figures_end(count, &figures);
+    return figures;
+}
+
+static void expect(const struct figures *figures, enum value_type type, double min, double max, double mean)
+{
+    const struct type_figures *found = &figures->types[type];
+    if (found->min != min || found->max != max || fabs(found->mean - mean) > 1e-12 * fabs(mean))
+        fail_msg("%s: %g %g %g", value_name(type), found->min, found->max, found->mean);
+}
+
+static void expect_counts(const struct figures *figures, enum value_type type, const uint64_t counts[4])
+{
+    const struct type_figures *found = &figures->types[type];
+    assert_int_equal(found->finite, counts[0]);
+    assert_int_equal(found->zeros, counts[1]);
+    assert_int_equal(found->nans, counts[2]);
+    assert_int_equal(found->infinities, counts[3]);
+}
+
+static void halves_are_converted(void **state)
+{
+    (void)state;
+    static const struct {
+        uint16_t bits;
+        double half, bfloat;
+    } cases[] = {
+        {0x0000, 0, 0},
+        {0x3c00, 1, 0x1p-7},
+        {0xc000, -2, -2},
+        {0x3555, 0.333251953125, 0x1.aap-21},
+        {0x7bff, 65504, 0x1.fep+120},
+        {0x0400, 0x1p-14, 0x1p-119},
+        {0x0001, 0x1p-24, 0x1p-133},          /* the smallest */
+        {0x83ff, -0x1.ff8p-15, -0x1.fep-120}, /* denormal as a half alone */
+        {0x3f80, 1.875, 1},
+        {0x4049, 2.142578125, 3.140625},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_true(value_of_half(cases[i].bits) == cases[i].half);
+        assert_true(value_of_bits(VALUE_FLOAT16, cases[i].bits) == cases[i].half);
+        if (value_of_bits(VALUE_BFLOAT16, cases[i].bits) != cases[i].bfloat)
+            fail_msg("0x%04x is %a", cases[i].bits, value_of_bits(VALUE_BFLOAT16, cases[i].bits));
+    }
+    assert_true(signbit(value_of_half(0x8000)));
+    assert_true(value_of_half(0x7c00) == INFINITY && value_of_half(0xfc00) == -INFINITY);
+    assert_true(isnan(value_of_half(0x7e00)) && isnan(value_of_half(0xffff)) && isnan(value_of_half(0x7c01)));
+    assert_true(value_of_bits(VALUE_BFLOAT16, 0xff80) == -INFINITY && isnan(value_of_bits(VALUE_BFLOAT16, 0x7fc0)));
+}
+
+static void every_type_has_figures(void **state)
+{
+    (void)state;
+    static const uint8_t bytes[] = {1, 2, 3, 4, 5, 6, 7, 0xff, 0, 0, 0, 0, 0, 0, 0, 0, 0xfe};
+    const struct figures figures = of(bytes, sizeof bytes);
+    assert_int_equal(figures.seen, 17);
+    assert_memory_equal(figures.first, bytes, sizeof bytes);
+    expect(&figures, VALUE_UINT8, 0, 255, (28 + 255 + 254) / 17.0);
+    expect(&figures, VALUE_INT8, -2, 7, (28 - 1 - 2) / 17.0);
+    expect(&figures, VALUE_UINT16, 0, 0xff07, (0x201 + 0x403 + 0x605 + 0xff07) / 8.0);
+    expect(&figures, VALUE_INT16, -0xf9, 0x605, (0x201 + 0x403 + 0x605 - 0xf9) / 8.0);
+    expect(&figures, VALUE_UINT32, 0, 0xff070605, ((double)0x4030201 + 0xff070605) / 4);
+    expect(&figures, VALUE_INT32, (int32_t)0xff070605, 0x4030201, (0x4030201 + (double)(int32_t)0xff070605) / 4);
+    expect(&figures, VALUE_UINT64, 0, (double)0xff07060504030201, (double)0xff07060504030201 / 2);
+    expect(&figures, VALUE_INT64, (double)(int64_t)0xff07060504030201, 0, (double)(int64_t)0xff07060504030201 / 2);
+    expect_counts(&figures, VALUE_UINT8, (const uint64_t[]){17, 8, 0, 0});
+    expect_counts(&figures, VALUE_INT16, (const uint64_t[]){8, 4, 0, 0});
+    expect_counts(&figures, VALUE_FLOAT32, (const uint64_t[]){4, 2, 0, 0});
+    expect_counts(&figures, VALUE_FLOAT64, (const uint64_t[]){2, 1, 0, 0});
+}
+
+static void what_is_no_number_is_counted_apart(void **state)
+{
+    (void)state;
+    const float floats[] = {NAN, 2, -INFINITY, -0.0F, INFINITY, -4, 0, 1e-45F};
+    const struct figures figures = of(floats, sizeof floats);
+    expect(&figures, VALUE_FLOAT32, -4, 2, (2 - 4 + (double)1e-45F) / 5);
+    expect_counts(&figures, VALUE_FLOAT32, (const uint64_t[]){5, 2, 1, 2});
+    static const uint16_t halves[] = {0x7c00, 0x7e00, 0xfe01, 0x8000, 0x3c00};
+    const struct figures narrow = of(halves, sizeof halves);
+    expect(&narrow, VALUE_FLOAT16, 0, 1, 0.5);
+    expect_counts(&narrow, VALUE_FLOAT16, (const uint64_t[]){2, 1, 2, 1});
+}
+
+static void nothing_but_nan(void **state)
+{
+    (void)state;
+    const float floats[] = {NAN, NAN, -NAN};
+    const struct figures figures = of(floats, sizeof floats);
+    expect(&figures, VALUE_FLOAT32, 0, 0, 0);
+    expect_counts(&figures, VALUE_FLOAT32, (const uint64_t[]){0, 0, 3, 0});
+    assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
+}
+
+static void no_bytes(void **state)
+{
+    (void)state;
+    const struct figures figures = of("", 0);
+    assert_int_equal(figures.seen, 0);
+    for (enum value_type type = 0; type < VALUE_TYPES; type++)
+        expect_counts(&figures, type, (const uint64_t[]){0, 0, 0, 0});
+    assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
+}
+
+static void the_mean_does_not_overflow(void **state)
+{
+    (void)state;
+    const double large[] = {1.5e308, 1.5e308, 1.2e308}, opposite[] = {-1.5e308, -1.5e308, 1.5e308, 1.5e308, INFINITY};
+    const struct figures figures = of(large, sizeof large), balanced = of(opposite, sizeof opposite);
+    expect(&figures, VALUE_FLOAT64, 1.2e308, 1.5e308, 1.4e308);
+    expect(&balanced, VALUE_FLOAT64, -1.5e308, 1.5e308, 0);
+}
+
+static void pieces_add_up(void **state)
+{
+    (void)state;
+    uint8_t bytes[1000];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(i * 37 % 251);
+    const struct figures whole = of(bytes, sizeof bytes);
+    struct figures made = {0};
+    struct figures_count *count = figures_begin();
+    figures_add(count, bytes, 8);
+    figures_add(count, bytes + 8, 512);
+    figures_add(count, bytes + 520, 480);
+    figures_end(count, &made);
+    assert_memory_equal(&made, &whole, sizeof whole);
+}
+
+/* ---- guessing ---- */
+
+#define COUNT 4000
+
+static uint32_t seed;
+
+static double uniform(void)
+{
+    seed = seed * 1664525u + 1013904223u;
+    return (seed >> 8) / 16777216.0;
+}
+
+static double bell(double deviation)
+{
+    double sum = 0;
+    for (int i = 0; i < 12; i++)
+        sum += uniform();
+    return (sum - 6) * deviation;
+}
+
+static uint16_t bfloat_of(double value)
+{
+    float narrow = (float)value;
+    uint32_t bits;
+    memcpy(&bits, &narrow, sizeof bits);
+    return (uint16_t)(bits >> 16);
+}
+
+/* Normal numbers and 0 only. */
+static uint16_t half_of(double value)
+{
+    int exponent;
+    double fraction = frexp(fabs(value), &exponent);
+    if (exponent < -13)
+        return 0;
+    return (uint16_t)((value < 0 ? 0x8000 : 0) + ((exponent + 14) << 10) + (int)((fraction * 2 - 1) * 1024));
+}
+
+/* Makes a buffer of a type: number `i` of kind `kind`. */
+static double number(int kind, size_t i)
+{
+    switch (kind) {
+    case 0:
+        return bell(1);
+    case 1:
+        return bell(0.02);
+    case 2:
+        return uniform();
+    case 3:
+        return (double)i;
+    case 4:
+        return bell(1) > 0 ? bell(1) : 0; /* half of them are 0 */
+    case 5:
+        return 0.5 * (double)(i % 7);
+    default:
+        return 0.3 * (double)(i % 7) - 1;
+    }
+}
+
+static enum value_type guess_of(enum value_type type, int kind, size_t count)
+{
+    static union {
+        float floats[COUNT];
+        double doubles[COUNT];
+        uint16_t shorts[COUNT];
+        int32_t ints[COUNT];
+        int64_t longs[COUNT];
+        uint8_t bytes[COUNT * 8];
+    } made;
+    memset(&made, 0, sizeof made);
+    seed = (uint32_t)kind + 1;
+    for (size_t i = 0; i < count; i++) {
+        double value = number(kind, i);
+        if (type == VALUE_FLOAT32)
+            made.floats[i] = (float)value;
+        else if (type == VALUE_FLOAT64)
+            made.doubles[i] = value;
+        else if (type == VALUE_FLOAT16)
+            made.shorts[i] = half_of(value);
+        else if (type == VALUE_BFLOAT16)
+            made.shorts[i] = bfloat_of(value);
+        else if (type == VALUE_INT32)
+            made.ints[i] = (int32_t)value;
+        else if (type == VALUE_INT64)
+            made.longs[i] = (int64_t)value;
+        else
+            made.bytes[i] = (uint8_t)(int)value;
+    }
+    const struct figures figures = of(&made, count * value_width(type));
+    return figures_guess(&figures, 8);
+}
+
+static void common_numbers_are_recognised(void **state)
+{
+    (void)state;
+    static const enum value_type types[] = {VALUE_FLOAT32, VALUE_FLOAT64, VALUE_FLOAT16, VALUE_BFLOAT16};
+    for (size_t i = 0; i < 4; i++)
+        for (int kind = 0; kind < 7; kind++)
+            for (size_t count = 32; count <= COUNT; count *= 5)
+                if (guess_of(types[i], kind, count) != types[i])
+                    fail_msg("%zu times %s of kind %d: %s", count, value_name(types[i]), kind,
+                             value_name(guess_of(types[i], kind, count)));
+    assert_int_equal(guess_of(VALUE_INT32, 3, COUNT), VALUE_INT32);
+    assert_int_equal(guess_of(VALUE_INT64, 3, COUNT), VALUE_INT64);
+}
+
+#define GUESS(type, ...) guess((const type[]){__VA_ARGS__}, sizeof((const type[]){__VA_ARGS__}))
+
+static enum value_type guess(const void *bytes, size_t size)
+{
+    const struct figures figures = of(bytes, size);
+    return figures_guess(&figures, 8);
+}
+
+static void few_numbers_are_recognised(void **state)
+{
+    (void)state;
+    assert_int_equal(GUESS(float, 0, 0, 0), VALUE_FLOAT32);
+    assert_int_equal(GUESS(float, 0.5F), VALUE_FLOAT32);
+    assert_int_equal(GUESS(float, 1, 1, 1, 1), VALUE_FLOAT32);
+    assert_int_equal(GUESS(float, 0.1F, -0.25F, 3), VALUE_FLOAT32);
+    assert_int_equal(GUESS(double, 1, 1, 1, 1), VALUE_FLOAT64);
+    assert_int_equal(GUESS(double, 0.1, -0.25, 3), VALUE_FLOAT64);
+    assert_int_equal(GUESS(uint16_t, 0x3c00, 0x3c00, 0x3c00, 0x3c00), VALUE_FLOAT16);
+    assert_int_equal(GUESS(uint16_t, 0x3f80, 0x3f80, 0x3f80, 0x3f80), VALUE_BFLOAT16);
+    assert_int_equal(GUESS(int32_t, 1000), VALUE_INT32);
+    assert_int_equal(GUESS(int32_t, 5, -1, 0, 3), VALUE_INT32);
+    assert_int_equal(GUESS(int32_t, 15360, 15400, 15440, 15500), VALUE_INT32);
+    assert_int_equal(GUESS(int64_t, 5, -1, 0, 3), VALUE_INT64);
+    assert_int_equal(GUESS(int64_t, 0x7e0000ff060, 0x7e0042fe100, 0), VALUE_INT64);
+    assert_int_equal(GUESS(int16_t, 5, -1, 7, 3, 2, 1), VALUE_INT16);
+    assert_int_equal(GUESS(uint8_t, 1, 0, 1, 1, 0, 1, 1, 1, 0, 0, 1, 1), VALUE_UINT8);
+    assert_int_equal(guess("The quick brown fox jumps over the lazy dog.", 44), VALUE_UINT8);
+    assert_int_equal(GUESS(int8_t, 5, -7, 20, -31, 14, -2, 40, -1, 9, -9, 1, -44, 3, 8, -22, 12), VALUE_INT8);
+}
+
+/* An access of 2 bytes is not to elements of 4. */
+static void no_type_is_wider_than_allowed(void **state)
+{
+    (void)state;
+    const float floats[] = {0.1F, -0.25F, 3};
+    const struct figures figures = of(floats, sizeof floats);
+    assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
+    assert_int_equal(figures_guess(&figures, 4), VALUE_FLOAT32);
+    assert_true(value_width(figures_guess(&figures, 2)) <= 2);
+    assert_int_equal(value_width(figures_guess(&figures, 1)), 1);
+}
+
+/* Only samples of a large piece are judged, but all of it is counted. */
+static void large_pieces(void **state)
+{
+    (void)state;
+    const size_t count = 1 << 18;
+    float *floats = malloc(count * sizeof *floats);
+    assert_non_null(floats);
+    for (size_t i = 0; i < count; i++)
+        floats[i] = (float)bell(1);
+    floats[count - 7] = -1000;
+    floats[count - 8] = NAN;
+    const struct figures figures = of(floats, count * sizeof *floats);
+    free(floats);
+    assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
+    assert_true(figures.types[VALUE_FLOAT32].min == -1000);
+    assert_int_equal(figures.types[VALUE_FLOAT32].nans, 1);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(halves_are_converted),
+        cmocka_unit_test(every_type_has_figures),
+        cmocka_unit_test(what_is_no_number_is_counted_apart),
+        cmocka_unit_test(nothing_but_nan),
+        cmocka_unit_test(no_bytes),
+        cmocka_unit_test(the_mean_does_not_overflow),
+        cmocka_unit_test(pieces_add_up),
+        cmocka_unit_test(common_numbers_are_recognised),
+        cmocka_unit_test(few_numbers_are_recognised),
+        cmocka_unit_test(no_type_is_wider_than_allowed),
+        cmocka_unit_test(large_pieces),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
