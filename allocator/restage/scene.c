@@ -78,8 +78,8 @@ int scene_write(const struct scene *scene)
     if (fd < 0)
         return -1;
     if (put(fd, &header, sizeof header) && put(fd, scene->ranges, scene->range_count * sizeof *scene->ranges) &&
-        put_launches(fd, scene) && put(fd, scene->dump, header.dump_bytes) &&
-        put(fd, scene->symbol, header.symbol_bytes) && put(fd, scene->image, scene->image_bytes))
+        put_launches(fd, scene) && put(fd, scene->dump, header.dump_bytes) && put(fd, scene->symbol, header.symbol_bytes) &&
+        put(fd, scene->image, scene->image_bytes))
         return fd;
     close(fd);
     return -1;

@@ -265,12 +265,13 @@ static void tell_given(void)
 static void test_given(void **state)
 {
     (void)state;
-    expect_said(tell_given,
-                (const char *[]){"buffer #1 \\+16, 2016 bytes +restaged$",
-                                 "   float16\\[1000\\] \\(guess\\)  min 0\\.5[0-9]* max 1\\.99[0-9]+ mean 1\\.1[0-9]+,.* restaged$",
-                                 " 0 NaN,", " 1 Inf;", " first 0\\.6[0-9]+ -Inf 0\\.6", "buffer #2 \\+0, 4000 bytes$",
-                                 "   float32\\[1000\\] \\(guess\\)  min -1\\.0 max 1\\.0e\\+20 mean 1\\.00301e\\+17,.* restaged$",
-                                 " 3 zeros,", " 2 NaN,", " first -1\\.0 NaN -Inf 1\\.0e\\+20$", NULL});
+    expect_said(
+        tell_given,
+        (const char *[]){"buffer #1 \\+16, 2016 bytes +restaged$",
+                         "   float16\\[1000\\] \\(guess\\)  min 0\\.5[0-9]* max 1\\.99[0-9]+ mean 1\\.1[0-9]+,.* restaged$",
+                         " 0 NaN,", " 1 Inf;", " first 0\\.6[0-9]+ -Inf 0\\.6", "buffer #2 \\+0, 4000 bytes$",
+                         "   float32\\[1000\\] \\(guess\\)  min -1\\.0 max 1\\.0e\\+20 mean 1\\.00301e\\+17,.* restaged$",
+                         " 3 zeros,", " 2 NaN,", " first -1\\.0 NaN -Inf 1\\.0e\\+20$", NULL});
 }
 
 static void tell_declared(void)
@@ -281,7 +282,8 @@ static void tell_declared(void)
 static void test_declared(void **state)
 {
     (void)state;
-    expect_said(tell_declared, (const char *[]){"   float16\\[1000\\]  min 0\\.5", "   float32\\[1000\\]  min -1\\.0", "!guess", NULL});
+    expect_said(tell_declared,
+                (const char *[]){"   float16\\[1000\\]  min 0\\.5", "   float32\\[1000\\]  min -1\\.0", "!guess", NULL});
 }
 
 static void tell_large(void)
@@ -302,8 +304,9 @@ static void tell_large(void)
 static void test_large(void **state)
 {
     (void)state;
-    expect_said(tell_large, (const char *[]){"   float64\\[6291456\\] \\(guess\\)  of 16 MiB:", "min -1\\.0 max 3\\.0 mean 0\\.0",
-                                             " 2097148 zeros,", "   float32\\[8\\] \\(guess\\)  all are 0", NULL});
+    expect_said(tell_large,
+                (const char *[]){"   float64\\[6291456\\] \\(guess\\)  of 16 MiB:", "min -1\\.0 max 3\\.0 mean 0\\.0",
+                                 " 2097148 zeros,", "   float32\\[8\\] \\(guess\\)  all are 0", NULL});
 }
 
 /* ---- when it cannot be done ---- */

@@ -108,27 +108,28 @@ static void a_second_launch_is_kept(void **state)
     make(&story, 6); /* exited_launched */
     assert_true(story.memory.near_count && story.memory.launch_count);
     const size_t last = story.memory.launch_count - 1;
-    const struct restaged restaged = {.outcome = RESTAGE_FAULTED,
-                                      .reason = "",
-                                      .launch = &story.memory.launches[last],
-                                      .writes = {{.buffer = &story.near[0],
-                                                  .distance = 4,
-                                                  .address = 0xfedcba9876543210,
-                                                  .bytes = 200,
-                                                  .values = {0, 1, 0xab, 0xff},
-                                                  .value_bytes = 4},
-                                                 {.is_before = 1, .bytes = 1}},
-                                      .write_count = 2,
-                                      .figures = {{.address = 0xfedcba9876543210,
-                                                   .bytes = UINT64_C(3) << 30,
-                                                   .seen = 16 << 20,
-                                                   .first = {0xff, 0, 1, [31] = 7},
-                                                   .types = {{-1.5, 1e300, 0.1, 5, 4, 3, 2, 1.02}, [VALUE_UINT64] = {.max = 1}}},
-                                                  {.address = 16}},
-                                      .figure_count = 2,
-                                      .written_bytes = 201,
-                                      .launches_tried = 3,
-                                      .took_ms = 250};
+    const struct restaged restaged = {
+        .outcome = RESTAGE_FAULTED,
+        .reason = "",
+        .launch = &story.memory.launches[last],
+        .writes = {{.buffer = &story.near[0],
+                    .distance = 4,
+                    .address = 0xfedcba9876543210,
+                    .bytes = 200,
+                    .values = {0, 1, 0xab, 0xff},
+                    .value_bytes = 4},
+                   {.is_before = 1, .bytes = 1}},
+        .write_count = 2,
+        .figures = {{.address = 0xfedcba9876543210,
+                     .bytes = UINT64_C(3) << 30,
+                     .seen = 16 << 20,
+                     .first = {0xff, 0, 1, [31] = 7},
+                     .types = {{-1.5, 1e300, 0.1, 5, 4, 3, 2, 1.02}, [VALUE_UINT64] = {.max = 1}}},
+                    {.address = 16}},
+        .figure_count = 2,
+        .written_bytes = 201,
+        .launches_tried = 3,
+        .took_ms = 250};
     char *bytes = snapshot_write(&story.memory, &origin, &restaged);
     assert_int_equal(snapshot_read(bytes, strlen(bytes), &snapshot, &problem), CUFENCE_OK);
     const struct restaged *again = &snapshot->restaged;
