@@ -6,6 +6,7 @@
 #include "base/options.h"
 #include "cli.h"
 #include "driver/driver.h"
+#include "witness/ranges.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -115,6 +116,8 @@ static int make_scene(struct replay *replay)
     replay->scene.symbol = opened->bundle->symbol;
     replay->scene.image = replay->image;
     replay->scene.image_bytes = size;
+    if (opened->snapshot)
+        describe_arguments(&replay->scene, opened->launches, &opened->snapshot->memory);
     set_arena(&replay->scene, opened->bundle);
     replay->scene.launches = opened->launches;
     replay->scene.launch_count = opened->bundle->launch_count;

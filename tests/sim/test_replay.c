@@ -291,6 +291,7 @@ static void test_same(void **state)
     assert_true(has(said, "block \\(7,0,0\\) thread \\(104,0,0\\)"));
     assert_true(has(said, "written +4 bytes past the end: 2\\.5"));
     assert_true(has(said, "model\\.cu:20"));
+    assert_true(has(said, " float32\\[1000\\] .*min 2\\.5 max 2\\.5.* restaged$"));
     assert_true(has(said, "1  1000"));
     assert_true(has(said, "launched at .*test_replay\\.c"));
     expect_replay("--json", 86, "^\\{.*\"kind\":\"overrun\".*\\}$");
