@@ -186,6 +186,45 @@ static void test_several(void **state)
     expect_said(tell_several, (const char *[]){"0 bytes past the end of buffer #2", "restaged", NULL});
 }
 
+static char kept[] = "/tmp/cufence-test-XXXXXX";
+
+static void tell_kept(void)
+{
+    char options[128];
+    snprintf(options, sizeof options, "witness=on,record=%s", kept);
+    start(options);
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+/* `cufence explain` tells from the files what the program told, in the same words. */
+static void test_kept(void **state)
+{
+    (void)state;
+    char command[512], text[16384], line[512];
+    assert_non_null(mkdtemp(kept));
+    struct outcome outcome = run_child(tell_kept);
+    snprintf(command, sizeof command, CUFENCE_CLI " explain %s", kept);
+    FILE *explained = popen(command, "r");
+    assert_non_null(explained);
+    text[fread(text, 1, sizeof text - 1, explained)] = '\0';
+    assert_int_equal(pclose(explained), 0);
+    size_t found = 0;
+    for (const char *at = outcome.err, *end; (end = strchr(at, '\n')) != NULL; at = end + 1) {
+        const char *said = strstr(at, "== ");
+        if (!said || said > end || (strncmp(said, "==   ", 5) != 0 && strncmp(said, "== SUMMARY", 10) != 0))
+            continue;
+        snprintf(line, sizeof line, "%.*s", (int)(end - said - 3), said + 3);
+        if (!strstr(text, line))
+            fail_msg("not explained: %s\nbut:\n%s", line, text);
+        found += strstr(line, "restaged") != NULL;
+    }
+    assert_true(found >= 4); /* headline, address, bytes written, arguments */
+    snprintf(command, sizeof command, "rm -r %s", kept);
+    assert_int_equal(system(command), 0);
+    free(outcome.err);
+}
+
 #define RANKS 3
 
 static void tell_ranks(void)
@@ -476,12 +515,12 @@ static void test_error_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_last),     cmocka_unit_test(test_off),         cmocka_unit_test(test_table),
-        cmocka_unit_test(test_ranks),    cmocka_unit_test(test_struct),      cmocka_unit_test(test_withheld),
-        cmocka_unit_test(test_far),      cmocka_unit_test(test_several),     cmocka_unit_test(test_once),
-        cmocka_unit_test(test_hang),     cmocka_unit_test(test_death),       cmocka_unit_test(test_quietly),
-        cmocka_unit_test(test_given),    cmocka_unit_test(test_declared),    cmocka_unit_test(test_large),
-        cmocka_unit_test(test_no_trace), cmocka_unit_test(test_error_first),
+        cmocka_unit_test(test_last),     cmocka_unit_test(test_off),      cmocka_unit_test(test_table),
+        cmocka_unit_test(test_ranks),    cmocka_unit_test(test_kept),     cmocka_unit_test(test_struct),
+        cmocka_unit_test(test_withheld), cmocka_unit_test(test_far),      cmocka_unit_test(test_several),
+        cmocka_unit_test(test_once),     cmocka_unit_test(test_hang),     cmocka_unit_test(test_death),
+        cmocka_unit_test(test_quietly),  cmocka_unit_test(test_given),    cmocka_unit_test(test_declared),
+        cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace), cmocka_unit_test(test_error_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
