@@ -11,6 +11,14 @@
 #include <sim.h>
 #include <sys/stat.h>
 
+#if defined(__SANITIZE_THREAD__) /* it leaves the simulated device little address space, elsewhere */
+#define ARENA "4G"
+#define HAS_USUAL_ADDRESSES 0
+#else
+#define ARENA "64G"
+#define HAS_USUAL_ADDRESSES 1
+#endif
+
 #define COUNT 1000
 
 static CUmodule module;
@@ -22,7 +30,7 @@ static void start(const char *options)
     CUdevice device;
     CUcontext context;
     char all[256];
-    snprintf(all, sizeof all, "arena=64G,%s", options); /* the simulated device's address space is small */
+    snprintf(all, sizeof all, "arena=" ARENA ",%s", options); /* the simulated device's address space is small */
     setenv("CUFENCE_OPTIONS", all, 1);
     CHECK_OK(cufence_init(NULL));
     CHECK_CU(cuDeviceGet(&device, 0));
@@ -432,6 +440,8 @@ static void test_damaged(void **state)
     free(make_bundle(save_last));
     snprintf(saved, sizeof saved, "%s", bundle);
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        if (!HAS_USUAL_ADDRESSES && strstr(cases[i].change, "0x2000"))
+            continue;
         snprintf(bundle, sizeof bundle, "%s/copy", folder);
         run_shell("rm -rf %s; cp -r %s %s; B=%s; %s", bundle, saved, bundle, bundle, cases[i].change);
         expect_replay("", 1, cases[i].pattern);
