@@ -38,7 +38,7 @@ static void examine(struct code *code)
         if (!has_access && (found == LOAD || found == STORE || found == REDUCTION)) {
             has_access = 1;
             code->fault = at;
-            code->resume = at + 2 * INSTRUCTION_BYTES < code->size ? at + 2 * INSTRUCTION_BYTES : at;
+            code->resume = at + 2ull * INSTRUCTION_BYTES < code->size ? at + 2ull * INSTRUCTION_BYTES : at;
         }
         if (found == BARRIER) {
             has_barrier = 1;
@@ -46,7 +46,7 @@ static void examine(struct code *code)
         }
         if (found == EXIT) {
             has_exit = 1;
-            is_open |= !has_barrier || at - barrier > FENCE_DISTANCE * INSTRUCTION_BYTES;
+            is_open |= !has_barrier || at - barrier > (uint64_t)FENCE_DISTANCE * INSTRUCTION_BYTES;
         }
     }
     code->is_fenced = has_exit && !is_open;

@@ -94,7 +94,7 @@ static cufence_status open_cubin(struct span cubin, struct image *image, Elf64_S
 static void clean_symbols(const struct image *image, const Elf64_Shdr *symbols, uint8_t *copy)
 {
     struct reader reader = reader_of(image_content(image, symbols), 0);
-    Elf64_Sym symbol;
+    Elf64_Sym symbol = {0};
     Elf64_Shdr section;
     for (uint64_t at = symbols->sh_offset; reader_copy(&reader, &symbol, sizeof(symbol)); at += sizeof(symbol)) {
         if (!image_section(image, symbol.st_shndx, &section) || symbol.st_value < section.sh_addr ||

@@ -158,7 +158,7 @@ static cufence_status move(struct code *code, uint8_t **image, size_t *size, str
     uint8_t *bytes = realloc(*image, at + grown);
     if (!bytes)
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "out of host memory for a module of %llu bytes",
-                           (unsigned long long)(at + grown));
+                           (unsigned long long)at + grown);
     memset(bytes + *size, 0, at - *size);
     memcpy(bytes + at, bytes + code->header.sh_offset, code->size);
     for (uint64_t next = code->size; next < grown; next += SASS_INSTRUCTION_BYTES)
