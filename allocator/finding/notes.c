@@ -139,8 +139,11 @@ static void note_restaged(struct finding *finding, const struct diagnosis *diagn
         note_elsewhere(finding, elsewhere);
     if (restaged->outcome == RESTAGE_NO_FAULT)
         add(finding,
-            "launched again on the memory as the fault left it, the kernel did not fault: the memory, another launch or "
-            "the time made the difference");
+            restaged->has_variables
+                ? "launched again on the memory as the fault left it, the kernel did not fault: the memory, variables of "
+                  "its module, which started anew, another launch or the time made the difference"
+                : "launched again on the memory as the fault left it, the kernel did not fault: the memory, another "
+                  "launch or the time made the difference");
     if (restaged->outcome == RESTAGE_FAILED) {
         add(finding, "could not be launched again: ");
         add_foreign(&finding->notes[finding->note_count - 1], restaged->reason);

@@ -192,6 +192,7 @@ static cufence_status take_image(struct restaging *restaging, const void *bytes,
         return fail(restaging, problem.text);
     if (restaging->saving)
         saving_keep_image(restaging->saving, restaging->image, image_bytes);
+    restaging->staging.result.has_variables = image_has_variables(restaging->image, image_bytes);
     /* Without the barriers the second fault still shows what was written. */
     fence_put(&restaging->image, &image_bytes, site->symbol, &fence, &problem);
     restaging->staging.scene.image = restaging->image;

@@ -241,7 +241,9 @@ void staging_finish(struct staging *staging)
 
 void staging_void(struct staging *staging, const char *why)
 {
-    staging->result = (struct restaged){.launches_tried = staging->result.launches_tried, .took_ms = staging->result.took_ms};
+    staging->result = (struct restaged){.has_variables = staging->result.has_variables,
+                                        .launches_tried = staging->result.launches_tried,
+                                        .took_ms = staging->result.took_ms};
     forget_evidence(staging);
     staging_fail(staging, why);
 }

@@ -138,6 +138,12 @@ static inline void restaged_well(struct story *story)
     story->restaged = (struct restaged){.outcome = RESTAGE_NO_FAULT, .launches_tried = 1, .took_ms = 98};
 }
 
+static inline void restaged_well_with_variables(struct story *story)
+{
+    restaged_well(story);
+    story->restaged.has_variables = 1;
+}
+
 static inline void not_restaged(struct story *story)
 {
     exited_launched(story);

@@ -128,6 +128,7 @@ static void a_second_launch_is_kept(void **state)
                     {.address = 16}},
         .figure_count = 2,
         .written_bytes = 201,
+        .has_variables = 1,
         .launches_tried = 3,
         .took_ms = 250};
     char *bytes = snapshot_write(&story.memory, &origin, &restaged);
@@ -143,6 +144,7 @@ static void a_second_launch_is_kept(void **state)
     assert_int_equal(again->writes[0].value_bytes, 4);
     assert_memory_equal(again->writes[0].values, restaged.writes[0].values, 64);
     assert_int_equal(again->written_bytes, 201);
+    assert_int_equal(again->has_variables, 1);
     assert_int_equal(again->figure_count, 2);
     assert_memory_equal(again->figures, restaged.figures, sizeof restaged.figures);
     char *written = snapshot_write(&snapshot->memory, &snapshot->origin, again);

@@ -636,6 +636,25 @@ static const struct {
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
      "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+    {restaged_well_with_variables,
+     "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
+     "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
+     "\n"
+     "  kernel     k_oob                                                                    exact\n"
+     "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched at   train.py:41 in step                                      derived\n"
+     "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
+     "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
+     "             one launch of this kernel is on record, and points to this buffer only\n"
+     "             launched again on the memory as the fault left it, the kernel did not fault:\n"
+     "             the memory, variables of its module, which started anew, another launch or the\n"
+     "             time made the difference\n"
+     "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1          candidate\n"
+     "  arguments  0  0                                                                   derived\n"
+     "             1  buffer #1 +0, 4000 bytes\n"
+     "             2  1000\n"
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
     {not_restaged,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"

@@ -176,3 +176,17 @@ cufence_status image_of_kernel(const struct coredump *dump, const char *symbol, 
     *size = is_plain ? plain.size : relocated.size;
     return CUFENCE_OK;
 }
+
+int image_has_variables(const uint8_t *bytes, size_t size)
+{
+    struct image image;
+    Elf64_Shdr names, section;
+    if (!image_open(bytes, size, &image) || !image_section(&image, image.names, &names))
+        return 0;
+    for (uint32_t i = 1; image_section(&image, i, &section); i++) {
+        const char *name = span_string(image_content(&image, &names), section.sh_name);
+        if (name && section.sh_size && (!strncmp(name, ".nv.global", 10) || !strcmp(name, ".nv.constant3")))
+            return 1;
+    }
+    return 0;
+}

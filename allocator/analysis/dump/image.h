@@ -19,4 +19,7 @@
 cufence_status image_of_kernel(const struct coredump *dump, const char *symbol, uint64_t pc, uint8_t **image, size_t *size,
                                struct problem *problem);
 
+/* Returns 1 if the module has variables (__device__, __constant__). Loading it again gives them their initial values. */
+int image_has_variables(const uint8_t *bytes, size_t size);
+
 #endif

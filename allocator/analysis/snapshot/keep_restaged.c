@@ -41,6 +41,7 @@ json_t *restaged_put(const struct restaged *restaged, const struct fault_memory 
     for (size_t i = 0; i < memory->launch_count; i++)
         if (restaged->launch == &memory->launches[i])
             put_number(object, "launch", i);
+    json_object_set_new(object, "has_variables", json_boolean(restaged->has_variables));
     put_number(object, "launches_tried", restaged->launches_tried);
     put_number(object, "took_ms", restaged->took_ms);
     put_number(object, "written_bytes", restaged->written_bytes);
@@ -87,7 +88,8 @@ void restaged_take(const json_t *object, const struct fault_memory *memory, stru
     const char *outcome = json_string_value(json_object_get(object, "outcome"));
     const char *reason = json_string_value(json_object_get(object, "reason"));
     const json_t *writes = json_object_get(object, "writes"), *launch = json_object_get(object, "launch");
-    *restaged = (struct restaged){.launches_tried = (unsigned)take_number(object, "launches_tried"),
+    *restaged = (struct restaged){.has_variables = json_is_true(json_object_get(object, "has_variables")),
+                                  .launches_tried = (unsigned)take_number(object, "launches_tried"),
                                   .took_ms = take_number(object, "took_ms"),
                                   .written_bytes = take_number(object, "written_bytes")};
     for (size_t i = 0; outcome && i < COUNT(outcomes); i++)

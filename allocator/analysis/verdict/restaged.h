@@ -37,6 +37,7 @@ struct restaged {
     uint64_t written_bytes;     /* in all */
     struct figures figures[16]; /* of what arguments point to, as the fault left it, up to the end of each buffer */
     size_t figure_count;
+    int has_variables;       /* the module has variables, which began with their initial values */
     unsigned launches_tried; /* recorded launches that were staged until one faulted */
     uint64_t took_ms;
 };
