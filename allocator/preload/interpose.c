@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define EXPORT __attribute__((visibility("default")))
@@ -25,6 +26,7 @@ typedef void *(*dlsym_function)(void *, const char *);
 /* Each is found once; two threads that search at the same time find the same. All atomic. */
 static dlsym_function real_dlsym;
 static void *(*hook_for)(const char *symbol);
+static void (*before_exit)(void);
 static int has_no_library;
 
 /* Descriptor 2 before main(): by the time libcufence.so is opened, the program may have closed it and reused the number. */
@@ -91,6 +93,8 @@ static void *hook_of(const char *symbol)
         ask = library ? (void *(*)(const char *))find_dlsym()(library, "cufence_preload_hook") : NULL;
         if (ask) {
             tell_of_standard_error(library);
+            __atomic_store_n(&before_exit, (void (*)(void))find_dlsym()(library, "cufence_preload_before_exit"),
+                             __ATOMIC_RELEASE);
             __atomic_store_n(&hook_for, ask, __ATOMIC_RELEASE);
         } else {
             __atomic_store_n(&has_no_library, 1, __ATOMIC_RELAXED);
@@ -207,6 +211,40 @@ EXPORT int interposed_cxa_atexit(void (*function)(void *), void *argument, void 
         __atomic_store_n(&real, next, __ATOMIC_RELEASE);
     }
     return next(function, argument, object);
+}
+
+/* ---- ends without exit handlers ---- */
+
+/* A program may end at once when it gets the error of a fault, while the report is being made: os._exit() in a child of
+ * Python's multiprocessing, abort() behind an exception that nobody catches. */
+static void await_report(void)
+{
+    void (*await)(void) = __atomic_load_n(&before_exit, __ATOMIC_ACQUIRE);
+    if (await)
+        await();
+}
+
+EXPORT void interposed_exit(int status) __asm__("_exit");
+EXPORT void interposed_exit(int status)
+{
+    await_report();
+    for (;;)
+        syscall(SYS_exit_group, status);
+}
+
+EXPORT void interposed_C_exit(int status) __asm__("_Exit");
+EXPORT void interposed_C_exit(int status)
+{
+    interposed_exit(status);
+}
+
+EXPORT void interposed_abort(void) __asm__("abort");
+EXPORT void interposed_abort(void)
+{
+    void (*next)(void);
+    await_report();
+    *(void **)&next = next_of("abort");
+    next();
 }
 
 /* ---- for programs linked with libcuda ---- */

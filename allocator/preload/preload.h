@@ -13,4 +13,8 @@
  * driver library, but calls nothing in it. */
 CUFENCE_PRELOAD_EXPORT void *cufence_preload_hook(const char *symbol);
 
+/* Call before the process ends without exit handlers: waits for the report of a fault that the program has been told of. Takes
+ * no lock, so that it may be called in a signal handler. */
+CUFENCE_PRELOAD_EXPORT void cufence_preload_before_exit(void);
+
 #endif

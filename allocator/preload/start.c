@@ -4,14 +4,18 @@
 
 #include "api/lifecycle.h"
 #include "base/output.h"
+#include "preload.h"
+#include "witness/monitor.h"
 
 #include <pthread.h>
 #include <stdio.h>
+#include <unistd.h>
 
 int preload_is_active;
 int preload_has_told;
 const struct options *preload_options;
 int preload_devices;
+static pid_t preload_pid; /* a child of vfork() shares the rest with its parent */
 
 /* CUDA does not survive a fork: in the child every call goes to the driver, which returns an error. */
 static void after_fork(void)
@@ -27,6 +31,7 @@ static void start(void)
             heap_captures_are_counted();
         contexts_watch();
         preload_options = lifecycle_options();
+        preload_pid = getpid();
         pthread_atfork(NULL, NULL, after_fork);
         __atomic_store_n(&preload_is_active, 1, __ATOMIC_RELEASE);
     } else
@@ -40,4 +45,10 @@ CUresult hook_cuInit(unsigned flags)
     if (result == CUDA_SUCCESS)
         pthread_once(&once, start);
     return result;
+}
+
+void cufence_preload_before_exit(void)
+{
+    if (__atomic_load_n(&preload_is_active, __ATOMIC_ACQUIRE) && getpid() == preload_pid)
+        monitor_await_report();
 }

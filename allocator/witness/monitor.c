@@ -169,8 +169,9 @@ static void explain(const struct dump *dump)
     struct telling *telling = status == CUFENCE_OK ? tell_begin(dump, evidence, device) : NULL;
     int is_known = status == CUFENCE_OK && evidence->site_count > 0;
     CUresult error = is_known ? (CUresult)evidence->sites[0].exception.error : CUDA_ERROR_LAUNCH_FAILED;
-    /* The program does not wait for a second launch. But abort() would end the report too. */
-    int is_later = telling_takes_time(telling) && monitor.options->on_fault != ON_FAULT_ABORT;
+    /* The program does not wait for a second launch, but it must not end before the report: with on_fault=abort it would, and
+     * without the preload library nobody sees it end (monitor_await_report()). */
+    int is_later = telling_takes_time(telling) && monitor.options->on_fault != ON_FAULT_ABORT && contexts_are_watched();
     if (is_later) {
         note_fault(device);
         act(device, error);
@@ -417,6 +418,17 @@ struct patience {
     struct timespec until;
     int is_out; /* the time has passed, and no dump has begun */
 };
+
+void monitor_await_report(void)
+{
+    if (!monitor.is_running || pthread_equal(pthread_self(), monitor.thread))
+        return;
+    for (uint64_t waited = 0; waited < monitor.options->witness_ms + SETTLE_MS; waited++) {
+        if (__atomic_load_n(&monitor.work, __ATOMIC_ACQUIRE) != WORK_REPORT)
+            return;
+        usleep(1000);
+    }
+}
 
 void monitor_await_dump(void)
 {

@@ -46,6 +46,9 @@ int monitor_is_armed(void);
 cufence_status monitor_wait(unsigned timeout_ms);
 cufence_status monitor_flush(unsigned timeout_ms);
 
+/* Waits for the report of a fault that the program knows of. Takes no lock. Returns at once on the monitor's own thread. */
+void monitor_await_report(void);
+
 /* Call it if a context has an error that a kernel fault causes, and no fault is known: waits until a dump begins, 2 s at
  * most. Errors of the copy engine have no dump, so after one timeout it never waits again. */
 void monitor_await_dump(void);

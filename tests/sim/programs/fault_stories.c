@@ -55,6 +55,20 @@ int story_overrun(int count, char **arguments)
     return say(how, synchronise(how, address, stream)) == CUDA_SUCCESS ? 0 : 1;
 }
 
+/* end_at_once exit|abort: the program gets the error of its fault and ends without exit handlers. */
+int story_end_at_once(int count, char **arguments)
+{
+    start();
+    CUdeviceptr address = allocate("plain", 4096, NULL);
+    MUST(store(address + 4092, 7, NULL));
+    MUST(store(address + 4096, 8, NULL));
+    say("context", cu.cuCtxSynchronize());
+    fflush(stdout);
+    if (count > 2 && strcmp(arguments[2], "abort") == 0)
+        abort();
+    _exit(7);
+}
+
 /* One kernel is launched in every way, the last time with a fault. */
 int story_ways_to_launch(int count, char **arguments)
 {

@@ -58,6 +58,7 @@ void let_go(uint32_t *flag);
     X(newer_forms)                                                                                                             \
     X(next_symbol)                                                                                                             \
     X(ways_to_launch)                                                                                                          \
+    X(end_at_once)                                                                                                             \
     X(after_fault)                                                                                                             \
     X(other_exception)                                                                                                         \
     X(several_bugs)                                                                                                            \
