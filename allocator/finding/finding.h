@@ -107,7 +107,7 @@ struct note_fact {
     enum certainty certainty; /* CERTAIN_NOT: the sentence carries no certainty */
 };
 
-#define FINDING_NOTES 8
+#define FINDING_NOTES 10
 #define FINDING_CANDIDATES 8
 
 /* What the memory line draws. */

@@ -144,6 +144,10 @@ static void note_restaged(struct finding *finding, const struct diagnosis *diagn
                   "its module, which started anew, another launch or the time made the difference"
                 : "launched again on the memory as the fault left it, the kernel did not fault: the memory, another "
                   "launch or the time made the difference");
+    if (restaged->note[0] && restaged->outcome != RESTAGE_FAILED) {
+        add(finding, "of the second launch: ");
+        add_foreign(&finding->notes[finding->note_count - 1], restaged->note);
+    }
     if (restaged->outcome == RESTAGE_FAILED) {
         add(finding, "could not be launched again: ");
         add_foreign(&finding->notes[finding->note_count - 1], restaged->reason);

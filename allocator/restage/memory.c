@@ -42,7 +42,7 @@ static struct {
     uint64_t refused[MOST_REFUSED]; /* addresses with nothing mapped, in pages */
     size_t refused_count;
     uint64_t searched; /* bytes */
-    int has_noted_host, has_noted_original;
+    int has_noted_host, has_noted_original, has_noted_pattern;
     uint8_t *pattern, *found; /* a page each */
 } memory;
 
@@ -163,22 +163,22 @@ static cufence_status refresh(const struct piece *piece)
                        : CUFENCE_OK;
 }
 
-/* Makes the memory for a copy: the device's, or else the host's. */
-static CUresult make_copy(struct piece *piece)
+/* Makes memory for a copy or a pattern: the device's, or else the host's. */
+static CUresult make_memory(CUmemGenericAllocationHandle *handle, uint64_t bytes)
 {
-    CUresult result = create(&piece->copy, piece->bytes, CU_MEM_LOCATION_TYPE_DEVICE, memory.device);
+    CUresult result = create(handle, bytes, CU_MEM_LOCATION_TYPE_DEVICE, memory.device);
     if (result != CUDA_ERROR_OUT_OF_MEMORY)
         return result;
-    result = create(&piece->copy, piece->bytes, CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
+    result = create(handle, bytes, CU_MEM_LOCATION_TYPE_HOST_NUMA, 0);
     if (result == CUDA_SUCCESS)
-        note("the GPU was full: copies of some buffers lay in the host's memory", &memory.has_noted_host);
+        note("the GPU was full, so some memory lay in the host's", &memory.has_noted_host);
     return result;
 }
 
 /* Maps a copy of the original, or the original where nothing has room for a copy. */
 static cufence_status map_piece(struct piece *piece)
 {
-    CUresult result = make_copy(piece);
+    CUresult result = make_memory(&piece->copy, piece->bytes);
     if (result != CUDA_SUCCESS && piece->kept.is_kept)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the GPU has no room for %llu MiB of a buffer",
                          (unsigned long long)(piece->bytes >> 20));
@@ -322,9 +322,12 @@ static cufence_status put_page(struct page *page, CUdeviceptr address)
     if (address < memory.start || address + PAGE > memory.end || is_mapped(address) || is_mapped(address + PAGE - 1))
         return CUFENCE_OK; /* the guard is narrower than a page */
     cufence_status status = CUFENCE_OK;
-    if (!page->handle)
-        status = driver_check(create(&page->handle, PAGE, CU_MEM_LOCATION_TYPE_DEVICE, memory.device), "cuMemCreate");
-    if (status == CUFENCE_OK && !page->address) {
+    if (!page->handle && make_memory(&page->handle, PAGE) != CUDA_SUCCESS) {
+        page->handle = 0;
+        note("there was no room beside some buffers to see what is written there", &memory.has_noted_pattern);
+        return CUFENCE_OK;
+    }
+    if (!page->address) {
         status = map(address, PAGE, page->handle);
         if (status == CUFENCE_OK)
             page->address = address;

@@ -94,6 +94,12 @@ static void take_launch(struct staging *staging, const struct stage_message *mes
         staging->result.launches_tried = staging->number + 1;
 }
 
+static void take_note(struct restaged *result, const char *text)
+{
+    size_t length = strlen(result->note);
+    snprintf(result->note + length, sizeof result->note - length, "%s%s", length ? "; " : "", text);
+}
+
 static void take_figures(struct staging *staging, const struct stage_message *message)
 {
     struct restaged *result = &staging->result;
@@ -128,6 +134,7 @@ static int converse(struct staging *staging)
         take_figures(staging, &message);
         return 1;
     case STAGE_NOTE:
+        take_note(&staging->result, message.text);
         return 1;
     case STAGE_FAILED:
         staging_fail(staging, message.text);

@@ -409,6 +409,22 @@ static void test_withheld(void **state)
     expect_said(tell_withheld, (const char *[]){"the warp had exited", "could not be launched again: memory that the", NULL});
 }
 
+static void tell_full(void)
+{
+    setenv("CUFENCE_SIM", "memory=2M", 1);
+    start("witness=on");
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+/* The device has room for the copy, and for no page to see what is written. */
+static void test_full(void **state)
+{
+    (void)state;
+    expect_said(tell_full,
+                (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", "of the second launch: ", NULL});
+}
+
 /* ---- the program does not notice ---- */
 
 static volatile sig_atomic_t signals;
@@ -506,12 +522,13 @@ static void test_report_first(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_last),     cmocka_unit_test(test_off),      cmocka_unit_test(test_table),
-        cmocka_unit_test(test_ranks),    cmocka_unit_test(test_kept),     cmocka_unit_test(test_struct),
-        cmocka_unit_test(test_withheld), cmocka_unit_test(test_far),      cmocka_unit_test(test_several),
-        cmocka_unit_test(test_once),     cmocka_unit_test(test_hang),     cmocka_unit_test(test_death),
-        cmocka_unit_test(test_quietly),  cmocka_unit_test(test_given),    cmocka_unit_test(test_declared),
-        cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace), cmocka_unit_test(test_report_first),
+        cmocka_unit_test(test_last),         cmocka_unit_test(test_full),     cmocka_unit_test(test_off),
+        cmocka_unit_test(test_table),        cmocka_unit_test(test_ranks),    cmocka_unit_test(test_kept),
+        cmocka_unit_test(test_struct),       cmocka_unit_test(test_withheld), cmocka_unit_test(test_far),
+        cmocka_unit_test(test_several),      cmocka_unit_test(test_once),     cmocka_unit_test(test_hang),
+        cmocka_unit_test(test_death),        cmocka_unit_test(test_quietly),  cmocka_unit_test(test_given),
+        cmocka_unit_test(test_declared),     cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace),
+        cmocka_unit_test(test_report_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

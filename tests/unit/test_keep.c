@@ -111,6 +111,7 @@ static void a_second_launch_is_kept(void **state)
     const struct restaged restaged = {
         .outcome = RESTAGE_FAULTED,
         .reason = "",
+        .note = "the GPU was full",
         .launch = &story.memory.launches[last],
         .writes = {{.buffer = &story.near[0],
                     .distance = 4,
@@ -145,6 +146,7 @@ static void a_second_launch_is_kept(void **state)
     assert_memory_equal(again->writes[0].values, restaged.writes[0].values, 64);
     assert_int_equal(again->written_bytes, 201);
     assert_int_equal(again->has_variables, 1);
+    assert_string_equal(again->note, "the GPU was full");
     assert_int_equal(again->figure_count, 2);
     assert_memory_equal(again->figures, restaged.figures, sizeof restaged.figures);
     char *written = snapshot_write(&snapshot->memory, &snapshot->origin, again);

@@ -75,6 +75,10 @@ static void an_exited_warp_is_found_in_the_second_launch(void **state)
     diagnosis = diagnose(&story); /* something was written just there */
     assert_int_equal(diagnosis.address_certainty, CERTAIN_RESTAGED);
     assert_int_equal(diagnosis.owner_certainty, CERTAIN_RESTAGED);
+    enum access_kind access = story.sites[0].access;
+    story.sites[0].access = story.sites_again[0].access = ACCESS_READ; /* a write there says nothing about a read */
+    assert_int_equal(diagnose(&story).address_certainty, CERTAIN_DERIVED);
+    story.sites[0].access = story.sites_again[0].access = access;
     size_t write_count = story.restaged.write_count;
     story.restaged.write_count = 0;
     diagnosis = diagnose(&story);

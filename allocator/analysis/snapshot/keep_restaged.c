@@ -38,6 +38,7 @@ json_t *restaged_put(const struct restaged *restaged, const struct fault_memory 
     json_t *object = json_object(), *writes = json_array();
     json_object_set_new(object, "outcome", json_string(outcome ? outcome : ""));
     json_object_set_new(object, "reason", json_string(restaged->reason));
+    json_object_set_new(object, "note", json_string(restaged->note));
     for (size_t i = 0; i < memory->launch_count; i++)
         if (restaged->launch == &memory->launches[i])
             put_number(object, "launch", i);
@@ -87,6 +88,7 @@ void restaged_take(const json_t *object, const struct fault_memory *memory, stru
 {
     const char *outcome = json_string_value(json_object_get(object, "outcome"));
     const char *reason = json_string_value(json_object_get(object, "reason"));
+    const char *note = json_string_value(json_object_get(object, "note"));
     const json_t *writes = json_object_get(object, "writes"), *launch = json_object_get(object, "launch");
     *restaged = (struct restaged){.has_variables = json_is_true(json_object_get(object, "has_variables")),
                                   .launches_tried = (unsigned)take_number(object, "launches_tried"),
@@ -96,6 +98,7 @@ void restaged_take(const json_t *object, const struct fault_memory *memory, stru
         if (!strcmp(outcome, restaged_outcome_name(outcomes[i])))
             restaged->outcome = outcomes[i];
     snprintf(restaged->reason, sizeof restaged->reason, "%s", reason ? reason : "");
+    snprintf(restaged->note, sizeof restaged->note, "%s", note ? note : "");
     if (json_is_integer(launch) && (uint64_t)json_integer_value(launch) < memory->launch_count)
         restaged->launch = &memory->launches[json_integer_value(launch)];
     for (size_t i = 0; i < json_array_size(writes) && i < COUNT(restaged->writes); i++)

@@ -103,10 +103,15 @@ static void take_record(struct diagnosis *diagnosis, const struct diagnosis *aga
         diagnosis_find_parameter(diagnosis);
 }
 
+static int is_writing(const struct evidence_site *site)
+{
+    return site->access == ACCESS_WRITE || site->access == ACCESS_ATOMIC;
+}
+
 /* The dump's registers may have changed since the access; that something was written just there settles it. */
 static void confirm(struct diagnosis *diagnosis, const struct restaged *restaged)
 {
-    for (size_t i = 0; i < restaged->write_count; i++) {
+    for (size_t i = 0; i < restaged->write_count && is_writing(fault_site(diagnosis)); i++) {
         const struct restaged_write *write = &restaged->writes[i];
         if (!write->buffer || diagnosis->address - write->address >= write->bytes)
             continue;
@@ -165,8 +170,7 @@ static void take_write(struct diagnosis *diagnosis, const struct restaged *resta
     static const char reason[] = "the second launch wrote into its guard";
     const struct evidence_site *site = fault_site(diagnosis);
     const struct restaged_write *write = only_write(restaged);
-    int is_writing = site->access == ACCESS_WRITE || site->access == ACCESS_ATOMIC;
-    if (!write || !is_writing || site->exception.class == CLASS_MISALIGNED)
+    if (!write || !is_writing(site) || site->exception.class == CLASS_MISALIGNED)
         return;
     const struct evidence_lane lane = {.address = write->address, .known_bits = UINT64_MAX, .certainty = CERTAIN_EXACT};
     struct verdict verdict = owner_settle(diagnosis->memory, site, &lane, write->buffer, reason);

@@ -30,6 +30,7 @@ struct restaged_write {
 struct restaged {
     enum restage_outcome outcome;
     char reason[256];
+    char note[256];                    /* what limits the result, "" if nothing does */
     const struct evidence *evidence;   /* from the second launch's dump; borrowed; NULL if none */
     const struct fault_launch *launch; /* the recorded launch that was staged; borrowed; NULL if unknown */
     struct restaged_write writes[8];
