@@ -37,18 +37,31 @@ static struct prepared *prepared_of(const struct context *context)
     return prepared && __atomic_load_n(&prepared->is_ready, __ATOMIC_ACQUIRE) ? prepared : NULL;
 }
 
+int kernels_load(const char *ptx, const char *const *names, CUfunction *functions, size_t count)
+{
+    CUmodule module = NULL;
+    if (driver->cuModuleLoadData(&module, ptx) != CUDA_SUCCESS)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        if (driver->cuModuleGetFunction(&functions[i], module, names[i]) != CUDA_SUCCESS)
+            return 0;
+    }
+    return 1;
+}
+
 void kernels_prepare(struct context *context)
 {
     struct prepared *entry = context->books[CONTEXT_KERNELS];
-    CUmodule module = NULL;
+    static const char *const names[] = {FENCE_KERNEL, POISON_KERNEL};
+    CUfunction functions[2];
     if (!entry && !(entry = calloc(1, sizeof *entry)))
         return;
     __atomic_store_n((struct prepared **)&context->books[CONTEXT_KERNELS], entry, __ATOMIC_RELEASE);
-    if (driver->cuModuleLoadData(&module, image) != CUDA_SUCCESS ||
-        driver->cuModuleGetFunction(&entry->fence, module, FENCE_KERNEL) != CUDA_SUCCESS ||
-        driver->cuModuleGetFunction(&entry->poison, module, POISON_KERNEL) != CUDA_SUCCESS ||
+    if (!kernels_load(image, names, functions, 2) ||
         driver->cuStreamCreate(&entry->stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
         return;
+    entry->fence = functions[0];
+    entry->poison = functions[1];
     /* Modules load lazily. Launch the fence once now, so that no later fence needs to load code while the device is stopped. */
     driver->cuLaunchKernel(entry->fence, 1, 1, 1, 1, 1, 1, 0, entry->stream, NULL, NULL);
     __atomic_store_n(&entry->is_ready, 1, __ATOMIC_RELEASE);

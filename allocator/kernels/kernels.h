@@ -14,6 +14,8 @@
 
 #include "contexts/contexts.h"
 
+#include <stddef.h>
+
 #define FENCE_KERNEL "cufence_fence"
 #define POISON_KERNEL "cufence_poison"
 
@@ -37,6 +39,12 @@ int kernels_current_device(void);
 
 /* Returns the only device with prepared contexts, -1 if there are several devices or none. */
 int kernels_only_device(void);
+
+/*
+ * Loads kernels from PTX into the current context, which keeps them until it ends. Their launches are not hooked. functions
+ * receives one for each name. Returns 0 if the driver refuses any of them. Slow (the driver compiles): call it once a context.
+ */
+int kernels_load(const char *ptx, const char *const *names, CUfunction *functions, size_t count);
 
 /* Called when the context no longer exists. */
 void kernels_forget(const struct context *context);

@@ -1,13 +1,24 @@
-/* Launches: refused after a fault, as CUDA does, and recorded otherwise. */
+/* Launches: refused after a fault, as CUDA does, and otherwise recorded and shown to the observers. */
 #include "internal.h"
 
 #include "launch/launch.h"
+#include "launch/observers.h"
 
-static void record(const struct launch_call *call)
+static struct launch_event begun(const struct launch_call *call)
 {
-    struct context *context = is_active() ? context_current() : NULL;
-    if (context)
-        launch_record(context, call);
+    struct launch_event event = {.context = is_active() ? context_current() : NULL, .call = call, .stream = call->stream};
+    if (event.context) {
+        launch_record(event.context, call);
+        launch_begins(&event);
+    }
+    return event;
+}
+
+static CUresult done(const struct launch_event *event, CUresult result)
+{
+    if (event->context)
+        launch_ended(event, result);
+    return result;
 }
 
 #define KERNEL(symbol, stream_meant)                                                                                           \
@@ -16,15 +27,15 @@ static void record(const struct launch_call *call)
     {                                                                                                                          \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
-        record(&(struct launch_call){.function = f,                                                                            \
-                                     .grid = {gx, gy, gz},                                                                     \
-                                     .block = {bx, by, bz},                                                                    \
-                                     .shared_bytes = shared,                                                                   \
-                                     .stream = stream_meant(stream),                                                           \
-                                     .parameters = parameters,                                                                 \
-                                     .extra = extra,                                                                           \
-                                     .frame = __builtin_frame_address(0)});                                                    \
-        return real.symbol(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra);                                      \
+        const struct launch_event event = begun(&(struct launch_call){.function = f,                                           \
+                                                                      .grid = {gx, gy, gz},                                    \
+                                                                      .block = {bx, by, bz},                                   \
+                                                                      .shared_bytes = shared,                                  \
+                                                                      .stream = stream_meant(stream),                          \
+                                                                      .parameters = parameters,                                \
+                                                                      .extra = extra,                                          \
+                                                                      .frame = __builtin_frame_address(0)});                   \
+        return done(&event, real.symbol(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra));                        \
     }
 KERNEL(cuLaunchKernel, as_it_is)
 KERNEL(cuLaunchKernel_ptsz, own_default)
@@ -35,21 +46,21 @@ KERNEL(cuLaunchKernel_ptsz, own_default)
     {                                                                                                                          \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
-        record(&(struct launch_call){.function = f,                                                                            \
-                                     .grid = {gx, gy, gz},                                                                     \
-                                     .block = {bx, by, bz},                                                                    \
-                                     .shared_bytes = shared,                                                                   \
-                                     .stream = stream_meant(stream),                                                           \
-                                     .parameters = parameters,                                                                 \
-                                     .is_cooperative = 1,                                                                      \
-                                     .frame = __builtin_frame_address(0)});                                                    \
-        return real.symbol(f, gx, gy, gz, bx, by, bz, shared, stream, parameters);                                             \
+        const struct launch_event event = begun(&(struct launch_call){.function = f,                                           \
+                                                                      .grid = {gx, gy, gz},                                    \
+                                                                      .block = {bx, by, bz},                                   \
+                                                                      .shared_bytes = shared,                                  \
+                                                                      .stream = stream_meant(stream),                          \
+                                                                      .parameters = parameters,                                \
+                                                                      .is_cooperative = 1,                                     \
+                                                                      .frame = __builtin_frame_address(0)});                   \
+        return done(&event, real.symbol(f, gx, gy, gz, bx, by, bz, shared, stream, parameters));                               \
     }
 COOPERATIVE(cuLaunchCooperativeKernel, as_it_is)
 COOPERATIVE(cuLaunchCooperativeKernel_ptsz, own_default)
 
-static void record_configured(const CUlaunchConfig *config, CUfunction f, CUstream stream, void **parameters, void **extra,
-                              const void *frame)
+static struct launch_call configured(const CUlaunchConfig *config, CUfunction f, CUstream stream, void **parameters,
+                                     void **extra, const void *frame)
 {
     struct launch_call call = {.function = f,
                                .grid = {config->gridDimX, config->gridDimY, config->gridDimZ},
@@ -69,7 +80,7 @@ static void record_configured(const CUlaunchConfig *config, CUfunction f, CUstre
             call.is_cooperative = attribute->value.cooperative;
         }
     }
-    record(&call);
+    return call;
 }
 
 #define CONFIGURED(symbol, stream_meant)                                                                                       \
@@ -77,23 +88,34 @@ static void record_configured(const CUlaunchConfig *config, CUfunction f, CUstre
     {                                                                                                                          \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
-        if (config)                                                                                                            \
-            record_configured(config, f, stream_meant(config->hStream), parameters, extra, __builtin_frame_address(0));        \
-        return real.symbol(config, f, parameters, extra);                                                                      \
+        if (!config)                                                                                                           \
+            return real.symbol(config, f, parameters, extra);                                                                  \
+        const struct launch_call call =                                                                                        \
+            configured(config, f, stream_meant(config->hStream), parameters, extra, __builtin_frame_address(0));               \
+        const struct launch_event event = begun(&call);                                                                        \
+        return done(&event, real.symbol(config, f, parameters, extra));                                                        \
     }
 CONFIGURED(cuLaunchKernelEx, as_it_is)
 CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
 
+static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const void *frame)
+{
+    struct launch_event event = {.context = is_active() ? context_current() : NULL, .graph = graph, .stream = stream};
+    if (event.context) {
+        launch_record_graph(event.context, graph, stream, frame);
+        launch_begins(&event);
+    }
+    return event;
+}
+
 #define GRAPH(symbol, stream_meant)                                                                                            \
     CUresult hook_##symbol(CUgraphExec graph, CUstream stream)                                                                 \
     {                                                                                                                          \
-        struct context *context;                                                                                               \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
-        if (is_active() && (context = context_current()) != NULL)                                                              \
-            launch_record_graph(context, graph, stream_meant(stream), __builtin_frame_address(0));                             \
+        const struct launch_event event = graph_begun(graph, stream_meant(stream), __builtin_frame_address(0));                \
         heap_graph_launch(graph);                                                                                              \
-        return real.symbol(graph, stream);                                                                                     \
+        return done(&event, real.symbol(graph, stream));                                                                       \
     }
 GRAPH(cuGraphLaunch, as_it_is)
 GRAPH(cuGraphLaunch_ptsz, own_default)
