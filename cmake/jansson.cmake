@@ -5,7 +5,11 @@
 
 find_path(JANSSON_INCLUDE jansson.h REQUIRED)
 find_library(JANSSON_ARCHIVE libjansson.a)
-set(hide_jansson -Wl,--exclude-libs,libjansson.a)
+include(CheckLinkerFlag)
+check_linker_flag(C -Wl,--exclude-libs,libjansson.a CUFENCE_EXCLUDES_LIBS) # zig's linker lacks it; cufence.map hides the symbols too
+if(CUFENCE_EXCLUDES_LIBS)
+  set(hide_jansson -Wl,--exclude-libs,libjansson.a)
+endif()
 if(JANSSON_ARCHIVE AND NOT DEFINED CUFENCE_JANSSON_EMBEDS)
   set(probe ${CMAKE_BINARY_DIR}/jansson-probe)
   file(WRITE ${probe}/CMakeLists.txt "cmake_minimum_required(VERSION 3.25)\nproject(probe C)\n"

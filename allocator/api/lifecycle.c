@@ -169,7 +169,7 @@ extern char __dso_handle;
 static void wait_before_exit(void)
 {
     static int is_registered; /* used by the main thread only */
-    if (gettid() != getpid() || is_registered)
+    if (thread_id() != (uint32_t)getpid() || is_registered)
         return;
     is_registered = 1;
     __cxa_thread_atexit_impl(before_exit, NULL, &__dso_handle);

@@ -10,6 +10,9 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <stdint.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* Like pthread_create() with default attributes, and returns the same. The caller's signal mask is unchanged. */
 int thread_start(pthread_t *thread, void *(*function)(void *), void *argument);
@@ -24,5 +27,11 @@ struct thread_memory {
     pthread_key_t key; /* constant once it is */
 };
 void *thread_memory(struct thread_memory *memory); /* NULL: out of host memory */
+
+/* The kernel's number of the calling thread. glibc has gettid() since 2.30 only. A system call: keep the result. */
+static inline uint32_t thread_id(void)
+{
+    return (uint32_t)syscall(SYS_gettid);
+}
 
 #endif

@@ -1,6 +1,7 @@
 #include "internal.h"
 
 #include "base/options.h"
+#include "base/thread.h"
 #include "stacks/stack.h"
 
 #include <string.h>
@@ -18,7 +19,7 @@ uint32_t facts_tid(void)
 {
     static HOT_TLS uint32_t id;
     if (!id)
-        id = (uint32_t)gettid();
+        id = thread_id();
     return id;
 }
 

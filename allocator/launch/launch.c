@@ -2,6 +2,7 @@
 
 #include "functions.h"
 #include "base/lock.h"
+#include "base/thread.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -133,7 +134,7 @@ static uint32_t own_tid(void)
 {
     static __attribute__((tls_model("initial-exec"))) _Thread_local uint32_t tid;
     if (!tid)
-        tid = (uint32_t)gettid();
+        tid = thread_id();
     return tid;
 }
 

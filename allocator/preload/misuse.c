@@ -1,5 +1,6 @@
 #include "internal.h"
 
+#include "base/thread.h"
 #include "witness/monitor.h"
 
 #include <stdlib.h>
@@ -34,7 +35,7 @@ CUresult misuse(const struct host_call *call, struct misuse what)
     /* The hook's own frame: its return address is the word above the saved frame pointer. */
     what.caller = ((const uint64_t *)call->frame)[1] ^ (uint64_t)stack_capture_python() << 48;
     what.call = call->name;
-    what.tid = (uint64_t)gettid();
+    what.tid = thread_id();
     what.sentence = cufence_error_detail();
     what.buffer_frames.read = stack_buffer_frames;
     monitor_misuse(&what);

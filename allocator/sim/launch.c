@@ -5,6 +5,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define MAX_BLOCK_THREADS 1024
@@ -59,7 +60,7 @@ CUresult launch_create(struct operation **out, CUfunction function, const uint32
     launch->function = function;
     memcpy(launch->grid, grid, sizeof launch->grid);
     memcpy(launch->block, block, sizeof launch->block);
-    launch->host_tid = (uint32_t)gettid();
+    launch->host_tid = (uint32_t)syscall(SYS_gettid);
     CUresult result = copy_parameters(launch, parameters, extra);
     if (result != CUDA_SUCCESS) {
         operation_release(operation);

