@@ -154,11 +154,12 @@ static int wait_for_faults(void)
 
 /* Runs at the end of the main thread. If the process exits from there, this is before all exit handlers. That includes the
  * handlers that the driver's debugger library has registered since the fault, which would crash a dump in progress. Without the
- * preload library those handlers do run, so the debugger gets some time to come to rest first. */
+ * preload library those handlers do run, so the debugger gets some time to come to rest first; the simulated device has none.
+ */
 static void before_exit(void *unused)
 {
     (void)unused;
-    if (getpid() == process.pid && wait_for_faults() && delivery_count() &&
+    if (getpid() == process.pid && wait_for_faults() && delivery_count() && !driver->is_sim &&
         !__atomic_load_n(&process.is_rested, __ATOMIC_ACQUIRE))
         usleep(DEBUGGER_REST_MS * 1000);
 }

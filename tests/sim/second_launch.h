@@ -1,0 +1,75 @@
+/*
+ * What the tests of the second launch share: a program that launches kernels of restaged_kernels.c and faults. Include it once.
+ */
+#ifndef CUFENCE_TESTS_SECOND_LAUNCH_H
+#define CUFENCE_TESTS_SECOND_LAUNCH_H
+
+#include "child.h"
+
+#include "launch/launch.h"
+
+#include <cuda.h>
+#include <regex.h>
+#include <sim.h>
+
+#if defined(__SANITIZE_THREAD__) /* it leaves the simulated device little address space, elsewhere */
+#define ARENA "4G"
+#define HAS_USUAL_ADDRESSES 0
+#else
+#define ARENA "64G"
+#define HAS_USUAL_ADDRESSES 1
+#endif
+
+#define COUNT 1000
+
+static CUmodule module;
+
+/* Options are in the environment, so that kernels can tell the second process, which has none. */
+static void start(const char *options)
+{
+    CUdevice device;
+    CUcontext context;
+    char all[256];
+    snprintf(all, sizeof all, "arena=" ARENA ",witness_ms=60000,%s", options); /* the simulated device's address space is small */
+    setenv("CUFENCE_OPTIONS", all, 1);
+    CHECK_OK(cufence_init(NULL));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+}
+
+static void *allocate(size_t size)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, 0, NULL));
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, size));
+    CHECK_CU(cuCtxSynchronize());
+    return pointer;
+}
+
+static void launch_all(const char *kernel, void **arguments)
+{
+    CUfunction function;
+    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
+    const struct launch_call call = {.function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
+    launch_record(context_current(), &call); /* as the preload library does */
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
+}
+
+static void launch(const char *kernel, void *pointer, int n)
+{
+    launch_all(kernel, (void *[]){&pointer, &n});
+}
+
+/* Returns 1 if a line of the text has the pattern. */
+static int has(const char *text, const char *pattern)
+{
+    regex_t regex;
+    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0);
+    int found = regexec(&regex, text, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return found;
+}
+
+#endif
