@@ -60,6 +60,7 @@ static const struct fault_sources sources = {.near = heap_near,
                                              .launches = read_launches,
                                              .arguments = launch_read_arguments,
                                              .export = arena_export,
+                                             .pinned = pinned_find,
                                              .frames = stack_frames,
                                              .buffer_frames = {stack_buffer_frames, NULL}};
 
@@ -218,6 +219,7 @@ static void context_gone(struct context *context)
     monitor_forget_context(context);
     heap_context_gone(context);
     launch_forget_context(context);
+    pinned_forget_context(context);
 }
 
 /* CUDA does not survive a fork. In the child every call goes to the driver, which returns an error, and locks that the parent's

@@ -76,6 +76,13 @@
     HOOK(cuMemCreate, "cuMemCreate", 10020, 0, BY_HAND, 1,                                                                     \
          (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties, unsigned long long flags), \
          (handle, size, properties, flags))                                                                                    \
+    /* host memory that kernels reach: left to the driver, and noted */                                                        \
+    HOOK(cuMemAllocHost_v2, "cuMemAllocHost", 3020, 0, BY_HAND, 1, (void **out, size_t size), (out, size))                     \
+    HOOK(cuMemHostAlloc, "cuMemHostAlloc", 2020, 0, BY_HAND, 1, (void **out, size_t size, unsigned flags), (out, size, flags)) \
+    HOOK(cuMemFreeHost, "cuMemFreeHost", 2000, 0, BY_HAND, 1, (void *pointer), (pointer))                                      \
+    HOOK(cuMemHostRegister_v2, "cuMemHostRegister", 6050, 0, BY_HAND, 1, (void *pointer, size_t size, unsigned flags),         \
+         (pointer, size, flags))                                                                                               \
+    HOOK(cuMemHostUnregister, "cuMemHostUnregister", 4000, 0, BY_HAND, 1, (void *pointer), (pointer))                          \
     /* pools */                                                                                                                \
     HOOK(cuMemPoolCreate, "cuMemPoolCreate", 11020, 0, BY_HAND, 1, (CUmemoryPool *pool, const CUmemPoolProps *properties),     \
          (pool, properties))                                                                                                   \
@@ -244,9 +251,8 @@
     PASSED("cuMemFree", 2000, 0, "32-bit addresses")                                                                           \
     PASSED("cuMemGetInfo", 2000, 0, "32-bit sizes")                                                                            \
     PASSED("cuMemGetAddressRange", 2000, 0, "32-bit addresses")                                                                \
-    PASSED("cuMemAllocHost", 2000, 0, "host memory")                                                                           \
-    PASSED("cuMemAllocHost", 3020, 0, "host memory")                                                                           \
-    PASSED("cuMemFreeHost", 2000, 0, "host memory")                                                                            \
+    PASSED("cuMemAllocHost", 2000, 0, "32-bit sizes")                                                                          \
+    PASSED("cuMemHostRegister", 4000, 0, "obsolete since CUDA 6.5: kernels may not know it by its host address")               \
     PASSED("cuMemPoolExportToShareableHandle", 11020, 0, "pools for other processes are left to the driver as a whole")        \
     PASSED("cuMemPoolImportFromShareableHandle", 11020, 0, "imported memory")                                                  \
     PASSED("cuMemPoolImportPointer", 11020, 0, "imported memory")                                                              \

@@ -8,11 +8,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The file: header, ranges, launches, arguments of each launch, name of the dump, symbol, image. */
+/* The file: header, ranges, pinned memory, launches, arguments of each launch, name of the dump, symbol, image. */
 struct header {
     char magic[8];
     uint32_t version, launch_count, mode, is_saved;
-    uint32_t range_count, reserved;
+    uint32_t range_count, pinned_count;
     uint8_t device[16];
     uint64_t arena_start, arena_end;
     uint64_t dump_bytes, symbol_bytes, image_bytes; /* texts with their NUL */
@@ -22,6 +22,8 @@ struct launch_row {
     uint32_t grid[3], block[3], cluster[3];
     uint32_t shared_bytes, is_cooperative, argument_bytes;
 };
+
+#define ADDRESS_END ((uint64_t)1 << 57)
 
 static const char magic[8] = "cufscene";
 
@@ -67,6 +69,7 @@ int scene_write(const struct scene *scene)
                             .mode = scene->mode,
                             .is_saved = scene->is_saved,
                             .range_count = (uint32_t)scene->range_count,
+                            .pinned_count = (uint32_t)scene->pinned_count,
                             .arena_start = scene->arena_start,
                             .arena_end = scene->arena_end,
                             .dump_bytes = strlen(scene->dump) + 1,
@@ -78,7 +81,8 @@ int scene_write(const struct scene *scene)
     if (fd < 0)
         return -1;
     if (put(fd, &header, sizeof header) && put(fd, scene->ranges, scene->range_count * sizeof *scene->ranges) &&
-        put_launches(fd, scene) && put(fd, scene->dump, header.dump_bytes) && put(fd, scene->symbol, header.symbol_bytes) &&
+        put(fd, scene->pinned, scene->pinned_count * sizeof *scene->pinned) && put_launches(fd, scene) &&
+        put(fd, scene->dump, header.dump_bytes) && put(fd, scene->symbol, header.symbol_bytes) &&
         put(fd, scene->image, scene->image_bytes))
         return fd;
     close(fd);
@@ -106,6 +110,21 @@ static int read_launches(struct reader *reader, struct scene_launch *launches, s
     return reader->at != NULL;
 }
 
+int scene_has_sound_pinned(const struct scene *scene)
+{
+    uint64_t end = 0, left = SCENE_PINNED_BYTES;
+    for (size_t i = 0; i < scene->pinned_count; i++) {
+        const struct scene_range *range = &scene->pinned[i];
+        if (!range->bytes || range->bytes > left || range->address < end || range->address > ADDRESS_END - range->bytes)
+            return 0;
+        end = range->address + range->bytes;
+        left -= range->bytes;
+        if (range->address < scene->arena_end && end > scene->arena_start)
+            return 0;
+    }
+    return 1;
+}
+
 /* Returns a text of exactly `size` bytes with its NUL, else NULL. */
 static const char *read_text(struct reader *reader, uint64_t size)
 {
@@ -119,13 +138,15 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
 {
     struct reader reader = reader_of((struct span){bytes, size}, 0);
     struct header header;
-    struct scene_range ranges[SCENE_RANGES];
+    struct scene_range ranges[SCENE_RANGES], pinned[SCENE_PINNED];
     if (!reader_copy(&reader, &header, sizeof header) || memcmp(header.magic, magic, sizeof magic) != 0)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "this is no scene of cufence's");
     if (header.version != SCENE_VERSION)
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "a scene of version %u, but this cufence reads version %u",
                            header.version, SCENE_VERSION);
-    if (header.range_count > SCENE_RANGES || !reader_copy(&reader, ranges, header.range_count * sizeof *ranges))
+    if (header.range_count > SCENE_RANGES || header.pinned_count > SCENE_PINNED ||
+        !reader_copy(&reader, ranges, header.range_count * sizeof *ranges) ||
+        !reader_copy(&reader, pinned, header.pinned_count * sizeof *pinned))
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the scene is damaged");
     if (!header.launch_count || header.launch_count > SCENE_LAUNCHES || header.image_bytes > SCENE_IMAGE ||
         header.arena_start >= header.arena_end || header.mode >= SCENE_MODES ||
@@ -140,11 +161,14 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
                             .image_bytes = header.image_bytes,
                             .launches = launches,
                             .launch_count = header.launch_count,
-                            .range_count = header.range_count};
+                            .range_count = header.range_count,
+                            .pinned_count = header.pinned_count};
     memcpy(scene->ranges, ranges, header.range_count * sizeof *ranges);
+    memcpy(scene->pinned, pinned, header.pinned_count * sizeof *pinned);
     memcpy(scene->device, header.device, sizeof scene->device);
     scene->image = reader.at;
-    if (!scene->dump || !scene->symbol || !scene->image_bytes || reader_left(&reader) != scene->image_bytes)
+    if (!scene_has_sound_pinned(scene) || !scene->dump || !scene->symbol || !scene->image_bytes ||
+        reader_left(&reader) != scene->image_bytes)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the scene is damaged");
     return CUFENCE_OK;
 }

@@ -16,9 +16,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SCENE_VERSION 2
+#define SCENE_VERSION 3
 #define SCENE_RANGES 16               /* of memory that is described */
 #define SCENE_IMAGE ((size_t)1 << 30) /* most bytes of an image */
+#define SCENE_PINNED 64               /* blocks of pinned host memory */
+#define SCENE_PINNED_BYTES ((uint64_t)64 << 20)
 
 enum scene_mode {
     SCENE_WHOLE, /* launch with patterns in the guards, then with the guards unmapped */
@@ -45,10 +47,16 @@ struct scene {
     size_t launch_count;
     struct scene_range ranges[SCENE_RANGES]; /* whose figures are wanted: what the arguments point to */
     size_t range_count;
+    struct scene_range pinned[SCENE_PINNED]; /* host memory at these addresses, in order. Its bytes are asked for */
+    size_t pinned_count;
 };
 
 /* Writes the scene into a new memory file and returns its descriptor, -1 with errno set on error. */
 int scene_write(const struct scene *scene);
+
+/* Whether the host memory can be mapped as the scene says: in order, apart from each other and from cufence's address space,
+ * and not too much of it. */
+int scene_has_sound_pinned(const struct scene *scene);
 
 /* Reads a scene. `launches` receives the launches. Errors: CORRUPT, UNSUPPORTED (another version). */
 cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, struct scene_launch launches[SCENE_LAUNCHES],
@@ -58,7 +66,7 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
 
 enum stage_message_type {
     STAGE_SCENE,    /* to the stage, first; comes with the descriptor of the scene. It has `number` ms, 0: without limit */
-    STAGE_NEED,     /* from the stage: the memory at `address` */
+    STAGE_NEED,     /* from the stage: the memory at `address`, cufence's or pinned */
     STAGE_GIVE,     /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
     STAGE_FILE,     /* or: `bytes` at `address` are zeros, but for `data_bytes` at `data`, which lie at `number` in the file
                        whose descriptor comes with it. The answer to STAGE_SAVE: that part is to be written there */

@@ -34,6 +34,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     expect_within(data, size, scene.symbol, strlen(scene.symbol) + 1);
     expect_within(data, size, scene.dump, strlen(scene.dump) + 1);
 
+    expect(scene.pinned_count <= SCENE_PINNED && scene_has_sound_pinned(&scene));
+
     int fd = scene_write(&scene);
     uint8_t *again = malloc(size);
     expect(fd >= 0 && again && lseek(fd, 0, SEEK_END) == (off_t)size && pread(fd, again, size, 0) == (ssize_t)size);

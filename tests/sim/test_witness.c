@@ -1,6 +1,8 @@
 /* The second launch of a faulted kernel, in another process, on the simulated device. */
 #include "second_launch.h"
 
+#include "launch/pinned.h"
+
 #include <dirent.h>
 #include <signal.h>
 
@@ -290,6 +292,111 @@ static void test_large(void **state)
                                  " 2097148 zeros,", "   float32\\[8\\] \\(guess\\)  all are 0", NULL});
 }
 
+/* ---- memory of the host ---- */
+
+struct hosted {
+    void *out;
+    int n;
+};
+
+/* As the preload library notes it. */
+static struct hosted *pin(size_t size)
+{
+    void *memory = NULL;
+    CHECK_CU(cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_DEVICEMAP));
+    pinned_add(context_current(), (uint64_t)(uintptr_t)memory, size, PINNED_HOST);
+    *(struct hosted *)memory = (struct hosted){.n = COUNT};
+    return memory;
+}
+
+static void tell_pinned(void)
+{
+    start("witness=on");
+    void *out = allocate(COUNT * 4), *pinned = pin(3 * sizeof(struct hosted));
+    launch_all("write_hosted", (void *[]){&out, &pinned});
+    cuCtxSynchronize();
+}
+
+static void test_pinned(void **state)
+{
+    (void)state;
+    expect_said(tell_pinned, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
+                                              "written +4 bytes past the end: 2\\.5", NULL});
+}
+
+/* Two blocks in one page of malloc's, each registered, and the second leads to the buffer. */
+static void tell_registered(void)
+{
+    start("witness=on");
+    char *page = aligned_alloc(4096, 8192);
+    CHECK(page);
+    struct hosted *first = (struct hosted *)(page + 64), *second = (struct hosted *)(page + 4000);
+    first->n = 8;
+    *second = (struct hosted){allocate(COUNT * 4), COUNT};
+    CHECK_CU(cuMemHostRegister(second, 128, 0));
+    CHECK_CU(cuMemHostRegister(first, 256, 0));
+    pinned_add(context_current(), (uint64_t)(uintptr_t)second, 128, PINNED_HOST);
+    pinned_add(context_current(), (uint64_t)(uintptr_t)first, 256, PINNED_HOST);
+    launch_all("write_by_hosted", (void *[]){&first, &second});
+    cuCtxSynchronize();
+}
+
+static void test_registered(void **state)
+{
+    (void)state;
+    expect_said(tell_registered, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
+}
+
+static void tell_managed(void)
+{
+    CUdeviceptr managed;
+    start("witness=on");
+    void *out = allocate(COUNT * 4);
+    CHECK_CU(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
+    pinned_add(context_current(), managed, 64, PINNED_MANAGED);
+    ((struct hosted *)(uintptr_t)managed)->n = COUNT;
+    launch_all("write_hosted", (void *[]){&out, &managed});
+    cuCtxSynchronize();
+}
+
+static void test_managed(void **state)
+{
+    (void)state;
+    expect_said(tell_managed, (const char *[]){"could not be launched again: an argument points to managed memory",
+                                               "the warp had exited", "!restaged$", NULL});
+}
+
+static void tell_much(void)
+{
+    start("witness=on");
+    void *out = allocate(COUNT * 4), *pinned = pin(((size_t)64 << 20) + 1);
+    launch_all("write_hosted", (void *[]){&out, &pinned});
+    cuCtxSynchronize();
+}
+
+static void test_much(void **state)
+{
+    (void)state;
+    expect_said(tell_much, (const char *[]){"an argument points to more than 64 MiB", "!restaged$", NULL});
+}
+
+/* Another thread freed it when the kernel had faulted. */
+static void tell_unmapped(void)
+{
+    start("witness=on");
+    void *out = allocate(COUNT * 4);
+    uint64_t gone = 0x10010;
+    pinned_add(context_current(), 0x10000, 4096, PINNED_HOST);
+    launch_all("write_end", (void *[]){&gone, &out, &(int){COUNT}});
+    cuCtxSynchronize();
+}
+
+static void test_unmapped(void **state)
+{
+    (void)state;
+    expect_said(tell_unmapped, (const char *[]){"an argument points to pinned host memory that", NULL});
+}
+
 /* ---- when it cannot be done ---- */
 
 static void tell_once(void)
@@ -478,7 +585,8 @@ int main(void)
         cmocka_unit_test(test_several),      cmocka_unit_test(test_once),     cmocka_unit_test(test_hang),
         cmocka_unit_test(test_death),        cmocka_unit_test(test_quietly),  cmocka_unit_test(test_given),
         cmocka_unit_test(test_declared),     cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace),
-        cmocka_unit_test(test_report_first),
+        cmocka_unit_test(test_report_first), cmocka_unit_test(test_pinned),   cmocka_unit_test(test_registered),
+        cmocka_unit_test(test_managed),      cmocka_unit_test(test_much),     cmocka_unit_test(test_unmapped),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
