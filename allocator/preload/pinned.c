@@ -22,8 +22,7 @@ CUresult hook_cuMemHostRegister_v2(void *pointer, size_t size, unsigned flags)
 {
     CUresult result = real.cuMemHostRegister_v2(pointer, size, flags);
     if (result == CUDA_SUCCESS)
-        note_pinned((CUdeviceptr)(uintptr_t)pointer, size,
-                    flags & CU_MEMHOSTREGISTER_IOMEMORY ? PINNED_DEVICE : PINNED_HOST);
+        note_pinned((CUdeviceptr)(uintptr_t)pointer, size, flags & CU_MEMHOSTREGISTER_IOMEMORY ? PINNED_DEVICE : PINNED_HOST);
     return result;
 }
 

@@ -5,12 +5,19 @@
 #include "keep.h"
 #include "memory.h"
 
+#include <errno.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
+struct piece {
+    uint8_t *at;
+    uint64_t bytes;
+    const uint8_t *content; /* NULL: zeros */
+};
+
 static struct {
-    struct kept pieces[SCENE_PINNED]; /* by address; kept.data is also where the piece lies */
+    struct piece pieces[SCENE_PINNED];
     size_t count;
 } host;
 
@@ -23,10 +30,11 @@ static cufence_status reserve(uint64_t from, uint64_t end, const struct scene_ra
     void *got = mmap(wanted, end - from, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
     if (got == wanted)
         return CUFENCE_OK;
+    const char *why = got != MAP_FAILED || errno == EEXIST ? "its address is taken" : strerror(errno);
     if (got != MAP_FAILED) /* a kernel before Linux 4.17 */
         munmap(got, end - from);
-    return error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "the address of pinned host memory (0x%llx) is taken in the new process",
-                     (unsigned long long)range->address);
+    return error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "pinned host memory at 0x%llx cannot be mapped in the new process: %s",
+                     (unsigned long long)range->address, why);
 }
 
 cufence_status host_reserve(const struct scene *scene)
@@ -42,40 +50,44 @@ cufence_status host_reserve(const struct scene *scene)
     return status;
 }
 
-static cufence_status ask(int socket, const struct scene_range *range, struct kept *kept)
+static cufence_status ask(int socket, struct piece *piece)
 {
-    struct stage_message message = {.type = STAGE_NEED, .address = range->address};
+    struct kept kept;
+    struct stage_message message = {.type = STAGE_NEED, .address = (uint64_t)(uintptr_t)piece->at};
     int fd = -1;
     if (stage_send(socket, &message, -1) != 0 || !stage_receive(socket, &message, &fd))
         return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
-    cufence_status status =
-        message.type == STAGE_FILE && message.data == range->address && message.data_bytes == range->bytes
-            ? keep_open(fd, &message, kept)
-            : error_set(CUFENCE_ERROR_CORRUPT, "the bytes of pinned host memory were not handed over");
+    int is_whole =
+        message.type == STAGE_FILE &&
+        (!message.data_bytes || (message.data == (uint64_t)(uintptr_t)piece->at && message.data_bytes == piece->bytes));
+    cufence_status status = is_whole ? keep_open(fd, &message, &kept)
+                                     : error_set(CUFENCE_ERROR_CORRUPT, "the bytes of pinned host memory were not handed over");
+    if (status == CUFENCE_OK)
+        piece->content = kept.content;
     if (fd >= 0)
         close(fd);
     return status;
 }
 
-static cufence_status pin(const struct kept *kept)
+static cufence_status pin(const struct piece *piece)
 {
+    const unsigned flags = CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP;
     if (!driver->cuMemHostRegister)
         return error_set(CUFENCE_ERROR_UNSUPPORTED, "the driver is too old");
-    return driver_check(driver->cuMemHostRegister((void *)(uintptr_t)kept->data, kept->bytes, /* NOLINT */
-                                                  CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP),
-                        "cuMemHostRegister");
+    return driver_check(driver->cuMemHostRegister(piece->at, piece->bytes, flags), "cuMemHostRegister");
 }
 
 cufence_status host_open(int socket, const struct scene *scene)
 {
     cufence_status status = CUFENCE_OK;
     for (size_t i = 0; i < scene->pinned_count && status == CUFENCE_OK; i++) {
-        struct kept *kept = &host.pieces[i];
-        status = ask(socket, &scene->pinned[i], kept);
+        struct piece *piece = &host.pieces[i];
+        *piece = (struct piece){(uint8_t *)(uintptr_t)scene->pinned[i].address, scene->pinned[i].bytes, NULL}; /* NOLINT */
+        status = ask(socket, piece);
         if (status == CUFENCE_OK)
-            status = pin(kept);
-        if (status == CUFENCE_OK)
-            status = memory_reach(kept->content, kept->bytes);
+            status = pin(piece);
+        if (status == CUFENCE_OK && piece->content)
+            status = memory_reach(piece->content, piece->bytes);
         host.count = i + 1;
     }
     if (status == CUFENCE_OK)
@@ -85,6 +97,11 @@ cufence_status host_open(int socket, const struct scene *scene)
 
 void host_refresh(void)
 {
-    for (size_t i = 0; i < host.count; i++)
-        memcpy((void *)(uintptr_t)host.pieces[i].data, host.pieces[i].content, host.pieces[i].bytes); /* NOLINT */
+    for (size_t i = 0; i < host.count; i++) {
+        const struct piece *piece = &host.pieces[i];
+        if (piece->content)
+            memcpy(piece->at, piece->content, piece->bytes);
+        else
+            memset(piece->at, 0, piece->bytes);
+    }
 }

@@ -8,7 +8,7 @@
 #include "scene.h"
 
 /* Maps memory at the addresses. Call it first of all, before a library may lie there. Errors: OUT_OF_ADDRESS_SPACE (something
- * of this process is there), OUT_OF_MEMORY. */
+ * of this process is there, or the host allows no memory there). */
 cufence_status host_reserve(const struct scene *scene);
 
 /* Asks for the bytes and pins the memory, and maps what its bytes lead to. Call it in the context. Errors: CORRUPT, DRIVER, and

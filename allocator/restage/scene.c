@@ -23,8 +23,6 @@ struct launch_row {
     uint32_t shared_bytes, is_cooperative, argument_bytes;
 };
 
-#define ADDRESS_END ((uint64_t)1 << 57)
-
 static const char magic[8] = "cufscene";
 
 /* ---- writing ---- */
@@ -110,21 +108,6 @@ static int read_launches(struct reader *reader, struct scene_launch *launches, s
     return reader->at != NULL;
 }
 
-int scene_has_sound_pinned(const struct scene *scene)
-{
-    uint64_t end = 0, left = SCENE_PINNED_BYTES;
-    for (size_t i = 0; i < scene->pinned_count; i++) {
-        const struct scene_range *range = &scene->pinned[i];
-        if (!range->bytes || range->bytes > left || range->address < end || range->address > ADDRESS_END - range->bytes)
-            return 0;
-        end = range->address + range->bytes;
-        left -= range->bytes;
-        if (range->address < scene->arena_end && end > scene->arena_start)
-            return 0;
-    }
-    return 1;
-}
-
 /* Returns a text of exactly `size` bytes with its NUL, else NULL. */
 static const char *read_text(struct reader *reader, uint64_t size)
 {
@@ -167,8 +150,8 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
     memcpy(scene->pinned, pinned, header.pinned_count * sizeof *pinned);
     memcpy(scene->device, header.device, sizeof scene->device);
     scene->image = reader.at;
-    if (!scene_has_sound_pinned(scene) || !scene->dump || !scene->symbol || !scene->image_bytes ||
-        reader_left(&reader) != scene->image_bytes)
+    if (!scene_pinned_is_sound(pinned, header.pinned_count, header.arena_start, header.arena_end) || !scene->dump ||
+        !scene->symbol || !scene->image_bytes || reader_left(&reader) != scene->image_bytes)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the scene is damaged");
     return CUFENCE_OK;
 }

@@ -10,6 +10,7 @@
 #define CUFENCE_RESTAGE_SCENE_H
 
 #include "analysis/snapshot/scene_launch.h"
+#include "analysis/snapshot/scene_pinned.h"
 #include "analysis/values/figures.h"
 #include "base/problem.h"
 
@@ -19,19 +20,12 @@
 #define SCENE_VERSION 3
 #define SCENE_RANGES 16               /* of memory that is described */
 #define SCENE_IMAGE ((size_t)1 << 30) /* most bytes of an image */
-#define SCENE_PINNED 64               /* blocks of pinned host memory */
-#define SCENE_PINNED_BYTES ((uint64_t)64 << 20)
 
 enum scene_mode {
     SCENE_WHOLE, /* launch with patterns in the guards, then with the guards unmapped */
     SCENE_BARE,  /* only with the guards unmapped */
     SCENE_ZEROS, /* only with pages of zeros in the guards */
     SCENE_MODES
-};
-
-/* Part of a buffer. */
-struct scene_range {
-    uint64_t address, bytes;
 };
 
 struct scene {
@@ -53,10 +47,6 @@ struct scene {
 
 /* Writes the scene into a new memory file and returns its descriptor, -1 with errno set on error. */
 int scene_write(const struct scene *scene);
-
-/* Whether the host memory can be mapped as the scene says: in order, apart from each other and from cufence's address space,
- * and not too much of it. */
-int scene_has_sound_pinned(const struct scene *scene);
 
 /* Reads a scene. `launches` receives the launches. Errors: CORRUPT, UNSUPPORTED (another version). */
 cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, struct scene_launch launches[SCENE_LAUNCHES],

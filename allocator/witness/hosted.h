@@ -12,7 +12,7 @@
 
 struct hosted {
     struct scene_range pieces[SCENE_PINNED]; /* by address */
-    int files[SCENE_PINNED]; /* memory files with the bytes of each piece */
+    int files[SCENE_PINNED];                 /* memory files with the bytes of each piece */
     size_t count;
     uint64_t total;
     char left_out[160]; /* why some memory is not there; "" if all is */

@@ -166,7 +166,11 @@ static cufence_status hold_hosted(struct restaging *restaging)
         hosted_take(hosted, restaging->sources, &restaging->launches[i]);
     memcpy(scene->pinned, hosted->pieces, hosted->count * sizeof *hosted->pieces);
     scene->pinned_count = hosted->count;
-    return hosted->left_out[0] ? fail(restaging, hosted->left_out) : CUFENCE_OK;
+    if (hosted->left_out[0])
+        return fail(restaging, hosted->left_out);
+    for (size_t i = 0; restaging->saving && i < hosted->count; i++)
+        saving_keep_pinned(restaging->saving, &hosted->pieces[i], hosted->files[i]);
+    return CUFENCE_OK;
 }
 
 static int give_memory(struct restaging *restaging, uint64_t address, struct stage_message *answer)

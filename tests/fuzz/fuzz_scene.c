@@ -34,7 +34,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     expect_within(data, size, scene.symbol, strlen(scene.symbol) + 1);
     expect_within(data, size, scene.dump, strlen(scene.dump) + 1);
 
-    expect(scene.pinned_count <= SCENE_PINNED && scene_has_sound_pinned(&scene));
+    expect(scene_pinned_is_sound(scene.pinned, scene.pinned_count, scene.arena_start, scene.arena_end));
 
     int fd = scene_write(&scene);
     uint8_t *again = malloc(size);

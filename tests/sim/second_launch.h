@@ -7,6 +7,7 @@
 #include "child.h"
 
 #include "launch/launch.h"
+#include "launch/pinned.h"
 
 #include <cuda.h>
 #include <regex.h>
@@ -58,9 +59,24 @@ static void launch_all(const char *kernel, void **arguments)
     CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
 }
 
-static void launch(const char *kernel, void *pointer, int n)
+static inline void launch(const char *kernel, void *pointer, int n)
 {
     launch_all(kernel, (void *[]){&pointer, &n});
+}
+
+struct hosted {
+    void *out;
+    int n;
+};
+
+/* As the preload library notes it. */
+static inline struct hosted *pin(size_t size)
+{
+    void *memory = NULL;
+    CHECK_CU(cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_DEVICEMAP));
+    pinned_add(context_current(), (uint64_t)(uintptr_t)memory, size, PINNED_HOST);
+    *(struct hosted *)memory = (struct hosted){.n = COUNT};
+    return memory;
 }
 
 /* Returns 1 if a line of the text has the pattern. */

@@ -348,6 +348,53 @@ static void test_under(void **state)
     clean();
 }
 
+static void save_pinned(void)
+{
+    char options[160];
+    snprintf(options, sizeof options, "save=%s%s", folder, more_options);
+    start(options);
+    void *out = allocate(COUNT * 4), *pinned = pin(sizeof(struct hosted));
+    launch_all("write_hosted", (void *[]){&out, &pinned});
+    cuCtxSynchronize();
+}
+
+static void test_pinned(void **state)
+{
+    (void)state;
+    char array[128], arguments[256];
+    char *err = make_bundle(save_pinned);
+    assert_true(has(err, "saved .*\\(2 buffers, 4016 bytes\\)"));
+    free(err);
+    run_shell("test $(stat -c %%a-%%s %s/buffers/pinned-*.npy) = 600-%d", bundle, NPY_HEADER + 16);
+    run_shell("grep -q '| buffers/pinned-.* | pinned host memory |' %s/README.md", bundle);
+    expect_replay("--times 2", 86, "faulted in 2 of 2 runs");
+    assert_true(has(said, "0 bytes past the end of buffer #1"));
+    snprintf(array, sizeof array, "%s/array.npy", folder);
+    write_array(array, "<i4", 4, 16);
+    snprintf(arguments, sizeof arguments, "--buffer 1=%s", array);
+    expect_replay(arguments, 0, "did not fault"); /* with 0 elements, one is written */
+    run_shell("cp %s/scene.json %s/scene", bundle, folder);
+    edit("/\"pinned\"/,$s/\"size\": 16/\"size\": 8/");
+    expect_replay("", 1, "pinned host memory is damaged");
+    run_shell("cp %s/scene %s/scene.json", folder, bundle);
+    edit("/\"pinned\"/,$s/\"\\(address\\|mapping_start\\)\": \"0x[0-9a-f]*\"/\"\\1\": \"0x900000000000\"/; "
+         "/\"pinned\"/,$s/\"mapping_end\": \"0x[0-9a-f]*\"/\"mapping_end\": \"0x900000000010\"/");
+    expect_replay("", 1, "pinned host memory at 0x900000000000 cannot be mapped in the new process");
+    run_shell("cp %s/scene %s/scene.json; truncate -s -1 %s/buffers/pinned-*.npy", folder, bundle, bundle);
+    expect_replay("", 1, "it is truncated");
+    clean();
+    more_options = ",save_max=4005";
+    free(make_bundle(save_pinned));
+    more_options = "";
+    expect_replay("", 86, "buffer #1 .* is not in the bundle: it holds zeros");
+    clean();
+    more_options = ",save_max=10";
+    free(make_bundle(save_pinned));
+    more_options = "";
+    expect_replay("", 0, "pinned host memory at 0x[0-9a-f]* .* is not in the bundle: it holds zeros");
+    clean();
+}
+
 /* ---- bundles of strangers ---- */
 
 static void test_damaged(void **state)
@@ -435,7 +482,7 @@ int main(void)
         cmocka_unit_test(test_hang),     cmocka_unit_test(test_same),    cmocka_unit_test(test_reached),
         cmocka_unit_test(test_argument), cmocka_unit_test(test_buffer),  cmocka_unit_test(test_no_guards),
         cmocka_unit_test(test_under),    cmocka_unit_test(test_damaged), cmocka_unit_test(test_bare),
-        cmocka_unit_test(test_around),   cmocka_unit_test(test_usage),
+        cmocka_unit_test(test_around),   cmocka_unit_test(test_usage),   cmocka_unit_test(test_pinned),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

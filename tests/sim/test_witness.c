@@ -1,7 +1,7 @@
 /* The second launch of a faulted kernel, in another process, on the simulated device. */
 #include "second_launch.h"
 
-#include "launch/pinned.h"
+#include "restage/host.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -294,21 +294,6 @@ static void test_large(void **state)
 
 /* ---- memory of the host ---- */
 
-struct hosted {
-    void *out;
-    int n;
-};
-
-/* As the preload library notes it. */
-static struct hosted *pin(size_t size)
-{
-    void *memory = NULL;
-    CHECK_CU(cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_DEVICEMAP));
-    pinned_add(context_current(), (uint64_t)(uintptr_t)memory, size, PINNED_HOST);
-    *(struct hosted *)memory = (struct hosted){.n = COUNT};
-    return memory;
-}
-
 static void tell_pinned(void)
 {
     start("witness=on");
@@ -395,6 +380,17 @@ static void test_unmapped(void **state)
 {
     (void)state;
     expect_said(tell_unmapped, (const char *[]){"an argument points to pinned host memory that", NULL});
+}
+
+/* Nothing of the new process is replaced, whatever a bundle says. */
+static void test_taken(void **state)
+{
+    (void)state;
+    static char own[3 * 4096] = "mine";
+    struct scene scene = {.pinned = {{(uint64_t)(uintptr_t)own + 4096, 8}}, .pinned_count = 1};
+    assert_int_equal(host_reserve(&scene), CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+    assert_non_null(strstr(cufence_error_detail(), "its address is taken"));
+    assert_string_equal(own, "mine");
 }
 
 /* ---- when it cannot be done ---- */
@@ -587,6 +583,7 @@ int main(void)
         cmocka_unit_test(test_declared),     cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace),
         cmocka_unit_test(test_report_first), cmocka_unit_test(test_pinned),   cmocka_unit_test(test_registered),
         cmocka_unit_test(test_managed),      cmocka_unit_test(test_much),     cmocka_unit_test(test_unmapped),
+        cmocka_unit_test(test_taken),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
