@@ -31,6 +31,10 @@
 #undef cuStreamUpdateCaptureDependencies
 #undef cuStreamWaitEvent
 #undef cuStreamDestroy
+#undef cuGraphAddKernelNode
+#undef cuGraphKernelNodeSetParams
+#undef cuGraphExecKernelNodeSetParams
+#undef cuGraphAddNode
 
 /* Both forms of a function: for the legacy and for the per-thread default stream. */
 #define HOOK_TWINS(HOOK, symbol, base, version, suffix, version_thread, how, check, parameters, arguments)                     \
@@ -162,6 +166,32 @@
     HOOK(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", 12030, 0, BY_HAND, 1,                               \
          (CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned initial, unsigned flags),               \
          (handle, graph, context, initial, flags))                                                                             \
+    /* kernels in graphs */                                                                                                    \
+    HOOK(cuGraphAddKernelNode, "cuGraphAddKernelNode", 10000, 0, BY_HAND, 1,                                                   \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel), \
+         (node, graph, nodes, count, kernel))                                                                                  \
+    HOOK(cuGraphAddKernelNode_v2, "cuGraphAddKernelNode", 12000, 0, BY_HAND, 1,                                                \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel), \
+         (node, graph, nodes, count, kernel))                                                                                  \
+    HOOK(cuGraphKernelNodeSetParams, "cuGraphKernelNodeSetParams", 10000, 0, BY_HAND, 1,                                       \
+         (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel), (node, kernel))                                         \
+    HOOK(cuGraphKernelNodeSetParams_v2, "cuGraphKernelNodeSetParams", 12000, 0, BY_HAND, 1,                                    \
+         (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel), (node, kernel))                                         \
+    HOOK(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams", 10010, 0, BY_HAND, 1,                               \
+         (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel), (executable, node, kernel))     \
+    HOOK(cuGraphExecKernelNodeSetParams_v2, "cuGraphExecKernelNodeSetParams", 12000, 0, BY_HAND, 1,                            \
+         (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel), (executable, node, kernel))     \
+    HOOK(cuGraphAddNode, "cuGraphAddNode", 12020, 0, BY_HAND, 1,                                                               \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUgraphNodeParams *parameters),            \
+         (node, graph, nodes, count, parameters))                                                                              \
+    HOOK(cuGraphAddNode_v2, "cuGraphAddNode", 12030, 0, BY_HAND, 1,                                                            \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,              \
+          CUgraphNodeParams *parameters),                                                                                      \
+         (node, graph, nodes, edges, count, parameters))                                                                       \
+    HOOK(cuGraphNodeSetParams, "cuGraphNodeSetParams", 12020, 0, BY_HAND, 1,                                                   \
+         (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                                \
+    HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, BY_HAND, 1,                                           \
+         (CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *parameters), (executable, node, parameters))            \
     /* copies: the twins of synchronous ones end in _ptds */                                                                   \
     HOOK_TWINS(HOOK, cuMemcpy, "cuMemcpy", 4000, _ptds, 7000, WAITS, bounds_copy(to, from, size),                              \
          (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \

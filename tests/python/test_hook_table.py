@@ -20,7 +20,7 @@ FAMILIES = re.compile(
     r"|cuMemHost(Alloc|Register|Unregister)|cuMem(GetInfo|GetAddressRange|GetDefaultMemPool|GetMemPool|SetMemPool)"
     r"|cuDevice(Get|Set|GetDefault)MemPool|cuPointerGetAttributes?|cuIpcGetMemHandle"
     r"|cuLaunch\w*|cuGraphLaunch|cu(Stream|Event|Ctx)(Synchronize|Query)"
-    r"|cu(Stream|Ctx)Destroy|cuDevicePrimaryCtx\w+|cuStreamBegin(Rec|C)apture\w*|cuStreamEndCapture|cuGraphConditional\w+|cuGraphInstantiateWith\w+|cuGraphExecDestroy"
+    r"|cu(Stream|Ctx)Destroy|cuDevicePrimaryCtx\w+|cuStreamBegin(Rec|C)apture\w*|cuStreamEndCapture|cuGraph(Exec)?(Kernel)?NodeSetParams|cuGraphAdd(Kernel)?Node|cuGraphConditional\w+|cuGraphInstantiateWith\w+|cuGraphExecDestroy"
     r"|cuModuleUnload|cuLibraryUnload|cuGetProcAddress|cuInit"
 )
 

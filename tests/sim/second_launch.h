@@ -26,7 +26,7 @@
 static CUmodule module;
 
 /* Options are in the environment, so that kernels can tell the second process, which has none. */
-static void start(const char *options)
+static inline void start(const char *options)
 {
     CUdevice device;
     CUcontext context;
