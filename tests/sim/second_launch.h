@@ -50,13 +50,22 @@ static void *allocate(size_t size)
     return pointer;
 }
 
-static void launch_all(const char *kernel, void **arguments)
+/* shared: bytes of dynamic shared memory. */
+static void launch_shared(const char *kernel, void **arguments, unsigned shared)
 {
     CUfunction function;
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
-    const struct launch_call call = {.function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
+    if (shared)
+        CHECK_CU(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared));
+    const struct launch_call call = {
+        .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .shared_bytes = shared, .parameters = arguments};
     launch_record(context_current(), &call); /* as the preload library does */
-    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, shared, NULL, arguments, NULL));
+}
+
+static inline void launch_all(const char *kernel, void **arguments)
+{
+    launch_shared(kernel, arguments, 0);
 }
 
 static inline void launch(const char *kernel, void *pointer, int n)

@@ -57,7 +57,8 @@ static void tell_kinds(void)
     CHECK(kind_at(allocated + 999) == PINNED_HOST && kind_at(allocated + 1000) == -1 && kind_at(allocated - 1) == -1);
     CHECK(kind_at(pinned) == PINNED_HOST && kind_at(own + 100) == PINNED_HOST);
     CHECK(kind_at((void *)(uintptr_t)managed) == PINNED_MANAGED);
-    CHECK(pinned_find((uint64_t)(uintptr_t)own + 4096, &found) && found.address == (uint64_t)(uintptr_t)own && found.bytes == 8192);
+    CHECK(pinned_find((uint64_t)(uintptr_t)own + 4096, &found) && found.address == (uint64_t)(uintptr_t)own &&
+          found.bytes == 8192);
 
     CHECK(hook_cuMemFreeHost(own) != CUDA_SUCCESS && kind_at(own) == PINNED_HOST);
     CHECK(hook_cuMemHostUnregister(pinned) != CUDA_SUCCESS && kind_at(pinned) == PINNED_HOST);
@@ -105,7 +106,8 @@ static CUgraphNode add_node(CUgraph graph, const char *kernel, void *out, int n,
 {
     CUgraphNode added;
     void *arguments[] = {&out, &n};
-    *node = (CUDA_KERNEL_NODE_PARAMS){.gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
+    *node = (CUDA_KERNEL_NODE_PARAMS){
+        .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
     CHECK_CU(cuModuleGetFunction(&node->func, module, kernel));
     node->kernelParams = arguments;
     CHECK_CU(hook_cuGraphAddKernelNode_v2(&added, graph, NULL, 0, node));

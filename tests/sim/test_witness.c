@@ -113,6 +113,21 @@ static void test_far(void **state)
     expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
 }
 
+static void tell_shared(void)
+{
+    start("witness=on");
+    void *out = allocate(COUNT * 4);
+    launch_shared("write_last", (void *[]){&out, &(int){COUNT}}, 100000);
+    cuCtxSynchronize();
+}
+
+/* More shared memory than a kernel has without being asked. */
+static void test_shared(void **state)
+{
+    (void)state;
+    expect_said(tell_shared, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
+}
+
 static void tell_several(void)
 {
     start("witness=on");
@@ -583,7 +598,7 @@ int main(void)
         cmocka_unit_test(test_declared),     cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace),
         cmocka_unit_test(test_report_first), cmocka_unit_test(test_pinned),   cmocka_unit_test(test_registered),
         cmocka_unit_test(test_managed),      cmocka_unit_test(test_much),     cmocka_unit_test(test_unmapped),
-        cmocka_unit_test(test_taken),
+        cmocka_unit_test(test_taken),        cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
