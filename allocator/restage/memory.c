@@ -66,9 +66,21 @@ static void make_pattern(void)
     }
 }
 
-cufence_status memory_open(int socket, int device, const struct scene *scene)
+static cufence_status reserve(uint64_t start, uint64_t bytes)
 {
     CUdeviceptr address = 0;
+    CUresult result = driver->cuMemAddressReserve(&address, bytes, 0, start, 0);
+    if (result != CUDA_SUCCESS)
+        return driver_check(result, "cuMemAddressReserve");
+    return address == start
+               ? CUFENCE_OK
+               : error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
+                           "the buffers' addresses are taken in the new process (0x%llx and the %llu MiB from there on)",
+                           (unsigned long long)start, (unsigned long long)(bytes >> 20));
+}
+
+cufence_status memory_open(int socket, int device, const struct scene *scene)
+{
     memory.socket = socket;
     memory.device = device;
     memory.is_saved = scene->is_saved != 0;
@@ -80,12 +92,12 @@ cufence_status memory_open(int socket, int device, const struct scene *scene)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
     if (scene->mode != SCENE_ZEROS)
         make_pattern();
-    CUresult result = driver->cuMemAddressReserve(&address, memory.end - memory.start, 0, memory.start, 0);
-    if (result != CUDA_SUCCESS)
-        return driver_check(result, "cuMemAddressReserve");
-    return address == memory.start
-               ? CUFENCE_OK
-               : error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "the buffers' addresses are taken in the new process");
+    if (!scene->reserved_count)
+        return reserve(memory.start, memory.end - memory.start);
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < scene->reserved_count && status == CUFENCE_OK; i++)
+        status = reserve(scene->reserved[i].address, scene->reserved[i].bytes);
+    return status;
 }
 
 /* ---- mappings ---- */

@@ -17,8 +17,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SCENE_VERSION 3
-#define SCENE_RANGES 16               /* of memory that is described */
+#define SCENE_VERSION 4
+#define SCENE_RANGES 16 /* of memory that is described */
+#define SCENE_RESERVED 256
 #define SCENE_IMAGE ((size_t)1 << 30) /* most bytes of an image */
 
 enum scene_mode {
@@ -41,6 +42,8 @@ struct scene {
     size_t launch_count;
     struct scene_range ranges[SCENE_RANGES]; /* whose figures are wanted: what the arguments point to */
     size_t range_count;
+    struct scene_range reserved[SCENE_RESERVED]; /* the parts of the address space to reserve, in order; none: all of it */
+    size_t reserved_count;
     struct scene_range pinned[SCENE_PINNED]; /* host memory at these addresses, in order. Its bytes are asked for */
     size_t pinned_count;
 };

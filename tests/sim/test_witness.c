@@ -1,7 +1,9 @@
 /* The second launch of a faulted kernel, in another process, on the simulated device. */
 #include "second_launch.h"
 
+#include "driver/driver.h"
 #include "restage/host.h"
+#include "restage/memory.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -408,6 +410,37 @@ static void test_taken(void **state)
     assert_string_equal(own, "mine");
 }
 
+/* ---- addresses ---- */
+
+#define MIB ((uint64_t)1 << 20)
+
+/* Something of another's lies in the address space, as under a tool. It only matters where the parts to reserve are. */
+static void tell_parts(void)
+{
+    CUdeviceptr start, taken;
+    CHECK_OK(driver_load());
+    CHECK_CU(cuMemAddressReserve(&start, 64 * MIB, 0, 0, 0));
+    CHECK_CU(cuMemAddressFree(start, 64 * MIB));
+    CHECK_CU(cuMemAddressReserve(&taken, 2 * MIB, 0, start + 32 * MIB, 0));
+    CHECK(taken == start + 32 * MIB);
+    struct scene scene = {.arena_start = start, .arena_end = start + 64 * MIB};
+    CHECK(memory_open(-1, 0, &scene) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+    CHECK(strstr(cufence_error_detail(), "addresses are taken in the new process"));
+    scene.reserved[0] = (struct scene_range){start + 4 * MIB, 28 * MIB};
+    scene.reserved[1] = (struct scene_range){start + 34 * MIB, 30 * MIB};
+    scene.reserved_count = 2;
+    CHECK_OK(memory_open(-1, 0, &scene));
+    scene.reserved[0] = (struct scene_range){start + 32 * MIB, 2 * MIB};
+    scene.reserved_count = 1;
+    CHECK(memory_open(-1, 0, &scene) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    expect_well(tell_parts);
+}
+
 /* ---- when it cannot be done ---- */
 
 static void tell_once(void)
@@ -598,7 +631,7 @@ int main(void)
         cmocka_unit_test(test_declared),     cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace),
         cmocka_unit_test(test_report_first), cmocka_unit_test(test_pinned),   cmocka_unit_test(test_registered),
         cmocka_unit_test(test_managed),      cmocka_unit_test(test_much),     cmocka_unit_test(test_unmapped),
-        cmocka_unit_test(test_taken),        cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_taken),        cmocka_unit_test(test_parts),    cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

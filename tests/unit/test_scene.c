@@ -35,7 +35,9 @@ static const struct scene scene = {.device = {1, 2, 3},
                                    .launches = two,
                                    .launch_count = 2,
                                    .pinned = {{0x1000, 16}, {0x1010, 0x40}, {0x20000, 5}},
-                                   .pinned_count = 3};
+                                   .pinned_count = 3,
+                                   .reserved = {{0x10000, 0x1000}, {0x11000, 0xf000}},
+                                   .reserved_count = 2};
 
 /* Returns the scene as bytes; free() them. */
 static uint8_t *written(const struct scene *what, size_t *size)
@@ -76,6 +78,8 @@ static void what_is_written_is_read(void **state)
     assert_memory_equal(launches[1].cluster, two[1].cluster, sizeof two[1].cluster);
     assert_int_equal(launches[1].shared_bytes, 70000);
     assert_int_equal(launches[1].is_cooperative, 1);
+    assert_int_equal(read.reserved_count, 2);
+    assert_memory_equal(read.reserved, scene.reserved, 2 * sizeof *scene.reserved);
     assert_int_equal(read.pinned_count, 3);
     assert_memory_equal(read.pinned, scene.pinned, 3 * sizeof *scene.pinned);
     free(bytes);
@@ -93,7 +97,7 @@ static void a_damaged_one_is_refused(void **state)
         assert_int_equal(scene_read(bytes, cut, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
     assert_int_equal(scene_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 4"));
+    assert_non_null(strstr(problem.text, "of version 5"));
     free(bytes);
 }
 
@@ -129,6 +133,24 @@ static void unsound_pinned_memory_is_refused(void **state)
     bad.pinned_count = 1;
     assert_true(scene_pinned_is_sound(bad.pinned, 1, 0x10000, 0x20000));
     assert_false(scene_pinned_is_sound(bad.pinned, SCENE_PINNED + 1, 0x10000, 0x20000));
+}
+
+static void unsound_reserved_parts_are_refused(void **state)
+{
+    (void)state;
+    static const struct scene_range cases[][2] = {
+        {{0xf000, 0x1000}}, {{0x1f000, 0x1001}}, {{0x10000, 0}}, {{0x12000, 16}, {0x1200f, 16}}, {{0x20001, UINT64_MAX}}};
+    struct scene read, bad = scene;
+    struct scene_launch launches[SCENE_LAUNCHES];
+    struct problem problem;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t size;
+        memcpy(bad.reserved, cases[i], sizeof cases[i]);
+        bad.reserved_count = cases[i][1].address ? 2 : 1;
+        uint8_t *bytes = written(&bad, &size);
+        assert_int_equal(scene_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
+        free(bytes);
+    }
 }
 
 static void a_message_arrives_with_its_descriptor(void **state)
@@ -172,6 +194,7 @@ int main(void)
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(a_damaged_one_is_refused),
         cmocka_unit_test(unsound_pinned_memory_is_refused),
+        cmocka_unit_test(unsound_reserved_parts_are_refused),
         cmocka_unit_test(a_message_arrives_with_its_descriptor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
