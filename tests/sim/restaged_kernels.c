@@ -61,6 +61,15 @@ static void write_far(const cusim_thread *t, void *const *arguments)
         out[number(t) == n ? n : n + (3 << 20)] = 2.5f;
 }
 
+/* One past the end, and 4 GiB behind that. */
+static void write_farther(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    long n = *(const int *)arguments[1];
+    if (number(t) >= n)
+        out[number(t) == n ? n : n + (1L << 30)] = 2.5f;
+}
+
 /* The first element says which one is written. */
 static void write_indexed(const cusim_thread *t, void *const *arguments)
 {
@@ -127,6 +136,7 @@ __attribute__((constructor)) static void register_kernels(void)
         {"write_last", write_last, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
         {"write_by_table", write_by_table, pointer_and_count, 2, "model.cu", 31, 4, 0, 1},
         {"write_far", write_far, pointer_and_count, 2, "model.cu", 42, 4, 0, 1},
+        {"write_farther", write_farther, pointer_and_count, 2, "model.cu", 120, 4, 0, 1},
         {"write_indexed", write_indexed, pointer_and_count, 2, "model.cu", 47, 4, 0, 1},
         {"write_once", write_once, pointer_and_count, 2, "model.cu", 53, 4, 0, 1},
         {"hang_later", hang_later, pointer_and_count, 2, "model.cu", 64, 4, 0, 1},

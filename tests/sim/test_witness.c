@@ -112,7 +112,41 @@ static void tell_far(void)
 static void test_far(void **state)
 {
     (void)state;
-    expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
+    expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
+                                           "written +4 bytes past the end: 2\\.5 +restaged",
+                                           "at least 4 bytes were written further", NULL});
+}
+
+static void tell_farther(void)
+{
+    start("witness=on");
+    launch("write_farther", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+/* Beyond all patterns. */
+static void test_farther(void **state)
+{
+    (void)state;
+    expect_said(tell_farther,
+                (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", "!written further", NULL});
+}
+
+static void tell_neighbours(void)
+{
+    start("witness=on");
+    void *out = allocate(COUNT * 4), *other = allocate(3 << 20), *third = allocate(64);
+    (void)third;
+    launch_all("write_end", (void *[]){&other, &out, &(int){COUNT}});
+    cuCtxSynchronize();
+}
+
+/* The guard between two buffers is that of both. */
+static void test_neighbours(void **state)
+{
+    (void)state;
+    expect_said(tell_neighbours, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
+                                                  "written +4 bytes past the end: 2\\.5 +restaged", "!written further", NULL});
 }
 
 static void tell_shared(void)
@@ -631,7 +665,8 @@ int main(void)
         cmocka_unit_test(test_declared),     cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace),
         cmocka_unit_test(test_report_first), cmocka_unit_test(test_pinned),   cmocka_unit_test(test_registered),
         cmocka_unit_test(test_managed),      cmocka_unit_test(test_much),     cmocka_unit_test(test_unmapped),
-        cmocka_unit_test(test_taken),        cmocka_unit_test(test_parts),    cmocka_unit_test(test_shared),
+        cmocka_unit_test(test_taken),        cmocka_unit_test(test_farther),  cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_parts),        cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
