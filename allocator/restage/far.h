@@ -1,6 +1,6 @@
 /*
- * One page of device memory that is mapped many times, far out in the guards, beyond the pages that have a pattern of their own:
- * a launch that goes further than these does not fault there. What is written in one place is written in all.
+ * One page of device memory that is mapped many times, far out in the guards, beyond the pages that have a pattern of their
+ * own: a launch that goes further than these does not fault there. What is written in one place is written in all.
  *
  * Units: bytes, device addresses. Thread safety: none; the stage has one thread.
  */
