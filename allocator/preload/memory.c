@@ -179,7 +179,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 {
     struct heap_claim claim;
     if (!is_ours(pointer)) {
-        uint64_t number = pinned_number(pointer);
+        uint64_t number = is_active() ? pinned_number(pointer) : 0;
         CUresult result = real.cuMemFree_v2(pointer);
         if (result == CUDA_SUCCESS)
             pinned_remove(number);

@@ -28,7 +28,7 @@ CUresult hook_cuMemHostRegister_v2(void *pointer, size_t size, unsigned flags)
 
 CUresult hook_cuMemFreeHost(void *pointer)
 {
-    uint64_t number = pinned_number((uint64_t)(uintptr_t)pointer);
+    uint64_t number = is_active() ? pinned_number((uint64_t)(uintptr_t)pointer) : 0;
     CUresult result = real.cuMemFreeHost(pointer);
     if (result == CUDA_SUCCESS)
         pinned_remove(number);
@@ -37,7 +37,7 @@ CUresult hook_cuMemFreeHost(void *pointer)
 
 CUresult hook_cuMemHostUnregister(void *pointer)
 {
-    uint64_t number = pinned_number((uint64_t)(uintptr_t)pointer);
+    uint64_t number = is_active() ? pinned_number((uint64_t)(uintptr_t)pointer) : 0;
     CUresult result = real.cuMemHostUnregister(pointer);
     if (result == CUDA_SUCCESS)
         pinned_remove(number);

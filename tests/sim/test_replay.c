@@ -367,6 +367,7 @@ static void save_managed(void)
     void *out = allocate(COUNT * 4);
     CHECK_CU(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
     pinned_add(context_current(), managed, 64, PINNED_MANAGED);
+    ((struct hosted *)(uintptr_t)managed)->n = COUNT;
     launch_all("write_hosted", (void *[]){&out, &managed});
     cuCtxSynchronize();
 }
