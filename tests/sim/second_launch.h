@@ -41,7 +41,7 @@ static inline void start(const char *options)
     CHECK_CU(cuModuleLoadData(&module, "any"));
 }
 
-static void *allocate(size_t size)
+static inline void *allocate(size_t size)
 {
     void *pointer = NULL;
     CHECK_OK(cufence_malloc(&pointer, size, 0, NULL));
@@ -51,7 +51,7 @@ static void *allocate(size_t size)
 }
 
 /* shared: bytes of dynamic shared memory. */
-static void launch_shared(const char *kernel, void **arguments, unsigned shared)
+static inline void launch_shared(const char *kernel, void **arguments, unsigned shared)
 {
     CUfunction function;
     CHECK_CU(cuModuleGetFunction(&function, module, kernel));
@@ -89,13 +89,31 @@ static inline struct hosted *pin(size_t size)
 }
 
 /* Returns 1 if a line of the text has the pattern. */
-static int has(const char *text, const char *pattern)
+static inline int has(const char *text, const char *pattern)
 {
     regex_t regex;
     assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0);
     int found = regexec(&regex, text, 0, NULL, 0) == 0;
     regfree(&regex);
     return found;
+}
+
+/* Fails unless the story ends with status 86 and says what the patterns, up to NULL, demand; one that begins with '!' must not
+ * be found. */
+static inline void expect_said(void (*story)(void), const char *const *patterns)
+{
+    struct outcome outcome = run_child(story);
+    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 86;
+    for (; is_well && *patterns; patterns++) {
+        const char *pattern = *patterns + (**patterns == '!');
+        is_well = has(outcome.err, pattern) == (pattern == *patterns);
+        if (!is_well)
+            fprintf(stderr, "%s: %s\n", pattern == *patterns ? "not found" : "found", pattern);
+    }
+    if (!is_well)
+        fprintf(stderr, "the child ended with status 0x%x and said:\n%s\n", (unsigned)outcome.status, outcome.err);
+    free(outcome.err);
+    assert_true(is_well);
 }
 
 #endif

@@ -21,21 +21,6 @@ static void start_hooked(void)
     CHECK_CU(cuModuleLoadData(&module, "any"));
 }
 
-static void expect_said(void (*story)(void), const char *const *patterns)
-{
-    struct outcome outcome = run_child(story);
-    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 86;
-    for (; is_well && *patterns; patterns++) {
-        is_well = has(outcome.err, *patterns);
-        if (!is_well)
-            fprintf(stderr, "not found: %s\n", *patterns);
-    }
-    if (!is_well)
-        fprintf(stderr, "the child ended with status 0x%x and said:\n%s\n", (unsigned)outcome.status, outcome.err);
-    free(outcome.err);
-    assert_true(is_well);
-}
-
 /* ---- pinned memory ---- */
 
 static int kind_at(const void *address)

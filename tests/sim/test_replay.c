@@ -358,32 +358,6 @@ static void save_pinned(void)
     cuCtxSynchronize();
 }
 
-static void save_managed(void)
-{
-    char options[160];
-    CUdeviceptr managed;
-    snprintf(options, sizeof options, "save=%s", folder);
-    start(options);
-    void *out = allocate(COUNT * 4);
-    CHECK_CU(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
-    pinned_add(context_current(), managed, 64, PINNED_MANAGED);
-    ((struct hosted *)(uintptr_t)managed)->n = COUNT;
-    launch_all("write_hosted", (void *[]){&out, &managed});
-    cuCtxSynchronize();
-}
-
-static void test_managed(void **state)
-{
-    (void)state;
-    snprintf(folder, sizeof folder, "/tmp/cufence-replay-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    struct outcome outcome = run_child(save_managed);
-    assert_true(has(outcome.err, "save: nothing to replay: an argument points to managed memory"));
-    free(outcome.err);
-    assert_int_equal(find_bundle(), 0);
-    assert_int_equal(rmdir(folder), 0);
-}
-
 static void test_pinned(void **state)
 {
     (void)state;
@@ -509,7 +483,7 @@ int main(void)
         cmocka_unit_test(test_argument), cmocka_unit_test(test_buffer),  cmocka_unit_test(test_no_guards),
         cmocka_unit_test(test_under),    cmocka_unit_test(test_damaged), cmocka_unit_test(test_bare),
         cmocka_unit_test(test_around),   cmocka_unit_test(test_usage),   cmocka_unit_test(test_pinned),
-        cmocka_unit_test(test_managed),
+
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

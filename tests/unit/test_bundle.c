@@ -145,8 +145,8 @@ static void unsound_pinned_memory_is_refused(void **state)
         "{\"address\": \"0xfff0\", \"size\": 17, \"mapping_start\": \"0xfff0\", \"mapping_end\": \"0x10001\"}",
         "{\"address\": \"0xfff0\", \"size\": 8, \"mapping_start\": \"0xfff0\", \"mapping_end\": \"0x10000\"}",
         "{\"address\": \"0xfff0\", \"size\": 0, \"mapping_start\": \"0xfff0\", \"mapping_end\": \"0xfff0\"}",
-        "{\"address\": \"0x1000\", \"size\": 1, \"mapping_start\": \"0x1000\", \"mapping_end\": \"0x1001\"}, "
-        "{\"address\": \"0x1000\", \"size\": 1, \"mapping_start\": \"0x1000\", \"mapping_end\": \"0x1001\"}",
+        ("{\"address\": \"0x1000\", \"size\": 1, \"mapping_start\": \"0x1000\", \"mapping_end\": \"0x1001\"}, "
+         "{\"address\": \"0x1000\", \"size\": 1, \"mapping_start\": \"0x1000\", \"mapping_end\": \"0x1001\"}"),
         "7",
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
