@@ -60,6 +60,7 @@ static const struct fault_sources sources = {.near = heap_near,
                                              .launches = read_launches,
                                              .arguments = launch_read_arguments,
                                              .export = arena_export,
+                                             .pinned = pinned_find,
                                              .frames = stack_frames,
                                              .buffer_frames = {stack_buffer_frames, NULL}};
 
@@ -154,11 +155,12 @@ static int wait_for_faults(void)
 
 /* Runs at the end of the main thread. If the process exits from there, this is before all exit handlers. That includes the
  * handlers that the driver's debugger library has registered since the fault, which would crash a dump in progress. Without the
- * preload library those handlers do run, so the debugger gets some time to come to rest first. */
+ * preload library those handlers do run, so the debugger gets some time to come to rest first; the simulated device has none.
+ */
 static void before_exit(void *unused)
 {
     (void)unused;
-    if (getpid() == process.pid && wait_for_faults() && delivery_count() &&
+    if (getpid() == process.pid && wait_for_faults() && delivery_count() && !driver->is_sim &&
         !__atomic_load_n(&process.is_rested, __ATOMIC_ACQUIRE))
         usleep(DEBUGGER_REST_MS * 1000);
 }
@@ -217,6 +219,7 @@ static void context_gone(struct context *context)
     monitor_forget_context(context);
     heap_context_gone(context);
     launch_forget_context(context);
+    pinned_forget_context(context);
 }
 
 /* CUDA does not survive a fork. In the child every call goes to the driver, which returns an error, and locks that the parent's

@@ -64,13 +64,13 @@ static int open_buffer(const struct opened *opened, const struct bundle_buffer *
 }
 
 /* Looks at the files of all buffers, so that a damaged one is found before anything is launched. */
-static cufence_status check_buffers(struct opened *opened, struct problem *problem)
+static cufence_status check_buffers(const struct opened *opened, const struct bundle_buffer *buffers, size_t count,
+                                    struct problem *problem)
 {
     struct problem why;
-    for (size_t i = 0; i < opened->bundle->buffer_count; i++) {
-        const struct bundle_buffer *buffer = &opened->bundle->buffers[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct bundle_buffer *buffer = &buffers[i];
         uint64_t offset = 0;
-        opened->mapped += buffer->mapping_end - buffer->mapping_start;
         if (!buffer->file[0])
             continue;
         int fd = open_buffer(opened, buffer, &offset, &why);
@@ -131,7 +131,11 @@ cufence_status opened_open(const char *path, struct opened *opened, struct probl
     if (status == CUFENCE_OK)
         status = load(opened, BUNDLE_IMAGE, SCENE_IMAGE, &opened->image, problem);
     if (status == CUFENCE_OK)
-        status = check_buffers(opened, problem);
+        status = check_buffers(opened, opened->bundle->buffers, opened->bundle->buffer_count, problem);
+    if (status == CUFENCE_OK)
+        status = check_buffers(opened, opened->bundle->pinned, opened->bundle->pinned_count, problem);
+    for (size_t i = 0; status == CUFENCE_OK && i < opened->bundle->buffer_count; i++)
+        opened->mapped += opened->bundle->buffers[i].mapping_end - opened->bundle->buffers[i].mapping_start;
     if (status == CUFENCE_OK)
         load_rest(opened);
     return status;

@@ -31,8 +31,8 @@ struct opened {
 cufence_status opened_open(const char *path, struct opened *opened, struct problem *problem);
 void opened_close(struct opened *opened);
 
-/* Answers a STAGE_NEED with the buffer there. Returns a descriptor that the caller closes, or -1: it has none, or *answer is
- * unchanged. */
+/* Answers a STAGE_NEED with the buffer or pinned memory there. Returns a descriptor that the caller closes, or -1: it has none,
+ * or *answer is unchanged. */
 int opened_answer(const struct opened *opened, const struct stage_message *question, struct stage_message *answer);
 
 /* Change an argument as "K=VALUE" says, or the bytes of the buffer that it points to as "K=FILE.npy" does. Errors:

@@ -101,6 +101,13 @@ static void set_arena(struct scene *scene, const struct bundle *bundle)
     scene->arena_end = is_near_end ? bundle->arena_end : (last + AROUND + PAGE - 1) / PAGE * PAGE;
 }
 
+static void take_pinned(struct scene *scene, const struct bundle *bundle)
+{
+    for (size_t i = 0; i < bundle->pinned_count; i++)
+        scene->pinned[i] = (struct scene_range){bundle->pinned[i].address, bundle->pinned[i].size};
+    scene->pinned_count = bundle->pinned_count;
+}
+
 static int make_scene(struct replay *replay)
 {
     const struct opened *opened = &replay->opened;
@@ -119,6 +126,7 @@ static int make_scene(struct replay *replay)
     if (opened->snapshot)
         describe_arguments(&replay->scene, opened->launches, &opened->snapshot->memory);
     set_arena(&replay->scene, opened->bundle);
+    take_pinned(&replay->scene, opened->bundle);
     replay->scene.launches = opened->launches;
     replay->scene.launch_count = opened->bundle->launch_count;
     return 1;
@@ -127,6 +135,12 @@ static int make_scene(struct replay *replay)
 static void tell_left_out(const struct replay *replay)
 {
     const struct bundle *bundle = replay->opened.bundle;
+    for (size_t i = 0; i < bundle->pinned_count; i++)
+        if (!bundle->pinned[i].file[0])
+            fprintf(stderr,
+                    "cufence replay: pinned host memory at 0x%" PRIx64 " (%" PRIu64
+                    " bytes) is not in the bundle: it holds zeros\n",
+                    bundle->pinned[i].address, bundle->pinned[i].size);
     for (size_t i = 0; i < bundle->buffer_count; i++)
         if (!bundle->buffers[i].file[0])
             fprintf(stderr, "cufence replay: buffer #%" PRIu64 " (%" PRIu64 " bytes) is not in the bundle: it holds zeros\n",

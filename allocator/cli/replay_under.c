@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#define PAGE ((uint64_t)2 << 20) /* what the device maps at once */
+
 enum { MOST_WORDS = 64 };
 
 /* Splits a command line at its blanks, and adds the stage's own words. Returns 0 if it has no word or too many. */
@@ -33,6 +35,22 @@ static int make_command(char *tool, char *words[MOST_WORDS + 5], struct replay *
     words[count++] = socket;
     words[count] = NULL;
     return 1;
+}
+
+/* Reserves only what lies at the buffers and a page around them: the tool has memory of its own, which may be anywhere else.
+ * The buffers are in order. */
+static void reserve_less(struct scene *scene, const struct bundle *bundle)
+{
+    for (size_t i = 0; i < bundle->buffer_count; i++) {
+        const struct bundle_buffer *buffer = &bundle->buffers[i];
+        uint64_t start = buffer->mapping_start - scene->arena_start < PAGE ? scene->arena_start : buffer->mapping_start - PAGE;
+        uint64_t end = scene->arena_end - buffer->mapping_end < PAGE ? scene->arena_end : buffer->mapping_end + PAGE;
+        struct scene_range *last = scene->reserved_count ? &scene->reserved[scene->reserved_count - 1] : NULL;
+        if (last && (start <= last->address + last->bytes || scene->reserved_count == SCENE_RESERVED))
+            last->bytes = end - last->address;
+        else
+            scene->reserved[scene->reserved_count++] = (struct scene_range){start, end - start};
+    }
 }
 
 /* Sends the scene and answers questions until the tool's last process has closed the socket. Returns 1 if the kernel failed. */
@@ -73,6 +91,7 @@ int replay_under(struct replay *replay, const char *tool)
     replay->scene.image = replay->opened.image.at; /* as it was, for the tool to read */
     replay->scene.image_bytes = replay->opened.image.size;
     replay->scene.dump = "";
+    reserve_less(&replay->scene, replay->opened.bundle);
     if (!copy || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
         free(copy);
         return arguments_complain("replay", 1, "socketpair: %s", strerror(errno));

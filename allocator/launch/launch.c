@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #define RINGS 16           /* per context; the seventeenth thread that launches shares a ring with the first */
+#define NODES RINGS        /* the ring of kernels in graphs */
 #define READ_ATTEMPTS 1000 /* at an entry that another thread holds: writing takes 0.1 us unless descheduled */
 #define MOST_BYTES 32768u  /* of arguments; the driver's limit is 32,764 (CUDA 12.1 and later) */
 #define REST_STEP 512u     /* memory for the arguments beyond LAUNCH_KEPT_BYTES is a multiple of this */
@@ -35,7 +36,7 @@ struct record {
     struct context *context;
     struct record *next; /* in the list of all records; constant */
     uint64_t settled;    /* atomic: number of launches when the context was last found idle */
-    struct ring rings[RINGS];
+    struct ring rings[RINGS + 1];
 };
 
 static struct {
@@ -232,12 +233,11 @@ static void fill(struct place *place, const struct launch_call *call, const stru
         keep_buffer(place, call->parameters ? NULL : call->extra);
 }
 
-/* Counts one launch and returns its place, held, with the common fields filled in; NULL if the launch is not kept. */
-static struct place *begin(struct context *context, CUstream stream)
+/* Counts one launch in the ring and returns its place, held, with the common fields filled in; NULL if the launch is not kept.
+ */
+static inline struct place *begin_in(struct context *context, struct record *record, struct ring *ring, CUstream stream)
 {
     struct timespec now;
-    struct record *record = find_or_add(context);
-    struct ring *ring = own_ring(record);
     struct place *places = places_of(record, ring);
     uint64_t sequence = __atomic_add_fetch(&ring->count, 1, __ATOMIC_RELAXED);
     struct place *place = places ? &places[(sequence - 1) & (launches.size - 1)] : NULL;
@@ -253,10 +253,28 @@ static struct place *begin(struct context *context, CUstream stream)
     return place;
 }
 
+static struct place *begin(struct context *context, CUstream stream)
+{
+    struct record *record = find_or_add(context);
+    return begin_in(context, record, own_ring(record), stream);
+}
+
 void launch_record(struct context *context, const struct launch_call *call)
 {
     const struct launch_function *function = launches.size ? functions_find(call->function) : NULL;
     struct place *place = begin(context, call->stream);
+    if (!place)
+        return;
+    fill(place, call, function);
+    stack_capture_from(&place->stack, call->frame ? call->frame : __builtin_frame_address(0));
+    let_go(place);
+}
+
+void launch_record_node(struct context *context, const struct launch_call *call)
+{
+    const struct launch_function *function = launches.size ? functions_find(call->function) : NULL;
+    struct record *record = find_or_add(context);
+    struct place *place = begin_in(context, record, &record->rings[NODES], call->stream);
     if (!place)
         return;
     fill(place, call, function);
@@ -331,9 +349,10 @@ void launch_forget_context(struct context *context)
     functions_forget(); /* its modules are unloaded with it */
     struct record *record = find(context);
     lock_take(&launches.lock);
-    for (size_t i = 0; record && i < RINGS; i++) {
+    if (record)
+        __atomic_fetch_add(&launches.ended, count_of(record), __ATOMIC_RELAXED);
+    for (size_t i = 0; record && i <= NODES; i++) {
         clear(&record->rings[i]);
-        __atomic_fetch_add(&launches.ended, __atomic_load_n(&record->rings[i].count, __ATOMIC_ACQUIRE), __ATOMIC_RELAXED);
         __atomic_store_n(&record->rings[i].count, 0, __ATOMIC_RELEASE);
     }
     if (record)
@@ -388,7 +407,7 @@ static size_t begin_reading(struct record *record, const struct launch_query *qu
     if ((query->context && query->context != record->context) ||
         (query->device >= 0 && query->device != record->context->device))
         return 0;
-    for (size_t i = 0; i < RINGS; i++) {
+    for (size_t i = 0; i <= NODES; i++) {
         struct cursor cursor = {.places = __atomic_load_n(&record->rings[i].places, __ATOMIC_ACQUIRE),
                                 .sequence = __atomic_load_n(&record->rings[i].count, __ATOMIC_ACQUIRE)};
         cursor.oldest = cursor.sequence > launches.size ? cursor.sequence - launches.size + 1 : 1;
@@ -416,7 +435,7 @@ size_t launch_read(const struct launch_query *query, struct launch_entry *out, s
     size_t found = 0, count = 0, records = 0;
     for (record = first; record; record = record->next)
         records++;
-    struct cursor *cursors = malloc(records * RINGS * sizeof *cursors + 1), *next;
+    struct cursor *cursors = malloc(records * (NODES + 1) * sizeof *cursors + 1), *next;
     for (record = cursors ? first : NULL; record; record = record->next)
         count += begin_reading(record, query, cursors + count);
     while (found < max && (next = newest(cursors, count)) != NULL) {

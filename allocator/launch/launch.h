@@ -37,7 +37,10 @@ void launch_open(uint64_t entries);
 /* Records a launch. Call before or after the launch itself, while `call` is valid. With context NULL the launch is only
  * counted. */
 void launch_record(struct context *context, const struct launch_call *call);
-/* The same for a graph launch. `frame` as above. */
+/* The same for a kernel that is put into a graph, or changed there: it may be launched at any time later. It is not counted,
+ * and is kept apart from launches, which follow each other faster. */
+void launch_record_node(struct context *context, const struct launch_call *call);
+/* Records a graph launch. `frame` as above. */
 void launch_record_graph(struct context *context, CUgraphExec graph, CUstream stream, const void *frame);
 
 /* Returns the number of launches recorded in the context (NULL: without one), including graphs, kept or not. Never decreases

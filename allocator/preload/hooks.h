@@ -31,6 +31,10 @@
 #undef cuStreamUpdateCaptureDependencies
 #undef cuStreamWaitEvent
 #undef cuStreamDestroy
+#undef cuGraphAddKernelNode
+#undef cuGraphKernelNodeSetParams
+#undef cuGraphExecKernelNodeSetParams
+#undef cuGraphAddNode
 
 /* Both forms of a function: for the legacy and for the per-thread default stream. */
 #define HOOK_TWINS(HOOK, symbol, base, version, suffix, version_thread, how, check, parameters, arguments)                     \
@@ -76,6 +80,13 @@
     HOOK(cuMemCreate, "cuMemCreate", 10020, 0, BY_HAND, 1,                                                                     \
          (CUmemGenericAllocationHandle *handle, size_t size, const CUmemAllocationProp *properties, unsigned long long flags), \
          (handle, size, properties, flags))                                                                                    \
+    /* host memory that kernels reach: left to the driver, and noted */                                                        \
+    HOOK(cuMemAllocHost_v2, "cuMemAllocHost", 3020, 0, BY_HAND, 1, (void **out, size_t size), (out, size))                     \
+    HOOK(cuMemHostAlloc, "cuMemHostAlloc", 2020, 0, BY_HAND, 1, (void **out, size_t size, unsigned flags), (out, size, flags)) \
+    HOOK(cuMemFreeHost, "cuMemFreeHost", 2000, 0, BY_HAND, 1, (void *pointer), (pointer))                                      \
+    HOOK(cuMemHostRegister_v2, "cuMemHostRegister", 6050, 0, BY_HAND, 1, (void *pointer, size_t size, unsigned flags),         \
+         (pointer, size, flags))                                                                                               \
+    HOOK(cuMemHostUnregister, "cuMemHostUnregister", 4000, 0, BY_HAND, 1, (void *pointer), (pointer))                          \
     /* pools */                                                                                                                \
     HOOK(cuMemPoolCreate, "cuMemPoolCreate", 11020, 0, BY_HAND, 1, (CUmemoryPool *pool, const CUmemPoolProps *properties),     \
          (pool, properties))                                                                                                   \
@@ -155,6 +166,32 @@
     HOOK(cuGraphConditionalHandleCreate, "cuGraphConditionalHandleCreate", 12030, 0, BY_HAND, 1,                               \
          (CUgraphConditionalHandle *handle, CUgraph graph, CUcontext context, unsigned initial, unsigned flags),               \
          (handle, graph, context, initial, flags))                                                                             \
+    /* kernels in graphs */                                                                                                    \
+    HOOK(cuGraphAddKernelNode, "cuGraphAddKernelNode", 10000, 0, BY_HAND, 1,                                                   \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel), \
+         (node, graph, nodes, count, kernel))                                                                                  \
+    HOOK(cuGraphAddKernelNode_v2, "cuGraphAddKernelNode", 12000, 0, BY_HAND, 1,                                                \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel), \
+         (node, graph, nodes, count, kernel))                                                                                  \
+    HOOK(cuGraphKernelNodeSetParams, "cuGraphKernelNodeSetParams", 10000, 0, BY_HAND, 1,                                       \
+         (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel), (node, kernel))                                         \
+    HOOK(cuGraphKernelNodeSetParams_v2, "cuGraphKernelNodeSetParams", 12000, 0, BY_HAND, 1,                                    \
+         (CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel), (node, kernel))                                         \
+    HOOK(cuGraphExecKernelNodeSetParams, "cuGraphExecKernelNodeSetParams", 10010, 0, BY_HAND, 1,                               \
+         (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v1 *kernel), (executable, node, kernel))     \
+    HOOK(cuGraphExecKernelNodeSetParams_v2, "cuGraphExecKernelNodeSetParams", 12000, 0, BY_HAND, 1,                            \
+         (CUgraphExec executable, CUgraphNode node, const CUDA_KERNEL_NODE_PARAMS_v2 *kernel), (executable, node, kernel))     \
+    HOOK(cuGraphAddNode, "cuGraphAddNode", 12020, 0, BY_HAND, 1,                                                               \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUgraphNodeParams *parameters),            \
+         (node, graph, nodes, count, parameters))                                                                              \
+    HOOK(cuGraphAddNode_v2, "cuGraphAddNode", 12030, 0, BY_HAND, 1,                                                            \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count,              \
+          CUgraphNodeParams *parameters),                                                                                      \
+         (node, graph, nodes, edges, count, parameters))                                                                       \
+    HOOK(cuGraphNodeSetParams, "cuGraphNodeSetParams", 12020, 0, BY_HAND, 1,                                                   \
+         (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                                \
+    HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, BY_HAND, 1,                                           \
+         (CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *parameters), (executable, node, parameters))            \
     /* copies: the twins of synchronous ones end in _ptds */                                                                   \
     HOOK_TWINS(HOOK, cuMemcpy, "cuMemcpy", 4000, _ptds, 7000, WAITS, bounds_copy(to, from, size),                              \
          (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \
@@ -244,9 +281,8 @@
     PASSED("cuMemFree", 2000, 0, "32-bit addresses")                                                                           \
     PASSED("cuMemGetInfo", 2000, 0, "32-bit sizes")                                                                            \
     PASSED("cuMemGetAddressRange", 2000, 0, "32-bit addresses")                                                                \
-    PASSED("cuMemAllocHost", 2000, 0, "host memory")                                                                           \
-    PASSED("cuMemAllocHost", 3020, 0, "host memory")                                                                           \
-    PASSED("cuMemFreeHost", 2000, 0, "host memory")                                                                            \
+    PASSED("cuMemAllocHost", 2000, 0, "32-bit sizes")                                                                          \
+    PASSED("cuMemHostRegister", 4000, 0, "obsolete since CUDA 6.5: kernels may not know it by its host address")               \
     PASSED("cuMemPoolExportToShareableHandle", 11020, 0, "pools for other processes are left to the driver as a whole")        \
     PASSED("cuMemPoolImportFromShareableHandle", 11020, 0, "imported memory")                                                  \
     PASSED("cuMemPoolImportPointer", 11020, 0, "imported memory")                                                              \

@@ -9,6 +9,7 @@
 #include "driver/driver.h"
 #include "finding/misuse.h"
 #include "heap/heap.h"
+#include "launch/pinned.h"
 
 #include "hooks.h" /* last: see there */
 
@@ -79,6 +80,9 @@ CUresult settled(CUresult result, int is_context_idle);
 /* Calls a synchronisation of the current context and then settled(). `context`: the context all of whose work is waited for, or
  * NULL. */
 CUresult synchronised(struct context *context, CUresult (*function)(void));
+
+/* pinned.c: host memory that kernels of the current context can reach at this address. */
+void note_pinned(CUdeviceptr address, size_t size, enum pinned_kind kind);
 
 /* pools.c: accounts of the program's memory pools. An owner is heap_request.owner: 1 and above here. */
 #define OWNER_NO_POOL 1u                              /* cuMemAlloc and the like */

@@ -178,8 +178,13 @@ static CUresult wait_for_users(struct context *context)
 CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 {
     struct heap_claim claim;
-    if (!is_ours(pointer))
-        return real.cuMemFree_v2(pointer);
+    if (!is_ours(pointer)) {
+        uint64_t number = is_active() ? pinned_number(pointer) : 0;
+        CUresult result = real.cuMemFree_v2(pointer);
+        if (result == CUDA_SUCCESS)
+            pinned_remove(number);
+        return result;
+    }
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.place);
@@ -314,8 +319,10 @@ CUresult hook_cuMemPoolExportPointer(CUmemPoolPtrExportData *data, CUdeviceptr p
 CUresult hook_cuMemAllocManaged(CUdeviceptr *out, size_t size, unsigned flags)
 {
     CUresult result = real.cuMemAllocManaged(out, size, flags);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS) {
         closing_unguarded(UNGUARDED_MANAGED, size);
+        note_pinned(*out, size, PINNED_MANAGED);
+    }
     return result;
 }
 

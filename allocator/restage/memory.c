@@ -2,15 +2,18 @@
 
 #include "base/error.h"
 #include "driver/driver.h"
+#include "far.h"
 #include "keep.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define PAGE ((uint64_t)2 << 20)       /* of a pattern */
+#define PAGE FAR_PAGE                  /* of a pattern */
 #define MOST_PIECES 4096               /* mappings */
 #define MOST_PATTERNS 32               /* mappings with a pattern at either end */
+#define FAR (31 * PAGE)                /* bytes beyond these pages that are filled; with them, the default guard */
 #define SCAN_EACH ((uint64_t)4 << 20)  /* bytes of a mapping that are searched for addresses ... */
 #define SCAN_ALL ((uint64_t)256 << 20) /* ... and of all mappings together */
 #define MOST_REFUSED 1024
@@ -42,7 +45,8 @@ static struct {
     uint64_t refused[MOST_REFUSED]; /* addresses with nothing mapped, in pages */
     size_t refused_count;
     uint64_t searched; /* bytes */
-    int has_noted_host, has_noted_original, has_noted_pattern;
+    int has_noted_host, has_noted_original, has_noted_pattern, has_noted_far;
+    int is_zero;              /* the pages in the guards */
     uint8_t *pattern, *found; /* a page each */
 } memory;
 
@@ -66,9 +70,21 @@ static void make_pattern(void)
     }
 }
 
-cufence_status memory_open(int socket, int device, const struct scene *scene)
+static cufence_status reserve(uint64_t start, uint64_t bytes)
 {
     CUdeviceptr address = 0;
+    CUresult result = driver->cuMemAddressReserve(&address, bytes, 0, start, 0);
+    if (result != CUDA_SUCCESS)
+        return driver_check(result, "cuMemAddressReserve");
+    return address == start
+               ? CUFENCE_OK
+               : error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE,
+                           "the buffers' addresses are taken in the new process (0x%llx and the %llu MiB from there on)",
+                           (unsigned long long)start, (unsigned long long)(bytes >> 20));
+}
+
+cufence_status memory_open(int socket, int device, const struct scene *scene)
+{
     memory.socket = socket;
     memory.device = device;
     memory.is_saved = scene->is_saved != 0;
@@ -78,14 +94,15 @@ cufence_status memory_open(int socket, int device, const struct scene *scene)
     memory.found = malloc(PAGE);
     if (!memory.pattern || !memory.found)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
-    if (scene->mode != SCENE_ZEROS)
+    memory.is_zero = scene->mode == SCENE_ZEROS;
+    if (!memory.is_zero)
         make_pattern();
-    CUresult result = driver->cuMemAddressReserve(&address, memory.end - memory.start, 0, memory.start, 0);
-    if (result != CUDA_SUCCESS)
-        return driver_check(result, "cuMemAddressReserve");
-    return address == memory.start
-               ? CUFENCE_OK
-               : error_set(CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE, "the buffers' addresses are taken in the new process");
+    if (!scene->reserved_count)
+        return reserve(memory.start, memory.end - memory.start);
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < scene->reserved_count && status == CUFENCE_OK; i++)
+        status = reserve(scene->reserved[i].address, scene->reserved[i].bytes);
+    return status;
 }
 
 /* ---- mappings ---- */
@@ -342,6 +359,39 @@ static cufence_status remove_page(struct page *page)
     return address ? driver_check(driver->cuMemUnmap(address, PAGE), "cuMemUnmap") : CUFENCE_OK;
 }
 
+/* Fills the guards beyond the pages with a pattern of their own, as far as the default guard goes. */
+static void fill_far(void)
+{
+    uint64_t behind = memory.start; /* the end of what the guard in front of the piece has */
+    for (size_t i = 0; i < memory.count; i++) {
+        const struct piece *piece = &memory.pieces[i];
+        uint64_t end = piece->base + piece->bytes, start = piece->base - PAGE;
+        uint64_t next = i + 1 < memory.count ? memory.pieces[i + 1].base - PAGE : memory.end;
+        uint64_t limit = end + PAGE + FAR < next ? end + PAGE + FAR : next;
+        if (piece->has_pattern && piece->base >= memory.start + PAGE)
+            far_add(memory.device, start > behind + FAR ? start - FAR : behind, start);
+        if (piece->has_pattern)
+            far_add(memory.device, end + PAGE, limit);
+        behind = piece->has_pattern && limit > end + PAGE ? limit : end + PAGE;
+    }
+}
+
+/* Which of the many places a byte was written to is not known. Returns the number of bytes that have changed. */
+static size_t tell_far(void)
+{
+    char text[160];
+    size_t count = 0;
+    if (!far_read(memory.found))
+        return 0;
+    for (size_t i = 0; i < PAGE; i++)
+        count += memory.found[i] != memory.pattern[i];
+    snprintf(text, sizeof text, "at least %zu bytes were written further out of bounds, %llu to %llu MiB away from a buffer",
+             count, (unsigned long long)(PAGE >> 20), (unsigned long long)((PAGE + FAR) >> 20));
+    if (count)
+        note(text, &memory.has_noted_far);
+    return count;
+}
+
 cufence_status memory_put_patterns(void)
 {
     cufence_status status = CUFENCE_OK;
@@ -353,12 +403,14 @@ cufence_status memory_put_patterns(void)
         if (status == CUFENCE_OK)
             status = put_page(&piece->behind, piece->base + piece->bytes);
     }
-    return status;
+    if (!memory.is_zero && !far_is_there())
+        fill_far();
+    return status == CUFENCE_OK ? far_write(memory.pattern) : status;
 }
 
 cufence_status memory_remove_patterns(void)
 {
-    cufence_status status = CUFENCE_OK;
+    cufence_status status = far_remove();
     for (size_t i = 0; i < memory.count && status == CUFENCE_OK; i++) {
         status = remove_page(&memory.pieces[i].before);
         if (status == CUFENCE_OK)
@@ -403,5 +455,5 @@ size_t memory_tell_writes(void)
         told += tell_page(&memory.pieces[i].before, told);
         told += tell_page(&memory.pieces[i].behind, told);
     }
-    return told;
+    return told + tell_far();
 }

@@ -14,7 +14,8 @@
 
 #include "scene.h"
 
-/* Reserves cufence's address space. Call it before a context is created. Errors: OUT_OF_ADDRESS_SPACE, DRIVER. */
+/* Reserves cufence's address space, or the parts that the scene names. Call it before a context is created. Errors:
+ * OUT_OF_ADDRESS_SPACE, DRIVER. */
 cufence_status memory_open(int socket, int device, const struct scene *scene);
 
 /* Maps everything that `size` bytes of arguments reach, and what that reaches; writes its bytes into files if the scene is to

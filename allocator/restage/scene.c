@@ -8,11 +8,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* The file: header, ranges, launches, arguments of each launch, name of the dump, symbol, image. */
+/* The file: header, ranges, pinned memory, reserved parts, launches, arguments of each launch, name of the dump, symbol, image.
+ */
 struct header {
     char magic[8];
     uint32_t version, launch_count, mode, is_saved;
-    uint32_t range_count, reserved;
+    uint32_t range_count, pinned_count;
+    uint32_t reserved_count, unused;
     uint8_t device[16];
     uint64_t arena_start, arena_end;
     uint64_t dump_bytes, symbol_bytes, image_bytes; /* texts with their NUL */
@@ -67,6 +69,8 @@ int scene_write(const struct scene *scene)
                             .mode = scene->mode,
                             .is_saved = scene->is_saved,
                             .range_count = (uint32_t)scene->range_count,
+                            .pinned_count = (uint32_t)scene->pinned_count,
+                            .reserved_count = (uint32_t)scene->reserved_count,
                             .arena_start = scene->arena_start,
                             .arena_end = scene->arena_end,
                             .dump_bytes = strlen(scene->dump) + 1,
@@ -78,7 +82,9 @@ int scene_write(const struct scene *scene)
     if (fd < 0)
         return -1;
     if (put(fd, &header, sizeof header) && put(fd, scene->ranges, scene->range_count * sizeof *scene->ranges) &&
-        put_launches(fd, scene) && put(fd, scene->dump, header.dump_bytes) && put(fd, scene->symbol, header.symbol_bytes) &&
+        put(fd, scene->pinned, scene->pinned_count * sizeof *scene->pinned) &&
+        put(fd, scene->reserved, scene->reserved_count * sizeof *scene->reserved) && put_launches(fd, scene) &&
+        put(fd, scene->dump, header.dump_bytes) && put(fd, scene->symbol, header.symbol_bytes) &&
         put(fd, scene->image, scene->image_bytes))
         return fd;
     close(fd);
@@ -106,6 +112,20 @@ static int read_launches(struct reader *reader, struct scene_launch *launches, s
     return reader->at != NULL;
 }
 
+/* Within the address space, in order and apart from each other. */
+static int has_sound_reserved(const struct scene *scene)
+{
+    uint64_t end = scene->arena_start;
+    for (size_t i = 0; i < scene->reserved_count; i++) {
+        const struct scene_range *part = &scene->reserved[i];
+        if (!part->bytes || part->address < end || part->address > scene->arena_end ||
+            part->bytes > scene->arena_end - part->address)
+            return 0;
+        end = part->address + part->bytes;
+    }
+    return 1;
+}
+
 /* Returns a text of exactly `size` bytes with its NUL, else NULL. */
 static const char *read_text(struct reader *reader, uint64_t size)
 {
@@ -119,13 +139,16 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
 {
     struct reader reader = reader_of((struct span){bytes, size}, 0);
     struct header header;
-    struct scene_range ranges[SCENE_RANGES];
+    struct scene_range ranges[SCENE_RANGES], pinned[SCENE_PINNED], reserved[SCENE_RESERVED];
     if (!reader_copy(&reader, &header, sizeof header) || memcmp(header.magic, magic, sizeof magic) != 0)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "this is no scene of cufence's");
     if (header.version != SCENE_VERSION)
         return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED, "a scene of version %u, but this cufence reads version %u",
                            header.version, SCENE_VERSION);
-    if (header.range_count > SCENE_RANGES || !reader_copy(&reader, ranges, header.range_count * sizeof *ranges))
+    if (header.range_count > SCENE_RANGES || header.pinned_count > SCENE_PINNED || header.reserved_count > SCENE_RESERVED ||
+        !reader_copy(&reader, ranges, header.range_count * sizeof *ranges) ||
+        !reader_copy(&reader, pinned, header.pinned_count * sizeof *pinned) ||
+        !reader_copy(&reader, reserved, header.reserved_count * sizeof *reserved))
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the scene is damaged");
     if (!header.launch_count || header.launch_count > SCENE_LAUNCHES || header.image_bytes > SCENE_IMAGE ||
         header.arena_start >= header.arena_end || header.mode >= SCENE_MODES ||
@@ -140,11 +163,17 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
                             .image_bytes = header.image_bytes,
                             .launches = launches,
                             .launch_count = header.launch_count,
-                            .range_count = header.range_count};
+                            .range_count = header.range_count,
+                            .pinned_count = header.pinned_count,
+                            .reserved_count = header.reserved_count};
     memcpy(scene->ranges, ranges, header.range_count * sizeof *ranges);
+    memcpy(scene->pinned, pinned, header.pinned_count * sizeof *pinned);
+    memcpy(scene->reserved, reserved, header.reserved_count * sizeof *reserved);
     memcpy(scene->device, header.device, sizeof scene->device);
     scene->image = reader.at;
-    if (!scene->dump || !scene->symbol || !scene->image_bytes || reader_left(&reader) != scene->image_bytes)
+    if (!has_sound_reserved(scene) ||
+        !scene_pinned_is_sound(pinned, header.pinned_count, header.arena_start, header.arena_end) || !scene->dump ||
+        !scene->symbol || !scene->image_bytes || reader_left(&reader) != scene->image_bytes)
         return problem_set(problem, CUFENCE_ERROR_CORRUPT, "the scene is damaged");
     return CUFENCE_OK;
 }

@@ -10,14 +10,16 @@
 #define CUFENCE_RESTAGE_SCENE_H
 
 #include "analysis/snapshot/scene_launch.h"
+#include "analysis/snapshot/scene_pinned.h"
 #include "analysis/values/figures.h"
 #include "base/problem.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define SCENE_VERSION 2
-#define SCENE_RANGES 16               /* of memory that is described */
+#define SCENE_VERSION 4
+#define SCENE_RANGES 16 /* of memory that is described */
+#define SCENE_RESERVED 256
 #define SCENE_IMAGE ((size_t)1 << 30) /* most bytes of an image */
 
 enum scene_mode {
@@ -25,11 +27,6 @@ enum scene_mode {
     SCENE_BARE,  /* only with the guards unmapped */
     SCENE_ZEROS, /* only with pages of zeros in the guards */
     SCENE_MODES
-};
-
-/* Part of a buffer. */
-struct scene_range {
-    uint64_t address, bytes;
 };
 
 struct scene {
@@ -45,6 +42,10 @@ struct scene {
     size_t launch_count;
     struct scene_range ranges[SCENE_RANGES]; /* whose figures are wanted: what the arguments point to */
     size_t range_count;
+    struct scene_range reserved[SCENE_RESERVED]; /* the parts of the address space to reserve, in order; none: all of it */
+    size_t reserved_count;
+    struct scene_range pinned[SCENE_PINNED]; /* host memory at these addresses, in order. Its bytes are asked for */
+    size_t pinned_count;
 };
 
 /* Writes the scene into a new memory file and returns its descriptor, -1 with errno set on error. */
@@ -58,7 +59,7 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
 
 enum stage_message_type {
     STAGE_SCENE,    /* to the stage, first; comes with the descriptor of the scene. It has `number` ms, 0: without limit */
-    STAGE_NEED,     /* from the stage: the memory at `address` */
+    STAGE_NEED,     /* from the stage: the memory at `address`, cufence's or pinned */
     STAGE_GIVE,     /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
     STAGE_FILE,     /* or: `bytes` at `address` are zeros, but for `data_bytes` at `data`, which lie at `number` in the file
                        whose descriptor comes with it. The answer to STAGE_SAVE: that part is to be written there */

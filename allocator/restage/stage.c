@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "driver/driver.h"
 #include "figures.h"
+#include "host.h"
 #include "memory.h"
 
 #include <signal.h>
@@ -154,6 +155,13 @@ static void tell_launch(size_t number, int has_patterns)
     stage_send(stage.socket, &message, -1);
 }
 
+/* Gives all memory the bytes that it had when the kernel faulted. */
+static cufence_status refresh(void)
+{
+    host_refresh();
+    return memory_refresh();
+}
+
 /* Launches with patterns in the guards, until a launch writes there. Returns its number in *wrote, the number of launches if
  * none has. */
 static cufence_status look_for_writes(size_t *wrote)
@@ -161,7 +169,7 @@ static cufence_status look_for_writes(size_t *wrote)
     cufence_status status = CUFENCE_OK;
     for (*wrote = 0; *wrote < stage.scene.launch_count; ++*wrote) {
         if (*wrote)
-            status = memory_refresh();
+            status = refresh();
         if (status == CUFENCE_OK)
             status = memory_put_patterns();
         tell_launch(*wrote, 1);
@@ -181,7 +189,7 @@ static cufence_status look_for_fault(size_t wrote)
     size_t end = has_one ? wrote + 1 : stage.scene.launch_count;
     cufence_status status = CUFENCE_OK;
     for (size_t i = has_one ? wrote : 0; i < end && status == CUFENCE_OK; i++) {
-        status = memory_refresh();
+        status = refresh();
         tell_launch(i, 0);
         if (status == CUFENCE_OK)
             status = launch_and_wait(&stage.launches[i]);
@@ -195,6 +203,8 @@ static cufence_status play(void)
     size_t wrote = scene->launch_count;
     cufence_status status = receive_scene();
     if (status == CUFENCE_OK)
+        status = host_reserve(scene);
+    if (status == CUFENCE_OK)
         status = driver_load();
     if (status == CUFENCE_OK)
         status = find_device();
@@ -206,6 +216,8 @@ static cufence_status play(void)
         status = open_context();
     if (status == CUFENCE_OK)
         status = load_kernel();
+    if (status == CUFENCE_OK)
+        status = host_open(stage.socket, scene);
     for (size_t i = 0; status == CUFENCE_OK && i < scene->launch_count; i++)
         status = memory_reach(scene->launches[i].arguments, scene->launches[i].argument_bytes);
     if (status == CUFENCE_OK)

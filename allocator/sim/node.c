@@ -32,20 +32,52 @@ SIM_API CUresult cuGraphCreate(CUgraph *phGraph, unsigned int flags)
     return *phGraph == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
+static CUresult create_kernel(struct operation **operation, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    if (nodeParams == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUfunction function = nodeParams->func != NULL ? nodeParams->func : (CUfunction)nodeParams->kern;
+    return launch_create(operation, function,
+                         (const uint32_t[3]){nodeParams->gridDimX, nodeParams->gridDimY, nodeParams->gridDimZ},
+                         (const uint32_t[3]){nodeParams->blockDimX, nodeParams->blockDimY, nodeParams->blockDimZ},
+                         nodeParams->sharedMemBytes, nodeParams->kernelParams, nodeParams->extra);
+}
+
 SIM_API CUresult cuGraphAddKernelNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,
                                       size_t numDependencies, const CUDA_KERNEL_NODE_PARAMS *nodeParams)
 {
     CALL_ENTER("cuGraphAddKernelNode");
-    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
-    if (nodeParams == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUfunction function = nodeParams->func != NULL ? nodeParams->func : (CUfunction)nodeParams->kern;
     struct operation *operation;
-    CALL_TRY(launch_create(&operation, function,
-                           (const uint32_t[3]){nodeParams->gridDimX, nodeParams->gridDimY, nodeParams->gridDimZ},
-                           (const uint32_t[3]){nodeParams->blockDimX, nodeParams->blockDimY, nodeParams->blockDimZ},
-                           nodeParams->sharedMemBytes, nodeParams->kernelParams, nodeParams->extra));
+    CALL_TRY(check(phGraphNode, hGraph, dependencies, numDependencies));
+    CALL_TRY(create_kernel(&operation, nodeParams));
     return add(phGraphNode, hGraph, operation);
+}
+/* Launches in progress continue with the previous contents of the executable. */
+SIM_API CUresult cuGraphExecKernelNodeSetParams(CUgraphExec hGraphExec, CUgraphNode hNode,
+                                                const CUDA_KERNEL_NODE_PARAMS *nodeParams)
+{
+    CALL_ENTER("cuGraphExecKernelNodeSetParams");
+    struct operation *operation;
+    size_t at = 0;
+    if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec))
+        return CUDA_ERROR_INVALID_VALUE;
+    struct recording *previous = hGraphExec->recording;
+    while (at < previous->count && previous->operations[at]->node != hNode && previous->operations[at] != (void *)hNode)
+        at++;
+    if (at == previous->count || previous->operations[at]->kind != OPERATION_KERNEL || previous->allocation_count != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    CALL_TRY(create_kernel(&operation, nodeParams));
+    struct recording *copy = recording_copy(previous);
+    if (copy == NULL) {
+        operation_release(operation);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    operation->node = hNode;
+    operation_release(copy->operations[at]);
+    copy->operations[at] = operation;
+    hGraphExec->recording = copy;
+    recording_release(previous);
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuGraphAddMemsetNode(CUgraphNode *phGraphNode, CUgraph hGraph, const CUgraphNode *dependencies,

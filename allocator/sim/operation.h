@@ -35,6 +35,7 @@ struct launch {
 struct operation {
     atomic_uint references;
     enum operation_kind kind;
+    const void *node; /* its handle in a graph; NULL: its own address */
     union {
         struct launch launch;
         struct {

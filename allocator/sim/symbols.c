@@ -232,6 +232,7 @@ static const struct symbol symbols[] = {
     WITH_TWIN(cuGraphInstantiateWithParams, _ptsz, 12000),
     PLAIN(cuGraphCreate, 10000),
     PLAIN(cuGraphAddKernelNode, 12000),
+    PLAIN(cuGraphExecKernelNodeSetParams, 12000),
     PLAIN(cuGraphAddMemsetNode, 10000),
     PLAIN(cuGraphAddMemAllocNode, 11040),
     PLAIN(cuGraphAddMemFreeNode, 11040),

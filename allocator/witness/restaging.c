@@ -5,6 +5,7 @@
 #include "analysis/sass/fence.h"
 #include "analysis/verdict/launches.h"
 #include "base/error.h"
+#include "hosted.h"
 #include "ranges.h"
 #include "staging.h"
 
@@ -27,6 +28,7 @@ struct restaging {
     uint8_t *image, *arguments[SCENE_LAUNCHES];
     struct slot_export held[MOST_HELD]; /* memory that arguments point to, kept even if the program unmaps it */
     size_t held_count;
+    struct hosted hosted;
     char withheld[200]; /* why some memory could not be given to the stage, "" if all was */
 };
 
@@ -155,9 +157,28 @@ static void hold_memory(struct restaging *restaging, const struct scene_launch *
     }
 }
 
+/* The same for pinned host memory. Without all of it, the second launch would fault there, so that there is none. */
+static cufence_status hold_hosted(struct restaging *restaging)
+{
+    struct hosted *hosted = &restaging->hosted;
+    struct scene *scene = &restaging->staging.scene;
+    for (size_t i = 0; i < restaging->launch_count; i++)
+        hosted_take(hosted, restaging->sources, &restaging->launches[i]);
+    memcpy(scene->pinned, hosted->pieces, hosted->count * sizeof *hosted->pieces);
+    scene->pinned_count = hosted->count;
+    if (hosted->left_out[0])
+        return fail(restaging, hosted->left_out);
+    for (size_t i = 0; restaging->saving && i < hosted->count; i++)
+        saving_keep_pinned(restaging->saving, &hosted->pieces[i], hosted->files[i]);
+    return CUFENCE_OK;
+}
+
 static int give_memory(struct restaging *restaging, uint64_t address, struct stage_message *answer)
 {
     struct slot_export fresh = {.fd = -1};
+    int file = hosted_answer(&restaging->hosted, address, answer);
+    if (file >= 0)
+        return file;
     const struct slot_export *found = find_held(restaging, address);
     if (!found && export(restaging, address, &fresh) == CUFENCE_OK)
         found = &fresh;
@@ -280,6 +301,8 @@ struct restaging *restaging_begin(const struct fault_sources *sources, const str
         status = take_image(restaging, dump->bytes, dump->size, site);
     for (size_t i = 0; status == CUFENCE_OK && i < restaging->launch_count; i++)
         hold_memory(restaging, &restaging->launches[i]);
+    if (status == CUFENCE_OK)
+        status = hold_hosted(restaging);
     for (size_t i = 0; status == CUFENCE_OK && i < restaging->launch_count; i++)
         describe_arguments(&restaging->staging.scene, &restaging->launches[i], &around->memory);
     if (status == CUFENCE_OK)
@@ -323,6 +346,7 @@ void restaging_free(struct restaging *restaging)
     staging_end(&restaging->staging);
     for (size_t i = 0; i < restaging->held_count; i++)
         close(restaging->held[i].fd);
+    hosted_free(&restaging->hosted);
     for (size_t i = 0; i < SCENE_LAUNCHES; i++)
         free(restaging->arguments[i]);
     free(restaging->image);

@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -27,6 +28,8 @@ struct saving {
     char folder[1100];
     struct bundle_buffer *buffers;
     size_t count;
+    struct bundle_buffer pinned[SCENE_PINNED];
+    size_t pinned_count;
 };
 
 cufence_status saving_open(const struct options *options)
@@ -130,13 +133,13 @@ static struct bundle_buffer *add_buffer(struct saving *saving, const cufence_buf
 }
 
 /* Returns -1 on failure. */
-static int open_file(const struct saving *saving, struct bundle_buffer *buffer)
+static int open_file(const struct saving *saving, struct bundle_buffer *buffer, const char *kind)
 {
     char path[1200], header[NPY_HEADER];
     if (buffer->id)
         snprintf(buffer->file, sizeof buffer->file, "%" PRIu64 ".npy", buffer->id);
     else
-        snprintf(buffer->file, sizeof buffer->file, "mapping-%" PRIx64 ".npy", buffer->mapping_start);
+        snprintf(buffer->file, sizeof buffer->file, "%s-%" PRIx64 ".npy", kind, buffer->mapping_start);
     snprintf(path, sizeof path, "%s/" BUNDLE_FOLDER "/%s", saving->folder, buffer->file);
     int fd = files_create(path);
     npy_write(buffer->size, header);
@@ -152,6 +155,18 @@ static void leave_out(struct bundle_buffer *buffer, const char *why)
     snprintf(buffer->reason, sizeof buffer->reason, "%s", why);
 }
 
+/* Makes the file of a buffer if there is room for it. Returns -1 if it is left out. */
+static int begin_file(struct saving *saving, struct bundle_buffer *buffer, const char *kind)
+{
+    int has_room = buffer->size <= saving->most - saving->total;
+    int fd = has_room ? open_file(saving, buffer, kind) : -1;
+    if (fd < 0)
+        leave_out(buffer, has_room ? "its file could not be written" : "save_max");
+    else
+        saving->total += buffer->size;
+    return fd;
+}
+
 int saving_answer(struct saving *saving, const struct stage_message *question, struct stage_message *answer)
 {
     cufence_buffer found;
@@ -164,16 +179,9 @@ int saving_answer(struct saving *saving, const struct stage_message *question, s
     struct bundle_buffer *buffer = add_buffer(saving, &found);
     if (!buffer)
         return -1;
-    if (buffer->size > saving->most - saving->total) {
-        leave_out(buffer, "save_max");
+    int fd = begin_file(saving, buffer, "mapping");
+    if (fd < 0)
         return -1;
-    }
-    int fd = open_file(saving, buffer);
-    if (fd < 0) {
-        leave_out(buffer, "its file could not be written");
-        return -1;
-    }
-    saving->total += buffer->size;
     *answer = (struct stage_message){.type = STAGE_FILE,
                                      .number = NPY_HEADER,
                                      .address = question->address,
@@ -181,6 +189,24 @@ int saving_answer(struct saving *saving, const struct stage_message *question, s
                                      .data = buffer->address,
                                      .data_bytes = buffer->size};
     return fd;
+}
+
+void saving_keep_pinned(struct saving *saving, const struct scene_range *range, int file)
+{
+    struct bundle_buffer *buffer = &saving->pinned[saving->pinned_count++];
+    *buffer = (struct bundle_buffer){.address = range->address,
+                                     .size = range->bytes,
+                                     .mapping_start = range->address,
+                                     .mapping_end = range->address + range->bytes,
+                                     .label = "pinned host memory"};
+    int fd = begin_file(saving, buffer, "pinned");
+    void *bytes = fd >= 0 ? mmap(NULL, range->bytes, PROT_READ, MAP_SHARED, file, 0) : MAP_FAILED;
+    if (bytes != MAP_FAILED) {
+        files_write(fd, bytes, range->bytes); /* one that is too short is found in the end */
+        munmap(bytes, range->bytes);
+    }
+    if (fd >= 0)
+        close(fd);
 }
 
 void saving_miss(struct saving *saving, uint64_t address)
@@ -202,11 +228,11 @@ static void remove_file(const struct saving *saving, const char *name)
 }
 
 /* Returns the number of buffers that are left out, with those whose files are not whole. */
-static size_t check_files(struct saving *saving)
+static size_t check_files(struct saving *saving, struct bundle_buffer *buffers, size_t count)
 {
     size_t left_out = 0;
-    for (size_t i = 0; i < saving->count; i++) {
-        struct bundle_buffer *buffer = &saving->buffers[i];
+    for (size_t i = 0; i < count; i++) {
+        struct bundle_buffer *buffer = &buffers[i];
         char name[64], path[1200];
         struct stat file;
         snprintf(name, sizeof name, BUNDLE_FOLDER "/%s", buffer->file);
@@ -261,6 +287,8 @@ static void complete_bundle(const struct saving *saving, struct saving_rest *res
     bundle->argument_count = layout ? layout->argument_count : 0;
     bundle->buffers = saving->buffers;
     bundle->buffer_count = saving->count;
+    bundle->pinned = saving->pinned;
+    bundle->pinned_count = saving->pinned_count;
 }
 
 static int put_snapshot(const struct saving *saving, const struct saving_rest *rest)
@@ -288,15 +316,21 @@ static int put_dump(const struct saving *saving, const char *name, const struct 
     return is_well;
 }
 
-static void describe_buffers(FILE *out, const struct bundle *bundle)
+static void list_buffers(FILE *out, const struct bundle_buffer *buffers, size_t count)
 {
-    fprintf(out, "## Buffers\n\n| buffer | address | bytes | file | label |\n|---|---|---|---|---|\n");
-    for (size_t i = 0; i < bundle->buffer_count; i++) {
-        const struct bundle_buffer *buffer = &bundle->buffers[i];
+    for (size_t i = 0; i < count; i++) {
+        const struct bundle_buffer *buffer = &buffers[i];
         fprintf(out, "| #%" PRIu64 " | 0x%" PRIx64 " | %" PRIu64 " | %s%s | %s |\n", buffer->id, buffer->address, buffer->size,
                 buffer->file[0] ? BUNDLE_FOLDER "/" : "left out: ", buffer->file[0] ? buffer->file : buffer->reason,
                 buffer->label);
     }
+}
+
+static void describe_buffers(FILE *out, const struct bundle *bundle)
+{
+    fprintf(out, "## Buffers\n\n| buffer | address | bytes | file | label |\n|---|---|---|---|---|\n");
+    list_buffers(out, bundle->buffers, bundle->buffer_count);
+    list_buffers(out, bundle->pinned, bundle->pinned_count);
     fprintf(out,
             "\nThe files are NumPy arrays of bytes: `numpy.load(\"" BUNDLE_FOLDER "/1.npy\").view(\"float32\")`. Buffers that\n"
             "were left out hold zeros in a replay.\n");
@@ -336,7 +370,8 @@ static int put_readme(const struct saving *saving, const struct bundle *bundle)
 
 void saving_finish(struct saving *saving, struct saving_rest *rest)
 {
-    size_t left_out = check_files(saving);
+    size_t left_out =
+        check_files(saving, saving->buffers, saving->count) + check_files(saving, saving->pinned, saving->pinned_count);
     complete_bundle(saving, rest);
     char *scene = bundle_write(&rest->bundle);
     int is_well = put_snapshot(saving, rest) && put_dump(saving, BUNDLE_STEM, rest->dump) &&
@@ -345,7 +380,7 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
                   put_text(saving, BUNDLE_SCENE, scene); /* last: a bundle that has it is whole */
     if (is_well)
         output_say("==%d== cufence: saved for `cufence replay`: %s (%zu buffers, %" PRIu64 " bytes)\n", (int)getpid(),
-                   saving->folder, saving->count - left_out, saving->total);
+                   saving->folder, saving->count + saving->pinned_count - left_out, saving->total);
     if (is_well && left_out)
         output_say("==%d== cufence: save: %zu buffers were left out (save_max and other reasons): see README.md there\n",
                    (int)getpid(), left_out);
@@ -354,18 +389,24 @@ void saving_finish(struct saving *saving, struct saving_rest *rest)
     free(saving);
 }
 
+static void remove_files(const struct saving *saving, const struct bundle_buffer *buffers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        char name[64];
+        snprintf(name, sizeof name, BUNDLE_FOLDER "/%s", buffers[i].file);
+        if (buffers[i].file[0])
+            remove_file(saving, name);
+    }
+}
+
 void saving_drop(struct saving *saving, const char *why)
 {
     if (!saving)
         return;
     if (why)
         output_say("==%d== cufence: save: nothing to replay: %s\n", (int)getpid(), why);
-    for (size_t i = 0; i < saving->count; i++) {
-        char name[64];
-        snprintf(name, sizeof name, BUNDLE_FOLDER "/%s", saving->buffers[i].file);
-        if (saving->buffers[i].file[0])
-            remove_file(saving, name);
-    }
+    remove_files(saving, saving->buffers, saving->count);
+    remove_files(saving, saving->pinned, saving->pinned_count);
     remove_file(saving, BUNDLE_FOLDER);
     remove_file(saving, BUNDLE_IMAGE);
     rmdir(saving->folder);

@@ -32,6 +32,9 @@ void saving_keep_image(struct saving *saving, const void *image, size_t size);
  * they are left out. The caller closes it. */
 int saving_answer(struct saving *saving, const struct stage_message *question, struct stage_message *answer);
 
+/* Keeps pinned host memory, whose bytes are in the file. */
+void saving_keep_pinned(struct saving *saving, const struct scene_range *range, int file);
+
 /* Lists the buffer at the address, if there is one, as left out: the stage could not get it. */
 void saving_miss(struct saving *saving, uint64_t address);
 

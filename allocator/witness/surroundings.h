@@ -7,6 +7,7 @@
 
 #include "analysis/verdict/diagnosis.h"
 #include "driver/driver.h"
+#include "launch/pinned.h"
 #include "stacks/stack.h"
 #include "vmm/arena.h"
 
@@ -24,6 +25,7 @@ struct fault_sources {
                        size_t max);
     size_t (*arguments)(const struct launch_entry *entry, uint8_t *out, size_t max); /* launch_read_arguments() */
     cufence_status (*export)(uint64_t address, struct slot_export *out);             /* arena_export() */
+    int (*pinned)(uint64_t address, struct pinned *found);                           /* pinned_find() */
     /* stack_frames() */
     size_t (*frames)(const struct stack *stack, struct stack_frame *out, size_t max);
     struct buffer_frames buffer_frames;

@@ -33,6 +33,15 @@ static void check(const struct bundle *bundle)
         end = buffer->mapping_end;
     }
     must(end <= bundle->arena_end);
+    struct scene_range ranges[SCENE_PINNED];
+    must(bundle->pinned_count <= SCENE_PINNED);
+    for (size_t i = 0; i < bundle->pinned_count; i++) {
+        const struct bundle_buffer *pinned = &bundle->pinned[i];
+        ranges[i] = (struct scene_range){pinned->address, pinned->size};
+        must(!strchr(pinned->file, '/') && pinned->file[0] != '.');
+        must(bundle_find(bundle, pinned->address) == pinned);
+    }
+    must(scene_pinned_is_sound(ranges, bundle->pinned_count, bundle->arena_start, bundle->arena_end));
 }
 
 static void read_bundle(const uint8_t *data, size_t size)
@@ -48,7 +57,8 @@ static void read_bundle(const uint8_t *data, size_t size)
     must(text != NULL);
     must(bundle_read(text, strlen(text), &again, &problem) == CUFENCE_OK);
     check(again);
-    must(again->buffer_count == bundle->buffer_count && again->argument_count == bundle->argument_count);
+    must(again->buffer_count == bundle->buffer_count && again->pinned_count == bundle->pinned_count &&
+         again->argument_count == bundle->argument_count);
     free(text);
     bundle_free(again);
     bundle_free(bundle);

@@ -34,6 +34,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     expect_within(data, size, scene.symbol, strlen(scene.symbol) + 1);
     expect_within(data, size, scene.dump, strlen(scene.dump) + 1);
 
+    uint64_t end = scene.arena_start;
+    expect(scene.reserved_count <= SCENE_RESERVED);
+    for (size_t i = 0; i < scene.reserved_count; i++) {
+        expect(scene.reserved[i].address >= end && scene.reserved[i].bytes);
+        end = scene.reserved[i].address + scene.reserved[i].bytes;
+    }
+    expect(end <= scene.arena_end);
+    expect(scene_pinned_is_sound(scene.pinned, scene.pinned_count, scene.arena_start, scene.arena_end));
+
     int fd = scene_write(&scene);
     uint8_t *again = malloc(size);
     expect(fd >= 0 && again && lseek(fd, 0, SEEK_END) == (off_t)size && pread(fd, again, size, 0) == (ssize_t)size);

@@ -32,7 +32,8 @@ def _program(name: str, source: str | None = None, **facts: object) -> Case:
 def _restaged(kind: str, owner: str, written: str, block: object = 7, thread: object = 104, **other: object) -> Case:
     """A store at the end of a kernel, of which only the second launch knows address and thread."""
     story = SOURCES / "restaged.cu"
-    mark = {"large": "store_4", "busy": "store_4", "graph": "store_4", "late": "store_4", "null": "store_4", "wild": "store_4"}
+    mark = dict.fromkeys(("large", "busy", "graph", "updated", "late", "null", "wild"), "store_4")
+    mark.update(pinned="by_host", registered="through_host")
     line_number = marked_line(story.read_text(), f"FAULT {mark.get(kind, kind)}")
     kernel = mark.get(kind, kind)
     report = [
@@ -76,6 +77,16 @@ CASES = [
     _restaged("large", _past(), r"written +4 bytes past the end: 2\.5", 6291456, 0),
     _restaged("busy", _past(6), r"written +4 bytes past the end: 2\.5"),
     _restaged("graph", _past(2), r"written +4 bytes past the end: 2\.5"),
+    _restaged("updated", _past(2), r"written +4 bytes past the end: 2\.5"),
+    _restaged("pinned", _past(), r"written +4 bytes past the end: 2\.5"),
+    _restaged("registered", _past(), r"written +4 bytes past the end: 2\.5"),
+    _program(
+        "restaged_managed",
+        "restaged",
+        arguments=["managed"],
+        report=[r"kernel +by_host\b.*exact", "an argument points to managed memory"],
+        files={"report.json": [r'"outcome": ?"failed"']},
+    ),
     _restaged("late", r"into buffer #1, which has been freed", "", r"\d", r"\d+", options={"uaf": "strict"}),
     _restaged("null", "null-pointer WRITE", "", r"\d", r"\d+"),
     _restaged("wild", "wild-address WRITE of 4 bytes at 0x123456789", "", r"\d", r"\d+"),

@@ -17,10 +17,10 @@ COMPILER = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
 # The functions that the preload library replaces or watches, and their relatives. Each of their forms is hooked, or excluded.
 FAMILIES = re.compile(
     r"cuMem(Alloc|Free|Pool|cpy|set)\w*|cuMemCreate"
-    r"|cuMem(GetInfo|GetAddressRange|GetDefaultMemPool|GetMemPool|SetMemPool)"
+    r"|cuMemHost(Alloc|Register|Unregister)|cuMem(GetInfo|GetAddressRange|GetDefaultMemPool|GetMemPool|SetMemPool)"
     r"|cuDevice(Get|Set|GetDefault)MemPool|cuPointerGetAttributes?|cuIpcGetMemHandle"
     r"|cuLaunch\w*|cuGraphLaunch|cu(Stream|Event|Ctx)(Synchronize|Query)"
-    r"|cu(Stream|Ctx)Destroy|cuDevicePrimaryCtx\w+|cuStreamBegin(Rec|C)apture\w*|cuStreamEndCapture|cuGraphConditional\w+|cuGraphInstantiateWith\w+|cuGraphExecDestroy"
+    r"|cu(Stream|Ctx)Destroy|cuDevicePrimaryCtx\w+|cuStreamBegin(Rec|C)apture\w*|cuStreamEndCapture|cuGraph(Exec)?(Kernel)?NodeSetParams|cuGraphAdd(Kernel)?Node|cuGraphConditional\w+|cuGraphInstantiateWith\w+|cuGraphExecDestroy"
     r"|cuModuleUnload|cuLibraryUnload|cuGetProcAddress|cuInit"
 )
 

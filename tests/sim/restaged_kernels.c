@@ -34,6 +34,11 @@ static void write_by_table(const cusim_thread *t, void *const *arguments)
         out[number(t)] = 2.5f;
 }
 
+struct hosted {
+    volatile float *out;
+    int n;
+};
+
 struct large {
     char before[1000];
     float *out;
@@ -56,6 +61,15 @@ static void write_far(const cusim_thread *t, void *const *arguments)
         out[number(t) == n ? n : n + (3 << 20)] = 2.5f;
 }
 
+/* One past the end, and 4 GiB behind that. */
+static void write_farther(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    long n = *(const int *)arguments[1];
+    if (number(t) >= n)
+        out[number(t) == n ? n : n + (1L << 30)] = 2.5f;
+}
+
 /* The first element says which one is written. */
 static void write_indexed(const cusim_thread *t, void *const *arguments)
 {
@@ -71,6 +85,23 @@ static void write_end(const cusim_thread *t, void *const *arguments)
     int n = *(const int *)arguments[2];
     if (number(t) == n)
         out[n] = 2.5f;
+}
+
+/* How many elements there are is said in memory of the host. */
+static void write_hosted(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    const struct hosted *hosted = *(const struct hosted *const *)arguments[1];
+    if (number(t) <= hosted->n)
+        out[number(t)] = 2.5f;
+}
+
+/* The pointer is there, too. */
+static void write_by_hosted(const cusim_thread *t, void *const *arguments)
+{
+    const struct hosted *hosted = *(const struct hosted *const *)arguments[1];
+    if (number(t) <= hosted->n)
+        hosted->out[number(t)] = 2.5f;
 }
 
 static void write_once(const cusim_thread *t, void *const *arguments)
@@ -105,11 +136,14 @@ __attribute__((constructor)) static void register_kernels(void)
         {"write_last", write_last, pointer_and_count, 2, "model.cu", 20, 4, 0, 1},
         {"write_by_table", write_by_table, pointer_and_count, 2, "model.cu", 31, 4, 0, 1},
         {"write_far", write_far, pointer_and_count, 2, "model.cu", 42, 4, 0, 1},
+        {"write_farther", write_farther, pointer_and_count, 2, "model.cu", 120, 4, 0, 1},
         {"write_indexed", write_indexed, pointer_and_count, 2, "model.cu", 47, 4, 0, 1},
         {"write_once", write_once, pointer_and_count, 2, "model.cu", 53, 4, 0, 1},
         {"hang_later", hang_later, pointer_and_count, 2, "model.cu", 64, 4, 0, 1},
         {"end_later", end_later, pointer_and_count, 2, "model.cu", 75, 4, 0, 1},
         {"write_end", write_end, two_pointers, 3, "model.cu", 86, 4, 0, 1},
+        {"write_hosted", write_hosted, two_pointers, 2, "model.cu", 100, 4, 0, 1},
+        {"write_by_hosted", write_by_hosted, two_pointers, 2, "model.cu", 110, 4, 0, 1},
         {"_Z9write_endPK6__halfPfi", write_end, two_pointers, 3, "model.cu", 97, 4, 0, 1},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)

@@ -1,81 +1,13 @@
 /* The second launch of a faulted kernel, in another process, on the simulated device. */
-#include "child.h"
+#include "second_launch.h"
 
-#include "launch/launch.h"
-
-#include <cuda.h>
 #include <dirent.h>
-#include <regex.h>
 #include <signal.h>
-#include <sim.h>
-
-#define COUNT 1000
-
-static CUmodule module;
-
-/* Options are in the environment, so that kernels can tell the second process, which has none. */
-static void start(const char *options)
-{
-    CUdevice device;
-    CUcontext context;
-    char all[256];
-    snprintf(all, sizeof all, "arena=4G,witness_ms=60000,%s", options); /* the simulated device's address space is small */
-    setenv("CUFENCE_OPTIONS", all, 1);
-    CHECK_OK(cufence_init(NULL));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-}
-
-static void *allocate(size_t size)
-{
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, size, 0, NULL));
-    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, size));
-    CHECK_CU(cuCtxSynchronize());
-    return pointer;
-}
-
-static void launch_all(const char *kernel, void **arguments)
-{
-    CUfunction function;
-    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
-    const struct launch_call call = {.function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .parameters = arguments};
-    launch_record(context_current(), &call); /* as the preload library does */
-    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL));
-}
-
-static void launch(const char *kernel, void *pointer, int n)
-{
-    launch_all(kernel, (void *[]){&pointer, &n});
-}
 
 /* The argument is at that address, which need not be a pointer. */
 static void launch_with(const char *kernel, void *argument, int n)
 {
     launch_all(kernel, (void *[]){argument, &n});
-}
-
-/* Fails unless the story ends with status 86 and says what the patterns, up to NULL, demand; one that begins with '!' must not
- * be found. */
-static void expect_said(void (*story)(void), const char *const *patterns)
-{
-    struct outcome outcome = run_child(story);
-    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 86;
-    for (; is_well && *patterns; patterns++) {
-        regex_t regex;
-        const char *pattern = *patterns + (**patterns == '!');
-        assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0);
-        is_well = (regexec(&regex, outcome.err, 0, NULL, 0) == 0) == (pattern == *patterns);
-        regfree(&regex);
-        if (!is_well)
-            fprintf(stderr, "%s: %s\n", pattern == *patterns ? "not found" : "found", pattern);
-    }
-    if (!is_well)
-        fprintf(stderr, "the child ended with status 0x%x and said:\n%s\n", (unsigned)outcome.status, outcome.err);
-    free(outcome.err);
-    assert_true(is_well);
 }
 
 /* ---- what is learned ---- */
@@ -158,7 +90,24 @@ static void tell_far(void)
 static void test_far(void **state)
 {
     (void)state;
-    expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
+    expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
+                                           "written +4 bytes past the end: 2\\.5 +restaged",
+                                           "at least 4 bytes were written further", NULL});
+}
+
+static void tell_shared(void)
+{
+    start("witness=on");
+    void *out = allocate(COUNT * 4);
+    launch_shared("write_last", (void *[]){&out, &(int){COUNT}}, 100000);
+    cuCtxSynchronize();
+}
+
+/* More shared memory than a kernel has without being asked. */
+static void test_shared(void **state)
+{
+    (void)state;
+    expect_said(tell_shared, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
 }
 
 static void tell_several(void)
@@ -506,7 +455,7 @@ static void test_no_trace(void **state)
 /* Without the preload library nobody sees how the program ends, so the report comes before the error. */
 static void tell_report_first(void)
 {
-    start("witness=on,witness_ms=1500");
+    start("witness=on,witness_ms=300");
     launch("hang_later", allocate(COUNT * 4), COUNT);
     while (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
         usleep(1000);
@@ -528,7 +477,7 @@ int main(void)
         cmocka_unit_test(test_several),      cmocka_unit_test(test_once),     cmocka_unit_test(test_hang),
         cmocka_unit_test(test_death),        cmocka_unit_test(test_quietly),  cmocka_unit_test(test_given),
         cmocka_unit_test(test_declared),     cmocka_unit_test(test_large),    cmocka_unit_test(test_no_trace),
-        cmocka_unit_test(test_report_first),
+        cmocka_unit_test(test_report_first), cmocka_unit_test(test_shared),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

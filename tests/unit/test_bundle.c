@@ -86,6 +86,8 @@ static void bundles_come_back_as_they_were(void **state)
                                                     .mapping_end = 0x7e0000400000,
                                                     .reason = "save_max",
                                                     .label = "a \xff label"}};
+    static const struct bundle_buffer pinned[] = {
+        {.address = 0x1010, .size = 8, .mapping_start = 0x1010, .mapping_end = 0x1018, .file = "pinned-1010.npy"}};
     const struct bundle bundle = {.symbol = "_Z1kPfi",
                                   .device_name = "GPU",
                                   .compute = 120,
@@ -102,7 +104,9 @@ static void bundles_come_back_as_they_were(void **state)
                                   .layout = layout,
                                   .argument_count = 2,
                                   .buffers = buffers,
-                                  .buffer_count = 2};
+                                  .buffer_count = 2,
+                                  .pinned = pinned,
+                                  .pinned_count = 1};
     struct bundle *read = NULL;
     char *text = bundle_write(&bundle);
     assert_non_null(text);
@@ -122,7 +126,38 @@ static void bundles_come_back_as_they_were(void **state)
     assert_string_equal(read->buffers[1].file, "7.npy");
     assert_ptr_equal(bundle_find(read, 0x7e00005fffff), &read->buffers[1]);
     assert_null(bundle_find(read, 0x7e0000600000));
+    assert_int_equal(read->pinned_count, 1);
+    assert_memory_equal(read->pinned, pinned, sizeof pinned);
+    assert_ptr_equal(bundle_find(read, 0x1017), read->pinned);
+    assert_null(bundle_find(read, 0x1018));
     bundle_free(read);
+}
+
+/* In cufence's address space, twice, of another size than its mapping, too many. */
+static void unsound_pinned_memory_is_refused(void **state)
+{
+    (void)state;
+    static const char format[] = "{\"bundle\": 1, \"kernel\": \"k\", \"arena_start\": \"0x10000\", \"arena_end\": \"0x20000\", "
+                                 "\"launches\": [{\"grid\": [1, 1, 1], \"block\": [1, 1, 1], \"cluster\": [0, 0, 0], "
+                                 "\"arguments\": \"\"}], \"buffers\": [], \"pinned\": [%s]}";
+    static const char *const cases[] = {
+        "{\"address\": \"0xfff0\", \"size\": 16, \"mapping_start\": \"0xfff0\", \"mapping_end\": \"0x10000\"}", /* well */
+        "{\"address\": \"0xfff0\", \"size\": 17, \"mapping_start\": \"0xfff0\", \"mapping_end\": \"0x10001\"}",
+        "{\"address\": \"0xfff0\", \"size\": 8, \"mapping_start\": \"0xfff0\", \"mapping_end\": \"0x10000\"}",
+        "{\"address\": \"0xfff0\", \"size\": 0, \"mapping_start\": \"0xfff0\", \"mapping_end\": \"0xfff0\"}",
+        ("{\"address\": \"0x1000\", \"size\": 1, \"mapping_start\": \"0x1000\", \"mapping_end\": \"0x1001\"}, "
+         "{\"address\": \"0x1000\", \"size\": 1, \"mapping_start\": \"0x1000\", \"mapping_end\": \"0x1001\"}"),
+        "7",
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[1024];
+        struct bundle *read;
+        snprintf(text, sizeof text, format, cases[i]);
+        assert_int_equal(bundle_read(text, strlen(text), &read, &problem), i ? CUFENCE_ERROR_CORRUPT : CUFENCE_OK);
+        if (i)
+            assert_non_null(strstr(problem.text, i < 5 && i != 3 ? "pinned" : "damaged"));
+        bundle_free(read);
+    }
 }
 
 int main(void)
@@ -132,6 +167,7 @@ int main(void)
         cmocka_unit_test(damaged_headers_are_refused),
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(bundles_come_back_as_they_were),
+        cmocka_unit_test(unsound_pinned_memory_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -33,12 +33,16 @@ static const struct scene scene = {.device = {1, 2, 3},
                                    .image = arguments,
                                    .image_bytes = 5,
                                    .launches = two,
-                                   .launch_count = 2};
+                                   .launch_count = 2,
+                                   .pinned = {{0x1000, 16}, {0x1010, 0x40}, {0x20000, 5}},
+                                   .pinned_count = 3,
+                                   .reserved = {{0x10000, 0x1000}, {0x11000, 0xf000}},
+                                   .reserved_count = 2};
 
 /* Returns the scene as bytes; free() them. */
-static uint8_t *written(size_t *size)
+static uint8_t *written(const struct scene *what, size_t *size)
 {
-    int fd = scene_write(&scene);
+    int fd = scene_write(what);
     assert_true(fd >= 0);
     *size = (size_t)lseek(fd, 0, SEEK_END);
     uint8_t *bytes = malloc(*size);
@@ -55,7 +59,7 @@ static void what_is_written_is_read(void **state)
     struct scene_launch launches[SCENE_LAUNCHES];
     struct problem problem;
     size_t size;
-    uint8_t *bytes = written(&size);
+    uint8_t *bytes = written(&scene, &size);
     assert_int_equal(scene_read(bytes, size, &read, launches, &problem), CUFENCE_OK);
     assert_memory_equal(read.device, scene.device, sizeof scene.device);
     assert_int_equal(read.arena_start, 0x10000);
@@ -74,6 +78,10 @@ static void what_is_written_is_read(void **state)
     assert_memory_equal(launches[1].cluster, two[1].cluster, sizeof two[1].cluster);
     assert_int_equal(launches[1].shared_bytes, 70000);
     assert_int_equal(launches[1].is_cooperative, 1);
+    assert_int_equal(read.reserved_count, 2);
+    assert_memory_equal(read.reserved, scene.reserved, 2 * sizeof *scene.reserved);
+    assert_int_equal(read.pinned_count, 3);
+    assert_memory_equal(read.pinned, scene.pinned, 3 * sizeof *scene.pinned);
     free(bytes);
 }
 
@@ -84,13 +92,65 @@ static void a_damaged_one_is_refused(void **state)
     struct scene_launch launches[SCENE_LAUNCHES];
     struct problem problem;
     size_t size;
-    uint8_t *bytes = written(&size);
+    uint8_t *bytes = written(&scene, &size);
     for (size_t cut = 0; cut < size; cut++)
         assert_int_equal(scene_read(bytes, cut, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
     assert_int_equal(scene_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 3"));
+    assert_non_null(strstr(problem.text, "of version 5"));
     free(bytes);
+}
+
+/* Ranges that cannot be mapped: empty, out of order or overlapping, in cufence's address space, beyond the host's, too many. */
+static void unsound_pinned_memory_is_refused(void **state)
+{
+    (void)state;
+    static const struct scene_range cases[][2] = {
+        {{0x1000, 0}},
+        {{0x2000, 16}, {0x1000, 16}},
+        {{0x1000, 16}, {0x100f, 16}},
+        {{0xfff0, 17}},
+        {{0x1ffff, 1}},
+        {{0x1000, 0x40000}},
+        {{UINT64_C(1) << 57, 1}},
+        {{UINT64_MAX - 15, 32}},
+        {{UINT64_C(1) << 32, SCENE_PINNED_BYTES + 1}},
+        {{UINT64_C(1) << 32, SCENE_PINNED_BYTES}, {UINT64_C(1) << 33, 1}},
+    };
+    struct scene read, bad = scene;
+    struct scene_launch launches[SCENE_LAUNCHES];
+    struct problem problem;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        memcpy(bad.pinned, cases[i], sizeof cases[i]);
+        bad.pinned_count = cases[i][1].address ? 2 : 1;
+        assert_false(scene_pinned_is_sound(bad.pinned, bad.pinned_count, 0x10000, 0x20000));
+        size_t size;
+        uint8_t *bytes = written(&bad, &size);
+        assert_int_equal(scene_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
+        free(bytes);
+    }
+    bad.pinned[0] = (struct scene_range){UINT64_C(1) << 32, SCENE_PINNED_BYTES};
+    bad.pinned_count = 1;
+    assert_true(scene_pinned_is_sound(bad.pinned, 1, 0x10000, 0x20000));
+    assert_false(scene_pinned_is_sound(bad.pinned, SCENE_PINNED + 1, 0x10000, 0x20000));
+}
+
+static void unsound_reserved_parts_are_refused(void **state)
+{
+    (void)state;
+    static const struct scene_range cases[][2] = {
+        {{0xf000, 0x1000}}, {{0x1f000, 0x1001}}, {{0x10000, 0}}, {{0x12000, 16}, {0x1200f, 16}}, {{0x20001, UINT64_MAX}}};
+    struct scene read, bad = scene;
+    struct scene_launch launches[SCENE_LAUNCHES];
+    struct problem problem;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t size;
+        memcpy(bad.reserved, cases[i], sizeof cases[i]);
+        bad.reserved_count = cases[i][1].address ? 2 : 1;
+        uint8_t *bytes = written(&bad, &size);
+        assert_int_equal(scene_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
+        free(bytes);
+    }
 }
 
 static void a_message_arrives_with_its_descriptor(void **state)
@@ -133,6 +193,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_is_written_is_read),
         cmocka_unit_test(a_damaged_one_is_refused),
+        cmocka_unit_test(unsound_pinned_memory_is_refused),
+        cmocka_unit_test(unsound_reserved_parts_are_refused),
         cmocka_unit_test(a_message_arrives_with_its_descriptor),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -51,17 +51,20 @@ static json_t *buffer_json(const struct bundle_buffer *buffer)
 char *bundle_write(const struct bundle *bundle)
 {
     json_t *launches = json_array(), *buffers = json_array(), *layout = bundle->layout ? json_array() : NULL;
+    json_t *pinned = bundle->pinned_count ? json_array() : NULL;
     for (size_t i = 0; i < bundle->launch_count; i++)
         json_array_append_new(launches, launch_json(&bundle->launches[i]));
     for (size_t i = 0; i < bundle->buffer_count; i++)
         json_array_append_new(buffers, buffer_json(&bundle->buffers[i]));
+    for (size_t i = 0; i < bundle->pinned_count; i++)
+        json_array_append_new(pinned, buffer_json(&bundle->pinned[i]));
     for (size_t i = 0; layout && i < bundle->argument_count; i++)
         json_array_append_new(layout, json_pack("{sIsI}", "offset", (json_int_t)bundle->layout[i].offset, "size",
                                                 (json_int_t)bundle->layout[i].size));
-    json_t *root = json_pack("{sissso*sisososo*soso}", "bundle", BUNDLE_VERSION, "kernel", bundle->symbol, "device",
+    json_t *root = json_pack("{sissso*sisososo*sososo*}", "bundle", BUNDLE_VERSION, "kernel", bundle->symbol, "device",
                              text_to_json(bundle->device_name), "compute", (int)bundle->compute, "arena_start",
                              address_json(bundle->arena_start), "arena_end", address_json(bundle->arena_end), "arguments",
-                             layout, "launches", launches, "buffers", buffers);
+                             layout, "launches", launches, "buffers", buffers, "pinned", pinned);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     size_t length = text ? strlen(text) : 0;

@@ -11,6 +11,7 @@
 
 #include "base/problem.h"
 #include "scene_launch.h"
+#include "scene_pinned.h"
 #include "snapshot.h"
 
 #define BUNDLE_VERSION 1
@@ -43,7 +44,9 @@ struct bundle {
     size_t argument_count;
     const struct bundle_buffer *buffers; /* by mapping_start if it was read */
     size_t buffer_count;
-    void *own[3]; /* what a bundle that was read owns */
+    const struct bundle_buffer *pinned; /* host memory, at most SCENE_PINNED blocks; the same order */
+    size_t pinned_count;
+    void *own[4]; /* what a bundle that was read owns */
 };
 
 /* Returns malloc'ed text that ends with a newline, or NULL if out of host memory. */
@@ -53,7 +56,8 @@ char *bundle_write(const struct bundle *bundle);
 cufence_status bundle_read(const char *text, size_t size, struct bundle **out, struct problem *problem);
 void bundle_free(struct bundle *bundle); /* NULL is allowed */
 
-/* Returns the buffer whose mapping contains the address, NULL if there is none. For bundles that were read. */
+/* Returns the buffer whose mapping contains the address, or the pinned host memory; NULL if there is none. For bundles that
+ * were read. */
 const struct bundle_buffer *bundle_find(const struct bundle *bundle, uint64_t address);
 
 #endif

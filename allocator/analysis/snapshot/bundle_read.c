@@ -166,13 +166,18 @@ static int take_buffer(const struct input *input, const json_t *object, struct b
         return bad(input, "a buffer is damaged");
     if (!take_text(object, "file", buffer->file, sizeof buffer->file) || !is_plain(buffer->file))
         return bad(input, "the name of a buffer's file is no plain name");
+    if (buffer->address < buffer->mapping_start || buffer->address > buffer->mapping_end ||
+        buffer->size > buffer->mapping_end - buffer->address)
+        return bad(input, "a buffer lies outside of its mapping");
+    return 1;
+}
+
+static int is_in_arena(const struct input *input, const struct bundle_buffer *buffer)
+{
     const struct bundle *bundle = input->bundle;
     if (buffer->mapping_start >= buffer->mapping_end || buffer->mapping_start % PAGE || buffer->mapping_end % PAGE ||
         buffer->mapping_start < bundle->arena_start || buffer->mapping_end > bundle->arena_end)
         return bad(input, "a buffer lies outside of cufence's address space");
-    if (buffer->address < buffer->mapping_start || buffer->address > buffer->mapping_end ||
-        buffer->size > buffer->mapping_end - buffer->address)
-        return bad(input, "a buffer lies outside of its mapping");
     return 1;
 }
 
@@ -192,7 +197,7 @@ static int take_buffers(const struct input *input, const json_t *array)
     if (!buffers)
         return bad(input, "the host has no memory");
     for (size_t i = 0; i < count; i++)
-        if (!take_buffer(input, json_array_get(array, i), &buffers[i]))
+        if (!take_buffer(input, json_array_get(array, i), &buffers[i]) || !is_in_arena(input, &buffers[i]))
             return 0;
     qsort(buffers, count, sizeof *buffers, by_mapping);
     for (size_t i = 1; i < count; i++)
@@ -200,6 +205,33 @@ static int take_buffers(const struct input *input, const json_t *array)
             return bad(input, "two buffers overlap");
     bundle->buffers = buffers;
     bundle->buffer_count = count;
+    return 1;
+}
+
+/* Bundles without such memory have no list of it. */
+static int take_pinned(const struct input *input, const json_t *array)
+{
+    struct bundle *bundle = input->bundle;
+    struct scene_range ranges[SCENE_PINNED];
+    size_t count = json_array_size(array);
+    if (!array)
+        return 1;
+    if (!json_is_array(array) || count > SCENE_PINNED)
+        return bad(input, "no list of pinned host memory, or too much of it");
+    struct bundle_buffer *pinned = bundle->own[3] = calloc(count + 1, sizeof *pinned);
+    if (!pinned)
+        return bad(input, "the host has no memory");
+    for (size_t i = 0; i < count; i++) {
+        if (!take_buffer(input, json_array_get(array, i), &pinned[i]))
+            return 0;
+        ranges[i] = (struct scene_range){pinned[i].address, pinned[i].size};
+        if (pinned[i].mapping_start != pinned[i].address || pinned[i].mapping_end != pinned[i].address + pinned[i].size)
+            return bad(input, "pinned host memory is damaged");
+    }
+    if (!scene_pinned_is_sound(ranges, count, bundle->arena_start, bundle->arena_end))
+        return bad(input, "pinned host memory is damaged");
+    bundle->pinned = pinned;
+    bundle->pinned_count = count;
     return 1;
 }
 
@@ -229,7 +261,8 @@ static int take_head(const struct input *input, const json_t *root)
 static int take_all(const struct input *input, const json_t *root)
 {
     return take_head(input, root) && take_launches(input, json_object_get(root, "launches")) &&
-           take_layout(input, json_object_get(root, "arguments")) && take_buffers(input, json_object_get(root, "buffers"));
+           take_layout(input, json_object_get(root, "arguments")) && take_buffers(input, json_object_get(root, "buffers")) &&
+           take_pinned(input, json_object_get(root, "pinned"));
 }
 
 cufence_status bundle_read(const char *text, size_t size, struct bundle **out, struct problem *problem)
@@ -274,5 +307,8 @@ const struct bundle_buffer *bundle_find(const struct bundle *bundle, uint64_t ad
     for (size_t i = 0; i < bundle->buffer_count; i++)
         if (address - bundle->buffers[i].mapping_start < bundle->buffers[i].mapping_end - bundle->buffers[i].mapping_start)
             return &bundle->buffers[i];
+    for (size_t i = 0; i < bundle->pinned_count; i++)
+        if (address - bundle->pinned[i].address < bundle->pinned[i].size)
+            return &bundle->pinned[i];
     return NULL;
 }

@@ -150,6 +150,29 @@ __global__ void keep_busy(float *out, int rounds)
     out[threadIdx.x] = value;
 }
 
+// How many elements there are is said in memory of the host.
+struct said {
+    float *out;
+    int n;
+};
+
+__global__ void by_host(float *out, const said *host)
+{
+    int i = own_index();
+    if (i <= host->n)
+        out[i] = 2.5f; // FAULT by_host
+}
+
+// The pointer is there, too, and the memory is written to.
+__global__ void through_host(said *host, int *seen)
+{
+    int i = own_index();
+    if (i == 0)
+        *seen += 1;
+    if (i <= host->n)
+        host->out[i] = 2.5f; // FAULT through_host
+}
+
 template <class T>
 static T *allocate(size_t count)
 {
@@ -186,6 +209,62 @@ static void launch_much_shared()
     int bytes = (20000 + BLOCK) * sizeof(float);
     CALL(cudaFuncSetAttribute(much_shared, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
     much_shared<<<BLOCKS, BLOCK, bytes>>>(allocate<float>(COUNT), COUNT);
+}
+
+static void launch_pinned()
+{
+    said *host;
+    CALL(cudaMallocHost(&host, sizeof *host));
+    host->n = COUNT;
+    by_host<<<BLOCKS, BLOCK>>>(allocate<float>(COUNT), host);
+}
+
+// Memory of malloc's, registered, whose start is no page's; and mapped memory of cudaHostAlloc's.
+static void launch_registered()
+{
+    char *own = (char *)malloc(1 << 20) + 4000;
+    int *seen;
+    said *host = (said *)own;
+    CALL(cudaHostRegister(own, 256, cudaHostRegisterMapped));
+    CALL(cudaHostAlloc(&seen, sizeof *seen, cudaHostAllocMapped | cudaHostAllocWriteCombined));
+    *seen = 0;
+    *host = said{allocate<float>(COUNT), COUNT};
+    through_host<<<BLOCKS, BLOCK>>>(host, seen);
+}
+
+static void launch_managed()
+{
+    said *host;
+    CALL(cudaMallocManaged(&host, sizeof *host));
+    host->n = COUNT;
+    by_host<<<BLOCKS, BLOCK>>>(allocate<float>(COUNT), host);
+}
+
+// Two nodes of one kernel; the first gets other arguments when the graph has run.
+static void launch_updated()
+{
+    cudaGraph_t graph;
+    cudaGraphExec_t executable;
+    cudaGraphNode_t nodes[2];
+    float *right = allocate<float>(2 * COUNT), *wrong = allocate<float>(COUNT);
+    int n = COUNT, fewer = COUNT - 1;
+    void *well[] = {&right, &n}, *also_well[] = {&right, &fewer}, *bad[] = {&wrong, &n};
+    cudaKernelNodeParams node = {};
+    node.func = (void *)store_4;
+    node.gridDim = dim3(BLOCKS);
+    node.blockDim = dim3(BLOCK);
+    node.kernelParams = well;
+    CALL(cudaGraphCreate(&graph, 0));
+    CALL(cudaGraphAddKernelNode(&nodes[0], graph, nullptr, 0, &node));
+    node.kernelParams = also_well;
+    CALL(cudaGraphAddKernelNode(&nodes[1], graph, &nodes[0], 1, &node));
+    CALL(cudaGraphInstantiate(&executable, graph, 0));
+    for (int i = 0; i < 3000; i++)
+        CALL(cudaGraphLaunch(executable, 0));
+    CALL(cudaDeviceSynchronize());
+    node.kernelParams = bad;
+    CALL(cudaGraphExecKernelNodeSetParams(executable, nodes[0], &node));
+    CALL(cudaGraphLaunch(executable, 0));
 }
 
 // Equal launches on streams that are busy with others; the second is wrong.
@@ -256,6 +335,14 @@ int main(int argc, char **argv)
         launch(nested);
     else if (is("cooperative"))
         launch_cooperative();
+    else if (is("pinned"))
+        launch_pinned();
+    else if (is("registered"))
+        launch_registered();
+    else if (is("managed"))
+        launch_managed();
+    else if (is("updated"))
+        launch_updated();
     else if (is("much_shared"))
         launch_much_shared();
     else if (is("far_away"))

@@ -1,0 +1,97 @@
+#include "pinned.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+
+#define FIRST_ROOM 64
+
+struct entry {
+    struct pinned memory;
+    uint64_t number;
+    const struct context *context;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf: not held while calling the driver */
+static struct entry *entries;                            /* in no order; all of this under the lock */
+static size_t count;                                     /* atomic, so that a free without such memory takes no lock */
+static size_t room;
+static uint64_t last; /* number that was given */
+
+static void set_count(size_t new)
+{
+    __atomic_store_n(&count, new, __ATOMIC_RELAXED);
+}
+
+static int make_room(void)
+{
+    if (count < room)
+        return 1;
+    size_t larger = room ? 2 * room : FIRST_ROOM;
+    struct entry *grown = realloc(entries, larger * sizeof *grown);
+    if (!grown)
+        return 0;
+    entries = grown;
+    room = larger;
+    return 1;
+}
+
+void pinned_add(const struct context *context, uint64_t address, uint64_t bytes, enum pinned_kind kind)
+{
+    pthread_mutex_lock(&lock);
+    if (make_room()) {
+        entries[count] = (struct entry){{address, bytes, kind}, ++last, context};
+        set_count(count + 1);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+uint64_t pinned_number(uint64_t address)
+{
+    uint64_t number = 0;
+    if (!__atomic_load_n(&count, __ATOMIC_RELAXED))
+        return 0;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < count && !number; i++)
+        if (entries[i].memory.address == address)
+            number = entries[i].number;
+    pthread_mutex_unlock(&lock);
+    return number;
+}
+
+void pinned_remove(uint64_t number)
+{
+    if (!number)
+        return;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].number == number) {
+            entries[i] = entries[count - 1];
+            set_count(count - 1);
+            break;
+        }
+    pthread_mutex_unlock(&lock);
+}
+
+void pinned_forget_context(const struct context *context)
+{
+    pthread_mutex_lock(&lock);
+    size_t kept = 0;
+    for (size_t i = 0; i < count; i++)
+        if (entries[i].context != context)
+            entries[kept++] = entries[i];
+    set_count(kept);
+    pthread_mutex_unlock(&lock);
+}
+
+int pinned_find(uint64_t address, struct pinned *found)
+{
+    int is_found = 0;
+    pthread_mutex_lock(&lock);
+    for (size_t i = 0; i < count && !is_found; i++) {
+        is_found = address - entries[i].memory.address < entries[i].memory.bytes;
+        if (is_found)
+            *found = entries[i].memory;
+    }
+    pthread_mutex_unlock(&lock);
+    return is_found;
+}

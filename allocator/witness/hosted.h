@@ -1,0 +1,30 @@
+/*
+ * Pinned host memory that the arguments of a launch name, for its second launch. It is copied before the program goes on, which
+ * may free it then, and is handed over as files.
+ *
+ * Units: bytes, host addresses. Thread safety: one thread at a time for each struct hosted.
+ */
+#ifndef CUFENCE_WITNESS_HOSTED_H
+#define CUFENCE_WITNESS_HOSTED_H
+
+#include "restage/scene.h"
+#include "surroundings.h"
+
+struct hosted {
+    struct scene_range pieces[SCENE_PINNED]; /* by address */
+    int files[SCENE_PINNED];                 /* memory files with the bytes of each piece */
+    size_t count;
+    uint64_t total;
+    char left_out[160]; /* why some memory is not there; "" if all is */
+};
+
+/* Copies what the launch's arguments name and is not there yet: at most SCENE_PINNED_BYTES in all. */
+void hosted_take(struct hosted *hosted, const struct fault_sources *sources, const struct scene_launch *launch);
+
+/* Answers a STAGE_NEED with the piece that begins at the address. Returns a descriptor that the caller closes, or -1 if there
+ * is none. */
+int hosted_answer(const struct hosted *hosted, uint64_t address, struct stage_message *answer);
+
+void hosted_free(struct hosted *hosted);
+
+#endif

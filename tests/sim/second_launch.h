@@ -1,0 +1,119 @@
+/*
+ * What the tests of the second launch share: a program that launches kernels of restaged_kernels.c and faults. Include it once.
+ */
+#ifndef CUFENCE_TESTS_SECOND_LAUNCH_H
+#define CUFENCE_TESTS_SECOND_LAUNCH_H
+
+#include "child.h"
+
+#include "launch/launch.h"
+#include "launch/pinned.h"
+
+#include <cuda.h>
+#include <regex.h>
+#include <sim.h>
+
+#if defined(__SANITIZE_THREAD__) /* it leaves the simulated device little address space, elsewhere */
+#define ARENA "4G"
+#define HAS_USUAL_ADDRESSES 0
+#else
+#define ARENA "64G"
+#define HAS_USUAL_ADDRESSES 1
+#endif
+
+#define COUNT 1000
+
+static CUmodule module;
+
+/* Options are in the environment, so that kernels can tell the second process, which has none. */
+static inline void start(const char *options)
+{
+    CUdevice device;
+    CUcontext context;
+    char all[256];
+    snprintf(all, sizeof all, "arena=" ARENA ",witness_ms=60000,%s",
+             options); /* the simulated device's address space is small */
+    setenv("CUFENCE_OPTIONS", all, 1);
+    CHECK_OK(cufence_init(NULL));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+}
+
+static inline void *allocate(size_t size)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, 0, NULL));
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, size));
+    CHECK_CU(cuCtxSynchronize());
+    return pointer;
+}
+
+/* shared: bytes of dynamic shared memory. */
+static inline void launch_shared(const char *kernel, void **arguments, unsigned shared)
+{
+    CUfunction function;
+    CHECK_CU(cuModuleGetFunction(&function, module, kernel));
+    if (shared)
+        CHECK_CU(cuFuncSetAttribute(function, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, (int)shared));
+    const struct launch_call call = {
+        .function = function, .grid = {8, 1, 1}, .block = {128, 1, 1}, .shared_bytes = shared, .parameters = arguments};
+    launch_record(context_current(), &call); /* as the preload library does */
+    CHECK_CU(cuLaunchKernel(function, 8, 1, 1, 128, 1, 1, shared, NULL, arguments, NULL));
+}
+
+static inline void launch_all(const char *kernel, void **arguments)
+{
+    launch_shared(kernel, arguments, 0);
+}
+
+static inline void launch(const char *kernel, void *pointer, int n)
+{
+    launch_all(kernel, (void *[]){&pointer, &n});
+}
+
+struct hosted {
+    void *out;
+    int n;
+};
+
+/* As the preload library notes it. */
+static inline struct hosted *pin(size_t size)
+{
+    void *memory = NULL;
+    CHECK_CU(cuMemHostAlloc(&memory, size, CU_MEMHOSTALLOC_DEVICEMAP));
+    pinned_add(context_current(), (uint64_t)(uintptr_t)memory, size, PINNED_HOST);
+    *(struct hosted *)memory = (struct hosted){.n = COUNT};
+    return memory;
+}
+
+/* Returns 1 if a line of the text has the pattern. */
+static inline int has(const char *text, const char *pattern)
+{
+    regex_t regex;
+    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0);
+    int found = regexec(&regex, text, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return found;
+}
+
+/* Fails unless the story ends with status 86 and says what the patterns, up to NULL, demand; one that begins with '!' must not
+ * be found. */
+static inline void expect_said(void (*story)(void), const char *const *patterns)
+{
+    struct outcome outcome = run_child(story);
+    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 86;
+    for (; is_well && *patterns; patterns++) {
+        const char *pattern = *patterns + (**patterns == '!');
+        is_well = has(outcome.err, pattern) == (pattern == *patterns);
+        if (!is_well)
+            fprintf(stderr, "%s: %s\n", pattern == *patterns ? "not found" : "found", pattern);
+    }
+    if (!is_well)
+        fprintf(stderr, "the child ended with status 0x%x and said:\n%s\n", (unsigned)outcome.status, outcome.err);
+    free(outcome.err);
+    assert_true(is_well);
+}
+
+#endif

@@ -1,0 +1,188 @@
+/* What the hooks note for a second launch: pinned memory, and kernels that a program puts into graphs. */
+#include "second_launch.h"
+
+#include "preload/internal.h"
+
+#undef cuGraphAddKernelNode
+#define cuGraphAddKernelNode cuGraphAddKernelNode_v2
+
+/* A process under the preload library, but for the library. */
+static void start_hooked(void)
+{
+    CUdevice device;
+    CUcontext context;
+    setenv("CUFENCE_OPTIONS", "arena=" ARENA ",witness_ms=60000,witness=on", 1);
+    table_open();
+    CHECK_CU(hook_cuInit(0));
+    CHECK(is_active());
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(hook_cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+}
+
+/* ---- pinned memory ---- */
+
+static int kind_at(const void *address)
+{
+    struct pinned found;
+    return pinned_find((uint64_t)(uintptr_t)address, &found) ? (int)found.kind : -1;
+}
+
+static void tell_kinds(void)
+{
+    char *allocated, *pinned, *own = malloc(8192);
+    CUdeviceptr managed;
+    struct pinned found;
+    start_hooked();
+    CHECK_CU(hook_cuMemAllocHost_v2((void **)&allocated, 1000));
+    CHECK_CU(hook_cuMemHostAlloc((void **)&pinned, 10, 0));
+    CHECK_CU(hook_cuMemHostRegister_v2(own, 8192, 0));
+    CHECK_CU(hook_cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
+    CHECK(kind_at(allocated + 999) == PINNED_HOST && kind_at(allocated + 1000) == -1 && kind_at(allocated - 1) == -1);
+    CHECK(kind_at(pinned) == PINNED_HOST && kind_at(own + 100) == PINNED_HOST);
+    CHECK(kind_at((void *)(uintptr_t)managed) == PINNED_MANAGED);
+    CHECK(pinned_find((uint64_t)(uintptr_t)own + 4096, &found) && found.address == (uint64_t)(uintptr_t)own &&
+          found.bytes == 8192);
+
+    CHECK(hook_cuMemFreeHost(own) != CUDA_SUCCESS && kind_at(own) == PINNED_HOST);
+    CHECK(hook_cuMemHostUnregister(pinned) != CUDA_SUCCESS && kind_at(pinned) == PINNED_HOST);
+    CHECK_CU(hook_cuMemFreeHost(allocated));
+    CHECK_CU(hook_cuMemHostUnregister(own));
+    CHECK_CU(hook_cuMemFree_v2(managed));
+    CHECK(kind_at(allocated) == -1 && kind_at(own) == -1 && kind_at((void *)(uintptr_t)managed) == -1);
+    CHECK(kind_at(pinned) == PINNED_HOST);
+    CHECK_CU(hook_cuDevicePrimaryCtxReset_v2(0));
+    CHECK(kind_at(pinned) == -1);
+}
+
+static void test_kinds(void **state)
+{
+    (void)state;
+    expect_well(tell_kinds);
+}
+
+/* More blocks than the first table has room for. */
+static void test_many(void **state)
+{
+    (void)state;
+    uint64_t numbers[1000];
+    struct pinned found;
+    for (uint64_t i = 0; i < 1000; i++) {
+        pinned_add(NULL, i * 100 + 100, 50, PINNED_HOST);
+        numbers[i] = pinned_number(i * 100 + 100);
+    }
+    pinned_remove(numbers[500]);
+    pinned_add(NULL, 50100, 10, PINNED_MANAGED); /* the same address again: only the number tells them apart */
+    pinned_remove(numbers[500]);
+    for (uint64_t i = 0; i < 1000; i++) {
+        assert_true(pinned_find(i * 100 + 105, &found));
+        assert_int_equal(found.kind, i == 500 ? PINNED_MANAGED : PINNED_HOST);
+        assert_false(pinned_find(i * 100 + 150, &found));
+    }
+    pinned_forget_context(NULL);
+    assert_false(pinned_find(105, &found));
+    assert_int_equal(pinned_number(100), 0);
+}
+
+/* ---- graphs ---- */
+
+static CUgraphNode add_node(CUgraph graph, const char *kernel, void *out, int n, CUDA_KERNEL_NODE_PARAMS *node)
+{
+    CUgraphNode added;
+    void *arguments[] = {&out, &n};
+    *node = (CUDA_KERNEL_NODE_PARAMS){
+        .gridDimX = 8, .gridDimY = 1, .gridDimZ = 1, .blockDimX = 128, .blockDimY = 1, .blockDimZ = 1};
+    CHECK_CU(cuModuleGetFunction(&node->func, module, kernel));
+    node->kernelParams = arguments;
+    CHECK_CU(hook_cuGraphAddKernelNode_v2(&added, graph, NULL, 0, node));
+    node->kernelParams = NULL;
+    return added;
+}
+
+static void tell_node(void)
+{
+    CUgraph graph;
+    CUgraphExec executable;
+    CUDA_KERNEL_NODE_PARAMS node;
+    start_hooked();
+    void *out = allocate(COUNT * 4);
+    CHECK_CU(cuGraphCreate(&graph, 0));
+    add_node(graph, "write_last", out, COUNT, &node);
+    CHECK_CU(hook_cuGraphInstantiateWithFlags(&executable, graph, 0));
+    CHECK_CU(hook_cuGraphLaunch(executable, NULL));
+    hook_cuCtxSynchronize();
+}
+
+static void test_node(void **state)
+{
+    (void)state;
+    expect_said(tell_node, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
+                                            "written +4 bytes past the end: 2\\.5", "1 launch seen", NULL});
+}
+
+/* The node is changed after it was instantiated, and there is another one that is well. Many launches push none of them out. */
+static void tell_updated(void)
+{
+    CUgraph graph;
+    CUgraphExec executable;
+    CUDA_KERNEL_NODE_PARAMS node, second;
+    start_hooked();
+    void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
+    int n = COUNT;
+    CHECK_CU(cuGraphCreate(&graph, 0));
+    CUgraphNode first = add_node(graph, "write_last", right, COUNT, &node);
+    add_node(graph, "write_last", right, COUNT - 1, &second);
+    CHECK_CU(hook_cuGraphInstantiateWithFlags(&executable, graph, 0));
+    for (int i = 0; i < 3000; i++)
+        CHECK_CU(hook_cuGraphLaunch(executable, NULL));
+    CHECK_CU(hook_cuCtxSynchronize());
+    node.kernelParams = (void *[]){&wrong, &n};
+    CHECK_CU(hook_cuGraphExecKernelNodeSetParams_v2(executable, first, &node));
+    CHECK_CU(hook_cuGraphLaunch(executable, NULL));
+    hook_cuCtxSynchronize();
+}
+
+static void test_updated(void **state)
+{
+    (void)state;
+    expect_said(tell_updated, (const char *[]){"0 bytes past the end of buffer #2", "thread \\(104,0,0\\)", "restaged$",
+                                               "3,001 launches seen", NULL});
+}
+
+/* It is the first arguments that were wrong, which only the record of the node's creation has. */
+static void tell_old(void)
+{
+    CUgraph graph;
+    CUgraphExec executable;
+    CUDA_KERNEL_NODE_PARAMS node;
+    start_hooked();
+    void *right = allocate(2 * COUNT * 4), *wrong = allocate(COUNT * 4);
+    int n = COUNT;
+    CHECK_CU(cuGraphCreate(&graph, 0));
+    CUgraphNode first = add_node(graph, "write_last", wrong, COUNT, &node);
+    CHECK_CU(hook_cuGraphInstantiateWithFlags(&executable, graph, 0));
+    node.kernelParams = (void *[]){&right, &n};
+    CHECK_CU(hook_cuGraphExecKernelNodeSetParams_v2(executable, first, &node));
+    for (int i = 0; i < 3000; i++)
+        CHECK_CU(hook_cuGraphLaunch(executable, NULL));
+    CHECK_CU(hook_cuCtxSynchronize());
+    CHECK_CU(hook_cuGraphInstantiateWithFlags(&executable, graph, 0));
+    CHECK_CU(hook_cuGraphLaunch(executable, NULL));
+    hook_cuCtxSynchronize();
+}
+
+static void test_old(void **state)
+{
+    (void)state;
+    expect_said(tell_old, (const char *[]){"0 bytes past the end of buffer #2", "thread \\(104,0,0\\)", "restaged$", NULL});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_kinds),   cmocka_unit_test(test_many), cmocka_unit_test(test_node),
+        cmocka_unit_test(test_updated), cmocka_unit_test(test_old),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,212 @@
+/* The memory of a second launch that is not cufence's, and where it lies in the new process. */
+#include "second_launch.h"
+
+#include "driver/driver.h"
+#include "restage/host.h"
+#include "restage/memory.h"
+
+/* ---- memory of the host ---- */
+
+static void tell_pinned(void)
+{
+    start("witness=on");
+    void *out = allocate(COUNT * 4), *pinned = pin(3 * sizeof(struct hosted));
+    launch_all("write_hosted", (void *[]){&out, &pinned});
+    cuCtxSynchronize();
+}
+
+static void test_pinned(void **state)
+{
+    (void)state;
+    expect_said(tell_pinned, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
+                                              "written +4 bytes past the end: 2\\.5", NULL});
+}
+
+/* Two blocks in one page of malloc's, each registered, and the second leads to the buffer. */
+static void tell_registered(void)
+{
+    start("witness=on");
+    char *page = aligned_alloc(4096, 8192);
+    CHECK(page);
+    struct hosted *first = (struct hosted *)(page + 64), *second = (struct hosted *)(page + 4000);
+    first->n = 8;
+    *second = (struct hosted){allocate(COUNT * 4), COUNT};
+    CHECK_CU(cuMemHostRegister(second, 128, 0));
+    CHECK_CU(cuMemHostRegister(first, 256, 0));
+    pinned_add(context_current(), (uint64_t)(uintptr_t)second, 128, PINNED_HOST);
+    pinned_add(context_current(), (uint64_t)(uintptr_t)first, 256, PINNED_HOST);
+    launch_all("write_by_hosted", (void *[]){&first, &second});
+    cuCtxSynchronize();
+}
+
+static void test_registered(void **state)
+{
+    (void)state;
+    expect_said(tell_registered, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
+}
+
+static void tell_managed(void)
+{
+    CUdeviceptr managed;
+    start("witness=on");
+    void *out = allocate(COUNT * 4);
+    CHECK_CU(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
+    pinned_add(context_current(), managed, 64, PINNED_MANAGED);
+    ((struct hosted *)(uintptr_t)managed)->n = COUNT;
+    launch_all("write_hosted", (void *[]){&out, &managed});
+    cuCtxSynchronize();
+}
+
+static void test_managed(void **state)
+{
+    (void)state;
+    expect_said(tell_managed, (const char *[]){"could not be launched again: an argument points to managed memory",
+                                               "the warp had exited", "!restaged$", NULL});
+}
+
+static char folder[] = "/tmp/cufence-test-XXXXXX";
+
+static void tell_saved(void)
+{
+    char options[128];
+    CUdeviceptr managed;
+    snprintf(options, sizeof options, "save=%s", folder);
+    start(options);
+    void *out = allocate(COUNT * 4);
+    CHECK_CU(cuMemAllocManaged(&managed, 64, CU_MEM_ATTACH_GLOBAL));
+    pinned_add(context_current(), managed, 64, PINNED_MANAGED);
+    ((struct hosted *)(uintptr_t)managed)->n = COUNT;
+    launch_all("write_hosted", (void *[]){&out, &managed});
+    cuCtxSynchronize();
+}
+
+/* Nothing is left of a bundle that could not be staged. */
+static void test_saved(void **state)
+{
+    (void)state;
+    assert_non_null(mkdtemp(folder));
+    expect_said(tell_saved, (const char *[]){"save: nothing to replay: an argument points to managed memory", NULL});
+    assert_int_equal(rmdir(folder), 0);
+}
+
+static void tell_much(void)
+{
+    start("witness=on");
+    void *out = allocate(COUNT * 4), *pinned = pin(((size_t)64 << 20) + 1);
+    launch_all("write_hosted", (void *[]){&out, &pinned});
+    cuCtxSynchronize();
+}
+
+static void test_much(void **state)
+{
+    (void)state;
+    expect_said(tell_much, (const char *[]){"an argument points to more than 64 MiB", "!restaged$", NULL});
+}
+
+/* Another thread freed it when the kernel had faulted. */
+static void tell_unmapped(void)
+{
+    start("witness=on");
+    void *out = allocate(COUNT * 4);
+    uint64_t gone = 0x10010;
+    pinned_add(context_current(), 0x10000, 4096, PINNED_HOST);
+    launch_all("write_end", (void *[]){&gone, &out, &(int){COUNT}});
+    cuCtxSynchronize();
+}
+
+static void test_unmapped(void **state)
+{
+    (void)state;
+    expect_said(tell_unmapped, (const char *[]){"an argument points to pinned host memory that", NULL});
+}
+
+/* Nothing of the new process is replaced, whatever a bundle says. */
+static void test_taken(void **state)
+{
+    (void)state;
+    static char own[3 * 4096] = "mine";
+    struct scene scene = {.pinned = {{(uint64_t)(uintptr_t)own + 4096, 8}}, .pinned_count = 1};
+    assert_int_equal(host_reserve(&scene), CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+    assert_non_null(strstr(cufence_error_detail(), "its address is taken"));
+    assert_string_equal(own, "mine");
+}
+
+/* ---- addresses ---- */
+
+#define MIB ((uint64_t)1 << 20)
+
+/* Something of another's lies in the address space, as under a tool. It only matters where the parts to reserve are. */
+static void tell_parts(void)
+{
+    CUdeviceptr start, taken;
+    CHECK_OK(driver_load());
+    CHECK_CU(cuMemAddressReserve(&start, 64 * MIB, 0, 0, 0));
+    CHECK_CU(cuMemAddressFree(start, 64 * MIB));
+    CHECK_CU(cuMemAddressReserve(&taken, 2 * MIB, 0, start + 32 * MIB, 0));
+    CHECK(taken == start + 32 * MIB);
+    struct scene scene = {.arena_start = start, .arena_end = start + 64 * MIB};
+    CHECK(memory_open(-1, 0, &scene) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+    CHECK(strstr(cufence_error_detail(), "addresses are taken in the new process"));
+    scene.reserved[0] = (struct scene_range){start + 4 * MIB, 28 * MIB};
+    scene.reserved[1] = (struct scene_range){start + 34 * MIB, 30 * MIB};
+    scene.reserved_count = 2;
+    CHECK_OK(memory_open(-1, 0, &scene));
+    scene.reserved[0] = (struct scene_range){start + 32 * MIB, 2 * MIB};
+    scene.reserved_count = 1;
+    CHECK(memory_open(-1, 0, &scene) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
+}
+
+static void test_parts(void **state)
+{
+    (void)state;
+    expect_well(tell_parts);
+}
+
+/* ---- beyond the buffers ---- */
+
+static void tell_farther(void)
+{
+    start("witness=on");
+    launch("write_farther", allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+/* Beyond all patterns. */
+static void test_farther(void **state)
+{
+    (void)state;
+    expect_said(tell_farther,
+                (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", "!written further", NULL});
+}
+
+static void tell_neighbours(void)
+{
+    start("witness=on");
+    void *out = allocate(COUNT * 4), *other = allocate(3 << 20), *third = allocate(64);
+    (void)third;
+    launch_all("write_end", (void *[]){&other, &out, &(int){COUNT}});
+    cuCtxSynchronize();
+}
+
+/* The guard between two buffers is that of both. */
+static void test_neighbours(void **state)
+{
+    (void)state;
+    expect_said(tell_neighbours, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
+                                                  "written +4 bytes past the end: 2\\.5 +restaged", "!written further", NULL});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_pinned),
+        cmocka_unit_test(test_registered),
+        cmocka_unit_test(test_managed),
+        cmocka_unit_test(test_much),
+        cmocka_unit_test(test_unmapped),
+        cmocka_unit_test(test_taken),
+        cmocka_unit_test(test_parts),
+        cmocka_unit_test(test_saved), cmocka_unit_test(test_farther), cmocka_unit_test(test_neighbours),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
