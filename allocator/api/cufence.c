@@ -213,7 +213,7 @@ PUBLIC uint64_t cufence_fault_count(void)
 PUBLIC size_t cufence_stack(uint32_t stack, char *buffer, size_t size)
 {
     struct stack_frame frames[STACK_READ];
-    size_t count = stack_python_frames(stack, frames, STACK_READ), at = 0;
+    size_t count = stack_interned_frames(stack, frames, STACK_READ), at = 0;
     for (size_t i = 0; i < count; i++) {
         size_t room = at < size ? size - at : 0;
         int length =

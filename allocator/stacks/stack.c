@@ -1,9 +1,13 @@
 #include "stack.h"
 
 #include "interned.h"
+#include "module.h"
 #include "native.h"
 #include "python.h"
 #include "python_end.h"
+#include "walk.h"
+
+#include <stdio.h>
 
 static struct interned_stack read_python(void)
 {
@@ -79,20 +83,57 @@ uint32_t stack_capture_python(void)
     return capture_python().number;
 }
 
+/* Native frames are described when they are read. */
+static void note_module(const struct interned_frame *frame, struct interned_text *out)
+{
+    struct module module = {.offset = 0}; /* stays without a path in generated code */
+    module_of(frame->code.address - 1, &module);
+    snprintf(out->file, sizeof out->file, "%.255s", module.path);
+    out->offset = module.offset ? module.offset : 1;
+}
+
+static __attribute__((cold, noinline)) struct interned_stack add_native(const uint64_t *pcs, size_t count)
+{
+    struct interned_frame frames[INTERNED_DEPTH];
+    for (size_t i = 0; i < count; i++)
+        frames[i] = walk_frame(pcs[i]);
+    return interned_add(frames, count, note_module);
+}
+
+/* Inlined for the same reason as capture(). */
+static inline __attribute__((always_inline)) uint32_t capture_native(const void *frame)
+{
+    uint64_t pcs[INTERNED_DEPTH], hash;
+    size_t count = walk_frames(frame, pcs, &hash);
+    struct interned_stack stack = count ? interned_find(hash) : (struct interned_stack){0};
+    if (__builtin_expect(!stack.number, 0))
+        stack = add_native(pcs, count);
+    return stack.number;
+}
+
+__attribute__((noinline)) uint32_t stack_capture_interned(void)
+{
+    return python_is_there() ? capture_from_interpreter().number : capture_native(__builtin_frame_address(0));
+}
+
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max)
 {
-    size_t count = stack_python_frames(stack->python, out, max);
+    size_t count = interned_read(stack->python, out, max);
     size_t room = count < STACK_SHOWN ? STACK_SHOWN - count : 0;
     return count + native_frames(stack, libdw_open(), out + count, room < max - count ? room : max - count);
 }
 
-size_t stack_python_frames(uint32_t python, struct stack_frame *out, size_t max)
+size_t stack_interned_frames(uint32_t number, struct stack_frame *out, size_t max)
 {
-    return interned_read(python, out, max);
+    struct native_place places[INTERNED_DEPTH];
+    size_t count = interned_read_native(number, places, INTERNED_DEPTH);
+    if (count)
+        return native_frames_at(places, count, libdw_open(), out, max);
+    return interned_read(number, out, max);
 }
 
-size_t stack_buffer_frames(const void *unused, uint32_t python, struct stack_frame *out, size_t max)
+size_t stack_buffer_frames(const void *unused, uint32_t number, struct stack_frame *out, size_t max)
 {
     (void)unused;
-    return stack_python_frames(python, out, max);
+    return stack_interned_frames(number, out, max);
 }

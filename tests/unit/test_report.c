@@ -718,7 +718,7 @@ static void every_report_reads_as_written_here(void **state)
     }
 }
 
-/* Stands in for stack_python_frames(). */
+/* Stands in for stack_interned_frames(). */
 static size_t frames_of(const void *from, uint32_t stack, struct stack_frame *out, size_t max)
 {
     (void)from;
