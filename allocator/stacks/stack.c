@@ -7,7 +7,10 @@
 #include "python_end.h"
 #include "walk.h"
 
+#include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static struct interned_stack read_python(void)
 {
@@ -123,13 +126,68 @@ size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t m
     return count + native_frames(stack, libdw_open(), out + count, room < max - count ? room : max - count);
 }
 
-size_t stack_interned_frames(uint32_t number, struct stack_frame *out, size_t max)
+/* The buffers of a report often share a stack, and naming its frames may take a tenth of a second. */
+#define NAMED_KEPT 16u
+static struct named {
+    uint32_t number;
+    size_t count;
+    struct stack_frame frames[STACK_READ];
+} * named[NAMED_KEPT]; /* under named_lock, as the next */
+static unsigned named_next;
+static pthread_mutex_t named_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t name_native(struct named *out, uint32_t number)
 {
     struct native_place places[INTERNED_DEPTH];
     size_t count = interned_read_native(number, places, INTERNED_DEPTH);
-    if (count)
-        return native_frames_at(places, count, libdw_open(), out, max);
-    return interned_read(number, out, max);
+    out->number = number;
+    out->count = count ? native_frames_at(places, count, libdw_open(), out->frames, STACK_READ) : 0;
+    return count;
+}
+
+static size_t copy_named(const struct named *from, struct stack_frame *out, size_t max)
+{
+    size_t count = from->count < max ? from->count : max;
+    memcpy(out, from->frames, count * sizeof *out);
+    return count;
+}
+
+/* Returns 0 if the stack's frames have not been named yet. */
+static int find_named(uint32_t number, struct stack_frame *out, size_t max, size_t *count)
+{
+    int is_found = 0;
+    pthread_mutex_lock(&named_lock);
+    for (unsigned i = 0; i < NAMED_KEPT && !is_found; i++) {
+        is_found = named[i] && named[i]->number == number;
+        if (is_found)
+            *count = copy_named(named[i], out, max);
+    }
+    pthread_mutex_unlock(&named_lock);
+    return is_found;
+}
+
+static void keep_named(struct named *fresh)
+{
+    pthread_mutex_lock(&named_lock);
+    struct named *before = named[named_next % NAMED_KEPT];
+    named[named_next++ % NAMED_KEPT] = fresh;
+    pthread_mutex_unlock(&named_lock);
+    free(before);
+}
+
+size_t stack_interned_frames(uint32_t number, struct stack_frame *out, size_t max)
+{
+    size_t count = interned_read(number, out, max);
+    if (count || find_named(number, out, max, &count))
+        return count;
+    struct named *fresh = malloc(sizeof *fresh);
+    if (!fresh || !name_native(fresh, number)) {
+        free(fresh);
+        return 0;
+    }
+    count = copy_named(fresh, out, max);
+    keep_named(fresh);
+    return count;
 }
 
 size_t stack_buffer_frames(const void *unused, uint32_t number, struct stack_frame *out, size_t max)

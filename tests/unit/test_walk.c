@@ -148,19 +148,19 @@ static void an_unloaded_librarys_frames_keep_module_and_offset(void **state)
     struct stack_frame there[MOST], gone[MOST];
     void *library = take_in_library(UNWIND_LIBRARY, &first);
     skip_without_walk(first.number);
-    assert_true(stack_interned_frames(first.number, there, MOST) >= 4);
-    assert_string_equal(there[2].function, "library_outer");
     dlclose(library);
-    library = take_in_library(UNWIND_OTHER, &second); /* most likely where the first was */
+    library = take_in_library(UNWIND_OTHER, &second); /* the same code, most likely where the first was */
     assert_int_not_equal(second.number, first.number);
-    assert_true(stack_interned_frames(first.number, gone, MOST) >= 4);
-    assert_string_equal(gone[0].function, "take_both");
-    assert_string_equal(gone[2].function, "");
-    assert_string_equal(gone[2].module, there[2].module);
-    assert_int_equal(gone[2].offset, there[2].offset);
     assert_true(stack_interned_frames(second.number, there, MOST) >= 4);
     assert_string_equal(there[2].module, "libunwind_other.so");
     assert_string_equal(there[2].function, "library_outer");
+    for (int again = 0; again < 2; again++) { /* the second time from what is kept */
+        assert_true(stack_interned_frames(first.number, gone, MOST) >= 4);
+        assert_string_equal(gone[0].function, "take_both");
+        assert_string_equal(gone[2].function, "");
+        assert_string_equal(gone[2].module, "libunwind_library.so");
+        assert_int_equal(gone[2].offset, there[2].offset);
+    }
     dlclose(library);
 }
 
