@@ -94,6 +94,30 @@ FAULTS = [
     ),
     _overrun("other_stream_busy", "k_oob", "7,0,0", 4000, output=["busy when the fault came: True"]),
     _overrun("labels", "k_oob", "7,0,0", 4000, report=[r'label "batch 17"'], output=["described", "reported"], ways=ITSELF),
+    # The lines may be wrapped, so each fact is short.
+    _overrun(
+        "names_parameter",
+        "k_row",
+        "0,0,0",
+        100 * 96 * 4,
+        report=[
+            r"buffer #\d+ is model\.1\.weight \(parameter\)",
+            r"float32\[100, 96\]",
+            r"element \[100, \d+\]",
+            r"arguments of k_row: weight = buffer #\d+",
+            r"BLOCK = 128",
+        ],
+        needs=TRITON,
+    ),
+    _overrun(
+        "names_local",
+        "k_oob",
+        "7,0,0",
+        4000,
+        report=[r"buffer #\d+ is batch\['ids'\] in step", r"float32\[1000\]", r"x = buffer #\d+", r"n = 1000"],
+        output=["named"],
+        needs=TRITON,
+    ),
     *(
         _overrun(f"sync_{how}", "k_oob", "7,0,0", 4000, story="sync_points", arguments=[how], raises=f"RAISES {how}")
         for how in ("item", "cpu", "stream", "event")
