@@ -85,14 +85,20 @@ static void source_lines(struct report *report, const struct finding *finding)
 
 typedef void piece(struct report *report, const struct finding *finding);
 
-/* Appends a piece to `count` others, on a new line if it doesn't fit. Returns the new count. */
-static size_t put_piece(struct report *report, piece *put, const struct finding *finding, size_t count)
+/* Returns the piece, which the caller frees; NULL if out of host memory. */
+static char *rendered(piece *put, const struct finding *finding)
 {
     struct report own;
     if (!report_open(&own, 0))
-        return count;
+        return NULL;
     put(&own, finding);
-    char *text = report_close(&own);
+    return report_close(&own);
+}
+
+/* Appends a piece to `count` others, on a new line if it doesn't fit. Returns the new count. */
+static size_t put_piece(struct report *report, piece *put, const struct finding *finding, size_t count)
+{
+    char *text = rendered(put, finding);
     size_t length = text ? strlen(text) : 0;
     if (length && count) {
         int has_room = report_room(report) >= (int)length + 2;
@@ -137,13 +143,11 @@ static void summary_line(struct report *report, const struct finding *finding)
     if (first[0]) /* instead of what the kind says already */
         rest += strlen(finding->what);
     report_begin(report, NULL, NULL);
-    report_put(report, "SUMMARY: cufence: %s ", finding->kind);
-    if (put_piece(report, place_piece, finding, 0))
-        report_put(report, " ");
-    report_put(report, "(%s", first);
+    char *place = rendered(place_piece, finding);
+    report_put(report, "SUMMARY: cufence: %s%s%s: %s", finding->kind, place && *place ? " " : "", place ? place : "", first);
     report_put_name(report, rest);
-    report_put(report, ")");
     report_end(report, CERTAIN_NOT);
+    free(place);
 }
 
 static void address_line(struct report *report, const struct finding *finding)

@@ -33,7 +33,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
     {without_parameters,
      "cufence: out-of-bounds WRITE of 4 bytes, 34599008 bytes before the start of buffer #2 (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -46,7 +46,7 @@ static const struct {
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | #1 4000 |....... guard 64 MiB X| slack 2089152 | #2 8000 |\n"
-     "SUMMARY: cufence: underrun at oob.py:9 in k_oob (write, 34599008 bytes before the start of buffer #2 (derived))\n"},
+     "SUMMARY: cufence: underrun at oob.py:9 in k_oob: write, 34599008 bytes before the start of buffer #2 (derived)\n"},
     {vector_overrun,
      "cufence: out-of-bounds READ of 16 bytes, 8 bytes of the access lie past the end of buffer #1\n"
      "  at oob.py in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -58,7 +58,7 @@ static const struct {
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
-     "SUMMARY: cufence: overrun at oob.py in k_oob (read, 8 bytes of the access lie past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py in k_oob: read, 8 bytes of the access lie past the end of buffer #1\n"},
     {approximate,
      "cufence: out-of-bounds access, 0 bytes past the end of buffer #1 (derived)\n"
      "  in k_oob, block (7,0,0) thread (104,0,0) and 1 more, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -69,7 +69,7 @@ static const struct {
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
-     "SUMMARY: cufence: overrun in k_oob (out-of-bounds access, 0 bytes past the end of buffer #1 (derived))\n"},
+     "SUMMARY: cufence: overrun in k_oob: out-of-bounds access, 0 bytes past the end of buffer #1 (derived)\n"},
     {underrun,
      "cufence: out-of-bounds ATOMIC of 4 bytes, 32 bytes before the start of buffer #2 \"layer 3?attention é\"\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -80,7 +80,7 @@ static const struct {
      "  buffer     #2, 2097152 bytes (2 MiB) [0x7e0008200000, 0x7e0008400000), stream 0x5581c0, label \"layer 3?attention é\"\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | #1 4000 |....... guard 64 MiB X| #2 2 MiB |\n"
-     "SUMMARY: cufence: underrun at oob.py:9 in k_oob (atomic, 32 bytes before the start of buffer #2 \"layer 3?attention é\")\n"},
+     "SUMMARY: cufence: underrun at oob.py:9 in k_oob: atomic, 32 bytes before the start of buffer #2 \"layer 3?attention é\"\n"},
     {use_after_free,
      "cufence: use-after-free READ of 4 bytes, 40 bytes into buffer #3, which has been freed\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -92,7 +92,7 @@ static const struct {
      "             allocated     72.9 ms ago by thread 4242\n"
      "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
      "  memory     | #2 8000 | slack 2095552 |X #3 1600 freed | guard 64 MiB | #7 4001 |\n"
-     "SUMMARY: cufence: use-after-free at oob.py:9 in k_oob (read, 40 bytes into buffer #3, which has been freed)\n"},
+     "SUMMARY: cufence: use-after-free at oob.py:9 in k_oob: read, 40 bytes into buffer #3, which has been freed\n"},
     {slack_behind_the_end,
      "cufence: out-of-bounds WRITE of 4 bytes, 15 bytes past the end of buffer #7\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -103,7 +103,7 @@ static const struct {
      "  buffer     #7, 4001 bytes [0x7e00107ff050, 0x7e00107ffff1), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | slack 2093136 | #7 4001 | slack 15 |X guard 64 MiB .......|\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 15 bytes past the end of buffer #7)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 15 bytes past the end of buffer #7\n"},
     {null_pointer,
      "cufence: null-pointer WRITE of 4 bytes at 0x0\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -111,7 +111,7 @@ static const struct {
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                            exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  address    0x0, a null pointer                                                      exact\n"
-     "SUMMARY: cufence: null pointer at oob.py:9 in k_oob (write at 0x0)\n"},
+     "SUMMARY: cufence: null pointer at oob.py:9 in k_oob: write at 0x0\n"},
     {null_field,
      "cufence: null-pointer WRITE of 4 bytes at 0x10\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -121,7 +121,7 @@ static const struct {
      "  address    0x10, a null pointer with an offset of 16 bytes                          exact\n"
      "  hint       an offset from a null pointer: an element of an array, or a member   candidate\n"
      "             of a struct, that is not there?\n"
-     "SUMMARY: cufence: null pointer at oob.py:9 in k_oob (write at 0x10)\n"},
+     "SUMMARY: cufence: null pointer at oob.py:9 in k_oob: write at 0x10\n"},
     {host_pointer,
      "cufence: host-pointer WRITE of 4 bytes at 0x7fff12345678\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -130,7 +130,7 @@ static const struct {
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  address    0x7fff12345678, memory of the host that the device cannot reach          exact\n"
      "  hint       copy the data to the device, or keep it in managed or pinned memory  candidate\n"
-     "SUMMARY: cufence: host pointer at oob.py:9 in k_oob (write at 0x7fff12345678)\n"},
+     "SUMMARY: cufence: host pointer at oob.py:9 in k_oob: write at 0x7fff12345678\n"},
     {wild_outside,
      "cufence: wild-address WRITE of 4 bytes at 0x7fff12345678\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -140,7 +140,7 @@ static const struct {
      "  address    0x7fff12345678, in no buffer of cufence's and not in its address space   exact\n"
      "  note       candidates are the buffers that the kernel's arguments point to\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
-     "SUMMARY: cufence: wild address at oob.py:9 in k_oob (write at 0x7fff12345678)\n"},
+     "SUMMARY: cufence: wild address at oob.py:9 in k_oob: write at 0x7fff12345678\n"},
     {wild_inside,
      "cufence: wild-address WRITE of 4 bytes at 0x7e0008200008\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -151,7 +151,7 @@ static const struct {
      "  note       candidates are the buffers that the kernel's arguments point to\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
      "  memory     | #1 4000 | ....... X ....... | #7 4001 |\n"
-     "SUMMARY: cufence: wild address at oob.py:9 in k_oob (write at 0x7e0008200008)\n"},
+     "SUMMARY: cufence: wild address at oob.py:9 in k_oob: write at 0x7e0008200008\n"},
     {misaligned,
      "cufence: misaligned WRITE of 4 bytes, not a multiple of 4, 10 bytes into buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -161,7 +161,7 @@ static const struct {
      "  address    0x7e00041ff06a, not a multiple of 4, 10 bytes into buffer #1             exact\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
-     "SUMMARY: cufence: misaligned access at oob.py:9 in k_oob (write, not a multiple of 4, 10 bytes into buffer #1)\n"},
+     "SUMMARY: cufence: misaligned access at oob.py:9 in k_oob: write, not a multiple of 4, 10 bytes into buffer #1\n"},
     {another_devices_buffer,
      "cufence: illegal memory access by a WRITE of 4 bytes, 12 bytes into buffer #2, to which this GPU may have no access (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -171,7 +171,7 @@ static const struct {
      "  address    0x7e00083fe0cc, 12 bytes into buffer #2, to which this GPU may have no access  exact\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write, 12 bytes into buffer #2, to which this GPU may have no access (derived))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write, 12 bytes into buffer #2, to which this GPU may have no access (derived)\n"},
     {exited,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -185,7 +185,7 @@ static const struct {
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000)                      candidate\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000)                      candidate\n"
      "             and 10 more\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {exited_with_parameters,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -197,7 +197,7 @@ static const struct {
      "             candidates are the buffers that the kernel's arguments point to\n"
      "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), freed, argument word 0  candidate\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9: write (address unknown: the warp had exited)\n"},
     {address_not_decoded,
      "cufence: illegal memory access (address unknown)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -207,7 +207,7 @@ static const struct {
      "  note       the address cannot be told from this instruction and the registers in the dump\n"
      "             candidates are the buffers that the kernel's arguments point to\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (illegal memory access (address unknown))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: illegal memory access (address unknown)\n"},
     {half_known,
      "cufence: use-after-free READ of 4 bytes, 40 bytes into buffer #3, which has been freed (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -222,7 +222,7 @@ static const struct {
      "  note       a register holds the low half of the address; the high half is what the\n"
      "             buffers allow that the kernel's arguments point to\n"
      "  memory     | #2 8000 | slack 2095552 |X #3 1600 freed | guard 64 MiB | #7 4001 |\n"
-     "SUMMARY: cufence: use-after-free at oob.py:9 in k_oob (read, 40 bytes into buffer #3, which has been freed (derived))\n"},
+     "SUMMARY: cufence: use-after-free at oob.py:9 in k_oob: read, 40 bytes into buffer #3, which has been freed (derived)\n"},
     {half_known_between_arguments,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -238,7 +238,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       one thread went one element too far: is <= meant to be <, or a size  candidate\n"
      "             one too large?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (derived))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (derived)\n"},
     {high_half_known,
      "cufence: illegal memory access by a WRITE (address unknown)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -249,7 +249,7 @@ static const struct {
      "             the high half of the address is known; of the kernel's arguments only this is\n"
      "             near it\n"
      "  buffer     #2, 8000 bytes [0x7e01083fe0c0, 0x7e0108400000), argument word 2     candidate\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown)\n"},
     {assertion,
      "cufence: exception: assertion failed\n"
      "  in k_oob, block (7,0,0) thread (105,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -258,7 +258,7 @@ static const struct {
      "             instruction   code of the driver's, called by k_oob\n"
      "  what       an assert() in the kernel failed; its text is on stdout or stderr\n"
      "             no buffer is involved\n"
-     "SUMMARY: cufence: exception in k_oob (exception: assertion failed)\n"},
+     "SUMMARY: cufence: exception in k_oob: exception: assertion failed\n"},
     {trap,
      "cufence: exception: illegal instruction\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (105,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -269,7 +269,7 @@ static const struct {
      "             perhaps __trap(), __builtin_unreachable(), or a check of a library   candidate\n"
      "             that ends in one\n"
      "             no buffer is involved\n"
-     "SUMMARY: cufence: exception at oob.py:9 in k_oob (exception: illegal instruction)\n"},
+     "SUMMARY: cufence: exception at oob.py:9 in k_oob: exception: illegal instruction\n"},
     {wrong_vote_mask,
      "cufence: exception: illegal instruction\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (105,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -279,7 +279,7 @@ static const struct {
      "  what       a warp ran an instruction that it may not run\n"
      "             perhaps the mask of a vote does not match the threads that run it    candidate\n"
      "             no buffer is involved\n"
-     "SUMMARY: cufence: exception at oob.py:9 in k_oob (exception: illegal instruction)\n"},
+     "SUMMARY: cufence: exception at oob.py:9 in k_oob: exception: illegal instruction\n"},
     {bystander,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -292,7 +292,7 @@ static const struct {
      "             candidates are the arguments of the launch that still ran; it may have been\n"
      "             another one\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {launched,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -312,7 +312,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
     {launched_twice,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -332,7 +332,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (derived))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (derived)\n"},
     {launched_from_two_places,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -351,7 +351,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
     {launched_in_a_graph,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -367,7 +367,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
     {launched_with_structs,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -392,7 +392,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (derived))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (derived)\n"},
     {exited_launched,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -408,7 +408,7 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {exited_launched_traced,
      "cufence: illegal memory access by a WRITE, through a pointer into buffer #1 (derived)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -425,7 +425,7 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write, through a pointer into buffer #1 (derived))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write, through a pointer into buffer #1 (derived)\n"},
     {exited_launched_loaded,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -442,7 +442,7 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {exited_launched_const,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -459,7 +459,7 @@ static const struct {
      "  arguments  0  buffer #2 +0, 8000 bytes                                            derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {exited_launched_twice,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -473,7 +473,7 @@ static const struct {
      "             candidates are the buffers that the last 2 launches of this kernel point to\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1          candidate\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), argument 1          candidate\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {restaged,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -493,7 +493,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (restaged)\n"},
     {restaged_given,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -517,7 +517,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (restaged)\n"},
     {restaged_for_nothing,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -538,7 +538,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
     {restaged_second_launch,
      "cufence: out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #2 (restaged)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -556,7 +556,7 @@ static const struct {
      "             1  buffer #2 +0, 8000 bytes\n"
      "             2  1000\n"
      "  memory     | slack 2089152 | #2 8000 |X guard 64 MiB .......|\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 12 bytes past the end of buffer #2 (restaged))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 12 bytes past the end of buffer #2 (restaged)\n"},
     {restaged_exited,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -575,7 +575,7 @@ static const struct {
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (restaged)\n"},
     {restaged_all_over,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -599,7 +599,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (restaged)\n"},
     {restaged_elsewhere_in_it,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -617,7 +617,7 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {restaged_well,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -635,7 +635,7 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {restaged_well_with_variables,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -654,7 +654,7 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {not_restaged,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -671,12 +671,12 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {no_exception,
      "cufence: exception that the dump does not name\n"
      "  on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
-     "SUMMARY: cufence: exception (exception that the dump does not name)\n"},
+     "SUMMARY: cufence: exception: exception that the dump does not name\n"},
 };
 /* clang-format on */
 
@@ -818,8 +818,8 @@ static void a_call_on_the_host_is_told_in_the_same_words(void **state)
         "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
         "             freed at      model.py:130 in forward\n"
         "                           train.py:40 in step\n"
-        "SUMMARY: cufence: host write out of bounds at model.py:41 in forward (cuMemcpyHtoD: "
-        "writes 4 bytes from byte 0 of buffer #3, which has been freed)\n");
+        "SUMMARY: cufence: host write out of bounds at model.py:41 in forward: cuMemcpyHtoD: "
+        "writes 4 bytes from byte 0 of buffer #3, which has been freed\n");
     free(text);
 }
 
@@ -839,7 +839,7 @@ static void a_call_that_meets_no_buffer_names_the_address(void **state)
                               "  on a GPU\n"
                               "\n"
                               "  address    0x10                                                                     exact\n"
-                              "SUMMARY: cufence: invalid free (cuMemFree: 0x10 was not allocated by cufence)\n");
+                              "SUMMARY: cufence: invalid free: cuMemFree: 0x10 was not allocated by cufence\n");
     free(text);
 }
 
@@ -854,7 +854,7 @@ static void a_fault_without_evidence_says_why(void **state)
                               "  on a GPU, rank 1\n"
                               "\n"
                               "  reason     its core dump (7 bytes) cannot be read: it is no ELF file\n"
-                              "SUMMARY: cufence: unexplained (unexplained fault of a kernel)\n");
+                              "SUMMARY: cufence: unexplained: unexplained fault of a kernel\n");
     free(text);
 }
 
