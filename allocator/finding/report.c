@@ -224,12 +224,15 @@ static void kernel_line(struct report *report, const struct finding *finding)
         report_put(report, " in clusters of ");
         report_put_dim(report, site->cluster);
     }
-    if (finding->buffer.buffer && finding->buffer.argument.word >= 0) {
-        report_put(report, "  ");
-        put_argument(report, finding->buffer.argument);
-        report_put(report, " points to this buffer");
-    }
-    report_end(report, CERTAIN_EXACT);
+    char argument[64] = "";
+    if (finding->buffer.buffer && finding->buffer.argument.word >= 0)
+        part_append_argument(argument, sizeof argument, finding->buffer.argument);
+    int has_room = report_room(report) >= (int)(strlen("   points to this buffer  exact") + strlen(argument));
+    if (argument[0] && !has_room)
+        report_continue(report, NULL, CERTAIN_EXACT);
+    if (argument[0])
+        report_put(report, "%s%s points to this buffer", has_room ? "  " : "", argument);
+    report_end(report, argument[0] && !has_room ? CERTAIN_NOT : CERTAIN_EXACT);
 }
 
 static void instruction_line(struct report *report, const struct evidence_site *site)
@@ -293,7 +296,8 @@ static void launched_line(struct report *report, const struct finding *finding, 
     report_put_age(report, finding->now_ns, entry->time_ns);
     report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, entry->tid, entry->stream);
     if (!finding->site.has_grid || finding->is_grid_restaged) {
-        report_put(report, " as ");
+        report_continue(report, "", CERTAIN_NOT); /* both together would be too long */
+        report_put(report, "as ");
         report_put_grid(report, entry->grid, entry->block);
     }
     report_end(report, CERTAIN_NOT);
