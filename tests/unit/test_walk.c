@@ -2,10 +2,13 @@
 #include "stacks/native.h"
 #include "unwind_code.h"
 
+#include <cufence.h>
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -161,6 +164,11 @@ static void an_unloaded_librarys_frames_keep_module_and_offset(void **state)
         assert_string_equal(gone[2].module, "libunwind_library.so");
         assert_int_equal(gone[2].offset, there[2].offset);
     }
+    char text[4096], expected[64];
+    assert_true(cufence_stack(first.number, text, sizeof text) > 1);
+    snprintf(expected, sizeof expected, "\n(libunwind_library.so+0x%llx)\n", (unsigned long long)gone[2].offset);
+    assert_non_null(strstr(text, expected));
+    assert_non_null(strstr(text, "main"));
     dlclose(library);
 }
 

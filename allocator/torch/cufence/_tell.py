@@ -6,10 +6,12 @@ The report itself is printed as soon as the fault is read, by a thread that must
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
+import threading
 
-from . import _library
+from . import _library, _preload
 
 TYPE_CHECKING = False
 
@@ -22,7 +24,9 @@ _COLUMNS = 100
 _FRAMES_MOST = 64
 _INNER_FOLDER = __file__.rpartition("/")[0] + "/"
 
+_lock = threading.RLock()  # guards what follows, and is held during a lookup
 _told: dict[tuple[Any, ...], dict[str, Any]] = {}  # names of each report that was looked at
+_said: set[str] = set()  # the lines of each finding, without numbers: repetitions of a finding are not printed either
 _is_installed = False
 
 
@@ -116,16 +120,8 @@ def _key(report: dict[str, Any]) -> tuple[Any, ...]:
 def names_for(report: dict[str, Any], frames: list[FrameType]) -> dict[str, Any]:
     """Returns what is known of a report, looked up once. Never raises."""
     try:
-        key = _key(report)
-        if key not in _told:
-            from . import _names
-
-            found = _names.look_up(report, frames)
-            if not found.get("buffers") and not found.get("arguments"):
-                return found  # another moment may know more
-            _told[key] = found
-            _add(report, found)
-        return _told[key]
+        with _lock:
+            return _names_for(report, frames)
     except Exception:
         import logging
 
@@ -133,17 +129,54 @@ def names_for(report: dict[str, Any], frames: list[FrameType]) -> dict[str, Any]
         return {}
 
 
+def _names_for(report: dict[str, Any], frames: list[FrameType]) -> dict[str, Any]:
+    key = _key(report)
+    if key not in _told:
+        from . import _names
+
+        found = _names.look_up(report, frames)
+        if not found.get("buffers") and not found.get("arguments"):
+            return found  # another moment may know more
+        _told[key] = found
+        _add(report, found)
+    return _told[key]
+
+
 def _add(report: dict[str, Any], found: dict[str, Any]) -> None:
     import json
 
     text = text_of(report, found)
+    kernel = report.get("kernel", {})
+    place = f"{report.get('kind')} {kernel.get('symbol')} {kernel.get('offset')} "
+    finding = place + re.sub(r"#\d+|\[[\d, ]*\]", "", text)
+    if not text or finding in _said:
+        return
+    _said.add(finding)
     of = {"process": {"pid": report["process"]["pid"]}, "time": report.get("time"), "headline": report.get("headline")}
-    record = json.dumps({"schema": report["schema"], "names_of": of, "names": found}, separators=(",", ":")) + "\n"
-    if text:
-        _library.load().cufence_torch_add(text.encode(), record.encode())
+    members = {"schema": report["schema"], "cufence": report.get("cufence", ""), "names_of": of, "names": found}
+    record = json.dumps(members, separators=(",", ":")) + "\n"
+    _library.load().cufence_torch_add(text.encode(), record.encode())
+
+
+def _is_in_use() -> bool:
+    """Returns whether the library is in this process. The preload library loads it when the program starts CUDA."""
+    if _library._loaded is not None:
+        return True
+    if not _preload.path():
+        return False
+    import ctypes
+    import os
+
+    try:
+        ctypes.CDLL(str(_library.find()), mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
+    except OSError:
+        return False
+    return True
 
 
 def _last() -> dict[str, Any] | None:
+    if not _is_in_use():
+        return None
     library = _library.loaded()
     if library is None or not library.cufence_fault_count():
         return None
@@ -158,21 +191,24 @@ def for_caller(report: dict[str, Any]) -> dict[str, Any]:
 
 
 def after(exception: BaseException | None, traceback: TracebackType | None) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """Looks up the names for the last report, with the variables of the frames that an exception came through. Returns the report
-    and the names, None if there is no report or nothing is known."""
+    """Looks up the names for the last report, with the variables of the frames that an exception came through, and adds the
+    first line to an exception about CUDA. Returns the report and the names, None if there is no report or nothing is known."""
     try:
         report = _last()
         names = names_for(report, _of_traceback(traceback)) if report is not None else {}
+        if report is None or not names:
+            return None
+        if exception is not None and "CUDA" in str(exception):
+            _add_note(exception, sentences(report, names))
+        return report, names
     except Exception:
         return None
-    if report is None or not names:
-        return None
-    if exception is not None and "CUDA" in str(exception) and hasattr(exception, "add_note"):
-        notes = getattr(exception, "__notes__", [])
-        for note in sentences(report, names)[:1]:
-            if f"cufence: {note}" not in notes:
-                exception.add_note(f"cufence: {note}")
-    return report, names
+
+
+def _add_note(exception: BaseException, said: list[str]) -> None:
+    note = f"cufence: {said[0]}" if said else None
+    if note and hasattr(exception, "add_note") and note not in getattr(exception, "__notes__", []):
+        exception.add_note(note)
 
 
 # ---- hooks ----
@@ -201,7 +237,6 @@ def install() -> None:
         return
     _is_installed = True
     import atexit
-    import threading
 
     sys.excepthook = _wrap_excepthook(sys.excepthook)
     threading.excepthook = _wrap_thread_hook(threading.excepthook)
