@@ -25,7 +25,8 @@ def _overrun(name: str, kernel: str, block: str, size: int, **other: object) -> 
         rf"block \({block}\) thread \(\d+,0,0\)",
         *extra,
     ]
-    return Case(name, story, report=facts, error=ILLEGAL, raises=raises, **other)  # type: ignore[arg-type]
+    other.setdefault("error", ILLEGAL)
+    return Case(name, story, report=facts, raises=raises, **other)  # type: ignore[arg-type]
 
 
 def _exited_warp(name: str, story: str, kernel: str, access: str, ways: tuple[str, ...]) -> Case:
@@ -107,7 +108,17 @@ FAULTS = [
             r"arguments of k_row: weight = buffer #\d+",
             r"BLOCK = 128",
         ],
-        needs=TRITON,
+        ways=HOOKED,
+    ),
+    # Without the driver's hooks no launch is on record, and the arguments have no names.
+    _overrun(
+        "names_enable",
+        "k_row",
+        "0,0,0",
+        100 * 96 * 4,
+        story="names_parameter",
+        report=[r"buffer #\d+ is model\.1\.weight \(parameter\)", r"element \[100, \d+\]"],
+        ways=("enable",),
     ),
     _overrun(
         "names_local",
@@ -115,8 +126,8 @@ FAULTS = [
         "7,0,0",
         4000,
         report=[r"buffer #\d+ is batch\['ids'\] in step", r"float32\[1000\]", r"x = buffer #\d+", r"n = 1000"],
-        output=["named"],
-        needs=TRITON,
+        error=[*ILLEGAL, r"\ncufence: buffer #\d+ is batch\['ids'\] in step"],  # the note, behind the traceback
+        ways=HOOKED,
     ),
     *(
         _overrun(f"sync_{how}", "k_oob", "7,0,0", 4000, story="sync_points", arguments=[how], raises=f"RAISES {how}")

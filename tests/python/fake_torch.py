@@ -20,7 +20,8 @@ class Tensor:
     grad = None
     is_cow = False
     def __init__(self, address, shape, dtype="float32", strides=None, offset=0, size=4):
-        self.storage, self.shape, self.dtype, self.offset, self.size = Storage(address), tuple(shape), f"torch.{dtype}", offset, size
+        self.storage, self.shape, self.dtype = Storage(address), tuple(shape), f"torch.{dtype}"
+        self.offset, self.size = offset, size
         whole, own = 1, []
         for length in reversed(shape):
             own.insert(0, whole)

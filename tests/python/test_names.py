@@ -75,7 +75,8 @@ class Names(unittest.TestCase):
         model = self.model(self.torch.Tensor(ADDRESS, (100, 10)))
         text = self.said(report_of(4000), [sys._getframe()])
         self.assertIn(
-            "buffer #7 is model.layers.3.weight (parameter), float32[100, 10]; the address is where element [100, 0] would be", text
+            "buffer #7 is model.layers.3.weight (parameter), float32[100, 10]; the address is where element [100, 0] would be",
+            text,
         )
         self.assertIn("; the address is element [17, 3]", self.said(report_of(4 * 173), [sys._getframe()]))
         del model
@@ -180,7 +181,8 @@ class Names(unittest.TestCase):
         kernel, wider = self.kernel(128, 4), self.kernel(256, 8)
         self.assertEqual(
             self.said(self.launch(128)),
-            "arguments of k_oob: x = buffer #7, y = buffer #8 +8, n = -2, scale = 1.5, one = 1 (constexpr), BLOCK = 128 (constexpr)",
+            "arguments of k_oob: x = buffer #7, y = buffer #8 +8, n = -2, scale = 1.5, "
+            "one = 1 (constexpr), BLOCK = 128 (constexpr)",
         )
         self.assertIn("BLOCK = 256", self.said(self.launch(256)))
         del kernel, wider

@@ -151,8 +151,8 @@ def last_report_text() -> str | None:
 
 
 def last_report() -> dict[str, Any] | None:
-    """Returns the latest report as a dict, None if there was no fault. docs/report.md, "JSON", describes the fields; `names` has
-    the tensors in its buffers, if PyTorch is loaded."""
+    """Returns the latest report as a dict, None if there was no fault. docs/report.md, "JSON", describes the fields; `names`
+    has the tensors in its buffers, if PyTorch is loaded."""
     report = last_report_alone()
     names = _names_of(report) if report is not None else {}
     if report is not None and names:

@@ -24,7 +24,8 @@ def _signature_of(kernel: Any) -> dict[str, str] | None:
     if all(isinstance(key, int) for key in signature):  # before Triton 3.2: by position, without what is compiled in
         names = getattr(source.fn, "arg_names", [])
         compiled_in = {_position(key, names) for key in _constants_of(source)}
-        return {name: "constexpr" if at not in signature or at in compiled_in else signature[at] for at, name in enumerate(names)}
+        kinds = {at: kind for at, kind in signature.items() if at not in compiled_in}
+        return {name: kinds.get(at, "constexpr") for at, name in enumerate(names)}
     return signature if all(isinstance(kind, str) for kind in signature.values()) else None
 
 

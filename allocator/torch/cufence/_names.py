@@ -1,7 +1,7 @@
 """Finds the tensors in the buffers of a report, and the names by which the program knows them.
 
-Looks at Python objects only: shapes, strides and addresses. Never reads a tensor's data, calls the driver, or imports torch: the
-context has failed by then. Takes SECONDS at most, apart from the list of all objects, which the garbage collector makes.
+Looks at Python objects only: shapes, strides and addresses. Never reads a tensor's data, calls the driver, or imports torch:
+the context has failed by then. Takes SECONDS at most, apart from the list of all objects, which the garbage collector makes.
 """
 
 from __future__ import annotations
@@ -352,8 +352,8 @@ def _without_overrides() -> Any:
 
 
 def look_up(report: dict[str, Any], frames: Iterable[FrameType]) -> dict[str, Any]:
-    """Returns what Python knows of a report (the dict of last_report()): `buffers` with their `tensors`, the kernel's `arguments`
-    by name, and `constexprs`. Empty if nothing is known. `frames`: whose variables to search, innermost first. May raise
+    """Returns what Python knows of a report (the dict of last_report()): `buffers` with their `tensors`, the kernel's
+    `arguments` by name, and `constexprs`. Empty if nothing is known. `frames`: whose variables to search, innermost first. May raise
     whatever the program's objects raise."""
     found: dict[str, Any] = {}
     if "torch" not in sys.modules or not hasattr(sys.modules["torch"], "nn"):

@@ -1,5 +1,5 @@
-"""Adds to a report what Python knows of its buffers: when an exception ends the program or a thread, when a test fails, when the
-program asks for the report, and at the latest at exit. Never raises.
+"""Adds to a report what Python knows of its buffers: when an exception ends the program or a thread, when a test fails, when
+the program asks for the report, and at the latest at exit. Never raises.
 
 The report itself is printed as soon as the fault is read, by a thread that must not run Python.
 """
@@ -74,8 +74,8 @@ def _tensor(tensor: dict[str, Any]) -> str:
     text = f"{names}, {_shape(tensor)}" if names else f"a tensor without a name, {_shape(tensor)}"
     if "index" not in tensor:
         return text
-    index = tensor["index"]
-    return text + (f"; the address is element {index}" if tensor["inside"] else f"; the address is where element {index} would be")
+    element = f"element {tensor['index']}"
+    return f"{text}; the address is {element if tensor['inside'] else f'where {element} would be'}"
 
 
 def _argument(argument: dict[str, Any]) -> str:
@@ -101,12 +101,11 @@ def sentences(report: dict[str, Any], names: dict[str, Any]) -> list[str]:
 def text_of(report: dict[str, Any], names: dict[str, Any]) -> str:
     """Returns the lines that follow a report."""
     prefix = f"=={report['process']['pid']}== "
+    wrapper = textwrap.TextWrapper(_COLUMNS - len(prefix), subsequent_indent=" " * len("cufence: "))
+    wrapper.break_long_words = wrapper.break_on_hyphens = False
     lines = []
     for sentence in sentences(report, names):
-        wrapped = textwrap.wrap(
-            f"cufence: {sentence}", _COLUMNS - len(prefix), subsequent_indent=" " * 9, break_long_words=False, break_on_hyphens=False
-        )
-        lines += [prefix + line for line in wrapped]
+        lines += [prefix + line for line in wrapper.wrap(f"cufence: {sentence}")]
     return "".join(line + "\n" for line in lines)
 
 

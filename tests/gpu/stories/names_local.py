@@ -1,9 +1,8 @@
-"""The buffer is a local variable of a function that the exception comes through, which asks for the report's names."""
+"""The buffer is in a local variable of a function that the exception comes through."""
 
 import sys
 import time
 
-import cufence
 import torch
 import triton
 import triton.language as tl
@@ -21,19 +20,10 @@ def step(n):
     batch = {"ids": torch.zeros(1000, device="cuda")}
     result = torch.zeros(1024, device="cuda")
     k_oob[(8,)](batch["ids"], result, n, BLOCK=128)
-    torch.cuda.synchronize()  # RAISES
+    torch.cuda.synchronize()
 
 
 step(999)
 print("launch", time.time(), file=sys.stderr, flush=True)
-try:
-    step(1000)
-except RuntimeError:
-    report = cufence.last_report()
-    tensor = report["names"]["buffers"][0]["tensors"][0]
-    assert tensor["dtype"] == "float32" and tensor["shape"] == [1000] and tensor["index"] == [1000], tensor
-    names = {argument["name"]: argument for argument in report["names"]["arguments"]}
-    assert names["x"]["buffer"] == report["buffer"]["id"] and names["n"]["value"] == "1000", names
-    assert report["names"]["constexprs"]["BLOCK"] == "128", report["names"]
-    print("named", flush=True)
-    raise
+step(1000)  # RAISES
+print("not reached")
