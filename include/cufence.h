@@ -67,7 +67,7 @@ typedef struct cufence_buffer {
     uint64_t free_stream;   /* the stream it was freed on */
     uint64_t allocated_tid; /* kernel thread ids (gettid) */
     uint64_t freed_tid;
-    uint32_t allocated_stack; /* Python stack of the allocation, for cufence_stack(); 0 if unknown */
+    uint32_t allocated_stack; /* stack of the allocation, for cufence_stack(); 0 if unknown */
     uint32_t freed_stack;     /* only with uaf=strict */
     int32_t device;
     int32_t is_mapped; /* 0: an access to it faults (a freed buffer that was retired) */
@@ -225,9 +225,9 @@ cufence_status cufence_label_pop(void);
 cufence_status cufence_describe(const void *address, cufence_description *description);
 
 /*
- * Writes the Python frames for cufence_buffer.allocated_stack or freed_stack, innermost first, one line "file:line in function"
- * each, cut to `size` bytes including the NUL. Returns the length of the whole text including the NUL, 0 if no frames are
- * known.
+ * Writes the frames for cufence_buffer.allocated_stack or freed_stack, innermost first, one line "file:line in function" each,
+ * or "function (library+0x1a2b)" for a native frame without source line, cut to `size` bytes including the NUL. Returns the
+ * length of the whole text including the NUL, 0 if no frames are known. Naming native frames may take a tenth of a second.
  */
 size_t cufence_stack(uint32_t stack, char *buffer, size_t size);
 

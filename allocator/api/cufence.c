@@ -210,14 +210,22 @@ PUBLIC uint64_t cufence_fault_count(void)
     return delivery_count();
 }
 
+/* Returns the length of the line, as snprintf() does. */
+static int put_frame(char *out, size_t size, const struct stack_frame *frame)
+{
+    if (frame->file[0] || !frame->module[0])
+        return snprintf(out, size, "%s:%d in %s\n", frame->file, frame->line, frame->function);
+    return snprintf(out, size, "%s%s(%s+0x%llx)\n", frame->function, frame->function[0] ? " " : "", frame->module,
+                    (unsigned long long)frame->offset);
+}
+
 PUBLIC size_t cufence_stack(uint32_t stack, char *buffer, size_t size)
 {
     struct stack_frame frames[STACK_READ];
-    size_t count = stack_python_frames(stack, frames, STACK_READ), at = 0;
+    size_t count = stack_interned_frames(stack, frames, STACK_READ), at = 0;
     for (size_t i = 0; i < count; i++) {
         size_t room = at < size ? size - at : 0;
-        int length =
-            snprintf(room ? buffer + at : NULL, room, "%s:%d in %s\n", frames[i].file, frames[i].line, frames[i].function);
+        int length = put_frame(room ? buffer + at : NULL, room, &frames[i]);
         at += length > 0 ? (size_t)length : 0;
     }
     return count ? at + 1 : 0;

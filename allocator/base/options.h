@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 enum option_uaf { UAF_OFF, UAF_STRICT };
+enum option_stacks { STACKS_ON, STACKS_PYTHON, STACKS_OFF };
 enum option_side { SIDE_END, SIDE_START, SIDE_ALTERNATE };
 enum option_ipc { IPC_REFUSE, IPC_DRIVER };
 enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
@@ -36,7 +37,7 @@ struct options {
     uint64_t cache_max;            /* physical memory to keep without a mapping, per device, default 1G */
     uint64_t history;              /* freed buffers to remember, 0..16M, default 65536 */
     uint64_t launches;             /* launches to remember per thread and context, 0..65536, default 4096; 0: none */
-    int stacks;                    /* on (default) | off: record the Python stack of each allocation (uaf=strict: and free) */
+    enum option_stacks stacks;     /* on (default) | python | off: record the stack of each allocation (uaf=strict: and free) */
     uint64_t exit_wait;            /* max wait at exit for pending GPU work, in ms, default 10000; 0: no wait */
     int coredump;                  /* on (default) | off: arm GPU core dumps */
     enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */

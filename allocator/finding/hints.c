@@ -1,5 +1,6 @@
 #include "hints.h"
 
+#include "hints_shape.h"
 #include "parts.h"
 
 #include <inttypes.h>
@@ -12,7 +13,7 @@ static uint64_t threads_of(const struct evidence_site *site)
     return threads;
 }
 
-/* An overrun: suggests an index off by one, or a missing bounds check. */
+/* An overrun: suggests a row too many, the stride of another shape, an index off by one, or a missing bounds check. */
 static void take_overrun(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct evidence_site *site = &finding->site;
@@ -21,6 +22,8 @@ static void take_overrun(struct finding *finding, const struct diagnosis *diagno
     if (!bytes || buffer->size % bytes || diagnosis->address < buffer->address + buffer->size)
         return;
     uint64_t elements = buffer->size / bytes, index = (diagnosis->address - buffer->address) / bytes;
+    if (hint_take_row(finding, index, elements) || hint_take_stride(finding, index, elements))
+        return;
     if (index == elements && finding->faulting_threads == 1)
         part_add(finding->hint, "one thread went one element too far: is <= meant to be <, or a size one too large?");
     else if (site->has_grid && threads > elements && index < threads)
@@ -37,15 +40,35 @@ static void take_underrun(struct finding *finding, const struct diagnosis *diagn
         part_add(finding->hint, "one element before the start: does an index i - 1 also run for i == 0?");
 }
 
-/* A buffer freed on one stream while another stream still uses it. */
+/* Returns how often the kernel was launched from the same place between the free and the launch that faulted. */
+static size_t launches_since(const struct diagnosis *diagnosis, const struct fault_launch *faulted)
+{
+    const struct fault_memory *memory = diagnosis->memory;
+    size_t count = 0;
+    for (size_t i = 0; faulted->place && i < memory->launch_count; i++) {
+        const struct fault_launch *other = &memory->launches[i];
+        count += other != faulted && other->place == faulted->place && other->entry->function == faulted->entry->function &&
+                 other->entry->tid == faulted->entry->tid && other->entry->sequence < faulted->entry->sequence &&
+                 other->entry->time_ns > diagnosis->owner->freed_ns;
+    }
+    return count;
+}
+
+/* A buffer freed on one stream while another stream still uses it, or one of an earlier step. */
 static void take_use_after_free(struct finding *finding, const struct diagnosis *diagnosis)
 {
     const struct fault_launch *launch = diagnosis->origin.launch;
+    size_t since = launch ? launches_since(diagnosis, launch) : 0;
     if (launch && diagnosis->origin.certainty >= CERTAIN_DERIVED && launch->entry->stream != diagnosis->owner->free_stream)
         part_add(finding->hint,
                  "the kernel ran on stream 0x%" PRIx64 ", and the buffer was freed on stream 0x%" PRIx64
                  ": does an event (or record_stream) have to order them?",
                  launch->entry->stream, diagnosis->owner->free_stream);
+    else if (launch && diagnosis->origin.certainty >= CERTAIN_RESTAGED && since)
+        part_add(finding->hint,
+                 "after the free, the kernel was launched from the same place %zu time%s before this: does it use a pointer of "
+                 "%zu step%s ago?",
+                 since, plural(since), since + 1, plural(since + 1));
     else if (launch && diagnosis->origin.certainty >= CERTAIN_RESTAGED && launch->entry->time_ns > diagnosis->owner->freed_ns)
         part_add(finding->hint, "the kernel was launched after the free: who still holds the pointer?");
 }

@@ -85,14 +85,20 @@ static void source_lines(struct report *report, const struct finding *finding)
 
 typedef void piece(struct report *report, const struct finding *finding);
 
-/* Appends a piece to `count` others, on a new line if it doesn't fit. Returns the new count. */
-static size_t put_piece(struct report *report, piece *put, const struct finding *finding, size_t count)
+/* Returns the piece, which the caller frees; NULL if out of host memory. */
+static char *rendered(piece *put, const struct finding *finding)
 {
     struct report own;
     if (!report_open(&own, 0))
-        return count;
+        return NULL;
     put(&own, finding);
-    char *text = report_close(&own);
+    return report_close(&own);
+}
+
+/* Appends a piece to `count` others, on a new line if it doesn't fit. Returns the new count. */
+static size_t put_piece(struct report *report, piece *put, const struct finding *finding, size_t count)
+{
+    char *text = rendered(put, finding);
     size_t length = text ? strlen(text) : 0;
     if (length && count) {
         int has_room = report_room(report) >= (int)length + 2;
@@ -137,13 +143,11 @@ static void summary_line(struct report *report, const struct finding *finding)
     if (first[0]) /* instead of what the kind says already */
         rest += strlen(finding->what);
     report_begin(report, NULL, NULL);
-    report_put(report, "SUMMARY: cufence: %s ", finding->kind);
-    if (put_piece(report, place_piece, finding, 0))
-        report_put(report, " ");
-    report_put(report, "(%s", first);
+    char *place = rendered(place_piece, finding);
+    report_put(report, "SUMMARY: cufence: %s%s%s: %s", finding->kind, place && *place ? " " : "", place ? place : "", first);
     report_put_name(report, rest);
-    report_put(report, ")");
     report_end(report, CERTAIN_NOT);
+    free(place);
 }
 
 static void address_line(struct report *report, const struct finding *finding)
@@ -220,12 +224,15 @@ static void kernel_line(struct report *report, const struct finding *finding)
         report_put(report, " in clusters of ");
         report_put_dim(report, site->cluster);
     }
-    if (finding->buffer.buffer && finding->buffer.argument.word >= 0) {
-        report_put(report, "  ");
-        put_argument(report, finding->buffer.argument);
-        report_put(report, " points to this buffer");
-    }
-    report_end(report, CERTAIN_EXACT);
+    char argument[64] = "";
+    if (finding->buffer.buffer && finding->buffer.argument.word >= 0)
+        part_append_argument(argument, sizeof argument, finding->buffer.argument);
+    int has_room = report_room(report) >= (int)(strlen("   points to this buffer  exact") + strlen(argument));
+    if (argument[0] && !has_room)
+        report_continue(report, NULL, CERTAIN_EXACT);
+    if (argument[0])
+        report_put(report, "%s%s points to this buffer", has_room ? "  " : "", argument);
+    report_end(report, argument[0] && !has_room ? CERTAIN_NOT : CERTAIN_EXACT);
 }
 
 static void instruction_line(struct report *report, const struct evidence_site *site)
@@ -289,7 +296,8 @@ static void launched_line(struct report *report, const struct finding *finding, 
     report_put_age(report, finding->now_ns, entry->time_ns);
     report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, entry->tid, entry->stream);
     if (!finding->site.has_grid || finding->is_grid_restaged) {
-        report_put(report, " as ");
+        report_continue(report, "", CERTAIN_NOT); /* both together would be too long */
+        report_put(report, "as ");
         report_put_grid(report, entry->grid, entry->block);
     }
     report_end(report, CERTAIN_NOT);

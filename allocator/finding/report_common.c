@@ -4,6 +4,7 @@
 #include "parts.h"
 
 #include <inttypes.h>
+#include <string.h>
 
 void report_put_dim(struct report *report, const uint32_t dim[3])
 {
@@ -32,9 +33,19 @@ void report_put_label(struct report *report, const cufence_buffer *buffer)
 {
     if (!buffer->label[0])
         return;
-    report_put(report, ", label \"");
+    int has_room = report_room(report) >= (int)(strlen(", label \"\"") + strlen(buffer->label));
+    report_put(report, has_room ? ", " : ",");
+    if (!has_room)
+        report_continue(report, NULL, CERTAIN_NOT);
+    report_put(report, "label \"");
     report_put_name(report, buffer->label);
     report_put(report, "\"");
+}
+
+void report_continue(struct report *report, const char *subkey, enum certainty certainty)
+{
+    report_end(report, certainty);
+    report_begin(report, "", subkey);
 }
 
 void report_put_code(struct report *report, const struct report_code *code)

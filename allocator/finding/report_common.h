@@ -41,4 +41,7 @@ void report_frame_lines(struct report *report, const struct report_stack *stack)
 /* Puts the buffer's lines: its address range, and which thread allocated and freed it, when and where. */
 void report_buffer_lines(struct report *report, const struct buffer_fact *fact, uint64_t now_ns);
 
+/* Ends the line, with its certainty, and begins one below it that goes on with the same key. */
+void report_continue(struct report *report, const char *subkey, enum certainty certainty);
+
 #endif

@@ -25,7 +25,14 @@ uint32_t facts_tid(void)
 
 uint32_t facts_stack(void)
 {
-    return heap_options->stacks ? stack_capture_python() : 0;
+    switch (heap_options->stacks) {
+    case STACKS_ON:
+        return stack_capture_interned();
+    case STACKS_PYTHON:
+        return stack_capture_python();
+    default:
+        return 0;
+    }
 }
 
 struct facts facts_read(const struct block *block)

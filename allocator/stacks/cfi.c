@@ -320,20 +320,28 @@ static int find_cfa(const struct cfi_frame *frame, const struct cfi_bytes *stack
     return 1;
 }
 
+/* Executes the instructions for `pc`. `entry` must outlive the machine. */
+static enum cfi_result find_row(const struct cfi_module *module, uint64_t pc, struct cfi_entry *entry, struct machine *machine)
+{
+    if (!cfi_find_entry(module, pc, entry))
+        return CFI_NO_ENTRY;
+    *machine = (struct machine){.entry = entry, .pc = UINT64_MAX};
+    if (entry->return_register != CFI_RIP || !run(machine, entry->common))
+        return CFI_ENDED;
+    machine->initial = machine->row;
+    machine->location = entry->start;
+    machine->pc = pc;
+    return run(machine, entry->own) ? CFI_STEPPED : CFI_ENDED;
+}
+
 enum cfi_result cfi_step(const struct cfi_module *module, const struct cfi_bytes *stack, struct cfi_frame *frame)
 {
     struct cfi_entry entry;
-    uint64_t cfa, pc = frame->registers[CFI_RIP] - !frame->is_interrupted;
-    if (!cfi_find_entry(module, pc, &entry))
-        return CFI_NO_ENTRY;
-    struct machine machine = {.entry = &entry, .pc = UINT64_MAX};
-    if (entry.return_register != CFI_RIP || !run(&machine, entry.common))
-        return CFI_ENDED;
-    machine.initial = machine.row;
-    machine.location = entry.start;
-    machine.pc = pc;
-    if (!run(&machine, entry.own))
-        return CFI_ENDED;
+    struct machine machine;
+    uint64_t cfa;
+    enum cfi_result result = find_row(module, frame->registers[CFI_RIP] - !frame->is_interrupted, &entry, &machine);
+    if (result != CFI_STEPPED)
+        return result;
     /* the caller's frame must be further up, or the walk would not terminate */
     if (!find_cfa(frame, stack, &machine.row.cfa, &cfa) || cfa <= frame->registers[CFI_RSP])
         return CFI_ENDED;
@@ -348,4 +356,64 @@ enum cfi_result cfi_step(const struct cfi_module *module, const struct cfi_bytes
         return CFI_ENDED;
     *frame = caller;
     return CFI_STEPPED;
+}
+
+/* ---- rules that need the stack and the frame pointer only ---- */
+
+/* Decodes `breg6 offset`, and with `is_loaded` `breg6 offset; deref`: what compilers write for realigned stacks. */
+static int is_at_frame_pointer(struct reader expression, int is_loaded, int64_t *offset)
+{
+    if (reader_u8(&expression) != DW_OP_breg0 + CFI_RBP)
+        return 0;
+    *offset = reader_sleb(&expression);
+    if (is_loaded && reader_u8(&expression) != DW_OP_deref)
+        return 0;
+    return expression.at && reader_left(&expression) == 0;
+}
+
+static enum cfi_base base_of(const struct rule *cfa, int64_t *offset)
+{
+    *offset = cfa->offset;
+    if (cfa->kind == IS_OFFSET)
+        return cfa->reg == CFI_RSP ? CFI_FROM_SP : cfa->reg == CFI_RBP ? CFI_FROM_FP : CFI_NOWHERE;
+    return cfa->kind == IS_EXPRESSION && is_at_frame_pointer(cfa->expression, 1, offset) ? CFI_AT_FP : CFI_NOWHERE;
+}
+
+static enum cfi_fp fp_of(const struct rule *rule, int64_t *offset)
+{
+    *offset = rule->offset;
+    if (rule->kind == SAME)
+        return CFI_FP_SAME;
+    if (rule->kind == AT_OFFSET)
+        return CFI_FP_AT_CFA;
+    return rule->kind == AT_EXPRESSION && is_at_frame_pointer(rule->expression, 0, offset) ? CFI_FP_AT_FP : CFI_FP_LOST;
+}
+
+static int fits(int64_t offset)
+{
+    return offset % (int64_t)sizeof(uint64_t) == 0 && offset >= INT16_MIN * (int64_t)sizeof(uint64_t) &&
+           offset <= INT16_MAX * (int64_t)sizeof(uint64_t);
+}
+
+struct cfi_rule cfi_rule_at(const struct cfi_module *module, uint64_t pc)
+{
+    static const struct cfi_rule none = {.base = CFI_NOWHERE};
+    struct cfi_entry entry;
+    struct machine machine;
+    if (find_row(module, pc, &entry, &machine) != CFI_STEPPED || entry.is_signal)
+        return none;
+    const struct rule *rip = &machine.row.registers[CFI_RIP], *rsp = &machine.row.registers[CFI_RSP];
+    int64_t cfa, fp;
+    enum cfi_base base = base_of(&machine.row.cfa, &cfa);
+    enum cfi_fp kept = fp_of(&machine.row.registers[CFI_RBP], &fp);
+    if (base == CFI_NOWHERE || !fits(cfa) || rip->kind != AT_OFFSET || rip->offset != -(int64_t)sizeof(uint64_t) ||
+        rsp->kind != SAME)
+        return none;
+    if (!fits(fp))
+        kept = CFI_FP_LOST;
+    const int64_t word = sizeof(uint64_t);
+    return (struct cfi_rule){.base = (uint8_t)base,
+                             .fp = (uint8_t)kept,
+                             .cfa_words = (int16_t)(cfa / word),
+                             .fp_words = kept == CFI_FP_LOST ? 0 : (int16_t)(fp / word)};
 }

@@ -48,4 +48,28 @@ enum cfi_result {
 /* `stack` holds the words from the innermost frame's stack pointer upwards. Requires rip and rsp of *frame to be known. */
 enum cfi_result cfi_step(const struct cfi_module *module, const struct cfi_bytes *stack, struct cfi_frame *frame);
 
+/*
+ * How to get from a frame to its caller's with nothing but the stack and the frame pointer: the CFA is where the caller's frame
+ * begins, and the return address the word below it. Offsets are in words of 8 bytes.
+ */
+enum cfi_base {
+    CFI_NOWHERE, /* the outermost frame, or a rule that needs more */
+    CFI_FROM_SP, /* CFA = sp + cfa_words */
+    CFI_FROM_FP, /* CFA = fp + cfa_words */
+    CFI_AT_FP    /* CFA = the word at fp + cfa_words: a function that has realigned its stack */
+};
+enum cfi_fp { /* the caller's frame pointer */
+              CFI_FP_SAME,
+              CFI_FP_AT_CFA, /* the word at CFA + fp_words */
+              CFI_FP_AT_FP,  /* the word at fp + fp_words */
+              CFI_FP_LOST
+};
+struct cfi_rule {
+    uint8_t base, fp; /* enum cfi_base, enum cfi_fp */
+    int16_t cfa_words, fp_words;
+};
+
+/* The rule for the code at `pc`. CFI_NOWHERE if there is none. */
+struct cfi_rule cfi_rule_at(const struct cfi_module *module, uint64_t pc);
+
 #endif

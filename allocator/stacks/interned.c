@@ -27,6 +27,7 @@ struct code {
     struct interned_code identity;
     UT_hash_handle hh;
     char *function, *file;
+    uint64_t offset; /* not 0: it is native */
 };
 
 /* Constant once it has a number. */
@@ -88,6 +89,7 @@ static struct code *make_code(const struct interned_code *identity, const struct
     if (!code)
         return NULL;
     code->identity = *identity;
+    code->offset = text->offset;
     code->function = strdup(text->function);
     code->file = strdup(text->file);
     if (code->function && code->file)
@@ -192,20 +194,26 @@ struct interned_stack interned_add(const struct interned_frame *frames, size_t c
     return stack;
 }
 
+static const struct entry *entry_of(uint32_t number)
+{
+    pthread_mutex_lock(&lock);
+    const struct entry *entry = number > 0 && number <= entry_count ? entries[number] : NULL;
+    pthread_mutex_unlock(&lock);
+    return entry;
+}
+
 size_t interned_read(uint32_t number, struct stack_frame *out, size_t max)
 {
     size_t kept = 0;
     if (number == INTERNED_FULL && max > 0) {
         out[0] = (struct stack_frame){.is_python = 1};
-        snprintf(out[0].function, sizeof out[0].function, "(not kept: too many different Python stacks)");
+        snprintf(out[0].function, sizeof out[0].function, "(not kept: too many different stacks)");
         return 1;
     }
-    pthread_mutex_lock(&lock);
-    const struct entry *entry = number > 0 && number <= entry_count ? entries[number] : NULL;
-    pthread_mutex_unlock(&lock);
+    const struct entry *entry = entry_of(number);
     for (size_t i = 0; entry && i < entry->count && kept < max; i++) {
         const struct code *code = entry->frames[i].code;
-        if (is_of_the_importer(code))
+        if (is_of_the_importer(code) || code->offset)
             continue;
         struct stack_frame *frame = &out[kept++];
         *frame = (struct stack_frame){.is_python = 1, .line = entry->frames[i].line};
@@ -213,4 +221,16 @@ size_t interned_read(uint32_t number, struct stack_frame *out, size_t max)
         snprintf(frame->file, sizeof frame->file, "%s", code->file);
     }
     return kept;
+}
+
+size_t interned_read_native(uint32_t number, struct native_place *out, size_t max)
+{
+    size_t count = 0;
+    const struct entry *entry = entry_of(number);
+    for (size_t i = 0; entry && i < entry->count && count < max; i++) {
+        const struct code *code = entry->frames[i].code;
+        if (code->offset)
+            out[count++] = (struct native_place){code->identity.address, code->offset, code->file};
+    }
+    return count;
 }

@@ -1,6 +1,6 @@
 /*
- * Stacks of Python frames. Each is stored once, for the life of the process, and named by a number. Knows nothing about the
- * interpreter: the caller describes the frames of a new stack.
+ * Stacks of Python frames, or of native ones. Each is stored once, for the life of the process, and named by a number. Knows
+ * nothing about the interpreter: the caller describes the frames of a new stack.
  *
  * A stack is looked up by a 64-bit hash alone. Each frame is two words. A different constant is added to each, the two are
  * multiplied, and the products are summed (NH of Black, Halevi, Krawczyk, Krovetz and Rogaway, "UMAC: Fast and Secure Message
@@ -13,11 +13,11 @@
 #ifndef CUFENCE_STACKS_INTERNED_H
 #define CUFENCE_STACKS_INTERNED_H
 
-#include "stack.h"
+#include "native.h"
 
 #define INTERNED_DEPTH STACK_READ
 #define INTERNED_STACKS 65534    /* maximum; up to 0.4 KiB each */
-#define INTERNED_CODES 32768     /* maximum; 88 bytes each, plus their text */
+#define INTERNED_CODES 32768     /* maximum; 96 bytes each, plus their text */
 #define INTERNED_FULL UINT16_MAX /* the number of every stack that did not fit any more */
 
 struct interned_code {
@@ -37,10 +37,12 @@ struct interned_sum {
 };
 extern const uint64_t interned_keys[2 * INTERNED_DEPTH];
 
-/* A frame in readable form. The texts are copied. */
+/* A frame in readable form. The texts are copied. Of a native one, whose name is found when it is read: the file and the offset
+ * of its module. */
 struct interned_text {
     char function[160], file[256];
     int line;
+    uint64_t offset; /* not 0: it is native */
 };
 typedef void (*interned_describe)(const struct interned_frame *frame, struct interned_text *out);
 
@@ -73,7 +75,11 @@ struct interned_stack interned_find(uint64_t hash);
 struct interned_stack interned_add(const struct interned_frame *frames, size_t count, interned_describe describe);
 
 /* Reads the readable frames, innermost first; for INTERNED_FULL, one frame that says so. Returns their number, at most `max`; 0
- * for an unknown number. */
+ * for an unknown number, and for a stack of native frames. */
 size_t interned_read(uint32_t number, struct stack_frame *out, size_t max);
+
+/* Gets the frames of a native stack, innermost first. The paths stay valid. Returns their number, at most `max`; 0 for other
+ * stacks. */
+size_t interned_read_native(uint32_t number, struct native_place *out, size_t max);
 
 #endif

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdio.h>
+#include <string.h>
 
 struct search {
     uint64_t address;
@@ -52,6 +53,25 @@ const void *module_bytes(const struct dl_phdr_info *info, uint64_t address, uint
     return NULL;
 }
 
+/* Empty if not mapped readable. */
+static struct cfi_bytes bytes_of(const struct dl_phdr_info *info, const ElfW(Phdr) * segment)
+{
+    const uint8_t *bytes = module_bytes(info, segment->p_vaddr, segment->p_memsz);
+    return (struct cfi_bytes){info->dlpi_addr + segment->p_vaddr, bytes, bytes ? segment->p_memsz : 0};
+}
+
+void module_tables(const struct dl_phdr_info *info, struct cfi_module *out)
+{
+    *out = (struct cfi_module){.segment_count = 0};
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        if (segment->p_type == PT_GNU_EH_FRAME)
+            out->header = bytes_of(info, segment);
+        else if (segment->p_type == PT_LOAD && out->segment_count < CFI_SEGMENTS)
+            out->segments[out->segment_count++] = bytes_of(info, segment);
+    }
+}
+
 struct request {
     uint64_t address;
     struct module *out;
@@ -74,4 +94,10 @@ int module_of(uint64_t address, struct module *out)
 {
     struct request request = {address, out};
     return module_visit(address, describe, &request);
+}
+
+int module_is_cufence(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    return strncmp(slash ? slash + 1 : path, "libcufence", strlen("libcufence")) == 0;
 }

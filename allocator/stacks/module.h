@@ -6,6 +6,8 @@
 #ifndef CUFENCE_STACKS_MODULE_H
 #define CUFENCE_STACKS_MODULE_H
 
+#include "cfi.h"
+
 #include <limits.h>
 #include <link.h>
 #include <stdint.h>
@@ -28,5 +30,11 @@ const void *module_bytes(const struct dl_phdr_info *module, uint64_t address, ui
 /* Calls `visit` for the module whose code contains the address; it can't be unloaded meanwhile. Returns what visit returns, 0
  * if there is no such module. */
 int module_visit(uint64_t address, int (*visit)(const struct dl_phdr_info *module, void *argument), void *argument);
+
+/* Whether it is one of cufence's libraries. */
+int module_is_cufence(const char *path);
+
+/* Gets the call frame information of a module that is being visited. */
+void module_tables(const struct dl_phdr_info *module, struct cfi_module *out);
 
 #endif

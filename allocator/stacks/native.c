@@ -36,16 +36,8 @@ static __attribute__((cold, noinline)) void ask_for_bounds(void)
     pthread_attr_destroy(&attributes);
 }
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define IS_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define IS_SANITIZED 1
-#endif
-#endif
-
 /* Reads other functions' frames, with their red zones and variables that other threads may write: exempt from sanitizers. */
-#ifdef IS_SANITIZED
+#ifdef NATIVE_IS_SANITIZED
 __attribute__((no_sanitize("address"), no_sanitize("thread"))) static void
 copy_words(uint64_t *to, const volatile uint64_t *from, size_t count)
 {
@@ -59,13 +51,22 @@ static inline void copy_words(uint64_t *to, const uint64_t *from, size_t count)
 }
 #endif
 
+static inline uint64_t stack_end(uint64_t sp)
+{
+    if (__builtin_expect(stack_high == 0, 0))
+        ask_for_bounds();
+    return sp >= stack_low && sp < stack_high ? stack_high : (sp | (PAGE_BYTES - 1)) + 1;
+}
+
+uint64_t native_stack_end(uint64_t sp)
+{
+    return stack_end(sp);
+}
+
 void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64_t fp, size_t most)
 {
     uint64_t sp = (uint64_t)(uintptr_t)from;
-    if (__builtin_expect(stack_high == 0, 0))
-        ask_for_bounds();
-    uint64_t end = sp >= stack_low && sp < stack_high ? stack_high : (sp | (PAGE_BYTES - 1)) + 1;
-    uint64_t words = (end - sp) / sizeof(uint64_t);
+    uint64_t words = (stack_end(sp) - sp) / sizeof(uint64_t);
     out->pc = pc;
     out->sp = sp;
     out->fp = fp;
@@ -109,7 +110,7 @@ static int starts_with(const char *text, const char *start)
 
 static int is_of_cufence(const struct module *module)
 {
-    return starts_with(base_name(module->path), "libcufence");
+    return module_is_cufence(module->path);
 }
 
 static int is_of_cuda(const struct module *module)
@@ -119,10 +120,13 @@ static int is_of_cuda(const struct module *module)
            starts_with(name, "libcudart-"); /* some wheels rename it */
 }
 
-/* Function names of libcudart_static.a as nm lists them for CUDA 13.0: the launches, and the internals that they call. */
-static int is_of_static_cudart(const char *function)
+/* Function names of libcudart_static.a as nm lists them for CUDA 13.0: launches, allocations, frees, and the internals that
+ * they call; and cufence's own in a program that it is linked into. */
+static int is_linked_in(const char *function)
 {
-    static const char *const starts[] = {"libcudart_static_", "cudaLaunch", "__cudaLaunch", "cudaGraphLaunch"};
+    static const char *const starts[] = {"libcudart_static_", "cudaLaunch",  "__cudaLaunch",  "cudaGraphLaunch",
+                                         "cudaMalloc",        "cudaFree",    "heap_allocate", "heap_free",
+                                         "cufence_malloc",    "cufence_free"};
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
         if (starts_with(function, starts[i]))
             return 1;
@@ -141,32 +145,65 @@ static void describe(struct libdw_session *session, uint64_t pc, const struct mo
         libdw_line(session, pc - 1, frame->file, sizeof frame->file, &frame->line);
 }
 
-/* Leaves out frames of cufence, frames in no module, and what comes before main(). */
-static size_t describe_all(struct libdw_session *session, const uint64_t *pcs, size_t count, struct stack_frame *out,
-                           size_t max)
-{
+/* A return address to describe. */
+struct located {
+    uint64_t pc;
+    int is_gone; /* its module is not mapped there any more */
     struct module module;
+};
+
+/* Returns 0 if the address is in no module, and never was in one that is known. */
+static int locate(const struct native_place *place, struct located *out)
+{
+    out->pc = place->pc;
+    int is_there = module_of(place->pc - 1, &out->module);
+    out->is_gone = place->path && (!is_there || out->module.offset != place->offset ||
+                                   strncmp(out->module.path, place->path, NATIVE_PATH_MOST) != 0);
+    if (!out->is_gone || !place->path[0])
+        return is_there && !out->is_gone;
+    out->module = (struct module){.offset = place->offset};
+    snprintf(out->module.path, sizeof out->module.path, "%s", place->path);
+    return 1;
+}
+
+static void describe_located(struct libdw_session *session, const struct located *at, struct stack_frame *frame)
+{
+    if (!at->is_gone) {
+        describe(session, at->pc, &at->module, frame);
+        return;
+    }
+    *frame = (struct stack_frame){.offset = at->module.offset + 1};
+    snprintf(frame->module, sizeof frame->module, "%.127s", base_name(at->module.path));
+}
+
+/* Leaves out frames of cufence, frames in no module, and what comes before main(). */
+static size_t describe_all(struct libdw_session *session, const struct native_place *places, size_t count,
+                           struct stack_frame *out, size_t max)
+{
+    struct located at;
     size_t written = 0;
     for (size_t i = 0; i < count && written < max; i++) {
-        if (!module_of(pcs[i] - 1, &module) || is_of_cufence(&module))
+        if (!locate(&places[i], &at) || is_of_cufence(&at.module))
             continue;
-        describe(session, pcs[i], &module, &out[written++]);
-        if (module.is_program && strcmp(out[written - 1].function, "main") == 0)
+        describe_located(session, &at, &out[written++]);
+        if (at.module.is_program && strcmp(out[written - 1].function, "main") == 0)
             break;
     }
     return written;
 }
 
 /* Returns how many leading frames are not the program's own (CUDA's or cufence's); 0 if all of them are. */
-static size_t count_leading_internal(struct libdw_session *session, const uint64_t *pcs, size_t count)
+static size_t count_leading_internal(struct libdw_session *session, const struct native_place *places, size_t count)
 {
-    struct module module;
+    struct located at;
     char name[NAME_BYTES];
     for (size_t i = 0; i < count; i++) {
-        if (!module_of(pcs[i] - 1, &module) || is_of_cufence(&module) || is_of_cuda(&module))
+        if (!locate(&places[i], &at) || is_of_cufence(&at.module) || is_of_cuda(&at.module))
             continue;
-        find_name(session, pcs[i], &module, name, sizeof name);
-        if (!is_of_static_cudart(name))
+        if (at.is_gone)
+            return i;
+        find_name(session, at.pc, &at.module, name, sizeof name);
+        if (!is_linked_in(name))
             return i;
     }
     return 0;
@@ -184,17 +221,27 @@ static int is_start(const struct stack_frame *frame)
     return 0;
 }
 
-size_t native_frames(const struct stack *stack, const struct libdw *libdw, struct stack_frame *out, size_t max)
+size_t native_frames_at(const struct native_place *places, size_t count, const struct libdw *libdw, struct stack_frame *out,
+                        size_t max)
 {
-    uint64_t pcs[FRAMES_MOST];
-    if (!stack->pc || max == 0)
-        return 0;
     struct libdw_session *session = libdw ? libdw_begin(libdw) : NULL;
-    size_t count = unwind(stack, pcs, FRAMES_MOST), skipped = count_leading_internal(session, pcs, count);
-    size_t written = describe_all(session, pcs + skipped, count - skipped, out, max);
+    size_t skipped = count_leading_internal(session, places, count);
+    size_t written = describe_all(session, places + skipped, count - skipped, out, max);
     if (session)
         libdw_end(session);
     while (written > 1 && is_start(&out[written - 1])) /* tells a reader nothing */
         written--;
     return written;
+}
+
+size_t native_frames(const struct stack *stack, const struct libdw *libdw, struct stack_frame *out, size_t max)
+{
+    uint64_t pcs[FRAMES_MOST];
+    struct native_place places[FRAMES_MOST];
+    if (!stack->pc || max == 0)
+        return 0;
+    size_t count = unwind(stack, pcs, FRAMES_MOST);
+    for (size_t i = 0; i < count; i++)
+        places[i] = (struct native_place){.pc = pcs[i]};
+    return native_frames_at(places, count, libdw, out, max);
 }

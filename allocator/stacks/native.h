@@ -14,9 +14,45 @@
  * the thread library (a coroutine's), the copy ends at the page boundary. */
 void native_capture(struct stack *out, uint64_t pc, const uint64_t *sp, uint64_t fp, size_t most) __attribute__((nonnull));
 
+/* Returns the end of the calling thread's stack. On a stack unknown to the thread library, the end of sp's page. */
+uint64_t native_stack_end(uint64_t sp);
+
+/* Reads an aligned word of the calling thread's stack, whoever's frame it is in: exempt from sanitizers. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define NATIVE_IS_SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define NATIVE_IS_SANITIZED 1
+#endif
+#endif
+#ifdef NATIVE_IS_SANITIZED
+__attribute__((noinline, no_sanitize("address"), no_sanitize("thread"), unused))
+#else
+inline
+#endif
+static uint64_t
+native_load(uint64_t address)
+{
+    return *(const volatile uint64_t *)(uintptr_t)address;
+}
+
 /* Gets the frames, innermost first. Leaves out frames of cufence, leading frames of the CUDA driver and runtime (static or
  * shared) if others follow, and frames in no module (generated code), which have no name. Without `libdw` (NULL), frames have
  * no source lines. Returns their number, at most `max`. */
 size_t native_frames(const struct stack *stack, const struct libdw *libdw, struct stack_frame *out, size_t max);
+
+/* A return address, and the module that it was in when it was captured: NULL if it still is, "" if it was in none. Path and
+ * offset are those of struct module; of a longer path the first NATIVE_PATH_MOST
+ * bytes. */
+#define NATIVE_PATH_MOST 255
+struct native_place {
+    uint64_t pc, offset;
+    const char *path;
+};
+
+/* The same for return addresses, innermost first, at most INTERNED_DEPTH. If another module is there now, or none, the frame
+ * has the earlier module and offset only. */
+size_t native_frames_at(const struct native_place *places, size_t count, const struct libdw *libdw, struct stack_frame *out,
+                        size_t max);
 
 #endif

@@ -1,9 +1,16 @@
 #include "stack.h"
 
 #include "interned.h"
+#include "module.h"
 #include "native.h"
 #include "python.h"
 #include "python_end.h"
+#include "walk.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 static struct interned_stack read_python(void)
 {
@@ -79,20 +86,112 @@ uint32_t stack_capture_python(void)
     return capture_python().number;
 }
 
+/* Native frames are described when they are read. */
+static void note_module(const struct interned_frame *frame, struct interned_text *out)
+{
+    struct module module = {.offset = 0}; /* stays without a path in generated code */
+    module_of(frame->code.address - 1, &module);
+    snprintf(out->file, sizeof out->file, "%.255s", module.path);
+    out->offset = module.offset ? module.offset : 1;
+}
+
+static __attribute__((cold, noinline)) struct interned_stack add_native(const uint64_t *pcs, size_t count)
+{
+    struct interned_frame frames[INTERNED_DEPTH];
+    for (size_t i = 0; i < count; i++)
+        frames[i] = walk_frame(pcs[i]);
+    return interned_add(frames, count, note_module);
+}
+
+/* Inlined for the same reason as capture(). */
+static inline __attribute__((always_inline)) uint32_t capture_native(const void *frame)
+{
+    uint64_t pcs[INTERNED_DEPTH], hash;
+    size_t count = walk_frames(frame, pcs, &hash);
+    struct interned_stack stack = count ? interned_find(hash) : (struct interned_stack){0};
+    if (__builtin_expect(!stack.number, 0))
+        stack = add_native(pcs, count);
+    return stack.number;
+}
+
+__attribute__((noinline)) uint32_t stack_capture_interned(void)
+{
+    return python_is_there() ? capture_from_interpreter().number : capture_native(__builtin_frame_address(0));
+}
+
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max)
 {
-    size_t count = stack_python_frames(stack->python, out, max);
+    size_t count = interned_read(stack->python, out, max);
     size_t room = count < STACK_SHOWN ? STACK_SHOWN - count : 0;
     return count + native_frames(stack, libdw_open(), out + count, room < max - count ? room : max - count);
 }
 
-size_t stack_python_frames(uint32_t python, struct stack_frame *out, size_t max)
+/* The buffers of a report often share a stack, and naming its frames may take a tenth of a second. */
+#define NAMED_KEPT 16u
+static struct named {
+    uint32_t number;
+    size_t count;
+    struct stack_frame frames[STACK_READ];
+} * named[NAMED_KEPT]; /* under named_lock, as the next */
+static unsigned named_next;
+static pthread_mutex_t named_lock = PTHREAD_MUTEX_INITIALIZER;
+
+static size_t name_native(struct named *out, uint32_t number)
 {
-    return interned_read(python, out, max);
+    struct native_place places[INTERNED_DEPTH];
+    size_t count = interned_read_native(number, places, INTERNED_DEPTH);
+    out->number = number;
+    out->count = count ? native_frames_at(places, count, libdw_open(), out->frames, STACK_READ) : 0;
+    return count;
 }
 
-size_t stack_buffer_frames(const void *unused, uint32_t python, struct stack_frame *out, size_t max)
+static size_t copy_named(const struct named *from, struct stack_frame *out, size_t max)
+{
+    size_t count = from->count < max ? from->count : max;
+    memcpy(out, from->frames, count * sizeof *out);
+    return count;
+}
+
+/* Returns 0 if the stack's frames have not been named yet. */
+static int find_named(uint32_t number, struct stack_frame *out, size_t max, size_t *count)
+{
+    int is_found = 0;
+    pthread_mutex_lock(&named_lock);
+    for (unsigned i = 0; i < NAMED_KEPT && !is_found; i++) {
+        is_found = named[i] && named[i]->number == number;
+        if (is_found)
+            *count = copy_named(named[i], out, max);
+    }
+    pthread_mutex_unlock(&named_lock);
+    return is_found;
+}
+
+static void keep_named(struct named *fresh)
+{
+    pthread_mutex_lock(&named_lock);
+    struct named *before = named[named_next % NAMED_KEPT];
+    named[named_next++ % NAMED_KEPT] = fresh;
+    pthread_mutex_unlock(&named_lock);
+    free(before);
+}
+
+size_t stack_interned_frames(uint32_t number, struct stack_frame *out, size_t max)
+{
+    size_t count = interned_read(number, out, max);
+    if (count || find_named(number, out, max, &count))
+        return count;
+    struct named *fresh = malloc(sizeof *fresh);
+    if (!fresh || !name_native(fresh, number)) {
+        free(fresh);
+        return 0;
+    }
+    count = copy_named(fresh, out, max);
+    keep_named(fresh);
+    return count;
+}
+
+size_t stack_buffer_frames(const void *unused, uint32_t number, struct stack_frame *out, size_t max)
 {
     (void)unused;
-    return stack_python_frames(python, out, max);
+    return stack_interned_frames(number, out, max);
 }

@@ -35,16 +35,19 @@ void stack_capture_from(struct stack *out, const void *frame);
 /* Whether this process has an interpreter whose frames can be read. */
 int stack_has_python(void);
 
-/* Captures the Python frames only. Returns a number of at most 16 bits for stack_python_frames(); 0 if there are no Python
- * frames. Used for allocations. */
+/* Captures the Python frames only. Returns a number of at most 16 bits for stack_interned_frames(); 0 if there are no Python
+ * frames. */
 uint32_t stack_capture_python(void);
+
+/* The same, or in a process without an interpreter the native frames. Used for allocations and frees. */
+uint32_t stack_capture_interned(void);
 
 /* Gets the frames, innermost first: Python frames, then as many native ones as STACK_SHOWN leaves room for, without those of
  * cufence itself. Returns their number, at most `max`. May take milliseconds and allocate: for reports only. */
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max);
-size_t stack_python_frames(uint32_t python, struct stack_frame *out, size_t max);
+size_t stack_interned_frames(uint32_t number, struct stack_frame *out, size_t max);
 
 /* The same for struct buffer_frames, which passes a pointer that is not needed here. */
-size_t stack_buffer_frames(const void *unused, uint32_t python, struct stack_frame *out, size_t max);
+size_t stack_buffer_frames(const void *unused, uint32_t number, struct stack_frame *out, size_t max);
 
 #endif

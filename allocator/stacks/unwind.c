@@ -5,13 +5,6 @@
 #include "cfi.h"
 #include "module.h"
 
-/* Empty if not mapped readable. */
-static struct cfi_bytes bytes_of(const struct dl_phdr_info *info, const ElfW(Phdr) * segment)
-{
-    const uint8_t *bytes = module_bytes(info, segment->p_vaddr, segment->p_memsz);
-    return (struct cfi_bytes){info->dlpi_addr + segment->p_vaddr, bytes, bytes ? segment->p_memsz : 0};
-}
-
 struct step {
     const struct cfi_bytes *words;
     struct cfi_frame *frame;
@@ -21,14 +14,8 @@ struct step {
 static int step_in_module(const struct dl_phdr_info *info, void *argument)
 {
     struct step *step = argument;
-    struct cfi_module module = {.segment_count = 0};
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
-        if (segment->p_type == PT_GNU_EH_FRAME)
-            module.header = bytes_of(info, segment);
-        else if (segment->p_type == PT_LOAD && module.segment_count < CFI_SEGMENTS)
-            module.segments[module.segment_count++] = bytes_of(info, segment);
-    }
+    struct cfi_module module;
+    module_tables(info, &module);
     step->result = cfi_step(&module, step->words, step->frame);
     return 1;
 }

@@ -1,6 +1,7 @@
 #include "torch/pluggable.h"
 #include "base/output.h"
 #include "contexts/contexts.h"
+#include "witness/delivery.h"
 #include "witness/monitor.h"
 #include "heap/heap.h"
 
@@ -76,4 +77,9 @@ int cufence_torch_before_sync(int scope, uint64_t handle)
         return 0;
     }
     return fault_settle(scope == CUFENCE_TORCH_SYNC_DEVICE) == CUFENCE_ERROR_FAULTED;
+}
+
+void cufence_torch_add(const char *text, const char *json)
+{
+    delivery_add(text, json);
 }

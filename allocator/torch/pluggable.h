@@ -47,4 +47,8 @@ enum {
  */
 CUFENCE_TORCH_EXPORT int cufence_torch_before_sync(int scope, uint64_t handle);
 
+/* Adds what Python knows of a reported fault (_names.py) to the report's destinations: `text`, whole lines, to stderr and log=,
+ * and `json`, one line, to json=. */
+CUFENCE_TORCH_EXPORT void cufence_torch_add(const char *text, const char *json);
+
 #endif

@@ -24,11 +24,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     frame.registers[CFI_RIP] = CODE + data[0];
     for (int i = 0; i < STEPS; i++) {
         struct cfi_frame before = frame;
+        struct cfi_rule rule = cfi_rule_at(&module, frame.registers[CFI_RIP] - !frame.is_interrupted);
         if (cfi_step(&module, &stack, &frame) != CFI_STEPPED) {
             if (memcmp(&before, &frame, sizeof frame) != 0)
                 abort(); /* the contract: the frame is unchanged */
             return 0;
         }
+        if (rule.base == CFI_FROM_SP &&
+            frame.registers[CFI_RSP] != before.registers[CFI_RSP] + (uint64_t)(int64_t)rule.cfa_words * sizeof(uint64_t))
+            abort(); /* the rule says another frame than the step */
         const uint32_t wanted = 1u << CFI_RSP | 1u << CFI_RIP;
         if ((frame.known & wanted) != wanted || !frame.registers[CFI_RIP])
             abort();

@@ -25,7 +25,8 @@ def _overrun(name: str, kernel: str, block: str, size: int, **other: object) -> 
         rf"block \({block}\) thread \(\d+,0,0\)",
         *extra,
     ]
-    return Case(name, story, report=facts, error=ILLEGAL, raises=raises, **other)  # type: ignore[arg-type]
+    other.setdefault("error", ILLEGAL)
+    return Case(name, story, report=facts, raises=raises, **other)  # type: ignore[arg-type]
 
 
 def _exited_warp(name: str, story: str, kernel: str, access: str, ways: tuple[str, ...]) -> Case:
@@ -94,6 +95,40 @@ FAULTS = [
     ),
     _overrun("other_stream_busy", "k_oob", "7,0,0", 4000, output=["busy when the fault came: True"]),
     _overrun("labels", "k_oob", "7,0,0", 4000, report=[r'label "batch 17"'], output=["described", "reported"], ways=ITSELF),
+    # The lines may be wrapped, so each fact is short.
+    _overrun(
+        "names_parameter",
+        "k_row",
+        "0,0,0",
+        100 * 96 * 4,
+        report=[
+            r"buffer #\d+ is model\.1\.weight \(parameter\)",
+            r"float32\[100, 96\]",
+            r"element \[100, \d+\]",
+            r"arguments of k_row: weight = buffer #\d+",
+            r"BLOCK = 128",
+        ],
+        ways=HOOKED,
+    ),
+    # Without the driver's hooks no launch is on record, and the arguments have no names.
+    _overrun(
+        "names_enable",
+        "k_row",
+        "0,0,0",
+        100 * 96 * 4,
+        story="names_parameter",
+        report=[r"buffer #\d+ is model\.1\.weight \(parameter\)", r"element \[100, \d+\]"],
+        ways=("enable",),
+    ),
+    _overrun(
+        "names_local",
+        "k_oob",
+        "7,0,0",
+        4000,
+        report=[r"buffer #\d+ is batch\['ids'\] in step", r"float32\[1000\]", r"x = buffer #\d+", r"n = 1000"],
+        error=[*ILLEGAL, r"\ncufence: buffer #\d+ is batch\['ids'\] in step"],  # the note, behind the traceback
+        ways=HOOKED,
+    ),
     *(
         _overrun(f"sync_{how}", "k_oob", "7,0,0", 4000, story="sync_points", arguments=[how], raises=f"RAISES {how}")
         for how in ("item", "cpu", "stream", "event")

@@ -39,7 +39,7 @@ uint32_t hook_number(void)
 size_t hook_text(uint32_t number, char *out, size_t size)
 {
     struct stack_frame frames[MOST];
-    return write_frames(frames, stack_python_frames(number, frames, MOST), out, size);
+    return write_frames(frames, stack_interned_frames(number, frames, MOST), out, size);
 }
 
 size_t hook_all(char *out, size_t size)

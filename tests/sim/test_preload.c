@@ -136,8 +136,8 @@ static void the_end_tells_what_was_guarded(void **state)
     expect_in(way, "after_fault", last.err,
               "(status 0); because of what was found its exit status is 86, as exitcode=86 asks\n");
     const char *summary = strstr(last.err, "exitcode=86 asks\n==");
-    if (!summary || !strstr(summary, "== SUMMARY: cufence: overrun at kernels.cu:12 in store "
-                                     "(write, 0 bytes past the end of buffer #1)\n"))
+    if (!summary || !strstr(summary, "== SUMMARY: cufence: overrun at kernels.cu:12 in store: "
+                                     "write, 0 bytes past the end of buffer #1\n"))
         complain(way, "after_fault", "the summary is not last", "");
 }
 

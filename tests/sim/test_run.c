@@ -85,20 +85,37 @@ static void the_file_of_json_is_one_line_a_report(void **state)
     assert_non_null(strstr(text, "\"fill\""));
 }
 
+/* The frames behind `from`, which must be overrun() and main(), and no other. */
+static void assert_called_by_main(const char *from)
+{
+    char frames[4096];
+    const char *start = from ? strstr(from, "\"frames\":[") : NULL, *end = start ? strchr(start, ']') : NULL;
+    assert_non_null(end);
+    snprintf(frames, sizeof frames, "%.*s", (int)(end - start), start);
+    assert_int_equal(count_in(frames, "\"function\":"), 2);
+    const char *inner = strstr(frames, "\"function\":\"overrun\""), *outer = strstr(frames, "\"function\":\"main\"");
+    assert_true(inner && outer && inner < outer);
+}
+
 /* Found in its unwind tables and its symbol table: it keeps no frame pointers, and its functions are not exported. */
-static void the_report_says_who_launched(void **state)
+static void the_report_says_who_launched_and_who_allocated(void **state)
 {
     (void)state;
     char text[16384];
     assert_int_equal(shell("\"$CUFENCE\" run --set \"json=$FOLDER/who.json\" -- \"$STORY\" 2>/dev/null"), 86);
     read_file("who.json", text, sizeof text);
-    const char *frames = strstr(text, "\"frames\":");
-    assert_non_null(frames);
-    const char *inner = strstr(frames, "\"function\":"), *outer = inner ? strstr(inner + 1, "\"function\":") : NULL;
-    assert_non_null(outer);
-    assert_int_equal(strncmp(inner, "\"function\":\"overrun\"", strlen("\"function\":\"overrun\"")), 0);
-    assert_int_equal(strncmp(outer, "\"function\":\"main\"", strlen("\"function\":\"main\"")), 0);
-    assert_int_equal(count_in(frames, "\"function\":"), 2);
+    assert_called_by_main(strstr(text, "\"launch\":{"));
+    assert_called_by_main(strstr(strstr(text, "\"buffer\":{"), "\"allocated\":{"));
+}
+
+static void without_stacks_nobody_knows_who_allocated(void **state)
+{
+    (void)state;
+    char text[16384];
+    assert_int_equal(shell("\"$CUFENCE\" run --set \"json=$FOLDER/python.json,stacks=python\" -- \"$STORY\" 2>/dev/null"), 86);
+    read_file("python.json", text, sizeof text);
+    assert_int_equal(count_in(text, "\"frames\":["), 1); /* the launch's */
+    assert_called_by_main(strstr(text, "\"launch\":{"));
 }
 
 static void a_process_without_cuda_loads_the_small_library_only(void **state)
@@ -125,7 +142,8 @@ int main(void)
         cmocka_unit_test(each_rank_has_its_file),
         cmocka_unit_test(the_exit_status_of_a_fault_is_set),
         cmocka_unit_test(the_file_of_json_is_one_line_a_report),
-        cmocka_unit_test(the_report_says_who_launched),
+        cmocka_unit_test(the_report_says_who_launched_and_who_allocated),
+        cmocka_unit_test(without_stacks_nobody_knows_who_allocated),
         cmocka_unit_test(a_process_without_cuda_loads_the_small_library_only),
         cmocka_unit_test(without_it_nothing_is_reported),
     };

@@ -117,12 +117,41 @@ static struct scene scene_of(struct tables tables, uint64_t offset)
     return scene;
 }
 
+static uint64_t word_at(const struct scene *scene, uint64_t address)
+{
+    return scene->words[(address - SP) / 8];
+}
+
+/* A rule that can be kept for a place in the code says what a step from there does. */
+static void assert_rule(struct cfi_rule rule, const struct scene *before, const struct scene *after)
+{
+    uint64_t rbp = before->frame.registers[CFI_RBP], moved = (uint64_t)(int64_t)rule.cfa_words * 8;
+    uint64_t cfa = rule.base == CFI_FROM_SP   ? before->frame.registers[CFI_RSP] + moved
+                   : rule.base == CFI_FROM_FP ? rbp + moved
+                                              : word_at(before, rbp + moved);
+    assert_int_equal(after->frame.registers[CFI_RSP], cfa);
+    assert_int_equal(after->frame.registers[CFI_RIP], word_at(before, cfa - 8));
+    if (rule.fp == CFI_FP_LOST || !(after->frame.known >> CFI_RBP & 1))
+        return;
+    uint64_t place = (rule.fp == CFI_FP_AT_CFA ? cfa : rbp) + (uint64_t)(int64_t)rule.fp_words * 8;
+    assert_int_equal(after->frame.registers[CFI_RBP], rule.fp == CFI_FP_SAME ? rbp : word_at(before, place));
+}
+
+static unsigned ruled; /* steps that a rule has told */
+
 static enum cfi_result step_in(const struct cfi_bytes *tables, struct scene *scene)
 {
     struct cfi_module module = {.header = *tables, .segments = {*tables}, .segment_count = 1};
     module.header.size = HEADER_BYTES;
     const struct cfi_bytes stack = {SP, (const uint8_t *)scene->words, sizeof scene->words};
-    return cfi_step(&module, &stack, &scene->frame);
+    struct scene before = *scene;
+    struct cfi_rule rule = cfi_rule_at(&module, scene->frame.registers[CFI_RIP] - !scene->frame.is_interrupted);
+    enum cfi_result result = cfi_step(&module, &stack, &scene->frame);
+    if (result == CFI_STEPPED && rule.base != CFI_NOWHERE) {
+        assert_rule(rule, &before, scene);
+        ruled++;
+    }
+    return result;
 }
 
 static enum cfi_result step(struct scene *scene)
@@ -164,6 +193,7 @@ static void rules_change_along_the_code(void **state)
         assert_int_equal(value_of(&scene, CFI_RSP), places[i].cfa);
         assert_int_equal(value_of(&scene, CFI_RBP), rbp);
         assert_int_equal(scene.frame.is_interrupted, 0);
+        assert_int_equal(ruled, i + 1);
     }
 }
 

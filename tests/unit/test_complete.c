@@ -12,7 +12,7 @@
 #define LOW UINT64_C(0xffffffff)
 #define HIGH (~LOW)
 #define WINDOW (LOW + 1)
-#define ONLY "only this of the kernel's arguments explains the address's low half"
+#define ONLY "only this argument explains the address's low half"
 #define FAR "the other side is at least four times as far"
 #define NEARER_BOTH "nearer end, both neighbours are arguments"
 

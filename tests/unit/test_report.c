@@ -33,7 +33,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
     {without_parameters,
      "cufence: out-of-bounds WRITE of 4 bytes, 34599008 bytes before the start of buffer #2 (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -46,19 +46,20 @@ static const struct {
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | #1 4000 |....... guard 64 MiB X| slack 2089152 | #2 8000 |\n"
-     "SUMMARY: cufence: underrun at oob.py:9 in k_oob (write, 34599008 bytes before the start of buffer #2 (derived))\n"},
+     "SUMMARY: cufence: underrun at oob.py:9 in k_oob: write, 34599008 bytes before the start of buffer #2 (derived)\n"},
     {vector_overrun,
      "cufence: out-of-bounds READ of 16 bytes, 8 bytes of the access lie past the end of buffer #1\n"
      "  at oob.py in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
-     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>> in clusters of (1,2,1)  argument word 1 points to this buffer  exact\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>> in clusters of (1,2,1)                     exact\n"
+     "             argument word 1 points to this buffer\n"
      "             instruction   (k_oob+0x400)\n"
      "             also          2 more warps at this instruction\n"
      "  address    0x7e00041ffff8, 8 bytes of the access lie past the end of buffer #1      exact\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
-     "SUMMARY: cufence: overrun at oob.py in k_oob (read, 8 bytes of the access lie past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py in k_oob: read, 8 bytes of the access lie past the end of buffer #1\n"},
     {approximate,
      "cufence: out-of-bounds access, 0 bytes past the end of buffer #1 (derived)\n"
      "  in k_oob, block (7,0,0) thread (104,0,0) and 1 more, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -69,7 +70,7 @@ static const struct {
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
-     "SUMMARY: cufence: overrun in k_oob (out-of-bounds access, 0 bytes past the end of buffer #1 (derived))\n"},
+     "SUMMARY: cufence: overrun in k_oob: out-of-bounds access, 0 bytes past the end of buffer #1 (derived)\n"},
     {underrun,
      "cufence: out-of-bounds ATOMIC of 4 bytes, 32 bytes before the start of buffer #2 \"layer 3?attention é\"\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -77,10 +78,11 @@ static const struct {
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer     exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  address    0x7e00081fffe0, 32 bytes before the start of buffer #2                   exact\n"
-     "  buffer     #2, 2097152 bytes (2 MiB) [0x7e0008200000, 0x7e0008400000), stream 0x5581c0, label \"layer 3?attention é\"\n"
+     "  buffer     #2, 2097152 bytes (2 MiB) [0x7e0008200000, 0x7e0008400000), stream 0x5581c0,\n"
+     "             label \"layer 3?attention é\"\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | #1 4000 |....... guard 64 MiB X| #2 2 MiB |\n"
-     "SUMMARY: cufence: underrun at oob.py:9 in k_oob (atomic, 32 bytes before the start of buffer #2 \"layer 3?attention é\")\n"},
+     "SUMMARY: cufence: underrun at oob.py:9 in k_oob: atomic, 32 bytes before the start of buffer #2 \"layer 3?attention é\"\n"},
     {use_after_free,
      "cufence: use-after-free READ of 4 bytes, 40 bytes into buffer #3, which has been freed\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -92,7 +94,7 @@ static const struct {
      "             allocated     72.9 ms ago by thread 4242\n"
      "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
      "  memory     | #2 8000 | slack 2095552 |X #3 1600 freed | guard 64 MiB | #7 4001 |\n"
-     "SUMMARY: cufence: use-after-free at oob.py:9 in k_oob (read, 40 bytes into buffer #3, which has been freed)\n"},
+     "SUMMARY: cufence: use-after-free at oob.py:9 in k_oob: read, 40 bytes into buffer #3, which has been freed\n"},
     {slack_behind_the_end,
      "cufence: out-of-bounds WRITE of 4 bytes, 15 bytes past the end of buffer #7\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -103,7 +105,7 @@ static const struct {
      "  buffer     #7, 4001 bytes [0x7e00107ff050, 0x7e00107ffff1), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  memory     | slack 2093136 | #7 4001 | slack 15 |X guard 64 MiB .......|\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 15 bytes past the end of buffer #7)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 15 bytes past the end of buffer #7\n"},
     {null_pointer,
      "cufence: null-pointer WRITE of 4 bytes at 0x0\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -111,7 +113,7 @@ static const struct {
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                            exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  address    0x0, a null pointer                                                      exact\n"
-     "SUMMARY: cufence: null pointer at oob.py:9 in k_oob (write at 0x0)\n"},
+     "SUMMARY: cufence: null pointer at oob.py:9 in k_oob: write at 0x0\n"},
     {null_field,
      "cufence: null-pointer WRITE of 4 bytes at 0x10\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -121,7 +123,7 @@ static const struct {
      "  address    0x10, a null pointer with an offset of 16 bytes                          exact\n"
      "  hint       an offset from a null pointer: an element of an array, or a member   candidate\n"
      "             of a struct, that is not there?\n"
-     "SUMMARY: cufence: null pointer at oob.py:9 in k_oob (write at 0x10)\n"},
+     "SUMMARY: cufence: null pointer at oob.py:9 in k_oob: write at 0x10\n"},
     {host_pointer,
      "cufence: host-pointer WRITE of 4 bytes at 0x7fff12345678\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -130,7 +132,7 @@ static const struct {
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  address    0x7fff12345678, memory of the host that the device cannot reach          exact\n"
      "  hint       copy the data to the device, or keep it in managed or pinned memory  candidate\n"
-     "SUMMARY: cufence: host pointer at oob.py:9 in k_oob (write at 0x7fff12345678)\n"},
+     "SUMMARY: cufence: host pointer at oob.py:9 in k_oob: write at 0x7fff12345678\n"},
     {wild_outside,
      "cufence: wild-address WRITE of 4 bytes at 0x7fff12345678\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -140,7 +142,7 @@ static const struct {
      "  address    0x7fff12345678, in no buffer of cufence's and not in its address space   exact\n"
      "  note       candidates are the buffers that the kernel's arguments point to\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
-     "SUMMARY: cufence: wild address at oob.py:9 in k_oob (write at 0x7fff12345678)\n"},
+     "SUMMARY: cufence: wild address at oob.py:9 in k_oob: write at 0x7fff12345678\n"},
     {wild_inside,
      "cufence: wild-address WRITE of 4 bytes at 0x7e0008200008\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -151,7 +153,7 @@ static const struct {
      "  note       candidates are the buffers that the kernel's arguments point to\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
      "  memory     | #1 4000 | ....... X ....... | #7 4001 |\n"
-     "SUMMARY: cufence: wild address at oob.py:9 in k_oob (write at 0x7e0008200008)\n"},
+     "SUMMARY: cufence: wild address at oob.py:9 in k_oob: write at 0x7e0008200008\n"},
     {misaligned,
      "cufence: misaligned WRITE of 4 bytes, not a multiple of 4, 10 bytes into buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -161,7 +163,7 @@ static const struct {
      "  address    0x7e00041ff06a, not a multiple of 4, 10 bytes into buffer #1             exact\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
-     "SUMMARY: cufence: misaligned access at oob.py:9 in k_oob (write, not a multiple of 4, 10 bytes into buffer #1)\n"},
+     "SUMMARY: cufence: misaligned access at oob.py:9 in k_oob: write, not a multiple of 4, 10 bytes into buffer #1\n"},
     {another_devices_buffer,
      "cufence: illegal memory access by a WRITE of 4 bytes, 12 bytes into buffer #2, to which this GPU may have no access (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -171,7 +173,7 @@ static const struct {
      "  address    0x7e00083fe0cc, 12 bytes into buffer #2, to which this GPU may have no access  exact\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write, 12 bytes into buffer #2, to which this GPU may have no access (derived))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write, 12 bytes into buffer #2, to which this GPU may have no access (derived)\n"},
     {exited,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -185,7 +187,7 @@ static const struct {
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000)                      candidate\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000)                      candidate\n"
      "             and 10 more\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {exited_with_parameters,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -197,7 +199,7 @@ static const struct {
      "             candidates are the buffers that the kernel's arguments point to\n"
      "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), freed, argument word 0  candidate\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9: write (address unknown: the warp had exited)\n"},
     {address_not_decoded,
      "cufence: illegal memory access (address unknown)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -207,7 +209,7 @@ static const struct {
      "  note       the address cannot be told from this instruction and the registers in the dump\n"
      "             candidates are the buffers that the kernel's arguments point to\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (illegal memory access (address unknown))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: illegal memory access (address unknown)\n"},
     {half_known,
      "cufence: use-after-free READ of 4 bytes, 40 bytes into buffer #3, which has been freed (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -215,14 +217,14 @@ static const struct {
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer     exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  address    0x7e000c5ff9e8, 40 bytes into buffer #3, which has been freed          derived\n"
-     "  owner      #3: only this of the kernel's arguments explains the address's low half  derived\n"
+     "  owner      #3: only this argument explains the address's low half                 derived\n"
      "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
      "  note       a register holds the low half of the address; the high half is what the\n"
      "             buffers allow that the kernel's arguments point to\n"
      "  memory     | #2 8000 | slack 2095552 |X #3 1600 freed | guard 64 MiB | #7 4001 |\n"
-     "SUMMARY: cufence: use-after-free at oob.py:9 in k_oob (read, 40 bytes into buffer #3, which has been freed (derived))\n"},
+     "SUMMARY: cufence: use-after-free at oob.py:9 in k_oob: read, 40 bytes into buffer #3, which has been freed (derived)\n"},
     {half_known_between_arguments,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -238,7 +240,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       one thread went one element too far: is <= meant to be <, or a size  candidate\n"
      "             one too large?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (derived))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (derived)\n"},
     {high_half_known,
      "cufence: illegal memory access by a WRITE (address unknown)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -249,7 +251,7 @@ static const struct {
      "             the high half of the address is known; of the kernel's arguments only this is\n"
      "             near it\n"
      "  buffer     #2, 8000 bytes [0x7e01083fe0c0, 0x7e0108400000), argument word 2     candidate\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown)\n"},
     {assertion,
      "cufence: exception: assertion failed\n"
      "  in k_oob, block (7,0,0) thread (105,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -258,7 +260,7 @@ static const struct {
      "             instruction   code of the driver's, called by k_oob\n"
      "  what       an assert() in the kernel failed; its text is on stdout or stderr\n"
      "             no buffer is involved\n"
-     "SUMMARY: cufence: exception in k_oob (exception: assertion failed)\n"},
+     "SUMMARY: cufence: exception in k_oob: exception: assertion failed\n"},
     {trap,
      "cufence: exception: illegal instruction\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (105,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -269,7 +271,7 @@ static const struct {
      "             perhaps __trap(), __builtin_unreachable(), or a check of a library   candidate\n"
      "             that ends in one\n"
      "             no buffer is involved\n"
-     "SUMMARY: cufence: exception at oob.py:9 in k_oob (exception: illegal instruction)\n"},
+     "SUMMARY: cufence: exception at oob.py:9 in k_oob: exception: illegal instruction\n"},
     {wrong_vote_mask,
      "cufence: exception: illegal instruction\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (105,0,0), on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -279,7 +281,7 @@ static const struct {
      "  what       a warp ran an instruction that it may not run\n"
      "             perhaps the mask of a vote does not match the threads that run it    candidate\n"
      "             no buffer is involved\n"
-     "SUMMARY: cufence: exception at oob.py:9 in k_oob (exception: illegal instruction)\n"},
+     "SUMMARY: cufence: exception at oob.py:9 in k_oob: exception: illegal instruction\n"},
     {bystander,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -292,7 +294,7 @@ static const struct {
      "             candidates are the arguments of the launch that still ran; it may have been\n"
      "             another one\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument word 1     candidate\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {launched,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -312,7 +314,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
     {launched_twice,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -332,7 +334,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (derived))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (derived)\n"},
     {launched_from_two_places,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -351,7 +353,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
     {launched_in_a_graph,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -367,13 +369,14 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
     {launched_with_structs,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (derived)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
      "     on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
-     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument 0 at byte 8 points to this buffer  exact\n"
+     "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>                                            exact\n"
+     "             argument 0 at byte 8 points to this buffer\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
      "             launched at   train.py:41 in step                                        exact\n"
@@ -392,14 +395,15 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (derived))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (derived)\n"},
     {exited_launched,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob                                                                    exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                      derived\n"
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
      "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
@@ -408,14 +412,15 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {exited_launched_traced,
      "cufence: illegal memory access by a WRITE, through a pointer into buffer #1 (derived)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob                                                                    exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                      derived\n"
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
      "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
@@ -425,14 +430,15 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write, through a pointer into buffer #1 (derived))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write, through a pointer into buffer #1 (derived)\n"},
     {exited_launched_loaded,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob                                                                    exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                      derived\n"
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
      "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
@@ -442,14 +448,15 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {exited_launched_const,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob(float const*, float*, int)                                         exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                      derived\n"
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
      "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
@@ -459,7 +466,7 @@ static const struct {
      "  arguments  0  buffer #2 +0, 8000 bytes                                            derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {exited_launched_twice,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
@@ -473,7 +480,7 @@ static const struct {
      "             candidates are the buffers that the last 2 launches of this kernel point to\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), argument 1          candidate\n"
      "  buffer     #2, 8000 bytes [0x7e00083fe0c0, 0x7e0008400000), argument 1          candidate\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {restaged,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -481,7 +488,8 @@ static const struct {
      "\n"
      "  kernel     k_oob  argument 1 points to this buffer                                  exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                     restaged\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                     restaged\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
@@ -493,7 +501,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (restaged)\n"},
     {restaged_given,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -501,7 +509,8 @@ static const struct {
      "\n"
      "  kernel     k_oob(void*, float*, int)  argument 1 points to this buffer              exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                     restaged\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                     restaged\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
@@ -517,7 +526,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (restaged)\n"},
     {restaged_for_nothing,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -538,7 +547,7 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1)\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1\n"},
     {restaged_second_launch,
      "cufence: out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #2 (restaged)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -546,7 +555,8 @@ static const struct {
      "\n"
      "  kernel     k_oob  argument 1 points to this buffer                                  exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   launch(int) (libmodel.so+0x12f0)                        restaged\n"
      "                           of 2 launches that it may have been, this one did it again\n"
      "  address    0x7e000840000c, 12 bytes past the end of buffer #2                    restaged\n"
@@ -556,14 +566,15 @@ static const struct {
      "             1  buffer #2 +0, 8000 bytes\n"
      "             2  1000\n"
      "  memory     | slack 2089152 | #2 8000 |X guard 64 MiB .......|\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 12 bytes past the end of buffer #2 (restaged))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 12 bytes past the end of buffer #2 (restaged)\n"},
     {restaged_exited,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob  argument 1 points to this buffer                                  exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                     restaged\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                     restaged\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
@@ -575,7 +586,7 @@ static const struct {
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (restaged)\n"},
     {restaged_all_over,
      "cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 (restaged)\n"
      "  at oob.py:9 in k_oob, block (7,0,0) thread (104,0,0) and 1 more,\n"
@@ -583,7 +594,8 @@ static const struct {
      "\n"
      "  kernel     k_oob  argument 1 points to this buffer                                  exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                     restaged\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                     restaged\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
@@ -599,14 +611,15 @@ static const struct {
      "  memory     | slack 2093152 | #1 4000 |X guard 64 MiB .......| #2 8000 |\n"
      "  hint       1024 threads run, and the buffer has 1000 elements of 4 bytes: is a  candidate\n"
      "             bounds check (a mask) missing?\n"
-     "SUMMARY: cufence: overrun at oob.py:9 in k_oob (write, 0 bytes past the end of buffer #1 (restaged))\n"},
+     "SUMMARY: cufence: overrun at oob.py:9 in k_oob: write, 0 bytes past the end of buffer #1 (restaged)\n"},
     {restaged_elsewhere_in_it,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob                                                                    exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                      derived\n"
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
      "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
@@ -617,14 +630,15 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {restaged_well,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob                                                                    exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                      derived\n"
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
      "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
@@ -635,14 +649,15 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {restaged_well_with_variables,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob                                                                    exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                      derived\n"
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
      "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
@@ -654,14 +669,15 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {not_restaged,
      "cufence: illegal memory access by a WRITE (address unknown: the warp had exited)\n"
      "  at oob.py:9 in k_oob, on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
      "  kernel     k_oob                                                                    exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
-     "             launched      13 ms ago by thread 4242 on stream 0x5581c0 as <<<(8,1,1), (128,1,1)>>>\n"
+     "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
+     "                           as <<<(8,1,1), (128,1,1)>>>\n"
      "             launched at   train.py:41 in step                                      derived\n"
      "  note       the warp had exited when the driver (580.159) wrote its dump, so address and\n"
      "             thread are missing from it; drivers from CUDA 13.3 on keep such warps\n"
@@ -671,12 +687,12 @@ static const struct {
      "  arguments  0  0                                                                   derived\n"
      "             1  buffer #1 +0, 4000 bytes\n"
      "             2  1000\n"
-     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob (write (address unknown: the warp had exited))\n"},
+     "SUMMARY: cufence: illegal access at oob.py:9 in k_oob: write (address unknown: the warp had exited)\n"},
     {no_exception,
      "cufence: exception that the dump does not name\n"
      "  on GPU 0 (NVIDIA H100 80GB HBM3)\n"
      "\n"
-     "SUMMARY: cufence: exception (exception that the dump does not name)\n"},
+     "SUMMARY: cufence: exception: exception that the dump does not name\n"},
 };
 /* clang-format on */
 
@@ -718,7 +734,7 @@ static void every_report_reads_as_written_here(void **state)
     }
 }
 
-/* Stands in for stack_python_frames(). */
+/* Stands in for stack_interned_frames(). */
 static size_t frames_of(const void *from, uint32_t stack, struct stack_frame *out, size_t max)
 {
     (void)from;
@@ -811,15 +827,16 @@ static void a_call_on_the_host_is_told_in_the_same_words(void **state)
         "  called at  model.py:41 in forward\n"
         "             train.py:40 in step\n"
         "  address    0x7e000c5ff9c0                                                           exact\n"
-        "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), stream 0x5581c0, label \"layer 3\"\n"
+        "  buffer     #3, 1600 bytes [0x7e000c5ff9c0, 0x7e000c600000), stream 0x5581c0,\n"
+        "             label \"layer 3\"\n"
         "             allocated     72.9 ms ago by thread 4242\n"
         "             allocated at  model.py:120 in forward\n"
         "                           train.py:40 in step\n"
         "             freed         23 ms ago by thread 4243 on stream 0x5581c8\n"
         "             freed at      model.py:130 in forward\n"
         "                           train.py:40 in step\n"
-        "SUMMARY: cufence: host write out of bounds at model.py:41 in forward (cuMemcpyHtoD: "
-        "writes 4 bytes from byte 0 of buffer #3, which has been freed)\n");
+        "SUMMARY: cufence: host write out of bounds at model.py:41 in forward: cuMemcpyHtoD: "
+        "writes 4 bytes from byte 0 of buffer #3, which has been freed\n");
     free(text);
 }
 
@@ -839,7 +856,7 @@ static void a_call_that_meets_no_buffer_names_the_address(void **state)
                               "  on a GPU\n"
                               "\n"
                               "  address    0x10                                                                     exact\n"
-                              "SUMMARY: cufence: invalid free (cuMemFree: 0x10 was not allocated by cufence)\n");
+                              "SUMMARY: cufence: invalid free: cuMemFree: 0x10 was not allocated by cufence\n");
     free(text);
 }
 
@@ -854,7 +871,7 @@ static void a_fault_without_evidence_says_why(void **state)
                               "  on a GPU, rank 1\n"
                               "\n"
                               "  reason     its core dump (7 bytes) cannot be read: it is no ELF file\n"
-                              "SUMMARY: cufence: unexplained (unexplained fault of a kernel)\n");
+                              "SUMMARY: cufence: unexplained: unexplained fault of a kernel\n");
     free(text);
 }
 
@@ -980,6 +997,117 @@ static void of_a_freed_buffer(struct story *story)
     story->lanes[0].address = story->lanes[1].address = A_START + 40;
 }
 
+/* The launch's arguments: 100 and the row's length, 40. Thread (8,25,0) of the whole grid, in row 25 of 25. */
+static void in_the_row_behind(struct story *story)
+{
+    struct evidence_site *site = &story->sites[0];
+    story->parameters[0] = 100;
+    story->parameters[2] = 40;
+    memcpy(story->entries[0].bytes, story->parameters, 20);
+    site->grid[0] = story->entries[0].grid[0] = 2;
+    site->grid[1] = story->entries[0].grid[1] = 4;
+    site->block[0] = story->entries[0].block[0] = 32;
+    site->block[1] = story->entries[0].block[1] = 8;
+    site->block_index[0] = 0;
+    site->block_index[1] = 3;
+    site->lane_count = 1;
+    story->lanes[0].thread[0] = 8;
+    story->lanes[0].thread[1] = 1;
+    story->lanes[0].address = A_START + 4 * (25 * 40 + 8);
+}
+
+static void two_rows_behind(struct story *story)
+{
+    in_the_row_behind(story);
+    story->lanes[0].address += 4 * 40;
+}
+
+/* Block 3 of 8 rows is rows 24 to 31. */
+static void by_another_row(struct story *story)
+{
+    in_the_row_behind(story);
+    story->lanes[0].thread[1] = 2;
+}
+
+static void with_rows_of_no_argument(struct story *story)
+{
+    in_the_row_behind(story);
+    story->parameters[2] = 39;
+    memcpy(story->entries[0].bytes, story->parameters, 20);
+}
+
+/* The grid is as wide as a row. */
+static void in_a_grid_as_wide_as_a_row(struct story *story)
+{
+    with_rows_of_no_argument(story);
+    story->sites[0].grid[0] = story->entries[0].grid[0] = 1;
+    story->sites[0].block[0] = story->entries[0].block[0] = 40;
+}
+
+/* One element a thread, so many that the mask is what is missing, though a row's length is an argument. */
+static void in_one_dimension(struct story *story)
+{
+    story->parameters[0] = 100;
+    story->parameters[2] = 125;
+    memcpy(story->entries[0].bytes, story->parameters, 20);
+    story->sites[0].block_index[0] = 8;
+}
+
+/* Row 11, column 8, with a stride of 100 where the rows have 40 elements. */
+static void with_another_stride(struct story *story)
+{
+    in_the_row_behind(story);
+    story->parameters[0] = 99;
+    memcpy(story->entries[0].bytes, story->parameters, 20);
+    story->sites[0].block_index[1] = 1;
+    story->lanes[0].thread[1] = 3;
+    story->lanes[0].address = A_START + 4 * (11 * 99 + 8);
+}
+
+static void with_another_stride_and_column(struct story *story)
+{
+    with_another_stride(story);
+    story->lanes[0].thread[0] = 9;
+}
+
+/* Of which the buffer has ten rows, so that it may be the right one. */
+static void with_a_stride_that_fits(struct story *story)
+{
+    with_another_stride(story);
+    story->parameters[0] = 100;
+    memcpy(story->entries[0].bytes, story->parameters, 20);
+    story->lanes[0].address = A_START + 4 * (11 * 100 + 8);
+}
+
+/* The free came before the last launch, or before the one before that as well. */
+static void freed_before_the_last(struct story *story)
+{
+    for (size_t i = 0; i < story->memory.near_count; i++) {
+        story->near[i].freed_ns = 55000000;
+        story->near[i].free_stream = story->entries[0].stream;
+        story->near[i].is_mapped = 0;
+    }
+    story->lanes[0].address = story->lanes[1].address = A_START + 40;
+    story->entries[1].time_ns = 50000000;
+    story->entries[0].time_ns = 65000000;
+    story->memory.launch_count = 2;
+    story->parameters[0] = 0;
+    story->launches[1].place = story->launches[0].place;
+    story->entries[1].bytes[16] ^= 1; /* other arguments: it is clear which launch faulted */
+}
+
+static void freed_two_steps_ago(struct story *story)
+{
+    freed_before_the_last(story);
+    story->entries[1].time_ns = 60000000;
+}
+
+static void freed_before_one_from_elsewhere(struct story *story)
+{
+    freed_two_steps_ago(story);
+    story->launches[1].place++;
+}
+
 static void hints_are_for_what_they_know(void **state)
 {
     (void)state;
@@ -1002,6 +1130,23 @@ static void hints_are_for_what_they_know(void **state)
     expect_hint(misaligned, NULL, "");
     expect_hint(launched, of_a_freed_buffer, "the buffer was freed on stream 0x1234: does an event (or record_stream)");
     expect_hint(use_after_free, on_its_own_stream, "");
+    expect_hint(
+        launched, in_the_row_behind,
+        "the access is to row 25, and the buffer has 25 rows of 40 elements (argument 2): do the rows count from 0 here?");
+    expect_hint(launched, two_rows_behind, "2048 threads run");
+    expect_hint(launched, by_another_row, "2048 threads run");
+    expect_hint(launched, with_rows_of_no_argument, "2048 threads run");
+    expect_hint(launched, in_a_grid_as_wide_as_a_row, "25 rows of 40 elements (the width of the grid)");
+    expect_hint(launched, in_one_dimension, "1024 threads run");
+    expect_hint(launched, with_another_stride,
+                "row and column of the thread fit a stride of 99 (argument 0), but the buffer has 25 rows of 40 (argument 2): "
+                "the stride of another shape?");
+    expect_hint(launched, with_another_stride_and_column, "2048 threads run");
+    expect_hint(launched, with_a_stride_that_fits, "2048 threads run");
+    expect_hint(launched_from_two_places, freed_before_the_last, "the kernel was launched after the free");
+    expect_hint(launched_from_two_places, freed_two_steps_ago,
+                "launched from the same place 1 time before this: does it use a pointer of 2 steps ago?");
+    expect_hint(launched_from_two_places, freed_before_one_from_elsewhere, "the kernel was launched after the free");
 }
 
 static char *annotation(const struct finding *finding)
@@ -1146,7 +1291,8 @@ static void long_and_hostile_names_stay_on_their_line(void **state)
     char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL, NULL});
     assert_true(strlen(text) > 4 * LENGTH);
     assert_non_null(strstr(text, "kernel     ?==4242== forged ?[2J"));
-    assert_non_null(strstr(text, "<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer  exact\n"));
+    assert_non_null(
+        strstr(text, "<<<(8,1,1), (128,1,1)>>>  exact\n==4242==              argument word 1 points to this buffer\n"));
     assert_null(strchr(text, '\033'));
     strip_prefixes(text);
     free(text);

@@ -327,7 +327,7 @@ static void set_view(const struct fault_memory *memory, struct diagnosis *diagno
 static void complete(const struct evidence *evidence, const struct fault_memory *memory, struct completion *completion,
                      struct diagnosis *diagnosis, struct evidence_lane *whole, struct verdict *verdict)
 {
-    static const char reason[] = "only this of the kernel's arguments explains the address's low half";
+    static const char reason[] = "only this argument explains the address's low half";
     if (!diagnosis->lane || verdict->rank > RANK_INSIDE)
         return;
     *completion = complete_place(evidence, memory, diagnosis->site);

@@ -116,17 +116,45 @@ def _copied(function: str) -> str | None:
     return None
 
 
-def last_report_text() -> str | None:
-    """Returns the text of the latest report, None if there was no fault."""
-    return _copied("cufence_last_report")
-
-
-def last_report() -> dict[str, Any] | None:
-    """Returns the latest report as a dict, None if there was no fault. docs/report.md, "JSON", describes the fields."""
+def last_report_alone() -> dict[str, Any] | None:
+    """Returns the latest report as the library has it, without names."""
     text = _copied("cufence_last_report_json")
     if text is None:
         return None
     import json
 
     report: dict[str, Any] = json.loads(text)
+    return report
+
+
+def last_report_alone_text() -> str | None:
+    """Returns its text likewise."""
+    return _copied("cufence_last_report")
+
+
+def _names_of(report: dict[str, Any]) -> dict[str, Any]:
+    from . import _tell
+
+    return _tell.for_caller(report)
+
+
+def last_report_text() -> str | None:
+    """Returns the text of the latest report, None if there was no fault. Lines with the names of its tensors follow, if PyTorch
+    is loaded."""
+    text, report = last_report_alone_text(), last_report_alone()
+    names = _names_of(report) if report is not None else {}
+    if not text or report is None or not names:
+        return text
+    from . import _tell
+
+    return text + _tell.text_of(report, names)
+
+
+def last_report() -> dict[str, Any] | None:
+    """Returns the latest report as a dict, None if there was no fault. docs/report.md, "JSON", describes the fields; `names`
+    has the tensors in its buffers, if PyTorch is loaded."""
+    report = last_report_alone()
+    names = _names_of(report) if report is not None else {}
+    if report is not None and names:
+        report["names"] = names
     return report

@@ -113,6 +113,14 @@ def _check_back_end(module: ModuleType) -> None:
     )
 
 
+def _patch_torch(module: ModuleType) -> None:
+    from . import _tell
+
+    if _preload.path():
+        _tell.install()
+    _check_back_end(module)
+
+
 def _patch_cupy(module: ModuleType) -> None:
     """Selects CuPy's stream-ordered allocator, which makes one allocation per array. Its default pool cuts arrays from larger
     blocks."""
@@ -123,7 +131,7 @@ def _patch_cupy(module: ModuleType) -> None:
 
 
 PATCHES: dict[str, Callable[[ModuleType], None]] = {
-    "torch": _check_back_end,
+    "torch": _patch_torch,
     "torch._inductor.output_code": _patch_output_code,
     "torch._inductor.cudagraph_trees": _patch_cudagraph_trees,
     "cupy": _patch_cupy,

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from . import _api, _library
+from . import _api, _library, _tell
 from ._pytest_main import SECTION
 
 WAIT_SECONDS = 30.0
@@ -32,13 +32,19 @@ def _synchronize() -> None:
 
 
 def _settled() -> Generator[None, Any, Any]:
-    """Wraps a phase of a test, inside pytest's capture. After it, all faults of the phase are reported."""
+    """Wraps a phase of a test, inside pytest's capture. After it, all faults of the phase are reported, with names."""
+    error: BaseException | None = None
     try:
         return (yield)
+    except BaseException as raised:
+        error = raised
+        raise
     finally:
         _synchronize()
         with contextlib.suppress(_library.Error):  # CUDA is not in use yet
             _api.wait_reports(WAIT_SECONDS)
+        _tell.after(error, error.__traceback__ if error is not None else None)
+        del error  # it refers to this frame
 
 
 class Worker:
@@ -125,9 +131,11 @@ class Worker:
         return report
 
     def _blame(self, report: pytest.TestReport, count: int) -> None:
-        text = _api.last_report_text() or ""
-        if text not in report.capstderr:
-            report.sections.append((SECTION, text))
+        text = _api.last_report_alone_text() or ""
+        known = _tell.after(None, None)
+        for part in (text, _tell.text_of(*known) if known else ""):
+            if part not in report.capstderr:
+                report.sections.append((SECTION, part))
         if not report.longrepr or (report.skipped and not hasattr(report, "wasxfail")):
             what = "a GPU fault" if count == 1 else f"{count} GPU faults"
             headline = text.partition("\n")[0].partition("== ")[2] or "cufence"

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from . import _library, _patches, _preload, _shim
+from . import _library, _patches, _preload, _shim, _tell
 from ._options import option_string, pairs
 
 # Optional functions of a pluggable allocator: PyTorch's setter -> our function.
@@ -161,3 +161,4 @@ def enable(**options: Any) -> None:
         _allocator = _install_allocator(torch, _shim.build(torch))
         _install_sync_callbacks(torch)
         _patches.install()
+        _tell.install()

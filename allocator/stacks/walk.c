@@ -1,0 +1,222 @@
+#include "walk.h"
+
+#if defined(__x86_64__)
+
+#include "module.h"
+#include "native.h"
+
+#include <string.h>
+
+/* ---- what is known of a return address ---- */
+
+/* A word of the cache. The two common rules have `flags` only; the others are `is_rare`. */
+struct known {
+    uint8_t is_own;  /* the code is cufence's */
+    uint8_t from_fp; /* the CFA is fp + cfa, else sp + cfa */
+    uint8_t fp_kept; /* the caller's frame pointer is the word at CFA + fp, else it is the same */
+    uint8_t rare;    /* 0, or of a rule that is none of these: 1 + its place in enum cfi_base, 16 times its enum cfi_fp added */
+    int16_t cfa, fp; /* in words */
+};
+_Static_assert(sizeof(struct known) == sizeof(uint64_t), "a place holds one in a word");
+
+/*
+ * A cache. `check` is pc ^ rule, so that a place that two threads write at once is taken for neither's: Robert Hyatt, Timothy
+ * Mann, "A lockless transposition-table implementation for parallel search chess engines", 2002. Both words are atomic.
+ */
+#define PLACES 4096u /* a power of two; of 16 bytes */
+static struct place {
+    uint64_t check, rule;
+} places[PLACES];
+
+/* Counts of the loader, which rise when it maps or unmaps a module. Addresses seen before may be other code then. Atomic. */
+static uint64_t loaded, unloaded;
+
+/* A module mapped where another one was makes other frames. */
+struct interned_frame walk_frame(uint64_t pc)
+{
+    return (struct interned_frame){{pc, __atomic_load_n(&unloaded, __ATOMIC_RELAXED)}, pc};
+}
+
+static inline size_t place_of(uint64_t pc)
+{
+    return (size_t)(pc ^ pc >> 11) & (PLACES - 1);
+}
+
+static inline int look(uint64_t pc, size_t at, struct known *out)
+{
+    uint64_t rule = __atomic_load_n(&places[at].rule, __ATOMIC_RELAXED);
+    if ((__atomic_load_n(&places[at].check, __ATOMIC_RELAXED) ^ rule) != pc)
+        return 0;
+    memcpy(out, &rule, sizeof rule);
+    return 1;
+}
+
+static void keep(uint64_t pc, const struct known *known)
+{
+    uint64_t rule;
+    memcpy(&rule, known, sizeof rule);
+    size_t at = place_of(pc);
+    if (__atomic_load_n(&places[at].check, __ATOMIC_RELAXED) != 0) /* in use: the other place of the pair */
+        at ^= 1;
+    __atomic_store_n(&places[at].rule, rule, __ATOMIC_RELAXED);
+    __atomic_store_n(&places[at].check, pc ^ rule, __ATOMIC_RELAXED);
+}
+
+static void forget_all(void)
+{
+    for (size_t i = 0; i < PLACES; i++) {
+        __atomic_store_n(&places[i].check, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&places[i].rule, 0, __ATOMIC_RELAXED);
+    }
+}
+
+/* ---- asking the loader ---- */
+
+struct question {
+    uint64_t pc;
+    struct known known;
+};
+
+static int answer(const struct dl_phdr_info *info, void *argument)
+{
+    struct question *question = argument;
+    struct cfi_module tables;
+    module_tables(info, &tables);
+    struct cfi_rule rule = cfi_rule_at(&tables, question->pc - 1);
+    int is_common = (rule.base == CFI_FROM_SP || rule.base == CFI_FROM_FP) && rule.fp <= CFI_FP_AT_CFA;
+    question->known = (struct known){.is_own = module_is_cufence(info->dlpi_name) != 0,
+                                     .from_fp = rule.base == CFI_FROM_FP,
+                                     .fp_kept = rule.fp == CFI_FP_AT_CFA,
+                                     .rare = is_common ? 0 : (uint8_t)(1 + rule.base + 16 * rule.fp),
+                                     .cfa = rule.cfa_words,
+                                     .fp = rule.fp_words};
+    return 1;
+}
+
+static int read_counts(struct dl_phdr_info *info, size_t size, void *argument)
+{
+    uint64_t *counts = argument;
+    if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs) {
+        counts[0] = info->dlpi_adds;
+        counts[1] = info->dlpi_subs;
+    }
+    return 1;
+}
+
+static __attribute__((cold, noinline)) struct known ask(uint64_t pc)
+{
+    uint64_t counts[2] = {0};
+    struct question question = {.pc = pc, .known.rare = 1 + CFI_NOWHERE}; /* generated code */
+    dl_iterate_phdr(read_counts, counts);
+    if (counts[0] != __atomic_load_n(&loaded, __ATOMIC_RELAXED) || counts[1] != __atomic_load_n(&unloaded, __ATOMIC_RELAXED)) {
+        forget_all();
+        __atomic_store_n(&loaded, counts[0], __ATOMIC_RELAXED);
+        __atomic_store_n(&unloaded, counts[1], __ATOMIC_RELAXED);
+    }
+    module_visit(pc - 1, answer, &question);
+    keep(pc, &question.known);
+    return question.known;
+}
+
+static __attribute__((noinline)) struct known look_further(uint64_t pc)
+{
+    struct known known;
+    return look(pc, place_of(pc) ^ 1, &known) ? known : ask(pc);
+}
+
+static inline __attribute__((always_inline)) struct known known_of(uint64_t pc)
+{
+    struct known known;
+    return __builtin_expect(look(pc, place_of(pc), &known), 1) ? known : look_further(pc);
+}
+
+/* ---- walking ---- */
+
+struct position {
+    uint64_t pc, sp, fp;
+};
+
+/* Reads a word of the stack at or above `sp` and below `end`. */
+static inline int read_word(uint64_t sp, uint64_t end, uint64_t address, uint64_t *out)
+{
+    if (__builtin_expect(address - sp > end - sp - sizeof *out || address % sizeof *out != 0, 0))
+        return 0;
+    *out = native_load(address);
+    return 1;
+}
+
+static inline uint64_t moved(uint64_t address, int16_t words)
+{
+    return address + (uint64_t)(int64_t)words * sizeof(uint64_t);
+}
+
+/* By a rule that is rare. Returns 0 at the outermost frame. */
+static __attribute__((cold, noinline)) int step_rarely(struct position *at, struct known known, uint64_t end)
+{
+    uint64_t cfa = 0, pc, fp = 0, from = at->fp;
+    unsigned base = (known.rare - 1u) % 16, kept = (known.rare - 1u) / 16;
+    if (base == CFI_FROM_SP || base == CFI_FROM_FP)
+        cfa = moved(base == CFI_FROM_SP ? at->sp : from, known.cfa);
+    else if (base == CFI_NOWHERE || !read_word(at->sp, end, moved(from, known.cfa), &cfa))
+        return 0;
+    if (cfa <= at->sp || !read_word(at->sp, end, cfa - sizeof pc, &pc))
+        return 0;
+    if (kept == CFI_FP_SAME)
+        fp = from;
+    else if (kept != CFI_FP_LOST && !read_word(at->sp, end, moved(kept == CFI_FP_AT_CFA ? cfa : from, known.fp), &fp))
+        fp = 0;
+    *at = (struct position){pc, cfa, fp};
+    return pc != 0;
+}
+
+/* Returns 0 at the outermost frame. By value: through a pointer, each step would wait for the one before to be stored. */
+static inline __attribute__((always_inline)) struct position step(struct position at, struct known known, uint64_t end)
+{
+    static const struct position none = {0};
+    if (__builtin_expect(known.rare, 0)) {
+        struct position copy = at;
+        return step_rarely(&copy, known, end) ? copy : none;
+    }
+    uint64_t cfa = moved(known.from_fp ? at.fp : at.sp, known.cfa), pc, fp = at.fp;
+    if (cfa <= at.sp || !read_word(at.sp, end, cfa - sizeof pc, &pc))
+        return none;
+    if (known.fp_kept && !read_word(at.sp, end, moved(cfa, known.fp), &fp))
+        fp = 0;
+    return (struct position){pc, cfa, fp};
+}
+
+size_t walk_frames(const void *frame, uint64_t *out, uint64_t *hash)
+{
+    enum { STEPS_MOST = 2 * INTERNED_DEPTH }; /* with cufence's own */
+    struct interned_sum sum = {0};
+    const uint64_t *pair = frame; /* the saved frame pointer and the return address */
+    uint64_t sp = (uint64_t)(uintptr_t)(pair + 2), end = native_stack_end(sp);
+    struct position at = {native_load(sp - 8), sp, native_load(sp - 16)};
+    for (unsigned steps = 0; at.pc && steps < STEPS_MOST && sum.count < INTERNED_DEPTH; steps++) {
+        struct known known = known_of(at.pc);
+        if (!known.is_own) {
+            out[sum.count] = at.pc;
+            struct interned_frame next = walk_frame(at.pc);
+            interned_mix(&sum, &next);
+        }
+        at = step(at, known, end);
+    }
+    *hash = interned_hash(&sum);
+    return sum.count;
+}
+
+#else
+
+struct interned_frame walk_frame(uint64_t pc)
+{
+    return (struct interned_frame){{pc, 0}, pc};
+}
+
+size_t walk_frames(const void *frame, uint64_t *out, uint64_t *hash)
+{
+    (void)frame, (void)out;
+    *hash = 0;
+    return 0;
+}
+
+#endif

@@ -1,0 +1,21 @@
+/*
+ * Walks the calling thread's native frames fast enough for every allocation: 2 to 4 ns a frame, because what the call frame
+ * information says about a return address is looked up once and kept (cfi_rule). Follows the stack and the frame pointer only;
+ * the walk ends at a frame that needs more, at generated code, and outside of the thread's stack. x86-64 only.
+ *
+ * Thread safety: every function, from any thread. Takes no lock, but for return addresses not seen before the loader's.
+ */
+#ifndef CUFENCE_STACKS_WALK_H
+#define CUFENCE_STACKS_WALK_H
+
+#include "interned.h"
+
+/* Gets the return addresses above the function that passes its own __builtin_frame_address(0), innermost first, at most
+ * INTERNED_DEPTH. Leaves out those in cufence's libraries. Returns their number, and sets *hash to interned_hash() of their
+ * frames. */
+size_t walk_frames(const void *frame, uint64_t *out, uint64_t *hash);
+
+/* The frame of a return address that walk_frames() has just returned. */
+struct interned_frame walk_frame(uint64_t pc);
+
+#endif

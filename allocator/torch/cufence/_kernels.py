@@ -1,0 +1,112 @@
+"""Names the arguments of a Triton kernel's launch, from the compiled kernels that Triton keeps."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from typing import Any
+
+_HIDDEN_MOST = 2  # pointers to scratch memory that Triton adds behind the arguments
+_TEXT_MOST = 40  # characters of a constant's value
+_FLOATS = {"fp16": ("<e", 2), "fp32": ("<f", 4), "fp64": ("<d", 8), "f32": ("<f", 4)}
+
+
+def _signature_of(kernel: Any) -> dict[str, str] | None:
+    """Returns parameter -> type, in order; "constexpr" for those that are compiled in. None if it has another form."""
+    source = vars(kernel).get("src")
+    signature = getattr(source, "signature", None)
+    if not isinstance(signature, dict):
+        return None
+    if all(isinstance(key, int) for key in signature):  # before Triton 3.2: by position, without what is compiled in
+        names = getattr(source.fn, "arg_names", [])
+        compiled_in = {_position(key, names) for key in _constants_of(source)}
+        kinds = {at: kind for at, kind in signature.items() if at not in compiled_in}
+        return {name: kinds.get(at, "constexpr") for at, name in enumerate(names)}
+    return signature if all(isinstance(kind, str) for kind in signature.values()) else None
+
+
+def _constants_of(source: Any) -> dict[Any, Any]:
+    for name in ("constants", "constexprs"):
+        value = getattr(source, name, None)
+        if isinstance(value, dict):
+            return value
+    return {}
+
+
+def _position(key: Any, names: list[str]) -> int | None:
+    """Returns the number of the parameter that a constant's key means: a name, a number, or a path."""
+    if isinstance(key, tuple):
+        return key[0] if len(key) == 1 and isinstance(key[0], int) else None
+    if isinstance(key, str):
+        return names.index(key) if key in names else None
+    return key if isinstance(key, int) else None
+
+
+def _constexprs_of(kernel: Any, names: list[str]) -> dict[str, str]:
+    found = {}
+    for key, value in _constants_of(vars(kernel)["src"]).items():
+        at = _position(key, names)
+        text = value if isinstance(value, str) else repr(value) if isinstance(value, (int, float, type(None))) else str(value)
+        if at is not None and at < len(names) and len(text) <= _TEXT_MOST:
+            found[names[at]] = text
+    return found
+
+
+def _is_of(kernel: Any, symbol: str) -> bool:
+    own = vars(kernel)
+    return symbol in (own.get("name"), getattr(own.get("metadata"), "name", None))
+
+
+def _of_as_many_warps(kernels: list[Any], report: dict[str, Any]) -> list[Any]:
+    """Those whose number of warps fits the launch, or all of them if none does."""
+    threads = math.prod(report.get("kernel", {}).get("block", []))
+    fitting = [kernel for kernel in kernels if 32 * getattr(vars(kernel).get("metadata"), "num_warps", 0) == threads]
+    return fitting or kernels
+
+
+def _decode(value: str, size: int, kind: str) -> str:
+    bits = int(value, 16)
+    if kind in _FLOATS and _FLOATS[kind][1] == size:
+        return repr(struct.unpack(_FLOATS[kind][0], bits.to_bytes(size, "little"))[0])
+    if kind.startswith("i") and bits >> (8 * size - 1):
+        bits -= 1 << 8 * size
+    return hex(bits) if kind.startswith("*") else str(bits)
+
+
+def _argument(number: int, name: str, kind: str, fact: dict[str, Any]) -> dict[str, Any]:
+    named: dict[str, Any] = {"number": number, "name": name, "type": kind}
+    if "buffer" in fact:
+        named |= {"buffer": fact["buffer"], "offset": fact["offset"]}
+    elif "value" in fact:
+        named["value"] = _decode(fact["value"], fact["size"], kind)
+    return named
+
+
+def look_up(report: dict[str, Any], kernels: list[Any]) -> dict[str, Any]:
+    """Returns `arguments` (number, name, type, and buffer or value of each) and `constexprs` of the report's kernel. Empty
+    unless all kernels that it can be agree on the names; constants on which they don't are left out."""
+    symbol = report.get("kernel", {}).get("symbol")
+    facts = report.get("arguments", {}).get("list", [])
+    candidates = _of_as_many_warps([kernel for kernel in kernels if symbol and _is_of(kernel, symbol)], report)
+    known: list[tuple[list[tuple[str, str]], dict[str, str]]] = []
+    for kernel in candidates:
+        signature = _signature_of(kernel)
+        if signature is None:
+            continue
+        arguments = [(name, kind) for name, kind in signature.items() if kind != "constexpr"]
+        if not facts or 0 <= len(facts) - len(arguments) <= _HIDDEN_MOST:
+            known.append((arguments, _constexprs_of(kernel, list(signature))))
+    if not known:
+        return {}
+    found: dict[str, Any] = {}
+    arguments, constants = known[0]
+    if facts and all(others == arguments for others, _ in known):
+        found["arguments"] = [_argument(at, *argument, facts[at]) for at, argument in enumerate(arguments)]
+    shared = {name: text for name, text in constants.items() if all(others.get(name) == text for _, others in known)}
+    if shared:
+        found["constexprs"] = shared
+    return found

@@ -1,0 +1,376 @@
+"""Finds the tensors in the buffers of a report, and the names by which the program knows them.
+
+Looks at Python objects only: shapes, strides and addresses. Never reads a tensor's data, calls the driver, or imports torch:
+the context has failed by then. Takes SECONDS at most, apart from the list of all objects, which the garbage collector makes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import time
+
+from . import _kernels
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from types import FrameType
+    from typing import Any
+
+SECONDS = 0.5
+_TENSORS_SHOWN = 3  # of a buffer: the rest are mostly views
+_NAMES_SHOWN = 3  # of a tensor
+_ELEMENTS_SEARCHED = 1000  # of a list, tuple or dict in a variable
+_DEPTH = 64  # of nested modules
+
+# What a name is, best first.
+_RANKS = ("parameter", "buffer", "gradient", "local", "global", "optimizer state")
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.end = time.monotonic() + SECONDS
+
+    def is_over(self) -> bool:
+        return time.monotonic() > self.end
+
+
+class _Buffers:
+    """The live buffers that a report mentions."""
+
+    def __init__(self, report: dict[str, Any]) -> None:
+        self.ids: dict[int, int] = {}  # by address
+        self.owner: tuple[int, int] | None = None  # start and end of the buffer that the access was meant for
+        for fact in [report.get("buffer"), *report.get("candidates", {}).get("buffers", [])]:
+            if fact and "freed" not in fact and "address" in fact:
+                self.ids[int(fact["address"], 16)] = fact["id"]
+        owner = report.get("buffer")
+        if owner and "freed" not in owner and "address" in owner:
+            start = int(owner["address"], 16)
+            self.owner = (start, start + owner["size"])
+        for argument in report.get("arguments", {}).get("list", []):
+            if "buffer" in argument and "value" in argument:
+                self.ids.setdefault(int(argument["value"], 16) - argument["offset"], argument["buffer"])
+
+    def of(self, storage: int) -> int | None:
+        """Returns the number of the buffer in which a storage begins."""
+        found = self.ids.get(storage)
+        if found is None and self.owner and self.owner[0] <= storage < self.owner[1]:
+            found = self.ids[self.owner[0]]
+        return found
+
+
+def _storage_of(tensor: Any) -> int | None:
+    """Returns the address of a CUDA tensor's storage. None for others, and for copy-on-write ones, which asking would copy."""
+    torch = sys.modules["torch"]
+    if not tensor.is_cuda:
+        return None
+    is_cow = getattr(torch._C, "_is_cow_tensor", None)
+    if is_cow is not None and is_cow(tensor):
+        return None
+    address: int = tensor.untyped_storage().data_ptr()
+    return address or None
+
+
+def _quiet_storage_of(tensor: Any) -> int | None:
+    try:
+        return _storage_of(tensor)
+    except Exception:  # a subclass, sparse, or already released
+        return None
+
+
+class _Survey:
+    """All tensors, modules, optimizers and compiled Triton kernels that the garbage collector knows."""
+
+    def __init__(self, clock: _Clock) -> None:
+        torch = sys.modules["torch"]
+        self.tensors: list[Any] = []
+        self.modules: list[Any] = []
+        self.optimizers: list[Any] = []
+        self.kernels: list[Any] = []
+        optim = sys.modules.get("torch.optim")
+        self._homes = [
+            (torch.Tensor, self.tensors),
+            (torch.nn.Module, self.modules),
+            (getattr(optim, "Optimizer", None), self.optimizers),
+        ]
+        self.is_complete = self._take_all(clock)
+
+    def _home_of(self, kind: type) -> list[Any] | None:
+        if kind.__name__ == "CompiledKernel" and str(kind.__module__).startswith("triton"):
+            return self.kernels
+        for base, home in self._homes:
+            if base is not None and issubclass(kind, base):
+                return home
+        return None
+
+    def _take_all(self, clock: _Clock) -> bool:
+        homes: dict[int, list[Any] | None] = {}  # by the identity of a type, whose hash might be the program's code
+        for at, thing in enumerate(gc.get_objects()):
+            if at % 4096 == 0 and clock.is_over():
+                return False
+            kind = type(thing)
+            if id(kind) not in homes:
+                try:
+                    homes[id(kind)] = self._home_of(kind)
+                except Exception:
+                    homes[id(kind)] = None
+            home = homes[id(kind)]
+            if home is not None:
+                home.append(thing)
+        return True
+
+
+def _add_frozen(survey: _Survey, frames: list[FrameType]) -> None:
+    """Adds modules that are reached from the frames' variables: gc.freeze() hides objects from the survey."""
+    module_class = sys.modules["torch"].nn.Module
+    known = {id(module) for module in survey.modules}
+    waiting: list[Any] = []
+    for frame in frames:
+        for value in list(frame.f_locals.values()):
+            waiting.append(value)
+            if _has_fields(value):
+                waiting.extend(list(vars(value).values()))
+    while waiting:
+        thing = waiting.pop()
+        if issubclass(type(thing), module_class) and id(thing) not in known:
+            known.add(id(thing))
+            survey.modules.append(thing)
+            waiting.extend(list(thing.__dict__.get("_modules", {}).values()))
+
+
+def _has_fields(value: Any) -> bool:
+    """Whether it is an object of a class of the program, whose fields can be read without running code of it."""
+    kind = type(value)
+    return not isinstance(value, type) and kind.__module__ != "builtins" and type(getattr(value, "__dict__", None)) is dict
+
+
+class _Names:
+    """Collects names of the tensors in the buffers."""
+
+    def __init__(self, buffers: _Buffers, survey: _Survey, frames: list[FrameType], clock: _Clock) -> None:
+        self.buffers, self.survey, self.frames, self.clock = buffers, survey, frames, clock
+        self.found: dict[int, tuple[int, Any]] = {}  # by the identity of a tensor: its buffer and itself
+        self.names: dict[int, list[dict[str, Any]]] = {}
+        self.parents: dict[int, tuple[Any, str]] = {}
+        for tensor in survey.tensors:
+            if clock.is_over():
+                return
+            self._find(tensor)
+
+    def _find(self, tensor: Any) -> bool:
+        if id(tensor) in self.found:
+            return True
+        storage = _quiet_storage_of(tensor)
+        buffer = self.buffers.of(storage) if storage is not None else None
+        if buffer is not None:
+            self.found[id(tensor)] = (buffer, tensor)
+        return buffer is not None
+
+    def _add(self, tensor: Any, name: str, what: str, where: str | None = None) -> None:
+        known = self.names.setdefault(id(tensor), [])
+        entry = {"name": name, "what": what} | ({"where": where} if where else {})
+        if entry not in known:
+            known.append(entry)
+
+    def _is_tensor(self, value: Any) -> bool:
+        return issubclass(type(value), sys.modules["torch"].Tensor) and self._find(value)
+
+    def take_all(self) -> None:
+        for take in (self._take_modules, self._take_variables, self._take_optimizers):
+            with contextlib.suppress(Exception):  # the objects are the program's, and may be in any state
+                take()
+
+    # ---- modules ----
+
+    def _variable_of(self, module: Any) -> str | None:
+        for frame in self.frames:
+            for scope in (frame.f_locals, frame.f_globals):
+                for name, value in list(scope.items()):
+                    if value is module and name != "self":
+                        return str(name)
+        for name, value in list(vars(sys.modules.get("__main__", sys)).items()):
+            if value is module:
+                return str(name)
+        return None
+
+    def _qualified(self, module: Any, name: str) -> str:
+        """Returns "model.layers.3.weight", or "layers.3.weight of a Net" if no variable holds the outermost module."""
+        for _ in range(_DEPTH):
+            if id(module) not in self.parents:
+                break
+            module, own = self.parents[id(module)]
+            name = f"{own}.{name}"
+        variable = self._variable_of(module)
+        return f"{variable}.{name}" if variable else f"{name} of a {type(module).__name__}"
+
+    def _take_modules(self) -> None:
+        for module in self.survey.modules:
+            for name, child in list(module.__dict__.get("_modules", {}).items()):
+                if child is not None:
+                    self.parents.setdefault(id(child), (module, name))
+        for module in self.survey.modules:
+            if self.clock.is_over():
+                return
+            for what in ("parameter", "buffer"):
+                for name, tensor in list(module.__dict__.get(f"_{what}s", {}).items()):
+                    if tensor is None:
+                        continue
+                    if self._find(tensor):
+                        self._add(tensor, self._qualified(module, name), what)
+                    gradient = tensor.grad if what == "parameter" and tensor.is_leaf else None
+                    if gradient is not None and self._find(gradient):
+                        self._add(gradient, f"{self._qualified(module, name)}.grad", "gradient")
+
+    # ---- variables ----
+
+    def _inside(self, name: str, value: Any) -> Iterator[tuple[str, Any]]:
+        """Yields the tensors in a variable, with their names: itself, elements, and fields of an object."""
+        if self._is_tensor(value):
+            yield name, value
+        elif type(value) in (list, tuple) and len(value) <= _ELEMENTS_SEARCHED:
+            yield from ((f"{name}[{at}]", element) for at, element in enumerate(value) if self._is_tensor(element))
+        elif issubclass(type(value), dict) and len(value) <= _ELEMENTS_SEARCHED:
+            for key, element in list(dict.items(value)):
+                if self._is_tensor(element) and type(key) in (str, int):
+                    yield f"{name}[{key!r}]", element
+        elif _has_fields(value) and not issubclass(type(value), sys.modules["torch"].nn.Module):
+            for key, element in list(vars(value).items()):
+                if self._is_tensor(element):
+                    yield f"{name}.{key}", element
+
+    def _take_scope(self, scope: dict[str, Any], what: str, where: str) -> None:
+        for name, value in list(scope.items()):
+            if not name.startswith("__"):
+                for full, tensor in self._inside(name, value):
+                    self._add(tensor, full, what, where)
+
+    def _take_variables(self) -> None:
+        globals_seen: set[int] = set()
+        for frame in self.frames:
+            if self.clock.is_over():
+                return
+            code = frame.f_code
+            is_module = frame.f_locals is frame.f_globals or code.co_name == "<module>"
+            if not is_module:
+                self._take_scope(frame.f_locals, "local", f"{code.co_name}, {_base(code.co_filename)}:{frame.f_lineno}")
+            if id(frame.f_globals) not in globals_seen:
+                globals_seen.add(id(frame.f_globals))
+                self._take_scope(frame.f_globals, "global", _base(code.co_filename))
+        main = sys.modules.get("__main__")
+        if main is not None and id(vars(main)) not in globals_seen:
+            self._take_scope(vars(main), "global", _base(getattr(main, "__file__", None) or "__main__"))
+
+    # ---- optimizers ----
+
+    def _take_optimizers(self) -> None:
+        for optimizer in self.survey.optimizers:
+            for parameter, state in list(dict.items(vars(optimizer).get("state", {}))):
+                if self.clock.is_over():
+                    return
+                if not isinstance(state, dict):
+                    continue
+                for key, tensor in list(state.items()):
+                    if self._is_tensor(tensor):
+                        names = self.names.get(id(parameter)) or self._name_of_parameter(parameter)
+                        of = f" of {names[0]['name']}" if names else ""
+                        self._add(tensor, f"{key}{of}", "optimizer state", type(optimizer).__name__)
+
+    def _name_of_parameter(self, parameter: Any) -> list[dict[str, Any]]:
+        for module in self.survey.modules:
+            for name, tensor in list(module.__dict__.get("_parameters", {}).items()):
+                if tensor is parameter:
+                    return [{"name": self._qualified(module, name)}]
+        return []
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _index(tensor: Any, address: int, storage: int) -> list[int] | None:
+    """Returns the indices of the element at an address, as the shape and strides continue beyond the end of the first
+    dimension. None if there are no such."""
+    rest = (address - storage) // tensor.element_size() - tensor.storage_offset()
+    shape, strides = list(tensor.shape), list(tensor.stride())
+    if rest < 0 or 0 in shape or any(stride <= 0 for stride in strides):
+        return None
+    indices = [0] * len(shape)
+    for dimension in sorted(range(len(shape)), key=lambda at: -strides[at]):
+        indices[dimension], rest = divmod(rest, strides[dimension])
+    outer = max(range(len(shape)), key=lambda at: strides[at], default=None)
+    is_in_others = all(index < size for at, (index, size) in enumerate(zip(indices, shape)) if at != outer)
+    return indices if rest == 0 and is_in_others and shape else None
+
+
+def _describe(tensor: Any, names: list[dict[str, Any]], address: int | None) -> dict[str, Any]:
+    described: dict[str, Any] = {
+        "dtype": str(tensor.dtype).removeprefix("torch."),
+        "shape": list(tensor.shape),
+        "strides": list(tensor.stride()),
+        "names": names,
+    }
+    if address is not None:
+        index = _index(tensor, address, tensor.untyped_storage().data_ptr())
+        if index is not None:
+            described["index"] = index
+            described["inside"] = all(at < size for at, size in zip(index, described["shape"]))
+    return described
+
+
+def _rank(names: list[dict[str, Any]]) -> int:
+    return min((_RANKS.index(name["what"]) for name in names), default=len(_RANKS))
+
+
+def _per_buffer(names: _Names, report: dict[str, Any]) -> list[dict[str, Any]]:
+    address = int(report["address"]["value"], 16) if "address" in report else None
+    owner = report.get("buffer", {}).get("id")
+    by_buffer: dict[int, list[Any]] = {}
+    for buffer, tensor in names.found.values():
+        by_buffer.setdefault(buffer, []).append(tensor)
+    listed = []
+    for buffer in sorted(by_buffer, key=lambda number: (number != owner, number)):
+        tensors = sorted(by_buffer[buffer], key=lambda t: (_rank(names.names.get(id(t), [])), -t.numel()))
+        named = [tensor for tensor in tensors if id(tensor) in names.names][:_TENSORS_SHOWN] or tensors[:1]
+        shown = []
+        for tensor in named:
+            own = sorted(names.names.get(id(tensor), []), key=lambda name: _RANKS.index(name["what"]))[:_NAMES_SHOWN]
+            with contextlib.suppress(Exception):
+                shown.append(_describe(tensor, own, address if buffer == owner else None))
+        if shown:
+            listed.append({"buffer": buffer, "tensors": shown})
+    return listed
+
+
+def _without_overrides() -> Any:
+    """Returns a context in which a subclass of Tensor can't intercept what is asked of it."""
+    plain = getattr(sys.modules["torch"]._C, "DisableTorchFunctionSubclass", None)
+    return plain() if plain is not None else contextlib.nullcontext()
+
+
+def look_up(report: dict[str, Any], frames: Iterable[FrameType]) -> dict[str, Any]:
+    """Returns what Python knows of a report (the dict of last_report()): `buffers` with their `tensors`, the kernel's
+    `arguments` by name, and `constexprs`. Empty if nothing is known. `frames`: whose variables to search, innermost first. May raise
+    whatever the program's objects raise."""
+    found: dict[str, Any] = {}
+    if "torch" not in sys.modules or not hasattr(sys.modules["torch"], "nn"):
+        return found
+    frames = list(frames)
+    clock = _Clock()
+    survey = _Survey(clock)
+    with contextlib.suppress(Exception):
+        _add_frozen(survey, frames)
+    with _without_overrides():
+        names = _Names(_Buffers(report), survey, frames, clock)
+        names.take_all()
+        buffers = _per_buffer(names, report)
+    if buffers:
+        found["buffers"] = buffers
+    with contextlib.suppress(Exception):
+        found.update(_kernels.look_up(report, survey.kernels))
+    if clock.is_over():
+        found["incomplete"] = True
+    return found
