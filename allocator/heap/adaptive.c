@@ -17,7 +17,7 @@
 #define SLOTS 64                /* slots of the arena to look at in one call */
 #define LOOKS 256               /* places to look at in one call */
 #define TRIES 24                /* of those, places whose block is looked up */
-#define MOST_TWINS 1024         /* in all */
+#define MOST_TWINS 1024         /* in all, with those whose blocks still wait to be unmapped */
 #define MOST_OF_BLOCK 16        /* of one block */
 #define ACTIVE_NS 1000000000ul  /* a place that was not seen for longer does not hold up the round */
 #define STALE_NS 10000000000ul  /* a block that has not changed hands for so long gives up its twins */
@@ -177,6 +177,12 @@ static void settle(int is_new)
         places_end_round();
 }
 
+/* Bounds address space and events, above all when the host is far ahead of the device. */
+static int has_room(const struct books *books)
+{
+    return twins_mapped() + __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) < MOST_TWINS;
+}
+
 static int serve_places(struct books *books, int is_new)
 {
     uint64_t now = now_ns();
@@ -190,7 +196,7 @@ static int serve_places(struct books *books, int is_new)
         int is_held_up = place_is_due(place) && place->seen_ns + ACTIVE_NS > now;
         pace.saw_untested |= is_held_up && !__atomic_load_n(&place->turns, __ATOMIC_RELAXED);
         pace.settled = is_held_up ? 0 : pace.settled + 1;
-        if (place_is_due(place) && twins_mapped() < MOST_TWINS) {
+        if (place_is_due(place) && has_room(books)) {
             uint64_t began = clock_ns();
             is_due = 1;
             if (serve(books, place, now)) {
