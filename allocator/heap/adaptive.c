@@ -33,6 +33,7 @@ static struct {
     size_t slot;       /* of the arena, to go on with */
     struct place *place;
     uint64_t settled; /* places looked at in a row that hold up no round */
+    int has_news;     /* buffers were freed since the round began */
     uint64_t fresh;   /* new mappings when it was looked last */
     unsigned gave_way;
 } pace;
@@ -168,13 +169,14 @@ static int serve(struct books *books, struct place *place, uint64_t now)
 }
 
 /* All places in use have had their turn: another round begins, as long as the program goes on. */
-static void settle(int is_new)
+static void settle(void)
 {
     pace.has_untested = pace.saw_untested;
     pace.saw_untested = 0;
     pace.settled = 0;
-    if (is_new)
+    if (pace.has_news)
         places_end_round();
+    pace.has_news = 0;
 }
 
 /* Bounds address space and events, above all when the host is far ahead of the device. */
@@ -183,7 +185,7 @@ static int has_room(const struct books *books)
     return twins_mapped() + __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) < MOST_TWINS;
 }
 
-static int serve_places(struct books *books, int is_new)
+static int serve_places(struct books *books)
 {
     uint64_t now = now_ns();
     unsigned tries = 0;
@@ -205,7 +207,7 @@ static int serve_places(struct books *books, int is_new)
             }
         }
         if (pace.settled > places_counts().places)
-            settle(is_new);
+            settle();
     }
     return is_due;
 }
@@ -223,11 +225,12 @@ static int gives_way(struct books *books)
 int adaptive_work(struct books *books)
 {
     int is_new = learn(books);
+    pace.has_news |= is_new;
     count_credit();
     uint64_t began = clock_ns();
     reclaim_retired(books);
     charge(began);
     if (gives_way(books))
         return 1;
-    return serve_places(books, is_new) | is_new;
+    return serve_places(books) | is_new;
 }

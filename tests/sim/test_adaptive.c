@@ -191,7 +191,7 @@ static void waits_for_the_stream(void)
         CHECK(!is_retired(seen[i]));
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
     for (int i = 0; i < 2000 && stats().retired_mappings == before; i++)
-        usleep(1000);
+        synchronised_step(stream, seen);
     CHECK(stats().retired_mappings > before);
 }
 

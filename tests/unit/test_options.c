@@ -169,7 +169,7 @@ static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
         {"xyzzy=1", "test: unknown option 'xyzzy'"},
         {"a\033[2Jb=1", "test: unknown option 'a?[2Jb'"},
     };
-    char list[512] = " (known are ";
+    char list[900] = " (known are ";
     size_t count;
     const struct option_row *rows = options_table(&count);
     for (size_t i = 0; i < count; i++) {
@@ -178,7 +178,7 @@ static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
     }
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct options options;
-        char message[600];
+        char message[1000];
         options_default(&options);
         snprintf(message, sizeof message, "%s%s", cases[i].start, list);
         assert_int_equal(options_parse(&options, cases[i].text, "test"), CUFENCE_ERROR_OPTION);

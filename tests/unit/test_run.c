@@ -172,7 +172,7 @@ static void a_preset_stands_for_options(void **state)
         assert_string_equal(outcome.err, "");
     }
     outcome = RUN("--preset", "thorough", "--preset", "fast", "env");
-    assert_true(strstr(outcome.out, "uaf=strict") < strstr(outcome.out, "uaf=off"));
+    assert_true(strstr(outcome.out, "uaf=strict") < strstr(outcome.out, "uaf=adaptive"));
 }
 
 static void variables_that_nothing_reads_are_named(void **state)
