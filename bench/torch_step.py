@@ -5,6 +5,9 @@ in alternating pairs.
     python3 bench/torch_step.py --backends cufence --pairs 41 --json step.json
     python3 bench/plot.py step.json step.png
 
+With cufence.enable() and default options (back end `cufence`), it also says after how many steps of each workload a buffer of
+every place of allocation had been retired (uaf=adaptive), counted from the first step of a process that does nothing else.
+
 The native allocator and the back end that it is compared with live in two processes at once, both warm, and take turns: a
 block of steps here, a block of steps there, so that a pair is taken within a second or so and what else the machine does meets
 both. Only one of them works at a time. Each pair gives one ratio; the table shows their median, smallest and largest.
@@ -49,6 +52,8 @@ BACKENDS = {
     "native": Backend("native allocator", {}, None),
     "run": Backend("`cufence run` (as backend:cufence), default options, dumps armed", {}, None, launcher=(*RUN, "--")),
     "cufence": Backend("cufence.enable(), default options, dumps armed", {}, {}),
+    "run_off": Backend("`cufence run --set uaf=off`", {}, None, launcher=(*RUN, "--set", "uaf=off", "--")),
+    "cufence_off": Backend("cufence.enable(uaf='off')", {}, {"uaf": "off"}),
     "run_strict": Backend("`cufence run --set uaf=strict`", {}, None, launcher=(*RUN, "--set", "uaf=strict", "--")),
     "cufence_strict": Backend("cufence.enable(uaf='strict')", {}, {"uaf": "strict"}),
     "async": Backend(
@@ -108,6 +113,19 @@ def say(value: Any) -> None:
     print(MARK + json.dumps(value), flush=True)
 
 
+def coverage(cufence: Any, step: Callable[[], Any], most: int) -> list[list[int]]:
+    """After each step: how many places of allocation had a buffer retired, and how many have freed one."""
+    import torch
+
+    seen = []
+    for _ in range(most):
+        step()
+        torch.cuda.synchronize()
+        stats = cufence.stats()
+        seen.append([stats["tested_places"], stats["freed_places"]])
+    return seen
+
+
 def work(backend: Backend) -> None:
     """Answers the parent's requests: a line `WORKLOAD STEPS` gives the seconds that the steps took."""
     cufence: Any = None
@@ -129,6 +147,10 @@ def work(backend: Backend) -> None:
         request, _, count = line.strip().partition(" ")
         if request == "figures":
             say({"stats": cufence.stats(), "faults": cufence.fault_count()} if cufence else {})
+            continue
+        if request == "coverage":
+            workload, _, most = count.partition(" ")
+            say(coverage(cufence, steps[workload], int(most)))
             continue
         step = steps[request]
         gc.collect()
@@ -255,6 +277,9 @@ def table(comparisons: list[Comparison], facts: dict[str, Any]) -> str:
             f"| {WORKLOADS[row.workload]} | {row.title} | {row.backend_ms:.2f} | {row.native_ms:.2f} | {row.ratio:.3f} "
             f"| {row.ratio_min:.3f} | {row.ratio_max:.3f} | {len(row.ratios)} |"
         )
+    for row in facts.get("coverage", []):
+        after = f"after {row['steps']} steps" if row["steps"] else f"not all within {len(row['after_each_step'])} steps"
+        lines += ["", f"{WORKLOADS[row['workload']]}: {row['tested']} of {row['places']} places of allocation tested for use after free, {after}."]
     return "\n".join(lines) + "\n"
 
 
@@ -264,6 +289,25 @@ def driver_version() -> str:
         return subprocess.run(query, capture_output=True, text=True, check=True).stdout.split()[0]
     except (OSError, subprocess.CalledProcessError, IndexError):
         return "unknown"
+
+
+def cover(workload: str, most: int) -> dict[str, Any]:
+    """The first step after which every place had its turn (0: none), in a process of its own."""
+    worker = Worker("cufence")
+    try:
+        worker.answer()
+        seen = worker.ask(f"coverage {workload} {most}")
+        done = next((number for number, (tested, places) in enumerate(seen, 1) if places == seen[-1][1] and tested == places), 0)
+        return {"workload": workload, "steps": done, "places": seen[-1][1], "tested": seen[-1][0], "after_each_step": seen}
+    finally:
+        worker.close()
+
+
+def cover_all(options: argparse.Namespace, facts: dict[str, Any]) -> None:
+    facts["coverage"] = [cover(workload, 20 * SHORTER[workload]) for workload in options.workloads]
+    for row in facts["coverage"]:
+        after = f"after {row['steps']} steps" if row["steps"] else f"not all within {len(row['after_each_step'])} steps"
+        print(f"{row['workload']:9} use after free: {row['tested']} of {row['places']} places tested, {after}", file=sys.stderr, flush=True)
 
 
 def measure(options: argparse.Namespace) -> tuple[list[Comparison], dict[str, Any]]:
@@ -324,6 +368,8 @@ def main() -> int:
         return 0
     try:
         comparisons, facts = measure(options)
+        if "cufence" in options.backends:
+            cover_all(options, facts)
     except WorkerError as error:
         print(f"torch_step: {error}", file=sys.stderr)
         return 1

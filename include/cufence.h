@@ -68,10 +68,11 @@ typedef struct cufence_buffer {
     uint64_t allocated_tid; /* kernel thread ids (gettid) */
     uint64_t freed_tid;
     uint32_t allocated_stack; /* stack of the allocation, for cufence_stack(); 0 if unknown */
-    uint32_t freed_stack;     /* only with uaf=strict */
+    uint32_t freed_stack;     /* only if the buffer was unmapped at its free, so that a late access faults; 0 if unknown */
     int32_t device;
     int32_t is_mapped; /* 0: an access to it faults (a freed buffer that was retired) */
     char label[64];    /* the innermost label at allocation, cut to fit; empty if there is none */
+    uint64_t freed_ago; /* allocations since the free, exact to 15 per thread; 0 if unknown. Known as freed_stack is */
 } cufence_buffer;
 
 /* Where an address is, as far as cufence knows. */
@@ -101,10 +102,15 @@ typedef struct cufence_stats {
     uint64_t allocations;     /* since cufence_init() */
     uint64_t frees;
     uint64_t fresh_mappings;   /* allocations that needed a new mapping; the others reused one */
-    uint64_t retired_mappings; /* unmapped, so that a late access faults (uaf=strict), or to release memory */
+    uint64_t retired_mappings; /* unmapped, so that a late access faults, or to release memory */
     uint64_t reserved_address_bytes;
     uint64_t used_address_bytes;
-    uint64_t faults; /* of the whole process */
+    uint64_t faults; /* of the whole process, like everything below */
+    /* Use after free with uaf=adaptive. A place of allocation: a stack; without stacks, a size and stream. */
+    uint64_t freed_places;   /* places with buffers that were freed */
+    uint64_t tested_places;  /* of those, places with a freed buffer that was unmapped, so that a late access faults */
+    uint64_t tested_buffers; /* such buffers */
+    uint64_t tested_rounds;  /* how often all places in use at the time had their turn */
 } cufence_stats;
 
 /* A fault, as passed to the handler. Valid only during the call. */

@@ -53,6 +53,19 @@ static const char *s(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
+/* Says nothing of a process that ended before the first place had its turn. */
+static void say_what_was_tested(const cufence_stats *stats, int is_verbose)
+{
+    char more[192] = "";
+    if (!stats->tested_places)
+        return;
+    if (is_verbose)
+        snprintf(more, sizeof more, ", with %s buffer%s in %s full round%s", grouped(stats->tested_buffers).text,
+                 s(stats->tested_buffers), grouped(stats->tested_rounds).text, s(stats->tested_rounds));
+    output_say("==%d== cufence: use after free: %s of %s place%s of allocation tested%s\n", (int)getpid(),
+               grouped(stats->tested_places).text, grouped(stats->freed_places).text, s(stats->freed_places), more);
+}
+
 static void say_unguarded(void)
 {
     static const char *const names[] = {"of managed memory (cuMemAllocManaged)",
@@ -113,6 +126,7 @@ void closing_say(const struct ending *ending)
     if (heap_stats(-1, &stats) != CUFENCE_OK)
         return;
     say_what_was_guarded(&stats, launches, ending);
+    say_what_was_tested(&stats, ending->is_verbose);
     say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
         output_say("==%d== cufence: the program ended well (status %d); because of what was found its exit status is %d, as "

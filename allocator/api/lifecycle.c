@@ -196,7 +196,7 @@ static void at_exit(int status, void *unused)
     delivery_conclude();
     int exitcode = status == 0 && (delivery_count() || has_failed) ? (int)process.options.exitcode : 0;
     if (!process.options.quiet && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
-        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised});
+        closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, process.options.verbose});
     if (process.options.verbose)
         print_stats();
     output_flush();

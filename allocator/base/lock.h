@@ -19,8 +19,10 @@ enum lock_rank {
     RANK_TOUCH,       /* a stream ends, begins or joins a capture, or is used by a thread other than its own */
     RANK_BOOKS,       /* a context's free lists and pools */
     RANK_STREAMS,     /* the table of streams */
+    RANK_TWIN,        /* a block gets a twin, or ceases to be mapped; held across map and set access */
     RANK_LIST,        /* the blocks of one free list: a spin lock */
     RANK_RECORDED,    /* the streams recorded for one block: a spin lock */
+    RANK_TWINS,       /* which twins a block has */
     RANK_WAITS,       /* events of contexts other than the block's are queried, or such a context is about to be destroyed */
     RANK_EVENTS,      /* a context's unused events */
     RANK_EXECUTABLES, /* executable graphs */

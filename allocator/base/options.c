@@ -24,9 +24,12 @@
 
 /* clang-format off */
 static const struct option_row table[] = {
-    {.name = "uaf", .type = OPTION_CHOICE, .allowed = "off | strict", .default_value = "off", .offset = FIELD(uaf),
-     .help = "strict: unmap every freed buffer, so that a use after free faults; off: keep it for reuse",
-     .refused = "adaptive", .refusal = "adaptive is not available in this version; use off or strict"},
+    {.name = "uaf", .type = OPTION_CHOICE, .allowed = "off | adaptive | strict", .default_value = "adaptive",
+     .offset = FIELD(uaf),
+     .help = "freed buffers to unmap, so that a use after free faults; strict: all; adaptive: of each place of allocation in turn, at no cost to the program; off: none"},
+    {.name = "uaf_share", .type = OPTION_NUMBER, .allowed = "1..100", .default_value = "20", .offset = FIELD(uaf_share),
+     .minimum = 1, .maximum = 100,
+     .help = "uaf=adaptive: most per cent of the time that a background thread spends in driver calls for it"},
     {.name = "align", .type = OPTION_ALIGN, .allowed = "auto | a power of two 1..2M", .default_value = "16",
      .offset = FIELD(align), .minimum = 1, .maximum = 2 * MIB,
      .help = "alignment of buffers; auto: the largest that leaves no slack behind the end of a buffer"},
@@ -70,7 +73,7 @@ static const struct option_row table[] = {
      .offset = FIELD(launches), .maximum = 65536,
      .help = "kernel launches to remember for reports, per thread and context; a quarter of that in programs without Python; 1.7 KiB each"},
     {.name = "stacks", .type = OPTION_CHOICE, .allowed = "on | python | off", .default_value = "on", .offset = FIELD(stacks),
-     .help = "record the stack of each allocation, and with uaf=strict of each free: Python's, or in programs without Python the native one (python: not that)"},
+     .help = "record the stack of each allocation, and of each free that unmaps the buffer: Python's, or in programs without Python the native one (python: not that)"},
     {.name = "exit_wait", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "10000",
      .offset = FIELD(exit_wait), .maximum = DAY_MS,
      .help = "max wait at exit for pending GPU work, in milliseconds, so that its faults are reported"},

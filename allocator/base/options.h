@@ -10,7 +10,7 @@
 #include <cufence.h>
 #include <stdio.h>
 
-enum option_uaf { UAF_OFF, UAF_STRICT };
+enum option_uaf { UAF_OFF, UAF_ADAPTIVE, UAF_STRICT };
 enum option_stacks { STACKS_ON, STACKS_PYTHON, STACKS_OFF };
 enum option_side { SIDE_END, SIDE_START, SIDE_ALTERNATE };
 enum option_ipc { IPC_REFUSE, IPC_DRIVER };
@@ -22,7 +22,8 @@ enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 #define OPTION_ALIGN_AUTO 0u
 
 struct options {
-    enum option_uaf uaf;           /* off (default) | strict */
+    enum option_uaf uaf;           /* off | adaptive (default) | strict */
+    uint64_t uaf_share;            /* 1..100, default 20: per cent of the time that uaf=adaptive may spend in driver calls */
     uint64_t align;                /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
     enum option_side side;         /* end (default) | start | alternate */
     enum option_on_fault on_fault; /* error (default) | abort | continue */
@@ -37,7 +38,7 @@ struct options {
     uint64_t cache_max;            /* physical memory to keep without a mapping, per device, default 1G */
     uint64_t history;              /* freed buffers to remember, 0..16M, default 65536 */
     uint64_t launches;             /* launches to remember per thread and context, 0..65536, default 4096; 0: none */
-    enum option_stacks stacks;     /* on (default) | python | off: record the stack of each allocation (uaf=strict: and free) */
+    enum option_stacks stacks;     /* on (default) | python | off: record the stack of each allocation, and of frees that unmap */
     uint64_t exit_wait;            /* max wait at exit for pending GPU work, in ms, default 10000; 0: no wait */
     int coredump;                  /* on (default) | off: arm GPU core dumps */
     enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */

@@ -161,9 +161,13 @@ static struct members make_buffer(struct members report, const struct finding *f
     if (buffer->allocated_ns)
         put_frames(put_event(made, "allocated", buffer->allocated_ns, finding->now_ns, buffer->allocated_tid, buffer->stream),
                    fact->allocated.frames, fact->allocated.count);
-    if (buffer->freed_ns)
-        put_frames(put_event(made, "freed", buffer->freed_ns, finding->now_ns, buffer->freed_tid, buffer->free_stream),
-                   fact->freed.frames, fact->freed.count);
+    if (buffer->freed_ns) {
+        struct members freed =
+            put_event(made, "freed", buffer->freed_ns, finding->now_ns, buffer->freed_tid, buffer->free_stream);
+        if (buffer->freed_ago)
+            put_number(freed, "ago_allocations", buffer->freed_ago);
+        put_frames(freed, fact->freed.frames, fact->freed.count);
+    }
     put_certainty(made, fact->certainty);
     put_text(made, "reason", fact->reason);
     if (fact->from != FROM_NOWHERE) {

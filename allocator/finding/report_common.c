@@ -134,6 +134,8 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
         report_begin(report, "", "freed");
         report_put_age(report, now_ns, buffer->freed_ns);
         report_put(report, "by thread %" PRIu64 " on stream 0x%" PRIx64, buffer->freed_tid, buffer->free_stream);
+        if (buffer->freed_ago)
+            report_put(report, ", about %" PRIu64 " allocation%s ago", buffer->freed_ago, plural(buffer->freed_ago));
         report_end(report, CERTAIN_NOT);
     }
     event_lines(report, "freed at", fact->freed);

@@ -63,11 +63,17 @@ void heap_close(void)
     worker_stop();
 }
 
+static _Alignas(CACHE_LINE) uint64_t given[CACHE_LINE / sizeof(uint64_t)]; /* ids; atomic; alone on its cache line */
+
+uint64_t heap_ids(void)
+{
+    return __atomic_load_n(&given[0], __ATOMIC_RELAXED);
+}
+
 /* Returns the next id. Ids ascend per thread; a thread takes several at a time, to keep threads off each other's cache line. */
 static uint64_t take_id(void)
 {
     enum { AT_ONCE = 16 };
-    static _Alignas(CACHE_LINE) uint64_t given[CACHE_LINE / sizeof(uint64_t)]; /* atomic; alone on its cache line */
     static HOT_TLS uint64_t next, end;
     if (next == end) {
         next = __atomic_fetch_add(&given[0], AT_ONCE, __ATOMIC_RELAXED);

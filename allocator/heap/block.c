@@ -22,7 +22,7 @@ void block_become(struct block *block, enum block_state state)
     };
     static const char *const names[] = {"held", "live", "idle", "waiting", "retiring", "past"};
     enum block_state from = block->state;
-    block->state = (uint8_t)state;
+    __atomic_store_n(&block->state, (uint8_t)state, __ATOMIC_RELAXED);
     if (__builtin_expect(steps[from] >> state & 1, 1))
         return;
     output_say("cufence: internal error: the block of buffer #%llu goes from %s to %s; please report it\n",
@@ -54,7 +54,8 @@ static void raise_to(uint64_t *peak, uint64_t value)
         ;
 }
 
-struct block *block_map(struct books *books, int device, const struct layout *layout, cufence_status *status)
+/* A held block with a slot that is not mapped yet. */
+static struct block *cut(struct books *books, int device, const struct layout *layout, cufence_status *status)
 {
     struct block *block = line_alloc(sizeof *block);
     if (!block) {
@@ -66,14 +67,41 @@ struct block *block_map(struct books *books, int device, const struct layout *la
     block->pages = layout->pages & ((1u << 24) - 1); /* up to 32 TiB; an arena has at most 64 TiB */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
     *status = slot_cut(&block->slot, device, layout->mapped, layout->guard);
-    if (*status != CUFENCE_OK) {
-        block_forget(&block->slot);
+    if (*status == CUFENCE_OK)
+        return block;
+    block_forget(&block->slot);
+    return NULL;
+}
+
+/* It could not be mapped; the arena owns it from now on. */
+static void abandon(struct block *block)
+{
+    block_become(block, BLOCK_PAST);
+    slot_abandon(&block->slot);
+}
+
+struct block *block_map_second(const struct block *of)
+{
+    const struct slot *slot = &of->slot;
+    const struct layout layout = {.mapped = slot->mapped, .guard = slot->span - slot->mapped, .pages = of->pages};
+    cufence_status status;
+    struct block *block = cut(of->books, slot->device, &layout, &status);
+    if (!block)
         return NULL;
-    }
+    if (slot_map_second(&block->slot, slot) == CUFENCE_OK)
+        return block;
+    abandon(block);
+    return NULL;
+}
+
+struct block *block_map(struct books *books, int device, const struct layout *layout, cufence_status *status)
+{
+    struct block *block = cut(books, device, layout, status);
+    if (!block)
+        return NULL;
     *status = slot_map(&block->slot);
     if (*status != CUFENCE_OK) {
-        block_become(block, BLOCK_PAST);
-        slot_abandon(&block->slot); /* owned by the arena from now on */
+        abandon(block);
         return NULL;
     }
     raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, layout->mapped, __ATOMIC_RELAXED));
@@ -81,14 +109,34 @@ struct block *block_map(struct books *books, int device, const struct layout *la
     return block;
 }
 
+static void unmap(struct block *block)
+{
+    if (!block->slot.is_second)
+        __atomic_sub_fetch(&block->books->mapped_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+    slot_unmap(&block->slot);
+}
+
 void block_unmap(struct block *block)
 {
     struct books *books = block->books;
-    __atomic_sub_fetch(&books->mapped_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+    struct block *heir = block->heir;
+    block->heir = NULL;
+    if (heir) /* the context is gone */
+        block_unmap(heir);
     block_join(block, NULL);
+    if (block->is_replaced)
+        __atomic_sub_fetch(&books->replaced, 1, __ATOMIC_RELAXED);
     __atomic_add_fetch(&books->retired, 1, __ATOMIC_RELAXED);
+    twins_hold(); /* a twin of it may be being mapped */
     block_become(block, BLOCK_PAST);
-    slot_unmap(&block->slot);
+    struct block *twin = twins_take_all(block), *next;
+    twins_go_on();
+    for (; twin; twin = next) {
+        next = twin->twin;
+        block_become(twin, BLOCK_PAST);
+        unmap(twin);
+    }
+    unmap(block);
 }
 
 void block_join(struct block *block, struct pool *pool)

@@ -39,6 +39,8 @@ static void look(struct slot *slot, uint64_t gap_start, void *user)
     if (!facts.id)
         return;
     facts_describe(&facts, slot, gap_start, &buffer);
+    uint64_t then = __atomic_load_n(&((struct block *)slot)->ids_at_free, __ATOMIC_RELAXED);
+    buffer.freed_ago = facts.freed_ns && then ? heap_ids() - then : 0;
     if (around->address >= slot->base && around->address - slot->base < slot->span)
         around->at = buffer;
     if (facts.freed_ns)

@@ -77,6 +77,11 @@ cufence_status heap_stats(int device, cufence_stats *stats)
         if (books && (device < 0 || context->device == device))
             add_books(books, stats);
     }
+    const struct place_counts places = places_counts();
+    stats->freed_places = places.places;
+    stats->tested_places = places.tested;
+    stats->tested_buffers = places.retired;
+    stats->tested_rounds = places.rounds;
     stats->live_buffers = stats->allocations > stats->frees ? stats->allocations - stats->frees : 0;
     int devices = 0;
     driver->cuDeviceGetCount(&devices);

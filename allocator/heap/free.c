@@ -44,7 +44,7 @@ static void wait_for_recorded(struct block *block)
     unsigned count = block->recorded_count;
     block->recorded = NULL;
     block->recorded_count = 0;
-    __atomic_store_n(&block->is_recorded, 0, __ATOMIC_RELAXED);
+    block_untie(block, TIED_TO_STREAMS);
     pthread_spin_unlock(&block->recorded_lock);
     for (unsigned i = 0; i < count; i++)
         waits_add(block, recorded[i].stream, recorded[i].generation);
@@ -57,21 +57,24 @@ static void drop_recorded(struct block *block)
     struct recorded *recorded = block->recorded;
     block->recorded = NULL;
     block->recorded_count = 0;
-    __atomic_store_n(&block->is_recorded, 0, __ATOMIC_RELAXED);
+    block_untie(block, TIED_TO_STREAMS);
     pthread_spin_unlock(&block->recorded_lock);
     free(recorded);
 }
 
 static int has_recorded(const struct block *block)
 {
-    return __atomic_load_n(&block->is_recorded, __ATOMIC_RELAXED);
+    return (block_ties(block) & TIED_TO_STREAMS) != 0;
 }
 
-/* Returns the time of the free. The facts must not be read once the block is in a list: another buffer may have it by then. */
-static uint64_t write_freed(struct block *block, struct stream *stream)
+/* Returns the time of the free. The facts must not be read once the block is in a list: another buffer may have it by then.
+ * is_retired: a late access will be seen, and its report needs the stack of the free. */
+static uint64_t write_freed(struct block *block, struct stream *stream, int is_retired)
 {
     uint64_t now = now_ns();
-    uint32_t stack = heap_options->uaf == UAF_STRICT ? facts_stack() : 0; /* a late access is only seen with uaf=strict */
+    uint32_t stack = is_retired ? facts_stack() : 0;
+    if (is_retired)
+        __atomic_store_n(&block->ids_at_free, heap_ids(), __ATOMIC_RELAXED);
     facts_write_freed(block, now, stream ? (uint64_t)(uintptr_t)stream->handle : 0, facts_freed_by(facts_tid(), stack));
     return now;
 }
@@ -112,7 +115,7 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
     int is_reusable = is_ordered && !block->is_elsewhere && !has_recorded(block) &&
                       (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     drop_recorded(block);
-    uint64_t now = write_freed(block, stream);
+    uint64_t now = write_freed(block, stream, heap_options->uaf == UAF_STRICT);
     lock_take(&pool->books->lock); /* the graph may be destroyed right now, and the pool's lists with it */
     struct freelist *list = freelist_in_pool(pool->books, stream, pool);
     block_join(block, pool);
@@ -127,23 +130,75 @@ static void free_in_pool(struct block *block, struct stream *stream, struct pool
 
 /* ---- other memory ---- */
 
+/* Whose free puts the block into the list of its stream, to be used again in the order of that stream. */
+static struct freelist *own_list(const struct block *block, struct stream *stream, enum heap_users users)
+{
+    int is_own = users == HEAP_STREAM && stream->context == block->books->context && !has_recorded(block);
+    return is_own ? freelist_of(stream) : NULL;
+}
+
+/* The twin that is to go on with the block's memory, if the place of its allocation is due to have a buffer retired. */
+static struct block *take_turn(struct block *block)
+{
+    struct place *place = place_of(&block->facts);
+    struct block *twin = place_is_due(place) ? twin_take(block) : NULL;
+    if (twin)
+        place_had_turn(place);
+    return twin;
+}
+
+/* Puts a block with memory of its own into a list, as if it was freed now. */
+static void go_on_with(struct block *twin, struct freelist *list, uint64_t now)
+{
+    const struct facts facts = {.freed_ns = now};
+    facts_write(twin, &facts);
+    if (freelist_put(list, twin, BLOCK_IDLE, now))
+        freelist_mark(list, now);
+}
+
+static void wait_for_users(struct block *block, struct stream *stream, enum heap_users users)
+{
+    if (users == HEAP_NONE) {
+        drop_recorded(block);
+        return;
+    }
+    if (users == HEAP_STREAM)
+        waits_add(block, stream, stream->generation);
+    else if (users == HEAP_CONTEXT)
+        waits_add_context(block, block->books);
+    else
+        waits_add_all(block);
+    wait_for_recorded(block);
+}
+
+/* Frees a buffer whose block is retired while a twin goes on with its memory: at once in the order of the stream that freed it,
+ * or else when nobody uses the buffer any more. */
+static void free_for_twin(struct block *block, struct block *twin, struct stream *stream, enum heap_users users)
+{
+    struct books *books = block->books;
+    struct freelist *list = users == HEAP_NONE ? &books->shared : own_list(block, stream, users);
+    uint64_t now = write_freed(block, stream, 1);
+    wait_for_users(block, stream, users);
+    if (list) {
+        go_on_with(twin, list, now);
+        block->is_replaced = 1;
+        __atomic_add_fetch(&books->replaced, 1, __ATOMIC_RELAXED);
+    } else {
+        const struct facts facts = {.freed_ns = now};
+        facts_write(twin, &facts);
+        block->heir = twin;
+    }
+    freelist_put(&books->shared, block, BLOCK_RETIRING, now);
+    bell_ring();
+}
+
 /* Frees a buffer that is used by more than one stream of its own context. */
 static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
 {
     int is_retired = heap_options->uaf == UAF_STRICT || block->is_elsewhere;
     struct freelist *shared = &block->books->shared;
-    uint64_t now = write_freed(block, stream);
-    if (users == HEAP_NONE) {
-        drop_recorded(block);
-    } else {
-        if (users == HEAP_STREAM)
-            waits_add(block, stream, stream->generation);
-        else if (users == HEAP_CONTEXT)
-            waits_add_context(block, block->books);
-        else
-            waits_add_all(block);
-        wait_for_recorded(block);
-    }
+    uint64_t now = write_freed(block, stream, heap_options->uaf == UAF_STRICT);
+    wait_for_users(block, stream, users);
     int is_idle = users == HEAP_NONE;
     enum block_state state = is_retired ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
     freelist_put(shared, block, state, now);
@@ -198,12 +253,18 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
     if (__builtin_expect(block->pool || may_be_captured || __atomic_load_n(&books->active_pools, __ATOMIC_RELAXED), 0) &&
         free_of_graph(block, stream, users))
         return;
-    if (users != HEAP_STREAM || stream->context != books->context || has_recorded(block) || heap_options->uaf == UAF_STRICT ||
-        block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
+    unsigned ties = block_ties(block);
+    struct block *twin = __builtin_expect(ties & TIED_TO_TWIN, 0) ? take_turn(block) : NULL;
+    if (__builtin_expect(twin != NULL, 0)) {
+        free_for_twin(block, twin, stream, users);
+        return;
+    }
+    if (users != HEAP_STREAM || stream->context != books->context || ties & TIED_TO_STREAMS ||
+        heap_options->uaf == UAF_STRICT || block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
         free_with_waits(block, stream, users);
         return;
     }
-    uint64_t now = write_freed(block, stream);
+    uint64_t now = write_freed(block, stream, 0);
     if (freelist_put(list, block, BLOCK_IDLE, now))
         freelist_mark(list, now);
 }
@@ -224,7 +285,7 @@ static cufence_status record(struct block *block, struct stream *stream)
             grown[count] = (struct recorded){stream, __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE)};
             block->recorded = grown;
             block->recorded_count = (uint16_t)(count + 1);
-            __atomic_store_n(&block->is_recorded, 1, __ATOMIC_RELAXED);
+            block_tie(block, TIED_TO_STREAMS);
         } else {
             status = error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "cannot record stream %u of a buffer: no memory, or more than %u",
                                count + 1, RECORDED_MOST);

@@ -10,7 +10,7 @@
 #define SCAN 16            /* blocks to look at in a bin of mixed sizes */
 #define WAITING_SCAN 64    /* waiting blocks whose events are queried in one call */
 
-static unsigned bin_of(uint64_t pages)
+unsigned freelist_bin(uint64_t pages)
 {
     if (pages <= BINS_EXACT)
         return (unsigned)pages - 1;
@@ -28,7 +28,7 @@ static void count_idle(struct freelist *list, uint64_t pages)
 
 static inline void put_idle(struct freelist *list, struct block *block)
 {
-    struct block **bin = &list->bins[bin_of(block->pages)];
+    struct block **bin = &list->bins[freelist_bin(block->pages)];
     block_become(block, BLOCK_IDLE);
     DL_PREPEND(*bin, block);
     count_idle(list, block->pages);
@@ -36,7 +36,7 @@ static inline void put_idle(struct freelist *list, struct block *block)
 
 static inline void remove_idle(struct freelist *list, struct block *block)
 {
-    DL_DELETE(list->bins[bin_of(block->pages)], block);
+    DL_DELETE(list->bins[freelist_bin(block->pages)], block);
     count_idle(list, -(uint64_t)block->pages);
     block_become(block, BLOCK_HELD);
 }
@@ -45,7 +45,7 @@ static inline void remove_idle(struct freelist *list, struct block *block)
 static struct block *search(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t sequence)
 {
     uint64_t most = pages + pages * waste / 100;
-    for (unsigned bin = bin_of(pages), last = bin_of(most); bin <= last; bin++) {
+    for (unsigned bin = freelist_bin(pages), last = freelist_bin(most); bin <= last; bin++) {
         struct block *block;
         unsigned seen = 0;
         DL_FOREACH(list->bins[bin], block)

@@ -53,7 +53,7 @@ static void drop(struct block *block)
     free(block->recorded);
     block->recorded = NULL;
     block->recorded_count = 0;
-    __atomic_store_n(&block->is_recorded, 0, __ATOMIC_RELAXED);
+    block_untie(block, TIED_TO_STREAMS);
     waits_drop_context(block, block->books);
     block->awaits_context = 0;
     block->returned = 0;

@@ -8,6 +8,8 @@
 void freelist_remember(struct freelist *list, const struct facts *facts)
 {
     const size_t most = (size_t)heap_options->history;
+    if (!facts->id) /* a twin that has not held a buffer yet */
+        return;
     if (list->history_count == list->history_capacity && list->history_capacity < most) {
         size_t capacity = list->history_capacity ? list->history_capacity * 2 : 64;
         capacity = capacity < most ? capacity : most;
@@ -36,4 +38,20 @@ void freelist_recall(struct freelist *list, uint64_t address, int exact, struct 
             *out = *facts;
     }
     list_unlock(list);
+}
+
+size_t freelist_learn(struct freelist *list, struct facts *out, size_t most)
+{
+    size_t count = 0;
+    list_lock(list);
+    if (list->learned != list->history_position) {
+        size_t capacity = list->history_capacity;
+        size_t since = (list->history_position + capacity - list->learned % capacity) % capacity;
+        size_t at = list->history_position + capacity - (since < most ? since : most);
+        for (; count < most && count < since; count++)
+            out[count] = list->history[(at + count) % capacity];
+        list->learned = list->history_position;
+    }
+    list_unlock(list);
+    return count;
 }

@@ -2,11 +2,13 @@
  * Shared by the files of heap/. Calls go from top to bottom only:
  *
  *   allocate.c  free.c  gone.c  figures.c  worker.c   entry points for the other rooms, and the background thread
+ *   adaptive.c                                        retires blocks by place of allocation, at a measured pace
  *   reclaim.c                                         releases memory to the driver
  *   captured.c                                        memory of captures: destroyed graphs, buffers freed outside their capture
  *   pools.c                                           finds the pool of an allocation or a free
  *   freelist.c  describe.c                            freed blocks by stream; what is at an address
  *   markers.c  waits.c                                progress of streams; who still uses a freed block
+ *   places.c  twins.c                                 places of allocation and their turns; second mappings of blocks
  *   books.c  index.c                                  per-context state; live blocks by address
  *   block.c  facts.c  bell.c                          a block and its states; data of a buffer; wakes the background thread
  *
@@ -73,7 +75,7 @@ enum block_state {
     BLOCK_LIVE,     /* in the index */
     BLOCK_IDLE,     /* in a bin of a free list */
     BLOCK_WAITING,  /* in a free list, until nobody uses it any more; then idle */
-    BLOCK_RETIRING, /* likewise, but then unmapped */
+    BLOCK_RETIRING, /* likewise, but then unmapped; its twin, if it has one, then becomes idle */
     BLOCK_PAST      /* unmapped; only the arena still refers to it */
 };
 
@@ -94,9 +96,10 @@ struct block {
     struct block *prev, *next;
     uint64_t free_sequence;   /* position in its free list */
     uint32_t pages : 24;      /* of the mapping, in units of the granularity; constant while mapped */
-    uint8_t is_recorded;      /* atomic; whether recorded_count is not 0 */
-    uint8_t state;            /* enum block_state; block_become() */
+    uint8_t ties;             /* atomic; enum ties: what makes its free less simple */
+    uint8_t state;            /* enum block_state; atomic; block_become() */
     uint8_t is_counted : 1;   /* counted as allocated and not yet freed */
+    uint8_t is_replaced : 1;  /* retiring, while a twin goes on with its memory */
     uint8_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
     uint16_t tag;             /* index.c */
 
@@ -108,7 +111,39 @@ struct block {
     uint32_t returned;          /* enum returned; LISTED under RANK_BOOKS */
     uint32_t awaits_context;    /* enum awaits: what it waits for besides events */
     uint64_t returned_launches; /* launches of its graph at its latest return */
+
+    struct block *twin;    /* the next of its twins; see twins.c. Under RANK_TWINS, like the count */
+    uint32_t twin_count;   /* how many it has */
+    uint32_t claims;       /* places of allocation that count on one of them; used by the background thread only */
+    struct block *heir;    /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
+    uint64_t ids_at_free;  /* heap_ids() when its last buffer was freed; 0: unknown. Known for retired blocks only */
 };
+
+enum ties {
+    TIED_TO_STREAMS = 1, /* recorded_count is not 0 */
+    TIED_TO_TWIN = 2     /* twin_count is not 0 */
+};
+
+static inline unsigned block_ties(const struct block *block)
+{
+    return __atomic_load_n(&block->ties, __ATOMIC_RELAXED);
+}
+
+static inline void block_tie(struct block *block, enum ties tie)
+{
+    __atomic_or_fetch(&block->ties, (uint8_t)tie, __ATOMIC_RELAXED);
+}
+
+static inline void block_untie(struct block *block, enum ties tie)
+{
+    __atomic_and_fetch(&block->ties, (uint8_t)~tie, __ATOMIC_RELAXED);
+}
+
+static inline enum block_state block_state_now(const struct block *block)
+{
+    return (enum block_state)__atomic_load_n(&block->state, __ATOMIC_RELAXED);
+}
+
 _Static_assert(offsetof(struct block, owner) < CACHE_LINE && offsetof(struct block, books) == CACHE_LINE &&
                    offsetof(struct block, recorded) == 3 * CACHE_LINE,
                "a free needs the second and the third line");
@@ -119,7 +154,10 @@ void block_become(struct block *block, enum block_state state);
 
 /* Creates a mapping and a held block for it. On NULL, *status says why; a slot that could not be mapped becomes a past slot. */
 struct block *block_map(struct books *books, int device, const struct layout *layout, cufence_status *status);
-void block_unmap(struct block *block);                   /* a held one; it becomes a past slot */
+/* A held block in a slot of its own that maps the memory of `of`, which must stay mapped meanwhile. NULL: no memory, no address
+ * space, or the driver failed. */
+struct block *block_map_second(const struct block *of);
+void block_unmap(struct block *block);                   /* a held one, with its twins; they become past slots */
 void block_forget(struct slot *slot);                    /* callback of the arena: frees a past one */
 void block_join(struct block *block, struct pool *pool); /* moves it to another pool; NULL: none */
 void *line_alloc(size_t size); /* zeroed and cache-line aligned; free() it; NULL if out of host memory */
@@ -176,6 +214,53 @@ int bell_wait(uint64_t nanoseconds, int is_polling); /* returns 0 after bell_sto
 void bell_stop(void);
 void bell_reset(void);
 
+/* ---- twins.c ---- */
+
+/*
+ * A twin of a block is a second mapping of its memory, in a slot of its own, made ahead by the background thread. When a buffer
+ * is freed and its block is to be retired, a twin takes the block's place at once: the program goes on with the same memory at
+ * a new address, while the old address is unmapped as soon as the streams have passed. So retiring takes neither time nor
+ * memory from the program. The twins of a block are a list; the one that takes its place inherits the others.
+ */
+uint32_t twin_add(struct block *block); /* maps one more; returns how many it has then. 0: none, it is being unmapped or retired */
+struct block *twin_take(struct block *block); /* by its holder: a held block that now owns the memory, or NULL */
+struct block *twins_take_all(struct block *block); /* its twins, linked by `twin`; they own nothing */
+void twins_hold(void); /* until twins_go_on(), no block that is mapped is unmapped, and no other thread adds twins */
+void twins_go_on(void);
+uint64_t twins_mapped(void); /* in all */
+
+/* ---- places.c ---- */
+
+/*
+ * A place of allocation: the stack of the allocations, or without stacks their size and stream. Every place has a turn in each
+ * round: a buffer of it is retired when it is freed. A place that had its turn waits until all others that are in use had theirs.
+ */
+struct place {
+    struct place *prev, *next; /* known places; the one that waits longest is first. Background thread only, to `claimed` */
+    uint64_t id, address;      /* its latest buffer, as far as seen */
+    uint64_t seen_ns;          /* when that was seen */
+    uint64_t home;             /* the mapping that counts it among its claims */
+    uint64_t claimed;          /* the buffer for which a twin was added, or no need of one was found */
+    uint64_t retry_ns;         /* when to look again whether that buffer's block is idle; UINT64_MAX: never */
+    uint32_t turns_seen;       /* its turns when it was queued */
+    uint32_t turns;            /* atomic, like everything below */
+    uint8_t round;             /* of its latest turn; 0: none yet */
+    uint8_t is_known;
+    uint8_t is_listed; /* background thread only */
+};
+
+struct place *place_of(const struct facts *facts);
+int place_is_due(const struct place *place);
+void place_had_turn(struct place *place);
+void place_see(const struct facts *freed, uint64_t now); /* by the background thread, like the following */
+struct place *places_first(void);                        /* the list; NULL: none known */
+struct place *place_after(struct place *place);          /* the next in the list, or its first one */
+void place_requeue(struct place *place);                 /* if it had a turn meanwhile: to the end */
+void places_end_round(void);
+struct place_counts {
+    uint64_t places, tested, retired, rounds;
+} places_counts(void);
+
 /* ---- books.c: the heap's state of a context ---- */
 
 /* An event on a stream. Every free up to `sequence` comes before it. */
@@ -209,6 +294,7 @@ struct freelist {
     int64_t live_bytes;    /* of its stream, minus what was added to the context's sum */
     struct facts *history; /* a ring of buffers whose blocks have since been reused */
     size_t history_position, history_count, history_capacity;
+    size_t learned; /* history_position when adaptive.c looked last */
     struct freelist *next; /* in the context's lists, draining or spare ones, or in its pool's; under RANK_BOOKS */
 };
 
@@ -227,6 +313,7 @@ struct books {
     uint64_t mapped_bytes, captured_bytes; /* atomic, like everything below */
     uint64_t peak_mapped_bytes;
     uint64_t fresh, retired;
+    uint64_t replaced; /* blocks in retiring lists whose memory a twin has taken over */
     uint64_t allocations, frees; /* of lists that no longer exist */
     /* On a cache line apart from fields that every allocation reads. */
     _Alignas(CACHE_LINE) int64_t live_bytes; /* the free lists' own sums come on top */
@@ -323,8 +410,14 @@ void freelist_count(struct freelist *list, uint64_t size); /* an allocation serv
  * PAST it is only counted, and the caller unmaps it. Returns whether a marker is due. */
 int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now);
 void freelist_uncount(struct freelist *list, struct block *block); /* counts its free, and nothing else */
+unsigned freelist_bin(uint64_t pages); /* the bin of mappings of that many pages */
+/* If the block is idle in one of the books' lists, has passed and its last buffer is still `id`, a twin takes its place in the
+ * list. Returns 1 if so; the caller then holds the block. The block may also have been unmapped and freed by now. */
+int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id);
 /* Saves the facts of a block's last buffer before the block is reused. Caller holds the list lock. */
 void freelist_remember(struct freelist *list, const struct facts *facts);
+/* Copies up to `most` of the buffers remembered since the last call; if there were more, the newest. */
+size_t freelist_learn(struct freelist *list, struct facts *out, size_t most);
 /* Finds the newest buffer in the history that contains (exact: starts at) the address, if it is newer than *out. */
 void freelist_recall(struct freelist *list, uint64_t address, int exact, struct facts *out);
 void freelist_advance(struct freelist *list); /* checks markers and waiting blocks for completion */
@@ -418,9 +511,17 @@ void visit_end(void);
 void reclaim_retired(struct books *books); /* unmaps retiring blocks that have passed */
 void reclaim_old(struct books *books);     /* unmaps blocks idle for too long, or beyond the limit */
 
+/* ---- adaptive.c ---- */
+
+/* Lets the background thread do its share of work for uaf=adaptive in a context, reclaim_retired() included. In a scope. Returns
+ * whether the program is freeing buffers. */
+int adaptive_work(struct books *books);
+
 /* worker.c */
 cufence_status worker_start(void);
 void worker_stop(void); /* returns when the thread makes no more driver calls */
+
+uint64_t heap_ids(void); /* buffer ids given out so far; threads hold up to 15 unused ones each */
 
 extern const struct options *heap_options;
 extern uint64_t heap_granularity; /* of mappings, in bytes */

@@ -5,6 +5,7 @@
 #include "vmm/physical.h"
 
 #define MARKED_AT_ONCE 64
+#define KEEPS_UP 32 /* blocks that may wait for the background thread before it only unmaps */
 
 /* One synchronisation at a time: its snapshots are stored in the free lists. */
 static struct lock sync_lock = LOCK(RANK_SYNC);
@@ -44,11 +45,42 @@ static void unmap_all(struct block *gone)
     }
 }
 
+/* With uaf=strict each allocation needs a mapping: while this thread keeps up with the frees, it makes them ahead, from the
+ * memory of the blocks that it unmaps. They take the place of what the cache of physical memory would hold. */
+static int is_wanted_again(const struct books *books, const struct block *block)
+{
+    const struct freelist *shared = &books->shared;
+    return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block->slot.is_second &&
+           __atomic_load_n(&shared->retiring_count, __ATOMIC_RELAXED) < KEEPS_UP &&
+           list_idle_pages(shared) * heap_granularity + block->slot.mapped <= heap_options->cache_max;
+}
+
+/* Maps the memory of a held block at a new address. NULL if that fails; the memory then goes to the cache. */
+static struct block *successor(struct block *block)
+{
+    twins_hold();
+    struct block *twin = twin_add(block) ? twin_take(block) : NULL;
+    twins_go_on();
+    if (twin) {
+        const struct facts facts = {.freed_ns = now_ns()};
+        facts_write(twin, &facts);
+    }
+    return twin;
+}
+
 void reclaim_retired(struct books *books)
 {
     struct block *block;
-    while ((block = freelist_take_retired(&books->shared)) != NULL)
+    struct freelist *shared = &books->shared;
+    while ((block = freelist_take_retired(shared)) != NULL) {
+        struct block *heir = block->heir;
+        block->heir = NULL;
+        if (!heir && is_wanted_again(books, block))
+            heir = successor(block);
+        if (heir)
+            freelist_put(shared, heir, BLOCK_IDLE, now_ns());
         block_unmap(block);
+    }
 }
 
 /* Unmaps up to `bytes` of what was freed before `before_ns`. Returns the number of bytes unmapped. */
@@ -194,6 +226,14 @@ static int has_waiting(struct books *books)
            __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED);
 }
 
+/* The same, without the retiring blocks whose memory is in use elsewhere: waiting for those releases nothing. */
+static int has_waiting_memory(struct books *books)
+{
+    return __atomic_load_n(&books->shared.waiting_count, __ATOMIC_RELAXED) ||
+           __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) >
+               __atomic_load_n(&books->replaced, __ATOMIC_RELAXED);
+}
+
 cufence_status heap_trim(int device, int may_wait)
 {
     cufence_status status = heap_check_device(device);
@@ -201,7 +241,7 @@ cufence_status heap_trim(int device, int may_wait)
     for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
         struct books *books = device < 0 || context->device == device ? books_of(context) : NULL;
         if (books)
-            (context == own ? visit : visit_other)(books, may_wait && has_waiting(books) ? 2 : 1);
+            (context == own ? visit : visit_other)(books, may_wait && has_waiting_memory(books) ? 2 : 1);
     }
     return status;
 }

@@ -241,29 +241,45 @@ void arena_share(int device, int peer)
     free(slots);
 }
 
+static cufence_status map(struct slot *slot, CUmemGenericAllocationHandle handle)
+{
+    cufence_status status = driver_check(driver->cuMemMap(slot->base, slot->mapped, 0, handle, 0), "cuMemMap");
+    if (status != CUFENCE_OK)
+        return status;
+    uint64_t peers = peers_now(slot->device);
+    status = driver_check(give_access(slot->base, slot->mapped, slot->device, peers), "cuMemSetAccess");
+    if (status != CUFENCE_OK) {
+        driver->cuMemUnmap(slot->base, slot->mapped);
+        return status;
+    }
+    set_mapped(slot, 1, handle);
+    if (peers_now(slot->device) != peers) /* a peer was added meanwhile, by a thread that may not have seen the slot */
+        give_access(slot->base, slot->mapped, slot->device, peers_now(slot->device));
+    return CUFENCE_OK;
+}
+
 cufence_status slot_map(struct slot *slot)
 {
     CUmemGenericAllocationHandle handle;
     cufence_status status = physical_take(slot->device, slot->mapped, &handle);
     if (status != CUFENCE_OK)
         return status;
-    status = driver_check(driver->cuMemMap(slot->base, slot->mapped, 0, handle, 0), "cuMemMap");
+    status = map(slot, handle);
     if (status != CUFENCE_OK)
-        goto unmapped;
-    uint64_t peers = peers_now(slot->device);
-    status = driver_check(give_access(slot->base, slot->mapped, slot->device, peers), "cuMemSetAccess");
-    if (status != CUFENCE_OK)
-        goto inaccessible;
-    set_mapped(slot, 1, handle);
-    if (peers_now(slot->device) != peers) /* a peer was added meanwhile, by a thread that may not have seen the slot */
-        give_access(slot->base, slot->mapped, slot->device, peers_now(slot->device));
-    return CUFENCE_OK;
-
-inaccessible:
-    driver->cuMemUnmap(slot->base, slot->mapped);
-unmapped:
-    physical_give(slot->device, slot->mapped, handle);
+        physical_give(slot->device, slot->mapped, handle);
     return status;
+}
+
+cufence_status slot_map_second(struct slot *slot, const struct slot *of)
+{
+    slot->is_second = 1;
+    return map(slot, of->handle);
+}
+
+void slot_hand_over(struct slot *from, struct slot *to)
+{
+    from->is_second = 1;
+    to->is_second = 0;
 }
 
 void slot_abandon(struct slot *slot)
@@ -276,7 +292,8 @@ void slot_unmap(struct slot *slot)
     const struct slot gone = *slot; /* a copy: once the slot is past, another thread may drop and free it */
     driver->cuMemUnmap(gone.base, gone.mapped);
     set_mapped(slot, 0, 0);
-    physical_give(gone.device, gone.mapped, gone.handle);
+    if (!gone.is_second)
+        physical_give(gone.device, gone.mapped, gone.handle);
 }
 
 /* Returns how many slots begin at or below `address` in ring order, which starts at the cursor and goes around the arena. */
@@ -295,10 +312,10 @@ static size_t rank(uint64_t address)
 }
 
 /* Returns the slot whose mapping contains the address, NULL if there is none. */
-static const struct slot *find_locked(uint64_t address)
+static struct slot *find_locked(uint64_t address)
 {
     size_t at = address >= arena.start && address < arena.end ? rank(address) : 0;
-    const struct slot *slot = at ? nth(at - 1) : NULL;
+    struct slot *slot = at ? nth(at - 1) : NULL;
     return slot && address >= slot->base && address - slot->base < slot->mapped ? slot : NULL;
 }
 
@@ -309,6 +326,16 @@ uint64_t arena_base_of(uint64_t address)
     uint64_t base = slot ? slot->base : 0;
     lock_release(&arena.lock);
     return base;
+}
+
+struct slot *arena_slot_at(uint64_t address)
+{
+    lock_take(&arena.lock);
+    struct slot *slot = arena.count ? find_locked(address) : NULL;
+    if (slot && !slot->handle) /* cut and not mapped yet, or past */
+        slot = NULL;
+    lock_release(&arena.lock);
+    return slot;
 }
 
 /* Finds the mapping at the address and fills in what the arena knows of it. */
@@ -370,4 +397,17 @@ void arena_each(int (*visit)(struct slot *slot, void *user), void *user)
             break;
     }
     lock_release(&arena.lock);
+}
+
+size_t arena_some(size_t from, size_t count, int (*visit)(struct slot *slot, void *user), void *user)
+{
+    lock_take(&arena.lock);
+    size_t end = from + count < arena.count ? from + count : arena.count;
+    for (size_t i = from; i < end; i++) {
+        if (visit(nth(i), user))
+            break;
+    }
+    size_t next = end < arena.count ? end : 0;
+    lock_release(&arena.lock);
+    return next;
 }

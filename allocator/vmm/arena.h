@@ -19,6 +19,7 @@ struct slot {
     uint64_t span;   /* mapped + guard */
     CUmemGenericAllocationHandle handle;
     int device;
+    int is_second; /* its physical memory is another slot's: unmapping it does not give that up */
     int is_mapped; /* written by the owner thread through slot_map/slot_unmap, read under the arena lock */
 };
 
@@ -48,11 +49,18 @@ cufence_status slot_cut(struct slot *slot, int device, uint64_t mapped, uint64_t
  * Errors: OUT_OF_MEMORY, DRIVER; then retry or call slot_abandon(). */
 cufence_status slot_map(struct slot *slot);
 
+/* Maps the physical memory of a mapped slot of the same size and device also into a cut slot, for the same devices. The caller
+ * keeps `of` mapped meanwhile. Errors: DRIVER; then call slot_abandon(). */
+cufence_status slot_map_second(struct slot *slot, const struct slot *of);
+
+/* `to` was mapped with slot_map_second() from `from`: from now on it owns the physical memory, and `from` is the second. */
+void slot_hand_over(struct slot *from, struct slot *to);
+
 /* Gives up a slot that was cut but could not be mapped. It becomes a past slot. */
 void slot_abandon(struct slot *slot);
 
 /* Unmaps the slot; accesses fault from now on. The caller makes sure that no work on the device still uses it: the driver does
- * not wait. The physical memory goes to the cache. The slot stays registered as a past slot. */
+ * not wait. The physical memory goes to the cache, unless another slot owns it. The slot stays registered as a past slot. */
 void slot_unmap(struct slot *slot);
 
 /* Returns the start of the mapping that contains the address, 0 if there is none. */
@@ -79,5 +87,13 @@ void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot
 
 /* Calls visit for every registered slot, newest first, with the arena lock held, until visit returns nonzero. */
 void arena_each(int (*visit)(struct slot *slot, void *user), void *user);
+
+/* The same for up to `count` slots, oldest first, from the one at position `from` on. Returns the position to go on with, 0
+ * behind the last slot. Positions shift when slots are forgotten. */
+size_t arena_some(size_t from, size_t count, int (*visit)(struct slot *slot, void *user), void *user);
+
+/* Returns the slot that is mapped at the address, NULL if there is none. It stays valid only as long as the caller keeps
+ * it mapped. */
+struct slot *arena_slot_at(uint64_t address);
 
 #endif

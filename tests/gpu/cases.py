@@ -93,6 +93,21 @@ FAULTS = [
         raises="RAISES",
         options={"uaf": "strict"},
     ),
+    Case(
+        "late_in_a_loop",
+        "late_in_a_loop",
+        report=[
+            r"cufence: use-after-free READ of \d+ bytes",
+            r"into buffer #\d+, which has been freed",
+            r"buffer +#\d+, 4000 bytes\b",
+            r"allocated at +late_in_a_loop\.py:{ALLOCATED}\b",
+            r"freed +\S.* ago by thread \d+ on stream 0x[0-9a-f]+, about \d+ allocations ago",
+            r"freed at +late_in_a_loop\.py:{FREED}\b",
+            r"late_in_a_loop\.py:{FAULT}\b",
+        ],
+        error=ILLEGAL,
+        raises="RAISES",
+    ),
     _overrun("other_stream_busy", "k_oob", "7,0,0", 4000, output=["busy when the fault came: True"]),
     _overrun("labels", "k_oob", "7,0,0", 4000, report=[r'label "batch 17"'], output=["described", "reported"], ways=ITSELF),
     # The lines may be wrapped, so each fact is short.
@@ -180,7 +195,7 @@ CLEAN = [
             needs=TORCH,
             options={"uaf": uaf},
         )
-        for uaf in ("off", "strict")
+        for uaf in ("off", "adaptive", "strict")
     ),
     Case(
         "enable_after_cuda",

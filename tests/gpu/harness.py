@@ -35,7 +35,7 @@ class Case:
     story: str  # the source file that contains the marks, without .py
     arguments: list[str] = field(default_factory=list)
     status: int = 1
-    # Regular expressions for the report; {FAULT} is the number of the marked line.
+    # Regular expressions for the report; {FAULT} is the number of the line marked with FAULT.
     report: list[str] = field(default_factory=list)
     # Regular expressions for stdout and stderr outside the report.
     output: list[str] = field(default_factory=list)
@@ -163,7 +163,7 @@ def _missing(patterns: list[str], text: str, where: str, source: str, facts: lis
     """Returns the patterns that the text lacks, and adds what the others match to `facts`."""
     problems = []
     for expected in patterns:
-        pattern = expected.replace("{FAULT}", str(marked_line(source, "FAULT"))) if "{FAULT}" in expected else expected
+        pattern = re.sub(r"\{([A-Z]+)\}", lambda mark: str(marked_line(source, mark.group(1))), expected)
         match = re.search(pattern, text)
         if match:
             facts.append(re.sub(r"\s+", " ", match.group(0)).strip())

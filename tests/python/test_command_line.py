@@ -81,8 +81,8 @@ class Completion(unittest.TestCase):
             (("r",), ["run", "replay", "report"]),
             (("hu",), ["hunt"]),
             (("help", "exp"), ["explain"]),
-            (("run", "--ua"), ["--uaf"]),
-            (("run", "--uaf", ""), ["off", "strict"]),
+            (("run", "--uaf_"), ["--uaf_share"]),
+            (("run", "--uaf", ""), ["adaptive", "off", "strict"]),
             (("run", "--uaf", "=", "s"), ["strict"]),
             (("run", "--uaf", "=", "strict", "--sid"), ["--side"]),
             (("run", "--preset", "t"), ["thorough"]),
@@ -104,7 +104,7 @@ class Completion(unittest.TestCase):
     def test_in_fish(self) -> None:
         for line, expected in (
             ("cufence hu", {"hunt"}),
-            ("cufence run --ua", {"--uaf"}),
+            ("cufence run --ua", {"--uaf", "--uaf_share"}),
             ("cufence run --uaf=s", {"--uaf=strict"}),
             ("cufence demo use", {"use-after-free"}),
         ):

@@ -198,7 +198,7 @@ class Enable(unittest.TestCase):
             try:
                 cufence.enable(uaf="strickt")
             except ValueError as error:
-                assert "off | strict" in str(error), error
+                assert "off | adaptive | strict" in str(error), error
             else:
                 raise SystemExit("they were taken")
             """
@@ -235,7 +235,7 @@ class Enable(unittest.TestCase):
 
     def test_bad_options(self) -> None:
         for call, words in (
-            ("uaf='strickt'", ["uaf", "strickt", "off | strict"]),
+            ("uaf='strickt'", ["uaf", "strickt", "off | adaptive | strict"]),
             ("uav='strict'", ["uav", "uaf"]),
             ("align=3", ["align", "3", "power of two"]),
             ("verbose=2", ["verbose", "on | off"]),

@@ -35,6 +35,10 @@ SIMULATED = [
     ("strict, injected", "uaf=strict,cache_max=0", "devices=2", "--devices 2 --inject"),
     ("alternate", "side=alternate,align=64,uaf=strict", "devices=1", "--devices 1 --align 64"),
     ("strict, alone", "uaf=strict,idle_max=2M", "devices=2,strict=1", "--devices 2 --library"),
+    ("adaptive", "uaf_share=100", "devices=2,strict=1", "--devices 2"),
+    ("off", "uaf=off", "devices=2,strict=1", "--devices 2"),
+    ("adaptive, scarce", "uaf_share=100,cache_max=0", "devices=2,memory=64M", "--devices 2 --scarce"),
+    ("adaptive, injected", "uaf_share=100,idle_age=1", "devices=2", "--devices 2 --inject"),
 ]
 # With uaf=off a defect shows as wrong data; with uaf=strict as a fault, which must not happen on a peer's memory.
 REAL = [
@@ -44,6 +48,8 @@ REAL = [
     ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "", ""),
     ("auto", "align=auto", "", ""),
     ("start", "side=start,waste=100,uaf=strict", "", ""),
+    ("adaptive", "uaf_share=100", "", ""),
+    ("off", "uaf=off", "", ""),
 ]
 
 

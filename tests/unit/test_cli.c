@@ -87,8 +87,6 @@ static void what_it_does_not_understand_is_named(void **state)
         {{"doctor", "--jso=1"}, "cufence doctor: --json takes no value, but got \"1\"\n"},
         {{"options", "--check", "uaf=off", "now"},
          "cufence options: surplus argument 'now'; `cufence help` lists what is allowed\n"},
-        {{"options", "--check", "uaf=adaptive"},
-         "cufence options: --check: uaf=adaptive: adaptive is not available in this version; use off or strict\n"},
         {{"options", "--check", "guard=1M"}, "cufence options: --check: guard=1M is not allowed; allowed is 2M..64G\n"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -51,6 +51,7 @@ static void make(struct story *story, size_t number)
     for (size_t i = 0; i < story->memory.near_count; i++) {
         story->near[i].allocated_stack = 120;
         story->near[i].freed_stack = story->near[i].freed_ns ? 130 : 0;
+        story->near[i].freed_ago = story->near[i].freed_ns ? 1200 : 0;
         snprintf(story->near[i].label, sizeof story->near[i].label, "layer %zu \"w\"", i);
     }
     story->memory.frames.read = frames_of;

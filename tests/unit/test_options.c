@@ -28,7 +28,8 @@ static void defaults_are_the_documented_ones(void **state)
     struct options options;
     memset(&options, 0xa5, sizeof options);
     options_default(&options);
-    assert_int_equal(options.uaf, UAF_OFF);
+    assert_int_equal(options.uaf, UAF_ADAPTIVE);
+    assert_int_equal(options.uaf_share, 20);
     assert_int_equal(options.align, 16);
     assert_int_equal(options.side, SIDE_END);
     assert_int_equal(options.on_fault, ON_FAULT_ERROR);
@@ -113,11 +114,10 @@ static void refusals_name_the_source_the_value_and_the_way_out(void **state)
     static const struct {
         const char *text, *message;
     } cases[] = {
-        {"uaf=adaptive", "test: uaf=adaptive: adaptive is not available in this version; use off or strict"},
-        {"uaf=of", "test: uaf=of is not allowed; allowed is off | strict"},
-        {"uaf=|", "test: uaf=| is not allowed; allowed is off | strict"},
-        {"uaf=", "test: uaf= is not allowed; allowed is off | strict"},
-        {"uaf", "test: option uaf has no value; write uaf=VALUE, allowed is off | strict"},
+        {"uaf=of", "test: uaf=of is not allowed; allowed is off | adaptive | strict"},
+        {"uaf=|", "test: uaf=| is not allowed; allowed is off | adaptive | strict"},
+        {"uaf=", "test: uaf= is not allowed; allowed is off | adaptive | strict"},
+        {"uaf", "test: option uaf has no value; write uaf=VALUE, allowed is off | adaptive | strict"},
         {"=strict", "test: '=strict' has no key; write key=value,key=value"},
         {",uaf=off", "test: '' has no key; write key=value,key=value"},
         {"uaf=off,,peers=on", "test: '' has no key; write key=value,key=value"},
@@ -169,7 +169,7 @@ static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
         {"xyzzy=1", "test: unknown option 'xyzzy'"},
         {"a\033[2Jb=1", "test: unknown option 'a?[2Jb'"},
     };
-    char list[512] = " (known are ";
+    char list[900] = " (known are ";
     size_t count;
     const struct option_row *rows = options_table(&count);
     for (size_t i = 0; i < count; i++) {
@@ -178,7 +178,7 @@ static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
     }
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct options options;
-        char message[600];
+        char message[1000];
         options_default(&options);
         snprintf(message, sizeof message, "%s%s", cases[i].start, list);
         assert_int_equal(options_parse(&options, cases[i].text, "test"), CUFENCE_ERROR_OPTION);
@@ -192,7 +192,8 @@ static void a_refused_list_changes_nothing(void **state)
     struct options options;
     options_default(&options);
     assert_int_equal(options_parse(&options, "uaf=strict,align=4,nonsense=1", "test"), CUFENCE_ERROR_OPTION);
-    assert_int_equal(options.uaf, UAF_OFF);
+    assert_int_equal(options.uaf, UAF_ADAPTIVE);
+    assert_int_equal(options.uaf_share, 20);
     assert_int_equal(options.align, 16);
 }
 

@@ -752,12 +752,14 @@ static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
     for (size_t i = 0; i < story.memory.near_count; i++) {
         story.near[i].allocated_stack = 120;
         story.near[i].freed_stack = story.near[i].freed_ns ? 130 : 0;
+        story.near[i].freed_ago = story.near[i].freed_ns ? 1200 : 0;
     }
     story.memory.frames.read = frames_of;
     char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL, NULL});
     assert_non_null(strstr(text, "             allocated at  model.py:120 in forward\n"
                                  "==4242==                            train.py:40 in step\n"
                                  "==4242==              freed"));
+    assert_non_null(strstr(text, " on stream 0x5581c8, about 1200 allocations ago\n"));
     assert_non_null(strstr(text, "             freed at      model.py:130 in forward\n"
                                  "==4242==                            train.py:40 in step\n"));
     free(text);

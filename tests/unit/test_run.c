@@ -172,7 +172,7 @@ static void a_preset_stands_for_options(void **state)
         assert_string_equal(outcome.err, "");
     }
     outcome = RUN("--preset", "thorough", "--preset", "fast", "env");
-    assert_true(strstr(outcome.out, "uaf=strict") < strstr(outcome.out, "uaf=off"));
+    assert_true(strstr(outcome.out, "uaf=strict") < strstr(outcome.out, "uaf=adaptive"));
 }
 
 static void variables_that_nothing_reads_are_named(void **state)
@@ -355,8 +355,8 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "--sett", "uaf=strict", "true"}, "unknown option \"--sett\"; allowed are --set, --preset, --json"},
         {{"run", "--uav=strict", "true"}, "unknown option \"--uav=strict\", did you mean --uaf?; allowed are --set,"},
         {{"run", "--max-reprots", "1", "true"}, "did you mean --max_reports?"},
-        {{"run", "--uaf"}, "--uaf needs a value; allowed is off | strict"},
-        {{"run", "--uaf", "maybe", "true"}, "--uaf: uaf=maybe is not allowed; allowed is off | strict"},
+        {{"run", "--uaf"}, "--uaf needs a value; allowed is off | adaptive | strict"},
+        {{"run", "--uaf", "maybe", "true"}, "--uaf: uaf=maybe is not allowed; allowed is off | adaptive | strict"},
         {{"run", "--uaf", "off,align=1", "true"}, "--uaf: the value \"off,align=1\" is not possible: it holds a comma"},
         {{"run", "--preset", "slow", "true"}, "--preset: \"slow\" is not allowed; allowed are\n  fast "},
         {{"run", "--json", "-", "true"}, "--json: json=-: standard output is the program's; give a name"},
@@ -364,7 +364,7 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "-xh", "true"}, "unknown option \"-x\""},
         {{"run", "--verbose=1", "true"}, "--verbose takes no value, but got \"1\""},
         {{"run", "--set", "uav=strict", "true"}, "--set: unknown option 'uav', did you mean 'uaf'?"},
-        {{"run", "--set", "uaf=maybe", "true"}, "--set: uaf=maybe is not allowed; allowed is off | strict"},
+        {{"run", "--set", "uaf=maybe", "true"}, "--set: uaf=maybe is not allowed; allowed is off | adaptive | strict"},
         {{"run", "--error-exitcode", "256", "true"}, "--error-exitcode: exitcode=256 is not allowed; allowed is 0..255"},
         {{"run", "--json", "a,b", "true"}, "--json: the file name \"a,b\" is not possible: it holds a comma"},
         {{"run", "--json", "", "true"}, "--json: the file name \"\" is empty"},

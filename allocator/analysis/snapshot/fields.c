@@ -22,6 +22,7 @@ static const struct field of_buffer[] = {
     FIELD(NUMBER, cufence_buffer, freed_tid),    FIELD(NUMBER, cufence_buffer, allocated_stack),
     FIELD(NUMBER, cufence_buffer, freed_stack),  FIELD(NUMBER, cufence_buffer, device),
     FIELD(NUMBER, cufence_buffer, is_mapped),    FIELD(TEXT, cufence_buffer, label),
+    FIELD(NUMBER, cufence_buffer, freed_ago),
 };
 static const struct field of_frame[] = {
     FIELD(NUMBER, stack_frame, is_python), FIELD(TEXT, stack_frame, function), FIELD(TEXT, stack_frame, file),

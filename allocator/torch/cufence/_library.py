@@ -51,6 +51,7 @@ class Buffer(ctypes.Structure):
         ("device", ctypes.c_int32),
         ("is_mapped", ctypes.c_int32),
         ("label", ctypes.c_char * 64),
+        ("freed_ago", ctypes.c_uint64),
     ]
 
 
@@ -78,6 +79,10 @@ class Stats(ctypes.Structure):
         ("reserved_address_bytes", ctypes.c_uint64),
         ("used_address_bytes", ctypes.c_uint64),
         ("faults", ctypes.c_uint64),
+        ("freed_places", ctypes.c_uint64),
+        ("tested_places", ctypes.c_uint64),
+        ("tested_buffers", ctypes.c_uint64),
+        ("tested_rounds", ctypes.c_uint64),
     ]
 
 

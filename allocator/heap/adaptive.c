@@ -1,0 +1,236 @@
+/*
+ * uaf=adaptive: the background thread gives twins to blocks whose buffers come from places of allocation that are due, so that
+ * the next free of such a place retires its block. A block that lies idle is replaced by its twin in the free list instead.
+ *
+ * Which block a place will use next is guessed: the one that its latest buffer was in. Loops repeat themselves, and a twin that
+ * was guessed wrongly serves whichever place comes along that is due.
+ *
+ * Only the background thread runs this, one context after the other.
+ */
+#include "internal.h"
+
+#include "base/options.h"
+
+#include <time.h>
+
+#define LEARNED 48              /* buffers to learn from in one look at a free list */
+#define SLOTS 64                /* slots of the arena to look at in one call */
+#define LOOKS 256               /* places to look at in one call */
+#define TRIES 24                /* of those, places whose block is looked up */
+#define MOST_TWINS 1024         /* in all, with those whose blocks still wait to be unmapped */
+#define MOST_OF_BLOCK 16        /* of one block */
+#define ACTIVE_NS 1000000000ul  /* a place that was not seen for longer does not hold up the round */
+#define STALE_NS 10000000000ul  /* a block that has not changed hands for so long gives up its twins */
+#define MOST_CREDIT_NS 2000000l /* the longest burst of driver calls */
+#define GIVE_WAY 8              /* calls to let pass at most while the program itself maps memory */
+#define RETRY_NS 50000000ul
+
+static struct {
+    int64_t credit_ns; /* driver time that may be used */
+    uint64_t then_ns;  /* when it was counted last */
+    int has_untested;  /* places in use that have not had a turn at all; they are worth the whole share */
+    int saw_untested;  /* likewise, in the look at all places that is under way */
+    size_t slot;       /* of the arena, to go on with */
+    struct place *place;
+    uint64_t settled; /* places looked at in a row that hold up no round */
+    int has_news;     /* buffers were freed since the round began */
+    uint64_t fresh;   /* new mappings when it was looked last */
+    unsigned gave_way;
+} pace;
+
+static uint64_t clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+static void charge(uint64_t began)
+{
+    pace.credit_ns -= (int64_t)(clock_ns() - began);
+}
+
+static void count_credit(void)
+{
+    uint64_t now = clock_ns(), elapsed = pace.then_ns ? now - pace.then_ns : 0;
+    uint64_t share = pace.has_untested ? heap_options->uaf_share : (heap_options->uaf_share + 3) / 4;
+    pace.then_ns = now;
+    pace.credit_ns += (int64_t)(elapsed * share / 100);
+    if (pace.credit_ns > MOST_CREDIT_NS)
+        pace.credit_ns = MOST_CREDIT_NS;
+}
+
+/* ---- what the program has freed ---- */
+
+static int learn_from_list(struct freelist *list, uint64_t now)
+{
+    struct facts learned[LEARNED];
+    size_t count = freelist_learn(list, learned, LEARNED);
+    for (size_t i = 0; i < count; i++)
+        place_see(&learned[i], now);
+    return count != 0;
+}
+
+struct look {
+    uint64_t now;
+    struct block *stale; /* has twins that nobody takes; NULL: none seen */
+};
+
+static int look_at_slot(struct slot *slot, void *user)
+{
+    struct look *look = user;
+    struct block *block = (struct block *)slot;
+    if (!slot->is_mapped || block_state_now(block) == BLOCK_PAST)
+        return 0;
+    struct facts facts = facts_read(block);
+    uint64_t latest = facts.freed_ns ? facts.freed_ns : facts.allocated_ns;
+    if (facts.id && facts.freed_ns && !__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+        place_see(&facts, look->now);
+    if (block_ties(block) & TIED_TO_TWIN && latest + STALE_NS < look->now)
+        look->stale = block;
+    return 0;
+}
+
+static void give_up_twins(struct block *block)
+{
+    struct block *next, *twin = twins_take_all(block);
+    for (; twin; twin = next) {
+        next = twin->twin;
+        block_become(twin, BLOCK_PAST);
+        slot_unmap(&twin->slot);
+    }
+}
+
+static int learn(struct books *books)
+{
+    struct look look = {.now = now_ns()};
+    lock_take(&books->lock);
+    int is_new = learn_from_list(&books->shared, look.now);
+    for (struct freelist *list = books->lists; list; list = list->next)
+        is_new |= learn_from_list(list, look.now);
+    lock_release(&books->lock);
+    twins_hold();
+    pace.slot = arena_some(pace.slot, SLOTS, look_at_slot, &look);
+    if (look.stale)
+        give_up_twins(look.stale);
+    twins_go_on();
+    return is_new;
+}
+
+/* ---- places that are due ---- */
+
+/* Finds the block that the place's latest buffer was in. Caller has called twins_hold(). */
+static struct block *block_for(const struct place *place)
+{
+    struct block *block = (struct block *)arena_slot_at(place->address);
+    enum block_state state = block ? block_state_now(block) : BLOCK_PAST;
+    int is_usable = state != BLOCK_PAST && state != BLOCK_RETIRING && !block->is_elsewhere &&
+                    !__atomic_load_n(&block->pool, __ATOMIC_RELAXED); /* a graph may use the memory of a pool */
+    return is_usable ? block : NULL;
+}
+
+/* Adds a twin to the block if more places count on it than it has twins, or if one is needed at once. */
+static uint32_t provide(struct block *block, int is_needed)
+{
+    uint32_t count = __atomic_load_n(&block->twin_count, __ATOMIC_RELAXED);
+    uint32_t wanted = block->claims < MOST_OF_BLOCK ? block->claims : MOST_OF_BLOCK;
+    return count < wanted || (is_needed && !count) ? twin_add(block) : count;
+}
+
+/* Sees to it that the place has its turn soon. Returns 0 if there was nothing to do. */
+static int serve(struct books *books, struct place *place, uint64_t now)
+{
+    int may_be_idle = place->retry_ns <= now;
+    if (place->claimed == place->id && !may_be_idle)
+        return 0;
+    twins_hold();
+    struct block *block = block_for(place);
+    if (block && block->books != books) { /* served with its own context */
+        twins_go_on();
+        return 1;
+    }
+    if (block && place->home != block->slot.base) {
+        place->home = block->slot.base;
+        block->claims++;
+    }
+    const uint64_t id = place->id;
+    int is_idle = may_be_idle && block && block_state_now(block) == BLOCK_IDLE && facts_read(block).id == id;
+    uint64_t pages = block ? block->pages : 0;
+    uint32_t count = block ? provide(block, is_idle) : 0;
+    twins_go_on();
+    place->claimed = id;
+    if (may_be_idle)
+        place->retry_ns = is_idle ? now + RETRY_NS : UINT64_MAX;
+    if (is_idle && count && freelists_replace(books, block, pages, id)) {
+        place_had_turn(place);
+        block_unmap(block);
+    }
+    return 1;
+}
+
+/* All places in use have had their turn: another round begins, as long as the program goes on. */
+static void settle(void)
+{
+    pace.has_untested = pace.saw_untested;
+    pace.saw_untested = 0;
+    pace.settled = 0;
+    if (pace.has_news)
+        places_end_round();
+    pace.has_news = 0;
+}
+
+/* Bounds address space and events, above all when the host is far ahead of the device. */
+static int has_room(const struct books *books)
+{
+    return twins_mapped() + __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) < MOST_TWINS;
+}
+
+static int serve_places(struct books *books)
+{
+    uint64_t now = now_ns();
+    unsigned tries = 0;
+    int is_due = 0;
+    pace.place = pace.place ? pace.place : places_first();
+    for (unsigned looks = 0; pace.place && looks < LOOKS && tries < TRIES && pace.credit_ns > 0; looks++) {
+        struct place *place = pace.place;
+        pace.place = place_after(place);
+        place_requeue(place);
+        int is_held_up = place_is_due(place) && place->seen_ns + ACTIVE_NS > now;
+        pace.saw_untested |= is_held_up && !__atomic_load_n(&place->turns, __ATOMIC_RELAXED);
+        pace.settled = is_held_up ? 0 : pace.settled + 1;
+        if (place_is_due(place) && has_room(books)) {
+            uint64_t began = clock_ns();
+            is_due = 1;
+            if (serve(books, place, now)) {
+                tries++;
+                charge(began);
+            }
+        }
+        if (pace.settled > places_counts().places)
+            settle();
+    }
+    return is_due;
+}
+
+/* Driver calls take turns, so a program that maps memory right now would wait for those of this thread. */
+static int gives_way(struct books *books)
+{
+    uint64_t fresh = __atomic_load_n(&books->fresh, __ATOMIC_RELAXED);
+    int is_mapping = fresh != pace.fresh && pace.gave_way < GIVE_WAY;
+    pace.gave_way = is_mapping ? pace.gave_way + 1 : 0;
+    pace.fresh = fresh;
+    return is_mapping;
+}
+
+int adaptive_work(struct books *books)
+{
+    int is_new = learn(books);
+    pace.has_news |= is_new;
+    count_credit();
+    uint64_t began = clock_ns();
+    reclaim_retired(books);
+    charge(began);
+    if (gives_way(books))
+        return 1;
+    return serve_places(books) | is_new;
+}

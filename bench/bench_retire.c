@@ -1,0 +1,231 @@
+/*
+ * Measures the ways to make a late access to a freed buffer fault, with plain driver calls, for buffers of one page and of more:
+ *
+ *   unmap    unmap the buffer, map its memory at the next address, give access                (how the heap retires)
+ *   create   the same with new physical memory each time, which is released                  (without a cache of handles)
+ *   twin     map the memory at the next address first, then unmap the old one                 (uaf=adaptive)
+ *   access   take access away, later give it back                                             (a bounded quarantine)
+ *
+ * Prints the median microseconds of a whole cycle and of each call, alone and while a kernel-free second thread makes the same
+ * calls: the driver has one lock. CUFENCE_DRIVER names the driver; on the simulated device the figures mean nothing.
+ */
+#include <cuda.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define FUNCTIONS(X)                                                                                                           \
+    X(cuInit)                                                                                                                  \
+    X(cuDeviceGet)                                                                                                             \
+    X(cuDeviceGetName)                                                                                                         \
+    X(cuDevicePrimaryCtxRetain)                                                                                                \
+    X(cuCtxSetCurrent)                                                                                                         \
+    X(cuMemAddressReserve)                                                                                                     \
+    X(cuMemCreate)                                                                                                             \
+    X(cuMemRelease)                                                                                                            \
+    X(cuMemMap)                                                                                                                \
+    X(cuMemUnmap)                                                                                                              \
+    X(cuMemSetAccess)
+
+#define X(function) __typeof__(function) *(function);
+static struct {
+    FUNCTIONS(X)
+} cuda;
+#undef X
+
+#define MIB ((uint64_t)1 << 20)
+#define PAGE (2 * MIB)
+#define STRIDE (66 * MIB) /* a page and its guard; larger buffers have larger guards */
+
+enum { CYCLES = 1000, LIVE = 64, CALLS = 5 };
+enum call { CREATE, MAP, GIVE, TAKE, UNMAP };
+static const char *const call_names[CALLS] = {"create+release", "map", "set access", "take access", "unmap"};
+
+static CUcontext context;
+
+static void must(CUresult result, const char *call)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    fprintf(stderr, "bench_retire: %s: CUresult %d\n", call, (int)result);
+    exit(1);
+}
+#define MUST(call) must(cuda.call, #call)
+
+static double now_us(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+static CUmemGenericAllocationHandle create(uint64_t bytes)
+{
+    CUmemGenericAllocationHandle handle;
+    CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED};
+    prop.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    MUST(cuMemCreate(&handle, bytes, &prop, 0));
+    return handle;
+}
+
+static void set_access(CUdeviceptr address, uint64_t bytes, CUmemAccess_flags flags)
+{
+    CUmemAccessDesc access = {.flags = flags};
+    access.location.type = CU_MEM_LOCATION_TYPE_DEVICE;
+    MUST(cuMemSetAccess(address, bytes, &access, 1));
+}
+
+/* One thread's buffers: LIVE of them, in turn. Addresses ascend and are never used again. */
+struct lane {
+    uint64_t bytes, stride;
+    CUdeviceptr next, at[LIVE];
+    CUmemGenericAllocationHandle handles[LIVE];
+    double spent[CALLS], *cycle; /* microseconds */
+    void (*way)(struct lane *lane, int i);
+};
+
+#define TIMED(lane, which, statement)                                                                                          \
+    do {                                                                                                                       \
+        double began_ = now_us();                                                                                              \
+        statement;                                                                                                             \
+        (lane)->spent[which] += now_us() - began_;                                                                             \
+    } while (0)
+
+static void map_next(struct lane *lane, int i)
+{
+    CUdeviceptr address = lane->next;
+    lane->next += lane->stride;
+    TIMED(lane, MAP, MUST(cuMemMap(address, lane->bytes, 0, lane->handles[i], 0)));
+    TIMED(lane, GIVE, set_access(address, lane->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+    lane->at[i] = address;
+}
+
+static void unmap(struct lane *lane, CUdeviceptr address)
+{
+    TIMED(lane, UNMAP, MUST(cuMemUnmap(address, lane->bytes)));
+}
+
+static void by_unmap(struct lane *lane, int i)
+{
+    unmap(lane, lane->at[i]);
+    map_next(lane, i);
+}
+
+static void by_create(struct lane *lane, int i)
+{
+    unmap(lane, lane->at[i]);
+    TIMED(lane, CREATE, MUST(cuMemRelease(lane->handles[i])));
+    TIMED(lane, CREATE, lane->handles[i] = create(lane->bytes));
+    map_next(lane, i);
+}
+
+static void by_twin(struct lane *lane, int i)
+{
+    CUdeviceptr old = lane->at[i];
+    map_next(lane, i);
+    unmap(lane, old);
+}
+
+static void by_access(struct lane *lane, int i)
+{
+    int oldest = (i + 1) % LIVE; /* what was taken away longest ago comes back */
+    TIMED(lane, TAKE, set_access(lane->at[i], lane->bytes, CU_MEM_ACCESS_FLAGS_PROT_NONE));
+    TIMED(lane, GIVE, set_access(lane->at[oldest], lane->bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE));
+}
+
+static const struct {
+    const char *name;
+    void (*way)(struct lane *lane, int i);
+} ways[] = {{"unmap", by_unmap}, {"create", by_create}, {"twin", by_twin}, {"access", by_access}};
+enum { WAYS = sizeof ways / sizeof *ways };
+
+static void *play(void *argument)
+{
+    struct lane *lane = argument;
+    must(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    for (int i = 0; i < LIVE; i++) {
+        lane->handles[i] = create(lane->bytes);
+        map_next(lane, i);
+    }
+    memset(lane->spent, 0, sizeof lane->spent);
+    for (int i = 0; i < CYCLES; i++) {
+        double began = now_us();
+        lane->way(lane, i % LIVE);
+        lane->cycle[i] = now_us() - began;
+    }
+    for (int i = 0; i < LIVE; i++) {
+        unmap(lane, lane->at[i]);
+        must(cuda.cuMemRelease(lane->handles[i]), "cuMemRelease");
+    }
+    return NULL;
+}
+
+static int ascending(const void *a, const void *b)
+{
+    double left = *(const double *)a, right = *(const double *)b;
+    return (left > right) - (left < right);
+}
+
+static void measure(int way, uint64_t bytes, int threads)
+{
+    static double cycles[2][CYCLES];
+    struct lane lanes[2];
+    pthread_t others[2];
+    for (int i = 0; i < threads; i++) {
+        uint64_t guard = bytes > STRIDE - PAGE ? bytes : STRIDE - PAGE;
+        lanes[i] = (struct lane){.bytes = bytes, .stride = bytes + guard, .cycle = cycles[i], .way = ways[way].way};
+        MUST(cuMemAddressReserve(&lanes[i].next, lanes[i].stride * (CYCLES + LIVE), 0, 0, 0));
+    }
+    for (int i = 0; i < threads; i++)
+        pthread_create(&others[i], NULL, play, &lanes[i]);
+    for (int i = 0; i < threads; i++)
+        pthread_join(others[i], NULL);
+    qsort(cycles[0], CYCLES, sizeof(double), ascending);
+    printf("%-7s %5llu MiB  %d thread%s  cycle %7.1f us (%.1f .. %.1f)", ways[way].name, (unsigned long long)(bytes / MIB), threads,
+           threads == 1 ? " " : "s", cycles[0][CYCLES / 2], cycles[0][CYCLES / 20], cycles[0][CYCLES - CYCLES / 20]);
+    for (int call = 0; call < CALLS; call++) {
+        if (lanes[0].spent[call] > 0)
+            printf(", %s %.1f", call_names[call], lanes[0].spent[call] / CYCLES);
+    }
+    printf("\n");
+}
+
+static void open_driver(void)
+{
+    const char *wanted = getenv("CUFENCE_DRIVER");
+    void *library = dlopen(wanted && *wanted && strcmp(wanted, "sim") != 0 ? wanted : "libcuda.so.1", RTLD_NOW);
+    if (!library) {
+        fprintf(stderr, "bench_retire: the CUDA driver: %s\n", dlerror());
+        exit(1);
+    }
+#define NAME_(text) #text
+#define NAME(text) NAME_(text)
+#define X(function) cuda.function = (__typeof__(cuda.function))dlsym(library, NAME(function));
+    FUNCTIONS(X)
+#undef X
+}
+
+int main(void)
+{
+    static const uint64_t sizes[] = {PAGE, 32 * MIB, 256 * MIB};
+    CUdevice device;
+    char name[96];
+    open_driver();
+    MUST(cuInit(0));
+    MUST(cuDeviceGet(&device, 0));
+    MUST(cuDeviceGetName(name, sizeof name, device));
+    MUST(cuDevicePrimaryCtxRetain(&context, device));
+    printf("%s: median of %d cycles (5%% .. 95%%), mean of each call\n", name, CYCLES);
+    for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
+        for (int way = 0; way < WAYS; way++) {
+            measure(way, sizes[size], 1);
+            measure(way, sizes[size], 2);
+        }
+    }
+    return 0;
+}

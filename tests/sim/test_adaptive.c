@@ -1,0 +1,402 @@
+/* uaf=adaptive on the simulated device: every place of allocation has its turn, and the program loses neither time nor memory. */
+#include "child.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <sim.h>
+
+#define MIB ((size_t)1 << 20)
+#define PAGE (2 * MIB)
+#define PLACES 60 /* without Python, a place is a size and a stream */
+
+static CUcontext context;
+
+static void start(const char *options)
+{
+    CUdevice device;
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+}
+
+static void *allocate(size_t size, CUstream stream)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
+    return pointer;
+}
+
+static CUstream new_stream(void)
+{
+    CUstream stream;
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+static cufence_stats stats(void)
+{
+    cufence_stats all;
+    CHECK_OK(cufence_get_stats(0, &all));
+    return all;
+}
+
+static int is_retired(const void *pointer)
+{
+    cufence_description where;
+    CHECK_OK(cufence_describe(pointer, &where));
+    return where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped;
+}
+
+/* Keeps a stream busy until *flag is set. */
+static void spin(CUstream stream, uint32_t *flag)
+{
+    static CUmodule module;
+    CUfunction function;
+    if (!module)
+        CHECK_CU(cuModuleLoadData(&module, "any"));
+    CHECK_CU(cuModuleGetFunction(&function, module, "cusim_spin"));
+    void *arguments[] = {&flag};
+    CHECK_CU(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+}
+
+static size_t size_of(int place)
+{
+    return place % 10 == 9 ? 3 * PAGE + (size_t)place : 100 + 16 * (size_t)place;
+}
+
+/* A step of a loop: some buffers live to its end, the others are freed at once. Their last addresses go to `seen`. */
+static void step(CUstream stream, void *seen[PLACES])
+{
+    for (int i = 0; i < PLACES; i++) {
+        seen[i] = allocate(size_of(i), stream);
+        CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)seen[i], (unsigned char)i, 64, stream));
+        if (i % 3)
+            CHECK_OK(cufence_free(seen[i], stream));
+    }
+    for (int i = 0; i < PLACES; i += 3)
+        CHECK_OK(cufence_free(seen[i], stream));
+    usleep(2000);
+}
+
+static void synchronised_step(CUstream stream, void *seen[PLACES])
+{
+    step(stream, seen);
+    CHECK_CU(cuStreamSynchronize(stream));
+    usleep(1000);
+}
+
+static void every_place_has_its_turn(void)
+{
+    void *seen[PLACES];
+    start("uaf_share=100");
+    CUstream stream = new_stream();
+    for (int i = 0; i < 3; i++)
+        synchronised_step(stream, seen);
+    uint64_t fresh = stats().fresh_mappings, mapped = stats().mapped_bytes;
+    int steps = 0, tested[PLACES] = {0}, left = PLACES;
+    for (; steps < 3000 && left; steps++) {
+        synchronised_step(stream, seen);
+        for (int i = 0; i < PLACES; i++) {
+            if (!tested[i] && is_retired(seen[i])) {
+                tested[i] = 1;
+                left--;
+            }
+        }
+    }
+    CHECK(left == 0);
+    CHECK(stats().freed_places == PLACES && stats().tested_places == PLACES);
+    CHECK(stats().tested_buffers >= PLACES && stats().retired_mappings >= PLACES);
+    CHECK(stats().fresh_mappings == fresh);  /* the program itself has mapped nothing */
+    CHECK(stats().mapped_bytes == mapped); /* nor does it hold more memory */
+    for (int i = 0; i < 3000 && stats().tested_rounds < 3; i++)
+        synchronised_step(stream, seen);
+    CHECK(stats().tested_rounds >= 3);
+}
+
+/* No place has a second turn before all others have had one. */
+static void turns_are_fair(void)
+{
+    void *seen[PLACES];
+    int turns[PLACES] = {0};
+    start("uaf_share=100");
+    CUstream stream = new_stream();
+    for (int i = 0; i < 600; i++) {
+        synchronised_step(stream, seen);
+        for (int k = 0; k < PLACES; k++)
+            turns[k] += is_retired(seen[k]);
+    }
+    int most = 0, least = 1 << 30;
+    for (int k = 0; k < PLACES; k++) {
+        most = turns[k] > most ? turns[k] : most;
+        least = turns[k] < least ? turns[k] : least;
+    }
+    /* what is retired only after the look is not counted here, so the figures are not exact */
+    CHECK(least > 0 && most <= 3 * least + 3);
+}
+
+static void says_when_it_was_freed(void)
+{
+    cufence_description where = {0};
+    void *seen[PLACES];
+    start("uaf_share=100");
+    CUstream stream = new_stream();
+    for (int i = 0; i < 1000; i++) {
+        synchronised_step(stream, seen);
+        CHECK_OK(cufence_describe(seen[1], &where));
+        if (where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped && where.buffer.freed_ago)
+            break;
+    }
+    CHECK(where.place == CUFENCE_PLACE_FREED && where.buffer.size == size_of(1));
+    uint64_t ago = where.buffer.freed_ago;
+    CHECK(ago > PLACES - 20 && ago < PLACES + 20);
+    synchronised_step(stream, seen);
+    CHECK_OK(cufence_describe((void *)(uintptr_t)where.buffer.address, &where));
+    CHECK(where.buffer.freed_ago > ago + PLACES - 20 && where.buffer.freed_ago < ago + PLACES + 20);
+}
+
+/* A buffer that is freed only once is retired where it lies idle. */
+static void idle_blocks_are_retired(void)
+{
+    start(NULL);
+    void *once = allocate(5000, NULL), *other = allocate(7000, NULL);
+    CHECK_OK(cufence_free(once, NULL));
+    for (int i = 0; i < 5000 && !is_retired(once); i++)
+        usleep(1000);
+    CHECK(is_retired(once) && !is_retired(other));
+    CHECK(stats().mapped_bytes == 2 * PAGE && stats().idle_bytes == PAGE);
+    void *next = allocate(5000, NULL); /* the same memory at another address */
+    CHECK(next != once && stats().fresh_mappings == 2);
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)next, 1, 5000));
+    CHECK(cufence_free(once, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
+}
+
+static void waits_for_the_stream(void)
+{
+    static uint32_t flag;
+    void *seen[PLACES];
+    start("uaf_share=100");
+    CUstream stream = new_stream();
+    for (int i = 0; i < 40; i++)
+        step(stream, seen);
+    CHECK_CU(cuStreamSynchronize(stream));
+    usleep(50000);
+    uint64_t before = stats().retired_mappings;
+    spin(stream, &flag);
+    for (int i = 0; i < 40; i++)
+        step(stream, seen);
+    usleep(100000);
+    CHECK(stats().retired_mappings == before);
+    for (int i = 0; i < PLACES; i++)
+        CHECK(!is_retired(seen[i]));
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 2000 && stats().retired_mappings == before; i++)
+        synchronised_step(stream, seen);
+    CHECK(stats().retired_mappings > before);
+}
+
+/* What a recorded stream may still use is neither unmapped nor handed out again. */
+static void waits_for_recorded_streams(void)
+{
+    static uint32_t flag;
+    start("uaf_share=100");
+    CUstream stream = new_stream(), other = new_stream();
+    spin(other, &flag);
+    void *all[200];
+    for (int i = 0; i < 200; i++) {
+        all[i] = allocate(4000, stream);
+        CHECK_OK(cufence_record_stream(all[i], other));
+        usleep(2000);
+        CHECK_OK(cufence_free(all[i], stream));
+    }
+    CHECK(stats().retired_mappings == 0 && stats().fresh_mappings == 200);
+    for (int i = 0; i < 200; i++)
+        CHECK(!is_retired(all[i]));
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    for (int i = 0; i < 2000; i++) {
+        void *next = allocate(4000, stream);
+        CHECK_OK(cufence_record_stream(next, other));
+        usleep(1000);
+        CHECK_OK(cufence_free(next, stream));
+        if (stats().tested_places && stats().retired_mappings)
+            break;
+    }
+    CHECK(stats().tested_places == 1 && stats().retired_mappings > 0);
+    CHECK(stats().mapped_bytes <= 210 * PAGE); /* what was freed goes on being used */
+}
+
+static void off_retires_nothing(void)
+{
+    void *seen[PLACES], *again[PLACES];
+    start("uaf=off");
+    CUstream stream = new_stream();
+    step(stream, seen);
+    for (int i = 0; i < 50; i++)
+        step(stream, again);
+    usleep(150000);
+    CHECK(stats().tested_places == 0 && stats().freed_places == 0 && stats().retired_mappings == 0);
+    for (int i = 0; i < PLACES; i++)
+        CHECK(!is_retired(seen[i]));
+}
+
+/* When memory runs out, all of it can still be had, twins or not. */
+static void memory_can_be_had(void)
+{
+    void *seen[PLACES];
+    setenv("CUFENCE_SIM", "memory=256M", 1);
+    start("uaf_share=100");
+    CUstream stream = new_stream(), other = new_stream();
+    for (int round = 0; round < 5; round++) {
+        for (int i = 0; i < 30; i++)
+            step(stream, seen);
+        void *most = allocate(240 * MIB, other);
+        CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)most, 1, 240 * MIB, other));
+        CHECK_OK(cufence_free(most, other));
+    }
+    CHECK_CU(cuCtxSynchronize());
+    for (int i = 0; i < 2000 && stats().mapped_bytes; i++) {
+        CHECK_OK(cufence_trim(0));
+        usleep(1000);
+    }
+    CHECK(stats().mapped_bytes == 0 && stats().cached_bytes == 0);
+    size_t free_bytes, all_bytes;
+    CHECK_CU(cuMemGetInfo(&free_bytes, &all_bytes));
+    CHECK(free_bytes == all_bytes);
+}
+
+static void a_capture_goes_on(void)
+{
+    void *seen[PLACES];
+    start("uaf_share=100");
+    CUstream stream = new_stream();
+    CUgraph graph;
+    CUgraphExec exec;
+    for (int i = 0; i < 20; i++)
+        step(stream, seen);
+    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    for (int i = 0; i < 10; i++)
+        step(stream, seen);
+    CHECK_CU(cuStreamEndCapture(stream, &graph));
+    CHECK_CU(cuGraphInstantiate(&exec, graph, 0));
+    void *captured[PLACES];
+    memcpy(captured, seen, sizeof seen);
+    for (int i = 0; i < 100; i++) {
+        step(stream, seen);
+        CHECK_CU(cuGraphLaunch(exec, stream));
+        for (int k = 0; k < PLACES; k++)
+            CHECK(!is_retired(captured[k]));
+    }
+    CHECK_CU(cuStreamSynchronize(stream));
+    CHECK(stats().tested_places > 0);
+}
+
+static void *loop(void *streams)
+{
+    void *seen[PLACES];
+    (void)streams;
+    CHECK_CU(cuCtxSetCurrent(context));
+    CUstream stream = new_stream();
+    for (int i = 0; i < 100; i++)
+        step(stream, seen);
+    CHECK_CU(cuStreamSynchronize(stream));
+    CHECK_OK(cufence_stream_gone(stream));
+    CHECK_CU(cuStreamDestroy(stream));
+    return NULL;
+}
+
+static void threads_and_streams_end(void)
+{
+    pthread_t threads[4];
+    start("uaf_share=100");
+    for (int round = 0; round < 3; round++) {
+        for (int i = 0; i < 4; i++)
+            CHECK(pthread_create(&threads[i], NULL, loop, NULL) == 0);
+        for (int i = 0; i < 4; i++)
+            pthread_join(threads[i], NULL);
+    }
+    CHECK(stats().live_buffers == 0 && stats().tested_places > 0);
+}
+
+static void contexts_end(void)
+{
+    void *seen[PLACES];
+    CUcontext other;
+    CUdevice device;
+    start("uaf_share=100");
+    CHECK_CU(cuDeviceGet(&device, 0));
+    for (int round = 0; round < 6; round++) {
+        CHECK_CU(cuCtxCreate(&other, NULL, 0, device));
+        CUstream stream = new_stream();
+        for (int i = 0; i < 20; i++) {
+            for (int k = 0; k < PLACES; k++) {
+                CHECK(cufence_malloc(&seen[k], size_of(k), -1, stream) == CUFENCE_OK);
+                CHECK_OK(cufence_free(seen[k], stream));
+            }
+            usleep(1500);
+        }
+        CHECK_OK(cufence_context_gone(other));
+        CHECK_CU(cuCtxDestroy(other));
+        CHECK(stats().mapped_bytes == 0);
+    }
+    CHECK(stats().tested_places > 0);
+}
+
+static void exits_while_busy(void)
+{
+    void *seen[PLACES];
+    start("uaf_share=100");
+    CUstream stream = new_stream();
+    for (int i = 0; i < 30; i++)
+        step(stream, seen);
+    allocate(100, stream);
+}
+
+static void forks_while_busy(void)
+{
+    void *seen[PLACES];
+    int status;
+    start("uaf_share=100");
+    CUstream stream = new_stream();
+    for (int i = 0; i < 100; i++) {
+        step(stream, seen);
+        if (i % 10 == 9) {
+            pid_t child = fork();
+            if (!child)
+                exit(0);
+            CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && !WEXITSTATUS(status));
+        }
+    }
+    CHECK(stats().tested_places > 0);
+}
+
+#define CASE(story)                                                                                                            \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        expect_well(story);                                                                                                    \
+    }
+#define CASES(X)                                                                                                               \
+    X(every_place_has_its_turn)                                                                                                \
+    X(turns_are_fair)                                                                                                          \
+    X(says_when_it_was_freed)                                                                                                  \
+    X(idle_blocks_are_retired)                                                                                                 \
+    X(waits_for_the_stream)                                                                                                    \
+    X(waits_for_recorded_streams)                                                                                              \
+    X(off_retires_nothing)                                                                                                     \
+    X(memory_can_be_had)                                                                                                       \
+    X(a_capture_goes_on)                                                                                                       \
+    X(threads_and_streams_end)                                                                                                 \
+    X(contexts_end)                                                                                                            \
+    X(exits_while_busy)                                                                                                        \
+    X(forks_while_busy)
+CASES(CASE)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ENTRY(story) cmocka_unit_test(test_##story),
+        CASES(ENTRY)
+#undef ENTRY
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
