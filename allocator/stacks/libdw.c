@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 #include <elfutils/libdwfl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,9 +65,17 @@ struct libdw_session {
     const struct libdw *libdw;
     Dwfl *dwfl;
     Dwfl_Callbacks callbacks;
+    int is_kept;
 };
 
-struct libdw_session *libdw_begin(const struct libdw *libdw)
+static void close_session(struct libdw_session *session)
+{
+    if (session->dwfl)
+        session->libdw->dwfl_end(session->dwfl);
+    free(session);
+}
+
+static struct libdw_session *open_session(const struct libdw *libdw)
 {
     struct libdw_session *session = calloc(1, sizeof *session);
     if (!session)
@@ -79,17 +88,54 @@ struct libdw_session *libdw_begin(const struct libdw *libdw)
     session->dwfl = libdw->dwfl_begin(&session->callbacks);
     if (!session->dwfl || libdw->dwfl_linux_proc_report(session->dwfl, getpid()) != 0 ||
         libdw->dwfl_report_end(session->dwfl, NULL, NULL) != 0) {
-        libdw_end(session);
+        close_session(session);
         return NULL;
     }
     return session;
 }
 
+/* How often the loader has mapped and unmapped a module. */
+struct counts {
+    unsigned long long mapped, unmapped;
+};
+
+static int read_counts(struct dl_phdr_info *info, size_t size, void *counts)
+{
+    (void)size;
+    *(struct counts *)counts = (struct counts){info->dlpi_adds, info->dlpi_subs};
+    return 1;
+}
+
+/* The last session, for as long as the same modules are loaded: a report names several stacks, and reading the line tables of
+ * a program takes most of the time. Whoever finds it in use opens a session of his own. */
+static struct libdw_session *kept; /* under the lock, which its user holds */
+static struct counts kept_for;
+static pthread_mutex_t kept_lock = PTHREAD_MUTEX_INITIALIZER;
+
+struct libdw_session *libdw_begin(const struct libdw *libdw)
+{
+    struct counts now = {0, 0};
+    if (pthread_mutex_trylock(&kept_lock) != 0)
+        return open_session(libdw);
+    dl_iterate_phdr(read_counts, &now);
+    if (kept && (now.mapped != kept_for.mapped || now.unmapped != kept_for.unmapped || kept->libdw != libdw)) {
+        close_session(kept);
+        kept = NULL;
+    }
+    if (!kept && (kept = open_session(libdw)))
+        kept->is_kept = 1;
+    kept_for = now;
+    if (!kept)
+        pthread_mutex_unlock(&kept_lock);
+    return kept;
+}
+
 void libdw_end(struct libdw_session *session)
 {
-    if (session->dwfl)
-        session->libdw->dwfl_end(session->dwfl);
-    free(session);
+    if (session->is_kept)
+        pthread_mutex_unlock(&kept_lock);
+    else
+        close_session(session);
 }
 
 void libdw_name(struct libdw_session *session, uint64_t address, char *name, size_t size)
