@@ -71,6 +71,8 @@ static const struct option_row table[] = {
      .help = "kernel launches to remember for reports, per thread and context; a quarter of that in programs without Python; 1.7 KiB each"},
     {.name = "stacks", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(stacks),
      .help = "record the Python stack of each allocation, and with uaf=strict of each free; launches always have theirs recorded"},
+    {.name = "streams", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(streams),
+     .help = "report buffers that are freed or overwritten while a launch on another stream may still use them (docs/streams.md)"},
     {.name = "exit_wait", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "10000",
      .offset = FIELD(exit_wait), .maximum = DAY_MS,
      .help = "max wait at exit for pending GPU work, in milliseconds, so that its faults are reported"},

@@ -180,6 +180,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     struct heap_claim claim;
     if (!is_ours(pointer))
         return real.cuMemFree_v2(pointer);
+    if (order_is_wanted())
+        order_freed(pointer);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.place);
@@ -195,6 +197,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CUstream handle)
 {
     struct heap_claim claim;
+    if (order_is_wanted())
+        races_before_free(call, pointer, handle);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(call, pointer, status, &claim.place);

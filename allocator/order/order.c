@@ -1,0 +1,519 @@
+#include "order.h"
+
+#include "calls.h"
+#include "base/lock.h"
+#include "heap/heap.h"
+#include "launch/functions.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GIVEN_MOST 128u /* buffers of one launch; kernels on lists of tensors are given about a hundred */
+
+int order_is_on;
+
+static struct order_state {
+    struct order_clocks clocks;
+    struct calls calls;
+    struct uses uses;
+} *state; /* constant after order_open(); its contents are under the lock */
+static struct lock lock = LOCK(RANK_ORDER);
+
+static uint32_t own_tid(void)
+{
+    static HOT_TLS uint32_t tid;
+    if (!tid)
+        tid = (uint32_t)gettid();
+    return tid;
+}
+
+/* ---- streams ---- */
+
+static enum order_kind kind_of(const struct stream *stream)
+{
+    unsigned flags = 0;
+    if (!stream->handle)
+        return ORDER_LEGACY;
+    if (stream->handle == CU_STREAM_PER_THREAD || !driver->cuStreamGetFlags ||
+        driver->cuStreamGetFlags(stream->handle, &flags) != CUDA_SUCCESS)
+        return ORDER_BLOCKING; /* where in doubt, more is ordered */
+    return flags & CU_STREAM_NON_BLOCKING ? ORDER_NON_BLOCKING : ORDER_BLOCKING;
+}
+
+static __attribute__((noinline)) void track(struct stream *stream)
+{
+    enum order_kind kind = kind_of(stream);
+    lock_take(&lock);
+    if (!__atomic_load_n(&stream->tracked, __ATOMIC_RELAXED))
+        __atomic_store_n(&stream->tracked, 1 + clocks_stream_begins(&state->clocks, stream->context, kind), __ATOMIC_RELAXED);
+    lock_release(&lock);
+}
+
+static int is_captured(const struct stream *stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return heap_captures() && (driver->cuStreamIsCapturing(stream->handle, &status) != CUDA_SUCCESS ||
+                               status != CU_STREAM_CAPTURE_STATUS_NONE);
+}
+
+/* Returns the stream if it is to be followed now, else NULL. */
+static inline struct stream *followed(struct stream *stream)
+{
+    if (!stream || is_captured(stream))
+        return NULL;
+    if (__builtin_expect(!__atomic_load_n(&stream->tracked, __ATOMIC_RELAXED), 0))
+        track(stream);
+    return stream;
+}
+
+/* Caller holds the lock. */
+static inline unsigned place_of(const struct stream *stream)
+{
+    unsigned tracked = __atomic_load_n(&stream->tracked, __ATOMIC_RELAXED);
+    return tracked ? tracked - 1 : ORDER_NOT_TRACKED;
+}
+
+void order_stream_ends(struct stream *stream)
+{
+    lock_take(&lock);
+    clocks_stream_ends(&state->clocks, place_of(stream));
+    __atomic_store_n(&stream->tracked, 0, __ATOMIC_RELAXED);
+    lock_release(&lock);
+}
+
+void order_context_gone(struct context *context)
+{
+    lock_take(&lock);
+    clocks_context_ends(&state->clocks, context);
+    lock_release(&lock);
+}
+
+/* ---- events ---- */
+
+static uint64_t name_of(const void *handle)
+{
+    return (uint64_t)(uintptr_t)handle;
+}
+
+void order_event_made(CUevent event, unsigned flags)
+{
+    lock_take(&lock);
+    clocks_event_made(&state->clocks, name_of(event));
+    if (flags & CU_EVENT_INTERPROCESS) /* other processes may record it, behind work that waits for ours */
+        clocks_event_hidden(&state->clocks, name_of(event));
+    lock_release(&lock);
+}
+
+void order_event_gone(CUevent event)
+{
+    lock_take(&lock);
+    clocks_event_gone(&state->clocks, name_of(event));
+    lock_release(&lock);
+}
+
+void order_event_recorded(CUevent event, CUstream handle, unsigned flags)
+{
+    if (flags & CU_EVENT_RECORD_EXTERNAL) {
+        order_event_hidden(event); /* a graph records it, if the stream is captured */
+        return;
+    }
+    struct stream *resolved = stream_resolve(handle), *stream = followed(resolved);
+    if (!resolved)
+        order_event_hidden(event);
+    if (!stream)
+        return;
+    lock_take(&lock);
+    clocks_event_recorded(&state->clocks, name_of(event), place_of(stream));
+    lock_release(&lock);
+}
+
+void order_event_waited(CUstream handle, CUevent event, unsigned flags)
+{
+    if (flags & CU_EVENT_WAIT_EXTERNAL)
+        order_graph_waits();
+    struct stream *stream = followed(stream_resolve(handle));
+    if (!stream)
+        return;
+    lock_take(&lock);
+    clocks_wait(&state->clocks, place_of(stream), name_of(event));
+    lock_release(&lock);
+}
+
+void order_event_hidden(CUevent event)
+{
+    lock_take(&lock);
+    clocks_event_hidden(&state->clocks, name_of(event));
+    lock_release(&lock);
+}
+
+void order_event_records_all(CUevent event)
+{
+    lock_take(&lock);
+    clocks_event_all(&state->clocks, name_of(event));
+    lock_release(&lock);
+}
+
+void order_event_has_passed(CUevent event)
+{
+    struct order_clock seen;
+    order_sees_event(&seen, event);
+    order_host_knows(&seen);
+}
+
+/* ---- what cufence can't follow ---- */
+
+void order_stream_waits_unseen(CUstream handle)
+{
+    struct stream *resolved = stream_resolve(handle), *stream = followed(resolved);
+    if (resolved && !stream)
+        order_graph_waits();
+    if (!stream)
+        return;
+    lock_take(&lock);
+    clocks_wait_for_all(&state->clocks, place_of(stream));
+    lock_release(&lock);
+}
+
+void order_host_is_told(CUstream handle)
+{
+    struct stream *resolved = stream_resolve(handle), *stream = followed(resolved);
+    if (resolved && !stream)
+        order_graph_tells();
+    if (!stream)
+        return;
+    struct order_clock seen;
+    order_sees_stream(&seen, handle);
+    order_host_knows(&seen);
+}
+
+void order_graph_waits(void)
+{
+    lock_take(&lock);
+    state->clocks.graphs_wait = 1;
+    lock_release(&lock);
+}
+
+void order_graph_tells(void)
+{
+    lock_take(&lock);
+    state->clocks.graphs_tell = 1;
+    lock_release(&lock);
+}
+
+void order_node_added(const CUgraphNodeParams *node)
+{
+    switch ((int)node->type) {
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        order_event_hidden(node->eventRecord.event);
+        break;
+    case CU_GRAPH_NODE_TYPE_HOST:
+        order_graph_tells();
+        break;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        order_graph_waits();
+        break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: /* may wait, and may write what the host polls */
+        order_graph_waits();
+        order_graph_tells();
+        break;
+    default:
+        break;
+    }
+}
+
+void order_graph_gone(CUgraphExec graph)
+{
+    lock_take(&lock);
+    clocks_graph_gone(&state->clocks, name_of(graph));
+    lock_release(&lock);
+}
+
+/* ---- synchronisation ---- */
+
+void order_sees_stream(struct order_clock *seen, CUstream handle)
+{
+    struct stream *stream = followed(stream_resolve(handle));
+    lock_take(&lock);
+    *seen = clocks_of_stream(&state->clocks, stream ? place_of(stream) : ORDER_NOT_TRACKED);
+    lock_release(&lock);
+}
+
+void order_sees_event(struct order_clock *seen, CUevent event)
+{
+    lock_take(&lock);
+    *seen = clocks_of_event(&state->clocks, name_of(event));
+    lock_release(&lock);
+}
+
+void order_sees_context(struct order_clock *seen, const struct context *context)
+{
+    lock_take(&lock);
+    *seen = clocks_of_context(&state->clocks, context);
+    lock_release(&lock);
+}
+
+void order_host_knows(const struct order_clock *seen)
+{
+    lock_take(&lock);
+    clocks_host_knows(&state->clocks, seen);
+    lock_release(&lock);
+}
+
+/* ---- launches ---- */
+
+/* The live buffers that a launch was given. */
+struct given {
+    unsigned count;
+    struct heap_range ranges[GIVEN_MOST];
+};
+
+/* Looks for pointers into our buffers in the bytes of an argument, which lie `offset` bytes from the first argument's. */
+static void look_in(struct given *given, const uint8_t *bytes, uint32_t offset, uint32_t size)
+{
+    uint64_t word;
+    for (uint32_t at = (8 - offset % 8) % 8; at + 8 <= size; at += 8) {
+        memcpy(&word, bytes + at, sizeof word);
+        if (heap_owns(word) && given->count < GIVEN_MOST && heap_range_of(word, &given->ranges[given->count]))
+            given->count++;
+    }
+}
+
+static void look_in_buffer(struct given *given, void *const *extra)
+{
+    const void *bytes = NULL;
+    size_t size = 0;
+    for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            bytes = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            size = extra[1] ? *(const size_t *)extra[1] : 0;
+        else
+            return;
+    }
+    if (bytes)
+        look_in(given, bytes, 0, size < UINT32_MAX ? (uint32_t)size : UINT32_MAX);
+}
+
+static void look_at_arguments(struct given *given, const struct launch_call *call, const struct launch_function *function)
+{
+    if (!call->parameters) {
+        if (call->extra)
+            look_in_buffer(given, call->extra);
+        return;
+    }
+    for (uint32_t i = 0; function && function->has_layout && i < function->argument_count; i++) {
+        if (call->parameters[i])
+            look_in(given, call->parameters[i], function->arguments[i].offset, function->arguments[i].size);
+    }
+}
+
+static void kernel_launched(const struct launch_event *event, struct stream *stream)
+{
+    struct given given;
+    const struct launch_mark mark = launch_newest(event->context);
+    const struct launch_function *function = mark.function ? mark.function : functions_find(event->call->function);
+    struct use use = {.kind = USE_LAUNCH,
+                      .source = mark.place,
+                      .turn = mark.turn,
+                      .function = function,
+                      .python = mark.python,
+                      .tid = own_tid(),
+                      .handle = name_of(event->stream)};
+    given.count = 0;
+    look_at_arguments(&given, event->call, function);
+    lock_take(&lock);
+    use.stream = place_of(stream);
+    use.position = clocks_step(&state->clocks, use.stream);
+    for (unsigned i = 0; use.position && i < given.count; i++) {
+        use.start = given.ranges[i].address;
+        use.end = use.start + given.ranges[i].size;
+        uses_add(&state->uses, given.ranges[i].id, &use);
+    }
+    lock_release(&lock);
+}
+
+static void launched(const struct launch_event *event, CUresult result)
+{
+    struct stream *stream = result == CUDA_SUCCESS ? followed(stream_in(event->context, event->stream)) : NULL;
+    if (!stream)
+        return;
+    if (event->call) {
+        kernel_launched(event, stream);
+        return;
+    }
+    lock_take(&lock);
+    clocks_graph_launched(&state->clocks, place_of(stream), name_of(event->graph));
+    lock_release(&lock);
+}
+
+int order_open(void)
+{
+    static const struct launch_observer observer = {.ended = launched};
+    state = calloc(1, sizeof *state);
+    if (!state)
+        return 0;
+    launch_observe(&observer);
+    order_is_on = 1;
+    return 1;
+}
+
+/* ---- buffers ---- */
+
+void order_recorded(uint64_t address, CUstream handle)
+{
+    struct heap_range range;
+    struct stream *stream = heap_range_of(address, &range) ? followed(stream_in(range.context, handle)) : NULL;
+    if (!stream)
+        return;
+    lock_take(&lock);
+    uses_recorded(&state->uses, range.id, place_of(stream));
+    lock_release(&lock);
+}
+
+void order_freed(uint64_t address)
+{
+    struct heap_range range;
+    if (!heap_range_of(address, &range))
+        return;
+    lock_take(&lock);
+    uses_drop(&state->uses, range.id);
+    lock_release(&lock);
+}
+
+static int found(const struct use *use, struct order_race *race)
+{
+    if (use)
+        race->use = *use;
+    return use != NULL;
+}
+
+int order_before_free(uint64_t address, CUstream handle, struct order_race *race)
+{
+    struct heap_range range;
+    struct stream *stream = heap_range_of(address, &range) && range.address == address ? followed(stream_resolve(handle)) : NULL;
+    int is_race = 0;
+    if (!stream)
+        return 0;
+    *race = (struct order_race){.address = address, .stream = handle};
+    lock_take(&lock);
+    unsigned place = place_of(stream);
+    if (clocks_step(&state->clocks, place))
+        is_race = found(uses_against_free(&state->uses, &state->clocks, range.id, place), race);
+    uses_drop(&state->uses, range.id);
+    lock_release(&lock);
+    return is_race;
+}
+
+/* Whether the host may read the result of a copy to it when the call returns: so it is with memory that is not page-locked. */
+static int is_pageable(const void *target)
+{
+    CUmemorytype type;
+    return !target || !driver->cuPointerGetAttribute ||
+           driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)target) != CUDA_SUCCESS;
+}
+
+/* Caller holds the lock. Returns whether there is a race with the first access that has one. */
+static int look_at_accesses(const struct order_copy *copy, const struct heap_range *ranges, struct use *use,
+                            struct order_race *race)
+{
+    int is_race = 0;
+    for (unsigned i = 0; i < copy->count; i++) {
+        const struct order_access *access = &copy->accesses[i];
+        if (!ranges[i].id)
+            continue;
+        use->kind = access->is_write ? USE_WRITE : USE_READ;
+        use->start = access->address;
+        use->end = access->address + access->size;
+        if (access->is_write && !is_race) {
+            race->address = access->address;
+            race->bytes = access->size;
+            is_race = found(uses_against_write(&state->uses, &state->clocks, ranges[i].id, use->stream, use->start, use->end),
+                            race);
+        }
+        if (!copy->is_awaited)
+            uses_add(&state->uses, ranges[i].id, use);
+    }
+    return is_race;
+}
+
+int order_copied(const struct order_copy *copy, struct order_race *race)
+{
+    struct heap_range ranges[2] = {{0}};
+    unsigned count = 0, writes = 0;
+    struct stream *stream = followed(stream_resolve(copy->stream));
+    if (!stream)
+        return 0;
+    for (unsigned i = 0; i < copy->count; i++) {
+        count += heap_range_of(copy->accesses[i].address, &ranges[i]) != 0;
+        writes += copy->accesses[i].is_write != 0;
+    }
+    int is_told = copy->is_awaited || (!writes && is_pageable(copy->host_target));
+    struct use use = {.tid = own_tid(), .handle = name_of(copy->stream)};
+    *race = (struct order_race){.stream = copy->stream, .by_host = copy->is_awaited};
+    lock_take(&lock);
+    use.stream = place_of(stream);
+    use.position = clocks_step(&state->clocks, use.stream);
+    int is_race = 0;
+    if (use.position && count) {
+        if (!copy->is_awaited) {
+            const struct call_record *record = calls_add(&state->calls, copy->call, copy->frame);
+            use.source = record;
+            use.turn = record->turn;
+            use.python = record->stack.python;
+            use.function = copy->call;
+        }
+        is_race = look_at_accesses(copy, ranges, &use, race);
+    }
+    if (is_told) {
+        struct order_clock seen = clocks_of_stream(&state->clocks, use.stream);
+        clocks_host_knows(&state->clocks, &seen);
+    }
+    lock_release(&lock);
+    return is_race;
+}
+
+/* ---- reports ---- */
+
+static void tell_launch(const struct use *use, struct order_told *out)
+{
+    const struct launch_function *function = use->function;
+    const struct launch_mark mark = {.place = use->source, .turn = use->turn};
+    out->use.kernel = function ? function->name : "";
+    if (launch_read_marked(&mark, &out->entry, &out->stack)) {
+        out->use.entry = &out->entry;
+        out->use.time_ns = out->entry.time_ns;
+    }
+}
+
+static void tell_copy(const struct use *use, struct order_told *out)
+{
+    const struct call_record *record = use->source;
+    out->use.call = use->function;
+    lock_take(&lock);
+    if (record->turn == use->turn) {
+        out->stack = record->stack;
+        out->use.time_ns = record->time_ns;
+    }
+    lock_release(&lock);
+}
+
+void order_tell(const struct order_race *race, struct order_told *out)
+{
+    const struct use *use = &race->use;
+    memset(&out->use, 0, sizeof out->use);
+    memset(&out->stack, 0, sizeof out->stack);
+    out->stack.python = use->python;
+    out->use.tid = use->tid;
+    out->use.stream = use->handle;
+    out->use.by_stream = name_of(race->stream);
+    out->use.by_host = race->by_host;
+    if (use->kind == USE_LAUNCH)
+        tell_launch(use, out);
+    else
+        tell_copy(use, out);
+    out->use.frames = out->frames;
+    out->use.frame_count = stack_frames(&out->stack, out->frames, STACK_READ);
+    out->use.place = use->python;
+}
