@@ -50,21 +50,43 @@ static __attribute__((noinline)) void track(struct stream *stream)
     lock_release(&lock);
 }
 
-static int is_captured(const struct stream *stream)
+/* Something may have been ordered that is not known: so all work so far counts as done. */
+static void lose(void)
 {
-    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
-    return heap_captures() && (driver->cuStreamIsCapturing(stream->handle, &status) != CUDA_SUCCESS ||
-                               status != CU_STREAM_CAPTURE_STATUS_NONE);
+    lock_take(&lock);
+    clocks_host_knows(&state->clocks, &state->clocks.latest);
+    lock_release(&lock);
 }
 
-/* Returns the stream if it is to be followed now, else NULL. */
-static inline struct stream *followed(struct stream *stream)
+enum followed {
+    FOLLOWED,
+    CAPTURED, /* the call submits nothing */
+    LOST      /* nobody can tell which stream it is, or whether it is captured */
+};
+
+static __attribute__((noinline)) enum followed ask_captured(const struct stream *stream)
 {
-    if (!stream || is_captured(stream))
-        return NULL;
-    if (__builtin_expect(!__atomic_load_n(&stream->tracked, __ATOMIC_RELAXED), 0))
+    CUstreamCaptureStatus status;
+    if (driver->cuStreamIsCapturing(stream->handle, &status) != CUDA_SUCCESS) {
+        lose();
+        return LOST;
+    }
+    return status == CU_STREAM_CAPTURE_STATUS_NONE ? FOLLOWED : CAPTURED;
+}
+
+/* Whether to follow what a call does on the stream. */
+static inline enum followed follow(struct stream *stream)
+{
+    enum followed is = FOLLOWED;
+    if (!stream) {
+        lose();
+        return LOST;
+    }
+    if (heap_captures())
+        is = ask_captured(stream);
+    if (is == FOLLOWED && __builtin_expect(!__atomic_load_n(&stream->tracked, __ATOMIC_RELAXED), 0))
         track(stream);
-    return stream;
+    return is;
 }
 
 /* Caller holds the lock. */
@@ -118,10 +140,11 @@ void order_event_recorded(CUevent event, CUstream handle, unsigned flags)
         order_event_hidden(event); /* a graph records it, if the stream is captured */
         return;
     }
-    struct stream *resolved = stream_resolve(handle), *stream = followed(resolved);
-    if (!resolved)
+    struct stream *stream = stream_resolve(handle);
+    enum followed is = follow(stream);
+    if (is == LOST)
         order_event_hidden(event);
-    if (!stream)
+    if (is != FOLLOWED)
         return;
     lock_take(&lock);
     clocks_event_recorded(&state->clocks, name_of(event), place_of(stream));
@@ -132,8 +155,8 @@ void order_event_waited(CUstream handle, CUevent event, unsigned flags)
 {
     if (flags & CU_EVENT_WAIT_EXTERNAL)
         order_graph_waits();
-    struct stream *stream = followed(stream_resolve(handle));
-    if (!stream)
+    struct stream *stream = stream_resolve(handle);
+    if (follow(stream) != FOLLOWED)
         return;
     lock_take(&lock);
     clocks_wait(&state->clocks, place_of(stream), name_of(event));
@@ -165,11 +188,12 @@ void order_event_has_passed(CUevent event)
 
 void order_stream_waits_unseen(CUstream handle)
 {
-    struct stream *resolved = stream_resolve(handle), *stream = followed(resolved);
-    if (resolved && !stream)
+    struct stream *stream = stream_resolve(handle);
+    enum followed is = follow(stream);
+    if (is != FOLLOWED) {
         order_graph_waits();
-    if (!stream)
         return;
+    }
     lock_take(&lock);
     clocks_wait_for_all(&state->clocks, place_of(stream));
     lock_release(&lock);
@@ -177,12 +201,11 @@ void order_stream_waits_unseen(CUstream handle)
 
 void order_host_is_told(CUstream handle)
 {
-    struct stream *resolved = stream_resolve(handle), *stream = followed(resolved);
-    if (resolved && !stream)
-        order_graph_tells();
-    if (!stream)
-        return;
     struct order_clock seen;
+    if (follow(stream_resolve(handle)) != FOLLOWED) {
+        order_graph_tells();
+        return;
+    }
     order_sees_stream(&seen, handle);
     order_host_knows(&seen);
 }
@@ -234,9 +257,10 @@ void order_graph_gone(CUgraphExec graph)
 
 void order_sees_stream(struct order_clock *seen, CUstream handle)
 {
-    struct stream *stream = followed(stream_resolve(handle));
+    struct stream *stream = stream_resolve(handle);
+    unsigned is = follow(stream);
     lock_take(&lock);
-    *seen = clocks_of_stream(&state->clocks, stream ? place_of(stream) : ORDER_NOT_TRACKED);
+    *seen = clocks_of_stream(&state->clocks, is == FOLLOWED ? place_of(stream) : ORDER_NOT_TRACKED);
     lock_release(&lock);
 }
 
@@ -336,8 +360,8 @@ static void kernel_launched(const struct launch_event *event, struct stream *str
 
 static void launched(const struct launch_event *event, CUresult result)
 {
-    struct stream *stream = result == CUDA_SUCCESS ? followed(stream_in(event->context, event->stream)) : NULL;
-    if (!stream)
+    struct stream *stream;
+    if (result != CUDA_SUCCESS || follow(stream = stream_in(event->context, event->stream)) != FOLLOWED)
         return;
     if (event->call) {
         kernel_launched(event, stream);
@@ -364,8 +388,8 @@ int order_open(void)
 void order_recorded(uint64_t address, CUstream handle)
 {
     struct heap_range range;
-    struct stream *stream = heap_range_of(address, &range) ? followed(stream_in(range.context, handle)) : NULL;
-    if (!stream)
+    struct stream *stream = heap_range_of(address, &range) ? stream_in(range.context, handle) : NULL;
+    if (!stream || follow(stream) != FOLLOWED)
         return;
     lock_take(&lock);
     uses_recorded(&state->uses, range.id, place_of(stream));
@@ -392,9 +416,9 @@ static int found(const struct use *use, struct order_race *race)
 int order_before_free(uint64_t address, CUstream handle, struct order_race *race)
 {
     struct heap_range range;
-    struct stream *stream = heap_range_of(address, &range) && range.address == address ? followed(stream_resolve(handle)) : NULL;
+    struct stream *stream = heap_range_of(address, &range) && range.address == address ? stream_resolve(handle) : NULL;
     int is_race = 0;
-    if (!stream)
+    if (!stream || follow(stream) != FOLLOWED)
         return 0;
     *race = (struct order_race){.address = address, .stream = handle};
     lock_take(&lock);
@@ -442,8 +466,8 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
 {
     struct heap_range ranges[2] = {{0}};
     unsigned count = 0, writes = 0;
-    struct stream *stream = followed(stream_resolve(copy->stream));
-    if (!stream)
+    struct stream *stream = stream_resolve(copy->stream);
+    if (follow(stream) != FOLLOWED)
         return 0;
     for (unsigned i = 0; i < copy->count; i++) {
         count += heap_range_of(copy->accesses[i].address, &ranges[i]) != 0;
@@ -499,7 +523,7 @@ static void tell_copy(const struct use *use, struct order_told *out)
     lock_release(&lock);
 }
 
-void order_tell(const struct order_race *race, struct order_told *out)
+void order_tell(const struct order_race *race, int is_named, struct order_told *out)
 {
     const struct use *use = &race->use;
     memset(&out->use, 0, sizeof out->use);
@@ -513,7 +537,7 @@ void order_tell(const struct order_race *race, struct order_told *out)
         tell_launch(use, out);
     else
         tell_copy(use, out);
+    out->use.place = out->stack.pc ^ (uint64_t)use->python << 48;
     out->use.frames = out->frames;
-    out->use.frame_count = stack_frames(&out->stack, out->frames, STACK_READ);
-    out->use.place = use->python;
+    out->use.frame_count = is_named ? stack_frames(&out->stack, out->frames, STACK_READ) : 0;
 }

@@ -78,14 +78,21 @@ static int is_unordered(const struct order_clocks *clocks, const struct use *use
     return !clocks_is_ordered(clocks, use->stream, use->position, by);
 }
 
+/* Chooses what to report: a launch rather than a copy. */
+static const struct use *worse(const struct use *found, const struct use *other)
+{
+    return found && found->kind == USE_LAUNCH ? found : other;
+}
+
 const struct use *uses_against_free(const struct uses *uses, const struct order_clocks *clocks, uint64_t buffer, unsigned by)
 {
     const struct buffer_uses *of = look_up(uses, buffer);
+    const struct use *found = NULL;
     for (uint32_t i = 0; of && i < of->count; i++) {
         if (is_unordered(clocks, &of->uses[i], by) && !order_set_has(&of->recorded, of->uses[i].stream))
-            return &of->uses[i];
+            found = worse(found, &of->uses[i]);
     }
-    return NULL;
+    return found;
 }
 
 static int overlaps(const struct use *use, uint64_t start, uint64_t end)
@@ -99,9 +106,10 @@ const struct use *uses_against_write(const struct uses *uses, const struct order
                                      uint64_t start, uint64_t end)
 {
     const struct buffer_uses *of = look_up(uses, buffer);
+    const struct use *found = NULL;
     for (uint32_t i = 0; of && i < of->count; i++) {
         if (overlaps(&of->uses[i], start, end) && is_unordered(clocks, &of->uses[i], by))
-            return &of->uses[i];
+            found = worse(found, &of->uses[i]);
     }
-    return NULL;
+    return found;
 }

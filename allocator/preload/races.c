@@ -7,6 +7,16 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
+
+#define RACES_NAMED 16u /* per process: a program may do it in a loop */
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
 
 static const char *name_of(const struct earlier_use *use, char *name, size_t size)
 {
@@ -19,12 +29,14 @@ static const char *name_of(const struct earlier_use *use, char *name, size_t siz
 /* verb: what the call does to the buffer. */
 static void report(const struct host_call *call, const struct order_race *race, struct misuse what, const char *verb)
 {
+    static unsigned named; /* atomic */
     cufence_description place;
     char name[256], on[48] = "";
     struct order_told *told = malloc(sizeof *told);
     if (!told)
         return;
-    order_tell(race, told);
+    what.now_ns = now_ns(); /* naming the frames takes a while */
+    order_tell(race, __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < RACES_NAMED, told);
     heap_describe(race->address, &place);
     if (!race->by_host)
         snprintf(on, sizeof on, " on stream 0x%" PRIx64, told->use.by_stream);

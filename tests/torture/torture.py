@@ -24,15 +24,15 @@ KNOWN = ""
 # What a chunk is played with, in turn: a name, cufence's options, the simulated device's, and arguments of the program.
 SIMULATED = [
     ("plain", "", "devices=2", "--devices 2"),
-    ("strict", "uaf=strict", "devices=2", "--devices 2"),
+    ("strict", "uaf=strict,streams=on", "devices=2", "--devices 2"),
     ("alone", "", "devices=2,strict=1", "--devices 2 --library"),
-    ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "devices=2,strict=1,reuse=0", "--devices 2"),
-    ("one device", "align=auto", "devices=1", "--devices 1"),
+    ("trimmed", "idle_age=1,idle_max=4M,cache_max=0,streams=on", "devices=2,strict=1,reuse=0", "--devices 2"),
+    ("one device", "align=auto,streams=on", "devices=1", "--devices 1"),
     ("injected", "", "devices=2", "--devices 2 --inject"),
     ("small arena", "arena=1G,guard=2M,guard_max=2M,history=16,uaf=strict", "devices=2", "--devices 2 --scarce"),
-    ("start", "side=start,waste=100", "devices=2,strict=1", "--devices 2"),
+    ("start", "side=start,waste=100,streams=on", "devices=2,strict=1", "--devices 2"),
     ("scarce", "", "devices=2,memory=64M", "--devices 2 --scarce"),
-    ("strict, injected", "uaf=strict,cache_max=0", "devices=2", "--devices 2 --inject"),
+    ("strict, injected", "uaf=strict,cache_max=0,streams=on", "devices=2", "--devices 2 --inject"),
     ("alternate", "side=alternate,align=64,uaf=strict", "devices=1", "--devices 1 --align 64"),
     ("strict, alone", "uaf=strict,idle_max=2M", "devices=2,strict=1", "--devices 2 --library"),
 ]
