@@ -47,6 +47,8 @@ unsigned clocks_stream_begins(struct order_clocks *clocks, const void *context, 
     *stream = (struct order_stream){.context = context};
     stream->before.at[place] = clocks->host.at[place] = clocks->latest.at[place];
     order_set_add(&clocks->used, place);
+    set_remove(&clocks->legacy, place);
+    set_remove(&clocks->blocking, place);
     if (kind != ORDER_NON_BLOCKING)
         order_set_add(kind == ORDER_LEGACY ? &clocks->legacy : &clocks->blocking, place);
     return place;
@@ -54,11 +56,8 @@ unsigned clocks_stream_begins(struct order_clocks *clocks, const void *context, 
 
 void clocks_stream_ends(struct order_clocks *clocks, unsigned stream)
 {
-    if (stream == ORDER_NOT_TRACKED)
-        return;
-    set_remove(&clocks->used, stream);
-    set_remove(&clocks->legacy, stream);
-    set_remove(&clocks->blocking, stream);
+    if (stream != ORDER_NOT_TRACKED) /* its work goes on, and the legacy stream still waits for it */
+        set_remove(&clocks->used, stream);
 }
 
 void clocks_context_ends(struct order_clocks *clocks, const void *context)
