@@ -194,7 +194,8 @@ static void at_exit(int status, void *unused)
     }
     delivery_conclude();
     if (process.options.streams && !order_is_on && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
-        output_say("cufence: streams=on has seen no stream: start the program with `cufence run`, which shows it the launches\n");
+        output_say(
+            "cufence: streams=on has seen no stream: start the program with `cufence run`, which shows it the launches\n");
     int exitcode = status == 0 && (delivery_count() || has_failed) ? (int)process.options.exitcode : 0;
     if (!process.options.quiet && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised});

@@ -17,7 +17,8 @@ struct earlier_order earlier_order(const struct earlier_use *use)
 const char *earlier_hint(const struct misuse *misuse)
 {
     if (misuse->access == ACCESS_UNKNOWN)
-        return "call tensor.record_stream(stream) or cufence_record_stream(), or let the freeing stream wait for an event behind "
+        return "call tensor.record_stream(stream) or cufence_record_stream(), or let the freeing stream wait for an event "
+               "behind "
                "that work";
     return "let the stream of this call wait for an event behind that work";
 }
@@ -44,11 +45,8 @@ void earlier_lines(struct report *report, const struct finding *finding)
         report_put_age(report, finding->now_ns, use->time_ns);
     report_put(report, "by thread %" PRIu64 " on stream 0x%" PRIx64, use->tid, use->stream);
     report_end(report, CERTAIN_NOT);
-    report_frame_lines(report, &(struct report_stack){.key = "",
-                                                      .subkey = "from",
-                                                      .certainty = CERTAIN_NOT,
-                                                      .frames = use->frames,
-                                                      .count = use->frame_count});
+    report_frame_lines(
+        report, &(struct report_stack){
+                    .key = "", .subkey = "from", .certainty = CERTAIN_NOT, .frames = use->frames, .count = use->frame_count});
     report_sentence(report, "order", earlier_order(use).text, CERTAIN_DERIVED);
 }
-

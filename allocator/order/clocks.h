@@ -16,8 +16,8 @@
 
 #include <stdint.h>
 
-#define ORDER_STREAMS 128u            /* tracked at once; a multiple of 64 */
-#define ORDER_POINTS 4096u            /* events and executable graphs; the oldest are forgotten */
+#define ORDER_STREAMS 128u              /* tracked at once; a multiple of 64 */
+#define ORDER_POINTS 4096u              /* events and executable graphs; the oldest are forgotten */
 #define ORDER_NOT_TRACKED ORDER_STREAMS /* a stream for which there was no place */
 
 struct order_clock {

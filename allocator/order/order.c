@@ -17,7 +17,7 @@ static struct order_state {
     struct order_clocks clocks;
     struct calls calls;
     struct uses uses;
-} *state; /* constant after order_open(); its contents are under the lock */
+} * state; /* constant after order_open(); its contents are under the lock */
 static struct lock lock = LOCK(RANK_ORDER);
 
 static uint32_t own_tid(void)
@@ -435,7 +435,8 @@ static int is_pageable(const void *target)
 {
     CUmemorytype type;
     return !target || !driver->cuPointerGetAttribute ||
-           driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)target) != CUDA_SUCCESS;
+           driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)target) !=
+               CUDA_SUCCESS;
 }
 
 /* Caller holds the lock. Returns whether there is a race with the first access that has one. */
@@ -453,8 +454,8 @@ static int look_at_accesses(const struct order_copy *copy, const struct heap_ran
         if (access->is_write && !is_race) {
             race->address = access->address;
             race->bytes = access->size;
-            is_race = found(uses_against_write(&state->uses, &state->clocks, ranges[i].id, use->stream, use->start, use->end),
-                            race);
+            is_race =
+                found(uses_against_write(&state->uses, &state->clocks, ranges[i].id, use->stream, use->start, use->end), race);
         }
         if (!copy->is_awaited)
             uses_add(&state->uses, ranges[i].id, use);

@@ -34,17 +34,17 @@ void order_event_made(CUevent event, unsigned flags);
 void order_event_gone(CUevent event); /* before */
 void order_event_recorded(CUevent event, CUstream stream, unsigned flags);
 void order_event_waited(CUstream stream, CUevent event, unsigned flags);
-void order_event_hidden(CUevent event);       /* something unseen may record it */
-void order_event_records_all(CUevent event);  /* it stands for a whole context */
-void order_event_has_passed(CUevent event);   /* the host or a whole context waited for it */
+void order_event_hidden(CUevent event);      /* something unseen may record it */
+void order_event_records_all(CUevent event); /* it stands for a whole context */
+void order_event_has_passed(CUevent event);  /* the host or a whole context waited for it */
 
 /* ---- what cufence can't follow ---- */
 
 void order_stream_waits_unseen(CUstream stream); /* for a value in memory, or a semaphore */
 void order_host_is_told(CUstream stream);        /* the host learns when the stream gets here */
 void order_node_added(const CUgraphNodeParams *node);
-void order_graph_waits(void); /* some graph waits for more than its stream */
-void order_graph_tells(void); /* some graph calls the host */
+void order_graph_waits(void);             /* some graph waits for more than its stream */
+void order_graph_tells(void);             /* some graph calls the host */
 void order_graph_gone(CUgraphExec graph); /* before */
 
 /* ---- synchronisation: the first three before the driver's call, the last after it ---- */

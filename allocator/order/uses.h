@@ -2,8 +2,8 @@
  * Which work was given which buffer: for each live buffer its latest launch and its latest copy on each stream, and which of
  * them a free or a write conflicts with.
  *
- * Bounded: the table has USES_SETS times USES_WAYS buffers of USES_KEPT uses. Beyond that, uses are forgotten, so a conflict may
- * be missed. Pure: no driver, no threads, no globals. The caller serialises.
+ * Bounded: the table has USES_SETS times USES_WAYS buffers of USES_KEPT uses. Beyond that, uses are forgotten, so a conflict
+ * may be missed. Pure: no driver, no threads, no globals. The caller serialises.
  */
 #ifndef CUFENCE_ORDER_USES_H
 #define CUFENCE_ORDER_USES_H
@@ -30,7 +30,7 @@ struct use {
 };
 
 struct buffer_uses {
-    uint32_t count, oldest;  /* uses; the one that makes room for a further one */
+    uint32_t count, oldest;    /* uses; the one that makes room for a further one */
     struct order_set recorded; /* streams for which the free waits */
     struct use uses[USES_KEPT];
 };

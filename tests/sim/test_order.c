@@ -21,9 +21,21 @@ static const struct {
     {"set_while_copied", "cuMemsetD32Async: writes buffer #1 on stream 0x", "in use by  cuMemcpyDtoHAsync"},
 };
 
-static const char *const right[] = {"waited_by_event",   "unified",      "event_recorded_again", "synchronised", "event_synchronised",
-                                    "event_polled",      "stream_polled", "context_synchronised", "freed_at_once", "copied_to_host",
-                                    "blocking",          "recorded",      "pipelined",            "graph",         "host_told",
+static const char *const right[] = {"waited_by_event",
+                                    "unified",
+                                    "event_recorded_again",
+                                    "synchronised",
+                                    "event_synchronised",
+                                    "event_polled",
+                                    "stream_polled",
+                                    "context_synchronised",
+                                    "freed_at_once",
+                                    "copied_to_host",
+                                    "blocking",
+                                    "recorded",
+                                    "pipelined",
+                                    "graph",
+                                    "host_told",
                                     "two_devices"};
 
 static void a_race_is_reported_with_both_places(void **state)

@@ -172,7 +172,8 @@ static const struct {
 } cases[] = {
     {"its own stream", {{USE, FREE_1, 0}, {ORDERED, FREE_1, 0}}},
     {"another stream", {{USE, FREE_1, 0}, {UNORDERED, FREE_2, 0}}},
-    {"by an event", {{MADE, 0, E}, {USE, FREE_1, 0}, {RECORD, FREE_1, E}, {UNORDERED, FREE_2, 0}, {WAIT, FREE_2, E}, {ORDERED, FREE_2, 0}}},
+    {"by an event",
+     {{MADE, 0, E}, {USE, FREE_1, 0}, {RECORD, FREE_1, E}, {UNORDERED, FREE_2, 0}, {WAIT, FREE_2, E}, {ORDERED, FREE_2, 0}}},
     {"an event stands for what was before its record",
      {{MADE, 0, E}, {RECORD, FREE_1, E}, {USE, FREE_1, 0}, {WAIT, FREE_2, E}, {UNORDERED, FREE_2, 0}}},
     {"a wait is for the latest record",
@@ -182,7 +183,13 @@ static const struct {
     {"an event that was never recorded", {{MADE, 0, E}, {USE, FREE_1, 0}, {WAIT, FREE_2, E}, {UNORDERED, FREE_2, 0}}},
     {"an event that nobody has seen", {{USE, FREE_1, 0}, {WAIT, FREE_2, E}, {ORDERED, FREE_2, 0}}},
     {"a handle that stands for another event",
-     {{MADE, 0, E}, {USE, FREE_1, 0}, {RECORD, FREE_1, E}, {GONE, 0, E}, {MADE, 0, E}, {WAIT, FREE_2, E}, {UNORDERED, FREE_2, 0}}},
+     {{MADE, 0, E},
+      {USE, FREE_1, 0},
+      {RECORD, FREE_1, E},
+      {GONE, 0, E},
+      {MADE, 0, E},
+      {WAIT, FREE_2, E},
+      {UNORDERED, FREE_2, 0}}},
     {"a wait outlives its event",
      {{MADE, 0, E}, {USE, FREE_1, 0}, {RECORD, FREE_1, E}, {WAIT, FREE_2, E}, {GONE, 0, E}, {ORDERED, FREE_2, 0}}},
     {"an event that a graph may record",
@@ -190,11 +197,32 @@ static const struct {
     {"an event for all", {{MADE, 0, E}, {USE, FREE_1, 0}, {ALL, 0, E}, {WAIT, FREE_2, E}, {ORDERED, FREE_2, 0}}},
     {"an event for all so far", {{MADE, 0, E}, {ALL, 0, E}, {USE, FREE_1, 0}, {WAIT, FREE_2, E}, {UNORDERED, FREE_2, 0}}},
     {"through a third stream",
-     {{MADE, 0, E}, {MADE, 0, F}, {USE, FREE_1, 0}, {RECORD, FREE_1, E}, {WAIT, FREE_3, E}, {RECORD, FREE_3, F}, {WAIT, FREE_2, F}, {ORDERED, FREE_2, 0}}},
+     {{MADE, 0, E},
+      {MADE, 0, F},
+      {USE, FREE_1, 0},
+      {RECORD, FREE_1, E},
+      {WAIT, FREE_3, E},
+      {RECORD, FREE_3, F},
+      {WAIT, FREE_2, F},
+      {ORDERED, FREE_2, 0}}},
     {"a record before the wait does not carry on",
-     {{MADE, 0, E}, {MADE, 0, F}, {USE, FREE_1, 0}, {RECORD, FREE_1, E}, {RECORD, FREE_3, F}, {WAIT, FREE_3, E}, {WAIT, FREE_2, F}, {UNORDERED, FREE_2, 0}}},
+     {{MADE, 0, E},
+      {MADE, 0, F},
+      {USE, FREE_1, 0},
+      {RECORD, FREE_1, E},
+      {RECORD, FREE_3, F},
+      {WAIT, FREE_3, E},
+      {WAIT, FREE_2, F},
+      {UNORDERED, FREE_2, 0}}},
     {"through a stream of another device",
-     {{MADE, 0, E}, {MADE, 0, F}, {USE, FREE_1, 0}, {RECORD, FREE_1, E}, {WAIT, FAR_BLOCKED, E}, {RECORD, FAR_BLOCKED, F}, {WAIT, FREE_2, F}, {ORDERED, FREE_2, 0}}},
+     {{MADE, 0, E},
+      {MADE, 0, F},
+      {USE, FREE_1, 0},
+      {RECORD, FREE_1, E},
+      {WAIT, FAR_BLOCKED, E},
+      {RECORD, FAR_BLOCKED, F},
+      {WAIT, FREE_2, F},
+      {ORDERED, FREE_2, 0}}},
     {"a wait for something unknown", {{USE, FREE_1, 0}, {WAIT_FOR_ALL, FREE_2, 0}, {ORDERED, FREE_2, 0}}},
     {"the host has waited for the stream", {{USE, FREE_1, 0}, {SYNC_STREAM, FREE_1, 0}, {ORDERED, FREE_2, 0}}},
     {"the host has waited for another one", {{USE, FREE_1, 0}, {SYNC_STREAM, FREE_3, 0}, {UNORDERED, FREE_2, 0}}},
@@ -219,8 +247,10 @@ static const struct {
     {"what a blocking stream waits for",
      {{MADE, 0, E}, {USE, FREE_1, 0}, {RECORD, FREE_1, E}, {WAIT, BLOCKED, E}, {ORDERED, LEGACY, 0}}},
     {"waiting for legacy waits for blocking", {{USE, BLOCKED, 0}, {SYNC_STREAM, LEGACY, 0}, {ORDERED, FREE_1, 0}}},
-    {"waiting for blocking does not wait for blocking", {{USE, BLOCKED, 0}, {SYNC_STREAM, BLOCKED_TOO, 0}, {UNORDERED, FREE_1, 0}}},
-    {"a question to legacy orders no blocking streams", {{USE, BLOCKED, 0}, {SYNC_STREAM, FREE_1, 0}, {UNORDERED, BLOCKED_TOO, 0}}},
+    {"waiting for blocking does not wait for blocking",
+     {{USE, BLOCKED, 0}, {SYNC_STREAM, BLOCKED_TOO, 0}, {UNORDERED, FREE_1, 0}}},
+    {"a question to legacy orders no blocking streams",
+     {{USE, BLOCKED, 0}, {SYNC_STREAM, FREE_1, 0}, {UNORDERED, BLOCKED_TOO, 0}}},
     {"a record on legacy stands for blocking",
      {{MADE, 0, E}, {USE, BLOCKED, 0}, {RECORD, LEGACY, E}, {WAIT, FREE_1, E}, {ORDERED, FREE_1, 0}}},
     {"launches of one graph", {{USE, FREE_1, 0}, {GRAPH, FREE_1, G}, {GRAPH, FREE_2, G}, {ORDERED, FREE_2, 0}}},
@@ -232,7 +262,8 @@ static const struct {
     {"graphs that tell the host", {{GRAPHS_TELL, 0, 0}, {USE, FREE_1, 0}, {GRAPH, FREE_1, G}, {ORDERED, FREE_2, 0}}},
     {"a destroyed stream", {{USE, FREE_1, 0}, {STREAM_ENDS, FREE_1, 0}, {UNORDERED, FREE_2, 0}, {UNORDERED, FREE_1, 0}}},
     {"legacy waits for a destroyed blocking stream", {{USE, BLOCKED, 0}, {STREAM_ENDS, BLOCKED, 0}, {ORDERED, LEGACY, 0}}},
-    {"the context of a destroyed stream", {{USE, FREE_1, 0}, {STREAM_ENDS, FREE_1, 0}, {SYNC_CONTEXT, FREE_2, 0}, {ORDERED, FREE_2, 0}}},
+    {"the context of a destroyed stream",
+     {{USE, FREE_1, 0}, {STREAM_ENDS, FREE_1, 0}, {SYNC_CONTEXT, FREE_2, 0}, {ORDERED, FREE_2, 0}}},
     {"a destroyed context", {{USE, FAR_BLOCKED, 0}, {CONTEXT_ENDS, FAR_LEGACY, 0}, {ORDERED, FREE_1, 0}}},
 };
 
@@ -359,7 +390,8 @@ static const struct use *freed(struct scene *scene, uint64_t buffer, unsigned st
 
 static const struct use *written(struct scene *scene, uint64_t buffer, unsigned stream, uint64_t start, uint64_t end)
 {
-    return uses_against_write(scene->uses, scene->world.clocks, buffer, scene->world.places[stream], START + start, START + end);
+    return uses_against_write(scene->uses, scene->world.clocks, buffer, scene->world.places[stream], START + start,
+                              START + end);
 }
 
 static void a_free_conflicts_with_any_use(void **state)
@@ -449,7 +481,7 @@ static void the_table_is_bounded(void **state)
         known += freed(&scene, 1 + i * USES_SETS, FREE_2) != NULL;
     assert_int_equal(known, USES_WAYS);
     assert_non_null(freed(&scene, 1 + (2 * USES_WAYS - 1) * USES_SETS, FREE_2)); /* the newest */
-    for (unsigned stream = 0; stream < STREAMS; stream++) /* more than are kept of one */
+    for (unsigned stream = 0; stream < STREAMS; stream++)                        /* more than are kept of one */
         use(&scene, 2, stream, USE_LAUNCH, 0, SIZE);
     assert_non_null(freed(&scene, 2, FREE_1));
     scene_close(&scene);
