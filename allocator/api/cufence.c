@@ -117,7 +117,7 @@ PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
     cufence_status status = lifecycle_check();
     if (status != CUFENCE_OK || !pointer)
         return status;
-    if (order_is_on)
+    if (order_is_wanted())
         order_freed((uint64_t)(uintptr_t)pointer);
     status = heap_claim(pointer, &claim);
     if (status != CUFENCE_OK)
@@ -167,7 +167,7 @@ PUBLIC cufence_status cufence_record_stream(void *pointer, cufence_stream stream
     cufence_status status = lifecycle_check();
     if (status == CUFENCE_OK)
         status = heap_record_stream(pointer, stream);
-    if (status == CUFENCE_OK && order_is_on)
+    if (status == CUFENCE_OK && order_is_wanted())
         order_recorded((uint64_t)(uintptr_t)pointer, stream);
     return status;
 }

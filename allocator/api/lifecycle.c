@@ -193,7 +193,7 @@ static void at_exit(int status, void *unused)
                    name);
     }
     delivery_conclude();
-    if (process.options.streams && !order_is_on && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+    if (process.options.streams && !order_is_wanted() && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         output_say(
             "cufence: streams=on has seen no stream: start the program with `cufence run`, which shows it the launches\n");
     int exitcode = status == 0 && (delivery_count() || has_failed) ? (int)process.options.exitcode : 0;
@@ -219,7 +219,7 @@ static void context_begun(struct context *context)
 static void context_gone(struct context *context)
 {
     monitor_forget_context(context);
-    if (order_is_on)
+    if (order_is_wanted())
         order_context_gone(context);
     heap_context_gone(context);
     launch_forget_context(context);
@@ -228,7 +228,7 @@ static void context_gone(struct context *context)
 static void stream_ends(struct stream *stream)
 {
     heap_stream_ends(stream);
-    if (order_is_on)
+    if (order_is_wanted())
         order_stream_ends(stream);
 }
 

@@ -163,26 +163,30 @@ void clocks_event_made(struct order_clocks *clocks, uint64_t event)
     find_or_add(clocks, event);
 }
 
-void clocks_event_recorded(struct order_clocks *clocks, uint64_t event, unsigned stream)
+/* The point, which may be NULL, stands for all work of the stream so far. */
+static void set(struct order_clocks *clocks, struct order_point *point, unsigned stream)
 {
-    struct order_point *point = find_or_add(clocks, event);
     clocks_step(clocks, stream);
     if (point)
         point->clock = stream == ORDER_NOT_TRACKED ? clocks->latest : clocks->streams[stream].before;
 }
 
+/* An event that was not seen when it was made may be another process's, too, so it stays unknown. */
+void clocks_event_recorded(struct order_clocks *clocks, uint64_t event, unsigned stream)
+{
+    set(clocks, find(clocks, event), stream);
+}
+
 void clocks_event_hidden(struct order_clocks *clocks, uint64_t event)
 {
-    struct order_point *point = find_or_add(clocks, event);
+    struct order_point *point = find(clocks, event);
     if (point)
         point->is_hidden = 1;
 }
 
 void clocks_event_all(struct order_clocks *clocks, uint64_t event)
 {
-    struct order_point *point = find_or_add(clocks, event);
-    if (point)
-        point->clock = clocks->latest;
+    set(clocks, find(clocks, event), ORDER_NOT_TRACKED);
 }
 
 void clocks_event_gone(struct order_clocks *clocks, uint64_t event)
@@ -217,17 +221,11 @@ void clocks_graph_launched(struct order_clocks *clocks, unsigned stream, uint64_
     uint64_t name = graph | IS_GRAPH;
     const struct order_point *before = find(clocks, name);
     int is_unknown = clocks->graphs_wait || (!before && clocks->has_lost_graph);
-    if (stream == ORDER_NOT_TRACKED) {
-        clocks_event_all(clocks, name);
-        if (clocks->graphs_tell)
-            clocks_host_knows(clocks, &clocks->latest);
-        return;
-    }
-    if (before || is_unknown)
+    if (stream != ORDER_NOT_TRACKED && (before || is_unknown))
         join(clocks, &clocks->streams[stream].before, is_unknown ? &clocks->latest : &before->clock);
-    clocks_event_recorded(clocks, name, stream);
+    set(clocks, find_or_add(clocks, name), stream);
     if (clocks->graphs_tell)
-        clocks_host_knows(clocks, &clocks->streams[stream].before);
+        clocks_host_knows(clocks, stream == ORDER_NOT_TRACKED ? &clocks->latest : &clocks->streams[stream].before);
 }
 
 void clocks_graph_gone(struct order_clocks *clocks, uint64_t graph)

@@ -379,7 +379,7 @@ int order_open(void)
     if (!state)
         return 0;
     launch_observe(&observer);
-    order_is_on = 1;
+    __atomic_store_n(&order_is_on, 1, __ATOMIC_RELEASE);
     return 1;
 }
 

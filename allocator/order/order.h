@@ -4,7 +4,7 @@
  *
  * preload/ calls these functions from its hooks, with stream handles as the hook means them (NULL is the legacy stream), after
  * the driver's call has succeeded, unless it says "before". Calls on capturing streams do nothing. clocks.h says what counts as
- * ordered. While order_is_on is 0, nothing may be called.
+ * ordered. While order_is_wanted() is 0, nothing may be called.
  *
  * Thread safety: every function, from any thread, after order_open().
  */
@@ -18,7 +18,12 @@
 #include "clocks.h"
 #include "uses.h"
 
-extern int order_is_on; /* constant once hooks run, except in a forked child, which clears it */
+extern int order_is_on; /* atomic; constant once the program uses CUDA, except in a forked child, which clears it */
+
+static inline int order_is_wanted(void)
+{
+    return __builtin_expect(__atomic_load_n(&order_is_on, __ATOMIC_ACQUIRE), 0) != 0;
+}
 
 /* Starts it. The heap is open. Returns 0 if out of host memory. */
 int order_open(void);

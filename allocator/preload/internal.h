@@ -118,9 +118,4 @@ CUresult misuse(const struct host_call *call, struct misuse what);
 void races_before_free(const struct host_call *call, CUdeviceptr pointer, CUstream stream);
 void races_copied(const struct host_call *call);
 
-static inline int order_is_wanted(void)
-{
-    return __builtin_expect(order_is_on, 0) != 0;
-}
-
 #endif

@@ -21,7 +21,7 @@ static pid_t preload_pid; /* a child of vfork() shares the rest with its parent 
 static void after_fork(void)
 {
     __atomic_store_n(&preload_is_active, 0, __ATOMIC_RELEASE);
-    order_is_on = 0;
+    __atomic_store_n(&order_is_on, 0, __ATOMIC_RELEASE);
 }
 
 static void start(void)

@@ -182,6 +182,8 @@ static const struct {
      {{MADE, 0, E}, {RECORD, FREE_1, E}, {WAIT, FREE_2, E}, {USE, FREE_1, 0}, {RECORD, FREE_1, E}, {UNORDERED, FREE_2, 0}}},
     {"an event that was never recorded", {{MADE, 0, E}, {USE, FREE_1, 0}, {WAIT, FREE_2, E}, {UNORDERED, FREE_2, 0}}},
     {"an event that nobody has seen", {{USE, FREE_1, 0}, {WAIT, FREE_2, E}, {ORDERED, FREE_2, 0}}},
+    {"an event of another process, recorded here",
+     {{RECORD, FREE_3, E}, {USE, FREE_1, 0}, {WAIT, FREE_2, E}, {ORDERED, FREE_2, 0}}},
     {"a handle that stands for another event",
      {{MADE, 0, E},
       {USE, FREE_1, 0},
