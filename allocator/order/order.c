@@ -1,7 +1,6 @@
 #include "order.h"
 
-#include "calls.h"
-#include "base/lock.h"
+#include "internal.h"
 #include "heap/heap.h"
 #include "launch/functions.h"
 
@@ -13,12 +12,8 @@
 
 int order_is_on;
 
-static struct order_state {
-    struct order_clocks clocks;
-    struct calls calls;
-    struct uses uses;
-} * state; /* constant after order_open(); its contents are under the lock */
-static struct lock lock = LOCK(RANK_ORDER);
+struct order_state *order_state;
+struct lock order_lock = LOCK(RANK_ORDER);
 
 static uint32_t own_tid(void)
 {
@@ -44,25 +39,20 @@ static enum order_kind kind_of(const struct stream *stream)
 static __attribute__((noinline)) void track(struct stream *stream)
 {
     enum order_kind kind = kind_of(stream);
-    lock_take(&lock);
+    lock_take(&order_lock);
     if (!__atomic_load_n(&stream->tracked, __ATOMIC_RELAXED))
-        __atomic_store_n(&stream->tracked, 1 + clocks_stream_begins(&state->clocks, stream->context, kind), __ATOMIC_RELAXED);
-    lock_release(&lock);
+        __atomic_store_n(&stream->tracked, 1 + clocks_stream_begins(&order_state->clocks, stream->context, kind),
+                         __ATOMIC_RELAXED);
+    lock_release(&order_lock);
 }
 
 /* Something may have been ordered that is not known: so all work so far counts as done. */
 static void lose(void)
 {
-    lock_take(&lock);
-    clocks_host_knows(&state->clocks, &state->clocks.latest);
-    lock_release(&lock);
+    lock_take(&order_lock);
+    clocks_host_knows(&order_state->clocks, &order_state->clocks.latest);
+    lock_release(&order_lock);
 }
-
-enum followed {
-    FOLLOWED,
-    CAPTURED, /* the call submits nothing */
-    LOST      /* nobody can tell which stream it is, or whether it is captured */
-};
 
 static __attribute__((noinline)) enum followed ask_captured(const struct stream *stream)
 {
@@ -74,8 +64,7 @@ static __attribute__((noinline)) enum followed ask_captured(const struct stream 
     return status == CU_STREAM_CAPTURE_STATUS_NONE ? FOLLOWED : CAPTURED;
 }
 
-/* Whether to follow what a call does on the stream. */
-static inline enum followed follow(struct stream *stream)
+enum followed follow(struct stream *stream)
 {
     enum followed is = FOLLOWED;
     if (!stream) {
@@ -89,200 +78,19 @@ static inline enum followed follow(struct stream *stream)
     return is;
 }
 
-/* Caller holds the lock. */
-static inline unsigned place_of(const struct stream *stream)
-{
-    unsigned tracked = __atomic_load_n(&stream->tracked, __ATOMIC_RELAXED);
-    return tracked ? tracked - 1 : ORDER_NOT_TRACKED;
-}
-
 void order_stream_ends(struct stream *stream)
 {
-    lock_take(&lock);
-    clocks_stream_ends(&state->clocks, place_of(stream));
+    lock_take(&order_lock);
+    clocks_stream_ends(&order_state->clocks, place_of(stream));
     __atomic_store_n(&stream->tracked, 0, __ATOMIC_RELAXED);
-    lock_release(&lock);
+    lock_release(&order_lock);
 }
 
 void order_context_gone(struct context *context)
 {
-    lock_take(&lock);
-    clocks_context_ends(&state->clocks, context);
-    lock_release(&lock);
-}
-
-/* ---- events ---- */
-
-static uint64_t name_of(const void *handle)
-{
-    return (uint64_t)(uintptr_t)handle;
-}
-
-void order_event_made(CUevent event, unsigned flags)
-{
-    lock_take(&lock);
-    clocks_event_made(&state->clocks, name_of(event));
-    if (flags & CU_EVENT_INTERPROCESS) /* other processes may record it, behind work that waits for ours */
-        clocks_event_hidden(&state->clocks, name_of(event));
-    lock_release(&lock);
-}
-
-void order_event_gone(CUevent event)
-{
-    lock_take(&lock);
-    clocks_event_gone(&state->clocks, name_of(event));
-    lock_release(&lock);
-}
-
-void order_event_recorded(CUevent event, CUstream handle, unsigned flags)
-{
-    if (flags & CU_EVENT_RECORD_EXTERNAL) {
-        order_event_hidden(event); /* a graph records it, if the stream is captured */
-        return;
-    }
-    struct stream *stream = stream_resolve(handle);
-    enum followed is = follow(stream);
-    if (is == LOST)
-        order_event_hidden(event);
-    if (is != FOLLOWED)
-        return;
-    lock_take(&lock);
-    clocks_event_recorded(&state->clocks, name_of(event), place_of(stream));
-    lock_release(&lock);
-}
-
-void order_event_waited(CUstream handle, CUevent event, unsigned flags)
-{
-    if (flags & CU_EVENT_WAIT_EXTERNAL)
-        order_graph_waits();
-    struct stream *stream = stream_resolve(handle);
-    if (follow(stream) != FOLLOWED)
-        return;
-    lock_take(&lock);
-    clocks_wait(&state->clocks, place_of(stream), name_of(event));
-    lock_release(&lock);
-}
-
-void order_event_hidden(CUevent event)
-{
-    lock_take(&lock);
-    clocks_event_hidden(&state->clocks, name_of(event));
-    lock_release(&lock);
-}
-
-void order_event_records_all(CUevent event)
-{
-    lock_take(&lock);
-    clocks_event_all(&state->clocks, name_of(event));
-    lock_release(&lock);
-}
-
-void order_event_has_passed(CUevent event)
-{
-    struct order_clock seen;
-    order_sees_event(&seen, event);
-    order_host_knows(&seen);
-}
-
-/* ---- what cufence can't follow ---- */
-
-void order_stream_waits_unseen(CUstream handle)
-{
-    struct stream *stream = stream_resolve(handle);
-    enum followed is = follow(stream);
-    if (is != FOLLOWED) {
-        order_graph_waits();
-        return;
-    }
-    lock_take(&lock);
-    clocks_wait_for_all(&state->clocks, place_of(stream));
-    lock_release(&lock);
-}
-
-void order_host_is_told(CUstream handle)
-{
-    struct order_clock seen;
-    if (follow(stream_resolve(handle)) != FOLLOWED) {
-        order_graph_tells();
-        return;
-    }
-    order_sees_stream(&seen, handle);
-    order_host_knows(&seen);
-}
-
-void order_graph_waits(void)
-{
-    lock_take(&lock);
-    state->clocks.graphs_wait = 1;
-    lock_release(&lock);
-}
-
-void order_graph_tells(void)
-{
-    lock_take(&lock);
-    state->clocks.graphs_tell = 1;
-    lock_release(&lock);
-}
-
-void order_node_added(const CUgraphNodeParams *node)
-{
-    switch ((int)node->type) {
-    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
-        order_event_hidden(node->eventRecord.event);
-        break;
-    case CU_GRAPH_NODE_TYPE_HOST:
-        order_graph_tells();
-        break;
-    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
-    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
-        order_graph_waits();
-        break;
-    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: /* may wait, and may write what the host polls */
-        order_graph_waits();
-        order_graph_tells();
-        break;
-    default:
-        break;
-    }
-}
-
-void order_graph_gone(CUgraphExec graph)
-{
-    lock_take(&lock);
-    clocks_graph_gone(&state->clocks, name_of(graph));
-    lock_release(&lock);
-}
-
-/* ---- synchronisation ---- */
-
-void order_sees_stream(struct order_clock *seen, CUstream handle)
-{
-    struct stream *stream = stream_resolve(handle);
-    unsigned is = follow(stream);
-    lock_take(&lock);
-    *seen = clocks_of_stream(&state->clocks, is == FOLLOWED ? place_of(stream) : ORDER_NOT_TRACKED);
-    lock_release(&lock);
-}
-
-void order_sees_event(struct order_clock *seen, CUevent event)
-{
-    lock_take(&lock);
-    *seen = clocks_of_event(&state->clocks, name_of(event));
-    lock_release(&lock);
-}
-
-void order_sees_context(struct order_clock *seen, const struct context *context)
-{
-    lock_take(&lock);
-    *seen = clocks_of_context(&state->clocks, context);
-    lock_release(&lock);
-}
-
-void order_host_knows(const struct order_clock *seen)
-{
-    lock_take(&lock);
-    clocks_host_knows(&state->clocks, seen);
-    lock_release(&lock);
+    lock_take(&order_lock);
+    clocks_context_ends(&order_state->clocks, context);
+    lock_release(&order_lock);
 }
 
 /* ---- launches ---- */
@@ -347,15 +155,15 @@ static void kernel_launched(const struct launch_event *event, struct stream *str
                       .handle = name_of(event->stream)};
     given.count = 0;
     look_at_arguments(&given, event->call, function);
-    lock_take(&lock);
+    lock_take(&order_lock);
     use.stream = place_of(stream);
-    use.position = clocks_step(&state->clocks, use.stream);
+    use.position = clocks_step(&order_state->clocks, use.stream);
     for (unsigned i = 0; use.position && i < given.count; i++) {
         use.start = given.ranges[i].address;
         use.end = use.start + given.ranges[i].size;
-        uses_add(&state->uses, given.ranges[i].id, &use);
+        uses_add(&order_state->uses, given.ranges[i].id, &use);
     }
-    lock_release(&lock);
+    lock_release(&order_lock);
 }
 
 static void launched(const struct launch_event *event, CUresult result)
@@ -367,16 +175,16 @@ static void launched(const struct launch_event *event, CUresult result)
         kernel_launched(event, stream);
         return;
     }
-    lock_take(&lock);
-    clocks_graph_launched(&state->clocks, place_of(stream), name_of(event->graph));
-    lock_release(&lock);
+    lock_take(&order_lock);
+    clocks_graph_launched(&order_state->clocks, place_of(stream), name_of(event->graph));
+    lock_release(&order_lock);
 }
 
 int order_open(void)
 {
     static const struct launch_observer observer = {.ended = launched};
-    state = calloc(1, sizeof *state);
-    if (!state)
+    order_state = calloc(1, sizeof *order_state);
+    if (!order_state)
         return 0;
     launch_observe(&observer);
     __atomic_store_n(&order_is_on, 1, __ATOMIC_RELEASE);
@@ -391,9 +199,9 @@ void order_recorded(uint64_t address, CUstream handle)
     struct stream *stream = heap_range_of(address, &range) ? stream_in(range.context, handle) : NULL;
     if (!stream || follow(stream) != FOLLOWED)
         return;
-    lock_take(&lock);
-    uses_recorded(&state->uses, range.id, place_of(stream));
-    lock_release(&lock);
+    lock_take(&order_lock);
+    uses_recorded(&order_state->uses, range.id, place_of(stream));
+    lock_release(&order_lock);
 }
 
 void order_freed(uint64_t address)
@@ -401,9 +209,9 @@ void order_freed(uint64_t address)
     struct heap_range range;
     if (!heap_range_of(address, &range))
         return;
-    lock_take(&lock);
-    uses_drop(&state->uses, range.id);
-    lock_release(&lock);
+    lock_take(&order_lock);
+    uses_drop(&order_state->uses, range.id);
+    lock_release(&order_lock);
 }
 
 static int found(const struct use *use, struct order_race *race)
@@ -421,12 +229,12 @@ int order_before_free(uint64_t address, CUstream handle, struct order_race *race
     if (!stream || follow(stream) != FOLLOWED)
         return 0;
     *race = (struct order_race){.address = address, .stream = handle};
-    lock_take(&lock);
+    lock_take(&order_lock);
     unsigned place = place_of(stream);
-    if (clocks_step(&state->clocks, place))
-        is_race = found(uses_against_free(&state->uses, &state->clocks, range.id, place), race);
-    uses_drop(&state->uses, range.id);
-    lock_release(&lock);
+    if (clocks_step(&order_state->clocks, place))
+        is_race = found(uses_against_free(&order_state->uses, &order_state->clocks, range.id, place), race);
+    uses_drop(&order_state->uses, range.id);
+    lock_release(&order_lock);
     return is_race;
 }
 
@@ -454,11 +262,12 @@ static int look_at_accesses(const struct order_copy *copy, const struct heap_ran
         if (access->is_write && !is_race) {
             race->address = access->address;
             race->bytes = access->size;
-            is_race =
-                found(uses_against_write(&state->uses, &state->clocks, ranges[i].id, use->stream, use->start, use->end), race);
+            is_race = found(
+                uses_against_write(&order_state->uses, &order_state->clocks, ranges[i].id, use->stream, use->start, use->end),
+                race);
         }
         if (!copy->is_awaited)
-            uses_add(&state->uses, ranges[i].id, use);
+            uses_add(&order_state->uses, ranges[i].id, use);
     }
     return is_race;
 }
@@ -477,13 +286,13 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
     int is_told = copy->is_awaited || (!writes && is_pageable(copy->host_target));
     struct use use = {.tid = own_tid(), .handle = name_of(copy->stream)};
     *race = (struct order_race){.stream = copy->stream, .by_host = copy->is_awaited};
-    lock_take(&lock);
+    lock_take(&order_lock);
     use.stream = place_of(stream);
-    use.position = clocks_step(&state->clocks, use.stream);
+    use.position = clocks_step(&order_state->clocks, use.stream);
     int is_race = 0;
     if (use.position && count) {
         if (!copy->is_awaited) {
-            const struct call_record *record = calls_add(&state->calls, copy->call, copy->frame);
+            const struct call_record *record = calls_add(&order_state->calls, copy->call, copy->frame);
             use.source = record;
             use.turn = record->turn;
             use.python = record->stack.python;
@@ -492,10 +301,10 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
         is_race = look_at_accesses(copy, ranges, &use, race);
     }
     if (is_told) {
-        struct order_clock seen = clocks_of_stream(&state->clocks, use.stream);
-        clocks_host_knows(&state->clocks, &seen);
+        struct order_clock seen = clocks_of_stream(&order_state->clocks, use.stream);
+        clocks_host_knows(&order_state->clocks, &seen);
     }
-    lock_release(&lock);
+    lock_release(&order_lock);
     return is_race;
 }
 
@@ -516,12 +325,12 @@ static void tell_copy(const struct use *use, struct order_told *out)
 {
     const struct call_record *record = use->source;
     out->use.call = use->function;
-    lock_take(&lock);
+    lock_take(&order_lock);
     if (record->turn == use->turn) {
         out->stack = record->stack;
         out->use.time_ns = record->time_ns;
     }
-    lock_release(&lock);
+    lock_release(&order_lock);
 }
 
 void order_tell(const struct order_race *race, int is_named, struct order_told *out)
