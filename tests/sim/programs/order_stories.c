@@ -155,6 +155,67 @@ static void own_default_streams(void)
     pthread_join(thread, NULL);
 }
 
+struct span {
+    uint32_t count;
+    CUdeviceptr start;
+};
+
+static void clear_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    const struct span *span = arguments[0];
+    memset((void *)(uintptr_t)span->start, 0, span->count);
+}
+
+static CUfunction clear_function(void)
+{
+    static const size_t arguments[] = {sizeof(struct span)};
+    CUmodule module;
+    CUfunction function;
+    driver_register_kernel(&(cusim_kernel){
+        .name = "clear", .function = clear_kernel, .argument_bytes = arguments, .argument_count = 1, .access_bytes = 4});
+    MUST(cu.cuModuleLoadData(&module, "an image"));
+    MUST(cu.cuModuleGetFunction(&function, module, "clear"));
+    return function;
+}
+
+/* The launch is given the buffer within a struct, and an address in its middle. */
+static void in_a_struct(void)
+{
+    struct span span = {64, buffer + 1024};
+    follow(second, first);
+    MUST(cu.cuLaunchKernel(clear_function(), 1, 1, 1, 1, 1, 1, 0, second, (void *[]){&span}, NULL));
+    free_on(first);
+}
+
+/* All arguments are in one buffer on the host. */
+static void in_one_buffer(void)
+{
+    struct span span = {64, buffer + 1024};
+    size_t size = sizeof span;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &span, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    follow(second, first);
+    MUST(cu.cuLaunchKernel(clear_function(), 1, 1, 1, 1, 1, 1, 0, second, NULL, extra));
+    free_on(first);
+}
+
+/* A context of its own, whose work the other one's synchronisation does not wait for. */
+static void two_contexts(void)
+{
+    CUcontext other;
+    CUstream far;
+    CUevent event = new_event();
+    MUST(cu.cuDevicePrimaryCtxRetain(&current, 0));
+    MUST(cu.cuEventRecord(event, first));
+    MUST(cu.cuCtxCreate(&other, NULL, 0, 0));
+    far = new_stream(CU_STREAM_NON_BLOCKING);
+    MUST(cu.cuStreamWaitEvent(far, event, 0));
+    MUST(cu.cuMemsetD32Async(buffer, 5, WORDS, far));
+    MUST(cu.cuCtxSetCurrent(current));
+    MUST(cu.cuCtxSynchronize());
+    free_on(first);
+}
+
 /* ---- not wrong ---- */
 
 static void waited_by_event(void)
@@ -347,6 +408,9 @@ int story_order(int count, char **arguments)
         CASE(stream_is_gone),
         CASE(by_another_thread),
         CASE(own_default_streams),
+        CASE(in_a_struct),
+        CASE(in_one_buffer),
+        CASE(two_contexts),
         CASE(waited_by_event),
         CASE(unified),
         CASE(event_recorded_again),
