@@ -6,6 +6,7 @@
  *   record   launch_record() of a kernel with four arguments, one thread
  *   long     launch_record() of a kernel with 4 KiB of arguments, as those for lists of tensors have
  *   graph    launch_record_graph()
+ *   order    what streams=on adds to a launch that is given two of a thousand buffers
  *   threads  launch_record() on 2 to 16 threads in one context
  *   launch   launches of an empty kernel with four arguments, plain and recorded, in alternating batches: the medians, the
  *            median of the ratios of neighbouring batches, and the time added per launch
@@ -18,6 +19,7 @@
 
 #include "driver/driver.h"
 #include "launch/launch.h"
+#include "order/order.h"
 #include "one_kernel.h"
 
 #include <inttypes.h>
@@ -103,6 +105,38 @@ static void call_long(uint64_t i)
 static void call_graph(uint64_t i)
 {
     launch_record_graph(kernel.entry, (CUgraphExec)(uintptr_t)(i + 1), kernel.stream, NULL);
+}
+
+enum { BUFFERS = 1000 };
+static void *buffers[BUFFERS];
+
+static void call_order(uint64_t i)
+{
+    uint64_t x = (uint64_t)(uintptr_t)buffers[i % BUFFERS], y = (uint64_t)(uintptr_t)buffers[i * 7 % BUFFERS];
+    float a = 2;
+    int n = 1000;
+    const struct launch_call call = {.function = kernel.function,
+                                     .grid = {1, 1, 1},
+                                     .block = {32, 1, 1},
+                                     .stream = kernel.stream,
+                                     .parameters = (void *[]){&x, &y, &a, &n}};
+    launch_ended(&(struct launch_event){.context = kernel.entry, .call = &call, .stream = kernel.stream}, CUDA_SUCCESS);
+}
+
+static void start_order(void)
+{
+    for (int i = 0; i < BUFFERS; i++) {
+        if (cufence_malloc(&buffers[i], 4096, 0, (cufence_stream)kernel.stream) != CUFENCE_OK)
+            die("cufence_malloc", cufence_error_detail());
+    }
+    if (!order_open())
+        die("order_open", "the host has no memory");
+    call_order(0);
+    struct order_race race;
+    CUstream other;
+    must(driver->cuStreamCreate(&other, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
+    if (!order_before_free((uint64_t)(uintptr_t)buffers[0], other, &race))
+        die("order", "has not seen the launch");
 }
 
 static void call_launch(uint64_t i)
@@ -260,5 +294,7 @@ int main(int argc, char **argv)
         bench_threads(threads);
     bench_launches();
     check_ring();
+    start_order();
+    bench_calls("order", call_order);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "lifecycle.h"
+#include "order/order.h"
 #include "settle.h"
 #include "stacks/labels.h"
 #include "stacks/stack.h"
@@ -116,6 +117,8 @@ PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
     cufence_status status = lifecycle_check();
     if (status != CUFENCE_OK || !pointer)
         return status;
+    if (order_is_wanted())
+        order_freed((uint64_t)(uintptr_t)pointer);
     status = heap_claim(pointer, &claim);
     if (status != CUFENCE_OK)
         return status;
@@ -162,7 +165,11 @@ PUBLIC cufence_status cufence_context_gone(cufence_context context)
 PUBLIC cufence_status cufence_record_stream(void *pointer, cufence_stream stream)
 {
     cufence_status status = lifecycle_check();
-    return status == CUFENCE_OK ? heap_record_stream(pointer, stream) : status;
+    if (status == CUFENCE_OK)
+        status = heap_record_stream(pointer, stream);
+    if (status == CUFENCE_OK && order_is_wanted())
+        order_recorded((uint64_t)(uintptr_t)pointer, stream);
+    return status;
 }
 
 PUBLIC cufence_status cufence_label_push(const char *label)

@@ -9,6 +9,7 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
+#include "order/order.h"
 #include "vmm/arena.h"
 #include "witness/delivery.h"
 #include "witness/monitor.h"
@@ -194,6 +195,9 @@ static void at_exit(int status, void *unused)
                    name);
     }
     delivery_conclude();
+    if (process.options.streams && !order_is_wanted() && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+        output_say(
+            "cufence: streams=on has seen no stream: start the program with `cufence run`, which shows it the launches\n");
     int exitcode = status == 0 && (delivery_count() || has_failed) ? (int)process.options.exitcode : 0;
     if (!process.options.quiet && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         closing_say(&(struct ending){status, exitcode, has_failed, is_synchronised, process.options.verbose});
@@ -217,9 +221,18 @@ static void context_begun(struct context *context)
 static void context_gone(struct context *context)
 {
     monitor_forget_context(context);
+    if (order_is_wanted())
+        order_context_gone(context);
     heap_context_gone(context);
     launch_forget_context(context);
     pinned_forget_context(context);
+}
+
+static void stream_ends(struct stream *stream)
+{
+    heap_stream_ends(stream);
+    if (order_is_wanted())
+        order_stream_ends(stream);
 }
 
 /* CUDA does not survive a fork. In the child every call goes to the driver, which returns an error, and locks that the parent's
@@ -248,7 +261,7 @@ static cufence_status start(const char *options)
         return status;
     /* An entry with a native stack is four times as large, and the ring is cheap only if it stays in the CPU cache. */
     launch_open(stack_has_python() ? process.options.launches : (process.options.launches + 3) / 4);
-    static const struct context_events events = {context_begun, context_gone, heap_stream_ends};
+    static const struct context_events events = {context_begun, context_gone, stream_ends};
     contexts_open(&events);
     status = heap_open(&process.options);
     if (status != CUFENCE_OK) {

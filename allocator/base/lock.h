@@ -27,6 +27,7 @@ enum lock_rank {
     RANK_EVENTS,      /* a context's unused events */
     RANK_EXECUTABLES, /* executable graphs */
     RANK_POOLS,       /* the program's memory pools */
+    RANK_ORDER,       /* the order of streams, with streams=on */
     RANK_LAUNCHES,    /* rings of launches */
     RANK_ARENA,       /* the address space */
     RANK_PHYSICAL,    /* the cache of physical handles */

@@ -74,6 +74,8 @@ static const struct option_row table[] = {
      .help = "kernel launches to remember for reports, per thread and context; a quarter of that in programs without Python; 1.7 KiB each"},
     {.name = "stacks", .type = OPTION_CHOICE, .allowed = "on | python | off", .default_value = "on", .offset = FIELD(stacks),
      .help = "record the stack of each allocation, and of each free that unmaps the buffer: Python's, or in programs without Python the native one (python: not that)"},
+    {.name = "streams", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(streams),
+     .help = "report buffers that are freed or overwritten while a launch on another stream may still use them (docs/streams.md)"},
     {.name = "exit_wait", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "10000",
      .offset = FIELD(exit_wait), .maximum = DAY_MS,
      .help = "max wait at exit for pending GPU work, in milliseconds, so that its faults are reported"},
@@ -297,7 +299,7 @@ const struct option_row *options_find(const char *name, size_t length, int *is_e
 
 static cufence_status unknown_key(struct span key, const char *source)
 {
-    char names[256] = "";
+    char names[512] = "";
     for (size_t i = 0; i < ROWS; i++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", table[i].name);

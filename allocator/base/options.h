@@ -39,6 +39,7 @@ struct options {
     uint64_t history;              /* freed buffers to remember, 0..16M, default 65536 */
     uint64_t launches;             /* launches to remember per thread and context, 0..65536, default 4096; 0: none */
     enum option_stacks stacks;     /* on (default) | python | off: record the stack of each allocation, and of frees that unmap */
+    int streams;                   /* on | off (default): find buffers that are freed or written while other streams use them */
     uint64_t exit_wait;            /* max wait at exit for pending GPU work, in ms, default 10000; 0: no wait */
     int coredump;                  /* on (default) | off: arm GPU core dumps */
     enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */

@@ -34,6 +34,7 @@ struct stream {
     uint64_t thread;         /* per-thread streams: our own number of the thread, see stream_is_named_here(); others: 0 */
     uint64_t generation;     /* atomic; changes when the stream is destroyed */
     void *books;             /* atomic; its free list in heap/ */
+    unsigned tracked;        /* atomic; 1 + its place in order/, 0: none yet */
 };
 
 enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_ROOMS };

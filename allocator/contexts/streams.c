@@ -86,6 +86,7 @@ static void retire(struct entry *entry)
     __atomic_store_n(&entry->is_used, 0, __ATOMIC_RELEASE);
     __atomic_add_fetch(&entry->stream.generation, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&entry->stream.books, NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&entry->stream.tracked, 0, __ATOMIC_RELAXED);
     if (!entry->stream.thread) {
         HASH_DEL(by_handle, entry);
         give_spare(entry);
@@ -96,6 +97,7 @@ void streams_forget(struct context *context)
 {
     __atomic_add_fetch(&context->legacy.generation, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&context->legacy.books, NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&context->legacy.tracked, 0, __ATOMIC_RELAXED);
     lock_take(&lock);
     for (struct entry *entry = all; entry; entry = entry->next) {
         if (entry->is_used && (entry->stream.context == context || entry->stream.within == context))
@@ -210,6 +212,7 @@ void streams_end_within(struct context *within)
     contexts_events->stream_ends(&within->legacy);
     __atomic_add_fetch(&within->legacy.generation, 1, __ATOMIC_RELEASE);
     __atomic_store_n(&within->legacy.books, NULL, __ATOMIC_RELAXED);
+    __atomic_store_n(&within->legacy.tracked, 0, __ATOMIC_RELAXED);
     lock_release(&touch);
     do { /* one at a time: end() takes the lock itself */
         lock_take(&lock);

@@ -73,6 +73,8 @@
     X(cuDeviceGetMemPool, 11020, OPTIONAL)                                                                                     \
     X(cuDeviceGetDefaultMemPool, 11020, OPTIONAL)                                                                              \
     X(cuStreamGetCtx, 9020, OPTIONAL)                                                                                          \
+    X(cuStreamGetFlags, 5050, OPTIONAL)                                                                                        \
+    X(cuPointerGetAttribute, 4000, OPTIONAL)                                                                                   \
     X(cuCtxFromGreenCtx, 12040, OPTIONAL)                                                                                      \
     X(cuCtxGetId, 12000, OPTIONAL)                                                                                             \
     X(cuFuncGetName, 12030, OPTIONAL)                                                                                          \

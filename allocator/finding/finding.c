@@ -1,5 +1,6 @@
 #include "finding.h"
 
+#include "earlier.h"
 #include "identity.h"
 #include "parts.h"
 
@@ -85,17 +86,20 @@ void finding_of_misuse(struct finding *finding, const struct misuse *misuse, con
                                 .caller_tid = misuse->tid,
                                 .caller = misuse->frames,
                                 .caller_count = misuse->frame_count,
+                                .earlier = misuse->earlier,
                                 .now_ns = misuse->now_ns};
     part_add(finding->what, "%s by %s", misuse->kind, misuse->call);
     part_add(finding->headline, "%s: %s", finding->what, misuse->sentence);
     take_place(finding, misuse);
     finding->access.source.word = -1;
+    if (misuse->earlier)
+        part_add(finding->hint, "%s", earlier_hint(misuse));
     if (misuse->access == ACCESS_UNKNOWN)
         return;
     finding->access.is_known = 1;
     finding->access.kind = misuse->access;
     finding->access.bytes = misuse->bytes;
-    if (place->place == CUFENCE_PLACE_INSIDE)
+    if (place->place == CUFENCE_PLACE_INSIDE && !misuse->earlier)
         finding->access.bytes_past_end = misuse->bytes - (place->buffer.size - place->offset);
 }
 

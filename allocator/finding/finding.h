@@ -127,6 +127,7 @@ struct finding {
     uint64_t caller_tid;              /* thread that made the call */
     const struct stack_frame *caller; /* innermost first */
     size_t caller_count;
+    const struct earlier_use *earlier; /* of a stream race: what may still use the buffer; else NULL */
 
     int has_site; /* a kernel faulted and the dump says where: `site` is valid, without data that belongs to another launch */
     struct evidence_site site;
@@ -181,5 +182,6 @@ void finding_free(struct finding *finding);
 
 /* Writes the kernel's short name to `out`: "k_oob" for "k_oob(float const*, int)", "" if unknown. */
 void finding_kernel(const struct evidence_site *site, char *out, size_t size);
+void finding_kernel_of(const char *mangled, char *out, size_t size);
 
 #endif

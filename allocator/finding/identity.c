@@ -52,5 +52,9 @@ uint64_t identity_of_misuse(const struct misuse *misuse)
 {
     uint64_t hash = add_text(add_text(START, misuse->kind), misuse->call);
     hash = add_number(hash, misuse->caller);
+    if (misuse->earlier) {
+        hash = add_text(add_text(hash, misuse->earlier->kernel), misuse->earlier->call);
+        hash = add_number(hash, misuse->earlier->place);
+    }
     return not_zero(add_place(hash, misuse->place->buffer.id ? &misuse->place->buffer : NULL));
 }

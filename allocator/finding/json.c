@@ -1,5 +1,6 @@
 #include "json.h"
 
+#include "earlier.h"
 #include "json_figures.h"
 #include "json_members.h"
 #include "json_restaged.h"
@@ -341,6 +342,37 @@ static void put_notes(struct members report, const struct finding *finding)
 
 /* ---- the whole ---- */
 
+/* Adds what may still use the buffer of a stream race. */
+static void put_earlier(struct members report, const struct finding *finding)
+{
+    const struct earlier_use *use = finding->earlier;
+    char kernel[256];
+    if (!use)
+        return;
+    struct members used = put_object(report, "used");
+    put_certainty(used, CERTAIN_DERIVED);
+    if (use->kernel) {
+        finding_kernel_of(use->kernel, kernel, sizeof kernel);
+        put_text(used, "kernel", kernel);
+        put_text(used, "symbol", use->kernel);
+    }
+    put_text(used, "call", use->call);
+    put_text(used, "reason", earlier_order(use).text);
+    if (use->entry) {
+        put_dim(used, "grid", use->entry->grid);
+        put_dim(used, "block", use->entry->block);
+    }
+    if (use->time_ns) {
+        put_number(used, "ns", use->time_ns);
+        if (finding->now_ns >= use->time_ns)
+            put_number(used, "ago_ns", finding->now_ns - use->time_ns);
+    }
+    put_number(used, "tid", use->tid);
+    put_hex(used, "stream", use->stream);
+    put_hex(used, "by_stream", use->by_stream);
+    put_frames(used, use->frames, use->frame_count);
+}
+
 static void put_call(struct members report, const struct finding *finding)
 {
     put_text(report, "call", finding->call);
@@ -378,7 +410,6 @@ static void put_site(struct members report, const struct finding *finding)
     put_candidates(report, finding);
     put_also(report, finding);
     put_notes(report, finding);
-    put_text(report, "hint", finding->hint);
 }
 
 static char *as_line(json_t *object)
@@ -403,6 +434,7 @@ char *finding_json(const struct finding *finding)
     put_text(report, "headline", finding->headline);
     put_origin(report, finding);
     put_call(report, finding);
+    put_earlier(report, finding);
     if (finding->has_site)
         put_exception(report, finding);
     put_access(report, &finding->access);
@@ -411,6 +443,7 @@ char *finding_json(const struct finding *finding)
     put_buffer(report, "rival", finding, &finding->rival);
     if (finding->has_site)
         put_site(report, finding);
+    put_text(report, "hint", finding->hint);
     put_buffer(report, "previous", finding, &finding->previous);
     put_buffer(report, "next", finding, &finding->next);
     char *line = has_failed ? NULL : as_line(report.object);

@@ -6,6 +6,19 @@
 
 #include "analysis/verdict/diagnosis.h"
 
+/* Work that may not be done when the call frees or writes its buffer: nothing orders the two. */
+struct earlier_use {
+    const char *kernel;               /* mangled; "" if unknown, NULL if it was no launch */
+    const struct launch_entry *entry; /* the launch; NULL if it is no longer on record */
+    const char *call;                 /* the driver function, if it was a copy; else NULL */
+    uint64_t stream, by_stream;       /* where it runs, and that of the call */
+    int by_host;                      /* the call is one that the host waits for */
+    uint64_t tid, time_ns;            /* time_ns: 0 if unknown */
+    uint64_t place;                   /* equal for equal callers, for identity.h; 0 if unknown */
+    const struct stack_frame *frames; /* of the caller, innermost first */
+    size_t frame_count;
+};
+
 struct misuse {
     const char *kind;     /* "double free", "invalid free", "host write out of bounds", ... */
     const char *call;     /* the driver function, as in the CUDA documentation */
@@ -20,6 +33,7 @@ struct misuse {
     size_t frame_count;
     uint64_t now_ns;
     struct buffer_frames buffer_frames;
+    const struct earlier_use *earlier; /* of a stream race, else NULL */
 };
 
 #endif

@@ -2,7 +2,10 @@
 #include "finding.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
 #define LONGEST_NAME 32 /* of template arguments; longer ones are abbreviated */
 
@@ -39,13 +42,25 @@ static size_t name_start(const char *name, size_t length)
     return start;
 }
 
-void finding_kernel(const struct evidence_site *site, char *out, size_t size)
+static void shorten(const char *name, char *out, size_t size)
 {
-    const char *name = site->kernel ? site->kernel : site->symbol ? site->symbol : "";
     size_t length = name_length(name), start = name_start(name, length);
     const char *arguments = memchr(name + start, '<', length - start);
     if (arguments && (size_t)(name + length - arguments) > LONGEST_NAME)
         snprintf(out, size, "%.*s<...>", (int)(arguments - name - (ptrdiff_t)start), name + start);
     else
         snprintf(out, size, "%.*s", (int)(length - start), name + start);
+}
+
+void finding_kernel(const struct evidence_site *site, char *out, size_t size)
+{
+    shorten(site->kernel ? site->kernel : site->symbol ? site->symbol : "", out, size);
+}
+
+void finding_kernel_of(const char *mangled, char *out, size_t size)
+{
+    int status;
+    char *name = strncmp(mangled, "_Z", 2) == 0 ? __cxa_demangle(mangled, NULL, NULL, &status) : NULL;
+    shorten(name ? name : mangled, out, size);
+    free(name);
 }

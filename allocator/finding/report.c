@@ -1,5 +1,6 @@
 #include "report.h"
 
+#include "earlier.h"
 #include "figures.h"
 #include "frames.h"
 #include "parts.h"
@@ -468,8 +469,6 @@ static void memory_lines(struct report *report, const struct finding *finding)
     candidate_lines(report, finding);
     value_lines(report, finding);
     memory_line(report, finding);
-    if (finding->hint[0])
-        report_sentence(report, "hint", finding->hint, CERTAIN_CANDIDATE);
 }
 
 char *finding_text(const struct finding *finding)
@@ -480,6 +479,7 @@ char *finding_text(const struct finding *finding)
     headline(&report, finding);
     reason_line(&report, finding);
     caller_lines(&report, finding);
+    earlier_lines(&report, finding);
     if (finding->has_site)
         kernel_lines(&report, finding);
     address_line(&report, finding);
@@ -488,6 +488,8 @@ char *finding_text(const struct finding *finding)
         report_buffer_lines(&report, &finding->buffer, finding->now_ns);
     if (finding->has_site)
         memory_lines(&report, finding);
+    if (finding->hint[0])
+        report_sentence(&report, "hint", finding->hint, CERTAIN_CANDIDATE);
     summary_line(&report, finding);
     return report_close(&report);
 }

@@ -294,6 +294,22 @@ void launch_record_graph(struct context *context, CUgraphExec graph, CUstream st
     let_go(place);
 }
 
+struct launch_mark launch_newest(struct context *context)
+{
+    struct record *record = find(context);
+    struct ring *ring = record ? own_ring(record) : NULL;
+    struct place *places = ring ? __atomic_load_n(&ring->places, __ATOMIC_ACQUIRE) : NULL;
+    uint64_t sequence = ring ? __atomic_load_n(&ring->count, __ATOMIC_RELAXED) : 0;
+    struct place *place = places ? &places[(sequence - 1) & (launches.size - 1)] : NULL;
+    struct launch_mark mark = {0};
+    if (!place || !hold(place))
+        return mark;
+    if (place->entry.sequence == sequence && place->entry.tid == own_tid()) /* threads may share a ring */
+        mark = (struct launch_mark){place, place->entry.turn, place->entry.function, place->stack.python};
+    let_go(place);
+    return mark;
+}
+
 static uint64_t count_of(const struct record *record)
 {
     uint64_t count = 0;
@@ -451,6 +467,22 @@ size_t launch_read(const struct launch_query *query, struct launch_entry *out, s
     }
     free(cursors);
     return found;
+}
+
+int launch_read_marked(const struct launch_mark *mark, struct launch_entry *out, struct stack *stack)
+{
+    struct place *place = (struct place *)(uintptr_t)mark->place;
+    int is_there = 0;
+    if (!place || !hold_soon(place))
+        return 0;
+    if (place->entry.turn == mark->turn && place->entry.sequence) {
+        *out = place->entry;
+        out->place = place;
+        *stack = place->stack;
+        is_there = 1;
+    }
+    let_go(place);
+    return is_there;
 }
 
 size_t launch_read_arguments(const struct launch_entry *entry, uint8_t *out, size_t max)

@@ -43,6 +43,20 @@ void launch_record_node(struct context *context, const struct launch_call *call)
 /* Records a graph launch. `frame` as above. */
 void launch_record_graph(struct context *context, CUgraphExec graph, CUstream stream, const void *frame);
 
+/* Refers to a launch on record. */
+struct launch_mark {
+    const void *place; /* NULL: none */
+    uint64_t turn;
+    const struct launch_function *function; /* NULL: a graph */
+    uint32_t python;                        /* the caller's Python frames, see stack_capture_python() */
+};
+
+/* Returns the newest launch that the calling thread has recorded in the context, if it is kept. */
+struct launch_mark launch_newest(struct context *context);
+
+/* Copies a launch and its stack. Returns 0 if newer launches have taken its place. */
+int launch_read_marked(const struct launch_mark *mark, struct launch_entry *out, struct stack *stack);
+
 /* Returns the number of launches recorded in the context (NULL: without one), including graphs, kept or not. Never decreases
  * while the context lives. */
 uint64_t launch_count(const struct context *context);

@@ -37,7 +37,15 @@ static int refuse(const struct host_call *call, CUdeviceptr address, unsigned lo
     return 0;
 }
 
-int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
+/* For order/: the bytes that the call certainly accesses. */
+static void note(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
+{
+    struct order_copy *copy = call->copy;
+    if (copy && size && copy->count < sizeof copy->accesses / sizeof *copy->accesses)
+        copy->accesses[copy->count++] = (struct order_access){address, size, is_write};
+}
+
+static int within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
 {
     struct heap_range range;
     if (!heap_owns(address) || size == 0)
@@ -47,7 +55,13 @@ int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size
     return refuse(call, address, size, is_write);
 }
 
-int bounds_within_rows(const struct host_call *call, CUdeviceptr address, size_t pitch, size_t width, size_t height,
+int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
+{
+    note(call, address, size, is_write);
+    return within(call, address, size, is_write);
+}
+
+static int within_rows(const struct host_call *call, CUdeviceptr address, size_t pitch, size_t width, size_t height,
                        int is_write)
 {
     size_t size;
@@ -55,7 +69,18 @@ int bounds_within_rows(const struct host_call *call, CUdeviceptr address, size_t
         return 1;
     if (__builtin_mul_overflow(pitch, height - 1, &size) || __builtin_add_overflow(size, width, &size))
         size = SIZE_MAX;
-    return bounds_within(call, address, size, is_write);
+    return within(call, address, size, is_write);
+}
+
+int bounds_within_rows(const struct host_call *call, CUdeviceptr address, size_t pitch, size_t width, size_t height,
+                       int is_write)
+{
+    size_t size;
+    if (width != pitch || __builtin_mul_overflow(width, height, &size)) /* the bytes between the rows are not accessed */
+        size = width;
+    if (height)
+        note(call, address, size, is_write);
+    return within_rows(call, address, pitch, width, height, is_write);
 }
 
 int bounds_bridge(CUdeviceptr to, CUdeviceptr from)
@@ -103,7 +128,8 @@ static int within_slices(const struct host_call *call, CUdeviceptr address, size
 {
     if (!copy->Depth || !copy->Height)
         return 1;
-    return bounds_within_rows(call, address, pitch, copy->WidthInBytes, (copy->Depth - 1) * slice + copy->Height, is_write);
+    note(call, address, copy->WidthInBytes, is_write);
+    return within_rows(call, address, pitch, copy->WidthInBytes, (copy->Depth - 1) * slice + copy->Height, is_write);
 }
 
 int bounds_within_3d(const struct host_call *call, const CUDA_MEMCPY3D *copy)

@@ -62,18 +62,21 @@ END(cuStreamEndCapture, as_it_is)
 END(cuStreamEndCapture_ptsz, own_default)
 
 /* Waiting for an event may make the stream join a capture. */
-#define WAIT(symbol)                                                                                                           \
+#define WAIT(symbol, stream_meant)                                                                                             \
     CUresult hook_##symbol(CUstream stream, CUevent event, unsigned flags)                                                     \
     {                                                                                                                          \
-        if (!is_active() || !heap_captures())                                                                                  \
-            return real.symbol(stream, event, flags);                                                                          \
-        stream_touch_begin();                                                                                                  \
+        int may_join = is_active() && heap_captures();                                                                         \
+        if (may_join)                                                                                                          \
+            stream_touch_begin();                                                                                              \
         CUresult result = real.symbol(stream, event, flags);                                                                   \
-        stream_touch_end();                                                                                                    \
+        if (may_join)                                                                                                          \
+            stream_touch_end();                                                                                                \
+        if (order_is_wanted() && result == CUDA_SUCCESS)                                                                       \
+            order_event_waited(stream_meant(stream), event, flags);                                                            \
         return result;                                                                                                         \
     }
-WAIT(cuStreamWaitEvent)
-WAIT(cuStreamWaitEvent_ptsz)
+WAIT(cuStreamWaitEvent, as_it_is)
+WAIT(cuStreamWaitEvent_ptsz, own_default)
 
 /* Later work on the stream may no longer depend on earlier work. */
 static CUresult reordered(CUresult result, CUstream handle, unsigned flags)
@@ -127,6 +130,8 @@ CUresult hook_cuGraphExecDestroy(CUgraphExec executable)
 {
     if (is_active())
         heap_executable_gone(executable);
+    if (order_is_wanted())
+        order_graph_gone(executable);
     return real.cuGraphExecDestroy(executable);
 }
 

@@ -16,8 +16,13 @@ CUresult settled(CUresult result, int is_context_idle)
 
 CUresult synchronised(struct context *context, CUresult (*function)(void))
 {
+    struct order_clock seen;
     uint64_t since = context ? heap_sync_begins(context) : 0;
+    if (order_is_wanted())
+        order_sees_context(&seen, context);
     CUresult result = function();
+    if (order_is_wanted() && result == CUDA_SUCCESS)
+        order_host_knows(&seen);
     if (since && result == CUDA_SUCCESS)
         heap_sync_ended(context, since);
     return settled(result, context != NULL);

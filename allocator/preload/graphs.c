@@ -60,9 +60,11 @@ CUresult hook_cuGraphExecKernelNodeSetParams_v2(CUgraphExec executable, CUgraphN
     return kernel ? noted(result, &(struct launch_call)CALL_OF(kernel, kernel->kern)) : result;
 }
 
-/* The same for nodes of any kind. */
+/* The same for nodes of any kind, some of which order streams. */
 #define NOTED(call, parameters)                                                                                                \
     CUresult result = call;                                                                                                    \
+    if (order_is_wanted() && result == CUDA_SUCCESS)                                                                           \
+        order_node_added(parameters);                                                                                          \
     return (parameters) && (parameters)->type == CU_GRAPH_NODE_TYPE_KERNEL                                                     \
                ? noted(result, &(struct launch_call)CALL_OF(&(parameters)->kernel, (parameters)->kernel.kern))                 \
                : result

@@ -1,6 +1,7 @@
 /*
  * The driver functions that the preload library hooks, one row per exported symbol. This list generates the stubs for programs
- * that link libcuda (interpose.c), the hooks (watch.c; hand-written ones are in memory.c, pools.c, launches.c, captures.c), the
+ * that link libcuda (interpose.c), the hooks (watch.c; hand-written ones are in memory.c,
+ * pools.c, launches.c, captures.c, events.c), the
  * table of real functions behind them, and the answers of cuGetProcAddress (table.c). tests/python/test_hook_table.py compares
  * it with the toolkit's headers.
  *
@@ -10,9 +11,13 @@
  *     version     CUDA version that introduced this form, as in cudaTypedefs.h (PFN_<base>_v<version>)
  *     thread      1 for the per-thread default stream form (_ptsz or _ptds), else 0
  *     how         BY_HAND  hand-written in one of the files above
- *                 QUEUES   returns at once; fails after an earlier fault
- *                 WAITS    returns when work is done; also reports faults of that work
- *     check       for QUEUES and WAITS: an expression that is 0 if the call exceeds one of our buffers (bounds.h)
+ *                 COPIES      a copy or set on `stream`; returns at once; fails after an earlier fault
+ *                 COPIES_TO   the same, and `to` may be memory of the host
+ *                 SETS        the same on the default stream
+ *                 COPIES_NOW  returns when the copy is done; also reports faults found by waiting
+ *                 ORDERS      only order/ wants to know about it
+ *     check       for copies and sets: an expression that is 0 if the call exceeds one of our buffers (bounds.h). For ORDERS:
+ *                 the call of order/ that follows a success; meant(stream) is the stream that the caller means
  *
  *   PASSED(base, version, thread, reason)      a form of such a function that is not hooked, and why
  */
@@ -34,6 +39,18 @@
 #undef cuGraphAddKernelNode
 #undef cuGraphKernelNodeSetParams
 #undef cuGraphExecKernelNodeSetParams
+#undef cuEventDestroy
+#undef cuEventRecord
+#undef cuEventRecordWithFlags
+#undef cuEventElapsedTime
+#undef cuLaunchHostFunc
+#undef cuStreamAddCallback
+#undef cuStreamWaitValue32
+#undef cuStreamWaitValue64
+#undef cuStreamWriteValue32
+#undef cuStreamWriteValue64
+#undef cuStreamBatchMemOp
+#undef cuWaitExternalSemaphoresAsync
 #undef cuGraphAddNode
 
 /* Both forms of a function: for the legacy and for the per-thread default stream. */
@@ -119,12 +136,12 @@
     HOOK(cuModuleUnload, "cuModuleUnload", 2000, 0, BY_HAND, 1, (CUmodule module), (module))                                   \
     HOOK(cuLibraryUnload, "cuLibraryUnload", 12000, 0, BY_HAND, 1, (CUlibrary library), (library))                             \
     /* synchronisation */                                                                                                      \
-    HOOK_TWINS(HOOK, cuStreamSynchronize, "cuStreamSynchronize", 2000, _ptsz, 7000, WAITS, 1, (CUstream stream), (stream))     \
-    HOOK(cuEventSynchronize, "cuEventSynchronize", 2000, 0, WAITS, 1, (CUevent event), (event))                                \
+    HOOK_TWINS(HOOK, cuStreamSynchronize, "cuStreamSynchronize", 2000, _ptsz, 7000, BY_HAND, 1, (CUstream stream), (stream))   \
+    HOOK(cuEventSynchronize, "cuEventSynchronize", 2000, 0, BY_HAND, 1, (CUevent event), (event))                              \
     HOOK(cuCtxSynchronize, "cuCtxSynchronize", 2000, 0, BY_HAND, 1, (void), ())                                                \
     HOOK(cuCtxSynchronize_v2, "cuCtxSynchronize", 13000, 0, BY_HAND, 1, (CUcontext context), (context))                        \
-    HOOK_TWINS(HOOK, cuStreamQuery, "cuStreamQuery", 2000, _ptsz, 7000, QUEUES, 1, (CUstream stream), (stream))                \
-    HOOK(cuEventQuery, "cuEventQuery", 2000, 0, QUEUES, 1, (CUevent event), (event))                                           \
+    HOOK_TWINS(HOOK, cuStreamQuery, "cuStreamQuery", 2000, _ptsz, 7000, BY_HAND, 1, (CUstream stream), (stream))               \
+    HOOK(cuEventQuery, "cuEventQuery", 2000, 0, BY_HAND, 1, (CUevent event), (event))                                          \
     /* lifetimes of streams, contexts, captures and graphs */                                                                  \
     HOOK(cuStreamDestroy, "cuStreamDestroy", 2000, 0, BY_HAND, 1, (CUstream stream), (stream))                                 \
     HOOK(cuCtxDestroy, "cuCtxDestroy", 2000, 0, BY_HAND, 1, (CUcontext context), (context))                                    \
@@ -153,7 +170,7 @@
          (CUstream stream, CUevent event, unsigned flags), (stream, event, flags))                                             \
     HOOK_TWINS(HOOK, cuStreamUpdateCaptureDependencies, "cuStreamUpdateCaptureDependencies", 11030, _ptsz, 11030, BY_HAND, 1,  \
          (CUstream stream, CUgraphNode *nodes, size_t count, unsigned flags), (stream, nodes, count, flags))                   \
-    HOOK_TWINS(HOOK, cuStreamUpdateCaptureDependencies_v2, "cuStreamUpdateCaptureDependencies", 12030, _ptsz, 12030, BY_HAND, 1,\
+    HOOK_TWINS(HOOK, cuStreamUpdateCaptureDependencies_v2, "cuStreamUpdateCaptureDependencies", 12030, _ptsz, 12030, BY_HAND, 1, \
          (CUstream stream, CUgraphNode *nodes, const CUgraphEdgeData *edges, size_t count, unsigned flags),                    \
          (stream, nodes, edges, count, flags))                                                                                 \
     HOOK_TWINS(HOOK, cuStreamEndCapture, "cuStreamEndCapture", 10000, _ptsz, 10000, BY_HAND, 1,                                \
@@ -192,85 +209,175 @@
          (CUgraphNode node, CUgraphNodeParams *parameters), (node, parameters))                                                \
     HOOK(cuGraphExecNodeSetParams, "cuGraphExecNodeSetParams", 12020, 0, BY_HAND, 1,                                           \
          (CUgraphExec executable, CUgraphNode node, CUgraphNodeParams *parameters), (executable, node, parameters))            \
+    /* events, and what else orders streams; followed with streams=on */                                                       \
+    HOOK(cuEventCreate, "cuEventCreate", 2000, 0, ORDERS, order_event_made(*event, flags), (CUevent *event, unsigned flags),   \
+         (event, flags))                                                                                                       \
+    HOOK(cuEventDestroy, "cuEventDestroy", 2000, 0, BY_HAND, 1, (CUevent event), (event))                                      \
+    HOOK(cuEventDestroy_v2, "cuEventDestroy", 4000, 0, BY_HAND, 1, (CUevent event), (event))                                   \
+    HOOK_TWINS(HOOK, cuEventRecord, "cuEventRecord", 2000, _ptsz, 7000, ORDERS, order_event_recorded(event, meant(stream), 0), \
+         (CUevent event, CUstream stream), (event, stream))                                                                    \
+    HOOK_TWINS(HOOK, cuEventRecordWithFlags, "cuEventRecordWithFlags", 11010, _ptsz, 11010, ORDERS,                            \
+         order_event_recorded(event, meant(stream), flags), (CUevent event, CUstream stream, unsigned flags),                  \
+         (event, stream, flags))                                                                                               \
+    HOOK(cuEventElapsedTime, "cuEventElapsedTime", 2000, 0, ORDERS,                                                            \
+         (order_event_has_passed(start), order_event_has_passed(end)),                                                         \
+         (float *milliseconds, CUevent start, CUevent end), (milliseconds, start, end))                                        \
+    HOOK(cuEventElapsedTime_v2, "cuEventElapsedTime", 12080, 0, ORDERS,                                                        \
+         (order_event_has_passed(start), order_event_has_passed(end)), (float *milliseconds, CUevent start, CUevent end),      \
+         (milliseconds, start, end))                                                                                           \
+    HOOK(cuCtxRecordEvent, "cuCtxRecordEvent", 12050, 0, ORDERS, order_event_records_all(event),                               \
+         (CUcontext context, CUevent event), (context, event))                                                                 \
+    HOOK(cuCtxWaitEvent, "cuCtxWaitEvent", 12050, 0, ORDERS, order_event_has_passed(event),                                    \
+         (CUcontext context, CUevent event), (context, event))                                                                 \
+    HOOK(cuGreenCtxRecordEvent, "cuGreenCtxRecordEvent", 12040, 0, ORDERS, order_event_records_all(event),                     \
+         (CUgreenCtx green, CUevent event), (green, event))                                                                    \
+    HOOK(cuGreenCtxWaitEvent, "cuGreenCtxWaitEvent", 12040, 0, ORDERS, order_event_has_passed(event),                          \
+         (CUgreenCtx green, CUevent event), (green, event))                                                                    \
+    HOOK_TWINS(HOOK, cuLaunchHostFunc, "cuLaunchHostFunc", 10000, _ptsz, 10000, ORDERS, order_host_is_told(meant(stream)),     \
+         (CUstream stream, CUhostFn called, void *user), (stream, called, user))                                               \
+    HOOK_TWINS(HOOK, cuStreamAddCallback, "cuStreamAddCallback", 5000, _ptsz, 7000, ORDERS, order_host_is_told(meant(stream)), \
+         (CUstream stream, CUstreamCallback called, void *user, unsigned flags), (stream, called, user, flags))                \
+    HOOK_TWINS(HOOK, cuStreamWaitValue32, "cuStreamWaitValue32", 8000, _ptsz, 8000, ORDERS,                                    \
+         order_stream_waits_unseen(meant(stream)),                                                                             \
+         (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), (stream, address, value, flags))            \
+    HOOK_TWINS(HOOK, cuStreamWriteValue32, "cuStreamWriteValue32", 8000, _ptsz, 8000, ORDERS,                                  \
+         order_host_is_told(meant(stream)),                                                                                    \
+         (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), (stream, address, value, flags))            \
+    HOOK_TWINS(HOOK, cuStreamWaitValue32_v2, "cuStreamWaitValue32", 11070, _ptsz, 11070, ORDERS,                               \
+         order_stream_waits_unseen(meant(stream)),                                                                             \
+         (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), (stream, address, value, flags))            \
+    HOOK_TWINS(HOOK, cuStreamWriteValue32_v2, "cuStreamWriteValue32", 11070, _ptsz, 11070, ORDERS,                             \
+         order_host_is_told(meant(stream)),                                                                                    \
+         (CUstream stream, CUdeviceptr address, cuuint32_t value, unsigned flags), (stream, address, value, flags))            \
+    HOOK_TWINS(HOOK, cuStreamWaitValue64, "cuStreamWaitValue64", 9000, _ptsz, 9000, ORDERS,                                    \
+         order_stream_waits_unseen(meant(stream)),                                                                             \
+         (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))            \
+    HOOK_TWINS(HOOK, cuStreamWriteValue64, "cuStreamWriteValue64", 9000, _ptsz, 9000, ORDERS,                                  \
+         order_host_is_told(meant(stream)),                                                                                    \
+         (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))            \
+    HOOK_TWINS(HOOK, cuStreamWaitValue64_v2, "cuStreamWaitValue64", 11070, _ptsz, 11070, ORDERS,                               \
+         order_stream_waits_unseen(meant(stream)),                                                                             \
+         (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))            \
+    HOOK_TWINS(HOOK, cuStreamWriteValue64_v2, "cuStreamWriteValue64", 11070, _ptsz, 11070, ORDERS,                             \
+         order_host_is_told(meant(stream)),                                                                                    \
+         (CUstream stream, CUdeviceptr address, cuuint64_t value, unsigned flags), (stream, address, value, flags))            \
+    HOOK_TWINS(HOOK, cuStreamBatchMemOp, "cuStreamBatchMemOp", 8000, _ptsz, 8000, ORDERS,                                      \
+         (order_stream_waits_unseen(meant(stream)), order_host_is_told(meant(stream))),                                        \
+         (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),                              \
+         (stream, count, operations, flags))                                                                                   \
+    HOOK_TWINS(HOOK, cuStreamBatchMemOp_v2, "cuStreamBatchMemOp", 11070, _ptsz, 11070, ORDERS,                                 \
+         (order_stream_waits_unseen(meant(stream)), order_host_is_told(meant(stream))),                                        \
+         (CUstream stream, unsigned count, CUstreamBatchMemOpParams *operations, unsigned flags),                              \
+         (stream, count, operations, flags))                                                                                   \
+    HOOK_TWINS(HOOK, cuWaitExternalSemaphoresAsync, "cuWaitExternalSemaphoresAsync", 10000, _ptsz, 10000, ORDERS,              \
+         order_stream_waits_unseen(meant(stream)),                                                                             \
+         (const CUexternalSemaphore *semaphores, const CUDA_EXTERNAL_SEMAPHORE_WAIT_PARAMS *waits, unsigned count,             \
+          CUstream stream),                                                                                                    \
+         (semaphores, waits, count, stream))                                                                                   \
+    HOOK(cuGraphAddEventRecordNode, "cuGraphAddEventRecordNode", 11010, 0, ORDERS, order_event_hidden(event),                  \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUevent event),                            \
+         (node, graph, nodes, count, event))                                                                                   \
+    HOOK(cuGraphAddEventWaitNode, "cuGraphAddEventWaitNode", 11010, 0, ORDERS, order_graph_waits(),                            \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, CUevent event),                            \
+         (node, graph, nodes, count, event))                                                                                   \
+    HOOK(cuGraphAddHostNode, "cuGraphAddHostNode", 10000, 0, ORDERS, order_graph_tells(),                                      \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count, const CUDA_HOST_NODE_PARAMS *what),        \
+         (node, graph, nodes, count, what))                                                                                    \
+    HOOK(cuGraphAddExternalSemaphoresWaitNode, "cuGraphAddExternalSemaphoresWaitNode", 11020, 0, ORDERS, order_graph_waits(),  \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count,                                            \
+          const CUDA_EXT_SEM_WAIT_NODE_PARAMS *what),                                                                          \
+         (node, graph, nodes, count, what))                                                                                    \
+    HOOK(cuGraphAddBatchMemOpNode, "cuGraphAddBatchMemOpNode", 11070, 0, ORDERS, (order_graph_waits(), order_graph_tells()),   \
+         (CUgraphNode *node, CUgraph graph, const CUgraphNode *nodes, size_t count,                                            \
+          const CUDA_BATCH_MEM_OP_NODE_PARAMS *what),                                                                          \
+         (node, graph, nodes, count, what))                                                                                    \
+    HOOK(cuGraphEventRecordNodeSetEvent, "cuGraphEventRecordNodeSetEvent", 11010, 0, ORDERS, order_event_hidden(event),        \
+         (CUgraphNode node, CUevent event), (node, event))                                                                     \
+    HOOK(cuGraphExecEventRecordNodeSetEvent, "cuGraphExecEventRecordNodeSetEvent", 11010, 0, ORDERS,                           \
+         order_event_hidden(event),                                                                                            \
+         (CUgraphExec graph, CUgraphNode node, CUevent event), (graph, node, event))                                           \
     /* copies: the twins of synchronous ones end in _ptds */                                                                   \
-    HOOK_TWINS(HOOK, cuMemcpy, "cuMemcpy", 4000, _ptds, 7000, WAITS, bounds_copy(to, from, size),                              \
+    HOOK_TWINS(HOOK, cuMemcpy, "cuMemcpy", 4000, _ptds, 7000, COPIES_NOW, bounds_copy(to, from, size),                         \
          (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \
-    HOOK_TWINS(HOOK, cuMemcpyPeer, "cuMemcpyPeer", 4000, _ptds, 7000, WAITS, bounds_copy(to, from, size),                      \
+    HOOK_TWINS(HOOK, cuMemcpyPeer, "cuMemcpyPeer", 4000, _ptds, 7000, COPIES_NOW, bounds_copy(to, from, size),                 \
          (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size),                        \
          (to, to_context, from, from_context, size))                                                                           \
-    HOOK_TWINS(HOOK, cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, _ptds, 7000, WAITS, bounds_write(to, size),                        \
+    HOOK_TWINS(HOOK, cuMemcpyHtoD_v2, "cuMemcpyHtoD", 3020, _ptds, 7000, COPIES_NOW, bounds_write(to, size),                   \
          (CUdeviceptr to, const void *from, size_t size), (to, from, size))                                                    \
-    HOOK_TWINS(HOOK, cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, _ptds, 7000, WAITS, bounds_read(from, size),                       \
+    HOOK_TWINS(HOOK, cuMemcpyDtoH_v2, "cuMemcpyDtoH", 3020, _ptds, 7000, COPIES_NOW, bounds_read(from, size),                  \
          (void *to, CUdeviceptr from, size_t size), (to, from, size))                                                          \
-    HOOK_TWINS(HOOK, cuMemcpyDtoD_v2, "cuMemcpyDtoD", 3020, _ptds, 7000, WAITS, bounds_copy(to, from, size),                   \
+    HOOK_TWINS(HOOK, cuMemcpyDtoD_v2, "cuMemcpyDtoD", 3020, _ptds, 7000, COPIES_NOW, bounds_copy(to, from, size),              \
          (CUdeviceptr to, CUdeviceptr from, size_t size), (to, from, size))                                                    \
-    HOOK_TWINS(HOOK, cuMemcpyDtoA_v2, "cuMemcpyDtoA", 3020, _ptds, 7000, WAITS, bounds_read(from, size),                       \
+    HOOK_TWINS(HOOK, cuMemcpyDtoA_v2, "cuMemcpyDtoA", 3020, _ptds, 7000, COPIES_NOW, bounds_read(from, size),                  \
          (CUarray to, size_t offset, CUdeviceptr from, size_t size), (to, offset, from, size))                                 \
-    HOOK_TWINS(HOOK, cuMemcpyAtoD_v2, "cuMemcpyAtoD", 3020, _ptds, 7000, WAITS, bounds_write(to, size),                        \
+    HOOK_TWINS(HOOK, cuMemcpyAtoD_v2, "cuMemcpyAtoD", 3020, _ptds, 7000, COPIES_NOW, bounds_write(to, size),                   \
          (CUdeviceptr to, CUarray from, size_t offset, size_t size), (to, from, offset, size))                                 \
-    HOOK_TWINS(HOOK, cuMemcpyAtoH_v2, "cuMemcpyAtoH", 3020, _ptds, 7000, WAITS, 1,                                             \
+    HOOK_TWINS(HOOK, cuMemcpyAtoH_v2, "cuMemcpyAtoH", 3020, _ptds, 7000, COPIES_NOW, 1,                                        \
          (void *to, CUarray from, size_t offset, size_t size), (to, from, offset, size))                                       \
-    HOOK_TWINS(HOOK, cuMemcpyHtoA_v2, "cuMemcpyHtoA", 3020, _ptds, 7000, WAITS, 1,                                             \
+    HOOK_TWINS(HOOK, cuMemcpyHtoA_v2, "cuMemcpyHtoA", 3020, _ptds, 7000, COPIES_NOW, 1,                                        \
          (CUarray to, size_t offset, const void *from, size_t size), (to, offset, from, size))                                 \
-    HOOK_TWINS(HOOK, cuMemcpyAtoA_v2, "cuMemcpyAtoA", 3020, _ptds, 7000, WAITS, 1,                                             \
+    HOOK_TWINS(HOOK, cuMemcpyAtoA_v2, "cuMemcpyAtoA", 3020, _ptds, 7000, COPIES_NOW, 1,                                        \
          (CUarray to, size_t to_offset, CUarray from, size_t from_offset, size_t size),                                        \
          (to, to_offset, from, from_offset, size))                                                                             \
-    HOOK_TWINS(HOOK, cuMemcpy2D_v2, "cuMemcpy2D", 3020, _ptds, 7000, WAITS, bounds_copy_2d(copy), (const CUDA_MEMCPY2D *copy), \
+    HOOK_TWINS(HOOK, cuMemcpy2D_v2, "cuMemcpy2D", 3020, _ptds, 7000, COPIES_NOW, bounds_copy_2d(copy),                         \
+         (const CUDA_MEMCPY2D *copy),                                                                                          \
          (copy))                                                                                                               \
-    HOOK_TWINS(HOOK, cuMemcpy2DUnaligned_v2, "cuMemcpy2DUnaligned", 3020, _ptds, 7000, WAITS, bounds_copy_2d(copy),            \
+    HOOK_TWINS(HOOK, cuMemcpy2DUnaligned_v2, "cuMemcpy2DUnaligned", 3020, _ptds, 7000, COPIES_NOW, bounds_copy_2d(copy),       \
          (const CUDA_MEMCPY2D *copy), (copy))                                                                                  \
-    HOOK_TWINS(HOOK, cuMemcpy3D_v2, "cuMemcpy3D", 3020, _ptds, 7000, WAITS, bounds_copy_3d(copy), (const CUDA_MEMCPY3D *copy), \
+    HOOK_TWINS(HOOK, cuMemcpy3D_v2, "cuMemcpy3D", 3020, _ptds, 7000, COPIES_NOW, bounds_copy_3d(copy),                         \
+         (const CUDA_MEMCPY3D *copy),                                                                                          \
          (copy))                                                                                                               \
-    HOOK_TWINS(HOOK, cuMemcpy3DPeer, "cuMemcpy3DPeer", 4000, _ptds, 7000, WAITS, 1, (const CUDA_MEMCPY3D_PEER *copy), (copy))  \
-    HOOK_TWINS(HOOK, cuMemcpyAsync, "cuMemcpyAsync", 4000, _ptsz, 7000, QUEUES, bounds_copy(to, from, size),                   \
+    HOOK_TWINS(HOOK, cuMemcpy3DPeer, "cuMemcpy3DPeer", 4000, _ptds, 7000, COPIES_NOW, 1, (const CUDA_MEMCPY3D_PEER *copy),     \
+         (copy))                                                                                                               \
+    HOOK_TWINS(HOOK, cuMemcpyAsync, "cuMemcpyAsync", 4000, _ptsz, 7000, COPIES_TO, bounds_copy(to, from, size),                \
          (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), (to, from, size, stream))                           \
-    HOOK_TWINS(HOOK, cuMemcpyPeerAsync, "cuMemcpyPeerAsync", 4000, _ptsz, 7000, QUEUES, bounds_copy(to, from, size),           \
+    HOOK_TWINS(HOOK, cuMemcpyPeerAsync, "cuMemcpyPeerAsync", 4000, _ptsz, 7000, COPIES, bounds_copy(to, from, size),           \
          (CUdeviceptr to, CUcontext to_context, CUdeviceptr from, CUcontext from_context, size_t size, CUstream stream),       \
          (to, to_context, from, from_context, size, stream))                                                                   \
-    HOOK_TWINS(HOOK, cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3020, _ptsz, 7000, QUEUES, bounds_write(to, size),             \
+    HOOK_TWINS(HOOK, cuMemcpyHtoDAsync_v2, "cuMemcpyHtoDAsync", 3020, _ptsz, 7000, COPIES, bounds_write(to, size),             \
          (CUdeviceptr to, const void *from, size_t size, CUstream stream), (to, from, size, stream))                           \
-    HOOK_TWINS(HOOK, cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync", 3020, _ptsz, 7000, QUEUES, bounds_read(from, size),            \
+    HOOK_TWINS(HOOK, cuMemcpyDtoHAsync_v2, "cuMemcpyDtoHAsync", 3020, _ptsz, 7000, COPIES_TO, bounds_read(from, size),         \
          (void *to, CUdeviceptr from, size_t size, CUstream stream), (to, from, size, stream))                                 \
-    HOOK_TWINS(HOOK, cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync", 3020, _ptsz, 7000, QUEUES, bounds_copy(to, from, size),        \
+    HOOK_TWINS(HOOK, cuMemcpyDtoDAsync_v2, "cuMemcpyDtoDAsync", 3020, _ptsz, 7000, COPIES, bounds_copy(to, from, size),        \
          (CUdeviceptr to, CUdeviceptr from, size_t size, CUstream stream), (to, from, size, stream))                           \
-    HOOK_TWINS(HOOK, cuMemcpyAtoHAsync_v2, "cuMemcpyAtoHAsync", 3020, _ptsz, 7000, QUEUES, 1,                                  \
+    HOOK_TWINS(HOOK, cuMemcpyAtoHAsync_v2, "cuMemcpyAtoHAsync", 3020, _ptsz, 7000, COPIES, 1,                                  \
          (void *to, CUarray from, size_t offset, size_t size, CUstream stream), (to, from, offset, size, stream))              \
-    HOOK_TWINS(HOOK, cuMemcpyHtoAAsync_v2, "cuMemcpyHtoAAsync", 3020, _ptsz, 7000, QUEUES, 1,                                  \
+    HOOK_TWINS(HOOK, cuMemcpyHtoAAsync_v2, "cuMemcpyHtoAAsync", 3020, _ptsz, 7000, COPIES, 1,                                  \
          (CUarray to, size_t offset, const void *from, size_t size, CUstream stream), (to, offset, from, size, stream))        \
-    HOOK_TWINS(HOOK, cuMemcpy2DAsync_v2, "cuMemcpy2DAsync", 3020, _ptsz, 7000, QUEUES, bounds_copy_2d(copy),                   \
+    HOOK_TWINS(HOOK, cuMemcpy2DAsync_v2, "cuMemcpy2DAsync", 3020, _ptsz, 7000, COPIES, bounds_copy_2d(copy),                   \
          (const CUDA_MEMCPY2D *copy, CUstream stream), (copy, stream))                                                         \
-    HOOK_TWINS(HOOK, cuMemcpy3DAsync_v2, "cuMemcpy3DAsync", 3020, _ptsz, 7000, QUEUES, bounds_copy_3d(copy),                   \
+    HOOK_TWINS(HOOK, cuMemcpy3DAsync_v2, "cuMemcpy3DAsync", 3020, _ptsz, 7000, COPIES, bounds_copy_3d(copy),                   \
          (const CUDA_MEMCPY3D *copy, CUstream stream), (copy, stream))                                                         \
-    HOOK_TWINS(HOOK, cuMemcpy3DPeerAsync, "cuMemcpy3DPeerAsync", 4000, _ptsz, 7000, QUEUES, 1,                                 \
+    HOOK_TWINS(HOOK, cuMemcpy3DPeerAsync, "cuMemcpy3DPeerAsync", 4000, _ptsz, 7000, COPIES, 1,                                 \
          (const CUDA_MEMCPY3D_PEER *copy, CUstream stream), (copy, stream))                                                    \
     /* sets: of device memory, they don't wait */                                                                              \
-    HOOK_TWINS(HOOK, cuMemsetD8_v2, "cuMemsetD8", 3020, _ptds, 7000, QUEUES, bounds_set(to, 1, count),                         \
+    HOOK_TWINS(HOOK, cuMemsetD8_v2, "cuMemsetD8", 3020, _ptds, 7000, SETS, bounds_set(to, 1, count),                           \
          (CUdeviceptr to, unsigned char value, size_t count), (to, value, count))                                              \
-    HOOK_TWINS(HOOK, cuMemsetD16_v2, "cuMemsetD16", 3020, _ptds, 7000, QUEUES, bounds_set(to, 2, count),                       \
+    HOOK_TWINS(HOOK, cuMemsetD16_v2, "cuMemsetD16", 3020, _ptds, 7000, SETS, bounds_set(to, 2, count),                         \
          (CUdeviceptr to, unsigned short value, size_t count), (to, value, count))                                             \
-    HOOK_TWINS(HOOK, cuMemsetD32_v2, "cuMemsetD32", 3020, _ptds, 7000, QUEUES, bounds_set(to, 4, count),                       \
+    HOOK_TWINS(HOOK, cuMemsetD32_v2, "cuMemsetD32", 3020, _ptds, 7000, SETS, bounds_set(to, 4, count),                         \
          (CUdeviceptr to, unsigned value, size_t count), (to, value, count))                                                   \
-    HOOK_TWINS(HOOK, cuMemsetD2D8_v2, "cuMemsetD2D8", 3020, _ptds, 7000, QUEUES, bounds_set_2d(to, pitch, 1, width, height),   \
+    HOOK_TWINS(HOOK, cuMemsetD2D8_v2, "cuMemsetD2D8", 3020, _ptds, 7000, SETS, bounds_set_2d(to, pitch, 1, width, height),     \
          (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height), (to, pitch, value, width, height))  \
-    HOOK_TWINS(HOOK, cuMemsetD2D16_v2, "cuMemsetD2D16", 3020, _ptds, 7000, QUEUES, bounds_set_2d(to, pitch, 2, width, height), \
+    HOOK_TWINS(HOOK, cuMemsetD2D16_v2, "cuMemsetD2D16", 3020, _ptds, 7000, SETS, bounds_set_2d(to, pitch, 2, width, height),   \
          (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height), (to, pitch, value, width, height)) \
-    HOOK_TWINS(HOOK, cuMemsetD2D32_v2, "cuMemsetD2D32", 3020, _ptds, 7000, QUEUES, bounds_set_2d(to, pitch, 4, width, height), \
+    HOOK_TWINS(HOOK, cuMemsetD2D32_v2, "cuMemsetD2D32", 3020, _ptds, 7000, SETS, bounds_set_2d(to, pitch, 4, width, height),   \
          (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height), (to, pitch, value, width, height))       \
-    HOOK_TWINS(HOOK, cuMemsetD8Async, "cuMemsetD8Async", 3020, _ptsz, 7000, QUEUES, bounds_set(to, 1, count),                  \
+    HOOK_TWINS(HOOK, cuMemsetD8Async, "cuMemsetD8Async", 3020, _ptsz, 7000, COPIES, bounds_set(to, 1, count),                  \
          (CUdeviceptr to, unsigned char value, size_t count, CUstream stream), (to, value, count, stream))                     \
-    HOOK_TWINS(HOOK, cuMemsetD16Async, "cuMemsetD16Async", 3020, _ptsz, 7000, QUEUES, bounds_set(to, 2, count),                \
+    HOOK_TWINS(HOOK, cuMemsetD16Async, "cuMemsetD16Async", 3020, _ptsz, 7000, COPIES, bounds_set(to, 2, count),                \
          (CUdeviceptr to, unsigned short value, size_t count, CUstream stream), (to, value, count, stream))                    \
-    HOOK_TWINS(HOOK, cuMemsetD32Async, "cuMemsetD32Async", 3020, _ptsz, 7000, QUEUES, bounds_set(to, 4, count),                \
+    HOOK_TWINS(HOOK, cuMemsetD32Async, "cuMemsetD32Async", 3020, _ptsz, 7000, COPIES, bounds_set(to, 4, count),                \
          (CUdeviceptr to, unsigned value, size_t count, CUstream stream), (to, value, count, stream))                          \
-    HOOK_TWINS(HOOK, cuMemsetD2D8Async, "cuMemsetD2D8Async", 3020, _ptsz, 7000, QUEUES,                                        \
+    HOOK_TWINS(HOOK, cuMemsetD2D8Async, "cuMemsetD2D8Async", 3020, _ptsz, 7000, COPIES,                                        \
          bounds_set_2d(to, pitch, 1, width, height),                                                                           \
          (CUdeviceptr to, size_t pitch, unsigned char value, size_t width, size_t height, CUstream stream),                    \
          (to, pitch, value, width, height, stream))                                                                            \
-    HOOK_TWINS(HOOK, cuMemsetD2D16Async, "cuMemsetD2D16Async", 3020, _ptsz, 7000, QUEUES,                                      \
+    HOOK_TWINS(HOOK, cuMemsetD2D16Async, "cuMemsetD2D16Async", 3020, _ptsz, 7000, COPIES,                                      \
          bounds_set_2d(to, pitch, 2, width, height),                                                                           \
          (CUdeviceptr to, size_t pitch, unsigned short value, size_t width, size_t height, CUstream stream),                   \
          (to, pitch, value, width, height, stream))                                                                            \
-    HOOK_TWINS(HOOK, cuMemsetD2D32Async, "cuMemsetD2D32Async", 3020, _ptsz, 7000, QUEUES,                                      \
+    HOOK_TWINS(HOOK, cuMemsetD2D32Async, "cuMemsetD2D32Async", 3020, _ptsz, 7000, COPIES,                                      \
          bounds_set_2d(to, pitch, 4, width, height),                                                                           \
          (CUdeviceptr to, size_t pitch, unsigned value, size_t width, size_t height, CUstream stream),                         \
          (to, pitch, value, width, height, stream))
@@ -294,13 +401,11 @@
     PASSED("cuLaunch", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                                 \
     PASSED("cuLaunchGrid", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                             \
     PASSED("cuLaunchGridAsync", 2000, 0, "its arguments are set by cuParamSet*, obsolete since CUDA 4")                        \
-    PASSED("cuLaunchHostFunc", 10000, 0, "runs on the host")                                                                   \
-    PASSED("cuLaunchHostFunc", 10000, 1, "runs on the host")                                                                   \
     PASSED("cuLaunchCooperativeKernelMultiDevice", 9000, 0, "deprecated; a fault in it is reported without its launch")        \
     PASSED("cuDevicePrimaryCtxGetState", 7000, 0, "only asks")                                                                 \
     PASSED("cuDevicePrimaryCtxSetFlags", 7000, 0, "scheduling only")                                                           \
     PASSED("cuDevicePrimaryCtxSetFlags", 11000, 0, "scheduling only")                                                          \
-    PASSED("cuStreamBeginRecaptureToGraph", 13010, 0, "noticed at each allocation; its memory stays")                         \
+    PASSED("cuStreamBeginRecaptureToGraph", 13010, 0, "noticed at each allocation; its memory stays")                          \
     PASSED("cuMemcpyBatchAsync", 12080, 0, "a copy that leaves a mapping is refused by the driver")                            \
     PASSED("cuMemcpyBatchAsync", 12080, 1, "a copy that leaves a mapping is refused by the driver")                            \
     PASSED("cuMemcpyBatchAsync", 13000, 0, "a copy that leaves a mapping is refused by the driver")                            \

@@ -10,6 +10,7 @@
 #include "finding/misuse.h"
 #include "heap/heap.h"
 #include "launch/pinned.h"
+#include "order/order.h"
 
 #include "hooks.h" /* last: see there */
 
@@ -106,13 +107,19 @@ struct needs caller_needs(const void *address);
 
 /* A call intercepted by a hook. */
 struct host_call {
-    const char *name;  /* of the driver function, without its symbol's suffixes: the base in hooks.h */
-    const void *frame; /* __builtin_frame_address(0) of the hook; leads to its caller */
+    const char *name;        /* of the driver function, without its symbol's suffixes: the base in hooks.h */
+    const void *frame;       /* __builtin_frame_address(0) of the hook; leads to its caller */
+    struct order_copy *copy; /* with streams=on: where the checks of bounds.h note what it accesses. Else NULL */
 };
-#define HOST_CALL(name) (&(const struct host_call){name, __builtin_frame_address(0)}) /* in a hook */
+#define HOST_CALL(name) (&(const struct host_call){name, __builtin_frame_address(0), NULL}) /* in a hook */
 
 /* misuse.c: reports an invalid call on one of our buffers. `what` holds its kind, address, access and place;
  * cufence_error_detail() is its message. Returns CUDA_ERROR_INVALID_VALUE. */
 CUresult misuse(const struct host_call *call, struct misuse what);
+
+/* races.c: with streams=on. Call races_before_free() before a free on the stream, and races_copied() after a copy or set that
+ * succeeded, with what it has accessed. They report a buffer that another stream may still use. */
+void races_before_free(const struct host_call *call, CUdeviceptr pointer, CUstream stream);
+void races_copied(const struct host_call *call);
 
 #endif

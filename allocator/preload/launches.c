@@ -83,6 +83,18 @@ static struct launch_call configured(const CUlaunchConfig *config, CUfunction f,
     return call;
 }
 
+/* A launch can record events itself. */
+static void note_events(const CUlaunchConfig *config, CUstream stream)
+{
+    for (unsigned i = 0; config->attrs && i < config->numAttrs; i++) {
+        const CUlaunchAttribute *attribute = &config->attrs[i];
+        if (attribute->id == CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_EVENT)
+            order_event_recorded(attribute->value.programmaticEvent.event, stream, 0);
+        else if (attribute->id == CU_LAUNCH_ATTRIBUTE_LAUNCH_COMPLETION_EVENT)
+            order_event_recorded(attribute->value.launchCompletionEvent.event, stream, 0);
+    }
+}
+
 #define CONFIGURED(symbol, stream_meant)                                                                                       \
     CUresult hook_##symbol(const CUlaunchConfig *config, CUfunction f, void **parameters, void **extra)                        \
     {                                                                                                                          \
@@ -93,7 +105,10 @@ static struct launch_call configured(const CUlaunchConfig *config, CUfunction f,
         const struct launch_call call =                                                                                        \
             configured(config, f, stream_meant(config->hStream), parameters, extra, __builtin_frame_address(0));               \
         const struct launch_event event = begun(&call);                                                                        \
-        return done(&event, real.symbol(config, f, parameters, extra));                                                        \
+        CUresult result = done(&event, real.symbol(config, f, parameters, extra));                                             \
+        if (order_is_wanted() && result == CUDA_SUCCESS)                                                                       \
+            note_events(config, call.stream);                                                                                  \
+        return result;                                                                                                         \
     }
 CONFIGURED(cuLaunchKernelEx, as_it_is)
 CONFIGURED(cuLaunchKernelEx_ptsz, own_default)

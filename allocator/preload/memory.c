@@ -185,6 +185,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
             pinned_remove(number);
         return result;
     }
+    if (order_is_wanted())
+        order_freed(pointer);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(HOST_CALL("cuMemFree"), pointer, status, &claim.place);
@@ -200,6 +202,8 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CUstream handle)
 {
     struct heap_claim claim;
+    if (order_is_wanted())
+        races_before_free(call, pointer, handle);
     cufence_status status = heap_claim((void *)(uintptr_t)pointer, &claim);
     if (status != CUFENCE_OK)
         return refuse_free(call, pointer, status, &claim.place);

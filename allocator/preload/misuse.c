@@ -26,7 +26,8 @@ CUresult misuse(const struct host_call *call, struct misuse what)
 {
     static unsigned named; /* atomic */
     struct caller *caller = __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < CALLERS_NAMED ? malloc(sizeof *caller) : NULL;
-    what.now_ns = now_ns(); /* taken first: resolving frames takes a while */
+    if (!what.now_ns)
+        what.now_ns = now_ns(); /* taken first: resolving frames takes a while */
     if (caller) {
         stack_capture_from(&caller->stack, call->frame);
         what.frames = caller->frames;

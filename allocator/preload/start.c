@@ -21,6 +21,7 @@ static pid_t preload_pid; /* a child of vfork() shares the rest with its parent 
 static void after_fork(void)
 {
     __atomic_store_n(&preload_is_active, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&order_is_on, 0, __ATOMIC_RELEASE);
 }
 
 static void start(void)
@@ -32,6 +33,8 @@ static void start(void)
         contexts_watch();
         preload_options = lifecycle_options();
         preload_pid = getpid();
+        if (preload_options->streams && !order_open())
+            output_say("cufence: streams=on: the host has no memory for it; it is off\n");
         pthread_atfork(NULL, NULL, after_fork);
         __atomic_store_n(&preload_is_active, 1, __ATOMIC_RELEASE);
     } else

@@ -1,17 +1,32 @@
-/* Hooks that only check: they return the error of an earlier fault, refuse copies out of bounds, and report faults found by
- * waiting. */
+/* Hooks of one kind each: they return the error of an earlier fault, refuse copies out of bounds, report faults found by
+ * waiting, and tell order/ what it wants to know. */
 #include "bounds.h"
 #include "internal.h"
 
-#define BY_HAND(symbol, base, check, parameters, arguments)
-#define QUEUES(symbol, base, check, parameters, arguments) WATCH(symbol, base, check, parameters, real.symbol arguments)
-#define WAITS(symbol, base, check, parameters, arguments)                                                                      \
-    WATCH(symbol, base, check, parameters, settled(real.symbol arguments, 0))
-#define WATCH(symbol, base, check, parameters, result)                                                                         \
+/* What a stream means in the legacy form, and in the one for per-thread default streams. */
+#define MEANT_0 as_it_is
+#define MEANT_1 own_default
+
+#define BY_HAND(symbol, base, thread, check, parameters, arguments)
+#define COPIES(symbol, base, thread, check, parameters, arguments)                                                             \
+    WATCH(symbol, base, check, parameters, real.symbol arguments, MEANT_##thread(stream), 0, NULL)
+#define COPIES_TO(symbol, base, thread, check, parameters, arguments)                                                          \
+    WATCH(symbol, base, check, parameters, real.symbol arguments, MEANT_##thread(stream), 0, (const void *)(uintptr_t)to)
+#define SETS(symbol, base, thread, check, parameters, arguments)                                                               \
+    WATCH(symbol, base, check, parameters, real.symbol arguments, MEANT_##thread(NULL), 0, NULL)
+#define COPIES_NOW(symbol, base, thread, check, parameters, arguments)                                                         \
+    WATCH(symbol, base, check, parameters, settled(real.symbol arguments, 0), MEANT_##thread(NULL), 1, NULL)
+#define WATCH(symbol, base, check, parameters, result, on, waits, target)                                                      \
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
-        const struct host_call *const call = HOST_CALL(base);                                                                  \
-        (void)call;                                                                                                            \
+        struct order_copy copied;                                                                                              \
+        struct host_call this_call = {base, __builtin_frame_address(0), NULL};                                                 \
+        const struct host_call *const call = &this_call;                                                                       \
+        if (order_is_wanted()) {                                                                                               \
+            copied = (struct order_copy){                                                                                      \
+                .call = base, .frame = call->frame, .stream = on, .is_awaited = waits, .host_target = target};                 \
+            this_call.copy = &copied;                                                                                          \
+        }                                                                                                                      \
         if (is_active()) {                                                                                                     \
             CUresult fault = failure();                                                                                        \
             if (fault != CUDA_SUCCESS)                                                                                         \
@@ -19,9 +34,23 @@
             if (!(check))                                                                                                      \
                 return CUDA_ERROR_INVALID_VALUE;                                                                               \
         }                                                                                                                      \
+        CUresult answer = result;                                                                                              \
+        if (call->copy && answer == CUDA_SUCCESS)                                                                              \
+            races_copied(call);                                                                                                \
+        return answer;                                                                                                         \
+    }
+#define ORDERS(symbol, base, thread, noted, parameters, arguments)                                                             \
+    CUresult hook_##symbol parameters                                                                                          \
+    {                                                                                                                          \
+        CUstream (*const meant)(CUstream) = MEANT_##thread;                                                                    \
+        (void)meant;                                                                                                           \
+        CUresult result = real.symbol arguments;                                                                               \
+        if (order_is_wanted() && result == CUDA_SUCCESS)                                                                       \
+            noted;                                                                                                             \
         return result;                                                                                                         \
     }
-#define HOOK(symbol, base, version, thread, how, check, parameters, arguments) how(symbol, base, check, parameters, arguments)
+#define HOOK(symbol, base, version, thread, how, check, parameters, arguments)                                                 \
+    how(symbol, base, thread, check, parameters, arguments)
 PRELOAD_HOOKS(HOOK)
 
 CUresult hook_cuCtxSynchronize(void)

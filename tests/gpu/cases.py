@@ -351,6 +351,53 @@ PYTORCH = [
     ),
 ]
 
+# Lifetime across streams.
+STREAMS = [
+    Case(
+        "streams_race",
+        "streams_race",
+        arguments=["race"],
+        options={"streams": "on"},
+        status=86,
+        report=[
+            r"cufence: stream race by cuMemFreeAsync: frees buffer #\d+ on stream 0x[0-9a-f]+, which .* may still use",
+            r"called at +\S*streams_race\.py:{FAULT}\b",
+            r"in use by +\S+.*derived",
+            r"from +\S*(streams_race|_tensor|functional)\.py:\d+",
+            r"buffer +#\d+, 4004 bytes\b",
+            r"hint +call tensor\.record_stream",
+        ],
+        output=["20 sums"],
+        needs=TORCH,
+        ways=HOOKED,
+    ),
+    *(
+        _clean(f"streams_{how}", ["20 sums"], story="streams_race", arguments=[how], options={"streams": "on"}, ways=HOOKED)
+        for how in ("record", "wait", "synchronise")
+    ),
+    _clean("streams_prefetch", ["learned True"], options={"streams": "on"}, ways=HOOKED),
+    *(
+        _clean(f"{name}_streams", output, story=name, options={"streams": "on"}, ways=HOOKED)
+        for name, output in (
+            ("clean_training", [r"sha256 \w{64}"]),
+            ("streams_clean", ["300 sums are right"]),
+            ("cuda_graph_clean", ["100 replays are right"]),
+            ("autograd_threads", ["400 backward passes are right"]),
+        )
+    ),
+    Case(
+        "ddp_streams",
+        "ddp",
+        status=0,
+        launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+        options={"streams": "on"},
+        output=[r"sha256 \w{64}"],
+        is_as_native=True,
+        needs=("torch", "two GPUs"),
+        ways=HOOKED,
+    ),
+]
+
 OTHERS = [
     Case(
         "jax_overrun",
@@ -392,4 +439,4 @@ OTHERS = [
     _clean("cupy_clean", ["30 products are right"], needs=("cupy",), ways=("run",)),
 ]
 
-CASES = [*FAULTS, *CLEAN, *PYTORCH, *OTHERS]
+CASES = [*FAULTS, *CLEAN, *PYTORCH, *STREAMS, *OTHERS]

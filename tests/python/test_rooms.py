@@ -17,7 +17,7 @@ FLOORS = [
     {"cli"},
     {"preload", "torch"},
     {"api"},
-    {"witness"},
+    {"witness", "order"},
     {"heap", "launch", "restage"},
     {"vmm", "stacks"},
     {"finding"},

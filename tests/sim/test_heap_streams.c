@@ -244,11 +244,28 @@ static void failures_take_no_numbers(void)
     X(failures_take_no_numbers)
 CASES(CASE)
 
+/* Without the preload library no launch is seen. */
+static void follow_streams(void)
+{
+    start("streams=on");
+    CHECK_OK(cufence_free(allocate(BYTES, NULL), NULL));
+}
+
+static void the_end_says_that_no_stream_was_seen(void **state)
+{
+    (void)state;
+    struct outcome outcome = run_child(follow_streams);
+    int is_said = outcome.err && strstr(outcome.err, "cufence: streams=on has seen no stream: ");
+    free(outcome.err);
+    assert_int_equal(outcome.status, 0);
+    assert_true(is_said);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(the_end_says_that_no_stream_was_seen),
 #define ENTRY(story) cmocka_unit_test(test_##story),
-        CASES(ENTRY)
+                                       CASES(ENTRY)
 #undef ENTRY
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

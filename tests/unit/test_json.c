@@ -556,6 +556,44 @@ static void a_copy_out_of_bounds_tells_how_far(void **state)
     }
 }
 
+static void a_stream_race_tells_of_the_use(void **state)
+{
+    (void)state;
+    const cufence_description place = {.place = CUFENCE_PLACE_INSIDE, .buffer = world[A]};
+    const struct stack_frame frame = {.is_python = 1, .function = "step", .file = "train.py", .line = 41};
+    const struct launch_entry entry = {.grid = {8, 1, 1}, .block = {128, 1, 1}};
+    const struct earlier_use use = {.kernel = "_Z5scalePfi",
+                                    .entry = &entry,
+                                    .stream = 0x5581c0,
+                                    .by_stream = 0x5581c8,
+                                    .tid = 4243,
+                                    .time_ns = 50,
+                                    .frames = &frame,
+                                    .frame_count = 1};
+    const struct misuse misuse = {.kind = "stream race",
+                                  .call = "cuMemcpyHtoDAsync",
+                                  .sentence = "what it did",
+                                  .address = A_START,
+                                  .access = ACCESS_WRITE,
+                                  .bytes = 4000,
+                                  .place = &place,
+                                  .now_ns = 73,
+                                  .earlier = &use};
+    char *line = told_misuse(finding_json, &misuse, &origin);
+    json_t *json = json_loads(line, 0, NULL);
+    expect_member(
+        json, "used",
+        "{\"certainty\":\"derived\",\"kernel\":\"scale\",\"symbol\":\"_Z5scalePfi\",\"reason\":\"stream 0x5581c8 has "
+        "waited for no event behind that work, and the host has not waited for it\",\"grid\":[8,1,1],\"block\":[128,1,1],"
+        "\"ns\":50,\"ago_ns\":23,\"tid\":4243,\"stream\":\"0x5581c0\",\"by_stream\":\"0x5581c8\",\"frames\":"
+        "[{\"function\":\"step\",\"file\":\"train.py\",\"line\":41,\"python\":true}]}");
+    expect_member(json, "access", "{\"kind\":\"write\",\"bytes\":4000}"); /* it is within the buffer */
+    expect_member(json, "hint", "\"let the stream of this call wait for an event behind that work\"");
+    keep(line);
+    json_decref(json);
+    free(line);
+}
+
 static void the_rank_is_the_environments(void **state)
 {
     (void)state;
@@ -629,6 +667,7 @@ int main(void)
         cmocka_unit_test(what_is_known_of_the_process_is_told),
         cmocka_unit_test(a_dump_that_cannot_be_read_is_told_too),
         cmocka_unit_test(a_misuse_has_its_call_and_its_buffer),
+        cmocka_unit_test(a_stream_race_tells_of_the_use),
         cmocka_unit_test(a_copy_out_of_bounds_tells_how_far),
         cmocka_unit_test(the_rank_is_the_environments),
         cmocka_unit_test(every_failure_to_allocate_gives_no_report),

@@ -842,6 +842,56 @@ static void a_call_on_the_host_is_told_in_the_same_words(void **state)
     free(text);
 }
 
+static char *race_text(enum access_kind access, const struct earlier_use *use)
+{
+    const cufence_description place = {.place = CUFENCE_PLACE_INSIDE, .buffer = world[A]};
+    const struct misuse misuse = {.kind = "stream race",
+                                  .call = "cuMemFreeAsync",
+                                  .sentence = "what it did",
+                                  .address = place.buffer.address,
+                                  .access = access,
+                                  .bytes = 16,
+                                  .place = &place,
+                                  .now_ns = 73000000,
+                                  .earlier = use};
+    char *text = told_misuse(finding_text, &misuse, &(struct finding_origin){4242, -1, 0, NULL, NULL});
+    assert_non_null(text);
+    strip_prefixes(text);
+    return text;
+}
+
+static void a_stream_race_has_two_places(void **state)
+{
+    (void)state;
+    struct stack_frame frames[2];
+    const struct launch_entry entry = {.grid = {8, 1, 1}, .block = {128, 1, 1}};
+    struct earlier_use use = {.kernel = "_Z5scalePfi",
+                              .entry = &entry,
+                              .stream = 0x5581c0,
+                              .by_stream = 0x5581c8,
+                              .tid = 4243,
+                              .time_ns = 50000000,
+                              .frames = frames,
+                              .frame_count = frames_of(NULL, 41, frames, 2)};
+    char *text = race_text(ACCESS_UNKNOWN, &use);
+    assert_non_null(strstr(text, "  in use by  scale<<<(8,1,1), (128,1,1)>>>                                          derived\n"
+                                 "             23 ms ago by thread 4243 on stream 0x5581c0\n"
+                                 "             from          model.py:41 in forward\n"
+                                 "                           train.py:40 in step\n"
+                                 "  order      stream 0x5581c8 has waited for no event behind that work, and the      derived\n"
+                                 "             host has not waited for it\n"
+                                 "  address    "));
+    assert_non_null(strstr(text, "  hint       call tensor.record_stream(stream) or"));
+    free(text);
+    use = (struct earlier_use){.call = "cuMemcpyAsync", .by_host = 1, .stream = 0x5581c0, .tid = 4243};
+    text = race_text(ACCESS_WRITE, &use);
+    assert_non_null(strstr(text, "  in use by  cuMemcpyAsync                                                          derived\n"
+                                 "             by thread 4243 on stream 0x5581c0\n"
+                                 "  order      this call does not wait for that stream"));
+    assert_non_null(strstr(text, "  hint       let the stream of this call wait"));
+    free(text);
+}
+
 static void a_call_that_meets_no_buffer_names_the_address(void **state)
 {
     (void)state;
@@ -1343,6 +1393,7 @@ int main(void)
         cmocka_unit_test(a_buffer_tells_where_it_was_allocated_and_freed),
         cmocka_unit_test(a_deep_stack_leads_to_the_programs_own_line),
         cmocka_unit_test(a_call_on_the_host_is_told_in_the_same_words),
+        cmocka_unit_test(a_stream_race_has_two_places),
         cmocka_unit_test(a_call_that_meets_no_buffer_names_the_address),
         cmocka_unit_test(a_fault_without_evidence_says_why),
         cmocka_unit_test(the_device_is_named_as_well_as_it_can_be),

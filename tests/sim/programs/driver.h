@@ -43,6 +43,7 @@
     X(cuStreamUpdateCaptureDependencies)                                                                                       \
     X(cuStreamWaitEvent)                                                                                                       \
     X(cuEventCreate)                                                                                                           \
+    X(cuEventDestroy)                                                                                                          \
     X(cuEventRecord)                                                                                                           \
     X(cuEventSynchronize)                                                                                                      \
     X(cuEventQuery)                                                                                                            \

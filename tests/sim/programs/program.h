@@ -72,6 +72,7 @@ void let_go(uint32_t *flag);
     X(reordered)                                                                                                               \
     X(prepared)                                                                                                                \
     X(uneven_end)                                                                                                              \
+    X(order)                                                                                                                   \
     X(into_graph)                                                                                                              \
     X(release)                                                                                                                 \
     X(green)                                                                                                                   \

@@ -1,0 +1,171 @@
+/* What orders streams: events, synchronisations, and what cufence cannot follow. */
+#include "internal.h"
+
+/* ---- events ---- */
+
+void order_event_made(CUevent event, unsigned flags)
+{
+    lock_take(&order_lock);
+    clocks_event_made(&order_state->clocks, name_of(event));
+    if (flags & CU_EVENT_INTERPROCESS) /* other processes may record it, behind work that waits for ours */
+        clocks_event_hidden(&order_state->clocks, name_of(event));
+    lock_release(&order_lock);
+}
+
+void order_event_gone(CUevent event)
+{
+    lock_take(&order_lock);
+    clocks_event_gone(&order_state->clocks, name_of(event));
+    lock_release(&order_lock);
+}
+
+void order_event_recorded(CUevent event, CUstream handle, unsigned flags)
+{
+    if (flags & CU_EVENT_RECORD_EXTERNAL) {
+        order_event_hidden(event); /* a graph records it, if the stream is captured */
+        return;
+    }
+    struct stream *stream = stream_resolve(handle);
+    enum followed is = follow(stream);
+    if (is == LOST)
+        order_event_hidden(event);
+    if (is != FOLLOWED)
+        return;
+    lock_take(&order_lock);
+    clocks_event_recorded(&order_state->clocks, name_of(event), place_of(stream));
+    lock_release(&order_lock);
+}
+
+void order_event_waited(CUstream handle, CUevent event, unsigned flags)
+{
+    if (flags & CU_EVENT_WAIT_EXTERNAL)
+        order_graph_waits();
+    struct stream *stream = stream_resolve(handle);
+    if (follow(stream) != FOLLOWED)
+        return;
+    lock_take(&order_lock);
+    clocks_wait(&order_state->clocks, place_of(stream), name_of(event));
+    lock_release(&order_lock);
+}
+
+void order_event_hidden(CUevent event)
+{
+    lock_take(&order_lock);
+    clocks_event_hidden(&order_state->clocks, name_of(event));
+    lock_release(&order_lock);
+}
+
+void order_event_records_all(CUevent event)
+{
+    lock_take(&order_lock);
+    clocks_event_all(&order_state->clocks, name_of(event));
+    lock_release(&order_lock);
+}
+
+void order_event_has_passed(CUevent event)
+{
+    struct order_clock seen;
+    order_sees_event(&seen, event);
+    order_host_knows(&seen);
+}
+
+/* ---- what cufence can't follow ---- */
+
+void order_stream_waits_unseen(CUstream handle)
+{
+    struct stream *stream = stream_resolve(handle);
+    enum followed is = follow(stream);
+    if (is != FOLLOWED) {
+        order_graph_waits();
+        return;
+    }
+    lock_take(&order_lock);
+    clocks_wait_for_all(&order_state->clocks, place_of(stream));
+    lock_release(&order_lock);
+}
+
+void order_host_is_told(CUstream handle)
+{
+    struct order_clock seen;
+    if (follow(stream_resolve(handle)) != FOLLOWED) {
+        order_graph_tells();
+        return;
+    }
+    order_sees_stream(&seen, handle);
+    order_host_knows(&seen);
+}
+
+void order_graph_waits(void)
+{
+    lock_take(&order_lock);
+    order_state->clocks.graphs_wait = 1;
+    lock_release(&order_lock);
+}
+
+void order_graph_tells(void)
+{
+    lock_take(&order_lock);
+    order_state->clocks.graphs_tell = 1;
+    lock_release(&order_lock);
+}
+
+void order_node_added(const CUgraphNodeParams *node)
+{
+    switch ((int)node->type) {
+    case CU_GRAPH_NODE_TYPE_EVENT_RECORD:
+        order_event_hidden(node->eventRecord.event);
+        break;
+    case CU_GRAPH_NODE_TYPE_HOST:
+        order_graph_tells();
+        break;
+    case CU_GRAPH_NODE_TYPE_WAIT_EVENT:
+    case CU_GRAPH_NODE_TYPE_EXT_SEMAS_WAIT:
+        order_graph_waits();
+        break;
+    case CU_GRAPH_NODE_TYPE_BATCH_MEM_OP: /* may wait, and may write what the host polls */
+        order_graph_waits();
+        order_graph_tells();
+        break;
+    default:
+        break;
+    }
+}
+
+void order_graph_gone(CUgraphExec graph)
+{
+    lock_take(&order_lock);
+    clocks_graph_gone(&order_state->clocks, name_of(graph));
+    lock_release(&order_lock);
+}
+
+/* ---- synchronisation ---- */
+
+void order_sees_stream(struct order_clock *seen, CUstream handle)
+{
+    struct stream *stream = stream_resolve(handle);
+    unsigned is = follow(stream);
+    lock_take(&order_lock);
+    *seen = clocks_of_stream(&order_state->clocks, is == FOLLOWED ? place_of(stream) : ORDER_NOT_TRACKED);
+    lock_release(&order_lock);
+}
+
+void order_sees_event(struct order_clock *seen, CUevent event)
+{
+    lock_take(&order_lock);
+    *seen = clocks_of_event(&order_state->clocks, name_of(event));
+    lock_release(&order_lock);
+}
+
+void order_sees_context(struct order_clock *seen, const struct context *context)
+{
+    lock_take(&order_lock);
+    *seen = clocks_of_context(&order_state->clocks, context);
+    lock_release(&order_lock);
+}
+
+void order_host_knows(const struct order_clock *seen)
+{
+    lock_take(&order_lock);
+    clocks_host_knows(&order_state->clocks, seen);
+    lock_release(&order_lock);
+}

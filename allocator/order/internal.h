@@ -1,0 +1,39 @@
+/* Shared by the files of order/ that follow a program. */
+#ifndef CUFENCE_ORDER_INTERNAL_H
+#define CUFENCE_ORDER_INTERNAL_H
+
+#include "order.h"
+
+#include "calls.h"
+#include "base/lock.h"
+
+struct order_state {
+    struct order_clocks clocks;
+    struct calls calls;
+    struct uses uses;
+};
+extern struct order_state *order_state; /* constant after order_open(); its contents are under the lock */
+extern struct lock order_lock;
+
+enum followed {
+    FOLLOWED,
+    CAPTURED, /* the call submits nothing */
+    LOST      /* nobody can tell which stream it is, or whether it is captured: all work so far counts as done */
+};
+
+/* Whether to follow what a call does on the stream, which may be NULL. Takes the lock. */
+enum followed follow(struct stream *stream);
+
+/* Caller holds the lock. */
+static inline unsigned place_of(const struct stream *stream)
+{
+    unsigned tracked = __atomic_load_n(&stream->tracked, __ATOMIC_RELAXED);
+    return tracked ? tracked - 1 : ORDER_NOT_TRACKED;
+}
+
+static inline uint64_t name_of(const void *handle)
+{
+    return (uint64_t)(uintptr_t)handle;
+}
+
+#endif

@@ -1,0 +1,353 @@
+#include "order.h"
+
+#include "internal.h"
+#include "heap/heap.h"
+#include "launch/functions.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GIVEN_MOST 128u /* buffers of one launch; kernels on lists of tensors are given about a hundred */
+
+int order_is_on;
+
+struct order_state *order_state;
+struct lock order_lock = LOCK(RANK_ORDER);
+
+static uint32_t own_tid(void)
+{
+    static HOT_TLS uint32_t tid;
+    if (!tid)
+        tid = (uint32_t)gettid();
+    return tid;
+}
+
+/* ---- streams ---- */
+
+static enum order_kind kind_of(const struct stream *stream)
+{
+    unsigned flags = 0;
+    if (!stream->handle)
+        return ORDER_LEGACY;
+    if (stream->handle == CU_STREAM_PER_THREAD || !driver->cuStreamGetFlags ||
+        driver->cuStreamGetFlags(stream->handle, &flags) != CUDA_SUCCESS)
+        return ORDER_BLOCKING; /* where in doubt, more is ordered */
+    return flags & CU_STREAM_NON_BLOCKING ? ORDER_NON_BLOCKING : ORDER_BLOCKING;
+}
+
+static __attribute__((noinline)) void track(struct stream *stream)
+{
+    enum order_kind kind = kind_of(stream);
+    lock_take(&order_lock);
+    if (!__atomic_load_n(&stream->tracked, __ATOMIC_RELAXED))
+        __atomic_store_n(&stream->tracked, 1 + clocks_stream_begins(&order_state->clocks, stream->context, kind),
+                         __ATOMIC_RELAXED);
+    lock_release(&order_lock);
+}
+
+/* Something may have been ordered that is not known: so all work so far counts as done. */
+static void lose(void)
+{
+    lock_take(&order_lock);
+    clocks_host_knows(&order_state->clocks, &order_state->clocks.latest);
+    lock_release(&order_lock);
+}
+
+static __attribute__((noinline)) enum followed ask_captured(const struct stream *stream)
+{
+    CUstreamCaptureStatus status;
+    if (driver->cuStreamIsCapturing(stream->handle, &status) != CUDA_SUCCESS) {
+        lose();
+        return LOST;
+    }
+    return status == CU_STREAM_CAPTURE_STATUS_NONE ? FOLLOWED : CAPTURED;
+}
+
+enum followed follow(struct stream *stream)
+{
+    enum followed is = FOLLOWED;
+    if (!stream) {
+        lose();
+        return LOST;
+    }
+    if (heap_captures())
+        is = ask_captured(stream);
+    if (is == FOLLOWED && __builtin_expect(!__atomic_load_n(&stream->tracked, __ATOMIC_RELAXED), 0))
+        track(stream);
+    return is;
+}
+
+void order_stream_ends(struct stream *stream)
+{
+    lock_take(&order_lock);
+    clocks_stream_ends(&order_state->clocks, place_of(stream));
+    __atomic_store_n(&stream->tracked, 0, __ATOMIC_RELAXED);
+    lock_release(&order_lock);
+}
+
+void order_context_gone(struct context *context)
+{
+    lock_take(&order_lock);
+    clocks_context_ends(&order_state->clocks, context);
+    lock_release(&order_lock);
+}
+
+/* ---- launches ---- */
+
+/* The live buffers that a launch was given. */
+struct given {
+    unsigned count;
+    struct heap_range ranges[GIVEN_MOST];
+};
+
+/* Looks for pointers into our buffers in the bytes of an argument, which lie `offset` bytes from the first argument's. */
+static void look_in(struct given *given, const uint8_t *bytes, uint32_t offset, uint32_t size)
+{
+    uint64_t word;
+    for (uint32_t at = (8 - offset % 8) % 8; at + 8 <= size; at += 8) {
+        memcpy(&word, bytes + at, sizeof word);
+        if (heap_owns(word) && given->count < GIVEN_MOST && heap_range_of(word, &given->ranges[given->count]))
+            given->count++;
+    }
+}
+
+static void look_in_buffer(struct given *given, void *const *extra)
+{
+    const void *bytes = NULL;
+    size_t size = 0;
+    for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            bytes = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            size = extra[1] ? *(const size_t *)extra[1] : 0;
+        else
+            return;
+    }
+    if (bytes)
+        look_in(given, bytes, 0, size < UINT32_MAX ? (uint32_t)size : UINT32_MAX);
+}
+
+static void look_at_arguments(struct given *given, const struct launch_call *call, const struct launch_function *function)
+{
+    if (!call->parameters) {
+        if (call->extra)
+            look_in_buffer(given, call->extra);
+        return;
+    }
+    for (uint32_t i = 0; function && function->has_layout && i < function->argument_count; i++) {
+        if (call->parameters[i])
+            look_in(given, call->parameters[i], function->arguments[i].offset, function->arguments[i].size);
+    }
+}
+
+static void kernel_launched(const struct launch_event *event, struct stream *stream)
+{
+    struct given given;
+    const struct launch_mark mark = launch_newest(event->context);
+    const struct launch_function *function = mark.function ? mark.function : functions_find(event->call->function);
+    struct use use = {.kind = USE_LAUNCH,
+                      .source = mark.place,
+                      .turn = mark.turn,
+                      .function = function,
+                      .python = mark.python,
+                      .tid = own_tid(),
+                      .handle = name_of(event->stream)};
+    given.count = 0;
+    look_at_arguments(&given, event->call, function);
+    lock_take(&order_lock);
+    use.stream = place_of(stream);
+    use.position = clocks_step(&order_state->clocks, use.stream);
+    for (unsigned i = 0; use.position && i < given.count; i++) {
+        use.start = given.ranges[i].address;
+        use.end = use.start + given.ranges[i].size;
+        uses_add(&order_state->uses, given.ranges[i].id, &use);
+    }
+    lock_release(&order_lock);
+}
+
+static void launched(const struct launch_event *event, CUresult result)
+{
+    struct stream *stream;
+    if (result != CUDA_SUCCESS || follow(stream = stream_in(event->context, event->stream)) != FOLLOWED)
+        return;
+    if (event->call) {
+        kernel_launched(event, stream);
+        return;
+    }
+    lock_take(&order_lock);
+    clocks_graph_launched(&order_state->clocks, place_of(stream), name_of(event->graph));
+    lock_release(&order_lock);
+}
+
+int order_open(void)
+{
+    static const struct launch_observer observer = {.ended = launched};
+    order_state = calloc(1, sizeof *order_state);
+    if (!order_state)
+        return 0;
+    launch_observe(&observer);
+    __atomic_store_n(&order_is_on, 1, __ATOMIC_RELEASE);
+    return 1;
+}
+
+/* ---- buffers ---- */
+
+void order_recorded(uint64_t address, CUstream handle)
+{
+    struct heap_range range;
+    struct stream *stream = heap_range_of(address, &range) ? stream_in(range.context, handle) : NULL;
+    if (!stream || follow(stream) != FOLLOWED)
+        return;
+    lock_take(&order_lock);
+    uses_recorded(&order_state->uses, range.id, place_of(stream));
+    lock_release(&order_lock);
+}
+
+void order_freed(uint64_t address)
+{
+    struct heap_range range;
+    if (!heap_range_of(address, &range))
+        return;
+    lock_take(&order_lock);
+    uses_drop(&order_state->uses, range.id);
+    lock_release(&order_lock);
+}
+
+static int found(const struct use *use, struct order_race *race)
+{
+    if (use)
+        race->use = *use;
+    return use != NULL;
+}
+
+int order_before_free(uint64_t address, CUstream handle, struct order_race *race)
+{
+    struct heap_range range;
+    struct stream *stream = heap_range_of(address, &range) && range.address == address ? stream_resolve(handle) : NULL;
+    int is_race = 0;
+    if (!stream || follow(stream) != FOLLOWED)
+        return 0;
+    *race = (struct order_race){.address = address, .stream = handle};
+    lock_take(&order_lock);
+    unsigned place = place_of(stream);
+    if (clocks_step(&order_state->clocks, place))
+        is_race = found(uses_against_free(&order_state->uses, &order_state->clocks, range.id, place), race);
+    uses_drop(&order_state->uses, range.id);
+    lock_release(&order_lock);
+    return is_race;
+}
+
+/* Whether the host may read the result of a copy to it when the call returns: so it is with memory that is not page-locked. */
+static int is_pageable(const void *target)
+{
+    CUmemorytype type;
+    return !target || !driver->cuPointerGetAttribute ||
+           driver->cuPointerGetAttribute(&type, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, (CUdeviceptr)(uintptr_t)target) !=
+               CUDA_SUCCESS;
+}
+
+/* Caller holds the lock. Returns whether there is a race with the first access that has one. */
+static int look_at_accesses(const struct order_copy *copy, const struct heap_range *ranges, struct use *use,
+                            struct order_race *race)
+{
+    int is_race = 0;
+    for (unsigned i = 0; i < copy->count; i++) {
+        const struct order_access *access = &copy->accesses[i];
+        if (!ranges[i].id)
+            continue;
+        use->kind = access->is_write ? USE_WRITE : USE_READ;
+        use->start = access->address;
+        use->end = access->address + access->size;
+        if (access->is_write && !is_race) {
+            race->address = access->address;
+            race->bytes = access->size;
+            is_race = found(
+                uses_against_write(&order_state->uses, &order_state->clocks, ranges[i].id, use->stream, use->start, use->end),
+                race);
+        }
+        if (!copy->is_awaited)
+            uses_add(&order_state->uses, ranges[i].id, use);
+    }
+    return is_race;
+}
+
+int order_copied(const struct order_copy *copy, struct order_race *race)
+{
+    struct heap_range ranges[2] = {{0}};
+    unsigned count = 0, writes = 0;
+    struct stream *stream = stream_resolve(copy->stream);
+    if (follow(stream) != FOLLOWED)
+        return 0;
+    for (unsigned i = 0; i < copy->count; i++) {
+        count += heap_range_of(copy->accesses[i].address, &ranges[i]) != 0;
+        writes += copy->accesses[i].is_write != 0;
+    }
+    int is_told = copy->is_awaited || (!writes && is_pageable(copy->host_target));
+    struct use use = {.tid = own_tid(), .handle = name_of(copy->stream)};
+    *race = (struct order_race){.stream = copy->stream, .by_host = copy->is_awaited};
+    lock_take(&order_lock);
+    use.stream = place_of(stream);
+    use.position = clocks_step(&order_state->clocks, use.stream);
+    int is_race = 0;
+    if (use.position && count) {
+        if (!copy->is_awaited) {
+            const struct call_record *record = calls_add(&order_state->calls, copy->call, copy->frame);
+            use.source = record;
+            use.turn = record->turn;
+            use.python = record->stack.python;
+            use.function = copy->call;
+        }
+        is_race = look_at_accesses(copy, ranges, &use, race);
+    }
+    if (is_told) {
+        struct order_clock seen = clocks_of_stream(&order_state->clocks, use.stream);
+        clocks_host_knows(&order_state->clocks, &seen);
+    }
+    lock_release(&order_lock);
+    return is_race;
+}
+
+/* ---- reports ---- */
+
+static void tell_launch(const struct use *use, struct order_told *out)
+{
+    const struct launch_function *function = use->function;
+    const struct launch_mark mark = {.place = use->source, .turn = use->turn};
+    out->use.kernel = function ? function->name : "";
+    if (launch_read_marked(&mark, &out->entry, &out->stack)) {
+        out->use.entry = &out->entry;
+        out->use.time_ns = out->entry.time_ns;
+    }
+}
+
+static void tell_copy(const struct use *use, struct order_told *out)
+{
+    const struct call_record *record = use->source;
+    out->use.call = use->function;
+    lock_take(&order_lock);
+    if (record->turn == use->turn) {
+        out->stack = record->stack;
+        out->use.time_ns = record->time_ns;
+    }
+    lock_release(&order_lock);
+}
+
+void order_tell(const struct order_race *race, int is_named, struct order_told *out)
+{
+    const struct use *use = &race->use;
+    memset(&out->use, 0, sizeof out->use);
+    memset(&out->stack, 0, sizeof out->stack);
+    out->stack.python = use->python;
+    out->use.tid = use->tid;
+    out->use.stream = use->handle;
+    out->use.by_stream = name_of(race->stream);
+    out->use.by_host = race->by_host;
+    if (use->kind == USE_LAUNCH)
+        tell_launch(use, out);
+    else
+        tell_copy(use, out);
+    out->use.place = out->stack.pc ^ (uint64_t)use->python << 48;
+    out->use.frames = out->frames;
+    out->use.frame_count = is_named ? stack_frames(&out->stack, out->frames, STACK_READ) : 0;
+}

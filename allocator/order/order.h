@@ -1,0 +1,105 @@
+/*
+ * Lifetime across streams (streams=on): notices which work is given which buffer on which stream, and what orders the streams,
+ * and tells when a buffer is freed or overwritten while a launch or copy on another stream may still use it.
+ *
+ * preload/ calls these functions from its hooks, with stream handles as the hook means them (NULL is the legacy stream), after
+ * the driver's call has succeeded, unless it says "before". Calls on capturing streams do nothing. clocks.h says what counts as
+ * ordered. While order_is_wanted() is 0, nothing may be called.
+ *
+ * Thread safety: every function, from any thread, after order_open().
+ */
+#ifndef CUFENCE_ORDER_ORDER_H
+#define CUFENCE_ORDER_ORDER_H
+
+#include "finding/misuse.h"
+#include "contexts/contexts.h"
+#include "launch/observers.h"
+
+#include "clocks.h"
+#include "uses.h"
+
+extern int order_is_on; /* atomic; constant once the program uses CUDA, except in a forked child, which clears it */
+
+static inline int order_is_wanted(void)
+{
+    return __builtin_expect(__atomic_load_n(&order_is_on, __ATOMIC_ACQUIRE), 0) != 0;
+}
+
+/* Starts it. The heap is open. Returns 0 if out of host memory. */
+int order_open(void);
+
+/* ---- the end of streams and contexts ---- */
+
+void order_stream_ends(struct stream *stream); /* before */
+void order_context_gone(struct context *context);
+
+/* ---- events ---- */
+
+void order_event_made(CUevent event, unsigned flags);
+void order_event_gone(CUevent event); /* before */
+void order_event_recorded(CUevent event, CUstream stream, unsigned flags);
+void order_event_waited(CUstream stream, CUevent event, unsigned flags);
+void order_event_hidden(CUevent event);      /* something unseen may record it */
+void order_event_records_all(CUevent event); /* it stands for a whole context */
+void order_event_has_passed(CUevent event);  /* the host or a whole context waited for it */
+
+/* ---- what cufence can't follow ---- */
+
+void order_stream_waits_unseen(CUstream stream); /* for a value in memory, or a semaphore */
+void order_host_is_told(CUstream stream);        /* the host learns when the stream gets here */
+void order_node_added(const CUgraphNodeParams *node);
+void order_graph_waits(void);             /* some graph waits for more than its stream */
+void order_graph_tells(void);             /* some graph calls the host */
+void order_graph_gone(CUgraphExec graph); /* before */
+
+/* ---- synchronisation: the first three before the driver's call, the last after it ---- */
+
+void order_sees_stream(struct order_clock *seen, CUstream stream);
+void order_sees_event(struct order_clock *seen, CUevent event);
+void order_sees_context(struct order_clock *seen, const struct context *context); /* NULL: all */
+void order_host_knows(const struct order_clock *seen);
+
+/* ---- buffers ---- */
+
+void order_recorded(uint64_t address, CUstream stream); /* cufence_record_stream() */
+void order_freed(uint64_t address);                     /* before; nobody uses it, or the caller knows */
+
+struct order_race {
+    uint64_t address, bytes; /* what is freed (bytes: 0) or written */
+    CUstream stream;         /* where it is freed or written */
+    int by_host;             /* the call is one that the host waits for */
+    struct use use;          /* what may still use it */
+};
+
+/* Before a free on the stream: forgets the buffer's uses. Returns 1 and fills in *race if one of them may not be done. */
+int order_before_free(uint64_t address, CUstream stream, struct order_race *race);
+
+struct order_access {
+    uint64_t address, size;
+    int is_write;
+};
+
+/* A copy or set, on the device's side. */
+struct order_copy {
+    const char *call;  /* the driver function */
+    const void *frame; /* of the hook, for stack_capture_from() */
+    CUstream stream;
+    int is_awaited;          /* the host waits for it */
+    const void *host_target; /* where on the host it writes to; NULL: unknown, or nowhere */
+    unsigned count;
+    struct order_access accesses[2];
+};
+
+/* Returns 1 and fills in *race if it overwrites something that may still be in use. */
+int order_copied(const struct order_copy *copy, struct order_race *race);
+
+/* What there is to say about the use of a race; with its frames if is_named, which takes up to 0.1 s. Large. */
+struct order_told {
+    struct earlier_use use; /* refers to the rest */
+    struct launch_entry entry;
+    struct stack stack;
+    struct stack_frame frames[STACK_READ];
+};
+void order_tell(const struct order_race *race, int is_named, struct order_told *out);
+
+#endif

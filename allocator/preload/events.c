@@ -1,0 +1,50 @@
+/* Events, and waits on the host: also report faults of the work waited for. */
+#include "internal.h"
+
+/* Events are destroyed before the driver may give their handles to others. */
+CUresult hook_cuEventDestroy(CUevent event)
+{
+    if (order_is_wanted())
+        order_event_gone(event);
+    return real.cuEventDestroy(event);
+}
+
+CUresult hook_cuEventDestroy_v2(CUevent event)
+{
+    if (order_is_wanted())
+        order_event_gone(event);
+    return real.cuEventDestroy_v2(event);
+}
+
+/* Calls `call`, which waits for what `sees` finds out, or asks whether it is done. */
+#define FOLLOWED(call, sees)                                                                                                   \
+    struct order_clock seen;                                                                                                   \
+    if (failure() != CUDA_SUCCESS)                                                                                             \
+        return failure();                                                                                                      \
+    if (!order_is_wanted())                                                                                                    \
+        return call;                                                                                                           \
+    sees;                                                                                                                      \
+    CUresult result = call;                                                                                                    \
+    if (result == CUDA_SUCCESS)                                                                                                \
+        order_host_knows(&seen);                                                                                               \
+    return result
+
+#define OF_STREAM(symbol, stream_meant, result)                                                                                \
+    CUresult hook_##symbol(CUstream stream)                                                                                    \
+    {                                                                                                                          \
+        FOLLOWED(result, order_sees_stream(&seen, stream_meant(stream)));                                                      \
+    }
+OF_STREAM(cuStreamSynchronize, as_it_is, settled(real.cuStreamSynchronize(stream), 0))
+OF_STREAM(cuStreamSynchronize_ptsz, own_default, settled(real.cuStreamSynchronize_ptsz(stream), 0))
+OF_STREAM(cuStreamQuery, as_it_is, real.cuStreamQuery(stream))
+OF_STREAM(cuStreamQuery_ptsz, own_default, real.cuStreamQuery_ptsz(stream))
+
+CUresult hook_cuEventSynchronize(CUevent event)
+{
+    FOLLOWED(settled(real.cuEventSynchronize(event), 0), order_sees_event(&seen, event));
+}
+
+CUresult hook_cuEventQuery(CUevent event)
+{
+    FOLLOWED(real.cuEventQuery(event), order_sees_event(&seen, event));
+}

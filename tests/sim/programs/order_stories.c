@@ -1,0 +1,445 @@
+/* Stories about buffers that are used on two streams: `order CASE`. The first cases are wrong, the others are not. */
+#include "program.h"
+
+#include <pthread.h>
+
+#define BYTES 4096u
+#define WORDS (BYTES / 4)
+
+static CUstream first, second; /* neither blocks the other, nor the default stream */
+static CUdeviceptr buffer;     /* allocated on `first`, used on both */
+
+static CUevent new_event(void)
+{
+    CUevent event;
+    MUST(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
+    return event;
+}
+
+static CUstream new_stream(unsigned flags)
+{
+    CUstream stream;
+    MUST(cu.cuStreamCreate(&stream, flags));
+    return stream;
+}
+
+/* `to` waits for the work of `from`. */
+static void follow(CUstream to, CUstream from)
+{
+    CUevent event = new_event();
+    MUST(cu.cuEventRecord(event, from));
+    MUST(cu.cuStreamWaitEvent(to, event, 0));
+    MUST(cu.cuEventDestroy(event));
+}
+
+/* The other stream uses what `first` has made. */
+static void use_on(CUstream other)
+{
+    follow(other, first);
+    MUST(add_one(buffer, WORDS, other));
+}
+
+static void free_on(CUstream stream)
+{
+    MUST(cu.cuMemFreeAsync(buffer, stream));
+}
+
+/* ---- wrong ---- */
+
+/* The classic one: freed on the stream of its allocation, with nothing that says that another one uses it. */
+static void not_recorded(void)
+{
+    use_on(second);
+    free_on(first);
+}
+
+/* The event was recorded before the launch. */
+static void recorded_too_early(void)
+{
+    CUevent event = new_event();
+    follow(second, first);
+    MUST(cu.cuEventRecord(event, second));
+    MUST(add_one(buffer, WORDS, second));
+    MUST(cu.cuStreamWaitEvent(first, event, 0));
+    free_on(first);
+}
+
+static void never_recorded(void)
+{
+    CUevent event = new_event();
+    use_on(second);
+    MUST(cu.cuStreamWaitEvent(first, event, 0));
+    free_on(first);
+}
+
+/* The handle of an event that was recorded behind the launch now stands for another one. */
+static void handle_again(void)
+{
+    CUevent events[64];
+    use_on(second);
+    for (int i = 0; i < 64; i++) {
+        events[i] = new_event();
+        MUST(cu.cuEventRecord(events[i], second));
+    }
+    for (int i = 0; i < 64; i++)
+        MUST(cu.cuEventDestroy(events[i]));
+    for (int i = 0; i < 64; i++)
+        MUST(cu.cuStreamWaitEvent(first, new_event(), 0));
+    free_on(first);
+}
+
+static void overwritten(void)
+{
+    static uint32_t words[WORDS];
+    use_on(second);
+    MUST(cu.cuMemcpyHtoDAsync(buffer, words, BYTES, first));
+    MUST(cu.cuCtxSynchronize());
+    free_on(first);
+}
+
+static void overwritten_by_host(void)
+{
+    static uint32_t words[WORDS];
+    use_on(second);
+    MUST(cu.cuMemcpyHtoD(buffer, words, BYTES));
+    MUST(cu.cuCtxSynchronize());
+    free_on(first);
+}
+
+static void set_while_copied(void)
+{
+    void *words;
+    MUST(cu.cuMemHostAlloc(&words, BYTES, 0));
+    follow(second, first);
+    MUST(cu.cuMemcpyDtoHAsync(words, buffer + 8, BYTES / 2, second));
+    MUST(cu.cuMemsetD32Async(buffer + 1024, 3, 16, first));
+    MUST(cu.cuCtxSynchronize());
+    free_on(first);
+    MUST(cu.cuMemFreeHost(words));
+}
+
+static void stream_is_gone(void)
+{
+    CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
+    use_on(third);
+    MUST(cu.cuStreamDestroy(third));
+    free_on(first);
+}
+
+static CUcontext current;
+
+static void *free_in_thread(void *unused)
+{
+    (void)unused;
+    MUST(cu.cuCtxSetCurrent(current));
+    free_on(first);
+    return NULL;
+}
+
+static void by_another_thread(void)
+{
+    pthread_t thread;
+    MUST(cu.cuDevicePrimaryCtxRetain(&current, 0));
+    use_on(second);
+    pthread_create(&thread, NULL, free_in_thread, NULL);
+    pthread_join(thread, NULL);
+}
+
+/* Each thread's own default stream is another one. */
+static void own_default_streams(void)
+{
+    pthread_t thread;
+    MUST(cu.cuDevicePrimaryCtxRetain(&current, 0));
+    use_on(CU_STREAM_PER_THREAD);
+    pthread_create(&thread, NULL, free_in_thread, NULL);
+    pthread_join(thread, NULL);
+}
+
+struct span {
+    uint32_t count;
+    CUdeviceptr start;
+};
+
+static void clear_kernel(const cusim_thread *thread, void *const *arguments)
+{
+    (void)thread;
+    const struct span *span = arguments[0];
+    memset((void *)(uintptr_t)span->start, 0, span->count);
+}
+
+static CUfunction clear_function(void)
+{
+    static const size_t arguments[] = {sizeof(struct span)};
+    CUmodule module;
+    CUfunction function;
+    driver_register_kernel(&(cusim_kernel){
+        .name = "clear", .function = clear_kernel, .argument_bytes = arguments, .argument_count = 1, .access_bytes = 4});
+    MUST(cu.cuModuleLoadData(&module, "an image"));
+    MUST(cu.cuModuleGetFunction(&function, module, "clear"));
+    return function;
+}
+
+/* The launch is given the buffer within a struct, and an address in its middle. */
+static void in_a_struct(void)
+{
+    struct span span = {64, buffer + 1024};
+    follow(second, first);
+    MUST(cu.cuLaunchKernel(clear_function(), 1, 1, 1, 1, 1, 1, 0, second, (void *[]){&span}, NULL));
+    free_on(first);
+}
+
+/* All arguments are in one buffer on the host. */
+static void in_one_buffer(void)
+{
+    struct span span = {64, buffer + 1024};
+    size_t size = sizeof span;
+    void *extra[] = {CU_LAUNCH_PARAM_BUFFER_POINTER, &span, CU_LAUNCH_PARAM_BUFFER_SIZE, &size, CU_LAUNCH_PARAM_END};
+    follow(second, first);
+    MUST(cu.cuLaunchKernel(clear_function(), 1, 1, 1, 1, 1, 1, 0, second, NULL, extra));
+    free_on(first);
+}
+
+/* A context of its own, whose work the other one's synchronisation does not wait for. */
+static void two_contexts(void)
+{
+    CUcontext other;
+    CUstream far;
+    CUevent event = new_event();
+    MUST(cu.cuDevicePrimaryCtxRetain(&current, 0));
+    MUST(cu.cuEventRecord(event, first));
+    MUST(cu.cuCtxCreate(&other, NULL, 0, 0));
+    far = new_stream(CU_STREAM_NON_BLOCKING);
+    MUST(cu.cuStreamWaitEvent(far, event, 0));
+    MUST(cu.cuMemsetD32Async(buffer, 5, WORDS, far));
+    MUST(cu.cuCtxSetCurrent(current));
+    MUST(cu.cuCtxSynchronize());
+    free_on(first);
+}
+
+/* ---- not wrong ---- */
+
+static void waited_by_event(void)
+{
+    use_on(second);
+    follow(first, second);
+    free_on(first);
+}
+
+/* Through a third stream, as PyTorch frees a tensor with recorded streams. */
+static void unified(void)
+{
+    CUstream third = new_stream(CU_STREAM_NON_BLOCKING);
+    use_on(second);
+    follow(third, first);
+    follow(third, second);
+    free_on(third);
+}
+
+static void event_recorded_again(void)
+{
+    CUevent event = new_event();
+    MUST(cu.cuEventRecord(event, second));
+    use_on(second);
+    MUST(cu.cuEventRecord(event, second));
+    MUST(cu.cuStreamWaitEvent(first, event, 0));
+    free_on(first);
+}
+
+static void synchronised(void)
+{
+    use_on(second);
+    MUST(cu.cuStreamSynchronize(second));
+    free_on(first);
+}
+
+static void event_synchronised(void)
+{
+    CUevent event = new_event();
+    use_on(second);
+    MUST(cu.cuEventRecord(event, second));
+    MUST(cu.cuEventSynchronize(event));
+    free_on(first);
+}
+
+static void event_polled(void)
+{
+    CUevent event = new_event();
+    use_on(second);
+    MUST(cu.cuEventRecord(event, second));
+    while (cu.cuEventQuery(event) != CUDA_SUCCESS)
+        ;
+    free_on(first);
+}
+
+static void stream_polled(void)
+{
+    use_on(second);
+    while (cu.cuStreamQuery(second) != CUDA_SUCCESS)
+        ;
+    free_on(first);
+}
+
+static void context_synchronised(void)
+{
+    use_on(second);
+    MUST(cu.cuCtxSynchronize());
+    free_on(first);
+}
+
+/* It synchronises by itself. */
+static void freed_at_once(void)
+{
+    use_on(second);
+    MUST(cu.cuMemFree(buffer));
+}
+
+/* A copy to memory that is not page-locked has ended when it returns. */
+static void copied_to_host(void)
+{
+    static uint32_t words[WORDS];
+    use_on(second);
+    MUST(cu.cuMemcpyDtoHAsync(words, buffer, BYTES, second));
+    free_on(first);
+}
+
+/* The default stream waits for blocking streams, and they for it. */
+static void blocking(void)
+{
+    CUstream third = new_stream(CU_STREAM_DEFAULT), fourth = new_stream(CU_STREAM_DEFAULT);
+    use_on(third);
+    MUST(cu.cuMemsetD32Async(buffer, 1, WORDS, CU_STREAM_LEGACY));
+    MUST(add_one(buffer, WORDS, fourth));
+    MUST(cu.cuMemFreeAsync(buffer, CU_STREAM_LEGACY));
+}
+
+static void recorded(void)
+{
+    int (*record)(void *, CUstream) = (int (*)(void *, CUstream))driver_of_cufence("cufence_record_stream");
+    use_on(second);
+    if (record && record((void *)(uintptr_t)buffer, second) != 0)
+        exit(2);
+    free_on(first);
+}
+
+/* Chunks of one buffer, each on its own stream. */
+static void pipelined(void)
+{
+    static uint32_t words[WORDS];
+    follow(second, first);
+    for (int i = 0; i < 2; i++) {
+        MUST(cu.cuMemcpyHtoDAsync(buffer, words, BYTES / 2, first));
+        MUST(add_one(buffer, WORDS / 2, first));
+        MUST(cu.cuMemcpyHtoDAsync(buffer + BYTES / 2, words, BYTES / 2, second));
+        MUST(add_one(buffer + BYTES / 2, WORDS / 2, second));
+    }
+    follow(first, second);
+    free_on(first);
+}
+
+/* Launches of a graph do not overlap, whichever streams they are on; and capturing calls submit nothing. */
+static void graph(void)
+{
+    CUgraph captured;
+    CUgraphExec executable;
+    follow(second, first);
+    MUST(cu.cuStreamBeginCapture(second, CU_STREAM_CAPTURE_MODE_RELAXED));
+    MUST(add_one(buffer, WORDS, second));
+    MUST(cu.cuStreamEndCapture(second, &captured));
+    MUST(cu.cuGraphInstantiateWithFlags(&executable, captured, 0));
+    MUST(add_one(buffer, WORDS, second));
+    MUST(cu.cuGraphLaunch(executable, second));
+    MUST(cu.cuGraphLaunch(executable, first));
+    free_on(first);
+    MUST(cu.cuStreamSynchronize(first));
+    MUST(cu.cuGraphExecDestroy(executable));
+    MUST(cu.cuGraphDestroy(captured));
+}
+
+/* The host function may tell another thread, which may free the buffer. */
+static void told(void *flag)
+{
+    __atomic_store_n((int *)flag, 1, __ATOMIC_RELEASE);
+}
+
+static void host_told(void)
+{
+    static int flag;
+    use_on(second);
+    MUST(cu.cuLaunchHostFunc(second, told, &flag));
+    while (!__atomic_load_n(&flag, __ATOMIC_ACQUIRE))
+        ;
+    free_on(first);
+}
+
+/* Another device's stream waits, and the free follows that. */
+static void two_devices(void)
+{
+    CUevent there;
+    CUstream far;
+    use_on(second);
+    use_device(1);
+    far = new_stream(CU_STREAM_NON_BLOCKING);
+    there = new_event();
+    use_device(0);
+    CUevent here = new_event();
+    MUST(cu.cuEventRecord(here, second));
+    use_device(1);
+    MUST(cu.cuStreamWaitEvent(far, here, 0));
+    MUST(cu.cuEventRecord(there, far));
+    use_device(0);
+    MUST(cu.cuStreamWaitEvent(first, there, 0));
+    free_on(first);
+}
+
+int story_order(int count, char **arguments)
+{
+    static const struct {
+        const char *name;
+        void (*play)(void);
+    } cases[] = {
+#define CASE(name) {#name, name}
+        CASE(not_recorded),
+        CASE(recorded_too_early),
+        CASE(never_recorded),
+        CASE(handle_again),
+        CASE(overwritten),
+        CASE(overwritten_by_host),
+        CASE(set_while_copied),
+        CASE(stream_is_gone),
+        CASE(by_another_thread),
+        CASE(own_default_streams),
+        CASE(in_a_struct),
+        CASE(in_one_buffer),
+        CASE(two_contexts),
+        CASE(waited_by_event),
+        CASE(unified),
+        CASE(event_recorded_again),
+        CASE(synchronised),
+        CASE(event_synchronised),
+        CASE(event_polled),
+        CASE(stream_polled),
+        CASE(context_synchronised),
+        CASE(freed_at_once),
+        CASE(copied_to_host),
+        CASE(blocking),
+        CASE(recorded),
+        CASE(pipelined),
+        CASE(graph),
+        CASE(host_told),
+        CASE(two_devices),
+#undef CASE
+    };
+    start();
+    first = new_stream(CU_STREAM_NON_BLOCKING);
+    second = new_stream(CU_STREAM_NON_BLOCKING);
+    MUST(cu.cuMemAllocAsync(&buffer, BYTES, first));
+    MUST(cu.cuMemsetD32Async(buffer, 7, WORDS, first));
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        if (count > 2 && strcmp(cases[i].name, arguments[2]) == 0) {
+            cases[i].play();
+            puts("played");
+            return 0;
+        }
+    }
+    return 4;
+}

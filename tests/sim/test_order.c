@@ -1,0 +1,127 @@
+/* Lifetime across streams (streams=on): which programs are wrong, what is said about them, and that nothing else is. */
+#include "guarded.h"
+
+#include <jansson.h>
+
+#define USED "add_one<<<(32,1,1), (32,1,1)>>>"
+
+/* The case, and what the report says of the call and of the use. */
+static const struct {
+    const char *name, *call, *used;
+} wrong[] = {
+    {"not_recorded", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
+    {"recorded_too_early", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
+    {"never_recorded", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
+    {"handle_again", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
+    {"stream_is_gone", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
+    {"by_another_thread", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
+    {"own_default_streams", "cuMemFreeAsync: frees buffer #1 on stream 0x", USED},
+    {"in_a_struct", "cuMemFreeAsync: frees buffer #1 on stream 0x", "clear<<<(1,1,1), (1,1,1)>>>"},
+    {"in_one_buffer", "cuMemFreeAsync: frees buffer #1 on stream 0x", "clear<<<(1,1,1), (1,1,1)>>>"},
+    {"two_contexts", "cuMemFreeAsync: frees buffer #1 on stream 0x", "in use by  cuMemsetD32Async"},
+    {"overwritten", "cuMemcpyHtoDAsync: writes buffer #1 on stream 0x", USED},
+    {"overwritten_by_host", "cuMemcpyHtoD: writes buffer #1, which add_one", USED},
+    {"set_while_copied", "cuMemsetD32Async: writes buffer #1 on stream 0x", "in use by  cuMemcpyDtoHAsync"},
+};
+
+static const char *const right[] = {"waited_by_event",
+                                    "unified",
+                                    "event_recorded_again",
+                                    "synchronised",
+                                    "event_synchronised",
+                                    "event_polled",
+                                    "stream_polled",
+                                    "context_synchronised",
+                                    "freed_at_once",
+                                    "copied_to_host",
+                                    "blocking",
+                                    "recorded",
+                                    "pipelined",
+                                    "graph",
+                                    "host_told",
+                                    "two_devices"};
+
+static void a_race_is_reported_with_both_places(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        char story[64], place[64];
+        snprintf(story, sizeof story, "order %s", wrong[i].name);
+        run_guarded(&by_dlsym, story, "streams=on", FAULTED, "played\n");
+        expect_in(&by_dlsym, story, last.err, "cufence: stream race by ");
+        expect_in(&by_dlsym, story, last.err, wrong[i].call);
+        expect_in(&by_dlsym, story, last.err, wrong[i].used);
+        snprintf(place, sizeof place, "order_stories.c:");
+        if (count_in(last.err, place) < 4) /* the headline, the summary, the call, the use */
+            complain(&by_dlsym, story, "not both places", place);
+        if (count_in(last.err, "SUMMARY: cufence: stream race") != 2) /* and at the end */
+            complain(&by_dlsym, story, "not one report", "");
+    }
+}
+
+static void what_is_ordered_is_not_reported(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof right / sizeof right[0]; i++) {
+        char story[64];
+        snprintf(story, sizeof story, "order %s", right[i]);
+        run(&by_dlsym, story, PRELOAD, "streams=on", "devices=2");
+        expect_status(&by_dlsym, story, 0);
+        expect_out(&by_dlsym, story, "played\n");
+        expect_silence(&by_dlsym, story);
+    }
+}
+
+/* The driver is found in other ways, and NULL is another stream. */
+static void every_way_is_seen(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WAYS; i++) {
+        run_guarded(&ways[i], "order not_recorded", "streams=on", FAULTED, "played\n");
+        expect_in(&ways[i], "order not_recorded", last.err, "cufence: stream race by cuMemFreeAsync");
+        run_guarded(&ways[i], "order unified", "streams=on", 0, "played\n");
+        expect_silence(&ways[i], "order unified");
+    }
+}
+
+static void it_is_off_by_default(void **state)
+{
+    (void)state;
+    run_guarded(&by_dlsym, "order not_recorded", NULL, 0, "played\n");
+    expect_silence(&by_dlsym, "order not_recorded");
+}
+
+static void the_json_has_both_places(void **state)
+{
+    (void)state;
+    char path[] = "/tmp/cufence_order_XXXXXX", options[128];
+    int file = mkstemp(path);
+    assert_true(file >= 0);
+    close(file);
+    snprintf(options, sizeof options, "streams=on,json=%s", path);
+    run(&by_dlsym, "order not_recorded", PRELOAD, options, NULL);
+    json_t *found = json_load_file(path, 0, NULL);
+    unlink(path);
+    assert_non_null(found);
+    assert_string_equal(json_string_value(json_object_get(found, "kind")), "stream race");
+    json_t *used = json_object_get(found, "used");
+    assert_string_equal(json_string_value(json_object_get(used, "certainty")), "derived");
+    assert_string_equal(json_string_value(json_object_get(used, "kernel")), "add_one");
+    assert_string_not_equal(json_string_value(json_object_get(used, "stream")),
+                            json_string_value(json_object_get(used, "by_stream")));
+    assert_true(json_array_size(json_object_get(used, "frames")) > 0);
+    assert_true(json_array_size(json_object_get(json_object_get(found, "called"), "frames")) > 0);
+    json_decref(found);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(a_race_is_reported_with_both_places, finish),
+        cmocka_unit_test_teardown(what_is_ordered_is_not_reported, finish),
+        cmocka_unit_test_teardown(every_way_is_seen, finish),
+        cmocka_unit_test_teardown(it_is_off_by_default, finish),
+        cmocka_unit_test_teardown(the_json_has_both_places, finish),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
