@@ -84,6 +84,8 @@ struct block *block_map(struct books *books, int device, const struct layout *la
 void block_unmap(struct block *block)
 {
     struct books *books = block->books;
+    if (block->slack)
+        slack_forget(block);
     __atomic_sub_fetch(&books->mapped_bytes, block->slot.mapped, __ATOMIC_RELAXED);
     block_join(block, NULL);
     __atomic_add_fetch(&books->retired, 1, __ATOMIC_RELAXED);

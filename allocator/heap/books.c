@@ -22,6 +22,26 @@ struct books *books_make(struct context *context)
     return none;
 }
 
+struct stream *books_stream(struct books *books)
+{
+    struct stream *own = &books->own;
+    lock_take(&books->lock);
+    if (!own->handle && driver->cuStreamCreate(&own->handle, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        own->handle = NULL;
+    own->context = own->within = books->context;
+    CUstream handle = own->handle;
+    lock_release(&books->lock);
+    return handle ? own : NULL;
+}
+
+void books_forget_stream(struct books *books)
+{
+    lock_take(&books->lock);
+    books->own.handle = NULL;
+    __atomic_add_fetch(&books->own.generation, 1, __ATOMIC_RELEASE);
+    lock_release(&books->lock);
+}
+
 CUevent event_take(struct books *books)
 {
     CUevent event = NULL;

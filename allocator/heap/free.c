@@ -109,7 +109,8 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
  * is destroyed. The same goes for everything once the capture's dependencies were changed by hand. */
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
-    int is_reusable = is_ordered && !block->is_elsewhere && !has_recorded(block) &&
+    int is_unwatched = slack_forget(block);
+    int is_reusable = is_ordered && is_unwatched && !block->is_elsewhere && !has_recorded(block) &&
                       (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     drop_recorded(block);
     uint64_t now = write_freed(block, stream);
@@ -133,6 +134,17 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
     int is_retired = heap_options->uaf == UAF_STRICT || block->is_elsewhere;
     struct freelist *shared = &block->books->shared;
     uint64_t now = write_freed(block, stream);
+    int is_idle = users == HEAP_NONE;
+    if (block->slack)
+        slack_release(block, stream, users, has_recorded(block));
+    if (heap_options->poison != FILL_OFF && !has_recorded(block) && !block->is_elsewhere) {
+        if (users == HEAP_STREAM && stream->context == block->books->context)
+            fill_freed(block, stream);
+        else if (users == HEAP_NONE)
+            is_idle &= !fill_freed_idle(block);
+    }
+    if (block->slack)
+        is_idle &= !slack_wait_for(block);
     if (users == HEAP_NONE) {
         drop_recorded(block);
     } else {
@@ -144,7 +156,6 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
             waits_add_all(block);
         wait_for_recorded(block);
     }
-    int is_idle = users == HEAP_NONE;
     enum block_state state = is_retired ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
     freelist_put(shared, block, state, now);
     if (state == BLOCK_PAST)
@@ -199,11 +210,15 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         free_of_graph(block, stream, users))
         return;
     if (users != HEAP_STREAM || stream->context != books->context || has_recorded(block) || heap_options->uaf == UAF_STRICT ||
-        block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
+        block->is_elsewhere || (list = freelist_of(stream)) == NULL || (block->slack && slack_is_foreign(block, list))) {
         free_with_waits(block, stream, users);
         return;
     }
     uint64_t now = write_freed(block, stream);
+    if (block->slack)
+        slack_freed(list, block);
+    if (__builtin_expect(heap_options->poison != FILL_OFF, 0))
+        fill_freed(block, stream);
     if (freelist_put(list, block, BLOCK_IDLE, now))
         freelist_mark(list, now);
 }

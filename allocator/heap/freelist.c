@@ -421,6 +421,7 @@ void freelist_recycle(struct freelist *list)
 {
     struct books *books = list->books;
     struct freelist *shared = &books->shared;
+    slack_list_gone(list);
     for (unsigned i = 0; i < list->marker_count; i++)
         event_give(books, list->markers[i].event);
     list_lock(shared);
