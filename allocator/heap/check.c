@@ -38,8 +38,8 @@ static int run(struct watch *watch, struct batch *batch, uint64_t until)
     return own && batch_launch(watch, batch, NULL, own) && await(batch, until);
 }
 
-/* Puts the buffer into the batch. A live buffer counts from its allocation, and a freed one with those before it. */
-static void add(struct watch *watch, struct batch *batch, struct slack *slack, uint64_t now)
+/* Checks the buffer. A live one counts from its allocation, and a freed one with those before it. */
+static void add_check(struct watch *watch, struct batch *batch, struct slack *slack)
 {
     struct batch_buffer *buffer = &batch->buffers[batch->count];
     slack_dequeue(slack);
@@ -49,10 +49,27 @@ static void add(struct watch *watch, struct batch *batch, struct slack *slack, u
     buffer->facts = facts_read(slack->block);
     if (!buffer->facts.freed_ns && !buffer->buffers++)
         buffer->first_id = buffer->facts.id;
+    watch->checked++;
+}
+
+/* Writes a pattern that has been waiting for that. */
+static void add_write(struct batch *batch, struct slack *slack)
+{
+    slack->does = 0; /* so that it is not forgotten with its place in the queue */
+    slack_dequeue(slack);
+    batch->jobs[batch->count] = (struct pattern_job){.does = PATTERN_WRITE};
+    slack_ranges(slack->block, slack->layout, batch->jobs[batch->count].write);
+}
+
+static void add(struct watch *watch, struct batch *batch, struct slack *slack, uint64_t now)
+{
+    if (slack->is_written)
+        add_check(watch, batch, slack);
+    else
+        add_write(batch, slack);
     slack->batch = batch;
     slack->turn = batch->turn + 1;
     slack_watched(slack, now);
-    watch->checked++;
     batch->count++;
 }
 
@@ -92,7 +109,7 @@ static int check_some(struct watch *watch, struct slack **at, struct gathered *g
     if (!batch)
         return 0;
     for (; *at && batch->count < SLACK_MOST; *at = (*at)->next) {
-        if ((*at)->is_written && slack_is_over(*at))
+        if (slack_is_over(*at) && ((*at)->is_written || ((*at)->queue && (*at)->does == PATTERN_WRITE)))
             add(watch, batch, *at, now);
     }
     if (!batch->count)

@@ -17,7 +17,7 @@
 #include "kernels/pattern.h"
 
 #define SLACK_MOST 128u /* jobs in a launch, the upper limit of slack_every */
-#define BATCHES 16u     /* in flight, per context */
+#define BATCHES 32u     /* in flight, per context */
 #define CREDIT_MOST 16u /* launches beside the regular ones that a free list can save up */
 
 /* The layout that the pattern fits. */
