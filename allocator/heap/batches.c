@@ -161,29 +161,27 @@ static void add_job(struct watch *watch, struct batch *batch, const struct slack
 }
 
 /* Blocks that are idle in the list have passed only once the launch has. Caller holds the lock. */
-static void hold_back(struct freelist *list, const struct slack_queue *queue)
+static void hold_back(struct freelist *list, const struct slack_queue *queue, unsigned first)
 {
     list_lock(list);
     uint64_t sequence = ++list->freed;
-    for (unsigned i = 0; i < queue->count; i++) {
+    for (unsigned i = first; i < queue->count; i++) {
         if (queue->slacks[i]->does & PATTERN_CHECK)
             queue->slacks[i]->block->free_sequence = sequence;
     }
     list_unlock(list);
 }
 
-void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream)
+static void launch_some(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream)
 {
     struct slack_queue *queue = list->slack_queue;
-    struct batch *batch = watch->is_ready && queue->count ? batch_take(watch) : NULL;
+    unsigned first = queue->count > SLACK_MOST ? queue->count - SLACK_MOST : 0;
     uint64_t now = now_ns();
-    if (!batch)
-        return;
-    for (unsigned i = 0; i < queue->count; i++)
+    for (unsigned i = first; i < queue->count; i++)
         add_job(watch, batch, queue->slacks[i]);
-    hold_back(list, queue);
+    hold_back(list, queue, first);
     int is_launched = batch_launch(watch, batch, list, stream);
-    while (queue->count) {
+    while (queue->count > first) {
         struct slack *slack = queue->slacks[queue->count - 1];
         slack->does = 0; /* so that the pattern is not forgotten with the place in the queue */
         slack_dequeue(slack);
@@ -195,6 +193,13 @@ void slack_launch(struct watch *watch, struct freelist *list, struct stream *str
             slack_discard(slack);
         }
     }
+}
+
+void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream)
+{
+    struct batch *batch;
+    while (watch->is_ready && list->slack_queue->count && (batch = batch_take(watch)) != NULL)
+        launch_some(watch, batch, list, stream);
 }
 
 /* ---- what was found ---- */

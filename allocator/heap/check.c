@@ -52,7 +52,7 @@ static void add_check(struct watch *watch, struct batch *batch, struct slack *sl
     watch->checked++;
 }
 
-/* Writes a pattern that has been waiting for that. */
+/* Writes a pattern that has been waiting for that, in a queue or because that was full. */
 static void add_write(struct batch *batch, struct slack *slack)
 {
     slack->does = 0; /* so that it is not forgotten with its place in the queue */
@@ -109,7 +109,7 @@ static int check_some(struct watch *watch, struct slack **at, struct gathered *g
     if (!batch)
         return 0;
     for (; *at && batch->count < SLACK_MOST; *at = (*at)->next) {
-        if (slack_is_over(*at) && ((*at)->is_written || ((*at)->queue && (*at)->does == PATTERN_WRITE)))
+        if (slack_is_over(*at) && (*at)->layout.size && (*at)->does != (PATTERN_CHECK | PATTERN_WRITE))
             add(watch, batch, *at, now);
     }
     if (!batch->count)

@@ -54,7 +54,7 @@ static struct slack_queue *queue_of(struct freelist *list)
 
 static int enqueue(struct slack_queue *queue, struct slack *slack, unsigned does)
 {
-    if (!queue || queue->count == SLACK_MOST)
+    if (!queue || queue->count == QUEUE_MOST)
         return 0;
     slack->does = does;
     slack->position = queue->count;
@@ -156,8 +156,7 @@ static int prepare(struct watch *watch, struct freelist *list, struct slack *sla
     slack->is_written = 0;
     slack->layout.address = layout.address;
     __atomic_store_n(&slack->layout.size, layout.size, __ATOMIC_RELAXED);
-    if (!enqueue(queue, slack, is_checked && is_now ? PATTERN_CHECK | PATTERN_WRITE : PATTERN_WRITE))
-        slack_discard(slack);
+    enqueue(queue, slack, is_checked && is_now ? PATTERN_CHECK | PATTERN_WRITE : PATTERN_WRITE);
     return is_now || queue->count >= heap_options->slack_every;
 }
 

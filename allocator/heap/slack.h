@@ -17,6 +17,7 @@
 #include "kernels/pattern.h"
 
 #define SLACK_MOST 128u /* jobs in a launch, the upper limit of slack_every */
+#define QUEUE_MOST 1024u /* what waits on a stream while all batches are in flight */
 #define BATCHES 32u     /* in flight, per context */
 #define CREDIT_MOST 16u /* launches beside the regular ones that a free list can save up */
 
@@ -30,7 +31,7 @@ struct slack {
     struct block *block;
     struct slack_layout layout;  /* size: atomic */
     struct slack_layout checked; /* for PATTERN_CHECK */
-    int is_written;              /* the pattern's launch was submitted */
+    int is_written;              /* the pattern's launch was submitted. 0 for a live block, and it waits in no queue: that was full */
     struct slack_queue *queue;   /* atomic; where it waits, or NULL */
     unsigned position, does;     /* there; PATTERN_CHECK, PATTERN_WRITE or both */
     struct batch *batch;         /* the last launch for it, ... */
@@ -44,7 +45,7 @@ struct slack {
 /* What waits to be launched on the stream of a free list. */
 struct slack_queue {
     unsigned count, credit; /* credit: in frees; a launch out of turn takes slack_every of them */
-    struct slack *slacks[SLACK_MOST];
+    struct slack *slacks[QUEUE_MOST];
 };
 
 /* A buffer in a launch. */
