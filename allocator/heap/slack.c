@@ -140,8 +140,10 @@ static struct slack *slack_of(struct watch *watch, struct block *block)
 static int prepare(struct watch *watch, struct freelist *list, struct slack *slack, struct slack_layout layout, int is_fresh)
 {
     struct slack_queue *queue = queue_of(list);
-    if (!queue)
+    if (!queue) {
+        slack_discard(slack);
         return 0;
+    }
     int is_checked = slack->queue == queue && slack->does == PATTERN_CHECK;
     int is_same = has_layout(slack, layout.address, layout.size);
     if (is_same)
@@ -192,6 +194,9 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
         if (slack->queue && slack->queue != list->slack_queue)
             slack_dequeue(slack); /* of a list that has no work left for it */
         is_due = prepare(watch, list, slack, (struct slack_layout){address, size}, is_fresh);
+    } else if (block->slack) {
+        slack_dequeue(block->slack);
+        slack_discard(block->slack);
     }
     lock_release(&watch->lock);
     scope_leave(scope);

@@ -35,6 +35,13 @@ SIMULATED = [
     ("strict, injected", "uaf=strict,cache_max=0", "devices=2", "--devices 2 --inject"),
     ("alternate", "side=alternate,align=64,uaf=strict", "devices=1", "--devices 1 --align 64"),
     ("strict, alone", "uaf=strict,idle_max=2M", "devices=2,strict=1", "--devices 2 --library"),
+    # No kernel here writes beside a buffer: what the watch finds is wrong.
+    ("watched", "slack=on,slack_every=4", "devices=2,strict=1", "--devices 2"),
+    ("watched, trimmed", "slack=on,slack_every=1,idle_age=1,idle_max=4M,cache_max=0", "devices=2", "--devices 2"),
+    ("watched, strict", "slack=on,slack_every=3,uaf=strict", "devices=2", "--devices 2"),
+    ("watched, filled", "slack=on,slack_every=2,fill=0x5a,poison=0xa5,side=alternate", "devices=2", "--devices 2"),
+    ("watched, alone", "slack=on,slack_every=2,poison=0xa5", "devices=2,strict=1", "--devices 2 --library"),
+    ("watched, injected", "slack=on,slack_every=4", "devices=2", "--devices 2 --inject"),
 ]
 # With uaf=off a defect shows as wrong data; with uaf=strict as a fault, which must not happen on a peer's memory.
 REAL = [
@@ -44,6 +51,8 @@ REAL = [
     ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "", ""),
     ("auto", "align=auto", "", ""),
     ("start", "side=start,waste=100,uaf=strict", "", ""),
+    ("watched", "slack=on,slack_every=4", "", ""),
+    ("watched, filled", "slack=on,fill=0x5a,poison=0xa5", "", ""),
 ]
 
 
