@@ -127,8 +127,9 @@ static void print_stats(void)
         (unsigned long long)delivery_count());
     struct heap_slack_figures slack = heap_slack_figures();
     if (process.options.slack)
-        output_say("cufence: slack of %llu buffers checked in %llu launches; that of %llu not, because other buffers came soon\n",
-                   (unsigned long long)slack.checked, (unsigned long long)slack.launches, (unsigned long long)slack.missed);
+        output_say(
+            "cufence: slack of %llu buffers checked in %llu launches; that of %llu not, because other buffers came soon\n",
+            (unsigned long long)slack.checked, (unsigned long long)slack.launches, (unsigned long long)slack.missed);
 }
 
 static void remove_traces(int status, void *unused)

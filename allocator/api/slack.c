@@ -7,9 +7,9 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_READ 4096         /* launches that are looked at */
-#define TICK_NS 10000000u      /* of the clock that launches and buffers are timed with, the longest */
-#define MOST_ARGUMENTS 32768u  /* bytes */
+#define MOST_READ 4096        /* launches that are looked at */
+#define TICK_NS 10000000u     /* of the clock that launches and buffers are timed with, the longest */
+#define MOST_ARGUMENTS 32768u /* bytes */
 
 /* Large: on the heap. */
 struct search {
@@ -66,8 +66,7 @@ static void find_launches(struct slack_write *write, struct search *search)
         else if (is_given(search, entry, write->buffer))
             add(write, search, i);
     }
-    write->is_incomplete =
-        count && count < launch_total() && search->entries[count - 1].time_ns + TICK_NS >= write->since_ns;
+    write->is_incomplete = count && count < launch_total() && search->entries[count - 1].time_ns + TICK_NS >= write->since_ns;
 }
 
 void slack_report(const struct heap_slack *found)

@@ -34,7 +34,8 @@ static void take_notes(struct finding *finding, const struct slack_write *write)
     size_t size = sizeof finding->notes[0].text;
     if (write->buffers > 1) {
         part_append(text, size,
-                    "%" PRIu64 " buffers had this memory since it was last checked, one after the other, the first of them #%" PRIu64
+                    "%" PRIu64
+                    " buffers had this memory since it was last checked, one after the other, the first of them #%" PRIu64
                     ": it may have been written for any of them; slack_every=1 checks each at its free",
                     write->buffers, write->first_id);
         text = finding->notes[++finding->note_count].text;
@@ -62,9 +63,9 @@ void finding_of_slack(struct finding *finding, const struct slack_write *write, 
                                 .now_ns = write->now_ns};
     uint64_t distance = distance_of(write);
     part_add(finding->what, "slack WRITE");
-    part_add(finding->headline, "slack WRITE: %" PRIu64 " byte%s changed, %" PRIu64 " byte%s %s buffer #%" PRIu64, write->changed,
-             plural(write->changed), distance, plural(distance), write->is_before ? "before the start of" : "past the end of",
-             buffer->id);
+    part_add(finding->headline, "slack WRITE: %" PRIu64 " byte%s changed, %" PRIu64 " byte%s %s buffer #%" PRIu64,
+             write->changed, plural(write->changed), distance, plural(distance),
+             write->is_before ? "before the start of" : "past the end of", buffer->id);
     if (buffer->label[0])
         part_add(finding->headline, " \"%s\"", buffer->label);
     finding->access = (struct access_fact){.is_known = 1, .kind = ACCESS_WRITE, .source = {-1, -1, 0}};

@@ -18,8 +18,8 @@ struct slack_write {
     uint64_t changed;             /* number of bytes in between that were changed */
     uint8_t bytes[64];            /* what was found there, as many as fit */
     size_t byte_count;
-    uint64_t since_ns;          /* when the bytes were good */
-    uint64_t buffers, first_id; /* number of buffers that had the memory since then, and the first of them */
+    uint64_t since_ns;                            /* when the bytes were good */
+    uint64_t buffers, first_id;                   /* number of buffers that had the memory since then, and the first of them */
     struct fault_launch launches[SLACK_LAUNCHES]; /* that were given one of these buffers since then, newest first */
     size_t launch_count, launch_total;            /* in launches[]; in all */
     size_t graphs;                                /* graphs that were launched since then: what they were given is unknown */

@@ -212,7 +212,7 @@ struct freelist {
     struct facts *history; /* a ring of buffers whose blocks have since been reused */
     size_t history_position, history_count, history_capacity;
     struct slack_queue *slack_queue; /* atomic; slack.h; NULL: nothing was ever queued */
-    struct freelist *next; /* in the context's lists, draining or spare ones, or in its pool's; under RANK_BOOKS */
+    struct freelist *next;           /* in the context's lists, draining or spare ones, or in its pool's; under RANK_BOOKS */
 };
 
 struct books {
@@ -245,9 +245,10 @@ static inline struct books *books_of(const struct context *context)
 }
 
 struct books *books_make(struct context *context); /* NULL: out of host memory */
-struct stream *books_stream(struct books *books);  /* cufence's own, which no other waits for. NULL if the driver fails. In a scope */
-void books_forget_stream(struct books *books);     /* the context was destroyed */
-CUevent event_take(struct books *books);           /* NULL if the driver fails. In a scope */
+struct stream *
+books_stream(struct books *books); /* cufence's own, which no other waits for. NULL if the driver fails. In a scope */
+void books_forget_stream(struct books *books); /* the context was destroyed */
+CUevent event_take(struct books *books);       /* NULL if the driver fails. In a scope */
 void event_give(struct books *books, CUevent event);
 
 static inline uint64_t list_idle_pages(const struct freelist *list)

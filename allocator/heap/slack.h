@@ -16,10 +16,10 @@
 #include "internal.h"
 #include "kernels/pattern.h"
 
-#define SLACK_MOST 128u /* jobs in a launch, the upper limit of slack_every */
+#define SLACK_MOST 128u  /* jobs in a launch, the upper limit of slack_every */
 #define QUEUE_MOST 1024u /* what waits on a stream while all batches are in flight */
-#define BATCHES 32u     /* in flight, per context */
-#define CREDIT_MOST 16u /* launches beside the regular ones that a free list can save up */
+#define BATCHES 32u      /* in flight, per context */
+#define CREDIT_MOST 16u  /* launches beside the regular ones that a free list can save up */
 
 /* The layout that the pattern fits. */
 struct slack_layout {
@@ -31,15 +31,15 @@ struct slack {
     struct block *block;
     struct slack_layout layout;  /* size: atomic */
     struct slack_layout checked; /* for PATTERN_CHECK */
-    int is_written;              /* the pattern's launch was submitted. 0 for a live block, and it waits in no queue: that was full */
-    struct slack_queue *queue;   /* atomic; where it waits, or NULL */
-    unsigned position, does;     /* there; PATTERN_CHECK, PATTERN_WRITE or both */
-    struct batch *batch;         /* the last launch for it, ... */
-    uint64_t turn;               /* ... unless the batch has another turn now */
-    uint64_t since_ns;           /* when it was last checked or written */
-    uint64_t buffers, first_id;  /* that had the memory since then: how many were freed, and the first of them */
-    struct facts facts;          /* of the last one of them */
-    struct slack *prev, *next;   /* of the context */
+    int is_written; /* the pattern's launch was submitted. 0 for a live block, and it waits in no queue: that was full */
+    struct slack_queue *queue;  /* atomic; where it waits, or NULL */
+    unsigned position, does;    /* there; PATTERN_CHECK, PATTERN_WRITE or both */
+    struct batch *batch;        /* the last launch for it, ... */
+    uint64_t turn;              /* ... unless the batch has another turn now */
+    uint64_t since_ns;          /* when it was last checked or written */
+    uint64_t buffers, first_id; /* that had the memory since then: how many were freed, and the first of them */
+    struct facts facts;         /* of the last one of them */
+    struct slack *prev, *next;  /* of the context */
 };
 
 /* What waits to be launched on the stream of a free list. */
@@ -88,7 +88,8 @@ struct batch *batch_take(struct watch *watch); /* one that is not in flight, or 
 int batch_is_over(const struct batch *batch);
 /* Launches it. In a scope. list: NULL on the watch's own stream. Returns 0 if the driver refuses. */
 int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream);
-void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream); /* what is in the list's queue. In a scope */
+void slack_launch(struct watch *watch, struct freelist *list,
+                  struct stream *stream); /* what is in the list's queue. In a scope */
 /* Copies what the batch has found, at most `max`, and makes it available again. Returns the number. */
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max);
 

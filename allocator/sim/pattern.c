@@ -1,4 +1,5 @@
-/* The host twin of cufence's own kernel cufence_pattern (allocator/kernels/pattern.cu): the first thread of a block does it all. */
+/* The host twin of cufence's own kernel cufence_pattern (allocator/kernels/pattern.cu): the first thread of a block does it
+ * all. */
 #include "kernel.h"
 
 #include <string.h>

@@ -64,7 +64,10 @@ int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, finish)
     const struct CMUnitTest tests[] = {
-        TEST(one_launch_is_derived), TEST(several_are_candidates), TEST(memory_of_malloc_is_watched), TEST(exitcode_and_on_fault),
+        TEST(one_launch_is_derived),
+        TEST(several_are_candidates),
+        TEST(memory_of_malloc_is_watched),
+        TEST(exitcode_and_on_fault),
         TEST(json),
     };
     return run_concurrently(argc, argv, tests, sizeof tests / sizeof tests[0]);

@@ -9,8 +9,8 @@
 #define MIB ((size_t)1 << 20)
 #define FAULTED 86
 
-/* poke(char *at, int64_t bytes, int value): writes `bytes` bytes from `at` on; sum(char *at, int64_t bytes, uint64_t *out): adds
- * them up. */
+/* poke(char *at, int64_t bytes, int value): writes `bytes` bytes from `at` on; sum(char *at, int64_t bytes, uint64_t *out):
+ * adds them up. */
 static void poke(const cusim_thread *thread, void *const *arguments)
 {
     char *at = *(char *const *)arguments[0];
@@ -229,7 +229,8 @@ static void reuse_with_another_size(void)
     CHECK(cufence_check(0) == 1);
 }
 
-/* Without launches to spare, the check of a slot that is used again at once is left out, and nothing is found that is not there. */
+/* Without launches to spare, the check of a slot that is used again at once is left out, and nothing is found that is not
+ * there. */
 static void alternating_sizes(void)
 {
     start("slack=on,verbose=on");
