@@ -232,7 +232,7 @@ struct books {
     uint64_t fresh, retired;
     uint64_t allocations, frees; /* of lists that no longer exist */
     struct watch *watch;         /* slack.h; NULL: nothing was ever watched */
-    struct stream own;           /* books_stream(); no handle: not created yet. Under lock */
+    struct stream own;           /* books_stream(); its handle is atomic, NULL: not created yet */
     /* On a cache line apart from fields that every allocation reads. */
     _Alignas(CACHE_LINE) int64_t live_bytes; /* the free lists' own sums come on top */
     int64_t peak_live_bytes;
