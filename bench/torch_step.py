@@ -50,6 +50,7 @@ BACKENDS = {
     "run": Backend("`cufence run` (as backend:cufence), default options, dumps armed", {}, None, launcher=(*RUN, "--")),
     "cufence": Backend("cufence.enable(), default options, dumps armed", {}, {}),
     "run_strict": Backend("`cufence run --set uaf=strict`", {}, None, launcher=(*RUN, "--set", "uaf=strict", "--")),
+    "run_slack": Backend("`cufence run --set slack=on`", {}, None, launcher=(*RUN, "--set", "slack=on", "--")),
     "cufence_strict": Backend("cufence.enable(uaf='strict')", {}, {"uaf": "strict"}),
     "async": Backend(
         "PyTorch's backend:cudaMallocAsync, without cufence", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, None

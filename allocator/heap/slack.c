@@ -2,6 +2,11 @@
 #include "slack.h"
 
 #include <stdlib.h>
+#include <unistd.h>
+
+#define AWAIT_US 10u /* how often and how long an allocation waits for its pattern; with the timer's slack 4 ms in all, */
+#define AWAIT_TIMES 64u
+#define IN_VAIN_MOST 8u /* and this often in vain */
 
 void slack_ranges(const struct block *block, struct slack_layout layout, struct pattern_range ranges[2])
 {
@@ -110,14 +115,27 @@ void slack_flush_touched(struct freelist *list, struct stream *stream)
     scope_leave(scope);
 }
 
-/* Launches what waits for the list's stream, if the calling thread may use that now. The shared list's is the legacy stream:
- * memory that any stream may use belongs to cuMemAlloc, which is a synchronisation like that stream. */
-static void flush(struct freelist *list)
+/* Memory of cuMemAlloc, which any stream may use: its pattern is written on cufence's own stream, which no other waits for. */
+static void flush_own(struct watch *watch, struct freelist *list)
 {
-    struct stream *stream = list == &list->books->shared ? &list->books->context->legacy : NULL;
+    struct scope scope = scope_enter(list->books->context);
+    struct stream *own = scope.pushed ? books_stream(list->books) : NULL;
+    lock_take(&watch->lock);
+    if (own)
+        slack_launch(watch, list, own);
+    lock_release(&watch->lock);
+    scope_leave(scope);
+}
+
+/* Launches what waits in the list's queue, if the calling thread may use its stream now. */
+static void flush(struct watch *watch, struct freelist *list)
+{
+    if (list == &list->books->shared) {
+        flush_own(watch, list);
+        return;
+    }
     stream_touch_begin();
-    if (!stream)
-        stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
     if (stream)
         slack_flush_touched(list, stream);
     stream_touch_end();
@@ -175,6 +193,21 @@ static void withdraw_check(struct watch *watch, struct slack *slack)
     lock_release(&watch->lock);
 }
 
+/* cuMemAlloc may take a while, and whatever uses the memory should come after its pattern: waits for that, but not long, and not
+ * on a device that is too busy. */
+static void await_written(struct watch *watch, const struct slack *slack)
+{
+    int is_over = 0;
+    for (unsigned waited = 0; waited < AWAIT_TIMES && !is_over; waited++) {
+        lock_take(&watch->lock);
+        is_over = watch->in_vain >= IN_VAIN_MOST || slack_is_over(slack);
+        watch->in_vain += !is_over && waited + 1 == AWAIT_TIMES;
+        lock_release(&watch->lock);
+        if (!is_over)
+            usleep(AWAIT_US);
+    }
+}
+
 void slack_hand_out(struct freelist *list, struct block *block, uint64_t address, uint64_t size, int is_fresh)
 {
     struct slack *slack = block->slack;
@@ -202,8 +235,10 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
     scope_leave(scope);
     if (!is_due)
         return;
-    flush(list);
+    flush(watch, list);
     withdraw_check(watch, slack);
+    if (list == &list->books->shared)
+        await_written(watch, slack);
 }
 
 /* ---- a block is freed ---- */
@@ -256,7 +291,7 @@ void slack_freed(struct freelist *list, struct block *block)
     }
     lock_release(&watch->lock);
     if (is_due)
-        flush(list);
+        flush(watch, list);
 }
 
 /* Checks a freed block that nobody uses, on the watch's own stream. In a scope; caller holds the lock. */
@@ -310,7 +345,7 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     scope_leave(scope);
     if (!is_due)
         return;
-    flush(list);
+    flush(watch, list);
     lock_take(&watch->lock);
     slack_dequeue(slack); /* if it could not be launched: another list will hand it out */
     lock_release(&watch->lock);

@@ -22,6 +22,7 @@ int story_beside(int count, char **arguments)
     if (is_async)
         MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     CUdeviceptr other = allocate(is_async, 1000, stream), address = allocate(is_async, 1000, stream);
+    MUST(cu.cuCtxSynchronize()); /* the pattern is there, however busy the machine is */
     for (long i = 0; i < launches; i++)
         MUST(store(address + 4 * (CUdeviceptr)i, 7, stream));
     MUST(store(other, 7, stream));
