@@ -26,6 +26,9 @@ struct options {
     uint64_t align;                /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
     enum option_side side;         /* end (default) | start | alternate */
     enum option_on_fault on_fault; /* error (default) | abort | continue */
+    int slack;                     /* on | off (default): watch the bytes around buffers with a pattern */
+    uint64_t fill;                 /* the byte that fresh buffers are filled with, FILL_OFF (default): none */
+    uint64_t poison;               /* the same for freed buffers */
     uint64_t max_reports;          /* 1..1000000, default 100: findings to print; others are counted */
     uint64_t exitcode;             /* 0..255, default 86: exit status after a fault, instead of 0; 0: leave it unchanged */
     uint64_t guard;                /* minimum size of a guard, 2M..64G, default 64M */
@@ -38,11 +41,8 @@ struct options {
     uint64_t history;              /* freed buffers to remember, 0..16M, default 65536 */
     uint64_t launches;             /* launches to remember per thread and context, 0..65536, default 4096; 0: none */
     int stacks;                    /* on (default) | off: record the Python stack of each allocation (uaf=strict: and free) */
-    int slack;                     /* on | off (default): watch the bytes around buffers with a pattern */
     uint64_t slack_reach;          /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
     uint64_t slack_every;          /* frees after which a stream's freed buffers are checked, 1..128, default 64 */
-    uint64_t fill;                 /* the byte that fresh buffers are filled with, FILL_OFF (default): none */
-    uint64_t poison;               /* the same for freed buffers */
     uint64_t exit_wait;            /* max wait at exit for pending GPU work, in ms, default 10000; 0: no wait */
     int coredump;                  /* on (default) | off: arm GPU core dumps */
     enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */

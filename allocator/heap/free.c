@@ -210,13 +210,15 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         free_of_graph(block, stream, users))
         return;
     if (users != HEAP_STREAM || stream->context != books->context || has_recorded(block) || heap_options->uaf == UAF_STRICT ||
-        block->is_elsewhere || (list = freelist_of(stream)) == NULL || (block->slack && slack_is_foreign(block, list))) {
+        block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
         free_with_waits(block, stream, users);
         return;
     }
     uint64_t now = write_freed(block, stream);
-    if (block->slack)
-        slack_freed(list, block);
+    if (__builtin_expect(heap_options->slack, 0) && block->slack && !slack_freed(list, block)) {
+        free_with_waits(block, stream, users);
+        return;
+    }
     if (__builtin_expect(heap_options->poison != FILL_OFF, 0))
         fill_freed(block, stream);
     if (freelist_put(list, block, BLOCK_IDLE, now))

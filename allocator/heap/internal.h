@@ -420,9 +420,9 @@ int captures_are_gone(void);                  /* a graph was destroyed since the
 
 /* The block, held, is to become a buffer of the list. is_fresh: it was mapped for it. */
 void slack_hand_out(struct freelist *list, struct block *block, uint64_t address, uint64_t size, int is_fresh);
-/* Whether a block that is freed into the list may still be used by a launch on another stream. Caller holds the block. */
-int slack_is_foreign(struct block *block, const struct freelist *list);
-void slack_freed(struct freelist *list, struct block *block); /* right before freelist_put(), if it is not foreign */
+/* The block, held, is freed into the list of its stream: call right before freelist_put(). Returns 0, and has done nothing, if
+ * a launch on another stream may still use the block. */
+int slack_freed(struct freelist *list, struct block *block);
 /* The block, held, was freed into another list than that of its stream. `stream` only with HEAP_STREAM. */
 void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded);
 int slack_wait_for(struct block *block); /* adds a wait for its last launch. Returns 0 if that is over */

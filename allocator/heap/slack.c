@@ -193,8 +193,8 @@ static void withdraw_check(struct watch *watch, struct slack *slack)
     lock_release(&watch->lock);
 }
 
-/* cuMemAlloc may take a while, and whatever uses the memory should come after its pattern: waits for that, but not long, and not
- * on a device that is too busy. */
+/* cuMemAlloc may take a while, and whatever uses the memory should come after its pattern: waits for that, but not long, and
+ * not on a device that is too busy. */
 static void await_written(struct watch *watch, const struct slack *slack)
 {
     int is_over = 0;
@@ -243,20 +243,6 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
 
 /* ---- a block is freed ---- */
 
-int slack_is_foreign(struct block *block, const struct freelist *list)
-{
-    struct slack *slack = block->slack;
-    struct watch *watch = slack ? watch_of(block->books) : NULL;
-    if (!watch)
-        return 0;
-    lock_take(&watch->lock);
-    if (slack->queue && slack->queue != list->slack_queue)
-        slack_dequeue(slack);
-    int is_foreign = !slack_is_over(slack) && slack->batch->list != list;
-    lock_release(&watch->lock);
-    return is_foreign;
-}
-
 /* Notes that the buffer was freed. Returns whether it had a pattern. Caller holds the lock. */
 static int note_freed(struct watch *watch, struct slack *slack)
 {
@@ -273,14 +259,26 @@ static int note_freed(struct watch *watch, struct slack *slack)
     return 1;
 }
 
-void slack_freed(struct freelist *list, struct block *block)
+/* Whether a launch on another stream may still use the block. Caller holds the lock. */
+static int is_foreign(struct slack *slack, const struct freelist *list)
+{
+    if (slack->queue && slack->queue != list->slack_queue)
+        slack_dequeue(slack);
+    return !slack_is_over(slack) && slack->batch->list != list;
+}
+
+int slack_freed(struct freelist *list, struct block *block)
 {
     struct slack *slack = block->slack;
-    struct watch *watch = slack ? watch_of(list->books) : NULL;
+    struct watch *watch = watch_of(list->books);
     int is_due = 0;
     if (!watch)
-        return;
+        return 1;
     lock_take(&watch->lock);
+    if (is_foreign(slack, list)) {
+        lock_release(&watch->lock);
+        return 0;
+    }
     struct slack_queue *queue = queue_of(list);
     if (note_freed(watch, slack) && queue) {
         slack->checked = slack->layout;
@@ -292,6 +290,7 @@ void slack_freed(struct freelist *list, struct block *block)
     lock_release(&watch->lock);
     if (is_due)
         flush(watch, list);
+    return 1;
 }
 
 /* Checks a freed block that nobody uses, on the watch's own stream. In a scope; caller holds the lock. */

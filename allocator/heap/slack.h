@@ -73,7 +73,7 @@ struct watch {
     struct books *books;
     int is_ready, is_off; /* the kernel is loaded; it cannot be */
     CUfunction kernel;
-    void *memory; /* of all batches; registered with the context */
+    void *memory;           /* of all batches; registered with the context */
     unsigned next, in_vain; /* waits for a pattern that did not come in time */
     struct slack *slacks;
     uint64_t launches, checked, missed; /* missed: buffers that were not checked, because their memory was used again at once */

@@ -37,7 +37,7 @@ SIMULATED = [
     ("strict, alone", "uaf=strict,idle_max=2M", "devices=2,strict=1", "--devices 2 --library"),
     # No kernel here writes beside a buffer: what the watch finds is wrong. The pattern needs the streams that memory is allocated
     # on, and the simulated device keeps those of ended threads (c4).
-    ("watched", "slack=on,slack_every=4", "devices=2,strict=1", "--devices 2 --without c4"),
+    ("watched", "slack=on", "devices=2,strict=1", "--devices 2 --without c4"),
     ("watched, trimmed", "slack=on,slack_every=1,idle_age=1,idle_max=4M,cache_max=0", "devices=2", "--devices 2 --without c4"),
     ("watched, strict", "slack=on,slack_every=3,uaf=strict", "devices=2", "--devices 2 --without c4"),
     ("watched, filled", "slack=on,slack_every=2,fill=0x5a,poison=0xa5,side=alternate", "devices=2", "--devices 2 --without c4"),
@@ -52,7 +52,7 @@ REAL = [
     ("trimmed", "idle_age=1,idle_max=4M,cache_max=0", "", ""),
     ("auto", "align=auto", "", ""),
     ("start", "side=start,waste=100,uaf=strict", "", ""),
-    ("watched", "slack=on,slack_every=4", "", ""),
+    ("watched", "slack=on", "", ""),
     ("watched, filled", "slack=on,fill=0x5a,poison=0xa5", "", ""),
 ]
 

@@ -41,7 +41,8 @@ int main(int count, char **arguments)
     } else {
         CALL(is_async ? cudaMallocAsync(&buffer, 1000, stream) : cudaMalloc(&buffer, 1000));
         store_all<<<8, 128, 0, stream>>>(buffer, 1000);
-        store_at<<<1, 32, 0, stream>>>(!strcmp(what, "before") ? buffer - 16 : buffer + 1000, !strcmp(what, "before") ? 16 : 3, 0x41);
+        store_at<<<1, 32, 0, stream>>>(!strcmp(what, "before") ? buffer - 16 : buffer + 1000, !strcmp(what, "before") ? 16 : 3,
+                                       0x41);
         CALL(is_async ? cudaFreeAsync(buffer, stream) : cudaFree(buffer));
     }
     CALL(cudaDeviceSynchronize());
