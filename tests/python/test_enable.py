@@ -108,7 +108,7 @@ class Enable(unittest.TestCase):
             assert cufence.check() == 0 and cufence.check(0) == 0
             try:
                 cufence.check(99)
-            except cufence.Error as error:
+            except ValueError as error:
                 assert "99" in str(error)
             else:
                 raise AssertionError("there is no device 99")
