@@ -55,6 +55,7 @@ BACKENDS = {
     "run_off": Backend("`cufence run --set uaf=off`", {}, None, launcher=(*RUN, "--set", "uaf=off", "--")),
     "cufence_off": Backend("cufence.enable(uaf='off')", {}, {"uaf": "off"}),
     "run_strict": Backend("`cufence run --set uaf=strict`", {}, None, launcher=(*RUN, "--set", "uaf=strict", "--")),
+    "run_slack": Backend("`cufence run --set slack=on`", {}, None, launcher=(*RUN, "--set", "slack=on", "--")),
     "cufence_strict": Backend("cufence.enable(uaf='strict')", {}, {"uaf": "strict"}),
     "async": Backend(
         "PyTorch's backend:cudaMallocAsync, without cufence", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, None

@@ -14,8 +14,10 @@
 #include "witness/delivery.h"
 #include "witness/monitor.h"
 
+#include <limits.h>
 #include <stdio.h>
 
+#define CHECK_MS 10000 /* the most that cufence_check() waits for its own kernels, after the synchronisation */
 #define PUBLIC __attribute__((visibility("default")))
 
 PUBLIC cufence_status cufence_init(const char *options)
@@ -204,6 +206,17 @@ PUBLIC cufence_status cufence_trim(int device)
 {
     cufence_status status = lifecycle_check();
     return status == CUFENCE_OK ? heap_trim(device, 1) : status;
+}
+
+PUBLIC int cufence_check(int device)
+{
+    size_t found = 0;
+    cufence_status status = lifecycle_check();
+    if (status == CUFENCE_OK && delivery_is_in_handler())
+        status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a fault handler cannot check buffers: the device may be stopped");
+    if (status == CUFENCE_OK)
+        status = heap_check_slack(device, 1, CHECK_MS, &found);
+    return status == CUFENCE_OK ? (int)(found < INT_MAX ? found : INT_MAX) : -(int)status;
 }
 
 PUBLIC cufence_status cufence_set_fault_handler(cufence_fault_handler handler, void *user)

@@ -1,6 +1,7 @@
 #include "lifecycle.h"
 
 #include "closing.h"
+#include "slack.h"
 
 #include "base/error.h"
 #include "base/lock.h"
@@ -24,6 +25,7 @@
 
 #define REPORT_MS 2000 /* how long process exit waits for a report in progress, besides for a second launch */
 #define DEBUGGER_REST_MS 500
+#define SLACK_MS 2000 /* at most, for the last check of all buffers */
 
 static struct {
     struct lock lock;   /* held while starting */
@@ -125,6 +127,11 @@ static void print_stats(void)
         (unsigned long long)stats.allocations, (unsigned long long)stats.fresh_mappings,
         (unsigned long long)stats.peak_live_bytes, (unsigned long long)stats.retired_mappings,
         (unsigned long long)delivery_count());
+    struct heap_slack_figures slack = heap_slack_figures();
+    if (process.options.slack)
+        output_say(
+            "cufence: slack of %llu buffers checked in %llu launches; that of %llu not, because other buffers came soon\n",
+            (unsigned long long)slack.checked, (unsigned long long)slack.launches, (unsigned long long)slack.missed);
 }
 
 static void remove_traces(int status, void *unused)
@@ -141,6 +148,14 @@ static unsigned report_ms(void)
 {
     uint64_t ms = REPORT_MS + process.options.witness_ms + saving_limit_ms(&process.options);
     return ms < INT32_MAX ? (unsigned)ms : INT32_MAX;
+}
+
+/* The last check of all buffers. The devices are idle. */
+static void check_slack(void)
+{
+    size_t found;
+    if (process.options.slack && !driver_has_faulted(exit_result) && !delivery_is_in_handler())
+        heap_check_slack(-1, 0, SLACK_MS, &found);
 }
 
 /* Waits for all work and for the reports of its faults. Returns 1 if all work is done. */
@@ -185,6 +200,8 @@ static void at_exit(int status, void *unused)
     if (getpid() != process.pid || is_done++)
         return;
     int is_synchronised = wait_for_faults();
+    if (is_synchronised)
+        check_slack();
     monitor_stop(is_synchronised ? report_ms() : 0);
     heap_close();
     int has_failed = is_synchronised && driver_has_faulted(exit_result);
@@ -263,6 +280,7 @@ static cufence_status start(const char *options)
     launch_open(stack_has_python() ? process.options.launches : (process.options.launches + 3) / 4);
     static const struct context_events events = {context_begun, context_gone, stream_ends};
     contexts_open(&events);
+    heap_on_slack(slack_report);
     status = heap_open(&process.options);
     if (status != CUFENCE_OK) {
         monitor_cancel();

@@ -18,6 +18,8 @@ enum lock_rank {
     RANK_FILTER,      /* a pool's filter, a callback into the program, is running */
     RANK_TOUCH,       /* a stream ends, begins or joins a capture, or is used by a thread other than its own */
     RANK_BOOKS,       /* a context's free lists and pools */
+    RANK_SLACK,       /* the slack of a context's buffers; held across launches of cufence's own kernels, and while
+                         cufence_check() waits for them */
     RANK_STREAMS,     /* the table of streams */
     RANK_TWIN,        /* a block gets a twin, or ceases to be mapped; held across map and set access */
     RANK_LIST,        /* the blocks of one free list: a spin lock */

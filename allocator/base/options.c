@@ -8,7 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
@@ -76,6 +75,18 @@ static const struct option_row table[] = {
      .help = "record the stack of each allocation, and of each free that unmaps the buffer: Python's, or in programs without Python the native one (python: not that)"},
     {.name = "streams", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(streams),
      .help = "report buffers that are freed or overwritten while a launch on another stream may still use them (docs/streams.md)"},
+    {.name = "slack", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(slack),
+     .help = "watch the bytes around each buffer with a pattern, so that writes in front of it and into its slack are found"},
+    {.name = "slack_reach", .type = OPTION_BYTES, .allowed = "16..2M", .default_value = "4K",
+     .offset = FIELD(slack_reach), .minimum = 16, .maximum = 2 * MIB,
+     .help = "bytes on each side of a buffer that are watched, as far as its mapping reaches"},
+    {.name = "slack_every", .type = OPTION_NUMBER, .allowed = "1..128", .default_value = "64",
+     .offset = FIELD(slack_every), .minimum = 1, .maximum = 128,
+     .help = "check freed buffers in one launch after this many frees on a stream; 1: each at its free"},
+    {.name = "fill", .type = OPTION_FILL, .allowed = "off | nan | 0xNN", .default_value = "off", .offset = FIELD(fill),
+     .help = "set each byte of a fresh buffer to this value; nan: 0xff, which is NaN for all floating-point types"},
+    {.name = "poison", .type = OPTION_FILL, .allowed = "off | nan | 0xNN", .default_value = "off", .offset = FIELD(poison),
+     .help = "set each byte of a freed buffer to this value"},
     {.name = "exit_wait", .type = OPTION_NUMBER, .allowed = "0..86400000", .default_value = "10000",
      .offset = FIELD(exit_wait), .maximum = DAY_MS,
      .help = "max wait at exit for pending GPU work, in milliseconds, so that its faults are reported"},
@@ -174,6 +185,28 @@ static int parse_digits(struct span *span, uint64_t *value)
     return digits > 0;
 }
 
+static int digit_of(char letter)
+{
+    static const char digits[] = "0123456789abcdef";
+    const char *at = letter ? strchr(digits, tolower((unsigned char)letter)) : NULL;
+    return at ? (int)(at - digits) : -1;
+}
+
+/* Accepts "off", "nan" and "0xNN". */
+static int parse_fill(struct span span, uint64_t *value)
+{
+    int high = span.length == 4 ? digit_of(span.start[2]) : -1, low = span.length == 4 ? digit_of(span.start[3]) : -1;
+    if (is_text(span, "off"))
+        *value = FILL_OFF;
+    else if (is_text(span, "nan"))
+        *value = 0xff;
+    else if (high >= 0 && low >= 0 && (!memcmp(span.start, "0x", 2) || !memcmp(span.start, "0X", 2)))
+        *value = (uint64_t)(high * 16 + low);
+    else
+        return 0;
+    return 1;
+}
+
 static const char suffixes[] = "KMGT";
 
 static int parse_bytes(struct span span, uint64_t *value)
@@ -249,6 +282,10 @@ static int row_set(const struct option_row *row, struct span value, struct optio
             break;
         }
         if (!parse_bytes(value, &number) || number < row->minimum || number > row->maximum || (number & (number - 1)))
+            return 0;
+        break;
+    case OPTION_FILL:
+        if (!parse_fill(value, &number))
             return 0;
         break;
     case OPTION_BYTES:
@@ -400,12 +437,15 @@ void options_format(const struct options *options, const struct option_row *row,
         snprintf(out, size, "%s", (const char *)field);
         return;
     case OPTION_ALIGN:
+    case OPTION_FILL:
     case OPTION_BYTES:
     case OPTION_NUMBER:
         break;
     }
     memcpy(&number, field, sizeof number);
-    if (row->type == OPTION_NUMBER)
+    if (row->type == OPTION_FILL)
+        snprintf(out, size, number == FILL_OFF ? "off" : "0x%02" PRIx64, number);
+    else if (row->type == OPTION_NUMBER)
         snprintf(out, size, "%" PRIu64, number);
     else if (row->type == OPTION_ALIGN && number == OPTION_ALIGN_AUTO)
         snprintf(out, size, "auto");
@@ -427,66 +467,4 @@ void options_print(FILE *out)
     for (size_t i = 0; i < ROWS; i++)
         fprintf(out, "%-*s  %-*s  %-*s  %s\n", name, table[i].name, allowed, table[i].allowed, value, table[i].default_value,
                 table[i].help);
-}
-
-static const char *rank_name(void)
-{
-    const char *rank = getenv("RANK");
-    if (!rank)
-        rank = getenv("LOCAL_RANK");
-    return rank ? rank : "0";
-}
-
-cufence_status options_expand_path(const char *pattern, char *out, size_t size)
-{
-    char process[24], host[256] = "", letter[2] = "";
-    size_t used = 0;
-
-    snprintf(process, sizeof process, "%ld", (long)getpid());
-    for (const char *at = pattern; *at; at++) {
-        const char *piece = letter;
-        letter[0] = *at;
-        if (*at == '%') {
-            switch (*++at) {
-            case 'p':
-                piece = process;
-                break;
-            case 'r':
-                piece = rank_name();
-                break;
-            case 'h':
-                if (gethostname(host, sizeof host - 1))
-                    snprintf(host, sizeof host, "localhost");
-                piece = host;
-                break;
-            case '%':
-                break;
-            default:
-                return error_set(CUFENCE_ERROR_OPTION,
-                                 "file name '%.200s': '%s' behind %% is not allowed; allowed are %%p, %%r, %%h and %%%%",
-                                 pattern, *at ? excerpt_of((struct span){at, 1}).text : "nothing");
-            }
-        }
-        size_t length = strlen(piece);
-        if (length >= size - used)
-            return error_set(CUFENCE_ERROR_OVERFLOW, "file name '%.200s' is longer than %zu bytes when expanded", pattern,
-                             size - 1);
-        memcpy(out + used, piece, length);
-        used += length;
-    }
-    out[used] = '\0';
-    return CUFENCE_OK;
-}
-
-int options_rank(void)
-{
-    static const char *const names[] = {"RANK", "LOCAL_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv(names[i]);
-        char *end = NULL;
-        long rank = text && *text ? strtol(text, &end, 10) : -1;
-        if (end && !*end && rank >= 0 && rank <= INT_MAX)
-            return (int)rank;
-    }
-    return -1;
 }

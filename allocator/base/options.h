@@ -17,6 +17,7 @@ enum option_ipc { IPC_REFUSE, IPC_DRIVER };
 enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
 enum option_witness { WITNESS_AUTO, WITNESS_ON, WITNESS_OFF };
 enum option_color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
+enum { FILL_OFF = 256 }; /* fill, poison: other values are the byte */
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 
 #define OPTION_ALIGN_AUTO 0u
@@ -27,6 +28,9 @@ struct options {
     uint64_t align;                /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
     enum option_side side;         /* end (default) | start | alternate */
     enum option_on_fault on_fault; /* error (default) | abort | continue */
+    int slack;                     /* on | off (default): watch the bytes around buffers with a pattern */
+    uint64_t fill;                 /* the byte that fresh buffers are filled with, FILL_OFF (default): none */
+    uint64_t poison;               /* the same for freed buffers */
     uint64_t max_reports;          /* 1..1000000, default 100: findings to print; others are counted */
     uint64_t exitcode;             /* 0..255, default 86: exit status after a fault, instead of 0; 0: leave it unchanged */
     uint64_t guard;                /* minimum size of a guard, 2M..64G, default 64M */
@@ -40,6 +44,8 @@ struct options {
     uint64_t launches;             /* launches to remember per thread and context, 0..65536, default 4096; 0: none */
     enum option_stacks stacks;     /* on (default) | python | off: record the stack of each allocation, and of frees that unmap */
     int streams;                   /* on | off (default): find buffers that are freed or written while other streams use them */
+    uint64_t slack_reach;          /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
+    uint64_t slack_every;          /* frees after which a stream's freed buffers are checked, 1..128, default 64 */
     uint64_t exit_wait;            /* max wait at exit for pending GPU work, in ms, default 10000; 0: no wait */
     int coredump;                  /* on (default) | off: arm GPU core dumps */
     enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */
@@ -61,6 +67,7 @@ enum option_type {
     OPTION_ALIGN,  /* uint64_t: "auto" = OPTION_ALIGN_AUTO, or a power of two in bytes */
     OPTION_BYTES,  /* uint64_t: digits, then an optional K, M, G or T, then an optional B, or iB after a letter */
     OPTION_NUMBER, /* uint64_t: digits */
+    OPTION_FILL,   /* uint64_t: "off" = FILL_OFF, "nan" = 0xff, or a byte as 0x and two hexadecimal digits */
     OPTION_SWITCH, /* int: on = 1, off = 0 */
     OPTION_PATH    /* char[]: a file name for options_expand_path() */
 };

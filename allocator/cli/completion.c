@@ -45,6 +45,8 @@ static const char *row_values(const struct option_row *row, char out[LONGEST])
         return out;
     case OPTION_ALIGN:
         return "auto 1 2 4 8 16 32 64 128 256 512";
+    case OPTION_FILL:
+        return "off nan";
     case OPTION_PATH:
         return strstr(row->allowed, "folder") ? ARGUMENT_FOLDER : ARGUMENT_FILE;
     case OPTION_BYTES:

@@ -27,6 +27,7 @@ static const struct {
     {"host write out of bounds", "A copy or a set wrote beyond a buffer."},
     {"host read out of bounds", "A copy read beyond a buffer."},
     {"stream race", "A buffer was freed or overwritten while another stream may still use it."},
+    {"slack write", "A kernel wrote beside a buffer, within its mapping."},
 };
 
 #define RULES (sizeof rules / sizeof rules[0])

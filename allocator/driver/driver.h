@@ -60,6 +60,8 @@
     X(cuModuleLoadData, 2000, REQUIRED)                                                                                        \
     X(cuModuleGetFunction, 2000, REQUIRED)                                                                                     \
     X(cuLaunchKernel, 4000, REQUIRED)                                                                                          \
+    X(cuMemHostRegister, 6050, OPTIONAL)                                                                                       \
+    X(cuMemHostGetDevicePointer, 3020, OPTIONAL)                                                                               \
     X(cuDeviceCanAccessPeer, 4000, OPTIONAL)                                                                                   \
     X(cuDeviceGetUuid, 11040, OPTIONAL)                                                                                        \
     X(cuMemRetainAllocationHandle, 11000, OPTIONAL)                                                                            \

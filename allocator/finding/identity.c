@@ -48,6 +48,16 @@ uint64_t identity_of_fault(const struct diagnosis *diagnosis)
     return not_zero(add_place(hash, diagnosis->owner));
 }
 
+/* By the newest launch that may have written it, if there is one, and the side. */
+uint64_t identity_of_slack(const struct slack_write *write)
+{
+    const struct launch_entry *entry = write->launch_count ? write->launches[0].entry : NULL;
+    uint64_t hash = add_text(START, FINDING_SLACK);
+    hash = add_number(hash, (uint64_t)write->is_before);
+    hash = add_text(hash, entry && entry->function ? entry->function->name : NULL);
+    return not_zero(add_place(hash, write->buffer));
+}
+
 uint64_t identity_of_misuse(const struct misuse *misuse)
 {
     uint64_t hash = add_text(add_text(START, misuse->kind), misuse->call);

@@ -5,10 +5,12 @@
 #ifndef CUFENCE_FINDING_IDENTITY_H
 #define CUFENCE_FINDING_IDENTITY_H
 
+#include "slack.h"
 #include "misuse.h"
 
 /* Return the identity: equal for the same finding, different for others except by chance (64 bits); never 0. */
 uint64_t identity_of_fault(const struct diagnosis *diagnosis);
+uint64_t identity_of_slack(const struct slack_write *write);
 uint64_t identity_of_misuse(const struct misuse *misuse);
 
 #endif

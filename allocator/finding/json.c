@@ -4,6 +4,7 @@
 #include "json_figures.h"
 #include "json_members.h"
 #include "json_restaged.h"
+#include "json_slack.h"
 #include "base/version.h"
 
 #include <inttypes.h>
@@ -441,6 +442,10 @@ char *finding_json(const struct finding *finding)
     put_address(report, &finding->address);
     put_buffer(report, "buffer", finding, &finding->buffer);
     put_buffer(report, "rival", finding, &finding->rival);
+    if (finding->slack) {
+        json_put_slack(report, finding->slack, put_frames);
+        put_notes(report, finding);
+    }
     if (finding->has_site)
         put_site(report, finding);
     put_text(report, "hint", finding->hint);

@@ -141,6 +141,8 @@ static void summary_line(struct report *report, const struct finding *finding)
     const char *first = finding->call ? finding->call : "", *rest = finding->headline;
     if (finding->has_site && finding->access.is_known)
         first = accesses[finding->access.kind];
+    if (finding->slack)
+        first = "write";
     if (first[0]) /* instead of what the kind says already */
         rest += strlen(finding->what);
     report_begin(report, NULL, NULL);
@@ -486,6 +488,10 @@ char *finding_text(const struct finding *finding)
     owner_line(&report, finding);
     if (finding->buffer.buffer)
         report_buffer_lines(&report, &finding->buffer, finding->now_ns);
+    if (finding->slack) {
+        slack_lines(&report, finding->slack);
+        note_lines(&report, "note", finding->notes, finding->note_count);
+    }
     if (finding->has_site)
         memory_lines(&report, finding);
     if (finding->hint[0])

@@ -88,7 +88,7 @@ static uint64_t width_of(const struct access_fact *access)
     return access->kind == ACCESS_WRITE && access->bytes ? access->bytes : 1;
 }
 
-static void put_values(struct report *report, const struct restaged_write *write, uint64_t width)
+void written_put_values(struct report *report, const struct restaged_write *write, uint64_t width)
 {
     enum form form = form_of(write, width);
     size_t step = form == FORM_BYTES ? 1 : (size_t)width, most = form == FORM_BYTES ? MOST_BYTES : MOST_VALUES;
@@ -104,6 +104,12 @@ static void put_values(struct report *report, const struct restaged_write *write
     }
     if (at && at < write->bytes)
         report_put(report, " ...");
+}
+
+int written_fits(const struct restaged_write *write, uint64_t width)
+{
+    enum form form = form_of(write, width);
+    return form == FORM_FLOAT || form == FORM_INTEGER;
 }
 
 /* Puts "96 bytes past the end", "8 bytes, ending 64 bytes before the start of buffer #2". */
@@ -148,7 +154,7 @@ void written_lines(struct report *report, const struct finding *finding)
         report_begin(report, i ? "" : "written", NULL);
         put_range(report, &restaged->writes[i], finding->buffer.buffer);
         if (width)
-            put_values(report, &restaged->writes[i], width);
+            written_put_values(report, &restaged->writes[i], width);
         report_end(report, i ? CERTAIN_NOT : CERTAIN_RESTAGED);
     }
     put_rest(report, restaged);

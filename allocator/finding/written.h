@@ -8,6 +8,10 @@
 #include "writer.h"
 
 /* Puts a line for each of the first ranges, with the first values in the width of the access. Requires finding->restaged. */
+/* Whether the bytes look like values of that width, and these: ": 1.0 2.0 ...". */
+int written_fits(const struct restaged_write *write, uint64_t width);
+void written_put_values(struct report *report, const struct restaged_write *write, uint64_t width);
+
 void written_lines(struct report *report, const struct finding *finding);
 
 #endif

@@ -37,6 +37,11 @@ uint64_t layout_offset(uint64_t mapped, uint64_t size, uint64_t align, enum layo
     return side == LAYOUT_START ? 0 : (mapped - size) & ~(align - 1);
 }
 
+struct layout_slack layout_slack(uint64_t mapped, uint64_t offset, uint64_t size, uint64_t reach)
+{
+    return (struct layout_slack){.head = smaller(offset, reach), .tail = smaller(mapped - offset - size, reach)};
+}
+
 static cufence_status check(const struct layout_request *request, struct problem *problem)
 {
     if (request->size == 0)

@@ -224,6 +224,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     block_join(block, list->pool);
     block->owner = wanted->owner;
     block->is_counted = 1;
+    int is_fresh = !block->facts.id; /* mapped for this buffer */
     if (mapped)
         *mapped = block->slot.mapped;
     struct facts facts = {.id = take_id(),
@@ -234,6 +235,10 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
                           .who = facts_tid(),
                           .label = facts_label(label_current(), facts_stack())};
     facts_write(block, &facts);
+    if (__builtin_expect(heap_options->slack, 0))
+        slack_hand_out(list, block, facts.address, size, is_fresh);
+    if (__builtin_expect(heap_options->fill != FILL_OFF, 0))
+        fill_fresh(list, facts.address, size);
     *pointer = (void *)(uintptr_t)facts.address; /* before index_add(): another thread may free it after that */
     index_add(block);
     return CUFENCE_OK;

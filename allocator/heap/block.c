@@ -119,6 +119,8 @@ static void unmap(struct block *block)
 void block_unmap(struct block *block)
 {
     struct books *books = block->books;
+    if (block->slack)
+        slack_forget(block);
     struct block *heir = block->heir;
     block->heir = NULL;
     if (heir) /* the context is gone */

@@ -14,12 +14,32 @@ struct books *books_make(struct context *context)
     lock_init(&books->lock, RANK_BOOKS);
     lock_init(&books->events_lock, RANK_EVENTS);
     books->shared.books = books;
+    books->own.context = books->own.within = context;
     books->shared.passed = UINT64_MAX; /* blocks in the shared list have always passed */
     if (__atomic_compare_exchange_n((struct books **)&context->books[CONTEXT_HEAP], &none, books, 0, __ATOMIC_ACQ_REL,
                                     __ATOMIC_ACQUIRE))
         return books;
     free(books);
     return none;
+}
+
+struct stream *books_stream(struct books *books)
+{
+    struct stream *own = &books->own;
+    CUstream made = NULL, none = NULL;
+    if (__atomic_load_n(&own->handle, __ATOMIC_ACQUIRE))
+        return own;
+    if (driver->cuStreamCreate(&made, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+        return NULL;
+    if (!__atomic_compare_exchange_n(&own->handle, &none, made, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        driver->cuStreamDestroy(made);
+    return own;
+}
+
+void books_forget_stream(struct books *books)
+{
+    __atomic_store_n(&books->own.handle, NULL, __ATOMIC_RELEASE);
+    __atomic_add_fetch(&books->own.generation, 1, __ATOMIC_RELEASE);
 }
 
 CUevent event_take(struct books *books)

@@ -112,7 +112,8 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
  * is destroyed. The same goes for everything once the capture's dependencies were changed by hand. */
 static void free_in_pool(struct block *block, struct stream *stream, struct pool *pool, int is_ordered)
 {
-    int is_reusable = is_ordered && !block->is_elsewhere && !has_recorded(block) &&
+    int is_unwatched = slack_forget(block);
+    int is_reusable = is_ordered && is_unwatched && !block->is_elsewhere && !has_recorded(block) &&
                       (block->pool == pool || !pool->is_capture) && !pool_is_spent(pool);
     drop_recorded(block);
     uint64_t now = write_freed(block, stream, heap_options->uaf == UAF_STRICT);
@@ -171,6 +172,23 @@ static void wait_for_users(struct block *block, struct stream *stream, enum heap
     wait_for_recorded(block);
 }
 
+/* With slack=on and poison=: checks what is around a freed buffer, and overwrites it. Returns whether work of ours uses it. */
+static int release_contents(struct block *block, struct stream *stream, enum heap_users users)
+{
+    int is_used = 0, is_recorded = has_recorded(block);
+    if (block->slack)
+        slack_release(block, stream, users, is_recorded);
+    if (heap_options->poison != FILL_OFF && !is_recorded && !block->is_elsewhere) {
+        if (users == HEAP_STREAM && stream->context == block->books->context)
+            fill_freed(block, stream);
+        else if (users == HEAP_NONE)
+            is_used = fill_freed_idle(block);
+    }
+    if (block->slack)
+        is_used |= slack_wait_for(block);
+    return is_used;
+}
+
 /* Frees a buffer whose block is retired while a twin goes on with its memory: at once in the order of the stream that freed it,
  * or else when nobody uses the buffer any more. */
 static void free_for_twin(struct block *block, struct block *twin, struct stream *stream, enum heap_users users)
@@ -178,6 +196,8 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
     struct books *books = block->books;
     struct freelist *list = users == HEAP_NONE ? &books->shared : own_list(block, stream, users);
     uint64_t now = write_freed(block, stream, 1);
+    if (release_contents(block, stream, users) && users == HEAP_NONE)
+        list = NULL; /* the work is on a stream of ours */
     wait_for_users(block, stream, users);
     if (list) {
         go_on_with(twin, list, now);
@@ -198,8 +218,8 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
     int is_retired = heap_options->uaf == UAF_STRICT || block->is_elsewhere;
     struct freelist *shared = &block->books->shared;
     uint64_t now = write_freed(block, stream, heap_options->uaf == UAF_STRICT);
+    int is_used = release_contents(block, stream, users), is_idle = users == HEAP_NONE && !is_used;
     wait_for_users(block, stream, users);
-    int is_idle = users == HEAP_NONE;
     enum block_state state = is_retired ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
     freelist_put(shared, block, state, now);
     if (state == BLOCK_PAST)
@@ -265,6 +285,12 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         return;
     }
     uint64_t now = write_freed(block, stream, 0);
+    if (__builtin_expect(heap_options->slack, 0) && block->slack && !slack_freed(list, block)) {
+        free_with_waits(block, stream, users);
+        return;
+    }
+    if (__builtin_expect(heap_options->poison != FILL_OFF, 0))
+        fill_freed(block, stream);
     if (freelist_put(list, block, BLOCK_IDLE, now))
         freelist_mark(list, now);
 }

@@ -41,6 +41,24 @@ static inline void remove_idle(struct freelist *list, struct block *block)
     block_become(block, BLOCK_HELD);
 }
 
+/* With slack=on: the first block whose last buffer was of the same size, because its pattern fits. */
+static struct block *search_same(struct freelist *list, uint64_t pages, uint64_t size)
+{
+    struct block *block;
+    unsigned seen = 0;
+    DL_FOREACH(list->bins[bin_of(pages)], block)
+    {
+        if (block->pages == pages && block->facts.size == size) {
+            remove_idle(list, block);
+            freelist_remember(list, &block->facts);
+            return block;
+        }
+        if (++seen == SCAN)
+            break;
+    }
+    return NULL;
+}
+
 /* Takes the first block of at least `pages`, at most `waste` percent larger, that was freed at `sequence` or before. */
 static struct block *search(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t sequence)
 {
@@ -92,7 +110,9 @@ void freelist_count(struct freelist *list, uint64_t size)
 struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t size)
 {
     list_lock(list);
-    struct block *block = search(list, pages, waste, UINT64_MAX);
+    struct block *block = __builtin_expect(heap_options->slack, 0) ? search_same(list, pages, size) : NULL;
+    if (!block)
+        block = search(list, pages, waste, UINT64_MAX);
     if (block) {
         list->allocations++;
         count_bytes(list, (int64_t)size);
@@ -421,6 +441,7 @@ void freelist_recycle(struct freelist *list)
 {
     struct books *books = list->books;
     struct freelist *shared = &books->shared;
+    slack_list_gone(list);
     for (unsigned i = 0; i < list->marker_count; i++)
         event_give(books, list->markers[i].event);
     list_lock(shared);

@@ -14,6 +14,7 @@ void heap_stream_ends(struct stream *stream)
     if (!books)
         return;
     if (list) {
+        slack_flush_touched(list, stream);
         if (freelist_is_unmarked(list))
             freelist_mark_touched(list, stream, now_ns());
         freelist_end(list);
@@ -144,4 +145,6 @@ void heap_context_gone(struct context *context)
     drop_all(gone);
     drop_live(books);
     end_foreign_waits(books);
+    slack_context_gone(books);
+    books_forget_stream(books);
 }

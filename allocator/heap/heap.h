@@ -104,6 +104,37 @@ cufence_status heap_stats(int device, cufence_stats *stats);
 /* Gives `peer` access to all buffers of `device`, present and future, if the hardware can. Any context must be current. */
 void heap_share(int device, int peer);
 
+/* Bytes in the slack of a buffer that were changed, with slack=on. */
+struct heap_slack {
+    cufence_buffer buffer;      /* the last one that had the memory; guard_start is where its mapping starts */
+    int is_before;              /* in front of its start, not behind its end */
+    uint64_t first, last;       /* addresses of the first and of the last changed byte */
+    uint32_t changed;           /* number of changed bytes */
+    uint8_t bytes[64];          /* from `first` to `last`, as many as fit */
+    size_t byte_count;          /* in bytes[] */
+    uint64_t since_ns;          /* when they were known to be good */
+    uint64_t buffers, first_id; /* number of buffers that had the memory since then, and the first of them */
+};
+
+/* Sets what is called for each, without locks held: on the background thread, or on a thread that calls heap_check_slack().
+ * Call before heap_open(). */
+void heap_on_slack(void (*tell)(const struct heap_slack *found));
+
+/*
+ * Checks the slack of all buffers of a device (-1: all), live and freed, and reports what has changed since the last check.
+ * waits: synchronises the contexts first; else the caller has. *found: number of reports made.
+ * Errors: INVALID_ARGUMENT (no such device), UNSUPPORTED (slack=off, or a stream is capturing), FAULTED, DRIVER, TIMEOUT (the
+ * device was too busy).
+ */
+cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size_t *found);
+
+/* Figures of the slack watch, of all devices. */
+struct heap_slack_figures {
+    uint64_t launches, checked; /* launches of the kernel, and buffers that they checked */
+    uint64_t missed;            /* buffers that were never checked: their memory was used for another one at once */
+};
+struct heap_slack_figures heap_slack_figures(void);
+
 /* Releases memory that is no longer used. With may_wait, synchronises contexts in which blocks wait for that, unless a stream
  * is capturing. */
 cufence_status heap_trim(int device, int may_wait);

@@ -5,6 +5,7 @@
  *   adaptive.c                                        retires blocks by place of allocation, at a measured pace
  *   reclaim.c                                         releases memory to the driver
  *   captured.c                                        memory of captures: destroyed graphs, buffers freed outside their capture
+ *   check.c  slack.c  batches.c  fill.c               slack watch (slack.h); fill and poison
  *   pools.c                                           finds the pool of an allocation or a free
  *   freelist.c  describe.c                            freed blocks by stream; what is at an address
  *   markers.c  waits.c                                progress of streams; who still uses a freed block
@@ -117,6 +118,7 @@ struct block {
     uint32_t claims;       /* places of allocation that count on one of them; used by the background thread only */
     struct block *heir;    /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
     uint64_t ids_at_free;  /* heap_ids() when its last buffer was freed; 0: unknown. Known for retired blocks only */
+    struct slack *slack;        /* slack.h; NULL: not watched. Written by the holder */
 };
 
 enum ties {
@@ -294,8 +296,9 @@ struct freelist {
     int64_t live_bytes;    /* of its stream, minus what was added to the context's sum */
     struct facts *history; /* a ring of buffers whose blocks have since been reused */
     size_t history_position, history_count, history_capacity;
-    size_t learned; /* history_position when adaptive.c looked last */
-    struct freelist *next; /* in the context's lists, draining or spare ones, or in its pool's; under RANK_BOOKS */
+    size_t learned;                  /* history_position when adaptive.c looked last */
+    struct slack_queue *slack_queue; /* atomic; slack.h; NULL: nothing was ever queued */
+    struct freelist *next;           /* in the context's lists, draining or spare ones, or in its pool's; under RANK_BOOKS */
 };
 
 struct books {
@@ -315,6 +318,8 @@ struct books {
     uint64_t fresh, retired;
     uint64_t replaced; /* blocks in retiring lists whose memory a twin has taken over */
     uint64_t allocations, frees; /* of lists that no longer exist */
+    struct watch *watch;         /* slack.h; NULL: nothing was ever watched */
+    struct stream own;           /* books_stream(); its handle is atomic, NULL: not created yet */
     /* On a cache line apart from fields that every allocation reads. */
     _Alignas(CACHE_LINE) int64_t live_bytes; /* the free lists' own sums come on top */
     int64_t peak_live_bytes;
@@ -327,7 +332,10 @@ static inline struct books *books_of(const struct context *context)
 }
 
 struct books *books_make(struct context *context); /* NULL: out of host memory */
-CUevent event_take(struct books *books);           /* NULL if the driver fails. In a scope */
+struct stream *
+books_stream(struct books *books); /* cufence's own, which no other waits for. NULL if the driver fails. In a scope */
+void books_forget_stream(struct books *books); /* the context was destroyed */
+CUevent event_take(struct books *books);       /* NULL if the driver fails. In a scope */
 void event_give(struct books *books, CUevent event);
 
 static inline uint64_t list_idle_pages(const struct freelist *list)
@@ -500,6 +508,29 @@ void capture_forget(struct block *block);     /* it is no longer returned; calle
 void capture_forget_all(struct books *books); /* the context was destroyed */
 void captures_collect(struct books *books);   /* releases the memory of destroyed graphs. In a scope */
 int captures_are_gone(void);                  /* a graph was destroyed since the last call */
+
+/* ---- slack.c, batches.c: slack watch. Only with slack=on; but where nothing is watched the others do nothing ---- */
+
+/* The block, held, is to become a buffer of the list. is_fresh: it was mapped for it. */
+void slack_hand_out(struct freelist *list, struct block *block, uint64_t address, uint64_t size, int is_fresh);
+/* The block, held, is freed into the list of its stream: call right before freelist_put(). Returns 0, and has done nothing, if
+ * a launch on another stream may still use the block. */
+int slack_freed(struct freelist *list, struct block *block);
+/* The block, held, was freed into another list than that of its stream. `stream` only with HEAP_STREAM. */
+void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded);
+int slack_wait_for(struct block *block); /* adds a wait for its last launch. Returns 0 if that is over */
+int slack_forget(struct block *block);   /* it is not watched any more. Returns 0 if its last launch is not over */
+void slack_flush_touched(struct freelist *list, struct stream *stream); /* launches what waits. Caller holds RANK_TOUCH */
+void slack_list_gone(struct freelist *list);
+void slack_context_gone(struct books *books);
+size_t slack_collect(struct books *books); /* reports what launches have found; returns the number. Not under a lock */
+void slack_tell(const struct heap_slack *found, size_t count);
+
+/* ---- fill.c; only with the option ---- */
+
+void fill_fresh(struct freelist *list, uint64_t address, uint64_t size); /* a buffer of the list */
+void fill_freed(struct block *block, struct stream *stream);             /* in the order of the stream */
+int fill_freed_idle(struct block *block); /* one that nobody uses. Returns 1 if it must be waited for, as was added to it */
 
 /* ---- reclaim.c ---- */
 

@@ -74,6 +74,8 @@ static void *run(void *unused)
             visit_begin();
             is_active |= visit(context, is_time_to_trim, has_gone);
             visit_end();
+            if (books_of(context))
+                slack_collect(books_of(context));
         }
     }
     return NULL;

@@ -41,11 +41,13 @@ static void fence(const cusim_thread *thread, void *const *arguments)
     (void)arguments;
 }
 
-static const size_t one_pointer[] = {sizeof(uint64_t)}, one_number[] = {sizeof(uint32_t)};
+static const size_t one_pointer[] = {sizeof(uint64_t)}, one_number[] = {sizeof(uint32_t)},
+                    two_pointers[] = {sizeof(uint64_t), sizeof(uint64_t)};
 
 const cusim_kernel builtin_kernels[] = {
     {.name = "cufence_fence", .function = fence},
     {.name = "cufence_poison", .function = poison, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
+    {.name = "cufence_pattern", .function = builtin_pattern, .argument_bytes = two_pointers, .argument_count = 2},
     {.name = "cusim_spin", .function = spin, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
     {.name = "cusim_raise", .function = raise, .argument_bytes = one_number, .argument_count = 1, .access_bytes = 4},
 };

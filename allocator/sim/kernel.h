@@ -43,4 +43,7 @@ void kernel_unload_all(CUcontext context);
 extern const cusim_kernel builtin_kernels[];
 extern const size_t builtin_kernel_count;
 
+/* pattern.c */
+void builtin_pattern(const cusim_thread *thread, void *const *arguments);
+
 #endif

@@ -228,3 +228,11 @@ void tell_misuse(const struct misuse *misuse)
     finding_of_misuse(&finding, misuse, setting_of(&setting, misuse->place->buffer.id ? misuse->place->buffer.device : -1));
     finish(&finding, publish(&finding));
 }
+
+void tell_slack(const struct slack_write *write)
+{
+    struct setting setting;
+    struct finding finding;
+    finding_of_slack(&finding, write, setting_of(&setting, write->buffer->device));
+    finish(&finding, publish(&finding));
+}

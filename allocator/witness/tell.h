@@ -7,6 +7,7 @@
 #define CUFENCE_WITNESS_TELL_H
 
 #include "finding/misuse.h"
+#include "finding/slack.h"
 #include "intake.h"
 #include "surroundings.h"
 
@@ -29,6 +30,9 @@ uint64_t tell_fault(struct telling *telling);
 
 /* Reports a fault whose dump of `size` bytes could not be read. Returns the same. */
 uint64_t tell_unexplained(size_t size, const char *why);
+
+/* Reports bytes that were changed in the slack of a buffer. */
+void tell_slack(const struct slack_write *write);
 
 /* Reports a misuse by the host. */
 void tell_misuse(const struct misuse *misuse);

@@ -108,6 +108,18 @@ FAULTS = [
         error=ILLEGAL,
         raises="RAISES",
     ),
+    Case(
+        "slack_writes",
+        "slack_writes",
+        status=86,
+        report=[
+            r"cufence: slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #\d+",
+            r"buffer +#\d+, 4096 bytes\b",
+            r"found +00 00 00 00",
+        ],
+        output=["clean: True", "in front: True", "behind: True", "still clean: True"],
+        options={"slack": "on"},
+    ),
     _overrun("other_stream_busy", "k_oob", "7,0,0", 4000, output=["busy when the fault came: True"]),
     _overrun("labels", "k_oob", "7,0,0", 4000, report=[r'label "batch 17"'], output=["described", "reported"], ways=ITSELF),
     # The lines may be wrapped, so each fact is short.

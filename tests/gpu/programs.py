@@ -104,6 +104,30 @@ CASES = [
         output=["cudaDeviceSynchronize: cudaErrorIllegalAddress", "cudaGetLastError: cudaErrorIllegalAddress"],
         files={"report.json": [r'"kind": ?"overrun"']},
     ),
+    *(
+        _program(
+            f"slack_{'_'.join(arguments)}",
+            "slack",
+            arguments=list(arguments),
+            options={"slack": "on"},
+            status=86,
+            report=[
+                rf"cufence: slack WRITE: {what} buffer #1\b",
+                r"buffer +#1, 1000 bytes\b",
+                r"found +41 41 41",
+                r"given to +store_at<<<\(1,1,1\), \(32,1,1\)>>>",
+            ],
+            output=["done"],
+            files={"report.json": [r'"kind": ?"slack write"']},
+        )
+        for arguments, what in (
+            (("before",), "16 bytes changed, 16 bytes before the start of"),
+            (("before", "async"), "16 bytes changed, 16 bytes before the start of"),
+            (("tail",), "3 bytes changed, 0 bytes past the end of"),
+            (("tail", "async"), "3 bytes changed, 0 bytes past the end of"),
+        )
+    ),
+    _program("slack_clean", "slack", arguments=["clean"], options={"slack": "on", "slack_every": "16"}, status=0, output=["done"]),
     _program("overrun_careless", "overrun", arguments=["careless"], status=86, report=[r"cufence: out-of-bounds READ"]),
     _program(
         "overrun_exitcode",

@@ -97,6 +97,24 @@ class Enable(unittest.TestCase):
             """
         )
 
+    def test_check(self) -> None:
+        self.check(
+            """
+            import cufence
+            cufence.enable(slack="on")
+            import torch
+            allocator = torch._C.current
+            address = allocator.alloc(1000, 0, None)
+            assert cufence.check() == 0 and cufence.check(0) == 0
+            try:
+                cufence.check(99)
+            except ValueError as error:
+                assert "99" in str(error)
+            else:
+                raise AssertionError("there is no device 99")
+            """
+        )
+
     def test_report_of_a_fault(self) -> None:
         kernel = simulated.build(self.folder, standin.c_compiler())
         self.check(

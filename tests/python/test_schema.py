@@ -22,6 +22,7 @@ BUILD = Path(os.environ.get("CUFENCE_BUILD", ROOT / "build"))
 SCHEMA = json.loads((ROOT / "docs" / "finding.schema.json").read_text())
 # Stories of tests/sim/programs, each with a finding of another kind.
 STORIES = ["overrun", "after_fault", "other_exception", "double_free", "double_free interior", "out_of_bounds device"]
+WATCHED = ["beside async -4 0", "beside plain 1000 3"]  # with slack=on
 
 
 def closed(schema: Any) -> Any:
@@ -45,11 +46,11 @@ class Schema(unittest.TestCase):
 
     def test_what_is_found_fits(self) -> None:
         kinds = set()
-        for story in STORIES:
+        for story in STORIES + WATCHED:
             with self.subTest(story), tempfile.TemporaryDirectory() as folder:
                 file = Path(folder) / "found.json"
                 subprocess.run(
-                    [BUILD / "bin/cufence", "run", "--set", f"json={file}", "--", BUILD / "tests/programs/program_dlsym", *story.split()],
+                    [BUILD / "bin/cufence", "run", "--set", f"json={file},slack={'on' if story in WATCHED else 'off'}", "--", BUILD / "tests/programs/program_dlsym", *story.split()],
                     env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(BUILD / "tests/libcuda"), "RANK": "3"},
                     capture_output=True,
                     check=False,
@@ -59,7 +60,7 @@ class Schema(unittest.TestCase):
                     kinds.add(found["kind"])
                     self.assertEqual(found["process"]["job"], {"RANK": "3"})
                     self.assertEqual(found["process"]["command"][1:], story.split())
-        self.assertEqual(kinds, {"overrun", "exception", "double free", "invalid free", "host write out of bounds"})
+        self.assertEqual(kinds, {"overrun", "exception", "double free", "invalid free", "host write out of bounds", "slack write"})
 
     def test_what_the_unit_tests_make_up_fits(self) -> None:
         with tempfile.TemporaryDirectory() as folder:

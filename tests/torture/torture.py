@@ -39,6 +39,14 @@ SIMULATED = [
     ("off", "uaf=off", "devices=2,strict=1", "--devices 2"),
     ("adaptive, scarce", "uaf_share=100,cache_max=0", "devices=2,memory=64M", "--devices 2 --scarce"),
     ("adaptive, injected", "uaf_share=100,idle_age=1", "devices=2", "--devices 2 --inject"),
+    # No kernel here writes beside a buffer: what the watch finds is wrong. The pattern needs the streams that memory is allocated
+    # on, and the simulated device keeps those of ended threads (c4).
+    ("watched", "slack=on", "devices=2,strict=1", "--devices 2 --without c4"),
+    ("watched, trimmed", "slack=on,slack_every=1,idle_age=1,idle_max=4M,cache_max=0", "devices=2", "--devices 2 --without c4"),
+    ("watched, strict", "slack=on,slack_every=3,uaf=strict", "devices=2", "--devices 2 --without c4"),
+    ("watched, filled", "slack=on,slack_every=2,fill=0x5a,poison=0xa5,side=alternate", "devices=2", "--devices 2 --without c4"),
+    ("watched, alone", "slack=on,slack_every=2,poison=0xa5", "devices=2,strict=1", "--devices 2 --library --without c4"),
+    ("watched, injected", "slack=on,slack_every=4", "devices=2", "--devices 2 --inject --without c4"),
 ]
 # With uaf=off a defect shows as wrong data; with uaf=strict as a fault, which must not happen on a peer's memory.
 REAL = [
@@ -50,6 +58,8 @@ REAL = [
     ("start", "side=start,waste=100,uaf=strict", "", ""),
     ("adaptive", "uaf_share=100", "", ""),
     ("off", "uaf=off", "", ""),
+    ("watched", "slack=on", "", ""),
+    ("watched, filled", "slack=on,fill=0x5a,poison=0xa5", "", ""),
 ]
 
 

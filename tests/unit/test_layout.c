@@ -240,6 +240,25 @@ static void addresses_are_placed(void **state)
     }
 }
 
+static void slack_ends_with_the_mapping_and_with_the_reach(void **state)
+{
+    (void)state;
+    static const struct {
+        uint64_t mapped, offset, size, reach, head, tail;
+    } cases[] = {
+        {2 << 20, (2 << 20) - 1008, 1000, 4096, 4096, 8}, /* at the end, align 16 */
+        {2 << 20, 0, 1000, 4096, 0, 4096},                /* at the start */
+        {2 << 20, 0, 2 << 20, 4096, 0, 0},                /* all of it */
+        {2 << 20, 100, (2 << 20) - 100, 4096, 100, 0},    /* less than the reach */
+        {4 << 20, 1 << 20, 1 << 20, 16, 16, 16},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct layout_slack slack = layout_slack(cases[i].mapped, cases[i].offset, cases[i].size, cases[i].reach);
+        assert_int_equal(slack.head, cases[i].head);
+        assert_int_equal(slack.tail, cases[i].tail);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +270,7 @@ int main(void)
         cmocka_unit_test(random_requests_keep_the_invariants),
         cmocka_unit_test(larger_mappings_keep_the_end_flush),
         cmocka_unit_test(addresses_are_placed),
+        cmocka_unit_test(slack_ends_with_the_mapping_and_with_the_reach),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -44,6 +44,11 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(options.cache_max, UINT64_C(1) << 30);
     assert_int_equal(options.history, 65536);
     assert_int_equal(options.launches, 4096);
+    assert_int_equal(options.slack, 0);
+    assert_int_equal(options.slack_reach, 4096);
+    assert_int_equal(options.slack_every, 64);
+    assert_int_equal(options.fill, FILL_OFF);
+    assert_int_equal(options.poison, FILL_OFF);
     assert_int_equal(options.coredump, 1);
     assert_int_equal(options.peers, PEERS_AUTO);
     assert_int_equal(options.verbose, 0);
@@ -59,6 +64,10 @@ static void values_are_read_and_written_back(void **state)
         const char *text, *name, *value;
     } cases[] = {
         {"uaf=strict", "uaf", "strict"},
+        {"fill=nan", "fill", "0xff"},
+        {"fill=0xA5", "fill", "0xa5"},
+        {"poison=off", "poison", "off"},
+        {"poison=0x00", "poison", "0x00"},
         {"uaf=strict,uaf=off", "uaf", "off"},
         {"align=auto", "align", "auto"},
         {"align=1", "align", "1"},

@@ -15,13 +15,14 @@ TYPE_CHECKING = False  # in place of typing's: importing typing takes 10 ms
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ._api import describe, fault_count, label, last_report, last_report_text, stats, trim, wait_reports
+    from ._api import check, describe, fault_count, label, last_report, last_report_text, stats, trim, wait_reports
     from ._library import Error
     from ._torch import enable, is_enabled
 
 # The module of each public name. Imported at its first use, to keep this import fast.
 _HOMES = {
     "Error": "_library",
+    "check": "_api",
     "describe": "_api",
     "enable": "_torch",
     "fault_count": "_api",
@@ -37,6 +38,7 @@ _HOMES = {
 __all__ = [
     "Error",
     "__version__",
+    "check",
     "describe",
     "enable",
     "fault_count",

@@ -81,6 +81,18 @@ def trim(device: int | None = None) -> None:
     _library.check(_library.load().cufence_trim(-1 if device is None else device), "cufence_trim")
 
 
+def check(device: int | None = None) -> int:
+    """Checks the slack of all buffers of one device, or of all if device is None; needs the option slack=on.
+
+    Synchronises the devices. Reports what was written in front of buffers and behind their ends since the last check, and
+    returns the number of these findings.
+    """
+    found: int = _library.load().cufence_check(-1 if device is None else device)
+    if found < 0:
+        _library.check(-found, "cufence_check")
+    return found
+
+
 def fault_count() -> int:
     """Returns the number of faults reported in this process; 0 if cufence is not enabled."""
     library = _library.loaded()

@@ -99,6 +99,7 @@ PROTOTYPES = {
     "cufence_describe": (ctypes.c_int, [ctypes.c_void_p, ctypes.POINTER(Description)]),
     "cufence_get_stats": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(Stats)]),
     "cufence_trim": (ctypes.c_int, [ctypes.c_int]),
+    "cufence_check": (ctypes.c_int, [ctypes.c_int]),
     "cufence_fault_count": (ctypes.c_uint64, []),
     "cufence_wait_reports": (ctypes.c_int, [ctypes.c_uint]),
     "cufence_last_report": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),

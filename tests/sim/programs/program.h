@@ -52,6 +52,7 @@ void let_go(uint32_t *flag);
     X(untouched)                                                                                                               \
     X(exec_child)                                                                                                              \
     X(threads)                                                                                                                 \
+    X(beside)                                                                                                                  \
     X(out_of_bounds)                                                                                                           \
     X(itself)                                                                                                                  \
     X(exit_handlers)                                                                                                           \

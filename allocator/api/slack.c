@@ -1,0 +1,96 @@
+#include "slack.h"
+
+#include "launch/launch.h"
+#include "witness/tell.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define MOST_READ 4096        /* launches that are looked at */
+#define TICK_NS 10000000u     /* of the clock that launches and buffers are timed with, the longest */
+#define MOST_ARGUMENTS 32768u /* bytes */
+
+/* Large: on the heap. */
+struct search {
+    struct launch_entry entries[MOST_READ];
+    struct stack stacks[MOST_READ];
+    uint8_t arguments[MOST_ARGUMENTS];
+    struct stack_frame frames[SLACK_LAUNCHES][STACK_READ];
+};
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+}
+
+/* Whether an argument, or a word of one that is a struct, points into the memory of the buffer. */
+static int is_given(struct search *search, const struct launch_entry *entry, const cufence_buffer *buffer)
+{
+    size_t bytes = launch_read_arguments(entry, search->arguments, sizeof search->arguments);
+    for (size_t at = 0; at + sizeof(uint64_t) <= bytes; at += sizeof(uint64_t)) {
+        uint64_t word;
+        memcpy(&word, search->arguments + at, sizeof word);
+        if (word >= buffer->mapping_start && word <= buffer->mapping_end)
+            return 1;
+    }
+    return 0;
+}
+
+static void add(struct slack_write *write, struct search *search, size_t i)
+{
+    size_t at = write->launch_count;
+    write->launch_total++;
+    if (at == SLACK_LAUNCHES)
+        return;
+    size_t frames = stack_frames(&search->stacks[i], search->frames[at], STACK_READ);
+    write->launches[write->launch_count++] =
+        (struct fault_launch){.entry = &search->entries[i], .frames = search->frames[at], .frame_count = frames};
+}
+
+/* Finds the launches since the bytes were good. Those after the free of the last buffer may have been given the memory too, by
+ * mistake, but it is more likely that they came later and were given the next buffer in it. */
+static void find_launches(struct slack_write *write, struct search *search)
+{
+    const struct launch_query query = {.device = write->buffer->device, .has_graphs = 1};
+    uint64_t freed = write->buffer->freed_ns, until = freed ? freed + TICK_NS : UINT64_MAX;
+    size_t count = launch_read(&query, search->entries, search->stacks, MOST_READ);
+    for (size_t i = 0; i < count; i++) {
+        const struct launch_entry *entry = &search->entries[i];
+        if (entry->time_ns + TICK_NS < write->since_ns || entry->time_ns > until)
+            continue;
+        if (entry->graph)
+            write->graphs++;
+        else if (is_given(search, entry, write->buffer))
+            add(write, search, i);
+    }
+    write->is_incomplete = count && count < launch_total() && search->entries[count - 1].time_ns + TICK_NS >= write->since_ns;
+}
+
+void slack_report(const struct heap_slack *found)
+{
+    cufence_buffer buffer = found->buffer;
+    cufence_description place;
+    struct slack_write write = {.buffer = &buffer,
+                                .is_before = found->is_before,
+                                .address = found->first,
+                                .span = found->last - found->first + 1,
+                                .changed = found->changed,
+                                .byte_count = found->byte_count,
+                                .since_ns = found->since_ns,
+                                .buffers = found->buffers,
+                                .first_id = found->first_id,
+                                .now_ns = now_ns(),
+                                .buffer_frames = {stack_buffer_frames, NULL}};
+    struct search *search = malloc(sizeof *search);
+    memcpy(write.bytes, found->bytes, found->byte_count);
+    heap_describe(buffer.mapping_start, &place);
+    if (place.buffer.mapping_start == buffer.mapping_start)
+        buffer.guard_start = place.buffer.guard_start;
+    if (search)
+        find_launches(&write, search);
+    tell_slack(&write);
+    free(search);
+}

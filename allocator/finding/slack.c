@@ -1,0 +1,145 @@
+#include "slack.h"
+
+#include "finding.h"
+#include "identity.h"
+#include "parts.h"
+#include "report_common.h"
+#include "written.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_HEX 16 /* bytes in the line */
+
+/* Declared here, as in locate.c: cxxabi.h is a C++ header. */
+extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
+
+enum certainty slack_launch_certainty(const struct slack_write *write)
+{
+    if (!write->launch_total)
+        return CERTAIN_NOT;
+    return write->launch_total == 1 && !write->graphs && !write->is_incomplete ? CERTAIN_DERIVED : CERTAIN_CANDIDATE;
+}
+
+static uint64_t distance_of(const struct slack_write *write)
+{
+    const cufence_buffer *buffer = write->buffer;
+    return write->is_before ? buffer->address - write->address : write->address - (buffer->address + buffer->size);
+}
+
+static void take_notes(struct finding *finding, const struct slack_write *write)
+{
+    char *text = finding->notes[finding->note_count].text;
+    size_t size = sizeof finding->notes[0].text;
+    if (write->buffers > 1) {
+        part_append(text, size,
+                    "%" PRIu64
+                    " buffers had this memory since it was last checked, one after the other, the first of them #%" PRIu64
+                    ": it may have been written for any of them; slack_every=1 checks each at its free",
+                    write->buffers, write->first_id);
+        text = finding->notes[++finding->note_count].text;
+    }
+    if (write->graphs) {
+        part_append(text, size,
+                    "%zu graph%s came in between; which buffers a graph is given is not on record, so its kernels may have "
+                    "written this",
+                    write->graphs, plural(write->graphs));
+        text = finding->notes[++finding->note_count].text;
+    }
+    if (write->is_incomplete) {
+        part_append(text, size, "older launches are no longer on record; launches=16384 keeps more of them");
+        finding->note_count++;
+    }
+}
+
+void finding_of_slack(struct finding *finding, const struct slack_write *write, const struct finding_origin *origin)
+{
+    const cufence_buffer *buffer = write->buffer;
+    *finding = (struct finding){.origin = *origin,
+                                .kind = FINDING_SLACK,
+                                .identity = identity_of_slack(write),
+                                .slack = write,
+                                .now_ns = write->now_ns};
+    uint64_t distance = distance_of(write);
+    part_add(finding->what, "slack WRITE");
+    part_add(finding->headline, "slack WRITE: %" PRIu64 " byte%s changed, %" PRIu64 " byte%s %s buffer #%" PRIu64,
+             write->changed, plural(write->changed), distance, plural(distance),
+             write->is_before ? "before the start of" : "past the end of", buffer->id);
+    if (buffer->label[0])
+        part_add(finding->headline, " \"%s\"", buffer->label);
+    finding->access = (struct access_fact){.is_known = 1, .kind = ACCESS_WRITE, .source = {-1, -1, 0}};
+    finding->address = (struct address_fact){.certainty = CERTAIN_EXACT, .value = write->address, .is_in_arena = 1};
+    finding->buffer = part_buffer(buffer, write->buffer_frames);
+    finding->buffer.certainty = write->buffers > 1 ? CERTAIN_CANDIDATE : CERTAIN_EXACT;
+    finding->buffer.from = write->is_before ? BEFORE_START : PAST_END;
+    finding->buffer.distance = distance;
+    take_notes(finding, write);
+}
+
+/* ---- text ---- */
+
+static void found_lines(struct report *report, const struct slack_write *write)
+{
+    static const struct {
+        uint64_t width;
+        const char *name;
+    } types[] = {{4, "4-byte values"}, {8, "8-byte values"}};
+    struct restaged_write shown = {.address = write->address, .bytes = write->span, .value_bytes = write->byte_count};
+    memcpy(shown.values, write->bytes, write->byte_count);
+    report_begin(report, "found", NULL);
+    for (size_t i = 0; i < write->byte_count && i < MOST_HEX; i++)
+        report_put(report, "%s%02x", i ? " " : "", write->bytes[i]);
+    report_put(report, "%s", write->span > MOST_HEX ? " ..." : "");
+    report_end(report, CERTAIN_EXACT);
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        if (!written_fits(&shown, types[i].width))
+            continue;
+        report_begin(report, "", NULL);
+        report_put(report, "as %s", types[i].name);
+        written_put_values(report, &shown, types[i].width);
+        report_end(report, CERTAIN_NOT);
+    }
+}
+
+static void put_kernel(struct report *report, const struct launch_entry *entry)
+{
+    const char *name = entry->function ? entry->function->name : "";
+    int status = 0;
+    char *demangled = strncmp(name, "_Z", 2) == 0 ? __cxa_demangle(name, NULL, NULL, &status) : NULL, own[256];
+    finding_kernel(&(struct evidence_site){.kernel = demangled ? demangled : name}, own, sizeof own);
+    report_put_name(report, own[0] ? own : "a kernel whose name the driver does not tell");
+    report_put_grid(report, entry->grid, entry->block);
+    free(demangled);
+}
+
+static void launch_lines(struct report *report, const struct slack_write *write)
+{
+    enum certainty certainty = slack_launch_certainty(write);
+    for (size_t i = 0; i < write->launch_count; i++) {
+        const struct fault_launch *launch = &write->launches[i];
+        report_begin(report, i ? "" : "given to", NULL);
+        put_kernel(report, launch->entry);
+        report_end(report, certainty);
+        report_begin(report, "", "launched");
+        report_put_age(report, write->now_ns, launch->entry->time_ns);
+        report_put(report, "by thread %" PRIu32 " on stream 0x%" PRIx64, launch->entry->tid, launch->entry->stream);
+        report_end(report, CERTAIN_NOT);
+        report_frame_lines(report, &(struct report_stack){.key = "",
+                                                          .subkey = "launched at",
+                                                          .certainty = CERTAIN_NOT,
+                                                          .frames = launch->frames,
+                                                          .count = launch->frame_count});
+    }
+    if (write->launch_total > write->launch_count) {
+        report_begin(report, "", NULL);
+        report_put(report, "and %zu more launches since it was last checked", write->launch_total - write->launch_count);
+        report_end(report, CERTAIN_NOT);
+    }
+}
+
+void slack_lines(struct report *report, const struct slack_write *write)
+{
+    found_lines(report, write);
+    launch_lines(report, write);
+}

@@ -1,0 +1,37 @@
+/*
+ * Bytes in the slack of a buffer that a kernel has changed, as a check has found them afterwards: no core dump and no call of
+ * the host, only what is left in memory, and the launches that may have done it. Pure; any thread.
+ */
+#ifndef CUFENCE_FINDING_SLACK_H
+#define CUFENCE_FINDING_SLACK_H
+
+#include "analysis/verdict/diagnosis.h"
+
+#define FINDING_SLACK "slack write"
+#define SLACK_LAUNCHES 8
+
+struct slack_write {
+    const cufence_buffer *buffer; /* the last one that had the memory */
+    int is_before;                /* in front of its start, not behind its end */
+    uint64_t address;             /* of the first changed byte */
+    uint64_t span;                /* from there to the last changed byte, in bytes */
+    uint64_t changed;             /* number of bytes in between that were changed */
+    uint8_t bytes[64];            /* what was found there, as many as fit */
+    size_t byte_count;
+    uint64_t since_ns;                            /* when the bytes were good */
+    uint64_t buffers, first_id;                   /* number of buffers that had the memory since then, and the first of them */
+    struct fault_launch launches[SLACK_LAUNCHES]; /* that were given one of these buffers since then, newest first */
+    size_t launch_count, launch_total;            /* in launches[]; in all */
+    size_t graphs;                                /* graphs that were launched since then: what they were given is unknown */
+    int is_incomplete;                            /* launches since then are no longer on record */
+    uint64_t now_ns;
+    struct buffer_frames buffer_frames;
+};
+
+/* How certain it is that launches[0] did it. CERTAIN_NOT: no launch is known. */
+enum certainty slack_launch_certainty(const struct slack_write *write);
+
+struct report;
+void slack_lines(struct report *report, const struct slack_write *write);
+
+#endif

@@ -1,0 +1,305 @@
+/* Slack watch: the launches, and what they have found. */
+#include "slack.h"
+
+#include "base/output.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- the state of a context ---- */
+
+struct watch *watch_of(struct books *books)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE), *none = NULL;
+    if (watch || !heap_options->slack)
+        return watch;
+    watch = line_alloc(sizeof *watch);
+    if (!watch)
+        return NULL;
+    watch->books = books;
+    lock_init(&watch->lock, RANK_SLACK);
+    if (__atomic_compare_exchange_n(&books->watch, &none, watch, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
+        return watch;
+    free(watch);
+    return none;
+}
+
+#define JOBS_BYTES (SLACK_MOST * sizeof(struct pattern_job))
+#define STATES_BYTES (SLACK_MOST * sizeof(uint32_t))
+#define MEMORY_BYTES (BATCHES * (JOBS_BYTES + STATES_BYTES))
+#define HOST_PAGE 4096u
+
+/* Registers the memory of the batches with the context. It is never freed: the device may write to it until the context has
+ * ended, and the next context in the entry uses it again. */
+static CUresult register_memory(struct watch *watch, CUdeviceptr *device)
+{
+    if (!driver->cuMemHostRegister || !driver->cuMemHostGetDevicePointer)
+        return CUDA_ERROR_NOT_SUPPORTED;
+    if (!watch->memory)
+        watch->memory = aligned_alloc(HOST_PAGE, (MEMORY_BYTES + HOST_PAGE - 1) / HOST_PAGE * HOST_PAGE);
+    if (!watch->memory)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(watch->memory, 0, MEMORY_BYTES);
+    CUresult result =
+        driver->cuMemHostRegister(watch->memory, MEMORY_BYTES, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+    if (result == CUDA_SUCCESS || result == CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED)
+        result = driver->cuMemHostGetDevicePointer(device, watch->memory, 0);
+    return result;
+}
+
+static void divide_memory(struct watch *watch, CUdeviceptr device)
+{
+    char *memory = watch->memory;
+    for (unsigned i = 0; i < BATCHES; i++) {
+        struct batch *batch = &watch->batches[i];
+        size_t jobs = i * JOBS_BYTES, states = BATCHES * JOBS_BYTES + i * STATES_BYTES;
+        batch->jobs = (struct pattern_job *)(void *)(memory + jobs);
+        batch->states = (uint32_t *)(void *)(memory + states);
+        batch->device_jobs = device + jobs;
+        batch->device_states = device + states;
+        batch->is_flying = 0;
+    }
+}
+
+/* Modules load lazily: launches the kernel once now, so that no later launch needs to load code. */
+static CUresult warm_up(struct watch *watch)
+{
+    struct stream *own = books_stream(watch->books);
+    struct batch *batch = &watch->batches[0];
+    if (!own)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    batch->count = 1;
+    batch->jobs[0].does = 0;
+    return batch_launch(watch, batch, NULL, own) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
+}
+
+int watch_begin(struct watch *watch)
+{
+    CUdeviceptr device = 0;
+    const char *name = "an error";
+    if (watch->is_ready || watch->is_off)
+        return watch->is_ready;
+    CUresult result = register_memory(watch, &device);
+    if (result == CUDA_SUCCESS) {
+        divide_memory(watch, device);
+        watch->kernel = pattern_load();
+        result = watch->kernel ? warm_up(watch) : CUDA_ERROR_INVALID_PTX;
+    }
+    watch->is_ready = result == CUDA_SUCCESS;
+    watch->is_off = !watch->is_ready;
+    if (watch->is_off) {
+        driver->cuGetErrorName(result, &name);
+        output_say("cufence: the slack of buffers on GPU %d is not watched: the driver returns %s\n",
+                   watch->books->context->device, name);
+    }
+    return watch->is_ready;
+}
+
+/* ---- batches ---- */
+
+int batch_is_over(const struct batch *batch)
+{
+    for (unsigned i = 0; batch->is_flying && i < batch->count; i++) {
+        if (__atomic_load_n(&batch->states[i], __ATOMIC_ACQUIRE) == PATTERN_OPEN)
+            return 0;
+    }
+    return 1;
+}
+
+static int has_found(const struct batch *batch)
+{
+    for (unsigned i = 0; i < batch->count; i++) {
+        if (batch->states[i] == PATTERN_BAD)
+            return 1;
+    }
+    return 0;
+}
+
+struct batch *batch_take(struct watch *watch)
+{
+    for (unsigned tried = 0; tried < BATCHES; tried++) {
+        struct batch *batch = &watch->batches[watch->next++ % BATCHES];
+        if (!batch_is_over(batch))
+            continue;
+        if (batch->is_flying && has_found(batch)) {
+            bell_ring(); /* the background thread reports it */
+            continue;
+        }
+        batch->is_flying = 0;
+        batch->count = 0;
+        return batch;
+    }
+    return NULL;
+}
+
+int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream)
+{
+    memset(batch->states, 0, batch->count * sizeof *batch->states);
+    batch->turn++;
+    batch->list = list;
+    batch->stream = stream;
+    batch->generation = __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE);
+    __atomic_thread_fence(__ATOMIC_RELEASE);
+    batch->is_flying =
+        pattern_launch(watch->kernel, stream->handle, batch->device_jobs, batch->device_states, batch->count) == CUDA_SUCCESS;
+    watch->launches += (uint64_t)batch->is_flying;
+    return batch->is_flying;
+}
+
+static void add_job(struct watch *watch, struct batch *batch, const struct slack *slack)
+{
+    struct pattern_job *job = &batch->jobs[batch->count];
+    *job = (struct pattern_job){.does = slack->does == PATTERN_CHECK ? PATTERN_CHECK | PATTERN_RENEW : slack->does};
+    if (slack->does & PATTERN_CHECK) {
+        slack_ranges(slack->block, slack->checked, job->check);
+        batch->buffers[batch->count] = slack_described(slack);
+        watch->checked++;
+    }
+    if (slack->does & PATTERN_WRITE)
+        slack_ranges(slack->block, slack->layout, job->write);
+    batch->count++;
+}
+
+/*
+ * Blocks that are idle in the list have passed only once the launch has, so nobody unmaps them before. One that was taken out of
+ * the list for that is left alone; one that was taken out for a new buffer comes here with PATTERN_WRITE, or is live by now.
+ * Caller holds the lock.
+ */
+static void hold_back(struct watch *watch, struct freelist *list, unsigned first)
+{
+    struct slack_queue *queue = list->slack_queue;
+    list_lock(list);
+    uint64_t sequence = ++list->freed;
+    for (unsigned i = queue->count; i-- > first;) {
+        struct slack *slack = queue->slacks[i];
+        enum block_state state = block_state_now(slack->block);
+        if (state == BLOCK_IDLE && slack->does & PATTERN_CHECK) {
+            slack->block->free_sequence = sequence;
+        } else if (state == BLOCK_HELD && slack->does == PATTERN_CHECK) {
+            slack_dequeue(slack);
+            watch->missed++;
+        }
+    }
+    list_unlock(list);
+}
+
+static void launch_some(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream)
+{
+    struct slack_queue *queue = list->slack_queue;
+    unsigned first = queue->count > SLACK_MOST ? queue->count - SLACK_MOST : 0;
+    uint64_t now = now_ns();
+    hold_back(watch, list, first);
+    for (unsigned i = first; i < queue->count; i++)
+        add_job(watch, batch, queue->slacks[i]);
+    int is_launched = batch->count && batch_launch(watch, batch, list, stream);
+    while (queue->count > first) {
+        struct slack *slack = queue->slacks[queue->count - 1];
+        slack->does = 0; /* so that the pattern is not forgotten with the place in the queue */
+        slack_dequeue(slack);
+        if (is_launched) {
+            slack->batch = batch;
+            slack->turn = batch->turn;
+            slack_watched(slack, now);
+        } else {
+            slack_discard(slack);
+        }
+    }
+}
+
+void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream)
+{
+    struct batch *batch;
+    while (watch->is_ready && list->slack_queue->count && (batch = batch_take(watch)) != NULL)
+        launch_some(watch, batch, list, stream);
+}
+
+/* ---- what was found ---- */
+
+static void describe(const struct batch_buffer *buffer, const struct pattern_found *found, int side, struct heap_slack *out)
+{
+    *out = (struct heap_slack){.is_before = side == PATTERN_HEAD,
+                               .first = found->first,
+                               .last = found->last,
+                               .changed = found->count,
+                               .since_ns = buffer->since_ns,
+                               .buffers = buffer->buffers,
+                               .first_id = buffer->first_id};
+    uint64_t length = found->last - found->first + 1;
+    out->byte_count = length < sizeof out->bytes ? length : sizeof out->bytes;
+    memcpy(out->bytes, found->bytes, out->byte_count);
+    facts_describe(&buffer->facts, &buffer->slot, buffer->slot.base, &out->buffer);
+}
+
+size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max)
+{
+    size_t count = 0;
+    for (unsigned i = 0; i < batch->count; i++) {
+        if (batch->states[i] != PATTERN_BAD)
+            continue;
+        for (int side = PATTERN_HEAD; side <= PATTERN_TAIL; side++) {
+            const struct pattern_found *found = &batch->jobs[i].found[side];
+            if (found->count && count < max)
+                describe(&batch->buffers[i], found, side, &out[count++]);
+        }
+    }
+    batch->is_flying = 0;
+    return count;
+}
+
+/* The buffers that the heap reports slack of to. */
+static void (*tell)(const struct heap_slack *found); /* constant */
+
+void heap_on_slack(void (*function)(const struct heap_slack *found))
+{
+    tell = function;
+}
+
+void slack_tell(const struct heap_slack *found, size_t count)
+{
+    for (size_t i = 0; tell && i < count; i++)
+        tell(&found[i]);
+}
+
+struct heap_slack_figures heap_slack_figures(void)
+{
+    struct heap_slack_figures figures = {0};
+    for (struct context *context = context_next_ever(NULL); context; context = context_next_ever(context)) {
+        struct books *books = books_of(context);
+        struct watch *watch = books ? __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) : NULL;
+        if (!watch)
+            continue;
+        lock_take(&watch->lock);
+        figures.launches += watch->launches;
+        figures.checked += watch->checked;
+        figures.missed += watch->missed;
+        lock_release(&watch->lock);
+    }
+    return figures;
+}
+
+/* Collects the batch with findings that is over, if there is one. Returns their number. */
+static size_t collect_one(struct watch *watch, struct heap_slack *found)
+{
+    size_t count = 0;
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < BATCHES && !count; i++) {
+        struct batch *batch = &watch->batches[i];
+        if (batch->is_flying && batch_is_over(batch) && has_found(batch))
+            count = batch_collect(batch, found, 2 * SLACK_MOST);
+    }
+    lock_release(&watch->lock);
+    return count;
+}
+
+size_t slack_collect(struct books *books)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    struct heap_slack *found = watch ? malloc(2 * SLACK_MOST * sizeof *found) : NULL;
+    size_t count, all = 0;
+    while (found && (count = collect_one(watch, found)) != 0) {
+        slack_tell(found, count);
+        all += count;
+    }
+    free(found);
+    return all;
+}

@@ -1,0 +1,424 @@
+/* Slack watch: when the pattern of a block is written and checked. */
+#include "slack.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#define AWAIT_US 10u /* how often and how long an allocation waits for its pattern; with the timer's slack 4 ms in all, */
+#define AWAIT_TIMES 64u
+#define IN_VAIN_MOST 8u /* and this often in vain */
+
+void slack_ranges(const struct block *block, struct slack_layout layout, struct pattern_range ranges[2])
+{
+    uint64_t start = layout.address, end = layout.address + layout.size;
+    struct layout_slack slack =
+        layout_slack(block->slot.mapped, start - block->slot.base, layout.size, heap_options->slack_reach);
+    ranges[PATTERN_HEAD] = (struct pattern_range){start - slack.head, start};
+    ranges[PATTERN_TAIL] = (struct pattern_range){end, end + slack.tail};
+}
+
+static int has_layout(const struct slack *slack, uint64_t address, uint64_t size)
+{
+    return slack->layout.address == address && __atomic_load_n(&slack->layout.size, __ATOMIC_RELAXED) == size;
+}
+
+void slack_discard(struct slack *slack)
+{
+    slack->is_written = 0;
+    slack->buffers = 0;
+    __atomic_store_n(&slack->layout.size, 0, __ATOMIC_RELAXED);
+}
+
+void slack_watched(struct slack *slack, uint64_t now)
+{
+    slack->is_written = 1;
+    slack->buffers = 0;
+    slack->since_ns = now;
+}
+
+struct batch_buffer slack_described(const struct slack *slack)
+{
+    return (struct batch_buffer){.facts = slack->facts,
+                                 .slot = slack->block->slot,
+                                 .since_ns = slack->since_ns,
+                                 .buffers = slack->buffers,
+                                 .first_id = slack->first_id};
+}
+
+/* ---- queues; callers hold the lock ---- */
+
+static struct slack_queue *queue_of(struct freelist *list)
+{
+    struct slack_queue *queue = list->slack_queue;
+    if (!queue && (queue = calloc(1, sizeof *queue)) != NULL) {
+        queue->credit = CREDIT_MOST * (unsigned)heap_options->slack_every;
+        __atomic_store_n(&list->slack_queue, queue, __ATOMIC_RELEASE);
+    }
+    return queue;
+}
+
+static int enqueue(struct slack_queue *queue, struct slack *slack, unsigned does)
+{
+    if (!queue || queue->count == QUEUE_MOST)
+        return 0;
+    slack->does = does;
+    slack->position = queue->count;
+    queue->slacks[queue->count++] = slack;
+    __atomic_store_n(&slack->queue, queue, __ATOMIC_RELAXED);
+    return 1;
+}
+
+void slack_dequeue(struct slack *slack)
+{
+    struct slack_queue *queue = slack->queue;
+    if (!queue)
+        return;
+    struct slack *last = queue->slacks[--queue->count];
+    queue->slacks[slack->position] = last;
+    last->position = slack->position;
+    __atomic_store_n(&slack->queue, NULL, __ATOMIC_RELAXED);
+    if (slack->does & PATTERN_WRITE)
+        slack_discard(slack);
+}
+
+/* A launch out of turn: allowed now and then, so that none is needed for each allocation. */
+static int take_credit(struct slack_queue *queue)
+{
+    if (queue->credit < heap_options->slack_every)
+        return 0;
+    queue->credit -= (unsigned)heap_options->slack_every;
+    return 1;
+}
+
+static void earn(struct slack_queue *queue)
+{
+    queue->credit += queue->credit < CREDIT_MOST * heap_options->slack_every;
+}
+
+/* ---- launches ---- */
+
+void slack_flush_touched(struct freelist *list, struct stream *stream)
+{
+    CUstreamCaptureStatus capture;
+    struct watch *watch = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE) ? watch_of(list->books) : NULL;
+    if (!watch || !stream_is_named_here(stream) ||
+        __atomic_load_n(&list->books->context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
+        return;
+    struct scope scope = scope_enter(stream->within);
+    /* The query fails also while a stream that synchronises with this one is capturing. */
+    if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
+        capture == CU_STREAM_CAPTURE_STATUS_NONE) {
+        lock_take(&watch->lock);
+        slack_launch(watch, list, stream);
+        lock_release(&watch->lock);
+    }
+    scope_leave(scope);
+}
+
+/* Memory of cuMemAlloc, which any stream may use: its pattern is written on cufence's own stream, which no other waits for. */
+static void flush_own(struct watch *watch, struct freelist *list)
+{
+    struct scope scope = scope_enter(list->books->context);
+    struct stream *own = scope.pushed ? books_stream(list->books) : NULL;
+    lock_take(&watch->lock);
+    if (own)
+        slack_launch(watch, list, own);
+    lock_release(&watch->lock);
+    scope_leave(scope);
+}
+
+/* Launches what waits in the list's queue, if the calling thread may use its stream now. */
+static void flush(struct watch *watch, struct freelist *list)
+{
+    if (list == &list->books->shared) {
+        flush_own(watch, list);
+        return;
+    }
+    stream_touch_begin();
+    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    if (stream)
+        slack_flush_touched(list, stream);
+    stream_touch_end();
+}
+
+/* ---- a block is handed out ---- */
+
+static struct slack *slack_of(struct watch *watch, struct block *block)
+{
+    struct slack *slack = block->slack;
+    if (!slack && (slack = calloc(1, sizeof *slack)) != NULL) {
+        slack->block = block;
+        block->slack = slack;
+        DL_APPEND(watch->slacks, slack);
+    }
+    return slack;
+}
+
+/* Queues what the new buffer needs. Returns whether it is to be launched now. Caller holds the lock. */
+static int prepare(struct watch *watch, struct freelist *list, struct slack *slack, struct slack_layout layout, int is_fresh)
+{
+    struct slack_queue *queue = queue_of(list);
+    if (!queue) {
+        slack_discard(slack);
+        return 0;
+    }
+    int is_checked = slack->queue == queue && slack->does == PATTERN_CHECK;
+    int is_same = has_layout(slack, layout.address, layout.size);
+    if (is_same)
+        return is_checked && take_credit(queue);
+    int is_now = is_fresh || take_credit(queue);
+    slack->checked = slack->layout;
+    slack_dequeue(slack);
+    if (!(is_checked && is_now)) {
+        watch->missed += slack->buffers != 0;
+        slack->buffers = 0;
+    }
+    slack->is_written = 0;
+    slack->layout.address = layout.address;
+    __atomic_store_n(&slack->layout.size, layout.size, __ATOMIC_RELAXED);
+    enqueue(queue, slack, is_checked && is_now ? PATTERN_CHECK | PATTERN_WRITE : PATTERN_WRITE);
+    return is_now || queue->count >= heap_options->slack_every;
+}
+
+/* The program may write where the last buffer's pattern is as soon as it has the block: what could not be launched by then must
+ * not be checked. */
+static void withdraw_check(struct watch *watch, struct slack *slack)
+{
+    lock_take(&watch->lock);
+    if (slack->queue && slack->does == (PATTERN_CHECK | PATTERN_WRITE)) {
+        slack->does = PATTERN_WRITE;
+        slack->buffers = 0;
+        watch->missed++;
+    }
+    lock_release(&watch->lock);
+}
+
+/* cuMemAlloc may take a while, and whatever uses the memory should come after its pattern: waits for that, but not long, and
+ * not on a device that is too busy. */
+static void await_written(struct watch *watch, const struct slack *slack)
+{
+    int is_over = 0;
+    for (unsigned waited = 0; waited < AWAIT_TIMES && !is_over; waited++) {
+        lock_take(&watch->lock);
+        is_over = watch->in_vain >= IN_VAIN_MOST || slack_is_over(slack);
+        watch->in_vain += !is_over && waited + 1 == AWAIT_TIMES;
+        lock_release(&watch->lock);
+        if (!is_over)
+            usleep(AWAIT_US);
+    }
+}
+
+void slack_hand_out(struct freelist *list, struct block *block, uint64_t address, uint64_t size, int is_fresh)
+{
+    struct slack *slack = block->slack;
+    if (list->pool || block->is_elsewhere) {
+        slack_forget(block);
+        return;
+    }
+    if (slack && has_layout(slack, address, size) && !__atomic_load_n(&slack->queue, __ATOMIC_RELAXED))
+        return;
+    struct watch *watch = watch_of(list->books);
+    if (!watch)
+        return;
+    struct scope scope = scope_enter(list->books->context);
+    lock_take(&watch->lock);
+    int is_due = 0;
+    if (scope.pushed && watch_begin(watch) && (slack = slack_of(watch, block)) != NULL) {
+        if (slack->queue && slack->queue != list->slack_queue)
+            slack_dequeue(slack); /* of a list that has no work left for it */
+        is_due = prepare(watch, list, slack, (struct slack_layout){address, size}, is_fresh);
+    } else if (block->slack) {
+        slack_dequeue(block->slack);
+        slack_discard(block->slack);
+    }
+    lock_release(&watch->lock);
+    scope_leave(scope);
+    if (!is_due)
+        return;
+    flush(watch, list);
+    withdraw_check(watch, slack);
+    if (list == &list->books->shared)
+        await_written(watch, slack);
+}
+
+/* ---- a block is freed ---- */
+
+/* Notes that the buffer was freed. Returns whether it had a pattern. Caller holds the lock. */
+static int note_freed(struct watch *watch, struct slack *slack)
+{
+    if (slack->queue && slack->does & PATTERN_WRITE)
+        slack_dequeue(slack);
+    if (!slack->is_written) {
+        slack_discard(slack);
+        watch->missed++;
+        return 0;
+    }
+    slack->facts = slack->block->facts;
+    if (!slack->buffers++)
+        slack->first_id = slack->facts.id;
+    return 1;
+}
+
+/* Whether a launch on another stream may still use the block. Caller holds the lock. */
+static int is_foreign(struct slack *slack, const struct freelist *list)
+{
+    if (slack->queue && slack->queue != list->slack_queue)
+        slack_dequeue(slack);
+    return !slack_is_over(slack) && slack->batch->list != list;
+}
+
+int slack_freed(struct freelist *list, struct block *block)
+{
+    struct slack *slack = block->slack;
+    struct watch *watch = watch_of(list->books);
+    int is_due = 0;
+    if (!watch)
+        return 1;
+    lock_take(&watch->lock);
+    if (is_foreign(slack, list)) {
+        lock_release(&watch->lock);
+        return 0;
+    }
+    struct slack_queue *queue = queue_of(list);
+    if (note_freed(watch, slack) && queue) {
+        slack->checked = slack->layout;
+        if (!slack->queue)
+            enqueue(queue, slack, PATTERN_CHECK);
+        earn(queue);
+        is_due = queue->count >= heap_options->slack_every;
+    }
+    lock_release(&watch->lock);
+    if (is_due)
+        flush(watch, list);
+    return 1;
+}
+
+/* Checks a freed block that nobody uses, on the watch's own stream. In a scope; caller holds the lock. */
+static void check_idle(struct watch *watch, struct slack *slack)
+{
+    struct stream *own = books_stream(watch->books);
+    struct batch *batch = own && slack_is_over(slack) ? batch_take(watch) : NULL;
+    if (!batch)
+        return;
+    batch->jobs[0] = (struct pattern_job){.does = PATTERN_CHECK | PATTERN_RENEW};
+    slack_ranges(slack->block, slack->layout, batch->jobs[0].check);
+    batch->buffers[0] = slack_described(slack);
+    batch->count = 1;
+    if (batch_launch(watch, batch, NULL, own)) {
+        slack->batch = batch;
+        slack->turn = batch->turn;
+        slack_watched(slack, now_ns());
+    }
+}
+
+/* Whether the freed block is checked in the queue of `list`, or by itself without one. Caller holds the lock. */
+static int wants_check(struct watch *watch, struct slack *slack, struct freelist *list)
+{
+    struct slack_queue *queue = queue_of(list);
+    if (!note_freed(watch, slack) || !queue)
+        return 0;
+    earn(queue);
+    return (slack_is_over(slack) || slack->batch->list == list) && (heap_options->uaf == UAF_STRICT || take_credit(queue));
+}
+
+void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded)
+{
+    struct slack *slack = block->slack;
+    struct watch *watch = slack ? watch_of(block->books) : NULL;
+    struct freelist *list = NULL;
+    int is_due = 0;
+    if (!watch)
+        return;
+    if (users == HEAP_STREAM && !is_recorded && stream->context == block->books->context)
+        list = freelist_of(stream);
+    struct scope scope = scope_enter(block->books->context);
+    lock_take(&watch->lock);
+    slack_dequeue(slack);
+    if (scope.pushed && wants_check(watch, slack, list ? list : &block->books->shared)) {
+        slack->checked = slack->layout;
+        is_due = list && enqueue(list->slack_queue, slack, PATTERN_CHECK);
+        if (users == HEAP_NONE)
+            check_idle(watch, slack);
+    }
+    lock_release(&watch->lock);
+    scope_leave(scope);
+    if (!is_due)
+        return;
+    flush(watch, list);
+    lock_take(&watch->lock);
+    slack_dequeue(slack); /* if it could not be launched: another list will hand it out */
+    lock_release(&watch->lock);
+}
+
+int slack_wait_for(struct block *block)
+{
+    struct slack *slack = block->slack;
+    struct watch *watch = slack ? watch_of(block->books) : NULL;
+    if (!watch)
+        return 0;
+    lock_take(&watch->lock);
+    int is_over = slack_is_over(slack);
+    struct stream *stream = is_over ? NULL : slack->batch->stream;
+    uint64_t generation = is_over ? 0 : slack->batch->generation;
+    lock_release(&watch->lock);
+    if (!is_over)
+        waits_add(block, stream, generation);
+    return !is_over;
+}
+
+/* ---- ends ---- */
+
+/* Caller holds the lock. */
+static void drop(struct watch *watch, struct slack *slack)
+{
+    slack_dequeue(slack);
+    slack->block->slack = NULL;
+    DL_DELETE(watch->slacks, slack);
+    free(slack);
+}
+
+int slack_forget(struct block *block)
+{
+    struct slack *slack = block->slack;
+    struct watch *watch = slack ? watch_of(block->books) : NULL;
+    if (!watch)
+        return 1;
+    lock_take(&watch->lock);
+    int is_over = slack_is_over(slack);
+    drop(watch, slack);
+    lock_release(&watch->lock);
+    return is_over;
+}
+
+void slack_list_gone(struct freelist *list)
+{
+    struct watch *watch = list->slack_queue ? watch_of(list->books) : NULL;
+    if (!watch)
+        return;
+    lock_take(&watch->lock);
+    while (list->slack_queue->count)
+        slack_dequeue(list->slack_queue->slacks[0]);
+    for (unsigned i = 0; i < BATCHES; i++) {
+        if (watch->batches[i].list == list)
+            watch->batches[i].list = NULL;
+    }
+    lock_release(&watch->lock);
+    free(list->slack_queue);
+    list->slack_queue = NULL;
+}
+
+void slack_context_gone(struct books *books)
+{
+    struct watch *watch = books->watch ? watch_of(books) : NULL;
+    if (!watch)
+        return;
+    lock_take(&watch->lock);
+    while (watch->slacks)
+        drop(watch, watch->slacks);
+    for (unsigned i = 0; i < BATCHES; i++) {
+        watch->batches[i].is_flying = 0;
+        watch->batches[i].turn++;
+    }
+    watch->is_ready = watch->is_off = 0;
+    lock_release(&watch->lock);
+}

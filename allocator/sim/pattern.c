@@ -1,0 +1,71 @@
+/* The host twin of cufence's own kernel cufence_pattern (allocator/kernels/pattern.cu): the first thread of a block does it
+ * all. */
+#include "kernel.h"
+
+#include <string.h>
+
+enum { CHECK = 1, RENEW = 2, WRITE = 4, GOOD = 1, BAD = 2, FOUND = 64 };
+
+struct range {
+    uint64_t start, end;
+};
+
+struct found {
+    uint64_t first, last;
+    uint32_t count, unused;
+    uint8_t bytes[FOUND];
+};
+
+struct job {
+    struct range check[2], write[2];
+    uint32_t does, unused;
+    struct found found[2];
+};
+
+static uint8_t pattern_of(uint64_t address)
+{
+    uint64_t mixed = (address & ~UINT64_C(7)) * UINT64_C(0x9e3779b97f4a7c15);
+    uint64_t pattern = ((mixed ^ mixed >> 29) & UINT64_C(0x3f3f3f3f3f3f3f3f)) + UINT64_C(0xa1a1a1a1a1a1a1a1);
+    return (uint8_t)(pattern >> 8 * (address & 7));
+}
+
+static void put(struct range in)
+{
+    for (uint64_t at = in.start; at < in.end; at++)
+        *(volatile uint8_t *)(uintptr_t)at = pattern_of(at);
+}
+
+static int check(struct range in, struct found *out)
+{
+    uint32_t count = 0;
+    for (uint64_t at = in.start; at < in.end; at++) {
+        if (*(const volatile uint8_t *)(uintptr_t)at == pattern_of(at))
+            continue;
+        if (!count++)
+            out->first = at;
+        out->last = at;
+    }
+    out->count = count;
+    for (uint64_t i = 0; count && i < FOUND && out->first + i < in.end; i++)
+        out->bytes[i] = *(const volatile uint8_t *)(uintptr_t)(out->first + i);
+    return count != 0;
+}
+
+void builtin_pattern(const cusim_thread *thread, void *const *arguments)
+{
+    struct job *job = *(struct job *const *)arguments[0] + thread->block_index[0];
+    uint32_t *states = *(uint32_t *const *)arguments[1];
+    int is_bad = 0;
+    if (thread->thread_index[0])
+        return;
+    for (int side = 0; side < 2 && (job->does & CHECK); side++) {
+        if (check(job->check[side], &job->found[side])) {
+            is_bad = 1;
+            if (job->does & RENEW)
+                put(job->check[side]);
+        }
+    }
+    for (int side = 0; side < 2 && (job->does & WRITE); side++)
+        put(job->write[side]);
+    __atomic_store_n(&states[thread->block_index[0]], is_bad ? BAD : GOOD, __ATOMIC_RELEASE);
+}

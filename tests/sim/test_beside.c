@@ -1,0 +1,74 @@
+/* Slack watch under the preload library: the report of a write beside a buffer, and the launches that may have done it. */
+#include "guarded.h"
+
+#include <jansson.h>
+
+static void one_launch_is_derived(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < WAYS; i++) {
+        run_guarded(&ways[i], "beside async -4 0", "slack=on", FAULTED, "context: CUDA_SUCCESS\n");
+        expect_in(&ways[i], "beside", last.err, "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #2");
+        expect_in(&ways[i], "beside", last.err, "found      00 00 80 3f ");
+        expect_in(&ways[i], "beside", last.err, "as 4-byte values: 1.0\n");
+        expect_in(&ways[i], "beside", last.err, "given to   store<<<(1,1,1), (1,1,1)>>>");
+        expect_in(&ways[i], "beside", last.err, "derived\n");
+        expect_in(&ways[i], "beside", last.err, "SUMMARY: cufence: slack write (write: 4 bytes changed, 4 bytes before");
+    }
+}
+
+static void several_are_candidates(void **state)
+{
+    (void)state;
+    run_guarded(&by_dlsym, "beside async 1000 3", "slack=on", FAULTED, "context: CUDA_SUCCESS\n");
+    expect_in(&by_dlsym, "beside", last.err, "slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #2");
+    if (count_in(last.err, "store<<<(1,1,1)") != 4 || count_in(last.err, "candidate\n") != 4)
+        complain(&by_dlsym, "beside", "four candidates", "");
+}
+
+static void memory_of_malloc_is_watched(void **state)
+{
+    (void)state;
+    run_guarded(&by_dlsym, "beside plain -4 0", "slack=on", FAULTED, "context: CUDA_SUCCESS\n");
+    expect_in(&by_dlsym, "beside", last.err, "slack WRITE: 4 bytes changed, 4 bytes before the start of buffer #2");
+    run_guarded(&by_dlsym, "beside plain 0 0", "slack=on", 0, "context: CUDA_SUCCESS\n");
+    expect_silence(&by_dlsym, "beside");
+}
+
+static void exitcode_and_on_fault(void **state)
+{
+    (void)state;
+    run_guarded(&by_dlsym, "beside async -4 0", "slack=on,exitcode=0", 0, "context: CUDA_SUCCESS\n");
+    run_guarded(&by_dlsym, "beside async -4 0", "slack=on,on_fault=abort", FAULTED, "context: CUDA_SUCCESS\n");
+}
+
+static void json(void **state)
+{
+    (void)state;
+    const char *file = "beside.json";
+    unlink(file);
+    run_guarded(&by_dlsym, "beside async -4 0", "slack=on,json=beside.json", FAULTED, "context: CUDA_SUCCESS\n");
+    json_t *found = json_load_file(file, 0, NULL);
+    assert_non_null(found);
+    json_t *slack = json_object_get(found, "slack");
+    assert_string_equal(json_string_value(json_object_get(found, "kind")), "slack write");
+    assert_string_equal(json_string_value(json_object_get(slack, "found")), "0000803f");
+    assert_int_equal(json_integer_value(json_object_get(slack, "changed")), 4);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(slack, "launches"), "total")), 1);
+    assert_int_equal(json_integer_value(json_object_get(json_object_get(found, "buffer"), "id")), 2);
+    json_decref(found);
+    unlink(file);
+}
+
+int main(int argc, char **argv)
+{
+#define TEST(name) cmocka_unit_test_teardown(name, finish)
+    const struct CMUnitTest tests[] = {
+        TEST(one_launch_is_derived),
+        TEST(several_are_candidates),
+        TEST(memory_of_malloc_is_watched),
+        TEST(exitcode_and_on_fault),
+        TEST(json),
+    };
+    return run_concurrently(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}

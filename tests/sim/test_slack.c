@@ -1,0 +1,588 @@
+/* Slack watch, fill and poison on the simulated device: writes beside buffers that no hardware sees, and what is not one. */
+#include "child.h"
+#include "concurrently.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <sim.h>
+
+#define MIB ((size_t)1 << 20)
+#define FAULTED 86
+
+/* poke(char *at, int64_t bytes, int value): writes `bytes` bytes from `at` on; sum(char *at, int64_t bytes, uint64_t *out):
+ * adds them up. */
+static void poke(const cusim_thread *thread, void *const *arguments)
+{
+    char *at = *(char *const *)arguments[0];
+    if (thread->thread_index[0] == 0)
+        memset(at, *(const int *)arguments[2], (size_t) * (const int64_t *)arguments[1]);
+}
+
+static void sum(const cusim_thread *thread, void *const *arguments)
+{
+    const unsigned char *at = *(const unsigned char *const *)arguments[0];
+    uint64_t *out = *(uint64_t *const *)arguments[2];
+    for (int64_t i = 0; thread->thread_index[0] == 0 && i < *(const int64_t *)arguments[1]; i++)
+        *out += at[i];
+}
+
+static CUfunction function(const char *name)
+{
+    static const size_t poke_bytes[] = {8, 8, 4}, sum_bytes[] = {8, 8, 8};
+    const cusim_kernel kernels[] = {
+        {.name = "poke", .function = poke, .argument_bytes = poke_bytes, .argument_count = 3},
+        {.name = "sum", .function = sum, .argument_bytes = sum_bytes, .argument_count = 3},
+    };
+    static CUmodule module;
+    CUfunction found;
+    if (!module) {
+        cusim_register_kernel(&kernels[0]);
+        cusim_register_kernel(&kernels[1]);
+        CHECK_CU(cuModuleLoadData(&module, "any"));
+    }
+    CHECK_CU(cuModuleGetFunction(&found, module, name));
+    return found;
+}
+
+static void start(const char *options)
+{
+    CUdevice device;
+    CUcontext context;
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+}
+
+static char *allocate(size_t size, CUstream stream)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
+    return pointer;
+}
+
+static void release(char *pointer, CUstream stream)
+{
+    CHECK_OK(cufence_free(pointer, stream));
+}
+
+static CUstream new_stream(void)
+{
+    CUstream stream;
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+static void write_at(char *at, size_t bytes, int value, CUstream stream)
+{
+    int64_t count = (int64_t)bytes;
+    void *arguments[] = {&at, &count, &value};
+    CHECK_CU(cuLaunchKernel(function("poke"), 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
+}
+
+/* Keeps a stream busy until *flag is set. */
+static void spin(CUstream stream, uint32_t *flag)
+{
+    void *arguments[] = {&flag};
+    CHECK_CU(cuLaunchKernel(function("cusim_spin"), 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+}
+
+static uint64_t sum_at(char *at, size_t bytes, CUstream stream)
+{
+    uint64_t total = 0, *out = &total;
+    int64_t count = (int64_t)bytes;
+    void *arguments[] = {&at, &count, &out};
+    CHECK_CU(cuLaunchKernel(function("sum"), 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
+    CHECK_CU(cuStreamSynchronize(stream));
+    return total;
+}
+
+/* ---- one write ---- */
+
+static void finds_one_byte_before(void)
+{
+    start("slack=on");
+    char *buffer = allocate(1000, NULL);
+    write_at(buffer - 1, 1, 0, NULL);
+    CHECK(cufence_check(0) == 1);
+    CHECK(cufence_check(0) == 0); /* it was reported once, and the pattern is there again */
+    write_at(buffer - 1, 1, 0, NULL);
+    CHECK(cufence_check(-1) == 1);
+    CHECK(cufence_fault_count() == 2);
+}
+
+static void finds_sixteen_bytes_before(void)
+{
+    start("slack=on");
+    char *buffer = allocate(4096, NULL);
+    write_at(buffer - 16, 16, 0x3f, NULL);
+    CHECK(cufence_check(0) == 1);
+}
+
+static void finds_the_tail(void)
+{
+    start("slack=on,align=16");
+    char *buffer = allocate(1000, NULL);
+    write_at(buffer, 1003, 7, NULL);
+    CHECK(cufence_check(0) == 1);
+}
+
+static void finds_both_sides(void)
+{
+    start("slack=on");
+    char *buffer = allocate(1000, NULL);
+    write_at(buffer - 8, 1000 + 16, 7, NULL);
+    CHECK(cufence_check(0) == 2);
+}
+
+static void looks_as_far_as_it_says(void)
+{
+    start("slack=on,slack_reach=64");
+    char *buffer = allocate(1000, NULL);
+    write_at(buffer - 65, 1, 7, NULL);
+    CHECK(cufence_check(0) == 0);
+    write_at(buffer - 64, 1, 7, NULL);
+    CHECK(cufence_check(0) == 1);
+}
+
+static void finds_it_at_exit(void)
+{
+    start("slack=on");
+    write_at(allocate(1000, NULL) - 4, 4, 0, NULL);
+}
+
+static void finds_a_freed_one_at_exit(void)
+{
+    start("slack=on");
+    CUstream stream = new_stream();
+    char *buffer = allocate(1000, stream);
+    write_at(buffer + 1000, 4, 0, stream);
+    release(buffer, stream);
+}
+
+static void finds_nothing_in_bounds(void)
+{
+    start("slack=on,slack_every=4");
+    CUstream stream = new_stream();
+    for (size_t i = 0; i < 300; i++) {
+        char *buffer = allocate(i * 37 % 5000 + 1, stream), *other = allocate(600, stream);
+        write_at(buffer, i * 37 % 5000 + 1, (int)i, stream);
+        write_at(other, 600, 0, stream);
+        release(buffer, stream);
+        if (i % 3)
+            release(other, stream);
+    }
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+}
+
+/* ---- reuse ---- */
+
+/* The check comes behind the free: another thread of cufence's reports it. */
+static void await_faults(uint64_t count)
+{
+    for (int waited = 0; waited < 5000 && cufence_fault_count() < count; waited++)
+        usleep(1000);
+    CHECK(cufence_fault_count() == count);
+}
+
+static void finds_it_behind_the_free(void)
+{
+    start("slack=on,slack_every=1");
+    CUstream stream = new_stream();
+    char *buffer = allocate(1000, stream);
+    write_at(buffer - 1, 1, 0, stream);
+    release(buffer, stream);
+    await_faults(1);
+}
+
+static void reuse_with_the_same_size(void)
+{
+    start("slack=on,slack_every=8");
+    CUstream stream = new_stream();
+    char *buffer = allocate(1000, stream), *first = buffer;
+    uint64_t launches = cusim_call_count("cuLaunchKernel");
+    for (int i = 0; i < 800; i++) { /* what is launched out of turn at the beginning is used up */
+        release(buffer, stream);
+        buffer = allocate(1000, stream);
+        CHECK(buffer == first);
+    }
+    CHECK(cusim_call_count("cuLaunchKernel") - launches < 800 / 4);
+    write_at(buffer - 1, 1, 0, stream);
+    release(buffer, stream);
+    CHECK(allocate(1000, stream) == first);
+    CHECK(cufence_check(0) == 1);
+}
+
+/* The old slack is checked before the new buffer is written there. */
+static void reuse_with_another_size(void)
+{
+    start("slack=on");
+    CUstream stream = new_stream();
+    char *small = allocate(1000, stream);
+    write_at(small - 1, 1, 0, stream);
+    release(small, stream);
+    char *large = allocate(5000, stream);
+    CHECK(large + 5000 - (5000 - 4992) == small + 1000 - (1000 - 992)); /* the same slot */
+    write_at(large, 5000, 0, stream);
+    await_faults(1);
+    write_at(large - 1, 1, 0, stream);
+    CHECK(cufence_check(0) == 1);
+}
+
+/* Without launches to spare, the check of a slot that is used again at once is left out, and nothing is found that is not
+ * there. */
+static void alternating_sizes(void)
+{
+    start("slack=on,verbose=on");
+    CUstream stream = new_stream();
+    uint64_t launches = cusim_call_count("cuLaunchKernel");
+    for (size_t i = 0; i < 4000; i++) {
+        size_t size = i % 2 ? 700 : 9000;
+        void *pointer = allocate(size, stream);
+        CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)pointer, 0, size, stream));
+        release(pointer, stream);
+    }
+    launches = cusim_call_count("cuLaunchKernel") - launches;
+    CHECK(launches < 4000 / 8);
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+}
+
+static void many_buffers(void)
+{
+    enum { COUNT = 700 };
+    static char *buffers[COUNT];
+    start("slack=on");
+    CUstream stream = new_stream();
+    for (size_t i = 0; i < COUNT; i++)
+        buffers[i] = allocate(100 + i, stream);
+    CHECK(cufence_check(0) == 0); /* also writes the patterns that have been waiting for a launch */
+    for (size_t i = 0; i < COUNT; i += 100)
+        write_at(buffers[i] - 2, 1, 0, stream);
+    CHECK(cufence_check(0) == COUNT / 100);
+    for (size_t i = 0; i < COUNT; i++)
+        release(buffers[i], stream);
+    CHECK(cufence_check(0) == 0);
+}
+
+/* ---- streams ---- */
+
+/* Freed on another stream while the one that has written the pattern is still busy: nobody else may have the memory. */
+static void freed_while_pending(void)
+{
+    static uint32_t flag;
+    start("slack=on,slack_every=1");
+    CUstream busy = new_stream(), other = new_stream();
+    release(allocate(64, busy), busy);
+    release(allocate(64, other), other);
+    CHECK_CU(cuCtxSynchronize());
+    spin(busy, &flag);
+    char *buffer = allocate(3000, busy); /* its pattern waits behind the spinning kernel */
+    release(buffer, other);
+    char *next = allocate(50000, other);
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)next, 0, 50000, other));
+    CHECK_CU(cuStreamSynchronize(other));
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK_CU(cuCtxSynchronize());
+    CHECK(sum_at(next, 50000, other) == 0); /* no pattern was written into it */
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+}
+
+/* A block that passes to another stream while its check has not run must not be checked against the next buffer's bytes. */
+static void stolen_while_pending(void)
+{
+    static uint32_t flag;
+    start("slack=on,slack_every=1");
+    CUstream busy = new_stream(), other = new_stream();
+    char *buffer = allocate(3000, busy);
+    CHECK_CU(cuCtxSynchronize());
+    spin(busy, &flag);
+    release(buffer, busy);
+    char *next = allocate(50000, other);
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)next, 0, 50000, other));
+    CHECK_CU(cuStreamSynchronize(other));
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK_CU(cuCtxSynchronize());
+    CHECK(sum_at(next, 50000, other) == 0);
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+}
+
+static void recorded_streams(void)
+{
+    start("slack=on,slack_every=1");
+    CUstream stream = new_stream(), other = new_stream();
+    char *buffer = allocate(1000, stream);
+    CHECK_OK(cufence_record_stream(buffer, other));
+    write_at(buffer - 3, 1, 0, stream);
+    release(buffer, stream);
+    CHECK(cufence_check(0) == 1);
+}
+
+static CUcontext shared_context;
+
+static void *in_a_thread(void *user)
+{
+    size_t index = (size_t)(uintptr_t)user;
+    CHECK_CU(cuCtxSetCurrent(shared_context));
+    CUstream stream = new_stream();
+    for (size_t i = 0; i < 400; i++) {
+        size_t size = (i * 7919 + index * 31) % 6000 + 1;
+        char *buffer = allocate(size, stream);
+        CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, size, stream));
+        release(buffer, stream);
+    }
+    CHECK_OK(cufence_stream_gone(stream));
+    CHECK_CU(cuStreamDestroy(stream));
+    return NULL;
+}
+
+static void threads(void)
+{
+    pthread_t all[4];
+    start("slack=on,slack_every=8");
+    CHECK_CU(cuCtxGetCurrent(&shared_context));
+    for (uintptr_t i = 0; i < 4; i++)
+        CHECK(pthread_create(&all[i], NULL, in_a_thread, (void *)i) == 0);
+    for (int i = 0; i < 4; i++)
+        CHECK(pthread_join(all[i], NULL) == 0);
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+}
+
+static void a_stream_that_ends(void)
+{
+    start("slack=on");
+    CUstream stream = new_stream();
+    char *buffer = allocate(1000, stream);
+    write_at(buffer - 1, 1, 0, stream);
+    release(buffer, stream);
+    CHECK_OK(cufence_stream_gone(stream)); /* launches what waits for it */
+    CHECK_CU(cuStreamDestroy(stream));
+    await_faults(1);
+}
+
+static void strict(void)
+{
+    start("slack=on,uaf=strict");
+    CUstream stream = new_stream();
+    char *buffer = allocate(1000, stream);
+    write_at(buffer - 1, 1, 0, stream);
+    release(buffer, stream);
+    await_faults(1);
+    for (int i = 0; i < 100; i++)
+        release(allocate((size_t)i * 50 + 1, stream), stream);
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 1);
+}
+
+static void a_context_that_ends(void)
+{
+    CUcontext own;
+    CUdevice device;
+    start("slack=on,slack_every=2");
+    CHECK_CU(cuDeviceGet(&device, 0));
+    for (int i = 0; i < 3; i++) {
+        void *pointer = NULL;
+        CHECK_CU(cuCtxCreate(&own, NULL, 0, device));
+        CHECK_OK(cufence_malloc(&pointer, 1000, -1, NULL));
+        CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 0, 1000));
+        CHECK(cufence_check(0) == 0);
+        CHECK_OK(cufence_context_gone(own));
+        CHECK_CU(cuCtxDestroy(own));
+    }
+    CHECK(cufence_check(-1) == 0);
+    CHECK(cusim_stale_handles() == 0);
+}
+
+/* ---- captures ---- */
+
+static void a_capture(void)
+{
+    CUgraph graph;
+    CUgraphExec executable;
+    size_t nodes = 0;
+    start("slack=on,slack_every=1,fill=0x11,poison=0x22");
+    CUstream stream = new_stream();
+    release(allocate(500, stream), stream);
+    function("poke");
+    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    char *buffer = allocate(1000, stream), *other = allocate(300, stream);
+    write_at(buffer, 1000, 0, stream);
+    release(buffer, stream);
+    CHECK_CU(cuStreamEndCapture(stream, &graph));
+    CHECK_CU(cuGraphGetNodes(graph, NULL, &nodes));
+    CHECK(nodes == 1); /* the program's own */
+    CHECK_CU(cuGraphInstantiate(&executable, graph, 0));
+    CHECK_CU(cuGraphLaunch(executable, stream));
+    CHECK_CU(cuStreamSynchronize(stream));
+    release(other, stream);
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+}
+
+/* ---- what fails ---- */
+
+static void a_driver_that_refuses(void)
+{
+    start("slack=on");
+    cusim_fail_call("cuMemHostRegister", 1, CUDA_ERROR_NOT_SUPPORTED);
+    char *buffer = allocate(1000, NULL);
+    write_at(buffer - 1, 1, 0, NULL);
+    CHECK(cufence_check(0) == 0);
+}
+
+static void a_launch_that_fails(void)
+{
+    start("slack=on");
+    release(allocate(1000, NULL), NULL);
+    cusim_fail_call("cuLaunchKernel", 1, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+    char *buffer = allocate(3000000, NULL); /* a new mapping, whose pattern is refused */
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)buffer, 0, 3000000));
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+}
+
+static void without_the_option(void)
+{
+    start("slack=off");
+    CHECK(cufence_check(0) == -CUFENCE_ERROR_UNSUPPORTED);
+    CHECK(strstr(cufence_error_detail(), "slack=on") != NULL);
+}
+
+static void a_device_that_is_not_there(void)
+{
+    start("slack=on");
+    CHECK(cufence_check(7) == -CUFENCE_ERROR_INVALID_ARGUMENT);
+}
+
+static void after_a_fault(void)
+{
+    start("slack=on,on_fault=error");
+    char *buffer = allocate(1000, NULL);
+    write_at(buffer + 4096, 1, 0, NULL);
+    cuCtxSynchronize();
+    CHECK_OK(cufence_wait_reports(5000));
+    CHECK(cufence_check(0) == -CUFENCE_ERROR_FAULTED);
+}
+
+/* ---- fill and poison ---- */
+
+static void fills(void)
+{
+    start("fill=0x11");
+    CUstream stream = new_stream();
+    char *buffer = allocate(1000, stream);
+    CHECK(sum_at(buffer, 1000, stream) == 1000 * 0x11);
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
+    release(buffer, stream);
+    CHECK(sum_at(allocate(1000, stream), 1000, stream) == 1000 * 0x11);
+}
+
+static void fills_with_nan(void)
+{
+    float values[4];
+    start("fill=nan");
+    char *buffer = allocate(sizeof values, NULL);
+    CHECK_CU(cuMemcpyDtoH(values, (CUdeviceptr)(uintptr_t)buffer, sizeof values));
+    for (int i = 0; i < 4; i++)
+        CHECK(values[i] != values[i]);
+}
+
+static void poisons(void)
+{
+    start("poison=0xee,slack=on");
+    CUstream stream = new_stream();
+    char *buffer = allocate(1000, stream);
+    CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)buffer, 0, 1000, stream));
+    CHECK(sum_at(buffer, 1000, stream) == 0);
+    release(buffer, stream);
+    CHECK(sum_at(buffer, 1000, stream) == 1000 * 0xee);
+    CHECK(cufence_check(0) == 0);
+}
+
+/* ---- the tests ---- */
+
+static void run(void (*story)(void), int status, const char *wanted)
+{
+    struct outcome outcome = run_child(story);
+    int is_right = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status &&
+                   (wanted ? strstr(outcome.err, wanted) != NULL : !strstr(outcome.err, "SUMMARY"));
+    if (!is_right)
+        fprintf(stderr, "status %d, wanted %d and \"%s\" in:\n%s\n", outcome.status, status, wanted ? wanted : "", outcome.err);
+    free(outcome.err);
+    assert_true(is_right);
+}
+
+#define FINDS(story, text)                                                                                                     \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        run(story, FAULTED, text);                                                                                             \
+    }
+#define CLEAN(story)                                                                                                           \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        run(story, 0, NULL);                                                                                                   \
+    }
+
+FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the start of buffer #1")
+FINDS(finds_sixteen_bytes_before, "found      3f 3f 3f 3f")
+FINDS(finds_the_tail, "slack WRITE: 3 bytes changed, 0 bytes past the end of buffer #1")
+FINDS(finds_both_sides, "8 bytes changed, 0 bytes past the end of buffer #1")
+FINDS(looks_as_far_as_it_says, "1 byte changed, 64 bytes before the start of buffer #1")
+FINDS(finds_it_at_exit, "4 bytes changed, 4 bytes before the start of buffer #1")
+FINDS(finds_a_freed_one_at_exit, "4 bytes changed, 0 bytes past the end of buffer #1")
+FINDS(finds_it_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
+FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buffer #")
+FINDS(reuse_with_another_size, "1 byte changed, 1 byte before the start of buffer #1")
+FINDS(many_buffers, "1 byte changed, 2 bytes before the start of buffer #")
+FINDS(recorded_streams, "1 byte changed, 3 bytes before the start of buffer #1")
+FINDS(a_stream_that_ends, "1 byte changed, 1 byte before the start of buffer #1")
+FINDS(strict, "1 byte changed, 1 byte before the start of buffer #1")
+FINDS(after_a_fault, "out-of-bounds WRITE")
+CLEAN(finds_nothing_in_bounds)
+CLEAN(alternating_sizes)
+CLEAN(freed_while_pending)
+CLEAN(stolen_while_pending)
+CLEAN(threads)
+CLEAN(a_context_that_ends)
+CLEAN(a_capture)
+CLEAN(a_driver_that_refuses)
+CLEAN(a_launch_that_fails)
+CLEAN(without_the_option)
+CLEAN(a_device_that_is_not_there)
+CLEAN(fills)
+CLEAN(fills_with_nan)
+CLEAN(poisons)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_finds_one_byte_before),
+        cmocka_unit_test(test_finds_sixteen_bytes_before),
+        cmocka_unit_test(test_finds_the_tail),
+        cmocka_unit_test(test_finds_both_sides),
+        cmocka_unit_test(test_looks_as_far_as_it_says),
+        cmocka_unit_test(test_finds_it_at_exit),
+        cmocka_unit_test(test_finds_a_freed_one_at_exit),
+        cmocka_unit_test(test_finds_it_behind_the_free),
+        cmocka_unit_test(test_reuse_with_the_same_size),
+        cmocka_unit_test(test_reuse_with_another_size),
+        cmocka_unit_test(test_many_buffers),
+        cmocka_unit_test(test_recorded_streams),
+        cmocka_unit_test(test_a_stream_that_ends),
+        cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_after_a_fault),
+        cmocka_unit_test(test_finds_nothing_in_bounds),
+        cmocka_unit_test(test_alternating_sizes),
+        cmocka_unit_test(test_freed_while_pending),
+        cmocka_unit_test(test_stolen_while_pending),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_a_context_that_ends),
+        cmocka_unit_test(test_a_capture),
+        cmocka_unit_test(test_a_driver_that_refuses),
+        cmocka_unit_test(test_a_launch_that_fails),
+        cmocka_unit_test(test_without_the_option),
+        cmocka_unit_test(test_a_device_that_is_not_there),
+        cmocka_unit_test(test_fills),
+        cmocka_unit_test(test_fills_with_nan),
+        cmocka_unit_test(test_poisons),
+    };
+    return run_concurrently(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
