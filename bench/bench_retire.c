@@ -1,12 +1,13 @@
 /*
- * Measures the ways to make a late access to a freed buffer fault, with plain driver calls, for buffers of one page and of more:
+ * Measures the ways to make a late access to a freed buffer fault, with plain driver calls, for buffers of one page and of
+ * more:
  *
- *   unmap    unmap the buffer, map its memory at the next address, give access                (how the heap retires)
+ *   unmap    unmap the buffer, map its memory at the next address, give access                (with a cache of handles)
  *   create   the same with new physical memory each time, which is released                  (without a cache of handles)
- *   twin     map the memory at the next address first, then unmap the old one                 (uaf=adaptive)
+ *   twin     map the memory at the next address first, then unmap the old one                 (how the heap retires)
  *   access   take access away, later give it back                                             (a bounded quarantine)
  *
- * Prints the median microseconds of a whole cycle and of each call, alone and while a kernel-free second thread makes the same
+ * Prints the median microseconds of a whole cycle and of each call, alone and while a second thread makes the same
  * calls: the driver has one lock. CUFENCE_DRIVER names the driver; on the simulated device the figures mean nothing.
  */
 #include <cuda.h>
@@ -26,6 +27,7 @@
     X(cuDevicePrimaryCtxRetain)                                                                                                \
     X(cuCtxSetCurrent)                                                                                                         \
     X(cuMemAddressReserve)                                                                                                     \
+    X(cuMemAddressFree)                                                                                                        \
     X(cuMemCreate)                                                                                                             \
     X(cuMemRelease)                                                                                                            \
     X(cuMemMap)                                                                                                                \
@@ -83,7 +85,7 @@ static void set_access(CUdeviceptr address, uint64_t bytes, CUmemAccess_flags fl
 /* One thread's buffers: LIVE of them, in turn. Addresses ascend and are never used again. */
 struct lane {
     uint64_t bytes, stride;
-    CUdeviceptr next, at[LIVE];
+    CUdeviceptr start, next, at[LIVE];
     CUmemGenericAllocationHandle handles[LIVE];
     double spent[CALLS], *cycle; /* microseconds */
     void (*way)(struct lane *lane, int i);
@@ -179,15 +181,18 @@ static void measure(int way, uint64_t bytes, int threads)
     for (int i = 0; i < threads; i++) {
         uint64_t guard = bytes > STRIDE - PAGE ? bytes : STRIDE - PAGE;
         lanes[i] = (struct lane){.bytes = bytes, .stride = bytes + guard, .cycle = cycles[i], .way = ways[way].way};
-        MUST(cuMemAddressReserve(&lanes[i].next, lanes[i].stride * (CYCLES + LIVE), 0, 0, 0));
+        MUST(cuMemAddressReserve(&lanes[i].start, lanes[i].stride * (CYCLES + LIVE), 0, 0, 0));
+        lanes[i].next = lanes[i].start;
     }
     for (int i = 0; i < threads; i++)
         pthread_create(&others[i], NULL, play, &lanes[i]);
     for (int i = 0; i < threads; i++)
         pthread_join(others[i], NULL);
+    for (int i = 0; i < threads; i++)
+        MUST(cuMemAddressFree(lanes[i].start, lanes[i].stride * (CYCLES + LIVE)));
     qsort(cycles[0], CYCLES, sizeof(double), ascending);
-    printf("%-7s %5llu MiB  %d thread%s  cycle %7.1f us (%.1f .. %.1f)", ways[way].name, (unsigned long long)(bytes / MIB), threads,
-           threads == 1 ? " " : "s", cycles[0][CYCLES / 2], cycles[0][CYCLES / 20], cycles[0][CYCLES - CYCLES / 20]);
+    printf("%-7s %5llu MiB  %d thread%s  cycle %7.1f us (%.1f .. %.1f)", ways[way].name, (unsigned long long)(bytes / MIB),
+           threads, threads == 1 ? " " : "s", cycles[0][CYCLES / 2], cycles[0][CYCLES / 20], cycles[0][CYCLES - CYCLES / 20]);
     for (int call = 0; call < CALLS; call++) {
         if (lanes[0].spent[call] > 0)
             printf(", %s %.1f", call_names[call], lanes[0].spent[call] / CYCLES);

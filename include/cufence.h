@@ -70,8 +70,8 @@ typedef struct cufence_buffer {
     uint32_t allocated_stack; /* stack of the allocation, for cufence_stack(); 0 if unknown */
     uint32_t freed_stack;     /* only if the buffer was unmapped at its free, so that a late access faults; 0 if unknown */
     int32_t device;
-    int32_t is_mapped; /* 0: an access to it faults (a freed buffer that was retired) */
-    char label[64];    /* the innermost label at allocation, cut to fit; empty if there is none */
+    int32_t is_mapped;  /* 0: an access to it faults (a freed buffer that was retired) */
+    char label[64];     /* the innermost label at allocation, cut to fit; empty if there is none */
     uint64_t freed_ago; /* allocations since the free, exact to 15 per thread; 0 if unknown. Known as freed_stack is */
 } cufence_buffer;
 

@@ -45,9 +45,12 @@ static uint64_t clock_ns(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
 }
 
+/* Where the thread lost its processor meanwhile, the clock says nothing about the driver: so there is a limit. */
 static void charge(uint64_t began)
 {
     pace.credit_ns -= (int64_t)(clock_ns() - began);
+    if (pace.credit_ns < -MOST_CREDIT_NS)
+        pace.credit_ns = -MOST_CREDIT_NS;
 }
 
 static void count_credit(void)

@@ -104,6 +104,13 @@ static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
         (unsigned long long)stats.captured_bytes, largest);
 }
 
+/* Returns when the background thread has released what it was working on. */
+static void await_worker(void)
+{
+    visit_begin();
+    visit_end();
+}
+
 /* Maps a new block. If necessary, releases memory that is kept for reuse on the device. */
 static struct block *map_anew(struct books *books, int device, const struct layout *layout, uint64_t size, int is_captured,
                               cufence_status *status)
@@ -113,11 +120,13 @@ static struct block *map_anew(struct books *books, int device, const struct layo
     for (int level = 0; !block && level <= hardest; level++) {
         if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)
             return NULL;
-        if (level == 1) { /* wait until the background thread has released what it is working on */
-            visit_begin();
-            visit_end();
-        }
+        if (level >= 1)
+            await_worker();
         reclaim_device(books->context, device, level);
+        if (level >= 1) { /* it may have had the second mapping of what was released just now */
+            await_worker();
+            reclaim_device(books->context, device, 0);
+        }
         block = block_map(books, device, layout, status);
     }
     if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY)

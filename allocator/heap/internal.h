@@ -224,8 +224,9 @@ void bell_reset(void);
  * a new address, while the old address is unmapped as soon as the streams have passed. So retiring takes neither time nor
  * memory from the program. The twins of a block are a list; the one that takes its place inherits the others.
  */
-uint32_t twin_add(struct block *block); /* maps one more; returns how many it has then. 0: none, it is being unmapped or retired */
-struct block *twin_take(struct block *block); /* by its holder: a held block that now owns the memory, or NULL */
+uint32_t
+twin_add(struct block *block); /* maps one more; returns how many it has then. 0: none, it is being unmapped or retired */
+struct block *twin_take(struct block *block);      /* by its holder: a held block that now owns the memory, or NULL */
 struct block *twins_take_all(struct block *block); /* its twins, linked by `twin`; they own nothing */
 void twins_hold(void); /* until twins_go_on(), no block that is mapped is unmapped, and no other thread adds twins */
 void twins_go_on(void);
@@ -235,7 +236,8 @@ uint64_t twins_mapped(void); /* in all */
 
 /*
  * A place of allocation: the stack of the allocations, or without stacks their size and stream. Every place has a turn in each
- * round: a buffer of it is retired when it is freed. A place that had its turn waits until all others that are in use had theirs.
+ * round: a buffer of it is retired when it is freed. A place that had its turn waits until all others that are in use had
+ * theirs.
  */
 struct place {
     struct place *prev, *next; /* known places; the one that waits longest is first. Background thread only, to `claimed` */
@@ -316,7 +318,7 @@ struct books {
     uint64_t mapped_bytes, captured_bytes; /* atomic, like everything below */
     uint64_t peak_mapped_bytes;
     uint64_t fresh, retired;
-    uint64_t replaced; /* blocks in retiring lists whose memory a twin has taken over */
+    uint64_t replaced;           /* blocks in retiring lists whose memory a twin has taken over */
     uint64_t allocations, frees; /* of lists that no longer exist */
     struct watch *watch;         /* slack.h; NULL: nothing was ever watched */
     struct stream own;           /* books_stream(); its handle is atomic, NULL: not created yet */
@@ -418,7 +420,7 @@ void freelist_count(struct freelist *list, uint64_t size); /* an allocation serv
  * PAST it is only counted, and the caller unmaps it. Returns whether a marker is due. */
 int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now);
 void freelist_uncount(struct freelist *list, struct block *block); /* counts its free, and nothing else */
-unsigned freelist_bin(uint64_t pages); /* the bin of mappings of that many pages */
+unsigned freelist_bin(uint64_t pages);                             /* the bin of mappings of that many pages */
 /* If the block is idle in one of the books' lists, has passed and its last buffer is still `id`, a twin takes its place in the
  * list. Returns 1 if so; the caller then holds the block. The block may also have been unmapped and freed by now. */
 int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id);
@@ -544,8 +546,8 @@ void reclaim_old(struct books *books);     /* unmaps blocks idle for too long, o
 
 /* ---- adaptive.c ---- */
 
-/* Lets the background thread do its share of work for uaf=adaptive in a context, reclaim_retired() included. In a scope. Returns
- * whether the program is freeing buffers. */
+/* Lets the background thread do its share of work for uaf=adaptive in a context, reclaim_retired() included. In a scope.
+ * Returns whether the program is freeing buffers. */
 int adaptive_work(struct books *books);
 
 /* worker.c */

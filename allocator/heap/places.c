@@ -4,12 +4,13 @@
 #define STACKS (1u << 16)
 static struct place table[2 * STACKS];
 
-#define IDLE_NS 50000000ul /* a block idle for so long is retired where it lies, without waiting for the next free of its place */
+#define IDLE_NS                                                                                                                \
+    50000000ul /* a block idle for so long is retired where it lies, without waiting for the next free of its place */
 
-static struct place *first;       /* the list */
-static uint64_t known, tested;    /* atomic */
-static uint64_t retired, rounds;  /* atomic */
-static uint8_t round_now = 1;     /* atomic; from 1 to 255, then from 1 again */
+static struct place *first;      /* the list */
+static uint64_t known, tested;   /* atomic */
+static uint64_t retired, rounds; /* atomic */
+static uint8_t round_now = 1;    /* atomic; from 1 to 255, then from 1 again */
 
 struct place *place_of(const struct facts *facts)
 {

@@ -1,5 +1,5 @@
-/* The background thread: unmaps retiring blocks that have passed, chooses blocks to retire (uaf=adaptive), and releases what has
- * been idle too long. */
+/* The background thread: unmaps retiring blocks that have passed, chooses blocks to retire (uaf=adaptive), and releases what
+ * has been idle too long. */
 #include "internal.h"
 
 #include "base/error.h"

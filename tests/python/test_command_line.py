@@ -82,7 +82,7 @@ class Completion(unittest.TestCase):
             (("hu",), ["hunt"]),
             (("help", "exp"), ["explain"]),
             (("run", "--uaf_"), ["--uaf_share"]),
-            (("run", "--uaf", ""), ["adaptive", "off", "strict"]),
+            (("run", "--uaf", ""), ["off", "adaptive", "strict"]),
             (("run", "--uaf", "=", "s"), ["strict"]),
             (("run", "--uaf", "=", "strict", "--sid"), ["--side"]),
             (("run", "--preset", "t"), ["thorough"]),

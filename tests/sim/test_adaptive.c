@@ -1,4 +1,5 @@
-/* uaf=adaptive on the simulated device: every place of allocation has its turn, and the program loses neither time nor memory. */
+/* uaf=adaptive on the simulated device: every place of allocation has its turn, and the program loses neither time nor memory.
+ */
 #include "child.h"
 
 #include <cuda.h>
@@ -107,8 +108,8 @@ static void every_place_has_its_turn(void)
     CHECK(left == 0);
     CHECK(stats().freed_places == PLACES && stats().tested_places == PLACES);
     CHECK(stats().tested_buffers >= PLACES && stats().retired_mappings >= PLACES);
-    CHECK(stats().fresh_mappings == fresh);  /* the program itself has mapped nothing */
-    CHECK(stats().mapped_bytes == mapped); /* nor does it hold more memory */
+    CHECK(stats().fresh_mappings == fresh); /* the program itself has mapped nothing */
+    CHECK(stats().mapped_bytes == mapped);  /* nor does it hold more memory */
     for (int i = 0; i < 3000 && stats().tested_rounds < 3; i++)
         synchronised_step(stream, seen);
     CHECK(stats().tested_rounds >= 3);
