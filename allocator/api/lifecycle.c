@@ -1,6 +1,8 @@
 #include "lifecycle.h"
 
 #include "closing.h"
+#include "periodic.h"
+#include "use.h"
 
 #include "base/error.h"
 #include "base/lock.h"
@@ -8,6 +10,7 @@
 #include "base/thread.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
+#include "heap/passed.h"
 #include "launch/launch.h"
 #include "vmm/arena.h"
 #include "witness/delivery.h"
@@ -60,6 +63,7 @@ static const struct fault_sources sources = {.near = heap_near,
                                              .launches = read_launches,
                                              .arguments = launch_read_arguments,
                                              .export = arena_export,
+                                             .unguarded = passed_live,
                                              .frames = stack_frames,
                                              .buffer_frames = {stack_buffer_frames, NULL}};
 
@@ -191,6 +195,12 @@ static void at_exit(int status, void *unused)
         output_say("==%d== cufence: a kernel has faulted: %s; without a core dump there is no more to tell\n", (int)process.pid,
                    name);
     }
+    if (process.options.leaks && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+        use_report_leaks();
+    if ((process.options.at_exit == AT_EXIT_LIVE || process.options.verbose) &&
+        __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+        use_print(-1, "at exit");
+    periodic_stop();
     delivery_conclude();
     int exitcode = status == 0 && (delivery_count() || has_failed) ? (int)process.options.exitcode : 0;
     if (!process.options.quiet && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
@@ -247,11 +257,14 @@ static cufence_status start(const char *options)
     launch_open(stack_has_python() ? process.options.launches : (process.options.launches + 3) / 4);
     static const struct context_events events = {context_begun, context_gone, heap_stream_ends};
     contexts_open(&events);
-    status = heap_open(&process.options);
+    status = periodic_open(&process.options);
+    if (status == CUFENCE_OK)
+        status = heap_open(&process.options);
     if (status != CUFENCE_OK) {
         monitor_cancel();
         return status;
     }
+    periodic_start();
     wait_before_exit();
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also needed if no context is ever created */

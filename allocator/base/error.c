@@ -5,7 +5,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define DETAIL_BYTES 512
+#define DETAIL_BYTES 1024
 
 static struct thread_memory details = {.size = DETAIL_BYTES};
 

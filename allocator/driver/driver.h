@@ -60,6 +60,11 @@
     X(cuModuleLoadData, 2000, REQUIRED)                                                                                        \
     X(cuModuleGetFunction, 2000, REQUIRED)                                                                                     \
     X(cuLaunchKernel, 4000, REQUIRED)                                                                                          \
+    X(cuMemAlloc, 3020, OPTIONAL)                                                                                              \
+    X(cuMemFree, 3020, OPTIONAL)                                                                                               \
+    X(cuMemAllocAsync, 11020, OPTIONAL)                                                                                        \
+    X(cuMemFreeAsync, 11020, OPTIONAL)                                                                                         \
+    X(cuStreamWaitEvent, 3020, OPTIONAL)                                                                                       \
     X(cuDeviceCanAccessPeer, 4000, OPTIONAL)                                                                                   \
     X(cuDeviceGetUuid, 11040, OPTIONAL)                                                                                        \
     X(cuMemRetainAllocationHandle, 11000, OPTIONAL)                                                                            \

@@ -10,5 +10,6 @@
 /* Return the identity: equal for the same finding, different for others except by chance (64 bits); never 0. */
 uint64_t identity_of_fault(const struct diagnosis *diagnosis);
 uint64_t identity_of_misuse(const struct misuse *misuse);
+uint64_t identity_of_leak(const cufence_buffer *buffer); /* any one of the place */
 
 #endif

@@ -8,6 +8,7 @@
 #include "vmm/physical.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 const struct options *heap_options;
 uint64_t heap_granularity = 2ull << 20;
@@ -37,6 +38,7 @@ static void share_everything(void)
 cufence_status heap_open(const struct options *options)
 {
     heap_options = options;
+    passed_open();
     physical_configure(options->cache_max);
     cufence_status status = arena_open(options->arena, options->history, block_forget);
     if (status != CUFENCE_OK)
@@ -76,26 +78,41 @@ static uint64_t take_id(void)
     return ++next;
 }
 
+/* Writes the places of allocation that hold most of the memory: "; most is held by train.py:12 in forward (1 GiB in 3), ...".
+ */
+static void say_holders(int device, char *out, size_t size)
+{
+    struct heap_use *use;
+    size_t count = heap_use(device, &use), used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; use && i < count && i < 3 && used < size; i++) {
+        struct use_place place;
+        char name[128];
+        heap_use_place(&use[i], &place);
+        use_place_name(&place, name, sizeof name);
+        int length = snprintf(out + used, size - used, "%s%s (%llu bytes in %llu buffers)", i ? ", " : "; most is held by ",
+                              name, (unsigned long long)use[i].mapped_bytes, (unsigned long long)use[i].buffers);
+        used += length > 0 ? (size_t)length : 0;
+    }
+    free(use);
+}
+
 /* Reports what holds the memory: "out of memory" alone is of no help. */
 static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
 {
     cufence_stats stats = {0};
-    cufence_buffer newest[1];
-    uint64_t total = 0;
     size_t free_bytes = 0, all_bytes = 0;
-    char largest[96] = "";
+    char holders[512];
     heap_stats(device, &stats);
     driver->cuMemGetInfo(&free_bytes, &all_bytes);
-    if (heap_live(device, newest, 1, &total) > 0)
-        snprintf(largest, sizeof largest, "; the newest is #%llu of %llu bytes", (unsigned long long)newest[0].id,
-                 (unsigned long long)newest[0].size);
+    say_holders(device, holders, sizeof holders);
     return error_set(
         CUFENCE_ERROR_OUT_OF_MEMORY,
         "no memory for %llu bytes (%llu with its mapping) on device %d: %zu of %zu bytes are free; %llu live buffers "
         "ask for %llu bytes and map %llu, of which graphs hold %llu%s. A buffer takes whole pages of 2 MiB",
         (unsigned long long)size, (unsigned long long)mapped, device, free_bytes, all_bytes,
         (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes, (unsigned long long)stats.mapped_bytes,
-        (unsigned long long)stats.captured_bytes, largest);
+        (unsigned long long)stats.captured_bytes, holders);
 }
 
 /* Maps a new block. If necessary, releases memory that is kept for reuse on the device. */

@@ -1,6 +1,7 @@
 /*
  * Shared by the files of heap/. Calls go from top to bottom only:
  *
+ *   passed.c                                          leaves buffers to the driver, unguarded
  *   allocate.c  free.c  gone.c  figures.c  worker.c   entry points for the other rooms, and the background thread
  *   reclaim.c                                         releases memory to the driver
  *   captured.c                                        memory of captures: destroyed graphs, buffers freed outside their capture
@@ -417,6 +418,9 @@ void visit_begin(void);
 void visit_end(void);
 void reclaim_retired(struct books *books); /* unmaps retiring blocks that have passed */
 void reclaim_old(struct books *books);     /* unmaps blocks idle for too long, or beyond the limit */
+
+/* passed.c: reads the options that choose what is guarded */
+void passed_open(void);
 
 /* worker.c */
 cufence_status worker_start(void);

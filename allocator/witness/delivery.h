@@ -17,6 +17,9 @@ cufence_status delivery_open(const struct options *options);
  * matches), or a report beyond max_reports, is only kept and counted. Returns 1 if the report was printed. */
 int delivery_publish(const char *text, const char *json, uint64_t identity);
 
+/* Prints a text that is no report, and appends `json` (NULL: none) to the file of json=. Counts and keeps nothing. */
+void delivery_print(const char *text, const char *json);
+
 /* Prints how many reports were counted but not printed, if any. Called at exit. */
 void delivery_conclude(void);
 

@@ -6,6 +6,7 @@
 #include "finding/annotation.h"
 #include "finding/finding.h"
 #include "finding/json.h"
+#include "finding/leak.h"
 #include "finding/report.h"
 #include "process.h"
 #include "record.h"
@@ -226,5 +227,13 @@ void tell_misuse(const struct misuse *misuse)
     struct setting setting;
     struct finding finding;
     finding_of_misuse(&finding, misuse, setting_of(&setting, misuse->place->buffer.id ? misuse->place->buffer.device : -1));
+    finish(&finding, publish(&finding));
+}
+
+void tell_leak(struct leak *leak)
+{
+    struct setting setting;
+    struct finding finding;
+    finding_of_leak(&finding, leak, setting_of(&setting, leak->largest->device));
     finish(&finding, publish(&finding));
 }

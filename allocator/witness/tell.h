@@ -33,4 +33,8 @@ uint64_t tell_unexplained(size_t size, const char *why);
 /* Reports a misuse by the host. */
 void tell_misuse(const struct misuse *misuse);
 
+/* Reports buffers that nobody has freed, and counts them as a fault. Call it once no fault can come any more. */
+struct leak;
+void tell_leak(struct leak *leak);
+
 #endif

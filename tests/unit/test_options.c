@@ -58,6 +58,12 @@ static void values_are_read_and_written_back(void **state)
         const char *text, *name, *value;
     } cases[] = {
         {"uaf=strict", "uaf", "strict"},
+        {"skip=label:optim*;lib:libcublasLt*", "skip", "label:optim*;lib:libcublasLt*"},
+        {"only= func:forward ,align=1", "only", "func:forward"},
+        {"skip=file:*/model.py,skip=", "skip", ""},
+        {"sample=1/100", "sample", "1/100"},
+        {"min_size=64K", "min_size", "64K"},
+        {"max_guarded=10G", "max_guarded", "10G"},
         {"uaf=strict,uaf=off", "uaf", "off"},
         {"align=auto", "align", "auto"},
         {"align=1", "align", "1"},

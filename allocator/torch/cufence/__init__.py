@@ -15,7 +15,7 @@ TYPE_CHECKING = False  # in place of typing's: importing typing takes 10 ms
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ._api import describe, fault_count, label, last_report, last_report_text, stats, trim, wait_reports
+    from ._api import describe, fault_count, label, last_report, last_report_text, report, stats, streams, trim, unguarded, wait_reports
     from ._library import Error
     from ._torch import enable, is_enabled
 
@@ -29,8 +29,11 @@ _HOMES = {
     "label": "_api",
     "last_report": "_api",
     "last_report_text": "_api",
+    "report": "_api",
     "stats": "_api",
+    "streams": "_api",
     "trim": "_api",
+    "unguarded": "_api",
     "wait_reports": "_api",
 }
 
@@ -44,8 +47,11 @@ __all__ = [
     "label",
     "last_report",
     "last_report_text",
+    "report",
     "stats",
+    "streams",
     "trim",
+    "unguarded",
     "wait_reports",
 ]
 
