@@ -54,7 +54,7 @@ static const char *s(uint64_t count)
     return count == 1 ? "" : "s";
 }
 
-static void say_unguarded(void)
+void closing_say_unguarded(void)
 {
     static const char *const names[] = {"of managed memory (cuMemAllocManaged)",
                                         "of physical memory that the program maps itself (cuMemCreate)"};
@@ -124,7 +124,7 @@ void closing_say(const struct ending *ending)
     if (heap_stats(-1, &stats) != CUFENCE_OK)
         return;
     say_what_was_guarded(&stats, launches, ending);
-    say_unguarded();
+    closing_say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
         output_say("==%d== cufence: the program ended well (status %d); because of what was found its exit status is %d, as "
                    "exitcode=%d asks\n",

@@ -21,6 +21,9 @@ struct ending {
     int is_awaited;  /* all work of the devices is done, so no fault can come any more */
 };
 
+/* Prints what was left to the driver, if anything was. */
+void closing_say_unguarded(void);
+
 /* Prints the last lines. */
 void closing_say(const struct ending *ending);
 

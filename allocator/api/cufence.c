@@ -121,7 +121,7 @@ PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
         return status;
     status = heap_claim(pointer, &claim);
     if (status != CUFENCE_OK)
-        return passed_free(pointer, stream_resolve(stream)) ? CUFENCE_OK : status;
+        return passed_free(pointer, NULL, stream) ? CUFENCE_OK : status;
     struct stream *meant = stream_resolve(stream);
     if (stream_is_default(stream) && (!meant || meant->context != claim.context)) {
         struct stream *own = stream_in(claim.context, stream);

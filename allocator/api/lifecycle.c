@@ -226,6 +226,7 @@ static void context_gone(struct context *context)
 {
     monitor_forget_context(context);
     heap_context_gone(context);
+    passed_context_gone(context);
     launch_forget_context(context);
 }
 
@@ -247,6 +248,8 @@ static cufence_status start(const char *options)
     cufence_status status = options_parse(&process.options, getenv("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS");
     if (status == CUFENCE_OK)
         status = options_parse(&process.options, options, "cufence_init");
+    if (status == CUFENCE_OK && process.options.estimate)
+        status = error_set(CUFENCE_ERROR_UNSUPPORTED, "estimate=on guards nothing: it is for `cufence run --estimate`");
     if (status == CUFENCE_OK)
         status = driver_load();
     if (status == CUFENCE_OK)

@@ -22,8 +22,8 @@ static struct {
     int signals;    /* atomic: not answered yet */
     uint64_t every_ms;
     int is_listening; /* usr1=on */
-    char file[1024]; /* "": none */
-    int has_failed;  /* used by the thread, and then by the one that has joined it */
+    char file[1024];  /* "": none */
+    int has_failed;   /* used by the thread, and then by the one that has joined it */
 } periodic;
 
 /* Only wakes the thread: everything else may be in the middle of something. */

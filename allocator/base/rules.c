@@ -51,8 +51,8 @@ int rules_fit(const struct rules *rules, enum rule_kind kind, const char *text)
 {
     const char *slash = text && kind == RULE_FILE ? strrchr(text, '/') : NULL;
     for (size_t i = 0; text && i < rules->count; i++) {
-        if (rules->all[i].kind == kind && (fnmatch(rules->all[i].glob, text, 0) == 0 ||
-                                           (slash && fnmatch(rules->all[i].glob, slash + 1, 0) == 0)))
+        if (rules->all[i].kind == kind &&
+            (fnmatch(rules->all[i].glob, text, 0) == 0 || (slash && fnmatch(rules->all[i].glob, slash + 1, 0) == 0)))
             return 1;
     }
     return 0;

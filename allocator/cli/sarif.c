@@ -26,6 +26,7 @@ static const struct {
     {"invalid free", "An address was freed at which no buffer begins."},
     {"host write out of bounds", "A copy or a set wrote beyond a buffer."},
     {"host read out of bounds", "A copy read beyond a buffer."},
+    {"leak", "Buffers were still allocated when the process ended."},
 };
 
 #define RULES (sizeof rules / sizeof rules[0])

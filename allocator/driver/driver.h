@@ -64,6 +64,7 @@
     X(cuMemFree, 3020, OPTIONAL)                                                                                               \
     X(cuMemAllocAsync, 11020, OPTIONAL)                                                                                        \
     X(cuMemFreeAsync, 11020, OPTIONAL)                                                                                         \
+    X(cuMemPoolTrimTo, 11020, OPTIONAL)                                                                                        \
     X(cuStreamWaitEvent, 3020, OPTIONAL)                                                                                       \
     X(cuDeviceCanAccessPeer, 4000, OPTIONAL)                                                                                   \
     X(cuDeviceGetUuid, 11040, OPTIONAL)                                                                                        \

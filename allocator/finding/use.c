@@ -107,7 +107,8 @@ char *use_text(const struct use *use)
     report_begin(&report, NULL, NULL);
     report_put(&report, "cufence: allocated%s%s: %" PRIu64 " buffer%s, %s%s (%s%s with their pages), at %zu place%s",
                use->when ? " " : "", use->when ? use->when : "", all.buffers, plural(all.buffers), amount_of(all.bytes).text,
-               unit_of(amount_of(all.bytes)), amount_of(all.mapped_bytes).text, unit_of(amount_of(all.mapped_bytes)), use->count, plural(use->count));
+               unit_of(amount_of(all.bytes)), amount_of(all.mapped_bytes).text, unit_of(amount_of(all.mapped_bytes)),
+               use->count, plural(use->count));
     report_end(&report, CERTAIN_NOT);
     if (use->count)
         put_rows(&report, use);
@@ -115,8 +116,7 @@ char *use_text(const struct use *use)
         report_begin(&report, NULL, NULL);
         report_put(&report, "  besides, %" PRIu64 " buffer%s of %s%s in all %s not guarded: no place is known of them",
                    use->unguarded_buffers, plural(use->unguarded_buffers), amount_of(use->unguarded_bytes).text,
-                   unit_of(amount_of(use->unguarded_bytes)),
-                   use->unguarded_buffers == 1 ? "is" : "are");
+                   unit_of(amount_of(use->unguarded_bytes)), use->unguarded_buffers == 1 ? "is" : "are");
         report_end(&report, CERTAIN_NOT);
     }
     return report_close(&report);

@@ -21,7 +21,7 @@ struct use {
     size_t count;
     uint64_t now_ns;
     uint64_t unguarded_buffers, unguarded_bytes; /* live, besides these */
-    const char *when; /* "at exit"; NULL: nothing special */
+    const char *when;                            /* "at exit"; NULL: nothing special */
     int pid;
     int rank; /* -1: none */
 };

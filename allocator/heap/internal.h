@@ -1,7 +1,8 @@
 /*
  * Shared by the files of heap/. Calls go from top to bottom only:
  *
- *   passed.c                                          leaves buffers to the driver, unguarded
+ *   passed.c                                          leaves buffers to the driver, unguarded (allocate.c opens it, reclaim.c
+ *                                                     lets it trim the driver's pool)
  *   allocate.c  free.c  gone.c  figures.c  worker.c   entry points for the other rooms, and the background thread
  *   reclaim.c                                         releases memory to the driver
  *   captured.c                                        memory of captures: destroyed graphs, buffers freed outside their capture

@@ -177,6 +177,24 @@ int passed_remove(uint64_t address)
     return found != NULL;
 }
 
+void passed_context_gone(const struct context *context)
+{
+    struct passed *passed, *next;
+    if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
+        return;
+    pthread_mutex_lock(&lock);
+    HASH_ITER(hh, table, passed, next)
+    {
+        if (passed->context != context)
+            continue;
+        HASH_DEL(table, passed);
+        __atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
+        count(passed->why, passed->size, -1);
+        drop(passed);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 struct unguarded_buffers passed_live(int device, uint64_t address)
 {
     struct unguarded_buffers sum = {0};
@@ -201,8 +219,8 @@ void passed_open(void)
 {
     rules_parse(&only, heap_options->only, strlen(heap_options->only)); /* options.c has accepted them */
     rules_parse(&skip, heap_options->skip, strlen(heap_options->skip));
-    passed_is_wanted = only.count || skip.count || heap_options->sample > 1 || heap_options->min_size ||
-                       heap_options->max_guarded;
+    passed_is_wanted =
+        only.count || skip.count || heap_options->sample > 1 || heap_options->min_size || heap_options->max_guarded;
 }
 
 /* Guarded memory in use on the device: what is idle can be released. */
@@ -279,7 +297,19 @@ enum passed_reason passed_judge(const struct heap_request *wanted, const void *f
 static int is_of_graph(const struct heap_request *wanted)
 {
     struct books *books = books_make(wanted->context);
-    return heap_captures() || (wanted->stream && books && wanted->stream->context == wanted->context && pool_of(books, wanted->stream));
+    return heap_captures() ||
+           (wanted->stream && books && wanted->stream->context == wanted->context && pool_of(books, wanted->stream));
+}
+
+void passed_trim(int device)
+{
+    CUmemoryPool pool = NULL;
+    uint64_t all = 0;
+    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++)
+        all += passed_figures((enum passed_reason)why).count;
+    if (all && driver->cuDeviceGetMemPool && driver->cuMemPoolTrimTo &&
+        driver->cuDeviceGetMemPool(&pool, device) == CUDA_SUCCESS)
+        driver->cuMemPoolTrimTo(pool, 0);
 }
 
 static CUresult ask_driver(CUdeviceptr *out, const struct heap_request *wanted, int *is_async)
@@ -366,12 +396,12 @@ static int free_in_order(const struct passed *passed, struct stream *stream)
     return is_done;
 }
 
-int passed_free(void *pointer, struct stream *stream)
+int passed_free(void *pointer, struct context *context, CUstream handle)
 {
     struct passed *passed = take((uint64_t)(uintptr_t)pointer);
     if (!passed)
         return 0;
-    if (!free_in_order(passed, stream))
+    if (!free_in_order(passed, context ? stream_in(context, handle) : stream_resolve(handle)))
         free_now(passed);
     drop(passed);
     return 1;

@@ -55,12 +55,18 @@ int passed_remove(uint64_t address);
  * API. frame: as in passed_why(). Errors: those of heap_allocate(). */
 cufence_status passed_or_guarded(void **pointer, const struct heap_request *wanted, const void *frame);
 
-/* Frees what passed_or_guarded() has left to the driver, in the order of the stream (NULL: once its context is idle) and of
- * those recorded for it. Returns 0, and does nothing, for any other pointer. */
-int passed_free(void *pointer, struct stream *stream);
+/* Frees what passed_or_guarded() has left to the driver, in the order of the stream and of those recorded for it. context:
+ * whose default streams are meant; NULL: the current one's. Returns 0, and does nothing, for any other pointer. */
+int passed_free(void *pointer, struct context *context, CUstream handle);
 
 /* As heap_record_stream(), for such a buffer. Returns 0 for any other pointer. */
 int passed_record(void *pointer, CUstream handle);
+
+/* The context was destroyed or reset, and its buffers with it. */
+void passed_context_gone(const struct context *context);
+
+/* Releases what the driver's own pool keeps of freed buffers, if any buffer was left to the driver. In a scope. */
+void passed_trim(int device);
 
 /* Such buffers on a device (-1: all), and the one closest to the address. */
 struct unguarded_buffers passed_live(int device, uint64_t address);

@@ -1,5 +1,6 @@
 /* Hooks that allocate and free memory, and queries about memory. */
 #include "internal.h"
+#include "observe.h"
 
 #include "api/closing.h"
 #include "base/options.h"
@@ -92,6 +93,8 @@ static int allocate(CUdeviceptr *out, size_t size, struct purpose *purpose, cons
 /* Call with the result of the driver's own allocation; counts it. Returns the result. */
 static CUresult passed(CUresult result, const struct purpose *purpose, const CUdeviceptr *out, size_t size)
 {
+    if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0) && result == CUDA_SUCCESS && size)
+        observe_allocated(*out, size);
     if (result != CUDA_SUCCESS || purpose->why == PASSED_NOT)
         return result;
     const struct heap_request wanted = request_of(purpose, size);
@@ -188,6 +191,8 @@ ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, own_default)
 /* Call with the result of the driver's own free. Returns the result. */
 static CUresult passed_freed(CUresult result, CUdeviceptr pointer)
 {
+    if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0) && result == CUDA_SUCCESS)
+        observe_freed(pointer);
     if (result == CUDA_SUCCESS)
         passed_remove(pointer);
     return result;

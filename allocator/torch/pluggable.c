@@ -22,18 +22,14 @@ void cufence_torch_free(void *pointer, size_t size, int device, cufence_stream s
     cufence_status status = CUFENCE_OK;
     if (!pointer)
         return;
-    int is_claimed = driver && heap_claim(pointer, &claim) == CUFENCE_OK;
-    struct context *context = !driver       ? NULL
-                              : device >= 0 ? context_of_device(device, &status)
-                              : is_claimed  ? claim.context
-                                            : context_current();
-    struct stream *meant = context ? stream_in(context, stream) : NULL;
-    if (!is_claimed) {
-        if (!driver || !passed_free(pointer, meant))
+    if (!driver || heap_claim(pointer, &claim) != CUFENCE_OK) {
+        if (!driver || !passed_free(pointer, device >= 0 ? context_of_device(device, &status) : NULL, stream))
             output_say("cufence: PyTorch could not free %p (%zu bytes on GPU %d): %s\n", pointer, size, device,
                        cufence_error_detail());
         return;
     }
+    struct context *context = device >= 0 ? context_of_device(device, &status) : claim.context;
+    struct stream *meant = context ? stream_in(context, stream) : NULL;
     heap_free(&claim, meant, meant ? HEAP_STREAM : HEAP_UNKNOWN, NULL);
 }
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import tempfile
 import time
 import unittest
@@ -189,6 +191,28 @@ assert seen == 2, seen
         ):
             with self.assertRaises(AssertionError, msg=text):
                 parse(text)
+
+
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+class Estimate(unittest.TestCase):
+    def test_run(self) -> None:
+        build = standin.LIBRARY.parents[1]
+        done = subprocess.run(
+            [build / "bin/cufence", "run", "--estimate", "--min-size", "1K", "--", build / "tests/programs/program_dlsym", "allocations"],
+            env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(build / "tests/libcuda")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("ends within a mapping"), 5, done.stdout)
+        self.assertIn("estimate for GPU 0: nothing was guarded; 6 allocations", done.stderr)
+        self.assertRegex(done.stderr, r"as they are +2 MiB +512\.00 +100 %   yes")
+        self.assertRegex(done.stderr, r"max_guarded=\d+M ")
+
+    def test_not_without_run(self) -> None:
+        done = standin.run_python(PRELUDE, CUFENCE_OPTIONS="estimate=on")
+        self.assertIn("estimate=on guards nothing: it is for `cufence run --estimate`", done.stderr)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,10 @@ static void *allocate(size_t size, CUstream stream)
     void *pointer = NULL;
     CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
     CHECK(pointer != NULL);
+    if (stream)
+        CHECK_CU(cuStreamSynchronize(stream));
     CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 7, size));
+    CHECK_CU(cuStreamSynchronize(NULL));
     return pointer;
 }
 
@@ -231,6 +234,40 @@ static void without_stream_ordered_memory(void)
     CHECK(unguarded("min_size").live_buffers == 0);
 }
 
+/* The buffers of a context end with it. */
+static void a_context_takes_its_buffers_along(void)
+{
+    CUcontext own;
+    void *pointer;
+    start("min_size=1M");
+    CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
+    CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));
+    CHECK(unguarded("min_size").live_buffers == 1);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_CU(cuCtxDestroy(own));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK(unguarded("min_size").live_buffers == 0);
+    CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_INVALID_FREE);
+}
+
+/* What the driver's pool keeps of freed buffers is released before a guarded buffer fails. */
+static void the_drivers_pool_gives_back(void)
+{
+    cuuint64_t all = UINT64_MAX;
+    CUmemoryPool pool;
+    setenv("CUFENCE_SIM", "memory=64M", 1);
+    start("skip=label:left,fallback=off");
+    CHECK_CU(cuDeviceGetMemPool(&pool, 0));
+    CHECK_CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all)); /* as PyTorch does */
+    CUstream stream = new_stream();
+    CHECK_OK(cufence_label_push("left"));
+    void *left = allocate(40 * MIB, stream);
+    CHECK_OK(cufence_label_pop());
+    CHECK_OK(cufence_free(left, stream));
+    CHECK_CU(cuStreamSynchronize(stream));
+    CHECK(is_guarded(allocate(40 * MIB, stream)));
+}
+
 static void check_told(void (*story)(void), const char *const *lines)
 {
     struct outcome outcome = run_child(story);
@@ -263,7 +300,8 @@ static void it_is_said(void **state)
         "left to the driver, unguarded (this one: 2097152 bytes)",
         "NOTHING WAS GUARDED: every allocation was left to the driver",
         "not guarded: 2 buffers for whose pages of 2 MiB there was no room (fallback=on), 4 MiB in all",
-        "not guarded: 1 buffer smaller than min_size, 10 bytes in all", NULL};
+        "not guarded: 1 buffer smaller than min_size, 10 bytes in all",
+        NULL};
     check_told(twice_without_room, lines);
 }
 
@@ -283,7 +321,9 @@ static void it_is_said(void **state)
     X(no_room_for_pages)                                                                                                       \
     X(no_room_and_no_fallback)                                                                                                 \
     X(nobody_has_room)                                                                                                         \
-    X(without_stream_ordered_memory)
+    X(without_stream_ordered_memory)                                                                                           \
+    X(the_drivers_pool_gives_back)                                                                                             \
+    X(a_context_takes_its_buffers_along)
 #if defined(__x86_64__)
 #define CASES(X) CASES_EVERYWHERE(X) X(functions_choose) X(the_program_is_a_library_too) X(other_libraries_are_not_meant)
 #else

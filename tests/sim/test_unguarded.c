@@ -68,6 +68,34 @@ static void a_report_says_that_some_are_not_guarded(void **state)
         complain(way, "beyond", "everything was guarded", "");
 }
 
+/* Nothing changes for the program, and the last lines say what its buffers would take. */
+static void an_estimate_only_looks(void **state)
+{
+    (void)state;
+    static const char *const stories[] = {"allocations", "statistics", "memory_info", "own_pool", "capture", "double_free"};
+    for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
+        static char wanted[sizeof last.out];
+        run(way, stories[i], NO_PRELOAD, NULL, NULL);
+        int status = last.status;
+        snprintf(wanted, sizeof wanted, "%s", last.out);
+        for (size_t k = 0; k < WAYS; k++)
+            run_guarded(&ways[k], stories[i], "estimate=on", status, wanted);
+    }
+    run(way, "allocations", PRELOAD, "estimate=on", NULL);
+    expect_in(way, "allocations", last.err,
+              "estimate for GPU 0: nothing was guarded; 6 allocations, at most 1 buffers and 4096 bytes at once\n");
+    expect_in(way, "allocations", last.err,
+              "they take 2 MiB at once, because each takes whole pages of 2 MiB; 1 at once are smaller");
+    expect_in(way, "allocations", last.err, "GPU 0 has 8 GiB, of which ");
+    expect_in(way, "allocations", last.err, "in use before: it fits\n");
+    expect_in(way, "allocations", last.err, "  as they are                   2 MiB     512.00       100 %   yes\n");
+    expect_in(way, "allocations", last.err, "  min_size=64K             4096 bytes       1.00         0 %   yes\n");
+    run(way, "out_of_memory", PRELOAD, "estimate=on", "memory=128M");
+    expect_in(way, "out_of_memory", last.err, "8 buffers and 128 MiB at once");
+    run(way, "untouched", PRELOAD, "estimate=on", NULL);
+    expect_out(way, "untouched", last.out);
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, finish)
 
 int main(void)
@@ -77,6 +105,7 @@ int main(void)
         TEST(what_is_left_out_behaves_as_without),
         TEST(without_pages_the_driver_allocates),
         TEST(a_report_says_that_some_are_not_guarded),
+        TEST(an_estimate_only_looks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -94,12 +94,12 @@ static json_t *last_line(void)
 static void it_is_printed_on_request(void **state)
 {
     (void)state;
-    static const struct expected expected = {
-        0,
-        {"cufence: allocated: 3 buffers, 4 MiB (6 MiB with their pages), at 2 places",
-         "       bytes   buffers    largest     oldest  allocated at", "       3 MiB         2      2 MiB less than", "label \"weights\"",
-         "an unknown place", "besides, 1 buffer of 100 bytes in all is not guarded"},
-        {"gone", "SUMMARY"}};
+    static const struct expected expected = {0,
+                                             {"cufence: allocated: 3 buffers, 4 MiB (6 MiB with their pages), at 2 places",
+                                              "       bytes   buffers    largest     oldest  allocated at",
+                                              "       3 MiB         2      2 MiB less than", "label \"weights\"",
+                                              "an unknown place", "besides, 1 buffer of 100 bytes in all is not guarded"},
+                                             {"gone", "SUMMARY"}};
     snprintf(file, sizeof file, "/tmp/cufence-use-%d.json", (int)getpid());
     unlink(file);
     check(on_request, &expected);
@@ -126,7 +126,8 @@ static void at_exit_live(void)
 static void it_is_printed_at_exit(void **state)
 {
     (void)state;
-    static const struct expected expected = {0, {"cufence: allocated at exit: 3 buffers, 4 MiB", "no faults; 4 allocations guarded"}, {0}};
+    static const struct expected expected = {
+        0, {"cufence: allocated at exit: 3 buffers, 4 MiB", "no faults; 4 allocations guarded"}, {0}};
     check(at_exit_live, &expected);
 }
 
@@ -151,12 +152,12 @@ static void not_leaking(void)
 static void leaks_are_findings(void **state)
 {
     (void)state;
-    static const struct expected leaks = {
-        86,
-        {"cufence: leak of 2 buffers, 3 MiB in all", "cufence: leak of 1 buffer, 1 MiB in all",
-         "nobody has freed these buffers, allocated at one place; the largest is", "nobody has freed this buffer",
-         "cufence: 2 findings; 4 allocations guarded"},
-        {"gone"}};
+    static const struct expected leaks = {86,
+                                          {"cufence: leak of 2 buffers, 3 MiB in all",
+                                           "cufence: leak of 1 buffer, 1 MiB in all",
+                                           "nobody has freed these buffers, allocated at one place; the largest is",
+                                           "nobody has freed this buffer", "cufence: 2 findings; 4 allocations guarded"},
+                                          {"gone"}};
     static const struct expected other_status = {7, {"cufence: leak of 1 buffer, 500 bytes in all"}, {0}};
     static const struct expected none = {0, {"no faults; 1 allocation guarded"}, {"leak"}};
     check(leaking, &leaks);
