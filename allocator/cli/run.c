@@ -214,7 +214,7 @@ static int set_up(struct request *request, struct environment *environment, stru
         return status;
     variables_tell("run", environment->entries);
     if (environment_preload(environment, preload) != CUFENCE_OK || environment_frameworks(environment) != CUFENCE_OK ||
-        (!options.estimate && installed_bootstrap(own, bootstrap) && environment_python(environment, bootstrap) != CUFENCE_OK))
+        (installed_bootstrap(own, bootstrap) && environment_python(environment, bootstrap) != CUFENCE_OK))
         return complain(CANNOT_RUN, "%s", error_detail());
     if (options.coredump && !options.estimate)
         environment_coredumps(environment);

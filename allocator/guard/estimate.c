@@ -47,8 +47,8 @@ static int is_sampled(uint64_t number, uint64_t one_in)
     return one_in <= 1 || (mixed ^ mixed >> 31) % one_in == 0;
 }
 
-/* Takes the smallest freed mapping that is large enough, and at most `waste` percent too large. Returns its pages, 0 if there is
- * none. */
+/* Takes the smallest freed mapping that is large enough, and at most `waste` percent too large. Returns its pages, 0 if there
+ * is none. */
 static uint64_t reuse(struct estimate_way *way, uint64_t pages, unsigned waste)
 {
     uint64_t most = pages + pages * waste / 100;

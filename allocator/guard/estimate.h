@@ -7,8 +7,8 @@
  *              percent more where a freed mapping is reused; and the others, as native
  *   kept       the same and what is freed, which stays mapped for reuse until memory runs out
  *
- * The order of streams is left out: every freed mapping counts as reusable at once. Memory: ESTIMATE_BINS * 4 bytes for each set
- * of options.
+ * The order of streams is left out: every freed mapping counts as reusable at once. Memory: ESTIMATE_BINS * 4 bytes for each
+ * set of options.
  */
 #ifndef CUFENCE_GUARD_ESTIMATE_H
 #define CUFENCE_GUARD_ESTIMATE_H

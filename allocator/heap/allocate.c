@@ -115,11 +115,30 @@ static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
         (unsigned long long)stats.captured_bytes, holders);
 }
 
-/* Maps a new block. If necessary, releases memory that is kept for reuse on the device. */
-static struct block *map_anew(struct books *books, int device, const struct layout *layout, uint64_t size, int is_captured,
-                              cufence_status *status)
+#define FULL_NS 100000000ull /* 0.1 s */
+#define DEVICES 64
+
+static uint64_t full_ns[DEVICES]; /* atomic: when nothing more could be released on the device; 0: never */
+
+/* With fallback=on, a full device is not searched anew for each of thousands of buffers, which the driver has room for. */
+static int was_just_full(int device)
 {
-    int hardest = is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
+    uint64_t then = device < DEVICES ? __atomic_load_n(&full_ns[device], __ATOMIC_RELAXED) : 0;
+    return then && heap_options->fallback && now_ns() - then < FULL_NS;
+}
+
+static cufence_status still_full(int device, uint64_t size)
+{
+    return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no memory for %llu bytes on device %d, which was full a moment ago",
+                     (unsigned long long)size, device);
+}
+
+/* Maps a new block. If necessary, releases memory that is kept for reuse on the device. */
+static struct block *map_anew(struct books *books, const struct heap_request *wanted, const struct layout *layout,
+                              int is_captured, cufence_status *status)
+{
+    int device = wanted->device, is_brief = !wanted->is_last_try && was_just_full(device);
+    int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
     struct block *block = block_map(books, device, layout, status);
     for (int level = 0; !block && level <= hardest; level++) {
         if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)
@@ -131,20 +150,23 @@ static struct block *map_anew(struct books *books, int device, const struct layo
         reclaim_device(books->context, device, level);
         block = block_map(books, device, layout, status);
     }
-    if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY)
-        *status = out_of_memory(device, size, layout->mapped);
+    if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY) {
+        *status = is_brief ? still_full(device, wanted->size) : out_of_memory(device, wanted->size, layout->mapped);
+        if (!is_brief && !is_captured && device < DEVICES)
+            __atomic_store_n(&full_ns[device], now_ns(), __ATOMIC_RELAXED);
+    }
     return block;
 }
 
 /* The list itself has no idle block. Tries blocks that have passed meanwhile, then those of other streams, then a new
  * mapping. */
-static struct block *obtain(struct freelist *list, int device, const struct layout *layout, uint64_t size,
+static struct block *obtain(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
                             cufence_status *status)
 {
     struct books *books = list->books;
     struct block *block = NULL;
     struct scope scope = scope_enter(books->context);
-    if (!list->pool && device == books->context->device) {
+    if (!list->pool && wanted->device == books->context->device) {
         freelist_advance(&books->shared);
         lock_take(&books->lock);
         freelist_drain(books);
@@ -152,9 +174,9 @@ static struct block *obtain(struct freelist *list, int device, const struct layo
         lock_release(&books->lock);
     }
     if (!block)
-        block = map_anew(books, device, layout, size, list->pool != NULL, status);
+        block = map_anew(books, wanted, layout, list->pool != NULL, status);
     if (block)
-        freelist_count(list, size);
+        freelist_count(list, wanted->size);
     scope_leave(scope);
     return block;
 }
@@ -229,7 +251,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     if (wanted->device == context->device && !pool_is_spent(list->pool))
         block = freelist_take(list, layout.pages, heap_options->waste, size);
     if (!block)
-        block = obtain(list, wanted->device, &layout, size, &status);
+        block = obtain(list, wanted, &layout, &status);
     if (!block)
         return status;
     block_join(block, list->pool);

@@ -27,6 +27,7 @@ struct heap_request {
     int device;              /* whose physical memory: the context's, except for a pool of another device */
     struct stream *stream;   /* may use it at once; NULL or a stream of another context: any stream may */
     uint8_t owner;           /* the caller's own tag, returned at the free; 0 if unused */
+    int is_last_try;         /* 1: release whatever can be, even if the device was full a moment ago */
     uint32_t align;          /* minimum alignment, a power of two; 0: the option `align` alone decides */
 };
 

@@ -359,10 +359,13 @@ cufence_status passed_or_guarded(void **pointer, const struct heap_request *want
     if (why != PASSED_NOT && wanted->size && !is_of_graph(wanted) && leave(pointer, wanted, why))
         return CUFENCE_OK;
     cufence_status status = heap_allocate(pointer, wanted, NULL);
-    if (__builtin_expect(status == CUFENCE_ERROR_OUT_OF_MEMORY, 0) && heap_options->fallback && !is_of_graph(wanted) &&
-        leave(pointer, wanted, PASSED_NO_MEMORY))
+    if (__builtin_expect(status != CUFENCE_ERROR_OUT_OF_MEMORY, 1) || !heap_options->fallback)
+        return status;
+    if (!is_of_graph(wanted) && leave(pointer, wanted, PASSED_NO_MEMORY))
         return CUFENCE_OK;
-    return status;
+    struct heap_request again = *wanted;
+    again.is_last_try = 1;
+    return heap_allocate(pointer, &again, NULL);
 }
 
 /* Makes a stream wait for what was submitted to another one. Returns 0 if that cannot be done. */

@@ -48,6 +48,7 @@ struct purpose {
     unsigned owner;
     struct needs needs;
     enum passed_reason why; /* the driver serves it, unguarded, for this reason */
+    int is_last_try;        /* the driver has no room either */
 };
 
 #define CALLERS_NEEDS caller_needs(__builtin_return_address(0)) /* for use in a hook */
@@ -61,6 +62,7 @@ static struct heap_request request_of(const struct purpose *purpose, size_t size
                                      purpose->owner > OWNER_NO_POOL ? pool_device(purpose->owner) : purpose->context->device,
                                  .stream = purpose->stream,
                                  .owner = (uint8_t)purpose->owner,
+                                 .is_last_try = purpose->is_last_try,
                                  .align = purpose->needs.alignment};
 }
 
@@ -70,7 +72,7 @@ static int allocate(CUdeviceptr *out, size_t size, struct purpose *purpose, cons
     const struct heap_request wanted = request_of(purpose, size);
     void *pointer = NULL;
     uint64_t mapped = 0;
-    purpose->why = passed_why(&wanted, frame);
+    purpose->why = purpose->is_last_try ? PASSED_NOT : passed_why(&wanted, frame);
     if (purpose->why != PASSED_NOT)
         return 0;
     *result = CUDA_ERROR_OUT_OF_MEMORY;
@@ -90,15 +92,21 @@ static int allocate(CUdeviceptr *out, size_t size, struct purpose *purpose, cons
     return 1;
 }
 
-/* Call with the result of the driver's own allocation; counts it. Returns the result. */
-static CUresult passed(CUresult result, const struct purpose *purpose, const CUdeviceptr *out, size_t size)
+/* Call with the result of the driver's own allocation; counts it. If the driver has no room either, tries to make some. Returns
+ * the result. */
+static CUresult passed(CUresult result, struct purpose *purpose, CUdeviceptr *out, size_t size)
 {
     if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0) && result == CUDA_SUCCESS && size)
         observe_allocated(*out, size);
-    if (result != CUDA_SUCCESS || purpose->why == PASSED_NOT)
+    if (purpose->why == PASSED_NOT)
         return result;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && purpose->why == PASSED_NO_MEMORY) {
+        purpose->is_last_try = 1;
+        return allocate(out, size, purpose, NULL, &result) ? result : CUDA_ERROR_OUT_OF_MEMORY;
+    }
     const struct heap_request wanted = request_of(purpose, size);
-    passed_add(*out, &wanted, purpose->why);
+    if (result == CUDA_SUCCESS)
+        passed_add(*out, &wanted, purpose->why);
     return result;
 }
 
@@ -134,10 +142,11 @@ CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, 
     struct purpose purpose = {0};
     CUresult result;
     if (!pitch || !height || (element != 4 && element != 8 && element != 16) ||
-        __builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &size) ||
-        !is_for_us(&purpose, out, width, CALLERS_NEEDS) || !allocate(out, size, &purpose, CALLERS_FRAME, &result))
-        return passed(real.cuMemAllocPitch_v2(out, pitch, width, height, element), &purpose, out, size);
-    if (result == CUDA_SUCCESS)
+        __builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &size))
+        return real.cuMemAllocPitch_v2(out, pitch, width, height, element);
+    if (!is_for_us(&purpose, out, width, CALLERS_NEEDS) || !allocate(out, size, &purpose, CALLERS_FRAME, &result))
+        result = passed(real.cuMemAllocPitch_v2(out, pitch, width, height, element), &purpose, out, size);
+    if (result == CUDA_SUCCESS && (purpose.why == PASSED_NOT) && purpose.context)
         *pitch = row / PITCH * PITCH;
     return result;
 }

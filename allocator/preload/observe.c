@@ -24,8 +24,8 @@ static const struct {
     const char *text;
     struct estimate_options options;
 } others[] = {
-    {"min_size=4K", {.min_size = 4 << 10}},  {"min_size=64K", {.min_size = 64 << 10}}, {"min_size=1M", {.min_size = 1 << 20}},
-    {"sample=1/4", {.sample = 4}},           {"sample=1/16", {.sample = 16}},
+    {"min_size=4K", {.min_size = 4 << 10}}, {"min_size=64K", {.min_size = 64 << 10}}, {"min_size=1M", {.min_size = 1 << 20}},
+    {"sample=1/4", {.sample = 4}},          {"sample=1/16", {.sample = 16}},
 };
 #define OTHERS (sizeof others / sizeof others[0])
 _Static_assert(OTHERS + 2 <= ESTIMATE_WAYS, "the program's own options, and max_guarded");
@@ -59,7 +59,8 @@ static uint64_t whole_pages(uint64_t bytes)
     return bytes / PAGE * PAGE;
 }
 
-/* A context of the device is current. The first allocation has been made already: `size` bytes of what is in use are its own. */
+/* A context of the device is current. The first allocation has been made already: `size` bytes of what is in use are its own.
+ */
 static int open_card(struct card *card, uint64_t size)
 {
     struct estimate_options ways[ESTIMATE_WAYS] = {{wanted->min_size, wanted->sample, wanted->max_guarded}};

@@ -234,6 +234,27 @@ static void without_stream_ordered_memory(void)
     CHECK(unguarded("min_size").live_buffers == 0);
 }
 
+/* A device that was full a moment ago is not searched for each buffer, but it is before an allocation fails. */
+static void a_full_device_is_searched_again_in_need(void)
+{
+    enum { SMALL = 50 };
+    setenv("CUFENCE_SIM", "memory=256M", 1);
+    start(NULL);
+    CUstream stream = new_stream(), other = new_stream();
+    void *large = allocate(40 * MIB, stream), *small[SMALL];
+    cusim_fail_calls("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
+    uint64_t before = cusim_call_count("cuCtxSynchronize");
+    for (int i = 0; i < SMALL; i++)
+        CHECK_OK(cufence_malloc(&small[i], 10, 0, i % 2 ? NULL : stream));
+    for (int i = 0; i < SMALL; i++)
+        CHECK_OK(cufence_free(small[i], stream));
+    CHECK(unguarded("no room").allocations == SMALL && cusim_call_count("cuCtxSynchronize") - before < SMALL / 2);
+    cusim_fail_calls("cuMemCreate", CUDA_SUCCESS);
+    CHECK_CU(cuStreamSynchronize(stream));
+    CHECK_OK(cufence_free(large, stream));
+    CHECK(is_guarded(allocate(230 * MIB, other)));
+}
+
 /* The buffers of a context end with it. */
 static void a_context_takes_its_buffers_along(void)
 {
@@ -323,7 +344,8 @@ static void it_is_said(void **state)
     X(nobody_has_room)                                                                                                         \
     X(without_stream_ordered_memory)                                                                                           \
     X(the_drivers_pool_gives_back)                                                                                             \
-    X(a_context_takes_its_buffers_along)
+    X(a_context_takes_its_buffers_along)                                                                                       \
+    X(a_full_device_is_searched_again_in_need)
 #if defined(__x86_64__)
 #define CASES(X) CASES_EVERYWHERE(X) X(functions_choose) X(the_program_is_a_library_too) X(other_libraries_are_not_meant)
 #else

@@ -1,5 +1,5 @@
-// Tens of thousands of buffers of 4 KiB, and one that takes half of the rest: natively 0.3 GiB and a large one, in whole pages more
-// than any card has. Each is written and read, freed in an order of its own, and allocated again.
+// Tens of thousands of buffers of 4 KiB, and one that takes half of the rest: natively 0.3 GiB and a large one, in whole pages
+// more than any card has. Each is written and read, freed in an order of its own, and allocated again.
 #include "check.h"
 
 #include <vector>
