@@ -111,7 +111,31 @@ typedef struct cufence_stats {
     uint64_t tested_places;  /* of those, places with a freed buffer that was unmapped, so that a late access faults */
     uint64_t tested_buffers; /* such buffers */
     uint64_t tested_rounds;  /* how often all places in use at the time had their turn */
+    uint64_t faults;                /* of the whole process */
+    uint64_t unguarded_allocations; /* left to the driver, on all devices: see cufence_get_unguarded() */
+    uint64_t unguarded_bytes;
 } cufence_stats;
+
+/* Buffers that are not guarded for one reason: the options leave them out, or there was no room for their pages. */
+typedef struct cufence_unguarded {
+    const char *what;     /* which ones: "smaller than min_size"; static */
+    uint64_t allocations; /* since cufence_init() */
+    uint64_t bytes;
+    uint64_t live_buffers; /* not freed yet */
+    uint64_t live_bytes;
+} cufence_unguarded;
+
+/* One stream, by the number of its handle: 0 is the legacy default stream, 2 the threads' own default streams. */
+typedef struct cufence_stream_stats {
+    uint64_t stream;
+    uint64_t live_buffers; /* allocated on it and not freed yet */
+    uint64_t live_bytes;
+    uint64_t mapped_bytes; /* of these, with their pages */
+    uint64_t idle_bytes;   /* freed on it, kept for reuse on it */
+    uint64_t allocations;  /* since the stream began */
+    uint64_t frees;
+    int32_t device;
+} cufence_stream_stats;
 
 /* A fault, as passed to the handler. Valid only during the call. */
 typedef struct cufence_fault {
@@ -172,8 +196,9 @@ cufence_status cufence_check_options(const char *options);
  * Allocates `size` bytes on `device` (a driver ordinal; uses its primary context) or, with device = -1, in the calling thread's
  * current context. The memory may be used on `stream` at once. The caller must order other streams behind `stream`, and name
  * those that may still use the buffer at its free with cufence_record_stream(). size = 0 gives NULL. The content is undefined.
- * *pointer is unchanged on failure. Allowed while `stream` is capturing.
- * Errors: INVALID_ARGUMENT, NOT_INITIALIZED, OVERFLOW, OUT_OF_MEMORY, OUT_OF_ADDRESS_SPACE, DRIVER, FAULTED.
+ * *pointer is unchanged on failure. Allowed while `stream` is capturing. What the options leave out (min_size, sample, skip,
+ * ...), and with fallback=on what has no room in whole pages, comes from the driver's own allocator, unguarded. Errors:
+ * INVALID_ARGUMENT, NOT_INITIALIZED, OVERFLOW, OUT_OF_MEMORY, OUT_OF_ADDRESS_SPACE, DRIVER, FAULTED.
  */
 cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_stream stream);
 
@@ -241,6 +266,25 @@ size_t cufence_stack(uint32_t stack, char *buffer, size_t size);
  * Gets statistics of one device, or of all with device = -1. Errors: NOT_INITIALIZED, INVALID_ARGUMENT.
  */
 cufence_status cufence_get_stats(int device, cufence_stats *stats);
+
+/*
+ * Gets the statistics of the streams of one device (-1: all) that have allocated, at most `max` entries, in no particular
+ * order. Returns the number of streams; 0 also before cufence_init(), or if the host has no memory. Takes milliseconds with
+ * thousands of live buffers.
+ */
+size_t cufence_get_streams(int device, cufence_stream_stats *out, size_t max);
+
+/*
+ * Prints what is allocated on `device` (-1: all) by place of allocation, on stderr and in the file of log=, and appends it to
+ * that of json= as a line of kind "use". The places are Python stacks and labels. Errors: NOT_INITIALIZED, INVALID_ARGUMENT.
+ */
+cufence_status cufence_report(int device);
+
+/*
+ * Gets what was left to the driver, unguarded, by reason, at most `max` entries. Returns the number of reasons that occurred: 0
+ * if every buffer was guarded. Never fails.
+ */
+size_t cufence_get_unguarded(cufence_unguarded *out, size_t max);
 
 /*
  * Releases what is kept for reuse on `device` (-1: all) to the driver: idle mappings whose streams have passed the free, and

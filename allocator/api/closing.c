@@ -3,6 +3,7 @@
 #include "base/output.h"
 #include "finding/writer.h"
 #include "heap/heap.h"
+#include "heap/passed.h"
 #include "launch/launch.h"
 #include "witness/delivery.h"
 
@@ -66,7 +67,7 @@ static void say_what_was_tested(const cufence_stats *stats, int is_verbose)
                grouped(stats->tested_places).text, grouped(stats->freed_places).text, s(stats->freed_places), more);
 }
 
-static void say_unguarded(void)
+void closing_say_unguarded(void)
 {
     static const char *const names[] = {"of managed memory (cuMemAllocManaged)",
                                         "of physical memory that the program maps itself (cuMemCreate)"};
@@ -77,11 +78,21 @@ static void say_unguarded(void)
                        (int)getpid(), grouped(count).text, s(count), names[kind],
                        bytes_of(__atomic_load_n(&unguarded[kind].bytes, __ATOMIC_RELAXED)).text);
     }
+    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++) {
+        struct passed_figures passed = passed_figures((enum passed_reason)why);
+        if (passed.count)
+            output_say("==%d== cufence: not guarded: %s buffer%s %s, %s in all: the driver allocated them\n", (int)getpid(),
+                       grouped(passed.count).text, s(passed.count), passed_word((enum passed_reason)why),
+                       bytes_of(passed.bytes).text);
+    }
 }
 
 static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, const struct ending *ending)
 {
     uint64_t found = delivery_findings();
+    int is_passed = 0;
+    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++)
+        is_passed |= passed_figures((enum passed_reason)why).count != 0;
     char findings[96] = "", seen[96] = "", most[96] = "";
     if (found)
         snprintf(findings, sizeof findings, "%s finding%s", grouped(found).text, s(found));
@@ -98,10 +109,10 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
         output_say("==%d== cufence: %s; %s allocation%s guarded%s%s\n", (int)getpid(), findings,
                    grouped(stats->allocations).text, s(stats->allocations), most, seen);
     else
-        output_say(
-            "==%d== cufence: NOTHING WAS GUARDED: cufence has not seen any allocation of device memory%s; `cufence doctor` "
-            "helps to find out why\n",
-            (int)getpid(), seen);
+        output_say("==%d== cufence: NOTHING WAS GUARDED: %s%s%s\n", (int)getpid(),
+                   is_passed ? "every allocation was left to the driver"
+                             : "cufence has not seen any allocation of device memory",
+                   seen, is_passed ? "" : "; `cufence doctor` helps to find out why");
 }
 
 /* The last report's summary once more: a traceback may have come between. */
@@ -127,7 +138,7 @@ void closing_say(const struct ending *ending)
         return;
     say_what_was_guarded(&stats, launches, ending);
     say_what_was_tested(&stats, ending->is_verbose);
-    say_unguarded();
+    closing_say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
         output_say("==%d== cufence: the program ended well (status %d); because of what was found its exit status is %d, as "
                    "exitcode=%d asks\n",

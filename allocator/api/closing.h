@@ -22,6 +22,9 @@ struct ending {
     int is_verbose;  /* also how often each place of allocation was tested */
 };
 
+/* Prints what was left to the driver, if anything was. */
+void closing_say_unguarded(void);
+
 /* Prints the last lines. */
 void closing_say(const struct ending *ending);
 

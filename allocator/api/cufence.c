@@ -6,16 +6,19 @@
 #include "base/version.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
+#include "heap/passed.h"
 #include "lifecycle.h"
 #include "order/order.h"
 #include "settle.h"
 #include "stacks/labels.h"
 #include "stacks/stack.h"
+#include "use.h"
 #include "witness/delivery.h"
 #include "witness/monitor.h"
 
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #define CHECK_MS 10000 /* the most that cufence_check() waits for its own kernels, after the synchronisation */
 #define PUBLIC __attribute__((visibility("default")))
@@ -108,7 +111,7 @@ PUBLIC cufence_status cufence_malloc(void **pointer, size_t size, int device, cu
         return status;
     struct stream *meant = stream_in(context, stream);
     const struct heap_request wanted = {.size = size, .context = context, .device = context->device, .stream = meant};
-    return meant ? heap_allocate(pointer, &wanted, NULL) : unknown_stream(stream);
+    return meant ? passed_or_guarded(pointer, &wanted, __builtin_frame_address(0)) : unknown_stream(stream);
 }
 
 /* A default stream means that of the caller's current context. The buffer's context need not be current, so its default stream
@@ -123,7 +126,7 @@ PUBLIC cufence_status cufence_free(void *pointer, cufence_stream stream)
         order_freed((uint64_t)(uintptr_t)pointer);
     status = heap_claim(pointer, &claim);
     if (status != CUFENCE_OK)
-        return status;
+        return passed_free(pointer, NULL, stream) ? CUFENCE_OK : status;
     struct stream *meant = stream_resolve(stream);
     if (stream_is_default(stream) && (!meant || meant->context != claim.context)) {
         struct stream *own = stream_in(claim.context, stream);
@@ -167,8 +170,9 @@ PUBLIC cufence_status cufence_context_gone(cufence_context context)
 PUBLIC cufence_status cufence_record_stream(void *pointer, cufence_stream stream)
 {
     cufence_status status = lifecycle_check();
-    if (status == CUFENCE_OK)
-        status = heap_record_stream(pointer, stream);
+    if (status != CUFENCE_OK || passed_record(pointer, stream))
+        return status;
+    status = heap_record_stream(pointer, stream);
     if (status == CUFENCE_OK && order_is_wanted())
         order_recorded((uint64_t)(uintptr_t)pointer, stream);
     return status;
@@ -199,7 +203,47 @@ PUBLIC cufence_status cufence_get_stats(int device, cufence_stats *stats)
         status = heap_stats(device, stats);
     if (status == CUFENCE_OK)
         stats->faults = delivery_count();
+    for (int why = PASSED_NOT + 1; why < PASSED_REASONS && status == CUFENCE_OK; why++) {
+        struct passed_figures figures = passed_figures((enum passed_reason)why);
+        stats->unguarded_allocations += figures.count;
+        stats->unguarded_bytes += figures.bytes;
+    }
     return status;
+}
+
+PUBLIC size_t cufence_get_streams(int device, cufence_stream_stats *out, size_t max)
+{
+    cufence_stream_stats *all = NULL;
+    size_t count = lifecycle_check() == CUFENCE_OK ? heap_streams(device, &all) : 0;
+    for (size_t i = 0; i < count && i < max; i++)
+        out[i] = all[i];
+    free(all);
+    return count;
+}
+
+PUBLIC cufence_status cufence_report(int device)
+{
+    cufence_status status = lifecycle_check();
+    if (status == CUFENCE_OK)
+        status = heap_check_device(device);
+    if (status == CUFENCE_OK)
+        use_print(device, NULL);
+    return status;
+}
+
+PUBLIC size_t cufence_get_unguarded(cufence_unguarded *out, size_t max)
+{
+    size_t count = 0;
+    for (int why = PASSED_NOT + 1; why < PASSED_REASONS; why++) {
+        struct passed_figures figures = passed_figures((enum passed_reason)why);
+        if (!figures.count)
+            continue;
+        if (count < max)
+            out[count] = (cufence_unguarded){passed_word((enum passed_reason)why), figures.count, figures.bytes,
+                                             figures.live_count, figures.live_bytes};
+        count++;
+    }
+    return count;
 }
 
 PUBLIC cufence_status cufence_trim(int device)

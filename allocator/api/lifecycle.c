@@ -1,7 +1,9 @@
 #include "lifecycle.h"
 
 #include "closing.h"
+#include "periodic.h"
 #include "slack.h"
+#include "use.h"
 
 #include "base/error.h"
 #include "base/lock.h"
@@ -9,6 +11,7 @@
 #include "base/thread.h"
 #include "contexts/contexts.h"
 #include "heap/heap.h"
+#include "heap/passed.h"
 #include "launch/launch.h"
 #include "order/order.h"
 #include "vmm/arena.h"
@@ -64,6 +67,7 @@ static const struct fault_sources sources = {.near = heap_near,
                                              .arguments = launch_read_arguments,
                                              .export = arena_export,
                                              .pinned = pinned_find,
+                                             .unguarded = passed_live,
                                              .frames = stack_frames,
                                              .buffer_frames = {stack_buffer_frames, NULL}};
 
@@ -211,6 +215,12 @@ static void at_exit(int status, void *unused)
         output_say("==%d== cufence: a kernel has faulted: %s; without a core dump there is no more to tell\n", (int)process.pid,
                    name);
     }
+    if (process.options.leaks && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+        use_report_leaks();
+    if ((process.options.at_exit == AT_EXIT_LIVE || process.options.verbose) &&
+        __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
+        use_print(-1, "at exit");
+    periodic_stop();
     delivery_conclude();
     if (process.options.streams && !order_is_wanted() && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         output_say(
@@ -241,6 +251,7 @@ static void context_gone(struct context *context)
     if (order_is_wanted())
         order_context_gone(context);
     heap_context_gone(context);
+    passed_context_gone(context);
     launch_forget_context(context);
     pinned_forget_context(context);
 }
@@ -270,6 +281,8 @@ static cufence_status start(const char *options)
     cufence_status status = options_parse(&process.options, getenv("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS");
     if (status == CUFENCE_OK)
         status = options_parse(&process.options, options, "cufence_init");
+    if (status == CUFENCE_OK && process.options.estimate)
+        status = error_set(CUFENCE_ERROR_UNSUPPORTED, "estimate=on guards nothing: it is for `cufence run --estimate`");
     if (status == CUFENCE_OK)
         status = driver_load();
     if (status == CUFENCE_OK)
@@ -281,11 +294,14 @@ static cufence_status start(const char *options)
     static const struct context_events events = {context_begun, context_gone, stream_ends};
     contexts_open(&events);
     heap_on_slack(slack_report);
-    status = heap_open(&process.options);
+    status = periodic_open(&process.options);
+    if (status == CUFENCE_OK)
+        status = heap_open(&process.options);
     if (status != CUFENCE_OK) {
         monitor_cancel();
         return status;
     }
+    periodic_start();
     wait_before_exit();
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also needed if no context is ever created */

@@ -1,10 +1,10 @@
 #include "options.h"
 #include "error.h"
+#include "rules.h"
 #include "text.h"
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -101,6 +101,38 @@ static const struct option_row table[] = {
      .help = "map buffers for peer devices; auto: follow the program's peer access (preload library only); on: all; off: none"},
     {.name = "ipc", .type = OPTION_CHOICE, .allowed = "refuse | driver", .default_value = "refuse", .offset = FIELD(ipc),
      .help = "driver: leave cuMemAlloc to the driver, so that other processes can open the memory, which is then unguarded"},
+    {.name = "only", .type = OPTION_RULES, .allowed = RULES_ALLOWED, .default_value = "", .offset = FIELD(only),
+     .maximum = sizeof(((struct options *)0)->only),
+     .help = "guard only the allocations that these rules name (docs/memory.md); empty: all"},
+    {.name = "skip", .type = OPTION_RULES, .allowed = RULES_ALLOWED, .default_value = "", .offset = FIELD(skip),
+     .maximum = sizeof(((struct options *)0)->skip),
+     .help = "do not guard the allocations that these rules name; wins over only"},
+    {.name = "sample", .type = OPTION_SAMPLE, .allowed = "1/N, N up to 1000000", .default_value = "1/1",
+     .offset = FIELD(sample), .minimum = 1, .maximum = 1000000,
+     .help = "guard one allocation in N, at random but alike in each run"},
+    {.name = "min_size", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "0",
+     .offset = FIELD(min_size), .maximum = 64 * TIB,
+     .help = "do not guard buffers smaller than this"},
+    {.name = "max_guarded", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "0",
+     .offset = FIELD(max_guarded), .maximum = 64 * TIB,
+     .help = "memory that live guarded buffers may take, with their pages, per device; 0: no limit"},
+    {.name = "fallback", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(fallback),
+     .help = "leave a buffer to the driver, unguarded, where the pages for a guarded one no longer fit"},
+    {.name = "usr1", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(usr1),
+     .help = "print what is allocated where at each SIGUSR1, unless the program handles that signal itself"},
+    {.name = "at_exit", .type = OPTION_CHOICE, .allowed = "nothing | live", .default_value = "nothing",
+     .offset = FIELD(at_exit),
+     .help = "live: print what is still allocated when the process ends, by place of allocation"},
+    {.name = "leaks", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(leaks),
+     .help = "what is still allocated when the process ends is a finding; not for PyTorch, whose tensors live on"},
+    {.name = "stats", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
+     .offset = FIELD(stats), .maximum = sizeof(((struct options *)0)->stats),
+     .help = "file to write figures to in Prometheus' text format, anew each stats_ms and at exit; %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
+    {.name = "stats_ms", .type = OPTION_NUMBER, .allowed = "100..86400000", .default_value = "10000",
+     .offset = FIELD(stats_ms), .minimum = 100, .maximum = DAY_MS,
+     .help = "milliseconds between two writes of the file of stats"},
+    {.name = "estimate", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(estimate),
+     .help = "guard nothing; print at exit what the program would take guarded (cufence run --estimate)"},
     {.name = "color", .type = OPTION_CHOICE, .allowed = "auto | on | off", .default_value = "auto", .offset = FIELD(color),
      .help = "color the reports on stderr; auto: on a terminal, unless NO_COLOR is set"},
     {.name = "quiet", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(quiet),
@@ -276,6 +308,22 @@ static int row_set(const struct option_row *row, struct span value, struct optio
         memcpy(field, value.start, value.length);
         ((char *)field)[value.length] = '\0';
         return 1;
+    case OPTION_RULES: {
+        struct rules rules;
+        if (value.length >= row->maximum || !rules_parse(&rules, value.start, value.length))
+            return 0;
+        memcpy(field, value.start, value.length);
+        ((char *)field)[value.length] = '\0';
+        return 1;
+    }
+    case OPTION_SAMPLE:
+        if (value.length < 3 || memcmp(value.start, "1/", 2) != 0)
+            return 0;
+        value.start += 2;
+        value.length -= 2;
+        if (!parse_digits(&value, &number) || value.length || number < row->minimum || number > row->maximum)
+            return 0;
+        break;
     case OPTION_ALIGN:
         if (is_text(value, "auto")) {
             number = OPTION_ALIGN_AUTO;
@@ -434,8 +482,10 @@ void options_format(const struct options *options, const struct option_row *row,
         return;
     }
     case OPTION_PATH:
+    case OPTION_RULES:
         snprintf(out, size, "%s", (const char *)field);
         return;
+    case OPTION_SAMPLE:
     case OPTION_ALIGN:
     case OPTION_FILL:
     case OPTION_BYTES:
@@ -445,8 +495,8 @@ void options_format(const struct options *options, const struct option_row *row,
     memcpy(&number, field, sizeof number);
     if (row->type == OPTION_FILL)
         snprintf(out, size, number == FILL_OFF ? "off" : "0x%02" PRIx64, number);
-    else if (row->type == OPTION_NUMBER)
-        snprintf(out, size, "%" PRIu64, number);
+    else if (row->type == OPTION_NUMBER || row->type == OPTION_SAMPLE)
+        snprintf(out, size, "%s%" PRIu64, row->type == OPTION_SAMPLE ? "1/" : "", number);
     else if (row->type == OPTION_ALIGN && number == OPTION_ALIGN_AUTO)
         snprintf(out, size, "auto");
     else

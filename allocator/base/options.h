@@ -18,6 +18,7 @@ enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
 enum option_witness { WITNESS_AUTO, WITNESS_ON, WITNESS_OFF };
 enum option_color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum { FILL_OFF = 256 }; /* fill, poison: other values are the byte */
+enum option_at_exit { AT_EXIT_NOTHING, AT_EXIT_LIVE };
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 
 #define OPTION_ALIGN_AUTO 0u
@@ -52,14 +53,26 @@ struct options {
     uint64_t witness_ms;         /* 100..600000, default 3000: the most that a report waits for that */
     enum option_peers peers; /* auto (default): map buffers for peers that the program gives access to | on: all | off: none */
     enum option_ipc ipc;     /* refuse (default) | driver: under the preload library, memory of cuMemAlloc can be exported */
-    enum option_color color; /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */
-    int quiet;               /* on | off (default): no summary line at exit */
-    int verbose;             /* on | off (default): print the setup, and statistics at exit, to stderr */
-    char log[256];           /* file for reports besides stderr, "" = stderr only; %p pid, %r rank, %h host */
-    char record[256];        /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
-    char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
-    uint64_t save_max;       /* bytes of buffers in a bundle, default 4G */
-    char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
+    char only[256];          /* rules.h: guard only these; "" (default): all */
+    char skip[256];          /* rules.h: do not guard these */
+    uint64_t sample;         /* guard one allocation in this many, 1 (default)..1000000; written 1/N */
+    uint64_t min_size;       /* bytes of the smallest buffer to guard, default 0 */
+    uint64_t max_guarded;    /* bytes that live guarded buffers may map per device, default 0 = no limit */
+    int fallback;            /* on (default) | off: where no page is left, the driver allocates, unguarded */
+    int usr1;                /* on | off (default): print the use of memory at SIGUSR1 */
+    enum option_at_exit at_exit; /* nothing (default) | live: print the use of memory at exit */
+    int leaks;                   /* on | off (default): what is live at exit is a finding */
+    char stats[256];             /* file for figures in Prometheus' text format, "" = none; %p, %r, %h */
+    uint64_t stats_ms;           /* 100..86400000, default 10000: between two writes of it */
+    int estimate;                /* on | off (default): guard nothing, print at exit what guarding would take */
+    enum option_color color;     /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */
+    int quiet;                   /* on | off (default): no summary line at exit */
+    int verbose;                 /* on | off (default): print the setup, and statistics at exit, to stderr */
+    char log[256];               /* file for reports besides stderr, "" = stderr only; %p pid, %r rank, %h host */
+    char record[256];            /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
+    char save[256];              /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
+    uint64_t save_max;           /* bytes of buffers in a bundle, default 4G */
+    char json[256];              /* file for reports as lines of JSON, "" = none; %p, %r, %h */
 };
 
 enum option_type {
@@ -69,6 +82,8 @@ enum option_type {
     OPTION_NUMBER, /* uint64_t: digits */
     OPTION_FILL,   /* uint64_t: "off" = FILL_OFF, "nan" = 0xff, or a byte as 0x and two hexadecimal digits */
     OPTION_SWITCH, /* int: on = 1, off = 0 */
+    OPTION_RULES,  /* char[]: rules.h */
+    OPTION_SAMPLE, /* uint64_t N: "1/" and digits */
     OPTION_PATH    /* char[]: a file name for options_expand_path() */
 };
 
@@ -80,7 +95,7 @@ struct option_row {
     const char *default_value; /* as a user would write it */
     const char *help;          /* one sentence */
     size_t offset;             /* of the field in struct options */
-    uint64_t minimum;          /* ALIGN, BYTES and NUMBER: inclusive limits. PATH: maximum = bytes with the NUL */
+    uint64_t minimum;          /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, RULES: maximum = bytes with the NUL */
     uint64_t maximum;
     const char *refused; /* a value that users may try but this version lacks, NULL if none ... */
     const char *refusal; /* ... and the sentence that explains it */

@@ -228,7 +228,7 @@ static int read_line(struct collected *collected, const char *command, const cha
         is_well = complain(command, path, number, "it is no finding of cufence's (it has no member \"schema\")");
     else if (schema != 1)
         is_well = complain(command, path, number, "it is of a newer cufence: this one knows schema 1");
-    else if (finding_text_of(finding, NULL, "kind"))
+    else if (finding_text_of(finding, NULL, "kind") && strcmp(finding_text_of(finding, NULL, "kind"), "use") != 0)
         is_well = add(collected, finding) || complain(command, path, number, "the host is out of memory");
     json_decref(finding);
     return is_well;

@@ -51,6 +51,8 @@ static const char *row_values(const struct option_row *row, char out[LONGEST])
         return strstr(row->allowed, "folder") ? ARGUMENT_FOLDER : ARGUMENT_FILE;
     case OPTION_BYTES:
     case OPTION_NUMBER:
+    case OPTION_RULES:
+    case OPTION_SAMPLE:
         break;
     }
     return NULL;

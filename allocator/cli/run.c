@@ -41,7 +41,8 @@ static int no_memory(void)
 static void usage(void)
 {
     printf("usage: cufence run [--set key=value[,key=value]]... [--KEY VALUE]... [--preset NAME] [--json FILE]\n"
-           "                   [--error-exitcode N] [--if-asked] [--verbose] [--] PROGRAM [ARGUMENT]...\n\n"
+           "                   [--error-exitcode N] [--estimate] [--if-asked]\n"
+           "                   [--verbose] [--] PROGRAM [ARGUMENT]...\n\n"
            "Runs any program that uses CUDA, unmodified, with its GPU buffers under cufence. It sets up the\n"
            "environment and becomes the program: input, output, signals and exit status are the program's.\n\n"
            "  --set key=value      an option (`cufence options` lists them); wins over CUFENCE_OPTIONS\n"
@@ -53,6 +54,8 @@ static void usage(void)
            "                       this folder (%%p, %%r, %%h: process, rank, host). Not \"-\": standard output is\n"
            "                       the program's\n"
            "  --error-exitcode N   the same as --set exitcode=N\n"
+           "  --estimate           guard nothing: run the program as it is, and say at its end how much memory it\n"
+           "                       would take guarded, whether that fits, and which options make it fit\n"
            "  --if-asked           only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence;\n"
            "                       otherwise run the program as it is\n"
            "  --verbose            say on stderr what is set up (--set verbose=on: let cufence say more as well)\n"
@@ -65,12 +68,13 @@ static void usage(void)
 
 /* ---- the command line ---- */
 
-enum { SET, PRESET, JSON, EXITCODE, IF_ASKED, VERBOSE, KNOWN };
+enum { SET, PRESET, JSON, EXITCODE, ESTIMATE, IF_ASKED, VERBOSE, KNOWN };
 static const struct argument known[KNOWN] = {
     [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL},
     [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
     [JSON] = {"json", "report.json", "file that gets each report as a line of JSON", ARGUMENT_FILE},
     [EXITCODE] = {"error-exitcode", "86", "exit status after a fault", NULL},
+    [ESTIMATE] = {"estimate", NULL, "guard nothing, and say how much memory it would take", NULL},
     [IF_ASKED] = {"if-asked", NULL, "only if PyTorch's variables ask for cufence", NULL},
     [VERBOSE] = {"verbose", NULL, "say what is set up", NULL},
 };
@@ -87,6 +91,8 @@ static int take(struct request *request, int option, const char *value)
         return settings_take(&request->settings, "--json", "json", value);
     case EXITCODE:
         return settings_take(&request->settings, "--error-exitcode", "exitcode", value);
+    case ESTIMATE:
+        return settings_add(&request->settings, "--estimate", "estimate=on");
     case IF_ASKED:
         request->is_if_asked = 1;
         return 0;
@@ -210,7 +216,7 @@ static int set_up(struct request *request, struct environment *environment, stru
     if (environment_preload(environment, preload) != CUFENCE_OK || environment_frameworks(environment) != CUFENCE_OK ||
         (installed_bootstrap(own, bootstrap) && environment_python(environment, bootstrap) != CUFENCE_OK))
         return complain(CANNOT_RUN, "%s", error_detail());
-    if (options.coredump)
+    if (options.coredump && !options.estimate)
         environment_coredumps(environment);
     return 0;
 }

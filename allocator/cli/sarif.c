@@ -28,6 +28,7 @@ static const struct {
     {"host read out of bounds", "A copy read beyond a buffer."},
     {"stream race", "A buffer was freed or overwritten while another stream may still use it."},
     {"slack write", "A kernel wrote beside a buffer, within its mapping."},
+    {"leak", "Buffers were still allocated when the process ended."},
 };
 
 #define RULES (sizeof rules / sizeof rules[0])

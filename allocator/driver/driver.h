@@ -62,6 +62,12 @@
     X(cuLaunchKernel, 4000, REQUIRED)                                                                                          \
     X(cuMemHostRegister, 6050, OPTIONAL)                                                                                       \
     X(cuMemHostGetDevicePointer, 3020, OPTIONAL)                                                                               \
+    X(cuMemAlloc, 3020, OPTIONAL)                                                                                              \
+    X(cuMemFree, 3020, OPTIONAL)                                                                                               \
+    X(cuMemAllocAsync, 11020, OPTIONAL)                                                                                        \
+    X(cuMemFreeAsync, 11020, OPTIONAL)                                                                                         \
+    X(cuMemPoolTrimTo, 11020, OPTIONAL)                                                                                        \
+    X(cuStreamWaitEvent, 3020, OPTIONAL)                                                                                       \
     X(cuDeviceCanAccessPeer, 4000, OPTIONAL)                                                                                   \
     X(cuDeviceGetUuid, 11040, OPTIONAL)                                                                                        \
     X(cuMemRetainAllocationHandle, 11000, OPTIONAL)                                                                            \

@@ -68,3 +68,8 @@ uint64_t identity_of_misuse(const struct misuse *misuse)
     }
     return not_zero(add_place(hash, misuse->place->buffer.id ? &misuse->place->buffer : NULL));
 }
+
+uint64_t identity_of_leak(const cufence_buffer *buffer)
+{
+    return not_zero(add_place(add_text(START, "leak"), buffer));
+}

@@ -12,5 +12,6 @@
 uint64_t identity_of_fault(const struct diagnosis *diagnosis);
 uint64_t identity_of_slack(const struct slack_write *write);
 uint64_t identity_of_misuse(const struct misuse *misuse);
+uint64_t identity_of_leak(const cufence_buffer *buffer); /* any one of the place */
 
 #endif

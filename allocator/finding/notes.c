@@ -1,11 +1,14 @@
 #include "notes.h"
 
 #include "parts.h"
+#include "writer.h"
 
 #include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+
+#define UNGUARDED_REACH (UINT64_C(1) << 30) /* bytes that an access may miss its buffer by, to be worth a mention */
 
 /* ---- what happened, if no buffer is involved ---- */
 
@@ -154,9 +157,29 @@ static void note_restaged(struct finding *finding, const struct diagnosis *diagn
     }
 }
 
+/* An address in no buffer that cufence knows may be in, or beyond, one that is not guarded. */
+static void note_unguarded(struct finding *finding, const struct diagnosis *diagnosis)
+{
+    const struct unguarded_buffers *unguarded = &diagnosis->memory->unguarded;
+    const struct amount amount = amount_of(unguarded->bytes);
+    uint64_t past = diagnosis->address - unguarded->near;
+    struct note_fact *note = &finding->notes[finding->note_count++];
+    part_add(note->text, "%" PRIu64 " live buffer%s (%s%s) %s not guarded, and the address may be meant for one of them",
+             unguarded->count, plural(unguarded->count), amount.text, strchr(amount.text, 'B') ? "" : " bytes",
+             unguarded->count == 1 ? "is" : "are");
+    if (diagnosis->address_certainty == CERTAIN_NOT || !unguarded->size || past >= UNGUARDED_REACH)
+        return;
+    if (past < unguarded->size)
+        part_add(note->text, ": it lies %" PRIu64 " bytes into one of %" PRIu64 " bytes", past, unguarded->size);
+    else
+        part_add(note->text, ": it lies %" PRIu64 " bytes past the end of one of %" PRIu64 " bytes", past - unguarded->size,
+                 unguarded->size);
+}
+
 void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
 {
     int is_about_address = diagnosis->kind == FAULT_ILLEGAL_ACCESS || diagnosis->kind == FAULT_MISALIGNED;
+    int may_be_unguarded = !diagnosis->owner && (is_about_address || diagnosis->kind == FAULT_WILD);
     if (diagnosis->kind == FAULT_OTHER)
         take_meaning(finding);
     if (is_about_address && diagnosis->address_certainty == CERTAIN_NOT) {
@@ -173,6 +196,8 @@ void notes_take(struct finding *finding, const struct diagnosis *diagnosis)
                      "arguments point to");
     if (diagnosis->candidate_count)
         note_candidates(finding, diagnosis);
+    if (may_be_unguarded && diagnosis->memory->unguarded.count)
+        note_unguarded(finding, diagnosis);
     if (finding->restaged)
         note_restaged(finding, diagnosis);
 }

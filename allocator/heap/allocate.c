@@ -8,6 +8,7 @@
 #include "vmm/physical.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 const struct options *heap_options;
 uint64_t heap_granularity = 2ull << 20;
@@ -37,6 +38,7 @@ static void share_everything(void)
 cufence_status heap_open(const struct options *options)
 {
     heap_options = options;
+    passed_open();
     physical_configure(options->cache_max);
     cufence_status status = arena_open(options->arena, options->history, block_forget);
     if (status != CUFENCE_OK)
@@ -82,26 +84,59 @@ static uint64_t take_id(void)
     return ++next;
 }
 
+/* Writes the places of allocation that hold most of the memory: "; most is held by train.py:12 in forward (1 GiB in 3), ...".
+ */
+static void say_holders(int device, char *out, size_t size)
+{
+    struct heap_use *use;
+    size_t count = heap_use(device, &use), used = 0;
+    out[0] = '\0';
+    for (size_t i = 0; use && i < count && i < 3 && used < size; i++) {
+        struct use_place place;
+        char name[128];
+        heap_use_place(&use[i], &place);
+        use_place_name(&place, name, sizeof name);
+        int length = snprintf(out + used, size - used, "%s%s (%llu bytes in %llu buffers)", i ? ", " : "; most is held by ",
+                              name, (unsigned long long)use[i].mapped_bytes, (unsigned long long)use[i].buffers);
+        used += length > 0 ? (size_t)length : 0;
+    }
+    free(use);
+}
+
 /* Reports what holds the memory: "out of memory" alone is of no help. */
 static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
 {
     cufence_stats stats = {0};
-    cufence_buffer newest[1];
-    uint64_t total = 0;
     size_t free_bytes = 0, all_bytes = 0;
-    char largest[96] = "";
+    char holders[512];
     heap_stats(device, &stats);
     driver->cuMemGetInfo(&free_bytes, &all_bytes);
-    if (heap_live(device, newest, 1, &total) > 0)
-        snprintf(largest, sizeof largest, "; the newest is #%llu of %llu bytes", (unsigned long long)newest[0].id,
-                 (unsigned long long)newest[0].size);
+    say_holders(device, holders, sizeof holders);
     return error_set(
         CUFENCE_ERROR_OUT_OF_MEMORY,
         "no memory for %llu bytes (%llu with its mapping) on device %d: %zu of %zu bytes are free; %llu live buffers "
         "ask for %llu bytes and map %llu, of which graphs hold %llu%s. A buffer takes whole pages of 2 MiB",
         (unsigned long long)size, (unsigned long long)mapped, device, free_bytes, all_bytes,
         (unsigned long long)stats.live_buffers, (unsigned long long)stats.live_bytes, (unsigned long long)stats.mapped_bytes,
-        (unsigned long long)stats.captured_bytes, largest);
+        (unsigned long long)stats.captured_bytes, holders);
+}
+
+#define FULL_NS 100000000ull /* 0.1 s */
+#define DEVICES 64
+
+static uint64_t full_ns[DEVICES]; /* atomic: when nothing more could be released on the device; 0: never */
+
+/* With fallback=on, a full device is not searched anew for each of thousands of buffers, which the driver has room for. */
+static int was_just_full(int device)
+{
+    uint64_t then = device < DEVICES ? __atomic_load_n(&full_ns[device], __ATOMIC_RELAXED) : 0;
+    return then && heap_options->fallback && now_ns() - then < FULL_NS;
+}
+
+static cufence_status still_full(int device, uint64_t size)
+{
+    return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "no memory for %llu bytes on device %d, which was full a moment ago",
+                     (unsigned long long)size, device);
 }
 
 /* Returns when the background thread has released what it was working on. */
@@ -112,10 +147,11 @@ static void await_worker(void)
 }
 
 /* Maps a new block. If necessary, releases memory that is kept for reuse on the device. */
-static struct block *map_anew(struct books *books, int device, const struct layout *layout, uint64_t size, int is_captured,
-                              cufence_status *status)
+static struct block *map_anew(struct books *books, const struct heap_request *wanted, const struct layout *layout,
+                              int is_captured, cufence_status *status)
 {
-    int hardest = is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
+    int device = wanted->device, is_brief = !wanted->is_last_try && was_just_full(device);
+    int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
     struct block *block = block_map(books, device, layout, status);
     for (int level = 0; !block && level <= hardest; level++) {
         if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)
@@ -129,20 +165,23 @@ static struct block *map_anew(struct books *books, int device, const struct layo
         }
         block = block_map(books, device, layout, status);
     }
-    if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY)
-        *status = out_of_memory(device, size, layout->mapped);
+    if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY) {
+        *status = is_brief ? still_full(device, wanted->size) : out_of_memory(device, wanted->size, layout->mapped);
+        if (!is_brief && !is_captured && device < DEVICES)
+            __atomic_store_n(&full_ns[device], now_ns(), __ATOMIC_RELAXED);
+    }
     return block;
 }
 
 /* The list itself has no idle block. Tries blocks that have passed meanwhile, then those of other streams, then a new
  * mapping. */
-static struct block *obtain(struct freelist *list, int device, const struct layout *layout, uint64_t size,
+static struct block *obtain(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
                             cufence_status *status)
 {
     struct books *books = list->books;
     struct block *block = NULL;
     struct scope scope = scope_enter(books->context);
-    if (!list->pool && device == books->context->device) {
+    if (!list->pool && wanted->device == books->context->device) {
         freelist_advance(&books->shared);
         lock_take(&books->lock);
         freelist_drain(books);
@@ -150,9 +189,9 @@ static struct block *obtain(struct freelist *list, int device, const struct layo
         lock_release(&books->lock);
     }
     if (!block)
-        block = map_anew(books, device, layout, size, list->pool != NULL, status);
+        block = map_anew(books, wanted, layout, list->pool != NULL, status);
     if (block)
-        freelist_count(list, size);
+        freelist_count(list, wanted->size);
     scope_leave(scope);
     return block;
 }
@@ -227,7 +266,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     if (wanted->device == context->device && !pool_is_spent(list->pool))
         block = freelist_take(list, layout.pages, heap_options->waste, size);
     if (!block)
-        block = obtain(list, wanted->device, &layout, size, &status);
+        block = obtain(list, wanted, &layout, &status);
     if (!block)
         return status;
     block_join(block, list->pool);

@@ -10,6 +10,7 @@
 
 #include "contexts/contexts.h"
 #include "base/options.h"
+#include "finding/use.h"
 
 /*
  * Opens the arena and starts the background thread. The driver is loaded. `options` must stay valid. After a failure nothing is
@@ -26,6 +27,7 @@ struct heap_request {
     int device;              /* whose physical memory: the context's, except for a pool of another device */
     struct stream *stream;   /* may use it at once; NULL or a stream of another context: any stream may */
     uint8_t owner;           /* the caller's own tag, returned at the free; 0 if unused */
+    int is_last_try;         /* 1: release whatever can be, even if the device was full a moment ago */
     uint32_t align;          /* minimum alignment, a power of two; 0: the option `align` alone decides */
 };
 
@@ -95,6 +97,25 @@ size_t heap_near(uint64_t address, cufence_buffer *out, size_t max);
 
 /* Copies the live buffers of a device (-1: all), newest first, at most `max`. *total receives the number of all of them. */
 size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total);
+
+/* The live buffers of one place of allocation: a stack and a label, or one of them, or neither. */
+struct heap_use {
+    uint64_t buffers, bytes; /* as requested */
+    uint64_t mapped_bytes;   /* with the slack in their pages */
+    uint64_t oldest_ns;      /* when the oldest was allocated */
+    cufence_buffer largest;  /* has the stack, the label and the device */
+};
+
+/* Gets the live buffers of a device (-1: all) by place and device, those with most memory first, without those that only a
+ * graph keeps. Returns the number of places; *out is malloc'ed, NULL if out of host memory. */
+size_t heap_use(int device, struct heap_use **out);
+
+/* Describes the place of one of these for people. */
+void heap_use_place(const struct heap_use *use, struct use_place *out);
+
+/* Gets the figures of each stream of a device (-1: all) that has allocated and still exists, or has live buffers. Returns their
+ * number; *out is malloc'ed, NULL if out of host memory. */
+size_t heap_streams(int device, cufence_stream_stats **out);
 
 /* Returns OK if the device exists, or for -1; else INVALID_ARGUMENT. */
 cufence_status heap_check_device(int device);

@@ -1,6 +1,8 @@
 /*
  * Shared by the files of heap/. Calls go from top to bottom only:
  *
+ *   passed.c                                          leaves buffers to the driver, unguarded (allocate.c opens it, reclaim.c
+ *                                                     lets it trim the driver's pool)
  *   allocate.c  free.c  gone.c  figures.c  worker.c   entry points for the other rooms, and the background thread
  *   adaptive.c                                        retires blocks by place of allocation, at a measured pace
  *   reclaim.c                                         releases memory to the driver
@@ -549,6 +551,8 @@ void reclaim_old(struct books *books);     /* unmaps blocks idle for too long, o
 /* Lets the background thread do its share of work for uaf=adaptive in a context, reclaim_retired() included. In a scope.
  * Returns whether the program is freeing buffers. */
 int adaptive_work(struct books *books);
+/* passed.c: reads the options that choose what is guarded */
+void passed_open(void);
 
 /* worker.c */
 cufence_status worker_start(void);

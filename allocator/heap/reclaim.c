@@ -1,5 +1,6 @@
 /* Releases memory to the driver, and finds out which memory can be released. */
 #include "internal.h"
+#include "passed.h"
 
 #include "base/options.h"
 #include "vmm/physical.h"
@@ -206,6 +207,8 @@ void reclaim_device(const struct context *own, int device, int level)
         if (books)
             (context == own ? visit : visit_other)(books, level);
     }
+    if (level >= 1)
+        passed_trim(device);
     physical_trim(device);
 }
 

@@ -1,9 +1,11 @@
 /* Hooks that allocate and free memory, and queries about memory. */
 #include "internal.h"
+#include "observe.h"
 
 #include "api/closing.h"
 #include "base/options.h"
 #include "base/output.h"
+#include "heap/passed.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -39,37 +41,73 @@ static CUresult result_of(cufence_status status)
     }
 }
 
-/* Parameters of an allocation. */
+/* Parameters of an allocation. All zero: one that is left to the driver, and not counted. */
 struct purpose {
     struct context *context; /* whose memory it will be */
     struct stream *stream;   /* NULL: any stream may use it */
     unsigned owner;
     struct needs needs;
+    enum passed_reason why; /* the driver serves it, unguarded, for this reason */
+    int is_last_try;        /* the driver has no room either */
 };
 
 #define CALLERS_NEEDS caller_needs(__builtin_return_address(0)) /* for use in a hook */
+#define CALLERS_FRAME __builtin_frame_address(0)                /* likewise */
 
-static CUresult allocate(CUdeviceptr *out, size_t size, const struct purpose *purpose)
+static struct heap_request request_of(const struct purpose *purpose, size_t size)
 {
-    const struct heap_request wanted = {.size = size,
-                                        .context = purpose->context,
-                                        .device = purpose->owner > OWNER_NO_POOL ? pool_device(purpose->owner)
-                                                                                 : purpose->context->device,
-                                        .stream = purpose->stream,
-                                        .owner = (uint8_t)purpose->owner,
-                                        .align = purpose->needs.alignment};
+    return (struct heap_request){.size = size,
+                                 .context = purpose->context,
+                                 .device =
+                                     purpose->owner > OWNER_NO_POOL ? pool_device(purpose->owner) : purpose->context->device,
+                                 .stream = purpose->stream,
+                                 .owner = (uint8_t)purpose->owner,
+                                 .is_last_try = purpose->is_last_try,
+                                 .align = purpose->needs.alignment};
+}
+
+/* Returns 0 if the driver should serve the allocation: purpose->why says the reason. */
+static int allocate(CUdeviceptr *out, size_t size, struct purpose *purpose, const void *frame, CUresult *result)
+{
+    const struct heap_request wanted = request_of(purpose, size);
     void *pointer = NULL;
     uint64_t mapped = 0;
+    purpose->why = purpose->is_last_try ? PASSED_NOT : passed_why(&wanted, frame);
+    if (purpose->why != PASSED_NOT)
+        return 0;
+    *result = CUDA_ERROR_OUT_OF_MEMORY;
     if (!pool_reserve(purpose->owner, size))
-        return CUDA_ERROR_OUT_OF_MEMORY;
+        return 1;
     cufence_status status = heap_allocate(&pointer, &wanted, &mapped);
     if (status != CUFENCE_OK) {
         pool_cancel(purpose->owner, size);
-        return result_of(status);
+        *result = result_of(status);
+        if (status == CUFENCE_ERROR_OUT_OF_MEMORY && preload_options->fallback)
+            purpose->why = PASSED_NO_MEMORY;
+        return purpose->why == PASSED_NOT;
     }
     *out = (CUdeviceptr)(uintptr_t)pointer;
+    *result = CUDA_SUCCESS;
     pool_mapped(purpose->owner, mapped);
-    return CUDA_SUCCESS;
+    return 1;
+}
+
+/* Call with the result of the driver's own allocation; counts it. If the driver has no room either, tries to make some. Returns
+ * the result. */
+static CUresult passed(CUresult result, struct purpose *purpose, CUdeviceptr *out, size_t size)
+{
+    if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0) && result == CUDA_SUCCESS && size)
+        observe_allocated(*out, size);
+    if (purpose->why == PASSED_NOT)
+        return result;
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && purpose->why == PASSED_NO_MEMORY) {
+        purpose->is_last_try = 1;
+        return allocate(out, size, purpose, NULL, &result) ? result : CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    const struct heap_request wanted = request_of(purpose, size);
+    if (result == CUDA_SUCCESS)
+        passed_add(*out, &wanted, purpose->why);
+    return result;
 }
 
 /* ---- allocations usable on every stream at once ---- */
@@ -77,56 +115,68 @@ static CUresult allocate(CUdeviceptr *out, size_t size, const struct purpose *pu
 /* Returns 0 if the driver should serve the allocation. */
 static int is_for_us(struct purpose *purpose, const void *out, size_t size, struct needs needs)
 {
-    if (!is_active() || !out || !size || preload_options->ipc == IPC_DRIVER || needs.exports)
+    *purpose = (struct purpose){0};
+    if (!is_active() || !out || !size)
         return 0;
-    *purpose = (struct purpose){.context = context_current(), .owner = OWNER_NO_POOL, .needs = needs};
-    return purpose->context != NULL;
+    struct context *context = context_current();
+    if (!context)
+        return 0;
+    *purpose = (struct purpose){.context = context, .owner = OWNER_NO_POOL, .needs = needs};
+    if (preload_options->ipc == IPC_DRIVER || needs.exports)
+        purpose->why = PASSED_EXPORTED;
+    return purpose->why == PASSED_NOT;
 }
 
 CUresult hook_cuMemAlloc_v2(CUdeviceptr *out, size_t size)
 {
     struct purpose purpose;
-    return is_for_us(&purpose, out, size, CALLERS_NEEDS) ? allocate(out, size, &purpose) : real.cuMemAlloc_v2(out, size);
+    CUresult result;
+    if (is_for_us(&purpose, out, size, CALLERS_NEEDS) && allocate(out, size, &purpose, CALLERS_FRAME, &result))
+        return result;
+    return passed(real.cuMemAlloc_v2(out, size), &purpose, out, size);
 }
 
 CUresult hook_cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, size_t height, unsigned element)
 {
-    size_t size, row;
-    struct purpose purpose;
+    size_t size = 0, row;
+    struct purpose purpose = {0};
+    CUresult result;
     if (!pitch || !height || (element != 4 && element != 8 && element != 16) ||
-        __builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &size) ||
-        !is_for_us(&purpose, out, width, CALLERS_NEEDS))
+        __builtin_add_overflow(width, PITCH - 1, &row) || __builtin_mul_overflow(row / PITCH * PITCH, height, &size))
         return real.cuMemAllocPitch_v2(out, pitch, width, height, element);
-    CUresult result = allocate(out, size, &purpose);
-    if (result == CUDA_SUCCESS)
+    if (!is_for_us(&purpose, out, width, CALLERS_NEEDS) || !allocate(out, size, &purpose, CALLERS_FRAME, &result))
+        result = passed(real.cuMemAllocPitch_v2(out, pitch, width, height, element), &purpose, out, size);
+    if (result == CUDA_SUCCESS && (purpose.why == PASSED_NOT) && purpose.context)
         *pitch = row / PITCH * PITCH;
     return result;
 }
 
 /* ---- stream-ordered allocations ---- */
 
-/* Allocates from `owner`, or with owner 0 from the current pool of the stream's device. The memory is on the pool's device.
- * Returns 0 if the driver should serve the allocation. */
-static int allocate_on(CUdeviceptr *out, size_t size, CUstream handle, unsigned owner, struct needs needs, CUresult *result)
+/* Fills in *purpose for memory of `owner`, or with owner 0 of the current pool of the stream's device. The memory is on the
+ * pool's device. Returns 0 if the driver should serve the allocation. */
+static int is_for_pool(struct purpose *purpose, const void *out, size_t size, CUstream handle, unsigned owner,
+                       struct needs needs)
 {
     struct stream *stream = is_active() && out && size ? stream_resolve(handle) : NULL;
+    *purpose = (struct purpose){0};
     if (!stream)
         return 0;
-    struct purpose purpose = {.context = stream->context, .stream = stream, .owner = owner, .needs = needs};
+    *purpose = (struct purpose){.context = stream->context, .stream = stream, .owner = owner, .needs = needs};
     if (!owner)
-        purpose.owner = pool_current(stream->context);
-    if (!purpose.owner)
-        return 0;
-    *result = allocate(out, size, &purpose);
-    return 1;
+        purpose->owner = pool_current(stream->context);
+    return purpose->owner != 0;
 }
 
 #define ALLOC_ASYNC(symbol, stream_meant)                                                                                      \
     CUresult hook_##symbol(CUdeviceptr *out, size_t size, CUstream stream)                                                     \
     {                                                                                                                          \
+        struct purpose purpose;                                                                                                \
         CUresult result;                                                                                                       \
-        return allocate_on(out, size, stream_meant(stream), 0, CALLERS_NEEDS, &result) ? result                                \
-                                                                                       : real.symbol(out, size, stream);       \
+        if (is_for_pool(&purpose, out, size, stream_meant(stream), 0, CALLERS_NEEDS) &&                                        \
+            allocate(out, size, &purpose, CALLERS_FRAME, &result))                                                             \
+            return result;                                                                                                     \
+        return passed(real.symbol(out, size, stream), &purpose, out, size);                                                    \
     }
 ALLOC_ASYNC(cuMemAllocAsync, as_it_is)
 ALLOC_ASYNC(cuMemAllocAsync_ptsz, own_default)
@@ -134,16 +184,28 @@ ALLOC_ASYNC(cuMemAllocAsync_ptsz, own_default)
 #define ALLOC_FROM_POOL(symbol, stream_meant)                                                                                  \
     CUresult hook_##symbol(CUdeviceptr *out, size_t size, CUmemoryPool pool, CUstream stream)                                  \
     {                                                                                                                          \
+        struct purpose purpose = {0};                                                                                          \
         CUresult result;                                                                                                       \
         unsigned owner = is_active() ? pool_of_handle(pool) : 0;                                                               \
-        return owner && allocate_on(out, size, stream_meant(stream), owner, CALLERS_NEEDS, &result)                            \
-                   ? result                                                                                                    \
-                   : real.symbol(out, size, pool, stream);                                                                     \
+        if (owner && is_for_pool(&purpose, out, size, stream_meant(stream), owner, CALLERS_NEEDS) &&                           \
+            allocate(out, size, &purpose, CALLERS_FRAME, &result))                                                             \
+            return result;                                                                                                     \
+        return passed(real.symbol(out, size, pool, stream), &purpose, out, size);                                              \
     }
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync, as_it_is)
 ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, own_default)
 
 /* ---- frees ---- */
+
+/* Call with the result of the driver's own free. Returns the result. */
+static CUresult passed_freed(CUresult result, CUdeviceptr pointer)
+{
+    if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0) && result == CUDA_SUCCESS)
+        observe_freed(pointer);
+    if (result == CUDA_SUCCESS)
+        passed_remove(pointer);
+    return result;
+}
 
 /* Frees succeed even after a fault, unlike everything else. Programs free in destructors, where an error would terminate them
  * before they can report the error of the previous call. */
@@ -180,7 +242,7 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
     struct heap_claim claim;
     if (!is_ours(pointer)) {
         uint64_t number = is_active() ? pinned_number(pointer) : 0;
-        CUresult result = real.cuMemFree_v2(pointer);
+        CUresult result = passed_freed(real.cuMemFree_v2(pointer), pointer);
         if (result == CUDA_SUCCESS)
             pinned_remove(number);
         return result;
@@ -216,7 +278,7 @@ static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CU
     CUresult hook_##symbol(CUdeviceptr pointer, CUstream stream)                                                               \
     {                                                                                                                          \
         return is_ours(pointer) ? free_async(HOST_CALL("cuMemFreeAsync"), pointer, stream_meant(stream))                       \
-                                : real.symbol(pointer, stream);                                                                \
+                                : passed_freed(real.symbol(pointer, stream), pointer);                                         \
     }
 FREE_ASYNC(cuMemFreeAsync, as_it_is)
 FREE_ASYNC(cuMemFreeAsync_ptsz, own_default)

@@ -4,11 +4,13 @@
 
 #include "api/lifecycle.h"
 #include "base/output.h"
+#include "observe.h"
 #include "preload.h"
 #include "witness/monitor.h"
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 int preload_is_active;
@@ -24,8 +26,22 @@ static void after_fork(void)
     __atomic_store_n(&order_is_on, 0, __ATOMIC_RELEASE);
 }
 
+/* Whether the program is only observed. What is wrong about the options is for cufence_init() to say. */
+static int observes(void)
+{
+    static struct options options;
+    options_default(&options);
+    if (options_parse(&options, getenv("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS") != CUFENCE_OK || !options.estimate ||
+        driver_load() != CUFENCE_OK)
+        return 0;
+    observe_begin(&options);
+    return 1;
+}
+
 static void start(void)
 {
+    if (observes())
+        return;
     if (cufence_init(NULL) == CUFENCE_OK && driver->cuDeviceGetCount(&preload_devices) == CUDA_SUCCESS &&
         contexts_count_devices(preload_devices)) {
         if (!driver_symbol("cuStreamBeginRecaptureToGraph")) /* with this function, captures can begin without a hook */

@@ -11,7 +11,8 @@ struct call {
     atomic_ullong count;
     atomic_ullong fail_at; /* value of count at which a call fails; 0: none */
     atomic_uint fail_result;
-    atomic_uint latency; /* microseconds */
+    atomic_uint fails_always; /* the result of every call; 0: it works */
+    atomic_uint latency;      /* microseconds */
 };
 
 /* Guards the list and the creation of its elements, which are never freed. */
@@ -96,6 +97,8 @@ CUresult call_enter(struct call *_Atomic *site, const char *name, int needs_init
     unsigned long long fail_at = atomic_load(&call->fail_at);
     if (fail_at == count && atomic_compare_exchange_strong(&call->fail_at, &fail_at, 0))
         return (CUresult)atomic_load(&call->fail_result);
+    if (atomic_load(&call->fails_always) != 0)
+        return (CUresult)atomic_load(&call->fails_always);
     return needs_init && !atomic_load(&is_initialized) ? CUDA_ERROR_NOT_INITIALIZED : CUDA_SUCCESS;
 }
 
@@ -128,6 +131,13 @@ SIM_API void cusim_fail_call(const char *function, unsigned nth, CUresult result
         return;
     atomic_store(&call->fail_result, (unsigned)result);
     atomic_store(&call->fail_at, nth == 0 ? 0 : atomic_load(&call->count) + nth);
+}
+
+SIM_API void cusim_fail_calls(const char *function, CUresult result)
+{
+    struct call *call = find(function);
+    if (call != NULL)
+        atomic_store(&call->fails_always, (unsigned)result);
 }
 
 SIM_API uint64_t cusim_call_count(const char *function)

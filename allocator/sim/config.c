@@ -81,9 +81,12 @@ static int parse_failure(char *text)
         return 0;
     *nth++ = '\0';
     *code++ = '\0';
-    if (!parse_size(nth, &count) || !parse_size(code, &result) || count == 0 || count > UINT32_MAX || result > 999)
+    if (!parse_size(nth, &count) || !parse_size(code, &result) || count > UINT32_MAX || result > 999)
         return 0;
-    cusim_fail_call(text, (unsigned)count, (CUresult)result);
+    if (count == 0)
+        cusim_fail_calls(text, (CUresult)result);
+    else
+        cusim_fail_call(text, (unsigned)count, (CUresult)result);
     return 1;
 }
 

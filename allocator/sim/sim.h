@@ -27,7 +27,8 @@
  *   pci=D:B:D           domain, bus and device of the next GPU, in hexadecimal; once per GPU. Default 0:10:0, 0:11:0, ...
  *                       Virtual machines have it like pci=1:0:0,pci=2:0:0. Core dumps only contain bus and device
  *   late_dump=MS        a fault's error is set at once, and its dump begins this many milliseconds later
- *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; may be given several times
+ *   fail=CALL:NTH:CODE  the NTH call of a driver function returns the CUresult CODE, once; with NTH 0 every call does. May be
+ *                       given several times
  * For a bad value cuInit() prints a message to stderr and returns CUDA_ERROR_INVALID_VALUE. The environment overrides the
  * setters below.
  *
@@ -99,6 +100,9 @@ void cusim_register_kernel(const cusim_kernel *kernel);
 
 /* Makes the nth call from now of a driver function do nothing and return `result`, once. nth = 0 clears. */
 void cusim_fail_call(const char *function, unsigned nth, CUresult result);
+
+/* Lets every call of a driver function return `result` from now on; CUDA_SUCCESS: it works again. */
+void cusim_fail_calls(const char *function, CUresult result);
 
 /* Returns how often this process has called a driver function, failed calls included. NULL: all functions together. */
 uint64_t cusim_call_count(const char *function);

@@ -5,6 +5,7 @@
 #include "native.h"
 #include "python.h"
 #include "python_end.h"
+#include "unwind.h"
 #include "walk.h"
 
 #include <pthread.h>
@@ -74,6 +75,31 @@ void stack_capture_from(struct stack *out, const void *frame)
 __attribute__((noinline)) void stack_capture(struct stack *out)
 {
     capture(out, __builtin_frame_address(0));
+}
+
+void stack_capture_native(struct stack *out, const void *frame)
+{
+    *out = (struct stack){0};
+#if defined(__x86_64__)
+    const uint64_t *pair = frame;
+    native_capture(out, pair[1], pair + 2, pair[0], STACK_WORDS);
+#else
+    (void)frame;
+#endif
+}
+
+size_t stack_native_frames(const struct stack *stack, struct stack_frame *out, size_t max)
+{
+    return native_frames(stack, libdw_open(), out, max);
+}
+
+uint64_t stack_native_hash(const struct stack *stack)
+{
+    uint64_t pcs[STACK_READ], hash = 0;
+    size_t count = stack->pc ? unwind(stack, pcs, STACK_READ) : 0;
+    for (size_t i = 0; i < count; i++)
+        hash = (hash ^ pcs[i]) * UINT64_C(0x9e3779b97f4a7c15) + 1;
+    return hash;
 }
 
 int stack_has_python(void)

@@ -32,6 +32,16 @@ void stack_capture(struct stack *out);
  * tail-call this one. So none of the copied words are wasted on frames below it. */
 void stack_capture_from(struct stack *out, const void *frame);
 
+/* The same, but the native half only, which is there whatever Python's half shows. */
+void stack_capture_native(struct stack *out, const void *frame);
+
+/* Gets the native frames of a captured stack, innermost first, without those of cufence and CUDA. Returns their number, at most
+ * `max`. May take milliseconds. */
+size_t stack_native_frames(const struct stack *stack, struct stack_frame *out, size_t max);
+
+/* Returns a number that is equal for equal native stacks, but for odd chances. Takes microseconds. */
+uint64_t stack_native_hash(const struct stack *stack);
+
 /* Whether this process has an interpreter whose frames can be read. */
 int stack_has_python(void);
 

@@ -4,6 +4,7 @@
 #include "witness/delivery.h"
 #include "witness/monitor.h"
 #include "heap/heap.h"
+#include "heap/passed.h"
 
 void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)
 {
@@ -23,8 +24,9 @@ void cufence_torch_free(void *pointer, size_t size, int device, cufence_stream s
     if (!pointer)
         return;
     if (!driver || heap_claim(pointer, &claim) != CUFENCE_OK) {
-        output_say("cufence: PyTorch could not free %p (%zu bytes on GPU %d): %s\n", pointer, size, device,
-                   cufence_error_detail());
+        if (!driver || !passed_free(pointer, device >= 0 ? context_of_device(device, &status) : NULL, stream))
+            output_say("cufence: PyTorch could not free %p (%zu bytes on GPU %d): %s\n", pointer, size, device,
+                       cufence_error_detail());
         return;
     }
     struct context *context = device >= 0 ? context_of_device(device, &status) : claim.context;

@@ -169,6 +169,15 @@ static void print(const char *text, const char *json)
                    delivery.json.name);
 }
 
+void delivery_print(const char *text, const char *json)
+{
+    int printed = print_on_standard_error(text);
+    complain(&delivery.log, append(&delivery.log, text));
+    complain_of_standard_error(printed);
+    if (json)
+        complain(&delivery.json, append(&delivery.json, json));
+}
+
 int delivery_publish(const char *text, const char *json, uint64_t identity)
 {
     int is_printed = is_wanted(identity);

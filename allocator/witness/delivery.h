@@ -19,6 +19,8 @@ int delivery_publish(const char *text, const char *json, uint64_t identity);
 
 /* Adds to a report that has been delivered: prints `text` (lines), and appends it to log= and `json` (a line) to json=. */
 void delivery_add(const char *text, const char *json);
+/* Prints a text that is no report, and appends `json` (NULL: none) to the file of json=. Counts and keeps nothing. */
+void delivery_print(const char *text, const char *json);
 
 /* Prints how many reports were counted but not printed, if any. Called at exit. */
 void delivery_conclude(void);

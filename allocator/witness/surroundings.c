@@ -225,7 +225,7 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
     look_at_launches(around, sources, evidence, 1, SURROUNDINGS_LAUNCHES);
     look_at_launches(around, sources, evidence, 0, OTHERS_LIMIT);
     size_t live_count = sources->live(device, around->live, sizeof around->live / sizeof *around->live, &total);
-    uint64_t shared = 0;
+    uint64_t shared = 0, address = first_address(evidence);
     for (int i = 0; i < 64 && device >= 0; i++)
         shared |= (uint64_t)(sources->is_shared(i, device) != 0) << i;
     around->memory = (struct fault_memory){.near = around->near,
@@ -237,11 +237,13 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
                                            .shared = shared,
                                            .arena_start = sources->arena_start(),
                                            .arena_end = sources->arena_end(),
-                                           .is_host_address = is_mapped_by_host(first_address(evidence)),
+                                           .is_host_address = is_mapped_by_host(address),
                                            .now_ns = sources->now_ns(),
                                            .launches = around->launches,
                                            .launch_count = around->launch_count,
                                            .frames = sources->buffer_frames};
+    if (sources->unguarded)
+        around->memory.unguarded = sources->unguarded(device, address);
     return around;
 }
 

@@ -26,6 +26,7 @@ struct fault_sources {
     size_t (*arguments)(const struct launch_entry *entry, uint8_t *out, size_t max); /* launch_read_arguments() */
     cufence_status (*export)(uint64_t address, struct slot_export *out);             /* arena_export() */
     int (*pinned)(uint64_t address, struct pinned *found);                           /* pinned_find() */
+    struct unguarded_buffers (*unguarded)(int device, uint64_t address);             /* passed_live() */
     /* stack_frames() */
     size_t (*frames)(const struct stack *stack, struct stack_frame *out, size_t max);
     struct buffer_frames buffer_frames;

@@ -6,6 +6,7 @@
 #include "finding/annotation.h"
 #include "finding/finding.h"
 #include "finding/json.h"
+#include "finding/leak.h"
 #include "finding/report.h"
 #include "process.h"
 #include "record.h"
@@ -234,5 +235,13 @@ void tell_slack(const struct slack_write *write)
     struct setting setting;
     struct finding finding;
     finding_of_slack(&finding, write, setting_of(&setting, write->buffer->device));
+    finish(&finding, publish(&finding));
+}
+
+void tell_leak(struct leak *leak)
+{
+    struct setting setting;
+    struct finding finding;
+    finding_of_leak(&finding, leak, setting_of(&setting, leak->largest->device));
     finish(&finding, publish(&finding));
 }

@@ -37,4 +37,8 @@ void tell_slack(const struct slack_write *write);
 /* Reports a misuse by the host. */
 void tell_misuse(const struct misuse *misuse);
 
+/* Reports buffers that nobody has freed, and counts them as a fault. Call it once no fault can come any more. */
+struct leak;
+void tell_leak(struct leak *leak);
+
 #endif

@@ -122,7 +122,7 @@ class Manual(unittest.TestCase):
             self.assertIn(f"\n.B cufence {command}\n", text)
             others = {"--help", *(f"--{option}" for option in library_options())}
             self.assertEqual([option for option in own_options(command) - others if option not in text], [], command)
-        words = set(re.findall(r"[a-z_]+", text.partition(".SH OPTIONS")[2].partition(".SH ENVIRONMENT")[0]))
+        words = set(re.findall(r"[a-z_0-9]+", text.partition(".SH OPTIONS")[2].partition(".SH ENVIRONMENT")[0]))
         self.assertLessEqual(set(library_options()), words)
 
     @unittest.skipUnless(shutil.which("groff"), "no groff here")

@@ -62,6 +62,19 @@ class Schema(unittest.TestCase):
                     self.assertEqual(found["process"]["command"][1:], story.split())
         self.assertEqual(kinds, {"overrun", "exception", "double free", "invalid free", "host write out of bounds", "slack write"})
 
+    def test_leaks_fit(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "found.json"
+            subprocess.run(
+                [BUILD / "bin/cufence", "run", "--set", f"json={file},leaks=on", "--", BUILD / "tests/programs/program_dlsym", "overrun"],
+                env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(BUILD / "tests/libcuda")},
+                capture_output=True,
+                check=False,
+            )
+            found = [self.check(line) for line in file.read_text().splitlines()]
+        self.assertEqual([each["kind"] for each in found], ["overrun", "leak"])
+        self.assertEqual(found[1]["headline"], "leak of 1 buffer, 4096 bytes in all")
+
     def test_what_the_unit_tests_make_up_fits(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "stories.json"

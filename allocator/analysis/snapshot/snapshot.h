@@ -73,6 +73,12 @@ struct buffer_frames {
     const void *from;
 };
 
+/* Live buffers that the driver has allocated, because an option leaves them out or there was no room. */
+struct unguarded_buffers {
+    uint64_t count, bytes; /* on the faulting device */
+    uint64_t near, size;   /* the one that begins closest at or below the first faulting address; size 0: none */
+};
+
 /* The relevant buffers, in any order, as plain copies, and the launches. */
 struct fault_memory {
     int is_unknown;             /* no buffers are known, as with a dump alone: nothing is said about what is at an address */
@@ -87,6 +93,7 @@ struct fault_memory {
     uint64_t shared;      /* bit d: the faulting device is known to have access to the buffers of device d */
     uint64_t arena_start; /* cufence's address space */
     uint64_t arena_end;
+    struct unguarded_buffers unguarded;
     int is_host_address; /* the host has memory mapped at the first faulting address */
     uint64_t now_ns;
     const struct fault_launch *launches; /* recorded launches of the kernels that faulted, and of graphs; newest first */

@@ -15,7 +15,20 @@ TYPE_CHECKING = False  # in place of typing's: importing typing takes 10 ms
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from ._api import check, describe, fault_count, label, last_report, last_report_text, stats, trim, wait_reports
+    from ._api import (
+        check,
+        describe,
+        fault_count,
+        label,
+        last_report,
+        last_report_text,
+        report,
+        stats,
+        streams,
+        trim,
+        unguarded,
+        wait_reports,
+    )
     from ._library import Error
     from ._torch import enable, is_enabled
 
@@ -30,8 +43,11 @@ _HOMES = {
     "label": "_api",
     "last_report": "_api",
     "last_report_text": "_api",
+    "report": "_api",
     "stats": "_api",
+    "streams": "_api",
     "trim": "_api",
+    "unguarded": "_api",
     "wait_reports": "_api",
 }
 
@@ -46,8 +62,11 @@ __all__ = [
     "label",
     "last_report",
     "last_report_text",
+    "report",
     "stats",
+    "streams",
     "trim",
+    "unguarded",
     "wait_reports",
 ]
 

@@ -83,6 +83,35 @@ class Stats(ctypes.Structure):
         ("tested_places", ctypes.c_uint64),
         ("tested_buffers", ctypes.c_uint64),
         ("tested_rounds", ctypes.c_uint64),
+        ("unguarded_allocations", ctypes.c_uint64),
+        ("unguarded_bytes", ctypes.c_uint64),
+    ]
+
+
+class Unguarded(ctypes.Structure):
+    """struct cufence_unguarded."""
+
+    _fields_ = [
+        ("what", ctypes.c_char_p),
+        ("allocations", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("live_buffers", ctypes.c_uint64),
+        ("live_bytes", ctypes.c_uint64),
+    ]
+
+
+class StreamStats(ctypes.Structure):
+    """struct cufence_stream_stats."""
+
+    _fields_ = [
+        ("stream", ctypes.c_uint64),
+        ("live_buffers", ctypes.c_uint64),
+        ("live_bytes", ctypes.c_uint64),
+        ("mapped_bytes", ctypes.c_uint64),
+        ("idle_bytes", ctypes.c_uint64),
+        ("allocations", ctypes.c_uint64),
+        ("frees", ctypes.c_uint64),
+        ("device", ctypes.c_int32),
     ]
 
 
@@ -98,6 +127,9 @@ PROTOTYPES = {
     "cufence_label_pop": (ctypes.c_int, []),
     "cufence_describe": (ctypes.c_int, [ctypes.c_void_p, ctypes.POINTER(Description)]),
     "cufence_get_stats": (ctypes.c_int, [ctypes.c_int, ctypes.POINTER(Stats)]),
+    "cufence_get_unguarded": (ctypes.c_size_t, [ctypes.POINTER(Unguarded), ctypes.c_size_t]),
+    "cufence_get_streams": (ctypes.c_size_t, [ctypes.c_int, ctypes.POINTER(StreamStats), ctypes.c_size_t]),
+    "cufence_report": (ctypes.c_int, [ctypes.c_int]),
     "cufence_trim": (ctypes.c_int, [ctypes.c_int]),
     "cufence_check": (ctypes.c_int, [ctypes.c_int]),
     "cufence_fault_count": (ctypes.c_uint64, []),

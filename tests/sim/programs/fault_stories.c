@@ -55,6 +55,17 @@ int story_overrun(int count, char **arguments)
     return say(how, synchronise(how, address, stream)) == CUDA_SUCCESS ? 0 : 1;
 }
 
+/* beyond: past the end of a buffer as the driver allocates it, where nothing is mapped. */
+int story_beyond(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    start();
+    CUdeviceptr address = allocate("plain", 4096, NULL);
+    MUST(store(address + ((CUdeviceptr)2 << 20) + 512, 7, NULL));
+    return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}
+
 /* end_at_once exit|abort: the program gets the error of its fault and ends without exit handlers. */
 int story_end_at_once(int count, char **arguments)
 {

@@ -35,6 +35,7 @@ void let_go(uint32_t *flag);
     X(allocations)                                                                                                             \
     X(alignment)                                                                                                               \
     X(overrun)                                                                                                                 \
+    X(beyond)                                                                                                                  \
     X(statistics)                                                                                                              \
     X(memory_info)                                                                                                             \
     X(ranges)                                                                                                                  \

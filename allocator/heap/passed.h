@@ -1,0 +1,74 @@
+/*
+ * Buffers that are not guarded: those that the options leave out (only, skip, sample, min_size, max_guarded), and those for
+ * whose pages there is no room (fallback). The driver allocates them. Each is counted by its reason, and remembered until it is
+ * freed.
+ *
+ * Thread safety: every function, from any thread, after heap_open().
+ */
+#ifndef CUFENCE_HEAP_PASSED_H
+#define CUFENCE_HEAP_PASSED_H
+
+#include "heap.h"
+#include "analysis/snapshot/snapshot.h"
+
+enum passed_reason {
+    PASSED_NOT,       /* it is guarded */
+    PASSED_NO_MEMORY, /* fallback=on, and no room for its pages */
+    PASSED_SMALL,     /* min_size */
+    PASSED_SAMPLE,    /* sample */
+    PASSED_LIMIT,     /* max_guarded */
+    PASSED_SKIPPED,   /* skip */
+    PASSED_NOT_NAMED, /* only */
+    PASSED_EXPORTED,  /* ipc=driver, or a library that exports it to other processes */
+    PASSED_REASONS
+};
+
+struct passed_figures {
+    uint64_t count, bytes;           /* since the start */
+    uint64_t live_count, live_bytes; /* not freed yet */
+};
+
+/* Returns the figures of a reason. */
+struct passed_figures passed_figures(enum passed_reason why);
+
+/* Returns how users read the reason: "smaller than min_size". */
+const char *passed_word(enum passed_reason why);
+
+extern int passed_is_wanted; /* an option leaves buffers out; constant after heap_open() */
+enum passed_reason passed_judge(const struct heap_request *wanted, const void *frame);
+
+/* Whether the options leave an allocation out. frame: __builtin_frame_address(0) of the function that the program has called;
+ * must not be a tail call. */
+static inline enum passed_reason passed_why(const struct heap_request *wanted, const void *frame)
+{
+    return __builtin_expect(passed_is_wanted, 0) ? passed_judge(wanted, frame) : PASSED_NOT;
+}
+
+/* Counts a buffer that the driver has allocated, and says so on stderr the first time that memory is the reason. Returns 0 if
+ * out of host memory: it is counted, but not remembered. */
+int passed_add(uint64_t address, const struct heap_request *wanted, enum passed_reason why);
+
+/* Forgets a buffer that was freed. Returns 0 for an address that is not one's. Costs one load while there are none. */
+int passed_remove(uint64_t address);
+
+/* Allocates, guarded or by the driver, as the options say. For callers that have no allocation of the driver to pass on: the C
+ * API. frame: as in passed_why(). Errors: those of heap_allocate(). */
+cufence_status passed_or_guarded(void **pointer, const struct heap_request *wanted, const void *frame);
+
+/* Frees what passed_or_guarded() has left to the driver, in the order of the stream and of those recorded for it. context:
+ * whose default streams are meant; NULL: the current one's. Returns 0, and does nothing, for any other pointer. */
+int passed_free(void *pointer, struct context *context, CUstream handle);
+
+/* As heap_record_stream(), for such a buffer. Returns 0 for any other pointer. */
+int passed_record(void *pointer, CUstream handle);
+
+/* The context was destroyed or reset, and its buffers with it. */
+void passed_context_gone(const struct context *context);
+
+/* Releases what the driver's own pool keeps of freed buffers, if any buffer was left to the driver. In a scope. */
+void passed_trim(int device);
+
+/* Such buffers on a device (-1: all), and the one closest to the address. */
+struct unguarded_buffers passed_live(int device, uint64_t address);
+
+#endif

@@ -1,0 +1,206 @@
+#include "observe.h"
+
+#include "api/closing.h"
+#include "base/output.h"
+#include "driver/driver.h"
+#include "finding/writer.h"
+#include "guard/estimate.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HASH_NONFATAL_OOM 1 /* an element that could not be added has hh.tbl == NULL */
+#include <uthash.h>
+
+#define DEVICES 64
+#define PAGE (UINT64_C(2) << 20)
+
+/* The sets of options that are compared, besides the program's own. */
+static const struct {
+    const char *text;
+    struct estimate_options options;
+} others[] = {
+    {"min_size=4K", {.min_size = 4 << 10}}, {"min_size=64K", {.min_size = 64 << 10}}, {"min_size=1M", {.min_size = 1 << 20}},
+    {"sample=1/4", {.sample = 4}},          {"sample=1/16", {.sample = 16}},
+};
+#define OTHERS (sizeof others / sizeof others[0])
+_Static_assert(OTHERS + 2 <= ESTIMATE_WAYS, "the program's own options, and max_guarded");
+
+struct seen {
+    UT_hash_handle hh;
+    uint64_t address;
+    int device;
+    struct estimate_buffer buffer;
+};
+
+struct card {
+    int is_open;
+    uint64_t total, taken; /* bytes: of the card, and in use before the first allocation */
+    struct estimate estimate;
+};
+
+int observe_is_on;
+
+static const struct options *wanted;
+static pid_t process;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards everything below */
+static struct seen *table;
+static struct card cards[DEVICES];
+static uint64_t lost; /* allocations that could not be followed: no host memory */
+
+/* ---- following ---- */
+
+static uint64_t whole_pages(uint64_t bytes)
+{
+    return bytes / PAGE * PAGE;
+}
+
+/* A context of the device is current. The first allocation has been made already: `size` bytes of what is in use are its own.
+ */
+static int open_card(struct card *card, uint64_t size)
+{
+    struct estimate_options ways[ESTIMATE_WAYS] = {{wanted->min_size, wanted->sample, wanted->max_guarded}};
+    size_t free_bytes = 0, total = 0;
+    if (card->is_open)
+        return 1;
+    driver->cuMemGetInfo(&free_bytes, &total);
+    card->total = total;
+    card->taken = total - free_bytes > size ? total - free_bytes - size : 0;
+    for (size_t i = 0; i < OTHERS; i++)
+        ways[1 + i] = others[i].options;
+    ways[1 + OTHERS] = (struct estimate_options){.max_guarded = whole_pages((card->total - card->taken) / 2)};
+    card->is_open = estimate_open(&card->estimate, PAGE, (unsigned)wanted->waste, ways, OTHERS + 2);
+    return card->is_open;
+}
+
+static void drop(struct seen *seen)
+{
+    HASH_DEL(table, seen);
+    estimate_freed(&cards[seen->device].estimate, &seen->buffer);
+    free(seen);
+}
+
+void observe_allocated(uint64_t address, uint64_t size)
+{
+    CUdevice device = 0;
+    struct seen *seen = NULL;
+    if (driver->cuCtxGetDevice(&device) != CUDA_SUCCESS || device < 0 || device >= DEVICES)
+        return;
+    pthread_mutex_lock(&lock);
+    HASH_FIND(hh, table, &address, sizeof address, seen);
+    if (seen) /* its free was not seen: its context was destroyed */
+        drop(seen);
+    seen = open_card(&cards[device], size) ? calloc(1, sizeof *seen) : NULL;
+    if (seen) {
+        seen->address = address;
+        seen->device = device;
+        seen->buffer = estimate_allocated(&cards[device].estimate, size);
+        HASH_ADD(hh, table, address, sizeof seen->address, seen);
+        if (!seen->hh.tbl) {
+            estimate_freed(&cards[device].estimate, &seen->buffer);
+            free(seen);
+            seen = NULL;
+        }
+    }
+    lost += !seen;
+    pthread_mutex_unlock(&lock);
+}
+
+void observe_freed(uint64_t address)
+{
+    struct seen *seen = NULL;
+    pthread_mutex_lock(&lock);
+    HASH_FIND(hh, table, &address, sizeof address, seen);
+    if (seen)
+        drop(seen);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- the end ---- */
+
+static struct amount with_unit(uint64_t bytes)
+{
+    struct amount amount = amount_of(bytes);
+    if (bytes > MIB && bytes % MIB) /* an exact figure is more than anybody wants to read */
+        amount = amount_of(bytes / (bytes > GIB ? GIB / 10 : MIB / 10) * (bytes > GIB ? GIB / 10 : MIB / 10));
+    if (!strchr(amount.text, 'B'))
+        snprintf(amount.text + strlen(amount.text), sizeof amount.text - strlen(amount.text), " bytes");
+    return amount;
+}
+
+#define SAY(...) output_say("==%d== cufence: " __VA_ARGS__)
+
+static void say_way(const struct card *card, const char *text, const struct estimate_way *way)
+{
+    const struct estimate *estimate = &card->estimate;
+    uint64_t room = card->total - card->taken, percent = estimate->native_peak ? way->peak * 100 / estimate->native_peak : 0;
+    SAY("  %-22s %12s %7" PRIu64 ".%02" PRIu64 " %9" PRIu64 " %%   %s\n", (int)process, text, with_unit(way->peak).text,
+        percent / 100, percent % 100, estimate->allocations ? way->count * 100 / estimate->allocations : 0,
+        way->peak <= room ? "yes" : "no");
+}
+
+static void say_ways(const struct card *card)
+{
+    char limit[64];
+    SAY("  %-22s %12s %10s %11s   %s\n", (int)process, "options", "takes", "of native", "guarded", "fits");
+    say_way(card, "as they are", &card->estimate.ways[0]);
+    for (size_t i = 0; i < OTHERS; i++)
+        say_way(card, others[i].text, &card->estimate.ways[1 + i]);
+    const struct estimate_way *last = &card->estimate.ways[1 + OTHERS];
+    snprintf(limit, sizeof limit, "max_guarded=%" PRIu64 "M", last->options.max_guarded / MIB);
+    say_way(card, limit, last);
+}
+
+static void say_card(int device, const struct card *card)
+{
+    const struct estimate *estimate = &card->estimate;
+    const struct estimate_way *own = &estimate->ways[0];
+    uint64_t room = card->total - card->taken;
+    SAY("estimate for GPU %d: nothing was guarded; %" PRIu64 " allocations, at most %" PRIu64 " buffers and %s at once\n",
+        (int)process, device, estimate->allocations, estimate->live_peak, with_unit(estimate->native_peak).text);
+    SAY("  guarded, they take %s at once, because each takes whole pages of 2 MiB; %" PRIu64
+        " at once are smaller than 256 KiB\n",
+        (int)process, with_unit(own->peak).text, estimate->small_peak);
+    if (own->kept_peak > own->peak)
+        SAY("  up to %s with what is kept for reuse, which is released when memory runs out\n", (int)process,
+            with_unit(own->kept_peak).text);
+    SAY("  GPU %d has %s, of which %s were in use before: it %s\n", (int)process, device, with_unit(card->total).text,
+        with_unit(card->taken).text,
+        own->peak <= room ? "fits" : "does NOT fit; with fallback=on the rest would be left to the driver, unguarded");
+    say_ways(card);
+}
+
+static void at_exit(int status, void *unused)
+{
+    static int is_done; /* exit handlers run one after the other */
+    int is_any = 0;
+    (void)status;
+    (void)unused;
+    if (getpid() != process || is_done++)
+        return;
+    pthread_mutex_lock(&lock);
+    for (int device = 0; device < DEVICES; device++) {
+        if (cards[device].is_open)
+            say_card(device, &cards[device]);
+        is_any |= cards[device].is_open;
+    }
+    if (!is_any)
+        SAY("estimate: no allocation of device memory was seen; `cufence doctor` helps to find out why\n", (int)process);
+    if (lost)
+        SAY("estimate: %" PRIu64 " allocations are left out: the host had no memory to follow them\n", (int)process, lost);
+    pthread_mutex_unlock(&lock);
+    closing_say_unguarded();
+    output_flush();
+}
+
+void observe_begin(const struct options *options)
+{
+    wanted = options;
+    process = getpid();
+    on_exit(at_exit, NULL);
+    __atomic_store_n(&observe_is_on, 1, __ATOMIC_RELEASE);
+}

@@ -1,0 +1,219 @@
+"""What is guarded, the use of memory, and figures, as Python programs see them, on the simulated device."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+import standin
+from test_pluggable import PRELUDE
+
+# https://prometheus.io/docs/instrumenting/exposition_formats/
+NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
+HELP = re.compile(rf"# HELP ({NAME}) (.*)")
+TYPE = re.compile(rf"# TYPE ({NAME}) (counter|gauge|histogram|summary|untyped)")
+LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\n"])*"'
+SAMPLE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)\}})? (-?[0-9.e+]+|[+-]Inf|NaN)")
+
+
+def parse(text: str) -> dict[str, float]:
+    """Reads the format strictly: one HELP and one TYPE line before a metric's samples, which are together and differ."""
+    samples: dict[str, float] = {}
+    kinds: dict[str, str] = {}
+    current = helped = ""
+    assert text.endswith("\n")
+    for line in text.splitlines():
+        if found := HELP.fullmatch(line):
+            helped = found[1]
+            assert helped not in kinds, line
+        elif found := TYPE.fullmatch(line):
+            current = found[1]
+            assert current == helped, line
+            kinds[current] = found[2]
+        else:
+            found = SAMPLE.fullmatch(line)
+            assert found, line
+            assert found[1] == current, line
+            assert (kinds[current] == "counter") == current.endswith("_total"), line
+            key = f"{found[1]}{{{found[2] or ''}}}"
+            assert key not in samples, line
+            samples[key] = float(found[3])
+    return samples
+
+
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+class Figures(unittest.TestCase):
+    def run_code(self, code: str, options: str, **environment: str) -> str:
+        done = standin.run_python(PRELUDE + code, CUFENCE_OPTIONS=options, **environment)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return done.stderr
+
+    def test_functions_of_python_choose(self) -> None:
+        said = self.run_code(
+            """
+def optimizer():
+    return alloc(4000, 0, None)
+def forward():
+    return alloc(4000, 0, None)
+for _ in range(3):
+    kept, left = forward(), optimizer()
+    assert cufence.describe(kept)["place"] == "inside"
+    assert cufence.describe(left)["place"] == "unknown"
+    free(left, 4000, 0, None)
+rows = cufence.unguarded()
+assert list(rows.values()) == [{"allocations": 3, "bytes": 12000, "live_buffers": 0, "live_bytes": 0}], rows
+assert list(rows) == ["that skip names"], rows
+assert cufence.stats()["unguarded_allocations"] == 3
+library.cufence_torch_record_stream(optimizer(), None)
+""",
+            "skip=func:optim*",
+        )
+        self.assertIn("not guarded: 4 buffers that skip names, 16000 bytes in all", said)
+        self.assertNotIn("could not", said)
+
+    def test_files_choose(self) -> None:
+        self.run_code(
+            "assert cufence.describe(alloc(16, 0, None))['place'] == 'unknown'",
+            "skip=file:<string>",
+        )
+
+    def test_use_by_place(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "use.json"
+            said = self.run_code(
+                """
+def layer():
+    return alloc(3 << 20, 0, None)
+kept = [layer() for _ in range(4)]
+with cufence.label("loader"):
+    other = alloc(1000, 0, None)
+cufence.report()
+""",
+                f"json={file}",
+            )
+            self.assertRegex(said, r"(?m)  12 MiB +4 +3 MiB +\S.*  <string>:\d+ in layer$")
+            self.assertRegex(said, r'(?m)  1000 +1 +1000 +\S.*  <string>:\d+ in <module>, label "loader"$')
+            use = json.loads(file.read_text())
+        self.assertEqual(use["kind"], "use")
+        self.assertEqual([place["function"] for place in use["places"]], ["layer", "<module>"])
+        self.assertEqual(use["places"][0]["buffers"], 4)
+
+    def test_streams(self) -> None:
+        self.run_code(
+            """
+kept = alloc(1000, 0, None)
+(row,) = cufence.streams()
+assert row["stream"] == 0 and row["device"] == 0 and row["live_buffers"] == 1 and row["live_bytes"] == 1000, row
+assert cufence.streams(0) == cufence.streams() and cufence.streams(5) == []
+""",
+            "quiet=on",
+        )
+
+    def test_out_of_memory_says_who_holds_it(self) -> None:
+        said = self.run_code(
+            """
+def hoard():
+    return [alloc(64 << 20, 0, None) for _ in range(3)]
+kept = hoard()
+assert alloc(1 << 30, 0, None) is None
+""",
+            "quiet=on",
+            CUFENCE_SIM="memory=256M",
+        )
+        self.assertRegex(said, r"; most is held by <string>:\d+ in hoard\S* \(201326592 bytes in 3 buffers\)")
+
+    def test_prometheus(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "figures-%r.prom"
+            self.run_code(
+                """
+import time
+kept = [alloc(1 << 20, 0, None) for _ in range(5)]
+small = alloc(10, 0, None)
+free(kept.pop(), 1 << 20, 0, None)
+""",
+                f"stats={file},min_size=1K",
+                RANK="3",
+            )
+            self.assertEqual([path.name for path in Path(folder).iterdir()], ["figures-3.prom"])
+            samples = parse((Path(folder) / "figures-3.prom").read_text())
+        self.assertEqual(samples['cufence_live_buffers{device="0"}'], 4)
+        self.assertEqual(samples['cufence_live_bytes{device="0"}'], 4 << 20)
+        self.assertEqual(samples['cufence_allocations_total{device="0"}'], 5)
+        self.assertEqual(samples['cufence_stream_live_buffers{device="0",stream="0x0"}'], 4)
+        self.assertEqual(samples['cufence_unguarded_live_buffers{reason="smaller than min_size"}'], 1)
+        self.assertEqual(samples["cufence_findings_total{}"], 0)
+        (info,) = (key for key in samples if key.startswith("cufence_info"))
+        self.assertIn('rank="3"', info)
+
+    def test_it_is_written_while_the_program_runs(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "figures.prom"
+            self.run_code(
+                f"""
+import pathlib, time
+kept = alloc(1 << 20, 0, None)
+until = time.monotonic() + 20
+seen = 0
+while seen < 2 and time.monotonic() < until:
+    text = pathlib.Path({str(file)!r}).read_text() if seen or pathlib.Path({str(file)!r}).exists() else ""
+    if text and not text.endswith("\\n"):
+        raise SystemExit("a part of the file")
+    if 'cufence_live_buffers{{device="0"}} 1' in text:
+        seen += 1
+        pathlib.Path({str(file)!r}).write_text("")
+        time.sleep(0.3)
+assert seen == 2, seen
+""",
+                f"stats={file},stats_ms=100",
+            )
+
+    def test_a_file_that_cannot_be_written(self) -> None:
+        start = time.monotonic()
+        said = self.run_code("kept = alloc(1, 0, None)", "stats=/nowhere/figures,stats_ms=100")
+        self.assertEqual(said.count("cannot write the figures to /nowhere/figures: No such file or directory"), 1)
+        self.assertLess(time.monotonic() - start, 20)
+
+    def test_the_parser_is_strict(self) -> None:
+        for text in (
+            "a 1\n",
+            "# HELP a x\na 1\n",
+            '# HELP a x\n# TYPE a gauge\na{b="\\x"} 1\n',
+            "# HELP a x\n# TYPE a gauge\na 1\na 2\n",
+            "# HELP a x\n# TYPE a counter\na 1\n",
+            "# HELP a x\n# TYPE a gauge\na 1",
+        ):
+            with self.assertRaises(AssertionError, msg=text):
+                parse(text)
+
+
+@unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
+class Estimate(unittest.TestCase):
+    def test_run(self) -> None:
+        build = standin.LIBRARY.parents[1]
+        done = subprocess.run(
+            [build / "bin/cufence", "run", "--estimate", "--min-size", "1K", "--", build / "tests/programs/program_dlsym", "allocations"],
+            env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(build / "tests/libcuda")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertEqual(done.stdout.count("ends within a mapping"), 5, done.stdout)
+        self.assertIn("estimate for GPU 0: nothing was guarded; 6 allocations", done.stderr)
+        self.assertRegex(done.stderr, r"as they are +2 MiB +512\.00 +100 %   yes")
+        self.assertRegex(done.stderr, r"max_guarded=\d+M ")
+
+    def test_not_without_run(self) -> None:
+        done = standin.run_python(PRELUDE, CUFENCE_OPTIONS="estimate=on")
+        self.assertIn("estimate=on guards nothing: it is for `cufence run --estimate`", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

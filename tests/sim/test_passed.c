@@ -1,0 +1,364 @@
+/* What the options leave out of the guarding, and what is left to the driver where pages run out: the C API. */
+#include "child.h"
+
+#include <cuda.h>
+#include <sim.h>
+
+#define MIB ((size_t)1 << 20)
+#define PAGE (2 * MIB)
+
+static CUcontext context;
+
+static void start(const char *options)
+{
+    CUdevice device;
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+}
+
+static void *allocate(size_t size, CUstream stream)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
+    CHECK(pointer != NULL);
+    if (stream)
+        CHECK_CU(cuStreamSynchronize(stream));
+    CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 7, size));
+    CHECK_CU(cuStreamSynchronize(NULL));
+    return pointer;
+}
+
+static int is_guarded(const void *pointer)
+{
+    cufence_description where;
+    CHECK_OK(cufence_describe(pointer, &where));
+    return where.place == CUFENCE_PLACE_INSIDE;
+}
+
+static cufence_unguarded unguarded(const char *word)
+{
+    cufence_unguarded all[16];
+    size_t count = cufence_get_unguarded(all, 16);
+    CHECK(count <= 16);
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(all[i].what, word))
+            return all[i];
+    }
+    return (cufence_unguarded){.what = NULL};
+}
+
+static CUstream new_stream(void)
+{
+    CUstream stream;
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+static void small_ones_are_left_out(void)
+{
+    start("min_size=4K");
+    CUstream stream = new_stream();
+    void *small = allocate(4095, stream), *large = allocate(4096, stream);
+    CHECK(!is_guarded(small) && is_guarded(large));
+    cufence_unguarded figures = unguarded("min_size");
+    CHECK(figures.allocations == 1 && figures.bytes == 4095 && figures.live_buffers == 1 && figures.live_bytes == 4095);
+    CHECK_OK(cufence_free(small, stream));
+    CHECK_OK(cufence_free(large, stream));
+    figures = unguarded("min_size");
+    CHECK(figures.allocations == 1 && figures.live_buffers == 0 && figures.live_bytes == 0);
+    CHECK(cufence_free(small, stream) == CUFENCE_ERROR_INVALID_FREE);
+    cufence_stats stats;
+    CHECK_OK(cufence_get_stats(0, &stats));
+    CHECK(stats.allocations == 1 && stats.unguarded_allocations == 1 && stats.unguarded_bytes == 4095);
+}
+
+static void one_in_n_is_guarded(void)
+{
+    start("sample=1/4");
+    unsigned guarded = 0, in_a_row = 0, longest = 0;
+    for (int i = 0; i < 400; i++) {
+        int is = is_guarded(allocate(100, NULL));
+        guarded += (unsigned)is;
+        in_a_row = is ? in_a_row + 1 : 0;
+        longest = in_a_row > longest ? in_a_row : longest;
+    }
+    CHECK(guarded > 60 && guarded < 140); /* 100 with a deviation of 9 */
+    CHECK(longest > 1);                   /* not every fourth: a loop would meet the same place for ever */
+    CHECK(unguarded("sample").live_buffers == 400 - guarded);
+}
+
+static void a_limit_holds(void)
+{
+    start("max_guarded=8M");
+    void *all[6];
+    for (int i = 0; i < 6; i++)
+        all[i] = allocate(100, NULL);
+    for (int i = 0; i < 6; i++)
+        CHECK(is_guarded(all[i]) == (i < 4));
+    CHECK(unguarded("max_guarded").live_buffers == 2);
+    CHECK_OK(cufence_free(all[0], NULL));
+    CHECK(is_guarded(allocate(100, NULL))); /* there is room again */
+    CHECK(!is_guarded(allocate(PAGE + 1, NULL)));
+}
+
+static void labels_choose(void)
+{
+    start("skip=label:optim*;label:cache");
+    CHECK(is_guarded(allocate(100, NULL)));
+    CHECK_OK(cufence_label_push("optimizer"));
+    CHECK(!is_guarded(allocate(100, NULL)));
+    CHECK_OK(cufence_label_push("loader"));
+    CHECK(is_guarded(allocate(100, NULL)));
+    CHECK_OK(cufence_label_pop());
+    CHECK_OK(cufence_label_pop());
+    CHECK_OK(cufence_label_push("cache"));
+    CHECK(!is_guarded(allocate(100, NULL)));
+    CHECK(unguarded("skip").live_buffers == 2);
+}
+
+__attribute__((noinline)) static void *allocate_in_a_named_place(void)
+{
+    void *pointer = allocate(100, NULL);
+    __asm__ volatile("" ::: "memory");
+    return pointer;
+}
+
+#if defined(__x86_64__) /* elsewhere native stacks are not read */
+static void functions_choose(void)
+{
+    start("only=func:allocate_in_a_named*,skip=label:no");
+    for (int i = 0; i < 3; i++) {
+        CHECK(!is_guarded(allocate(100, NULL)));
+        CHECK(is_guarded(allocate_in_a_named_place()));
+    }
+    CHECK_OK(cufence_label_push("no"));
+    CHECK(!is_guarded(allocate_in_a_named_place()));
+    CHECK(unguarded("only").allocations == 3 && unguarded("skip").allocations == 1);
+}
+
+static void the_program_is_a_library_too(void)
+{
+    start("skip=lib:sim_passed");
+    CHECK(!is_guarded(allocate(100, NULL)));
+}
+
+static void other_libraries_are_not_meant(void)
+{
+    start("skip=lib:libcublas*;file:nowhere.c");
+    CHECK(is_guarded(allocate(100, NULL)));
+}
+#endif
+
+static uint32_t flag;
+
+static void spin(CUstream stream)
+{
+    CUmodule module;
+    CUfunction function;
+    uint32_t *address = &flag;
+    CHECK_CU(cuModuleLoadData(&module, "any"));
+    CHECK_CU(cuModuleGetFunction(&function, module, "cusim_spin"));
+    CHECK_CU(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&address}, NULL));
+}
+
+/* The free is in the order of the recorded stream as well: its work has not ended, so the free waits on the device. */
+static void recorded_streams_are_waited_for(void)
+{
+    start("min_size=1M");
+    CUstream own = new_stream(), other = new_stream();
+    void *small = allocate(4000, own);
+    CHECK_CU(cuStreamSynchronize(own));
+    spin(other);
+    CHECK_OK(cufence_record_stream(small, other));
+    CHECK_OK(cufence_free(small, own));
+    CHECK(cuStreamQuery(own) == CUDA_ERROR_NOT_READY);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK_CU(cuStreamSynchronize(own));
+}
+
+/* Memory of a graph is guarded whatever the options say: the driver would take it back with the graph. */
+static void graphs_are_always_guarded(void)
+{
+    CUgraph graph;
+    void *pointer = NULL;
+    start("min_size=1M");
+    CUstream stream = new_stream();
+    CHECK(!is_guarded(allocate(100, stream)));
+    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    CHECK_OK(cufence_malloc(&pointer, 100, 0, stream));
+    CHECK_CU(cuStreamEndCapture(stream, &graph));
+    CHECK(is_guarded(pointer));
+}
+
+static void no_room_for_pages(void)
+{
+    start(NULL);
+    void *guarded = allocate(100, NULL), *passed;
+    CHECK(is_guarded(guarded));
+    cusim_fail_calls("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
+    passed = allocate(PAGE * 3, NULL);
+    CHECK(!is_guarded(passed) && unguarded("no room").live_buffers == 1);
+    cusim_fail_calls("cuMemCreate", CUDA_SUCCESS);
+    CHECK(is_guarded(allocate(PAGE * 3, NULL)));
+    CHECK_OK(cufence_free(passed, NULL));
+    CHECK(unguarded("no room").live_buffers == 0 && unguarded("no room").allocations == 1);
+}
+
+static void no_room_and_no_fallback(void)
+{
+    void *pointer = NULL;
+    start("fallback=off");
+    cusim_fail_calls("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
+    CHECK(cufence_malloc(&pointer, 100, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY && !pointer);
+    CHECK(cufence_get_unguarded(NULL, 0) == 0);
+}
+
+/* Where the driver has no memory either, the error is that of the guarded allocation. */
+static void nobody_has_room(void)
+{
+    void *pointer = NULL;
+    start(NULL);
+    CHECK(cufence_malloc(&pointer, (size_t)9 << 30, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY && !pointer);
+    CHECK(strstr(cufence_error_detail(), "A buffer takes whole pages of 2 MiB"));
+}
+
+static void without_stream_ordered_memory(void)
+{
+    start("min_size=1M");
+    cusim_fail_calls("cuMemAllocAsync", CUDA_ERROR_NOT_SUPPORTED);
+    void *small = allocate(4000, NULL);
+    CHECK(!is_guarded(small));
+    CHECK_OK(cufence_free(small, NULL));
+    CHECK(unguarded("min_size").live_buffers == 0);
+}
+
+/* A device that was full a moment ago is not searched for each buffer, but it is before an allocation fails. */
+static void a_full_device_is_searched_again_in_need(void)
+{
+    enum { SMALL = 50 };
+    setenv("CUFENCE_SIM", "memory=256M", 1);
+    start(NULL);
+    CUstream stream = new_stream(), other = new_stream();
+    void *large = allocate(40 * MIB, stream), *small[SMALL];
+    cusim_fail_calls("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
+    uint64_t before = cusim_call_count("cuCtxSynchronize");
+    for (int i = 0; i < SMALL; i++)
+        CHECK_OK(cufence_malloc(&small[i], 10, 0, i % 2 ? NULL : stream));
+    for (int i = 0; i < SMALL; i++)
+        CHECK_OK(cufence_free(small[i], stream));
+    CHECK(unguarded("no room").allocations == SMALL && cusim_call_count("cuCtxSynchronize") - before < SMALL / 2);
+    cusim_fail_calls("cuMemCreate", CUDA_SUCCESS);
+    CHECK_CU(cuStreamSynchronize(stream));
+    CHECK_OK(cufence_free(large, stream));
+    CHECK(is_guarded(allocate(230 * MIB, other)));
+}
+
+/* The buffers of a context end with it. */
+static void a_context_takes_its_buffers_along(void)
+{
+    CUcontext own;
+    void *pointer;
+    start("min_size=1M");
+    CHECK_CU(cuCtxCreate(&own, NULL, 0, 0));
+    CHECK_OK(cufence_malloc(&pointer, 100, -1, NULL));
+    CHECK(unguarded("min_size").live_buffers == 1);
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_CU(cuCtxDestroy(own));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CHECK(unguarded("min_size").live_buffers == 0);
+    CHECK(cufence_free(pointer, NULL) == CUFENCE_ERROR_INVALID_FREE);
+}
+
+/* What the driver's pool keeps of freed buffers is released before a guarded buffer fails. */
+static void the_drivers_pool_gives_back(void)
+{
+    cuuint64_t all = UINT64_MAX;
+    CUmemoryPool pool;
+    setenv("CUFENCE_SIM", "memory=64M", 1);
+    start("skip=label:left,fallback=off");
+    CHECK_CU(cuDeviceGetMemPool(&pool, 0));
+    CHECK_CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all)); /* as PyTorch does */
+    CUstream stream = new_stream();
+    CHECK_OK(cufence_label_push("left"));
+    void *left = allocate(40 * MIB, stream);
+    CHECK_OK(cufence_label_pop());
+    CHECK_OK(cufence_free(left, stream));
+    CHECK_CU(cuStreamSynchronize(stream));
+    CHECK(is_guarded(allocate(40 * MIB, stream)));
+}
+
+static void check_told(void (*story)(void), const char *const *lines)
+{
+    struct outcome outcome = run_child(story);
+    int is_well = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == 0;
+    for (; *lines && is_well; lines++) {
+        const char *at = strstr(outcome.err, *lines);
+        is_well = at && !strstr(at + 1, *lines);
+    }
+    if (!is_well)
+        fprintf(stderr, "the child ended with 0x%x and said, without just one \"%s\":\n%s\n", (unsigned)outcome.status,
+                *lines ? *lines : "", outcome.err);
+    free(outcome.err);
+    assert_true(is_well);
+}
+
+static void twice_without_room(void)
+{
+    start("min_size=64");
+    cusim_fail_calls("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
+    allocate(PAGE, NULL);
+    allocate(PAGE, NULL);
+    allocate(10, NULL);
+}
+
+static void it_is_said(void **state)
+{
+    (void)state;
+    static const char *const lines[] = {
+        "device 0 has no room left for whole pages of 2 MiB: 0 live buffers ask for 0 bytes and map 0, ",
+        "left to the driver, unguarded (this one: 2097152 bytes)",
+        "NOTHING WAS GUARDED: every allocation was left to the driver",
+        "not guarded: 2 buffers for whose pages of 2 MiB there was no room (fallback=on), 4 MiB in all",
+        "not guarded: 1 buffer smaller than min_size, 10 bytes in all",
+        NULL};
+    check_told(twice_without_room, lines);
+}
+
+#define CASE(story)                                                                                                            \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        expect_well(story);                                                                                                    \
+    }
+#define CASES_EVERYWHERE(X)                                                                                                    \
+    X(small_ones_are_left_out)                                                                                                 \
+    X(one_in_n_is_guarded)                                                                                                     \
+    X(a_limit_holds)                                                                                                           \
+    X(labels_choose)                                                                                                           \
+    X(recorded_streams_are_waited_for)                                                                                         \
+    X(graphs_are_always_guarded)                                                                                               \
+    X(no_room_for_pages)                                                                                                       \
+    X(no_room_and_no_fallback)                                                                                                 \
+    X(nobody_has_room)                                                                                                         \
+    X(without_stream_ordered_memory)                                                                                           \
+    X(the_drivers_pool_gives_back)                                                                                             \
+    X(a_context_takes_its_buffers_along)                                                                                       \
+    X(a_full_device_is_searched_again_in_need)
+#if defined(__x86_64__)
+#define CASES(X) CASES_EVERYWHERE(X) X(functions_choose) X(the_program_is_a_library_too) X(other_libraries_are_not_meant)
+#else
+#define CASES CASES_EVERYWHERE
+#endif
+CASES(CASE)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define ENTRY(story) cmocka_unit_test(test_##story),
+        CASES(ENTRY) cmocka_unit_test(it_is_said),
+#undef ENTRY
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,111 @@
+/*
+ * Programs under the preload library with options that leave allocations to the driver: what is left out behaves as without
+ * cufence, and the last lines say how much that was.
+ */
+#include "guarded.h"
+
+static const struct way *const way = &ways[0];
+
+static void expect_left(const char *settings, unsigned guarded, const char *line)
+{
+    run(way, "allocations", PRELOAD, settings, NULL);
+    expect_status(way, settings, 0);
+    if (count_in(last.out, "ends with a mapping") != guarded)
+        complain(way, settings, "another number of buffers is guarded", "");
+    expect_in(way, settings, last.err, line);
+    expect_silence(way, settings);
+}
+
+static void the_options_choose(void **state)
+{
+    (void)state;
+    expect_left("min_size=1537", 4, "not guarded: 1 buffer smaller than min_size, 1536 bytes in all");
+    expect_left("max_guarded=1", 0, "not guarded: 6 buffers beyond max_guarded, ");
+    expect_left("skip=lib:program_dlsym", 0, "not guarded: 6 buffers that skip names, ");
+    expect_left("only=label:none", 0, "not guarded: 6 buffers that only does not name, ");
+    expect_left("skip=lib:libcudnn*;func:elsewhere", 5, "no faults; 6 allocations guarded");
+    expect_left("ipc=driver", 3, "not guarded: 3 buffers that other processes may open (NCCL, NVSHMEM, ipc=driver)");
+}
+
+/* In each way that programs find the driver, nothing but the place of the buffers changes. */
+static void what_is_left_out_behaves_as_without(void **state)
+{
+    (void)state;
+    static const char *const stories[] = {"statistics", "memory_info", "ranges", "foreign", "own_pool", "capture"};
+    for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
+        static char wanted[sizeof last.out];
+        run(way, stories[i], NO_PRELOAD, NULL, NULL);
+        snprintf(wanted, sizeof wanted, "%s", last.out);
+        for (size_t k = 0; k < WAYS; k++)
+            run_guarded(&ways[k], stories[i], "min_size=1G", 0, wanted);
+    }
+}
+
+static void without_pages_the_driver_allocates(void **state)
+{
+    (void)state;
+    static const char without[] = "fail=cuMemCreate:0:2"; /* CUDA_ERROR_OUT_OF_MEMORY */
+    run(way, "allocations", PRELOAD, NULL, without);
+    expect_status(way, "allocations", 0);
+    expect_in(way, "allocations", last.out, "cuMemAllocFromPoolAsync: usable, ends within a mapping");
+    expect_in(way, "allocations", last.err, "device 0 has no room left for whole pages of 2 MiB");
+    expect_in(way, "allocations", last.err, "not guarded: 6 buffers for whose pages of 2 MiB there was no room");
+    run(way, "allocations", PRELOAD, "fallback=off", without);
+    expect_status(way, "allocations", 2);
+    expect_in(way, "allocations", last.err, "CUDA_ERROR_OUT_OF_MEMORY");
+}
+
+/* A fault outside of all guarded buffers may be one of a buffer that nobody guards. */
+static void a_report_says_that_some_are_not_guarded(void **state)
+{
+    (void)state;
+    run(way, "beyond", PRELOAD, "min_size=1G", NULL);
+    expect_in(way, "beyond", last.err, "1 live buffer (4096 bytes) is not guarded");
+    expect_in(way, "beyond", last.err, "2093568 bytes past the end of one of 4096 bytes"); /* it begins with its pages */
+    run(way, "beyond", PRELOAD, NULL, NULL);
+    expect_in(way, "beyond", last.err, "== SUMMARY: cufence: ");
+    if (strstr(last.err, "not guarded"))
+        complain(way, "beyond", "everything was guarded", "");
+}
+
+/* Nothing changes for the program, and the last lines say what its buffers would take. */
+static void an_estimate_only_looks(void **state)
+{
+    (void)state;
+    static const char *const stories[] = {"allocations", "statistics", "memory_info", "own_pool", "capture", "double_free"};
+    for (size_t i = 0; i < sizeof stories / sizeof stories[0]; i++) {
+        static char wanted[sizeof last.out];
+        run(way, stories[i], NO_PRELOAD, NULL, NULL);
+        int status = last.status;
+        snprintf(wanted, sizeof wanted, "%s", last.out);
+        for (size_t k = 0; k < WAYS; k++)
+            run_guarded(&ways[k], stories[i], "estimate=on", status, wanted);
+    }
+    run(way, "allocations", PRELOAD, "estimate=on", NULL);
+    expect_in(way, "allocations", last.err,
+              "estimate for GPU 0: nothing was guarded; 6 allocations, at most 1 buffers and 4096 bytes at once\n");
+    expect_in(way, "allocations", last.err,
+              "they take 2 MiB at once, because each takes whole pages of 2 MiB; 1 at once are smaller");
+    expect_in(way, "allocations", last.err, "GPU 0 has 8 GiB, of which ");
+    expect_in(way, "allocations", last.err, "in use before: it fits\n");
+    expect_in(way, "allocations", last.err, "  as they are                   2 MiB     512.00       100 %   yes\n");
+    expect_in(way, "allocations", last.err, "  min_size=64K             4096 bytes       1.00         0 %   yes\n");
+    run(way, "out_of_memory", PRELOAD, "estimate=on", "memory=128M");
+    expect_in(way, "out_of_memory", last.err, "8 buffers and 128 MiB at once");
+    run(way, "untouched", PRELOAD, "estimate=on", NULL);
+    expect_out(way, "untouched", last.out);
+}
+
+#define TEST(name) cmocka_unit_test_teardown(name, finish)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(the_options_choose),
+        TEST(what_is_left_out_behaves_as_without),
+        TEST(without_pages_the_driver_allocates),
+        TEST(a_report_says_that_some_are_not_guarded),
+        TEST(an_estimate_only_looks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

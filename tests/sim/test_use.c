@@ -1,0 +1,281 @@
+/* What is allocated by place, on request and at exit; leaks; who holds the memory when it runs out; figures by stream. */
+#include "child.h"
+
+#include <cuda.h>
+#include <jansson.h>
+#include <signal.h>
+#include <sim.h>
+
+#define MIB ((size_t)1 << 20)
+#define PAGE (2 * MIB)
+
+static char file[64]; /* for json= and stats= */
+
+static void start(const char *options)
+{
+    CUdevice device;
+    CUcontext context;
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+}
+
+static void *allocate(size_t size, CUstream stream, const char *label)
+{
+    void *pointer = NULL;
+    CHECK_OK(label ? cufence_label_push(label) : CUFENCE_OK);
+    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
+    CHECK_OK(label ? cufence_label_pop() : CUFENCE_OK);
+    return pointer;
+}
+
+/* Two places with three buffers, and one that is freed. */
+static void fill(void)
+{
+    allocate(MIB, NULL, "weights");
+    allocate(2 * MIB, NULL, "weights");
+    allocate(MIB, NULL, NULL);
+    CHECK_OK(cufence_free(allocate(500, NULL, "gone"), NULL));
+}
+
+struct expected {
+    int status;
+    const char *lines[8];  /* each exactly once on stderr */
+    const char *absent[4]; /* nowhere */
+};
+
+static void check(void (*story)(void), const struct expected *expected)
+{
+    struct outcome outcome = run_child(story);
+    int status = WIFEXITED(outcome.status) ? WEXITSTATUS(outcome.status) : -1, failures = status != expected->status;
+    for (size_t i = 0; i < 8 && expected->lines[i]; i++) {
+        const char *at = strstr(outcome.err, expected->lines[i]);
+        if (!at || strstr(at + 1, expected->lines[i])) {
+            fprintf(stderr, "not just once: %s\n", expected->lines[i]);
+            failures++;
+        }
+    }
+    for (size_t i = 0; i < 4 && expected->absent[i]; i++) {
+        if (strstr(outcome.err, expected->absent[i])) {
+            fprintf(stderr, "unexpected: %s\n", expected->absent[i]);
+            failures++;
+        }
+    }
+    if (failures)
+        fprintf(stderr, "the child ended with 0x%x and said:\n%s\n", (unsigned)outcome.status, outcome.err);
+    free(outcome.err);
+    assert_int_equal(failures, 0);
+}
+
+static void on_request(void)
+{
+    char options[128];
+    snprintf(options, sizeof options, "json=%s,min_size=400", file);
+    start(options);
+    fill();
+    allocate(100, NULL, NULL); /* unguarded */
+    CHECK_OK(cufence_report(-1));
+    CHECK(cufence_report(7) == CUFENCE_ERROR_INVALID_ARGUMENT);
+    CHECK(cufence_fault_count() == 0);
+}
+
+static json_t *last_line(void)
+{
+    FILE *in = fopen(file, "r");
+    json_error_t error;
+    json_t *json = in ? json_loadf(in, JSON_DISABLE_EOF_CHECK, &error) : NULL;
+    if (in)
+        fclose(in);
+    unlink(file);
+    return json;
+}
+
+static void it_is_printed_on_request(void **state)
+{
+    (void)state;
+    static const struct expected expected = {0,
+                                             {"cufence: allocated: 3 buffers, 4 MiB (6 MiB with their pages), at 2 places",
+                                              "       bytes   buffers    largest     oldest  allocated at",
+                                              "       3 MiB         2      2 MiB less than", "label \"weights\"",
+                                              "an unknown place", "besides, 1 buffer of 100 bytes in all is not guarded"},
+                                             {"gone", "SUMMARY"}};
+    snprintf(file, sizeof file, "/tmp/cufence-use-%d.json", (int)getpid());
+    unlink(file);
+    check(on_request, &expected);
+    json_t *use = last_line();
+    assert_non_null(use);
+    assert_string_equal(json_string_value(json_object_get(use, "kind")), "use");
+    assert_int_equal(json_integer_value(json_object_get(use, "buffers")), 3);
+    assert_int_equal(json_integer_value(json_object_get(use, "bytes")), 4 * MIB);
+    assert_int_equal(json_integer_value(json_object_get(use, "unguarded_bytes")), 100);
+    json_t *places = json_object_get(use, "places"), *first = json_array_get(places, 0);
+    assert_int_equal(json_array_size(places), 2);
+    assert_string_equal(json_string_value(json_object_get(first, "label")), "weights");
+    assert_int_equal(json_integer_value(json_object_get(first, "largest")), 2 * MIB);
+    assert_int_equal(json_integer_value(json_object_get(first, "mapped_bytes")), 2 * PAGE);
+    json_decref(use);
+}
+
+static void at_exit_live(void)
+{
+    start("at_exit=live");
+    fill();
+}
+
+static void it_is_printed_at_exit(void **state)
+{
+    (void)state;
+    static const struct expected expected = {
+        0, {"cufence: allocated at exit: 3 buffers, 4 MiB", "no faults; 4 allocations guarded"}, {0}};
+    check(at_exit_live, &expected);
+}
+
+static void leaking(void)
+{
+    start("leaks=on");
+    fill();
+}
+
+static void leaking_with_own_status(void)
+{
+    start("leaks=on,exitcode=7");
+    allocate(500, NULL, NULL);
+}
+
+static void not_leaking(void)
+{
+    start("leaks=on");
+    CHECK_OK(cufence_free(allocate(500, NULL, "gone"), NULL));
+}
+
+static void leaks_are_findings(void **state)
+{
+    (void)state;
+    static const struct expected leaks = {86,
+                                          {"cufence: leak of 2 buffers, 3 MiB in all",
+                                           "cufence: leak of 1 buffer, 1 MiB in all",
+                                           "nobody has freed these buffers, allocated at one place; the largest is",
+                                           "nobody has freed this buffer", "cufence: 2 findings; 4 allocations guarded"},
+                                          {"gone"}};
+    static const struct expected other_status = {7, {"cufence: leak of 1 buffer, 500 bytes in all"}, {0}};
+    static const struct expected none = {0, {"no faults; 1 allocation guarded"}, {"leak"}};
+    check(leaking, &leaks);
+    check(leaking_with_own_status, &other_status);
+    check(not_leaking, &none);
+}
+
+static void wait_for(const char *name, const char *text)
+{
+    for (int tries = 0; tries < 500; tries++) {
+        char all[65536] = "";
+        FILE *in = fopen(name, "r");
+        size_t got = in ? fread(all, 1, sizeof all - 1, in) : 0;
+        if (in)
+            fclose(in);
+        all[got] = '\0';
+        if (strstr(all, text))
+            return;
+        usleep(10000);
+    }
+    CHECK(!"the text has come");
+}
+
+static void signalled(void)
+{
+    char options[128];
+    snprintf(options, sizeof options, "usr1=on,log=%s", file);
+    start(options);
+    fill();
+    raise(SIGUSR1);
+    wait_for(file, "allocated at SIGUSR1: 3 buffers");
+    raise(SIGUSR1);
+    usleep(200000);
+}
+
+static void ignored(int number)
+{
+    (void)number;
+}
+
+static void signalled_with_own_handler(void)
+{
+    signal(SIGUSR1, ignored);
+    start("usr1=on");
+    fill();
+    raise(SIGUSR1);
+    usleep(100000);
+}
+
+static void a_signal_asks_for_it(void **state)
+{
+    (void)state;
+    static const struct expected expected = {0, {"no faults; 4 allocations guarded"}, {"has no effect"}};
+    static const struct expected own = {0, {"usr1=on has no effect: the program handles SIGUSR1 itself"}, {"at SIGUSR1"}};
+    snprintf(file, sizeof file, "/tmp/cufence-use-%d.log", (int)getpid());
+    unlink(file);
+    check(signalled, &expected);
+    unlink(file);
+    check(signalled_with_own_handler, &own);
+}
+
+static void memory_runs_out(void)
+{
+    void *pointer;
+    start("fallback=off");
+    fill();
+    CHECK(cufence_malloc(&pointer, (size_t)9 << 30, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY);
+    CHECK(strstr(cufence_error_detail(), "; most is held by label \"weights\" (4194304 bytes in 2 buffers), an unknown place ("
+                                         "2097152 bytes in 1 buffers). A buffer"));
+}
+
+static void test_memory_runs_out(void **state)
+{
+    (void)state;
+    expect_well(memory_runs_out);
+}
+
+static const cufence_stream_stats *of(const cufence_stream_stats *all, size_t count, CUstream stream)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (all[i].stream == (uint64_t)(uintptr_t)stream)
+            return &all[i];
+    }
+    CHECK(!"the stream is there");
+    return NULL;
+}
+
+static void by_stream(void)
+{
+    CUstream a, b;
+    cufence_stream_stats all[8];
+    start(NULL);
+    CHECK_CU(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
+    CHECK_CU(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
+    allocate(1000, a, NULL);
+    void *second = allocate(PAGE + 1, a, NULL);
+    allocate(10, b, NULL);
+    CHECK_OK(cufence_free(second, a));
+    size_t count = cufence_get_streams(0, all, 8);
+    CHECK(count == 2 && cufence_get_streams(-1, NULL, 0) == 2 && cufence_get_streams(1, all, 8) == 0);
+    const cufence_stream_stats *first = of(all, count, a), *other = of(all, count, b);
+    CHECK(first->live_buffers == 1 && first->live_bytes == 1000 && first->mapped_bytes == PAGE && first->device == 0);
+    CHECK(first->idle_bytes == 2 * PAGE && first->allocations == 2 && first->frees == 1);
+    CHECK(other->live_buffers == 1 && other->idle_bytes == 0 && other->allocations == 1 && other->frees == 0);
+}
+
+static void test_by_stream(void **state)
+{
+    (void)state;
+    expect_well(by_stream);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(it_is_printed_on_request), cmocka_unit_test(it_is_printed_at_exit),
+        cmocka_unit_test(leaks_are_findings),       cmocka_unit_test(a_signal_asks_for_it),
+        cmocka_unit_test(test_memory_runs_out),     cmocka_unit_test(test_by_stream),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

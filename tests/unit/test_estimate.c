@@ -1,0 +1,133 @@
+/* What a sequence of allocations and frees would take guarded. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#include "guard/estimate.h"
+
+#define MIB (UINT64_C(1) << 20)
+#define PAGE (2 * MIB)
+
+static struct estimate estimate;
+
+static void begin(unsigned waste, const struct estimate_options *ways, size_t count)
+{
+    assert_true(estimate_open(&estimate, PAGE, waste, ways, count));
+}
+
+static int end(void **state)
+{
+    (void)state;
+    estimate_close(&estimate);
+    return 0;
+}
+
+static void whole_pages_are_counted(void **state)
+{
+    (void)state;
+    static const struct estimate_options all[1];
+    static const uint64_t sizes[] = {1, 512, 513, PAGE - 1, PAGE, PAGE + 1, 5 * PAGE};
+    static const uint64_t pages[] = {1, 1, 1, 1, 1, 2, 5}, native[] = {512, 512, 1024, PAGE, PAGE, PAGE + 512, 5 * PAGE};
+    uint64_t taken = 0, natively = 0;
+    begin(12, all, 1);
+    for (size_t i = 0; i < 7; i++) {
+        struct estimate_buffer buffer = estimate_allocated(&estimate, sizes[i]);
+        taken += pages[i] * PAGE;
+        natively += native[i];
+        assert_int_equal(buffer.pages[0], pages[i]);
+        assert_int_equal(estimate.ways[0].peak, taken);
+        assert_int_equal(estimate.native_peak, natively);
+    }
+    assert_int_equal(estimate.allocations, 7);
+    assert_int_equal(estimate.small_peak, 3);
+}
+
+/* A freed mapping serves the next buffer of its size class, and one that is at most `waste` percent smaller. */
+static void freed_mappings_are_reused(void **state)
+{
+    (void)state;
+    static const struct estimate_options all[1];
+    begin(12, all, 1);
+    struct estimate_way *way = &estimate.ways[0];
+    struct estimate_buffer large = estimate_allocated(&estimate, 10 * PAGE);
+    estimate_freed(&estimate, &large);
+    assert_int_equal(way->guarded, 0);
+    assert_int_equal(way->idle, 10 * PAGE);
+    struct estimate_buffer fits = estimate_allocated(&estimate, 9 * PAGE); /* 9 and 12 % of it is 10 */
+    assert_int_equal(fits.pages[0], 10);
+    assert_int_equal(way->guarded, 10 * PAGE);
+    assert_int_equal(way->kept_peak, 10 * PAGE);
+    estimate_freed(&estimate, &fits);
+    struct estimate_buffer smaller = estimate_allocated(&estimate, 8 * PAGE); /* 8 and 12 % of it is not 10 */
+    assert_int_equal(smaller.pages[0], 8);
+    assert_int_equal(way->idle, 10 * PAGE);
+    assert_int_equal(way->peak, 10 * PAGE);
+    assert_int_equal(way->kept_peak, 18 * PAGE);
+}
+
+static void without_waste_only_equal_ones_are(void **state)
+{
+    (void)state;
+    static const struct estimate_options all[1];
+    begin(0, all, 1);
+    struct estimate_buffer large = estimate_allocated(&estimate, 10 * PAGE);
+    estimate_freed(&estimate, &large);
+    assert_int_equal(estimate_allocated(&estimate, 9 * PAGE).pages[0], 9);
+    assert_int_equal(estimate_allocated(&estimate, 10 * PAGE - 5).pages[0], 10);
+    assert_int_equal(estimate.ways[0].idle, 0);
+}
+
+static void options_leave_buffers_out(void **state)
+{
+    (void)state;
+    static const struct estimate_options ways[] = {{0}, {.min_size = 4096}, {.max_guarded = 3 * PAGE}, {.sample = 4}};
+    struct estimate_buffer buffers[400];
+    begin(12, ways, 4);
+    for (size_t i = 0; i < 400; i++)
+        buffers[i] = estimate_allocated(&estimate, i % 2 ? 4096 : 4095);
+    assert_int_equal(estimate.ways[0].peak, 400 * PAGE);
+    assert_int_equal(estimate.ways[1].peak, 200 * PAGE + 200 * 4096);
+    assert_int_equal(estimate.ways[1].count, 200);
+    assert_int_equal(estimate.ways[2].peak, 3 * PAGE + 397 * 4096);
+    assert_in_range(estimate.ways[3].count, 60, 140);
+    assert_int_equal(estimate.ways[3].peak, estimate.ways[3].count * PAGE + (400 - estimate.ways[3].count) * 4096);
+    for (size_t i = 0; i < 400; i++)
+        estimate_freed(&estimate, &buffers[i]);
+    for (size_t k = 0; k < 4; k++) {
+        assert_int_equal(estimate.ways[k].guarded, 0);
+        assert_int_equal(estimate.ways[k].unguarded, 0);
+    }
+    assert_int_equal(estimate.native, 0);
+    assert_int_equal(estimate.live, 0);
+    assert_int_equal(estimate.small, 0);
+    assert_int_equal(estimate.live_peak, 400);
+}
+
+/* Beyond the last bin nothing is reused, and nothing is lost count of. */
+static void huge_buffers(void **state)
+{
+    (void)state;
+    static const struct estimate_options all[1];
+    begin(12, all, 1);
+    struct estimate_buffer huge = estimate_allocated(&estimate, ESTIMATE_BINS * PAGE);
+    assert_int_equal(huge.pages[0], ESTIMATE_BINS);
+    estimate_freed(&estimate, &huge);
+    assert_int_equal(estimate.ways[0].guarded, 0);
+    assert_int_equal(estimate.ways[0].idle, 0);
+    assert_int_equal(estimate_allocated(&estimate, ESTIMATE_BINS * PAGE).pages[0], ESTIMATE_BINS);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(whole_pages_are_counted, end),
+        cmocka_unit_test_teardown(freed_mappings_are_reused, end),
+        cmocka_unit_test_teardown(without_waste_only_equal_ones_are, end),
+        cmocka_unit_test_teardown(options_leave_buffers_out, end),
+        cmocka_unit_test_teardown(huge_buffers, end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
