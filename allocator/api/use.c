@@ -30,7 +30,7 @@ void use_print(int device, const char *when)
     for (size_t i = 0; found && places && i < count; i++)
         heap_use_place(&found[i], &places[i]);
     struct unguarded_buffers passed = passed_live(device, 0);
-    const struct use use = {.places = places,
+    const struct usage use = {.places = places,
                             .count = count,
                             .now_ns = now(),
                             .unguarded_buffers = passed.count,

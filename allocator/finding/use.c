@@ -48,7 +48,7 @@ struct sum {
     uint64_t buffers, bytes, mapped_bytes;
 };
 
-static struct sum sum_of(const struct use *use, size_t from)
+static struct sum sum_of(const struct usage *use, size_t from)
 {
     struct sum sum = {0};
     for (size_t i = from; i < use->count; i++) {
@@ -59,7 +59,7 @@ static struct sum sum_of(const struct use *use, size_t from)
     return sum;
 }
 
-static int has_several_devices(const struct use *use)
+static int has_several_devices(const struct usage *use)
 {
     for (size_t i = 1; i < use->count; i++)
         if (use->places[i].device != use->places[0].device)
@@ -67,7 +67,7 @@ static int has_several_devices(const struct use *use)
     return 0;
 }
 
-static void put_row(struct report *report, const struct use *use, const struct use_place *place, int has_devices)
+static void put_row(struct report *report, const struct usage *use, const struct use_place *place, int has_devices)
 {
     char name[400];
     use_place_name(place, name, sizeof name);
@@ -81,7 +81,7 @@ static void put_row(struct report *report, const struct use *use, const struct u
     report_end(report, CERTAIN_NOT);
 }
 
-static void put_rows(struct report *report, const struct use *use)
+static void put_rows(struct report *report, const struct usage *use)
 {
     int has_devices = has_several_devices(use);
     report_begin(report, NULL, NULL);
@@ -98,7 +98,7 @@ static void put_rows(struct report *report, const struct use *use)
     report_end(report, CERTAIN_NOT);
 }
 
-char *use_text(const struct use *use)
+char *use_text(const struct usage *use)
 {
     struct report report;
     struct sum all = sum_of(use, 0);
@@ -122,7 +122,7 @@ char *use_text(const struct use *use)
     return report_close(&report);
 }
 
-static json_t *place_to_json(const struct use *use, const struct use_place *place, int *has_failed)
+static json_t *place_to_json(const struct usage *use, const struct use_place *place, int *has_failed)
 {
     struct members row = {json_object(), has_failed};
     put(row, "device", json_integer(place->device));
@@ -142,7 +142,7 @@ static json_t *place_to_json(const struct use *use, const struct use_place *plac
     return row.object;
 }
 
-char *use_json(const struct use *use)
+char *use_json(const struct usage *use)
 {
     int has_failed = 0;
     struct sum all = sum_of(use, 0);

@@ -16,7 +16,7 @@ struct use_place {
     uint64_t oldest_ns; /* the time of the oldest allocation */
 };
 
-struct use {
+struct usage {
     const struct use_place *places; /* in the order in which they are shown */
     size_t count;
     uint64_t now_ns;
@@ -29,8 +29,8 @@ struct use {
 #define USE_SHOWN 20 /* places in the table; the others are summed up in its last line */
 
 /* Return malloc'ed text, NULL if out of host memory. The JSON ends with a newline. */
-char *use_text(const struct use *use);
-char *use_json(const struct use *use);
+char *use_text(const struct usage *use);
+char *use_json(const struct usage *use);
 
 /* Writes "train.py:12 in forward, label "x"" to `out`, cut to fit; "an unknown place" if nothing is known. */
 void use_place_name(const struct use_place *place, char *out, size_t size);

@@ -46,7 +46,7 @@ static struct block *search_same(struct freelist *list, uint64_t pages, uint64_t
 {
     struct block *block;
     unsigned seen = 0;
-    DL_FOREACH(list->bins[bin_of(pages)], block)
+    DL_FOREACH(list->bins[freelist_bin(pages)], block)
     {
         if (block->pages == pages && block->facts.size == size) {
             remove_idle(list, block);

@@ -261,7 +261,7 @@ static unsigned fit_stack(const void *frame)
         return word & FITS;
     struct stack_frame frames[2 * STACK_READ];
     size_t native = stack_native_frames(&stack, frames, STACK_READ);
-    size_t all = native + stack_python_frames(stack.python, frames + native, STACK_READ);
+    size_t all = native + stack_interned_frames(stack.python, frames + native, STACK_READ);
     unsigned answer = native ? fit(RULE_LIB, frames[0].module) : 0;
     for (size_t i = 0; i < all; i++)
         answer |= fit(RULE_FUNC, frames[i].function) | fit(RULE_FILE, frames[i].file);

@@ -96,7 +96,7 @@ size_t heap_use(int device, struct heap_use **out)
 void heap_use_place(const struct heap_use *use, struct use_place *out)
 {
     struct stack_frame frames[STACK_READ];
-    size_t count = stack_python_frames(use->largest.allocated_stack, frames, STACK_READ);
+    size_t count = stack_interned_frames(use->largest.allocated_stack, frames, STACK_READ);
     *out = (struct use_place){.has_frame = count > 0,
                               .device = use->largest.device,
                               .buffers = use->buffers,
