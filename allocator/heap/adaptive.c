@@ -87,7 +87,9 @@ static int look_at_slot(struct slot *slot, void *user)
         return 0;
     struct facts facts = facts_read(block);
     uint64_t latest = facts.freed_ns ? facts.freed_ns : facts.allocated_ns;
-    if (facts.id && facts.freed_ns && !__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
+    if (!facts.id) /* a twin, which may be in another block's list with those that it will inherit */
+        return 0;
+    if (facts.freed_ns && !__atomic_load_n(&block->pool, __ATOMIC_RELAXED))
         place_see(&facts, look->now);
     if (block_ties(block) & TIED_TO_TWIN && latest + STALE_NS < look->now)
         look->stale = block;
