@@ -203,9 +203,10 @@ cufence_status cufence_malloc(void **pointer, size_t size, int device, cufence_s
 
 /*
  * Frees a buffer in the order of `stream`: work submitted to it earlier may still use the buffer, later work must not. Never
- * waits. NULL is allowed. The stream may belong to any context. A default stream means that of the calling thread's current
- * context and also that of the buffer's own context, so the latter need not be current.
- * Errors: NOT_INITIALIZED, INVALID_FREE, DOUBLE_FREE.
+ * waits, except for an unguarded buffer (see cufence_malloc()) that a stream of another context or thread may still use: the
+ * driver has no order for that, so the free waits for all contexts. NULL is allowed. The stream may belong to any context. A
+ * default stream means that of the calling thread's current context and also that of the buffer's own context, so the latter
+ * need not be current. Errors: NOT_INITIALIZED, INVALID_FREE, DOUBLE_FREE.
  */
 cufence_status cufence_free(void *pointer, cufence_stream stream);
 

@@ -315,7 +315,7 @@ void passed_trim(int device)
 static CUresult ask_driver(CUdeviceptr *out, const struct heap_request *wanted, int *is_async)
 {
     CUresult result = CUDA_ERROR_NOT_SUPPORTED;
-    struct scope scope = scope_enter(wanted->context);
+    struct scope scope = scope_enter(wanted->stream ? wanted->stream->within : wanted->context);
     if (!scope.pushed) {
         scope_leave(scope);
         return result;
@@ -329,10 +329,32 @@ static CUresult ask_driver(CUdeviceptr *out, const struct heap_request *wanted, 
     return result;
 }
 
+/* Waits for the work of every context. Returns 0 where a capture forbids that, or a wait fails. */
+static int synchronise_all(void)
+{
+    int is_done = !heap_captures();
+    visit_begin();
+    for (struct context *context = context_next(NULL); context && is_done; context = context_next(context)) {
+        const struct books *books = books_of(context);
+        if (!context_is_there(context))
+            continue;
+        struct scope scope = scope_enter(context);
+        is_done = !(books && __atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE)) && scope.pushed &&
+                  driver->cuCtxSynchronize() == CUDA_SUCCESS;
+        scope_leave(scope);
+    }
+    visit_end();
+    return is_done;
+}
+
+/* Frees what no stream's order is known for. The driver does not wait for the users of stream-ordered memory. What cannot be
+ * waited for stays allocated. */
 static void free_now(const struct passed *passed)
 {
+    if (!synchronise_all())
+        return;
     struct scope scope = scope_enter(passed->context);
-    if (scope.pushed && !heap_captures()) /* it waits for the context: never during a capture, and then it is not freed */
+    if (scope.pushed)
         driver->cuMemFree((CUdeviceptr)passed->address);
     scope_leave(scope);
 }
@@ -376,12 +398,16 @@ static int wait_for(struct stream *stream, const struct recorded *other)
         return 0; /* destroyed, and its work may go on */
     if (other->stream == stream)
         return 1;
-    if (!stream_is_named_here(other->stream) || other->stream->context != stream->context ||
-        driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) != CUDA_SUCCESS)
+    if (!stream_is_named_here(other->stream) || other->stream->context != stream->context)
         return 0;
-    int is_done = driver->cuEventRecord(event, other->stream->handle) == CUDA_SUCCESS &&
-                  driver->cuStreamWaitEvent(stream->handle, event, 0) == CUDA_SUCCESS;
-    driver->cuEventDestroy(event);
+    struct scope scope = scope_enter(other->stream->within); /* a green context has default streams of its own */
+    int is_done = scope.pushed && driver->cuEventCreate(&event, CU_EVENT_DISABLE_TIMING) == CUDA_SUCCESS;
+    int is_made = is_done;
+    is_done = is_done && driver->cuEventRecord(event, other->stream->handle) == CUDA_SUCCESS;
+    scope_leave(scope);
+    is_done = is_done && driver->cuStreamWaitEvent(stream->handle, event, 0) == CUDA_SUCCESS;
+    if (is_made)
+        driver->cuEventDestroy(event);
     return is_done;
 }
 
@@ -389,7 +415,7 @@ static int free_in_order(const struct passed *passed, struct stream *stream)
 {
     if (!passed->is_async || !stream || stream->context != passed->context)
         return 0;
-    struct scope scope = scope_enter(passed->context);
+    struct scope scope = scope_enter(stream->within);
     int is_done = scope.pushed;
     for (size_t i = 0; i < passed->recorded_count && is_done; i++)
         is_done = wait_for(stream, &passed->recorded[i]);

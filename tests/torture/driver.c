@@ -123,6 +123,7 @@ static void find_fence(const char *library)
     *(void **)&fence.free = need(opened, "cufence_free");
     *(void **)&fence.record_stream = need(opened, "cufence_record_stream");
     *(void **)&fence.get_stats = need(opened, "cufence_get_stats");
+    *(void **)&fence.get_unguarded = need(opened, "cufence_get_unguarded");
     *(void **)&fence.trim = need(opened, "cufence_trim");
     *(void **)&fence.fault_count = need(opened, "cufence_fault_count");
     *(void **)&fence.error_detail = need(opened, "cufence_error_detail");

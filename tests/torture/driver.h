@@ -93,6 +93,7 @@ struct fence {
     __typeof__(cufence_context_gone) *context_gone;
     __typeof__(cufence_record_stream) *record_stream;
     __typeof__(cufence_get_stats) *get_stats;
+    __typeof__(cufence_get_unguarded) *get_unguarded;
     __typeof__(cufence_trim) *trim;
     __typeof__(cufence_describe) *describe;
     __typeof__(cufence_fault_count) *fault_count;
