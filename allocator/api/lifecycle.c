@@ -9,6 +9,7 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
+#include "values/visits.h"
 #include "vmm/arena.h"
 #include "witness/delivery.h"
 #include "witness/monitor.h"
@@ -23,6 +24,7 @@
 
 #define REPORT_MS 2000 /* how long process exit waits for a report in progress, besides for a second launch */
 #define DEBUGGER_REST_MS 500
+#define VALUES_MS 10000 /* how long it waits until the values of launches are written */
 
 static struct {
     struct lock lock;   /* held while starting */
@@ -182,6 +184,7 @@ static void at_exit(int status, void *unused)
     if (getpid() != process.pid || is_done++)
         return;
     int is_synchronised = wait_for_faults();
+    visits_close(VALUES_MS);
     monitor_stop(is_synchronised ? report_ms() : 0);
     heap_close();
     int has_failed = is_synchronised && driver_has_faulted(exit_result);
@@ -210,10 +213,12 @@ static void context_begun(struct context *context)
     on_exit(at_exit, NULL);
     wait_before_exit();
     monitor_add_context(context);
+    visits_context_begun(context);
 }
 
 static void context_gone(struct context *context)
 {
+    visits_context_gone(context);
     monitor_forget_context(context);
     heap_context_gone(context);
     launch_forget_context(context);
@@ -246,6 +251,7 @@ static cufence_status start(const char *options)
     /* An entry with a native stack is four times as large, and the ring is cheap only if it stays in the CPU cache. */
     launch_open(stack_has_python() ? process.options.launches : (process.options.launches + 3) / 4);
     static const struct context_events events = {context_begun, context_gone, heap_stream_ends};
+    visits_open(&process.options);
     contexts_open(&events);
     status = heap_open(&process.options);
     if (status != CUFENCE_OK) {

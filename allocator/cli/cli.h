@@ -32,7 +32,7 @@ int cli_replay(int argc, char **argv);
 int cli_report(int argc, char **argv);
 int cli_run(int argc, char **argv); /* returns only if the program could not be run: PROGRAM_UNFIT, PROGRAM_MISSING */
 
-extern const struct arguments completion_arguments, demo_arguments, diff_arguments, doctor_arguments, explain_arguments, hunt_arguments,
-    options_arguments, replay_arguments, report_arguments, run_arguments;
+extern const struct arguments completion_arguments, demo_arguments, diff_arguments, doctor_arguments, explain_arguments,
+    hunt_arguments, options_arguments, replay_arguments, report_arguments, run_arguments;
 
 #endif

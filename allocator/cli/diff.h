@@ -13,15 +13,15 @@ enum { DIFF_CONTEXT = 3 }; /* events shown before a difference */
 struct diff_found {
     struct trace_difference what;
     uint64_t stream;
-    struct trace_at at[DIFF_SIDES];                      /* line 0: the run has no such event */
-    struct trace_at before[DIFF_CONTEXT][DIFF_SIDES];    /* the equal events before it in its stream, newest first */
-    uint64_t more;                                       /* LONGER: how many events are over */
+    struct trace_at at[DIFF_SIDES];                   /* line 0: the run has no such event */
+    struct trace_at before[DIFF_CONTEXT][DIFF_SIDES]; /* the equal events before it in its stream, newest first */
+    uint64_t more;                                    /* LONGER: how many events are over */
 };
 
 struct diff {
     struct trace_file files[DIFF_SIDES];
-    unsigned ignored; /* TRACE_IGNORE_... */
-    size_t most;      /* how many differences are wanted */
+    unsigned ignored;         /* TRACE_IGNORE_... */
+    size_t most;              /* how many differences are wanted */
     struct diff_found *found; /* the first `most`, in the order of file A */
     size_t found_count;
     uint64_t total;    /* differences found, those beyond `most` included */

@@ -30,7 +30,10 @@ static void put_header(const struct diff *diff, int side)
 
 static void put_event(const struct trace_event *event)
 {
-    fputs(event->kind == TRACE_COPY ? "copy " : event->kind == TRACE_SET ? "set " : event->kind == TRACE_GRAPH ? "graph" : "",
+    fputs(event->kind == TRACE_COPY    ? "copy "
+          : event->kind == TRACE_SET   ? "set "
+          : event->kind == TRACE_GRAPH ? "graph"
+                                       : "",
           stdout);
     put(event->name);
     if (event->kind == TRACE_LAUNCH)
@@ -163,16 +166,14 @@ static cufence_status put_writers(struct diff *diff, const struct diff_shown *sh
         struct trace_write write;
         struct trace_event event;
         const struct trace_buffer *buffer = &shown->events[i].buffers[shown->found->what.index];
-        int is_found =
-            trace_writers_find(diff->files[i].writers, buffer->name, shown->found->at[i].line, &write);
+        int is_found = trace_writers_find(diff->files[i].writers, buffer->name, shown->found->at[i].line, &write);
         put_row("came from");
         printf("%s: ", side_name(i));
         if (is_found <= 0) {
             fputs(is_found ? "not known any more: too long ago" : "nobody in the trace: never written, or by the host", stdout);
             continue;
         }
-        cufence_status status =
-            trace_file_again(&diff->files[i], (struct trace_at){write.line, write.offset}, &event, problem);
+        cufence_status status = trace_file_again(&diff->files[i], (struct trace_at){write.line, write.offset}, &event, problem);
         if (status != CUFENCE_OK)
             return status;
         printf("%" PRIu64 " of stream %" PRIu64 ", ", event.number, event.stream);
@@ -331,8 +332,8 @@ cufence_status diff_print_text(struct diff *diff, struct problem *problem)
     if (status != CUFENCE_OK)
         return status;
     if (!diff->found_count) {
-        printf("SUMMARY: cufence: the runs are equal: %" PRIu64 " events in %zu stream%s\n", diff->compared,
-               diff->stream_count, diff->stream_count == 1 ? "" : "s");
+        printf("SUMMARY: cufence: the runs are equal: %" PRIu64 " events in %zu stream%s\n", diff->compared, diff->stream_count,
+               diff->stream_count == 1 ? "" : "s");
         return CUFENCE_OK;
     }
     status = diff_show(diff, &diff->found[0], &shown, problem);

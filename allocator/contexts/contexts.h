@@ -36,7 +36,7 @@ struct stream {
     void *books;             /* atomic; its free list in heap/ */
 };
 
-enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_ROOMS };
+enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_VALUES, CONTEXT_ROOMS };
 
 struct context {
     CUcontext handle;           /* atomic */

@@ -1,4 +1,4 @@
-// The hash of byte ranges: see hash.h for its definition. One row of blocks a range, many ranges a launch.
+// Sums for the hash of byte ranges: see hash.h for its definition. A few blocks a range, many ranges a launch.
 typedef unsigned long long u64;
 
 #define RANGES 32
@@ -6,14 +6,10 @@ typedef unsigned long long u64;
 
 struct range {
     u64 address, bytes;
+    unsigned first, blocks;
 };
 struct ranges {
     range at[RANGES];
-};
-struct scratch { // zeros before a launch, and again after it
-    u64 sum;
-    unsigned ended; // blocks
-    unsigned unused;
 };
 
 static __device__ __forceinline__ u64 mix(u64 x)
@@ -66,7 +62,7 @@ static __device__ u64 sum_of_words(u64 address, u64 bytes, u64 first, u64 thread
 
 static __device__ u64 sum_of(range r)
 {
-    u64 thread = (u64)blockIdx.x * blockDim.x + threadIdx.x, threads = (u64)gridDim.x * blockDim.x;
+    u64 thread = (u64)(blockIdx.x - r.first) * blockDim.x + threadIdx.x, threads = (u64)r.blocks * blockDim.x;
     if (r.address % 16)
         return sum_of_words(r.address, r.bytes, 0, thread, threads);
     u64 pairs = r.bytes / 16;
@@ -74,28 +70,22 @@ static __device__ u64 sum_of(range r)
            sum_of_words(r.address, r.bytes, 2 * pairs, thread, threads);
 }
 
-// blockDim is (THREADS, 1, 1), a multiple of 32; gridDim is (any, number of ranges, 1).
-extern "C" __global__ void cufence_hash(ranges given, scratch *scratches, volatile u64 *results)
+// blockDim is a multiple of 32, at most 1024. Block i writes sums[i]: its part of the sum of the range that it belongs to.
+extern "C" __global__ void cufence_hash(ranges given, unsigned count, u64 *sums)
 {
-    __shared__ u64 sums[32];
-    range r = given.at[blockIdx.y];
-    scratch *own = &scratches[blockIdx.y];
-    u64 sum = sum_of(r);
+    __shared__ u64 parts[32];
+    unsigned number = 0;
+    while (number + 1 < count && blockIdx.x >= given.at[number + 1].first)
+        number++;
+    u64 sum = sum_of(given.at[number]);
     for (int step = 16; step; step /= 2)
         sum += __shfl_down_sync(0xffffffffu, sum, step);
     if (threadIdx.x % 32 == 0)
-        sums[threadIdx.x / 32] = sum;
+        parts[threadIdx.x / 32] = sum;
     __syncthreads();
     if (threadIdx.x)
         return;
     for (unsigned i = 1; i < blockDim.x / 32; i++)
-        sum += sums[i];
-    atomicAdd(&own->sum, sum);
-    __threadfence();
-    if (atomicAdd(&own->ended, 1u) != gridDim.x - 1)
-        return;
-    // The last block: every other one has added its sum.
-    u64 total = atomicExch(&own->sum, 0ull);
-    own->ended = 0;
-    results[blockIdx.y] = mix(total ^ (r.bytes * GOLDEN));
+        sum += parts[i];
+    sums[blockIdx.x] = sum;
 }

@@ -9,7 +9,8 @@
  *   mix(x): x ^= x >> 32; x *= 0xbf58476d1ce4e5b9; x ^= x >> 29; x *= 0x94d049bb133111eb; x ^= x >> 32
  * all modulo 2^64. A sum does not depend on the order of its parts, so neither does the hash depend on the number of threads.
  *
- * Thread safety: from any thread. The context is current.
+ * The kernel leaves a sum for each of its blocks, and hash_result() adds them up on the host: no atomics, no memory to clear.
+ * Thread safety: from any thread.
  */
 #ifndef CUFENCE_KERNELS_HASH_H
 #define CUFENCE_KERNELS_HASH_H
@@ -20,23 +21,23 @@
 #include <stdint.h>
 
 #define HASH_KERNEL "cufence_hash"
-#define HASH_RANGES 32       /* most ranges of one launch */
-#define HASH_SCRATCH_BYTES 16 /* of device memory for each range */
+#define HASH_RANGES 32 /* most ranges of one launch */
+
+extern const char *const hash_kernel_ptx; /* for kernels_load() */
 
 struct hash_range {
-    uint64_t address, bytes; /* any alignment; 0 bytes have a hash too */
+    uint64_t address, bytes; /* of device memory, at any alignment; 0 bytes have a hash too */
+    uint32_t first, blocks;  /* set by hash_plan() */
 };
 
-/* Loads the kernel into the current context. Returns 0 if the driver refuses it. Slow: once a context. */
-int hash_load(CUfunction *function);
+/* Plans a launch over `count` ranges, 1 to HASH_RANGES. Returns the number of its sums, of 8 bytes each. */
+size_t hash_plan(struct hash_range *ranges, size_t count);
 
-/*
- * Launches the hash of `count` ranges (1 to HASH_RANGES) on the stream, in its order.
- *   scratch  device memory, HASH_SCRATCH_BYTES for each range, zeros; zeros again once the launch is done, so it can serve
- *            later launches of the same stream, but not two at once
- *   results  device memory, or the device's address of pinned host memory: 8 bytes for each range
- */
-CUresult hash_launch(CUfunction function, CUstream stream, const struct hash_range *ranges, size_t count, CUdeviceptr scratch,
-                     CUdeviceptr results);
+/* Launches the kernel over planned ranges, in the order of the stream. The context is current. sums: device memory, or pinned
+ * host memory at the device's address. */
+CUresult hash_launch(CUfunction function, CUstream stream, const struct hash_range *ranges, size_t count, CUdeviceptr sums);
+
+/* The hash of a range, from the sums of its launch. */
+uint64_t hash_result(const struct hash_range *range, const uint64_t *sums);
 
 #endif

@@ -39,7 +39,7 @@ CUresult kernel_load_library(void);
 /* Unloads the context's modules. */
 void kernel_unload_all(CUcontext context);
 
-/* hash.c: cufence's kernel of that name. Its arguments: 32 ranges, scratch memory, results. */
+/* hash.c: cufence's kernel of that name. Its arguments: 32 ranges, their number, sums. */
 void kernel_hash(const cusim_thread *thread, void *const *arguments);
 
 /* builtin.c */

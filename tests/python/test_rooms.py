@@ -17,6 +17,7 @@ FLOORS = [
     {"cli"},
     {"preload", "torch"},
     {"api"},
+    {"values"},
     {"witness"},
     {"heap", "launch", "restage"},
     {"vmm", "stacks"},

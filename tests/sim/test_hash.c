@@ -15,8 +15,7 @@ static int set_up(void **state)
     CUcontext context;
     if (driver_load() != CUFENCE_OK || cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         cuCtxSetCurrent(context) != CUDA_SUCCESS || cuMemAlloc(&bench.memory, HASH_BYTES) != CUDA_SUCCESS ||
-        cuMemAlloc(&bench.scratch, HASH_RANGES * HASH_SCRATCH_BYTES) != CUDA_SUCCESS ||
-        cuMemAlloc(&bench.results, HASH_RANGES * sizeof(uint64_t)) != CUDA_SUCCESS)
+        cuMemAlloc(&bench.sums, HASH_SUMS * sizeof(uint64_t)) != CUDA_SUCCESS)
         return -1;
     return hash_set_up(&bench) ? 0 : -1;
 }

@@ -6,6 +6,7 @@
 #define CUFENCE_TESTS_HASH_CASES_H
 
 #include "kernels/hash.h"
+#include "kernels/kernels.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,10 +45,11 @@ static const struct {
 };
 
 #define HASH_BYTES ((size_t)3 << 20)
+#define HASH_SUMS (HASH_RANGES * 1024)
 
 struct hash_bench {
-    CUdeviceptr memory;           /* HASH_BYTES, from the caller */
-    CUdeviceptr scratch, results; /* HASH_RANGES * HASH_SCRATCH_BYTES, HASH_RANGES * 8, from the caller */
+    CUdeviceptr memory; /* HASH_BYTES, from the caller */
+    CUdeviceptr sums;   /* HASH_SUMS * 8, from the caller */
     CUfunction function;
     uint8_t *host;     /* what is in `memory` */
     char problem[200]; /* "" if all is well */
@@ -62,8 +64,8 @@ static int hash_set_up(struct hash_bench *bench)
         state = state * 1664525u + 1013904223u;
         bench->host[i] = (uint8_t)(state >> 24);
     }
-    if (bench->host && hash_load(&bench->function) &&
-        driver->cuMemsetD8Async(bench->scratch, 0, HASH_RANGES * HASH_SCRATCH_BYTES, NULL) == CUDA_SUCCESS &&
+    static const char *const names[] = {HASH_KERNEL};
+    if (bench->host && kernels_load(hash_kernel_ptx, names, &bench->function, 1) &&
         driver->cuMemcpyHtoD(bench->memory, bench->host, HASH_BYTES) == CUDA_SUCCESS)
         return 1;
     snprintf(bench->problem, sizeof bench->problem, "cannot set up");
@@ -73,20 +75,23 @@ static int hash_set_up(struct hash_bench *bench)
 /* Compares `count` ranges of bench->memory in one launch. */
 static int hash_agrees(struct hash_bench *bench, const struct hash_range *offsets, size_t count)
 {
+    static uint64_t sums[HASH_SUMS];
     struct hash_range ranges[HASH_RANGES];
     for (size_t i = 0; i < count; i++)
-        ranges[i] = (struct hash_range){bench->memory + offsets[i].address, offsets[i].bytes};
-    uint64_t results[HASH_RANGES];
-    driver->cuMemsetD8Async(bench->results, 0xff, sizeof results, NULL);
-    CUresult result = hash_launch(bench->function, NULL, ranges, count, bench->scratch, bench->results);
+        ranges[i] = (struct hash_range){.address = bench->memory + offsets[i].address, .bytes = offsets[i].bytes};
+    size_t planned = hash_plan(ranges, count) * sizeof *sums;
+    driver->cuMemsetD8Async(bench->sums, 0xff, planned, NULL);
+    CUresult result = hash_launch(bench->function, NULL, ranges, count, bench->sums);
     if (result == CUDA_SUCCESS)
-        result = driver->cuMemcpyDtoH(results, bench->results, sizeof results);
+        result = driver->cuMemcpyDtoH(sums, bench->sums, planned);
     for (size_t i = 0; i < count && result == CUDA_SUCCESS; i++) {
         uint64_t wanted = hash_by_definition(bench->host + offsets[i].address, offsets[i].bytes);
-        if (results[i] != wanted) {
-            snprintf(bench->problem, sizeof bench->problem, "range %zu of %zu, +%llu, %llu bytes: %016llx, but %016llx is right", i,
-                     count, (unsigned long long)offsets[i].address, (unsigned long long)offsets[i].bytes,
-                     (unsigned long long)results[i], (unsigned long long)wanted);
+        uint64_t hash = hash_result(&ranges[i], sums);
+        if (hash != wanted) {
+            snprintf(bench->problem, sizeof bench->problem,
+                     "range %zu of %zu, +%llu, %llu bytes: %016llx, but %016llx is right", i, count,
+                     (unsigned long long)offsets[i].address, (unsigned long long)offsets[i].bytes, (unsigned long long)hash,
+                     (unsigned long long)wanted);
             return 0;
         }
     }
@@ -102,14 +107,14 @@ static int hash_agrees_everywhere(struct hash_bench *bench)
     for (uint64_t at = 0; at < 17; at++) {
         for (uint64_t bytes = 0; bytes < 96; bytes += HASH_RANGES) {
             for (uint64_t i = 0; i < HASH_RANGES; i++)
-                offsets[i] = (struct hash_range){at, bytes + i};
+                offsets[i] = (struct hash_range){.address = at, .bytes = bytes + i};
             if (!hash_agrees(bench, offsets, HASH_RANGES))
                 return 0;
         }
     }
     for (uint64_t i = 0; i < HASH_RANGES; i++)
-        offsets[i] = (struct hash_range){i * 5003, (i % 7) * 300001 + i};
-    offsets[HASH_RANGES - 1] = (struct hash_range){0, HASH_BYTES};
+        offsets[i] = (struct hash_range){.address = i * 5003, .bytes = (i % 7) * 300001 + i};
+    offsets[HASH_RANGES - 1] = (struct hash_range){.bytes = HASH_BYTES};
     return hash_agrees(bench, offsets, HASH_RANGES) && hash_agrees(bench, offsets, HASH_RANGES) &&
            hash_agrees(bench, offsets + HASH_RANGES - 1, 1);
 }

@@ -10,15 +10,15 @@
 /* In the order in which they are looked for. */
 enum trace_difference_kind {
     TRACE_EQUAL,
-    TRACE_OTHER_KERNEL,   /* or another kind of event; the streams do not fit together from here on */
-    TRACE_OTHER_GRID,     /* grid, block or shared memory */
-    TRACE_OTHER_PLACE,    /* of the launch in the source */
-    TRACE_OTHER_SCALAR,   /* an argument of up to 8 bytes */
-    TRACE_OTHER_POINTER,  /* a pointer to another buffer, offset or size; or to none */
-    TRACE_OTHER_INPUT,    /* a buffer held something else before */
-    TRACE_OTHER_STRUCT,   /* equal inputs and other outputs, and an argument of more than 8 bytes differs */
-    TRACE_OTHER_OUTPUT,   /* equal inputs and arguments, and other outputs */
-    TRACE_LONGER,         /* one run has no such event */
+    TRACE_OTHER_KERNEL,  /* or another kind of event; the streams do not fit together from here on */
+    TRACE_OTHER_GRID,    /* grid, block or shared memory */
+    TRACE_OTHER_PLACE,   /* of the launch in the source */
+    TRACE_OTHER_SCALAR,  /* an argument of up to 8 bytes */
+    TRACE_OTHER_POINTER, /* a pointer to another buffer, offset or size; or to none */
+    TRACE_OTHER_INPUT,   /* a buffer held something else before */
+    TRACE_OTHER_STRUCT,  /* equal inputs and other outputs, and an argument of more than 8 bytes differs */
+    TRACE_OTHER_OUTPUT,  /* equal inputs and arguments, and other outputs */
+    TRACE_LONGER,        /* one run has no such event */
     TRACE_DIFFERENCES
 };
 

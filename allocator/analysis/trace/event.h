@@ -24,18 +24,19 @@ enum trace_kind {
     TRACE_GRAPH, /* a launch of a CUDA graph */
     TRACE_COPY,
     TRACE_SET,
-    TRACE_END, /* the last line of a whole trace; of its fields only `number`, here of all events, and `missed` have a meaning */
+    TRACE_END, /* the last line of a whole trace; of its fields only `number`, here of all events, and `missed` have a meaning
+                */
     TRACE_KINDS
 };
 
 /* A buffer that the kernel has a pointer to, from there to its end; or what a copy reads or writes. */
 struct trace_buffer {
-    int argument;    /* from 0; -1: none, or the layout is unknown */
-    uint32_t at;     /* where in the argument the pointer is */
+    int argument;     /* from 0; -1: none, or the layout is unknown */
+    uint32_t at;      /* where in the argument the pointer is */
     const char *name; /* the place of its allocation or its label, and how many from there came before: "train.py:17 #2" */
-    uint64_t size;   /* of the buffer */
-    uint64_t offset; /* of the pointer */
-    uint64_t bytes;  /* that were hashed */
+    uint64_t size;    /* of the buffer */
+    uint64_t offset;  /* of the pointer */
+    uint64_t bytes;   /* that were hashed */
     int has_before, has_after;
     uint64_t before, after; /* hashes (kernels/hash.h) */
 };

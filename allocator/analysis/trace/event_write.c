@@ -46,7 +46,8 @@ static void put_buffer(FILE *out, const struct trace_buffer *buffer)
         fprintf(out, ",\"argument\":%d", buffer->argument);
     if (buffer->at)
         fprintf(out, ",\"at\":%" PRIu32, buffer->at);
-    fprintf(out, ",\"size\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"bytes\":%" PRIu64, buffer->size, buffer->offset, buffer->bytes);
+    fprintf(out, ",\"size\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"bytes\":%" PRIu64, buffer->size, buffer->offset,
+            buffer->bytes);
     if (buffer->has_before)
         fprintf(out, ",\"before\":\"%016" PRIx64 "\"", buffer->before);
     if (buffer->has_after)
