@@ -279,7 +279,7 @@ static cufence_status put_found(struct diff *diff, const struct diff_shown *show
 {
     cufence_status status = CUFENCE_OK;
     const struct trace_difference *what = &shown->found->what;
-    fputs("\ndifference at ", stdout);
+    fputs("\ndifference at event ", stdout);
     put_headline(shown);
     printf(": %s", diff_word(what->kind));
     put_place(shown);
@@ -338,7 +338,7 @@ cufence_status diff_print_text(struct diff *diff, struct problem *problem)
     }
     status = diff_show(diff, &diff->found[0], &shown, problem);
     if (status == CUFENCE_OK) {
-        fputs("SUMMARY: cufence: the first difference is at ", stdout);
+        fputs("SUMMARY: cufence: the first difference is at event ", stdout);
         put_headline(&shown);
         fputs(", ", stdout);
         put(short_name(&shown));
