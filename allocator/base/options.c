@@ -106,6 +106,9 @@ static const struct option_row table[] = {
     {.name = "save_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "4G",
      .offset = FIELD(save_max), .maximum = 64 * TIB,
      .help = "bytes of buffers that are saved with a kernel; those beyond it are listed as left out"},
+    {.name = "trace", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
+     .offset = FIELD(trace), .maximum = sizeof(((struct options *)0)->trace),
+     .help = "file for a line for each launch with hashes of its buffers before and after, for `cufence diff` (docs/diff.md); %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
 };
 /* clang-format on */
 

@@ -51,6 +51,7 @@ struct options {
     char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
     uint64_t save_max;       /* bytes of buffers in a bundle, default 4G */
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
+    char trace[256];         /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
 };
 
 enum option_type {

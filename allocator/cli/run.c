@@ -168,6 +168,8 @@ static int set_options(const struct request *request, struct environment *enviro
         status = check_file("log", options->log);
     if (status == 0)
         status = check_file("json", options->json);
+    if (status == 0)
+        status = check_file("trace", options->trace);
     if (status == 0 && merged[0]) {
         if (environment_set(environment, "CUFENCE_OPTIONS", merged) != CUFENCE_OK)
             status = complain(CANNOT_RUN, "%s", error_detail());
