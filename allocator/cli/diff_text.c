@@ -178,9 +178,8 @@ static cufence_status put_writers(struct diff *diff, const struct diff_shown *sh
             return status;
         printf("%" PRIu64 " of stream %" PRIu64 ", ", event.number, event.stream);
         put_event(&event);
-        if (write.has_after && buffer->has_before && write.after != buffer->before)
-            fputs(buffer->offset || buffer->bytes != buffer->size ? "" : ", and changed since by what the trace does not see",
-                  stdout);
+        if (write.is_whole && buffer->has_before && buffer->bytes == buffer->size && write.after != buffer->before)
+            fputs(", and changed since by what the trace does not see", stdout);
         trace_event_free(&event);
     }
     return CUFENCE_OK;

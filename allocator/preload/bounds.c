@@ -37,13 +37,25 @@ static int refuse(const struct host_call *call, CUdeviceptr address, unsigned lo
     return 0;
 }
 
+static int note(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
+{
+    if (call->access && is_write) {
+        call->access->to = address;
+        call->access->written = size;
+    } else if (call->access) {
+        call->access->from = address;
+        call->access->read = size;
+    }
+    return 1;
+}
+
 int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
 {
     struct heap_range range;
     if (!heap_owns(address) || size == 0)
         return 1;
     if (heap_range_of(address, &range) && size <= range.size - (address - range.address))
-        return 1;
+        return note(call, address, size, is_write);
     return refuse(call, address, size, is_write);
 }
 

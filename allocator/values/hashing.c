@@ -7,23 +7,29 @@ static size_t group_size(const struct hashing *hashing, size_t first)
     return hashing->count - first < HASH_RANGES ? hashing->count - first : HASH_RANGES;
 }
 
-static size_t find(const struct hashing *hashing, uint64_t id)
+static size_t find(const struct hashing *hashing, uint64_t key)
 {
     size_t i = 0;
-    while (i < hashing->count && hashing->ids[i] != id)
+    while (i < hashing->count && hashing->keys[i] != key)
         i++;
     return i;
+}
+
+static uint64_t key_of(const struct visit *visit, size_t index)
+{
+    return visit->copy ? index : visit->reached[index].range.id;
 }
 
 static void add_buffers(struct hashing *hashing, const struct visit *visit)
 {
     for (size_t i = 0; i < visit->reached_count && hashing->count < HASHING_RANGES; i++) {
         const struct reached *reached = &visit->reached[i];
-        if (reached->is_out_of_way || find(hashing, reached->range.id) < hashing->count)
+        if (reached->is_out_of_way || find(hashing, key_of(visit, i)) < hashing->count)
             continue;
-        hashing->ids[hashing->count] = reached->range.id;
+        hashing->keys[hashing->count] = key_of(visit, i);
         hashing->ranges[hashing->count++] =
-            (struct hash_range){.address = reached->range.address, .bytes = reached->range.size};
+            (struct hash_range){.address = visit->copy ? reached->pointer : reached->range.address,
+                                .bytes = visit->copy ? reached->bytes : reached->range.size};
     }
 }
 
@@ -51,9 +57,9 @@ void hashing_submit(const struct hashing *hashing, struct visit_part *part, unsi
                         (CUdeviceptr)(uintptr_t)(sums + hashing->first_sums[first / HASH_RANGES]));
 }
 
-int hashing_result(const struct hashing *hashing, uint64_t id, const uint64_t *sums, uint64_t *hash)
+int hashing_result(const struct hashing *hashing, const struct visit *visit, size_t index, const uint64_t *sums, uint64_t *hash)
 {
-    size_t i = find(hashing, id);
+    size_t i = find(hashing, key_of(visit, index));
     if (i == hashing->count)
         return 0;
     *hash = hash_result(&hashing->ranges[i], sums + hashing->first_sums[i / HASH_RANGES]);

@@ -190,7 +190,18 @@ static size_t take_scalars(const struct visit *visit)
     return count;
 }
 
-/* sums: of before, then of after; NULL: there are none. */
+/* sums: of before, then of after; of a copy, after alone. What a copy reads has been the same before. */
+static void take_hashes(const struct visit *visit, size_t index, const struct hashing *hashing, const uint64_t *sums,
+                        struct trace_buffer *buffer)
+{
+    int is_read = visit->copy && index >= visit->written_count;
+    if (!visit->copy || is_read)
+        buffer->has_before = hashing_result(hashing, visit, index, sums, &buffer->before);
+    if (!is_read)
+        buffer->has_after = hashing_result(hashing, visit, index, sums + (visit->copy ? 0 : hashing->sums), &buffer->after);
+}
+
+/* sums: NULL if there are none. */
 static size_t take_buffers(const struct visit *visit, const struct hashing *hashing, const uint64_t *sums)
 {
     size_t count = visit->reached_count < BUFFERS ? visit->reached_count : BUFFERS;
@@ -204,9 +215,9 @@ static size_t take_buffers(const struct visit *visit, const struct hashing *hash
                                         .name = keep_text(name),
                                         .size = reached->range.size,
                                         .offset = reached->pointer - reached->range.address,
-                                        .bytes = reached->range.size};
-        buffer->has_before = sums && hashing_result(hashing, reached->range.id, sums, &buffer->before);
-        buffer->has_after = sums && hashing_result(hashing, reached->range.id, sums + hashing->sums, &buffer->after);
+                                        .bytes = visit->copy ? reached->bytes : reached->range.size};
+        if (sums)
+            take_hashes(visit, i, hashing, sums, buffer);
     }
     return count;
 }
@@ -239,14 +250,23 @@ static uint64_t count_event(uint64_t stream)
     return counted ? ++counted->events : trace.events + 1;
 }
 
+static enum trace_kind kind_of(const struct visit *visit)
+{
+    if (visit->copy)
+        return strncmp(visit->copy, "cuMemset", strlen("cuMemset")) == 0 ? TRACE_SET : TRACE_COPY;
+    return visit->function ? TRACE_LAUNCH : TRACE_GRAPH;
+}
+
 static void put_event(const struct visit *visit, const struct hashing *hashing, const uint64_t *sums)
 {
     uint64_t stream = names_stream(visit);
-    struct trace_event event = {.kind = visit->function ? TRACE_LAUNCH : TRACE_GRAPH,
+    struct trace_event event = {.kind = kind_of(visit),
                                 .number = count_event(stream),
                                 .stream = stream,
                                 .device = visit->device,
-                                .name = visit->function ? name_of(visit->function) : "",
+                                .name = visit->copy       ? visit->copy
+                                        : visit->function ? name_of(visit->function)
+                                                          : "",
                                 .symbol = visit->function ? visit->function->name : "",
                                 .place = names_place(visit),
                                 .shared = visit->shared_bytes,
@@ -286,7 +306,7 @@ static int wants(const struct visit *visit)
 
 static size_t size(const struct visit *visit)
 {
-    return 2 * hashing_plan(visit)->sums * sizeof(uint64_t);
+    return (visit->copy ? 1 : 2) * hashing_plan(visit)->sums * sizeof(uint64_t);
 }
 
 static void before(struct visit_part *part)
@@ -297,7 +317,7 @@ static void before(struct visit_part *part)
 static void after(struct visit_part *part)
 {
     const struct hashing *hashing = hashing_plan(part->visit);
-    hashing_submit(hashing, part, 0, (uint64_t *)(void *)part->memory + hashing->sums);
+    hashing_submit(hashing, part, 0, (uint64_t *)(void *)part->memory + (part->visit->copy ? 0 : hashing->sums));
 }
 
 static void finished(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how)
@@ -337,6 +357,7 @@ cufence_status trace_open(const struct options *options)
 {
     static struct visit_user user = {.kernels = {HASH_KERNEL},
                                      .looks_at_all = 1,
+                                     .sees_copies = 1,
                                      .wants_function = wants_function,
                                      .wants_graph = wants_graph,
                                      .wants = wants,

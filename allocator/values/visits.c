@@ -17,6 +17,7 @@
 
 const struct visit_user *visit_users[VISIT_USERS];
 unsigned visit_user_count;
+int visits_see_copies;
 
 static struct {
     uint64_t launches;             /* atomic: number of launches so far */
@@ -242,6 +243,55 @@ static void ended(const struct launch_event *event, CUresult result)
         end(begun, result);
 }
 
+/* ---- copies ---- */
+
+static void add_reached(struct visit *visit, struct reached *list, uint64_t address, size_t bytes)
+{
+    struct reached *reached = &list[visit->reached_count];
+    if (!bytes || !heap_range_of(address, &reached->range))
+        return;
+    reached->argument = -1;
+    reached->pointer = address;
+    reached->bytes = bytes;
+    visit->reached_count++;
+}
+
+static uint32_t users_of_copies(void)
+{
+    uint32_t users = 0;
+    for (unsigned i = 0; i < visit_user_count; i++)
+        users |= (uint32_t)visit_users[i]->sees_copies << i;
+    return users;
+}
+
+void visits_copied(const struct visit_copy *copy)
+{
+    const struct launch_event event = {.stream = copy->stream};
+    struct stream *stream = is_open(copy->stream) ? stream_resolve(copy->stream) : NULL;
+    struct job *job = stream && !__atomic_load_n(&visits.is_closed, __ATOMIC_RELAXED) ? calloc(1, sizeof *job) : NULL;
+    struct reached *reached = job ? calloc(2, sizeof *reached) : NULL;
+    if (!reached) {
+        free(job);
+        return;
+    }
+    fill(&job->visit, &event, stream, 0);
+    job->visit.copy = copy->name;
+    job->visit.reached = reached;
+    add_reached(&job->visit, reached, copy->to, copy->written);
+    job->visit.written_count = job->visit.reached_count;
+    add_reached(&job->visit, reached, copy->from, copy->read);
+    stack_capture_from(&job->visit.stack, copy->frame);
+    job->users = users_of_visit(&job->visit, users_of_copies());
+    if (!job->users) {
+        jobs_free(job);
+        return;
+    }
+    job->how = prepare(job) ? VISIT_DONE : VISIT_NO_ROOM;
+    if (job->how == VISIT_DONE)
+        submit_after(job);
+    jobs_submit(job);
+}
+
 /* ---- work of the users ---- */
 
 static void note(struct visit_part *part, CUresult result)
@@ -274,6 +324,7 @@ void visits_add(const struct visit_user *user)
     assert(visit_user_count < VISIT_USERS);
     if (!visit_user_count)
         launch_observe(&observer);
+    visits_see_copies |= user->sees_copies;
     visit_users[visit_user_count++] = user;
 }
 

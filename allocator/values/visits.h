@@ -41,14 +41,15 @@ struct visit {
     uint64_t time_ns;                       /* CLOCK_MONOTONIC */
     const struct launch_function *function; /* never freed; NULL: a graph launch */
     CUgraphExec graph;
+    const char *copy; /* the driver function, of a copy or set; NULL: a launch. Static */
     uint32_t grid[3], block[3], shared_bytes;
     const char *label; /* the thread's innermost one (labels.h), NULL if none; valid for ever */
     struct stack stack;
-    const uint8_t *arguments; /* of the kernel, as the device sees them */
-    size_t argument_bytes;    /* 0: unknown, or none */
-    const struct reached *reached;
-    size_t reached_count;
-    CUresult result; /* of the launch; from after() on */
+    const uint8_t *arguments;            /* of the kernel, as the device sees them */
+    size_t argument_bytes;               /* 0: unknown, or none */
+    const struct reached *reached;       /* of a copy: what it writes, then what it reads; `bytes` of each */
+    size_t reached_count, written_count; /* written_count: of a copy, 0 or 1 */
+    CUresult result;                     /* of the launch; from after() on */
 };
 
 /* A user's part in a visit, while work is submitted: on the launching thread, whose context is the stream's. */
@@ -70,6 +71,7 @@ enum visit_end {
 struct visit_user {
     const char *ptx; /* kernels, made by ./dev ptx; NULL: none */
     const char *kernels[VISIT_KERNELS];
+    int sees_copies;  /* and sets, of buffers of ours: before() is not called, and after() does not change what they wrote */
     int looks_at_all; /* so many launches that their buffers are not kept from reuse by other streams (uaf=off) */
 
     /* Whether it may want launches of this kernel. Asked about once a kernel, perhaps more often; any thread. */
@@ -98,6 +100,17 @@ int visits_are_wanted(void);
 void visits_need(uint64_t pinned_bytes);
 /* Whether buffers are unmapped when they are freed (uaf=strict): set at the start. */
 void visits_open(const struct options *options);
+
+/* A copy or set that the program has just submitted, of memory of ours. Call it only if visits_see_copies is set. */
+struct visit_copy {
+    const char *name;     /* of the driver function; static */
+    CUstream stream;      /* as the hook means it */
+    uint64_t to, from;    /* device addresses, in live buffers */
+    size_t written, read; /* bytes there; 0: none */
+    const void *frame;    /* of the hook */
+};
+extern int visits_see_copies; /* constant after the start */
+void visits_copied(const struct visit_copy *copy);
 
 /* In before() and after(): launch the user's kernel of that index with blocks x threads, or copy device memory to `to` in the
  * part's memory. On an error they remember it, and the visit ends with VISIT_FAILED. */

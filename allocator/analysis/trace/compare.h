@@ -37,7 +37,7 @@ struct trace_writers; /* the latest writers of the latest buffers of one trace *
 
 struct trace_write {
     uint64_t line, offset; /* of the event in its file, as given */
-    int has_after;
+    int is_whole;          /* it left the buffer with the hash `after`; 0: a part of it, or there is no hash */
     uint64_t after;
 };
 

@@ -111,7 +111,10 @@ void trace_writers_note(struct trace_writers *writers, const struct trace_event 
             continue; /* a launch without hashes may have written it */
         struct written *written = take(writers, key_of(buffer->name));
         written->last[written->count++ % KEPT] =
-            (struct trace_write){.line = line, .offset = offset, .has_after = buffer->has_after, .after = buffer->after};
+            (struct trace_write){.line = line,
+                                 .offset = offset,
+                                 .is_whole = buffer->has_after && buffer->bytes == buffer->size,
+                                 .after = buffer->after};
     }
 }
 
