@@ -273,6 +273,7 @@ static const struct {
     [TRACE_OTHER_SCALAR] = {"scalar", "another argument"},
     [TRACE_OTHER_POINTER] = {"pointer", "a pointer to something else"},
     [TRACE_OTHER_INPUT] = {"input", "other inputs"},
+    [TRACE_OTHER_COPY] = {"copy", "the program has copied or set other bytes"},
     [TRACE_OTHER_STRUCT] = {"struct", "equal inputs, another argument, other outputs"},
     [TRACE_OTHER_OUTPUT] = {"output", "equal inputs and other outputs"},
     [TRACE_LONGER] = {"longer", "one run goes on"},

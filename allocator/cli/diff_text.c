@@ -204,6 +204,8 @@ static const char *hint_for(const struct diff *diff, const struct diff_found *fo
     case TRACE_OTHER_INPUT:
         return found->what.is_written ? "see what wrote the input last; --all 100 shows the differences that follow"
                                       : "the kernel uses memory that nothing in the trace has written";
+    case TRACE_OTHER_COPY:
+        return "the host's data differs: another seed or input file, or host memory that nobody has written";
     case TRACE_OTHER_KERNEL:
         return "the program took another way, or another version of it or of a library chose another kernel";
     case TRACE_OTHER_PLACE:
@@ -284,7 +286,8 @@ static cufence_status put_found(struct diff *diff, const struct diff_shown *show
     put_place(shown);
     if (what->kind == TRACE_OTHER_SCALAR || what->kind == TRACE_OTHER_STRUCT)
         put_scalars(shown);
-    else if (what->kind == TRACE_OTHER_POINTER || what->kind == TRACE_OTHER_INPUT || what->kind == TRACE_OTHER_OUTPUT)
+    else if (what->kind == TRACE_OTHER_POINTER || what->kind == TRACE_OTHER_INPUT || what->kind == TRACE_OTHER_COPY ||
+             what->kind == TRACE_OTHER_OUTPUT)
         put_buffers(shown);
     if (what->kind == TRACE_OTHER_INPUT)
         status = put_writers(diff, shown, problem);

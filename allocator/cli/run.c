@@ -158,6 +158,14 @@ static int check_file(const char *key, const char *file)
                     strerror(errno));
 }
 
+/* An old trace is nothing to compare with: if the program launches nothing, there is none. */
+static void empty_trace(const char *file)
+{
+    struct stat found;
+    if (*file && !strchr(file, '%') && stat(file, &found) == 0 && S_ISREG(found.st_mode) && truncate(file, 0) != 0)
+        complain(0, "trace=%s: %s", file, strerror(errno));
+}
+
 static int set_options(const struct request *request, struct environment *environment, struct options *options)
 {
     char *merged = settings_text(&request->settings);
@@ -170,6 +178,8 @@ static int set_options(const struct request *request, struct environment *enviro
         status = check_file("json", options->json);
     if (status == 0)
         status = check_file("trace", options->trace);
+    if (status == 0)
+        empty_trace(options->trace);
     if (status == 0 && merged[0]) {
         if (environment_set(environment, "CUFENCE_OPTIONS", merged) != CUFENCE_OK)
             status = complain(CANNOT_RUN, "%s", error_detail());

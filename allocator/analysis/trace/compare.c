@@ -86,6 +86,15 @@ static int find_input(const struct trace_event *a, const struct trace_writers *o
     return is_found;
 }
 
+/* A set, or a copy that reads no buffer. */
+static int is_of_host(const struct trace_event *event)
+{
+    int reads = 0;
+    for (size_t i = 0; i < event->buffer_count; i++)
+        reads |= event->buffers[i].has_before;
+    return event->kind == TRACE_SET || (event->kind == TRACE_COPY && !reads);
+}
+
 struct trace_difference trace_compare(const struct trace_event *a, const struct trace_writers *of_a, uint64_t line_a,
                                       const struct trace_event *b, const struct trace_writers *of_b, uint64_t line_b,
                                       unsigned ignored)
@@ -106,6 +115,8 @@ struct trace_difference trace_compare(const struct trace_event *a, const struct 
         int is_other_output = find_output(a, b, &index);
         if (find_input(a, of_a, line_a, b, of_b, line_b, &found) && (found.is_written || is_other_output))
             found.kind = TRACE_OTHER_INPUT;
+        else if (is_other_output && is_of_host(a))
+            found = (struct trace_difference){.kind = TRACE_OTHER_COPY, .index = index};
         else if (is_other_output && !(ignored & TRACE_IGNORE_SCALARS) && find_scalar(a, b, 1, &found.index))
             found.kind = TRACE_OTHER_STRUCT;
         else if (is_other_output)

@@ -16,6 +16,7 @@ enum trace_difference_kind {
     TRACE_OTHER_SCALAR,  /* an argument of up to 8 bytes */
     TRACE_OTHER_POINTER, /* a pointer to another buffer, offset or size; or to none */
     TRACE_OTHER_INPUT,   /* a buffer held something else before */
+    TRACE_OTHER_COPY,    /* the host has copied or set other bytes */
     TRACE_OTHER_STRUCT,  /* equal inputs and other outputs, and an argument of more than 8 bytes differs */
     TRACE_OTHER_OUTPUT,  /* equal inputs and arguments, and other outputs */
     TRACE_LONGER,        /* one run has no such event */
