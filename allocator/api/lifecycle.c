@@ -9,6 +9,7 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
+#include "values/saves.h"
 #include "values/trace.h"
 #include "values/visits.h"
 #include "vmm/arena.h"
@@ -247,6 +248,8 @@ static cufence_status start(const char *options)
         status = driver_load();
     if (status == CUFENCE_OK)
         status = trace_open(&process.options);
+    if (status == CUFENCE_OK)
+        status = saves_open(&process.options);
     if (status == CUFENCE_OK)
         status = monitor_start(&process.options, &sources);
     if (status != CUFENCE_OK)

@@ -1,5 +1,6 @@
 #include "options.h"
 #include "error.h"
+#include "filter.h"
 #include "text.h"
 
 #include <ctype.h>
@@ -105,7 +106,10 @@ static const struct option_row table[] = {
      .help = "folder to save each faulted kernel in, with its arguments and the memory they reach, for `cufence replay`; %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
     {.name = "save_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "4G",
      .offset = FIELD(save_max), .maximum = 64 * TIB,
-     .help = "bytes of buffers that are saved with a kernel; those beyond it are listed as left out"},
+     .help = "bytes of buffers that are saved with a kernel, and by save_values in all; those beyond it are listed as left out"},
+    {.name = "save_values", .type = OPTION_FILTER_PATH, .allowed = "LAUNCHES=FOLDER, such as *gemm*=saved", .default_value = "",
+     .offset = FIELD(save_values), .maximum = sizeof(((struct options *)0)->save_values),
+     .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (docs/diff.md): *gemm*, #120, @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"},
     {.name = "trace", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(trace), .maximum = sizeof(((struct options *)0)->trace),
      .help = "file for a line for each launch with hashes of its buffers before and after, for `cufence diff` (docs/diff.md); %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
@@ -218,6 +222,20 @@ static int is_path_pattern(struct span value)
     return 1;
 }
 
+/* FILTER=FOLDER */
+static int is_filter_path(struct span value)
+{
+    char text[FILTER_BYTES], problem[256];
+    struct filter filter;
+    const char *equals = memchr(value.start, '=', value.length);
+    size_t length = equals ? (size_t)(equals - value.start) : 0;
+    if (!length || length >= sizeof text || length + 1 == value.length)
+        return 0;
+    snprintf(text, sizeof text, "%.*s", (int)length, value.start);
+    return filter_parse(&filter, text, problem, sizeof problem) &&
+           is_path_pattern((struct span){equals + 1, value.length - length - 1});
+}
+
 /* Stores a value, or returns 0 if the row does not allow it. */
 static int row_set(const struct option_row *row, struct span value, struct options *options)
 {
@@ -240,6 +258,11 @@ static int row_set(const struct option_row *row, struct span value, struct optio
             return 0;
         memcpy(field, value.start, value.length);
         ((char *)field)[value.length] = '\0';
+        return 1;
+    case OPTION_FILTER_PATH:
+        if (value.length >= row->maximum || !is_filter_path(value))
+            return 0;
+        snprintf(field, row->maximum, "%.*s", (int)value.length, value.start);
         return 1;
     case OPTION_ALIGN:
         if (is_text(value, "auto")) {
@@ -395,6 +418,7 @@ void options_format(const struct options *options, const struct option_row *row,
         return;
     }
     case OPTION_PATH:
+    case OPTION_FILTER_PATH:
         snprintf(out, size, "%s", (const char *)field);
         return;
     case OPTION_ALIGN:

@@ -49,18 +49,20 @@ struct options {
     char log[256];           /* file for reports besides stderr, "" = stderr only; %p pid, %r rank, %h host */
     char record[256];        /* folder for the core dump and the snapshot of each fault, "" = none; %p, %r, %h */
     char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
-    uint64_t save_max;       /* bytes of buffers in a bundle, default 4G */
+    uint64_t save_max;       /* bytes of buffers in a bundle, and of save_values in all, default 4G */
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
+    char save_values[512];   /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
     char trace[256];         /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
 };
 
 enum option_type {
-    OPTION_CHOICE, /* an enum: the index of the value in `allowed` */
-    OPTION_ALIGN,  /* uint64_t: "auto" = OPTION_ALIGN_AUTO, or a power of two in bytes */
-    OPTION_BYTES,  /* uint64_t: digits, then an optional K, M, G or T, then an optional B, or iB after a letter */
-    OPTION_NUMBER, /* uint64_t: digits */
-    OPTION_SWITCH, /* int: on = 1, off = 0 */
-    OPTION_PATH    /* char[]: a file name for options_expand_path() */
+    OPTION_CHOICE,     /* an enum: the index of the value in `allowed` */
+    OPTION_ALIGN,      /* uint64_t: "auto" = OPTION_ALIGN_AUTO, or a power of two in bytes */
+    OPTION_BYTES,      /* uint64_t: digits, then an optional K, M, G or T, then an optional B, or iB after a letter */
+    OPTION_NUMBER,     /* uint64_t: digits */
+    OPTION_SWITCH,     /* int: on = 1, off = 0 */
+    OPTION_PATH,       /* char[]: a file name for options_expand_path() */
+    OPTION_FILTER_PATH /* char[]: launches as filter.h says, "=", and a file name as above */
 };
 
 /* One row of the table. */

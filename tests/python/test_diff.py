@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import struct
 import subprocess
 import tempfile
 import unittest
@@ -150,6 +151,54 @@ class Runs(Folder):
         done = cufence("run", "--trace", path, "--", PROGRAM, "memory_info")
         self.assertIn("was not written: no launch was seen", done.stderr)
         self.assertIn("the file is empty", self.diff(path, path, status=2))
+
+
+@unittest.skipUnless(PROGRAM.is_file(), f"no {PROGRAM}")
+class Saved(Folder):
+    """save_values=FILTER=FOLDER."""
+
+    def save(self, launches: str, *options: str) -> tuple[list[str], str]:
+        done = cufence("run", "--save-values", f"{launches}={self.folder / 'saved'}", *options, "--", PROGRAM, "traced")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        return sorted(path.name for path in (self.folder / "saved").glob("*")), done.stderr
+
+    def floats(self, name: str) -> list[float]:
+        content = (self.folder / "saved" / name).read_bytes()
+        self.assertEqual(content[:6], b"\x93NUMPY")
+        return list(struct.unpack(f"<{(len(content) - 128) // 4}f", content[128:]))
+
+    def test_inputs_and_outputs_are_kept(self) -> None:
+        folders, out = self.save("*scale*|sum")
+        self.assertEqual(folders, ["000001-scale", "000004-sum"])
+        self.assertIn("save_values: 2 launches saved in", out)
+        before, after = self.floats("000001-scale/0.before.npy"), self.floats("000001-scale/1.after.npy")
+        self.assertEqual(after, [2 * value for value in before])
+        self.assertEqual(len(after), 1000)
+        self.assertNotEqual(after[999], 0)
+        self.assertFalse((self.folder / "saved/000001-scale/0.after.npy").exists(), "it has not changed")
+        launch = json.loads((self.folder / "saved/000001-scale/launch.json").read_text())
+        self.assertEqual([b["argument"] for b in launch["buffers"]], [0, 1])
+        self.assertEqual(launch["scalars"][1]["value"], "0x40000000")
+
+    def test_launches_are_chosen_by_number_and_place(self) -> None:
+        self.assertEqual(self.save("#2-3")[0], ["000002-race", "000003-with_struct"])
+        self.assertEqual(self.save("@trace_stories.c&sum")[0][-1], "000004-sum")
+
+    def test_save_max_is_a_limit_that_is_told(self) -> None:
+        folders, out = self.save("*", "--save-max", "17000")
+        self.assertEqual(folders, ["000001-scale"])
+        self.assertIn("5 more launches were left out: save_max is 17000 bytes", out)
+
+    def test_a_second_run_overwrites_nothing(self) -> None:
+        self.save("sum")
+        self.assertEqual(self.save("sum")[0], ["000004-sum", "000004-sum.2"])
+
+    def test_unfit_values_are_refused(self) -> None:
+        for value in ("sum", "=x", "sum=", "#0=x", "@=x", "sum=%q"):
+            with self.subTest(value):
+                done = cufence("run", "--save-values", value, "--", "true")
+                self.assertEqual(done.returncode, 2)
+                self.assertIn("save_values", done.stderr)
 
 
 @unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")

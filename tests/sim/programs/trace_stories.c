@@ -73,7 +73,8 @@ static void add(const char *name, cusim_kernel_function function, const size_t *
 
 static void register_all(void)
 {
-    static const size_t of_scale[] = {8, 8, 4, 4}, of_sum[] = {8, 8, 4}, of_race[] = {8}, of_struct[] = {sizeof(struct wide), 8};
+    static const size_t of_scale[] = {8, 8, 4, 4}, of_sum[] = {8, 8, 4}, of_race[] = {8},
+                        of_struct[] = {sizeof(struct wide), 8};
     add("_Z5scalePKfPfjf", scale, of_scale, 4);
     add("another_scale", scale, of_scale, 4);
     add("sum", sum, of_sum, 3);
