@@ -45,11 +45,13 @@ class Backend:
 
 
 RUN = (str(ROOT / "build" / "bin" / "cufence"), "run")
+TRACE = str(ROOT / "build" / "bench-trace.%p.jsonl")
 BACKENDS = {
     "native": Backend("native allocator", {}, None),
     "run": Backend("`cufence run` (as backend:cufence), default options, dumps armed", {}, None, launcher=(*RUN, "--")),
     "cufence": Backend("cufence.enable(), default options, dumps armed", {}, {}),
     "run_strict": Backend("`cufence run --set uaf=strict`", {}, None, launcher=(*RUN, "--set", "uaf=strict", "--")),
+    "run_trace": Backend("`cufence run --trace FILE`", {}, None, True, launcher=(*RUN, "--trace", TRACE, "--")),
     "cufence_strict": Backend("cufence.enable(uaf='strict')", {}, {"uaf": "strict"}),
     "async": Backend(
         "PyTorch's backend:cudaMallocAsync, without cufence", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, None

@@ -171,7 +171,9 @@ struct trace_event events_make(const struct visit *visit, const struct hashing *
                                 .number = visit->number,
                                 .stream = names_stream(visit),
                                 .device = visit->device,
-                                .name = visit->copy ? visit->copy : visit->function ? name_of(visit->function) : "",
+                                .name = visit->copy       ? visit->copy
+                                        : visit->function ? name_of(visit->function)
+                                                          : "",
                                 .symbol = visit->function ? visit->function->name : "",
                                 .place = names_place(visit),
                                 .shared = visit->shared_bytes,

@@ -273,8 +273,8 @@ static void finished(const struct visit *visit, uint8_t *results, size_t bytes, 
 static void closed(void)
 {
     uint64_t refused = __atomic_load_n(&saves.refused, __ATOMIC_RELAXED);
-    output_say("==%d== cufence: save_values: %" PRIu64 " launch%s saved in %s (%" PRIu64 " bytes)\n", (int)getpid(), saves.saved,
-               saves.saved == 1 ? "" : "es", saves.folder, saves.bytes);
+    output_say("==%d== cufence: save_values: %" PRIu64 " launch%s saved in %s (%" PRIu64 " bytes)\n", (int)getpid(),
+               saves.saved, saves.saved == 1 ? "" : "es", saves.folder, saves.bytes);
     if (refused)
         output_say("==%d== cufence: save_values: %" PRIu64 " more launches were left out: save_max is %" PRIu64 " bytes\n",
                    (int)getpid(), refused, saves.most);
