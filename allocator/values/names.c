@@ -72,12 +72,32 @@ static const char *file_of(const struct stack_frame *frame)
     return file == frame->file && slash ? slash + 1 : file;
 }
 
+/* Whether the frame belongs to what every launch of a CUDA program goes through. */
+static int is_of_runtime(const struct stack_frame *frame)
+{
+    static const char *const functions[] = {"cuda", "__cuda", "__device_stub", "cuLaunch", "cuMem"};
+    for (size_t i = 0; i < sizeof functions / sizeof functions[0]; i++)
+        if (!strncmp(frame->function, functions[i], strlen(functions[i])))
+            return 1;
+    return !strncmp(frame->module, "libcudart", strlen("libcudart")) || (!frame->function[0] && !frame->file[0]);
+}
+
+/* The innermost frame of the program's own code. */
+static const struct stack_frame *choose(const struct stack_frame *frames, size_t count)
+{
+    const struct stack_frame *own = frames_own(frames, count);
+    for (size_t i = 0; i < count && !own->is_python; i++)
+        if (!is_of_runtime(&frames[i]))
+            return &frames[i];
+    return own;
+}
+
 static void describe(const struct stack_frame *frames, size_t count, char out[NAME_BYTES])
 {
     out[0] = '\0';
     if (!count)
         return;
-    const struct stack_frame *frame = frames_own(frames, count);
+    const struct stack_frame *frame = choose(frames, count);
     if (frame->file[0] && frame->function[0])
         snprintf(out, NAME_BYTES - 24, "%s:%d in %s", file_of(frame), frame->line, frame->function);
     else if (frame->file[0])
