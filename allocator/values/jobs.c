@@ -155,6 +155,7 @@ void jobs_free(struct job *job)
     give_locked(job);
     lock_release(&jobs.lock);
     free(job->copy);
+    free((void *)job->visit.graph_functions);
     free((void *)job->visit.reached);
     free((void *)job->visit.arguments);
     free(job);

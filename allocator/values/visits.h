@@ -4,7 +4,8 @@
  *
  * A user (values, trace, ...) says which launches it wants, how much memory it needs for its results, submits kernels and copies,
  * and later gets the results. A visit costs what its users submit, and one small kernel that says that all of it is done.
- * Launches that no user wants cost a look-up. Nothing is submitted to a stream that is capturing, and nothing after a fault.
+ * Launches that no user wants cost a look-up. Nothing is submitted to a stream that is capturing; what is
+ * captured is remembered, and the launches of the graph are visited as a whole.
  *
  * Memory: at most VISITS_PINNED bytes of pinned memory a context (visits_need() for more), and one record for each visit that is
  * not finished. Where that is full, the launching thread waits for visits to finish, at most VISIT_WAIT_MS, and never again
@@ -20,10 +21,12 @@
 
 #include "arguments.h"
 
+#include "captured.h"
 #include "launch/observers.h"
 
 #define VISIT_USERS 4
 #define VISIT_KERNELS 4 /* of a user */
+#define VISIT_GRAPH_KERNELS CAPTURED_KERNELS
 #define VISITS_PINNED (UINT64_C(64) << 20)
 #define VISIT_WAIT_MS 1000
 #define VISIT_PATIENCE_MS 100
@@ -40,12 +43,14 @@ struct visit {
     uint64_t time_ns;                       /* CLOCK_MONOTONIC */
     const struct launch_function *function; /* never freed; NULL: a graph launch */
     CUgraphExec graph;
+    const struct launch_function *const *graph_functions; /* of a graph: the different kernels in it, as far as known */
+    size_t graph_function_count;
     uint32_t grid[3], block[3], shared_bytes;
     const char *label; /* the thread's innermost one (labels.h), NULL if none; valid for ever */
     struct stack stack;
     const uint8_t *arguments; /* of the kernel, as the device sees them */
     size_t argument_bytes;    /* 0: unknown, or none */
-    const struct reached *reached;
+    const struct reached *reached; /* of a graph: by the arguments of all its kernels */
     size_t reached_count;
     CUresult result; /* of the launch; from after() on */
 };
@@ -73,8 +78,10 @@ struct visit_user {
 
     /* Whether it may want launches of this kernel. Asked about once a kernel, perhaps more often; any thread. */
     int (*wants_function)(const struct launch_function *function);
-    /* Whether it wants launches of graphs. NULL: no. */
-    int (*wants_graph)(CUgraphExec graph);
+    /* Whether it wants launches of graphs that were captured with such kernels in them. */
+    int wants_graphs;
+    /* Whether it may want this launch of such a kernel, which costs the least to ask. NULL: yes. */
+    int (*wants_number)(const struct launch_function *function, uint64_t number);
     /* Whether it wants this launch; and how many bytes of pinned memory it needs for it. On the launching thread. NULL: all; 0. */
     int (*wants)(const struct visit *visit);
     size_t (*size)(const struct visit *visit);
@@ -100,6 +107,10 @@ void visits_open(const struct options *options);
  * part's memory. On an error they remember it, and the visit ends with VISIT_FAILED. */
 void visit_launch(struct visit_part *part, unsigned kernel, uint32_t blocks, uint32_t threads, void **arguments);
 void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t bytes);
+
+/* An executable was made of a graph, or is about to be destroyed. */
+void visits_graph_instantiated(CUgraphExec executable, CUgraph graph);
+void visits_executable_gone(CUgraphExec executable);
 
 /* Loads our kernels into a context. It is current. */
 void visits_context_begun(struct context *context);
