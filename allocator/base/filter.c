@@ -89,10 +89,11 @@ int filter_parse(struct filter *filter, const char *text, char *problem, size_t 
         char *trim = trimmed(at, length), shown[64];
         snprintf(shown, sizeof shown, "%s", trim);
         if (!parse_term(trim, term)) {
-            snprintf(problem, size,
-                     "'%s' is no condition: write a kernel's name (*gemm*), #120, #10-20, @file.py:41 or label:NAME, joined by & "
-                     "and |",
-                     shown);
+            snprintf(
+                problem, size,
+                "'%s' is no condition: write a kernel's name (*gemm*), #120, #10-20, @file.py:41 or label:NAME, joined by & "
+                "and |",
+                shown);
             return 0;
         }
         term->begins_choice = begins_choice;

@@ -81,7 +81,7 @@ struct option_row {
     const char *default_value; /* as a user would write it */
     const char *help;          /* one sentence */
     size_t offset;             /* of the field in struct options */
-    uint64_t minimum;          /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, FILTER and TEXT: maximum = bytes with the NUL */
+    uint64_t minimum; /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, FILTER and TEXT: maximum = bytes with the NUL */
     uint64_t maximum;
     const char *refused; /* a value that users may try but this version lacks, NULL if none ... */
     const char *refusal; /* ... and the sentence that explains it */

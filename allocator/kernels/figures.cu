@@ -66,9 +66,11 @@ static __device__ double value_of(u64 bits, const format &f)
     u64 mantissa = bits & ones(f.mantissa_bits);
     int bias = (1 << (f.exponent_bits - 1)) - 1;
     if (exponent)
-        return __longlong_as_double((long long)(sign | (exponent + 1023 - (unsigned)bias) << 52 | mantissa << (52 - f.mantissa_bits)));
-    double tiny = f.mantissa_bits == 52 ? __longlong_as_double((long long)mantissa)
-                                        : (double)mantissa * __longlong_as_double((long long)(u64)(1024 - bias - (int)f.mantissa_bits) << 52);
+        return __longlong_as_double(
+            (long long)(sign | (exponent + 1023 - (unsigned)bias) << 52 | mantissa << (52 - f.mantissa_bits)));
+    double tiny = f.mantissa_bits == 52
+                      ? __longlong_as_double((long long)mantissa)
+                      : (double)mantissa * __longlong_as_double((long long)(u64)(1024 - bias - (int)f.mantissa_bits) << 52);
     return sign ? -tiny : tiny;
 }
 
@@ -88,13 +90,19 @@ static __device__ u64 mixed(u64 word, u64 place)
     return hash ^ hash >> 29;
 }
 
+static __device__ void enter_special(figures_part &part, kind k, u64 index)
+{
+    if (k == INFINITE) {
+        part.infinities++;
+        return;
+    }
+    part.nans++;
+    part.first_nan = !part.first_nan || index + 1 < part.first_nan ? index + 1 : part.first_nan;
+    part.last_nan = index + 1 > part.last_nan ? index + 1 : part.last_nan;
+}
+
 static __device__ void enter(figures_part &part, u64 bits, const format &f, double shift)
 {
-    kind k = kind_of(bits, f);
-    part.nans += k == NOT_A_NUMBER;
-    part.infinities += k == INFINITE;
-    if (k != FINITE)
-        return;
     u64 key = key_of(bits, f);
     double off = value_of(bits, f) - shift;
     part.low = !part.finite || key < part.low ? key : part.low;
@@ -117,6 +125,9 @@ static __device__ void add(figures_part &to, const figures_part &from)
     to.infinities += from.infinities;
     to.sum += from.sum;
     to.squares += from.squares;
+    if (from.first_nan && (!to.first_nan || from.first_nan < to.first_nan))
+        to.first_nan = from.first_nan;
+    to.last_nan = from.last_nan > to.last_nan ? from.last_nan : to.last_nan;
     to.hash += from.hash;
 }
 
@@ -176,8 +187,14 @@ extern "C" __global__ void cufence_figures(const figures_items items)
         unsigned bytes = bytes_of_chunk(item, at);
         const chunk got = load(item.address + at * 16, bytes);
         part.hash += mixed(got.low, 2 * at) + (bytes > 8 ? mixed(got.high, 2 * at + 1) : 0);
-        for (unsigned i = 0; i < bytes / f.width; i++)
-            enter(part, element(got, f, i), f, shift);
+        for (unsigned i = 0; i < bytes / f.width; i++) {
+            u64 bits = element(got, f, i);
+            kind k = kind_of(bits, f);
+            if (k == FINITE)
+                enter(part, bits, f, shift);
+            else
+                enter_special(part, k, at * (16 / f.width) + i);
+        }
     }
     parts[threadIdx.x] = part;
     __syncthreads();
@@ -205,12 +222,12 @@ static __device__ bool is_suspect(const chunk &got, const format &f)
 
 extern "C" __global__ void cufence_nans(const figures_items items)
 {
-    __shared__ u64 nans, infinities, first_nan, first_infinity;
+    __shared__ u64 nans, infinities, first_nan, first_infinity, last_nan, last_infinity;
     const figures_item &item = item_of(items, blockIdx.x);
     const format f = format_of(item.format);
     const share mine = share_of(item, blockIdx.x);
     if (!threadIdx.x) {
-        nans = infinities = 0;
+        nans = infinities = last_nan = last_infinity = 0;
         first_nan = first_infinity = ~0ull;
     }
     __syncthreads();
@@ -224,7 +241,9 @@ extern "C" __global__ void cufence_nans(const figures_items items)
             if (k == FINITE)
                 continue;
             atomicAdd(k == NOT_A_NUMBER ? &nans : &infinities, 1ull);
-            atomicMin(k == NOT_A_NUMBER ? &first_nan : &first_infinity, at * (16 / f.width) + i + 1);
+            u64 index = at * (16 / f.width) + i + 1;
+            atomicMin(k == NOT_A_NUMBER ? &first_nan : &first_infinity, index);
+            atomicMax(k == NOT_A_NUMBER ? &last_nan : &last_infinity, index);
         }
     }
     __syncthreads();
@@ -235,4 +254,6 @@ extern "C" __global__ void cufence_nans(const figures_items items)
     part->infinities = infinities;
     part->first_nan = nans ? first_nan : 0;
     part->first_infinity = infinities ? first_infinity : 0;
+    part->last_nan = last_nan;
+    part->last_infinity = last_infinity;
 }

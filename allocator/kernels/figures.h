@@ -1,8 +1,8 @@
 /*
  * What the host and the kernels of figures.cu share. Plain C and CUDA C++. The simulated device has its own copy.
  *
- * A launch looks at several pieces of memory, with a number of blocks for each. Each block writes its part of the result; the host
- * adds them up.
+ * A launch looks at several pieces of memory, with a number of blocks for each. Each block writes its part of the result; the
+ * host adds them up.
  */
 #ifndef CUFENCE_KERNELS_FIGURES_H
 #define CUFENCE_KERNELS_FIGURES_H
@@ -41,15 +41,17 @@ struct figures_head {
 /* Of the elements that one block has seen. Keys are ordered as the values are: see figures.cu. */
 struct figures_part {
     uint64_t finite, zeros, nans, infinities;
-    uint64_t low, high;  /* keys of the least and the greatest finite value, if there is one */
-    double sum, squares; /* of the finite values less the first element (0 if that is not finite) */
-    uint64_t hash;       /* of the bytes and their places; the parts' sum is that of all */
+    uint64_t low, high;           /* keys of the least and the greatest finite value, if there is one */
+    double sum, squares;          /* of the finite values less the first element (0 if that is not finite) */
+    uint64_t first_nan, last_nan; /* index + 1; 0: none */
+    uint64_t hash;                /* of the bytes and their places; the parts' sum is that of all */
 };
 
 /* Written by blocks that have found something only. */
 struct nans_part {
     uint64_t nans, infinities;
     uint64_t first_nan, first_infinity; /* index + 1 of the first element; 0: none */
+    uint64_t last_nan, last_infinity;
 };
 
 #endif

@@ -10,11 +10,11 @@ struct format {
 struct part {
     uint64_t finite, zeros, nans, infinities, low, high;
     double sum, squares;
-    uint64_t hash;
+    uint64_t first_nan, last_nan, hash;
 };
 
 struct nans {
-    uint64_t nans, infinities, first_nan, first_infinity;
+    uint64_t nans, infinities, first_nan, first_infinity, last_nan, last_infinity;
 };
 
 static struct format format_of(uint32_t packed)
@@ -76,13 +76,18 @@ static uint64_t mixed(uint64_t word, uint64_t place)
     return hash ^ hash >> 29;
 }
 
+static void enter_special(struct part *part, int is_nan, uint64_t index)
+{
+    part->nans += (uint64_t)is_nan;
+    part->infinities += (uint64_t)!is_nan;
+    if (is_nan && !part->first_nan)
+        part->first_nan = index + 1;
+    if (is_nan)
+        part->last_nan = index + 1;
+}
+
 static void enter(struct part *part, uint64_t bits, const struct format *f, double shift)
 {
-    if (is_special(bits, f)) {
-        part->nans += (bits & ones(f->mantissa_bits)) != 0;
-        part->infinities += (bits & ones(f->mantissa_bits)) == 0;
-        return;
-    }
     uint64_t key = key_of(bits, f);
     double off = value_of(bits, f) - shift;
     part->low = !part->finite || key < part->low ? key : part->low;
@@ -131,9 +136,15 @@ void figures_twin(const cusim_thread *thread, void *const *arguments)
     uint64_t word = at;
     for (; word < end; word += 8)
         part.hash += mixed(load(item->address + word, end - word < 8 ? end - word : 8), word / 8);
-    for (double shift = shift_of(item, &f); at + f.width <= end; at += f.width)
-        enter(&part, load(item->address + at, f.width), &f, shift);
-    memcpy((uint8_t *)(uintptr_t)item->out + 2 * (size_t)TWIN_ENDS + (block - item->first_block) * sizeof part, &part, sizeof part);
+    for (double shift = shift_of(item, &f); at + f.width <= end; at += f.width) {
+        uint64_t bits = load(item->address + at, f.width);
+        if (is_special(bits, &f))
+            enter_special(&part, (bits & ones(f.mantissa_bits)) != 0, at / f.width);
+        else
+            enter(&part, bits, &f, shift);
+    }
+    memcpy((uint8_t *)(uintptr_t)item->out + 2 * (size_t)TWIN_ENDS + (block - item->first_block) * sizeof part, &part,
+           sizeof part);
     if (block == item->first_block)
         copy_ends(item, &f);
 }
@@ -155,6 +166,8 @@ void nans_twin(const cusim_thread *thread, void *const *arguments)
         int is_nan = (bits & ones(f.mantissa_bits)) != 0;
         found.nans += (uint64_t)is_nan;
         found.infinities += (uint64_t)!is_nan;
+        found.last_nan = is_nan ? index : found.last_nan;
+        found.last_infinity = is_nan ? found.last_infinity : index;
         found.first_nan = is_nan && !found.first_nan ? index : found.first_nan;
         found.first_infinity = !is_nan && !found.first_infinity ? index : found.first_infinity;
     }

@@ -55,8 +55,8 @@ int arguments_reach_one(uint64_t pointer, int device, struct reached *out)
 }
 
 /* Looks at the words of `size` bytes at `start`, which is a multiple of 8 for every argument that can hold a pointer. */
-static size_t reach_words(const uint8_t *bytes, const struct launch_function *function, struct launch_argument within, int number,
-                          int device, struct reached *out, size_t max)
+static size_t reach_words(const uint8_t *bytes, const struct launch_function *function, struct launch_argument within,
+                          int number, int device, struct reached *out, size_t max)
 {
     size_t found = 0;
     for (uint32_t at = 0; found < max && at + 8 <= within.size; at += 8) {

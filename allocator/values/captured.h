@@ -1,6 +1,6 @@
 /*
- * Which kernels a CUDA graph launches, and which memory it was given when it was captured. Graphs that are built node by node, or
- * whose nodes are changed later, are not known, or known as they were.
+ * Which kernels a CUDA graph launches, and which memory it was given when it was captured. Graphs that are built node by node,
+ * or whose nodes are changed later, are not known, or known as they were.
  *
  * Thread safety: any thread.
  */
@@ -14,7 +14,7 @@
 
 /* What a graph is known to use. */
 struct captured {
-    uint32_t users;                                             /* of visits: those that want launches of such kernels */
+    uint32_t users;                                            /* of visits: those that want launches of such kernels */
     const struct launch_function *functions[CAPTURED_KERNELS]; /* in the order of their first launches */
     size_t function_count;
     struct reached reached[CAPTURED_POINTERS]; /* buffers as they were at the capture */

@@ -84,6 +84,9 @@ static void add(struct figures_part *to, const struct figures_part *from)
     to->infinities += from->infinities;
     to->sum += from->sum;
     to->squares += from->squares;
+    if (from->first_nan && (!to->first_nan || from->first_nan < to->first_nan))
+        to->first_nan = from->first_nan;
+    to->last_nan = from->last_nan > to->last_nan ? from->last_nan : to->last_nan;
     to->hash += from->hash;
 }
 
@@ -132,6 +135,8 @@ void measure_read(const uint8_t *from, uint64_t bytes, enum value_type type, str
                              .zeros = sum.zeros,
                              .nans = sum.nans,
                              .infinities = sum.infinities,
+                             .first_nan = sum.first_nan - (sum.first_nan != 0),
+                             .last_nan = sum.last_nan - (sum.last_nan != 0),
                              .hash = sum.hash};
     memcpy(out->first, head.first, sizeof out->first);
     memcpy(out->last, head.last, sizeof out->last);
@@ -156,7 +161,11 @@ void measure_count(const uint8_t *from, uint64_t bytes, struct counted *out)
         out->infinities += part.infinities;
         out->first_nan = earlier(out->first_nan, part.first_nan);
         out->first_infinity = earlier(out->first_infinity, part.first_infinity);
+        out->last_nan = part.last_nan > out->last_nan ? part.last_nan : out->last_nan;
+        out->last_infinity = part.last_infinity > out->last_infinity ? part.last_infinity : out->last_infinity;
     }
     out->first_nan -= out->first_nan != 0;
     out->first_infinity -= out->first_infinity != 0;
+    out->last_nan -= out->last_nan != 0;
+    out->last_infinity -= out->last_infinity != 0;
 }

@@ -1,10 +1,9 @@
 /*
  * Figures of memory, made by the kernels of kernels/figures.cu: submitted to a stream, and read where they are done.
  *
- * Accuracy: counts, minimum, maximum and hash are exact. Mean and deviation are computed in double precision from the differences
- * to the first element; the order in which they are added up is fixed. They are no finite number where values near the limits of
- * float64 overflow.
- * Thread safety: any thread.
+ * Accuracy: counts, minimum, maximum and hash are exact. Mean and deviation are computed in double precision from the
+ * differences to the first element; the order in which they are added up is fixed. They are no finite number where values near
+ * the limits of float64 overflow. Thread safety: any thread.
  */
 #ifndef CUFENCE_VALUES_MEASURE_H
 #define CUFENCE_VALUES_MEASURE_H
@@ -15,24 +14,29 @@
 
 /* What a user names as its kernels. */
 enum { MEASURE_FIGURES, MEASURE_NANS };
-#define MEASURE_KERNELS {FIGURES_KERNEL, NANS_KERNEL}
+#define MEASURE_KERNELS                                                                                                        \
+    {                                                                                                                          \
+        FIGURES_KERNEL, NANS_KERNEL                                                                                            \
+    }
 const char *measure_ptx(void);
 
 struct measured {
     enum value_type type;
-    uint64_t count;            /* of whole elements */
+    uint64_t count; /* of whole elements */
     uint64_t finite, zeros, nans, infinities;
-    uint64_t least, greatest;  /* bits of these values, if any is finite ... */
-    double min, max;           /* ... and what they are */
-    double mean, deviation;    /* of the finite values; the deviation is the population's */
-    uint64_t hash;             /* of all bytes, whatever the type */
-    size_t ends;               /* number of elements in first[] and in last[] */
+    uint64_t first_nan, last_nan; /* indices of elements, if there are any */
+    uint64_t least, greatest;     /* bits of these values, if any is finite ... */
+    double min, max;              /* ... and what they are */
+    double mean, deviation;       /* of the finite values; the deviation is the population's */
+    uint64_t hash;                /* of all bytes, whatever the type */
+    size_t ends;                  /* number of elements in first[] and in last[] */
     uint8_t first[FIGURES_ENDS], last[FIGURES_ENDS];
 };
 
 struct counted {
     uint64_t nans, infinities;
     uint64_t first_nan, first_infinity; /* indices of elements, if there are any */
+    uint64_t last_nan, last_infinity;
 };
 
 /* A piece of memory to look at. */

@@ -40,13 +40,19 @@ struct making {
     size_t most_items;
 };
 
+unsigned plan_kernel(const struct plan_rules *rules, const struct plan_item *item, unsigned when)
+{
+    return when == PLAN_BEFORE && item->bytes <= rules->most_figures ? MEASURE_FIGURES : rules->kernel;
+}
+
 static void add(struct making *making, const struct plan_item *wanted, unsigned when)
 {
     struct plan_item item = *wanted;
-    size_t bytes = measure_bytes(making->rules->kernel, item.bytes);
     size_t before = making->room.used;
-    item.before = when & PLAN_BEFORE ? take(&making->room, bytes) : 0;
-    item.after = when & PLAN_AFTER ? take(&making->room, bytes) : 0;
+    if (when & PLAN_BEFORE)
+        item.before = take(&making->room, measure_bytes(plan_kernel(making->rules, &item, PLAN_BEFORE), item.bytes));
+    if (when & PLAN_AFTER)
+        item.after = take(&making->room, measure_bytes(plan_kernel(making->rules, &item, PLAN_AFTER), item.bytes));
     int has_all = (!(when & PLAN_BEFORE) || item.before) && (!(when & PLAN_AFTER) || item.after);
     if (!has_all)
         making->room.used = before;
@@ -80,8 +86,8 @@ size_t plan_make(const struct plan_rules *rules, const struct visit *visit, uint
 {
     size_t pointers = visit->reached_count < rules->most_pointers ? visit->reached_count : rules->most_pointers;
     size_t head = sizeof(struct plan) + pointers * TYPE_CANDIDATES * sizeof(struct plan_item);
-    struct making making = {rules, {memory, size, head}, memory && size >= head ? (struct plan *)(void *)memory : NULL,
-                            pointers * TYPE_CANDIDATES};
+    struct making making = {
+        rules, {memory, size, head}, memory && size >= head ? (struct plan *)(void *)memory : NULL, pointers * TYPE_CANDIDATES};
     if (memory && !making.plan)
         return 0;
     for (size_t i = 0, taken = 0; i < visit->reached_count && taken < pointers; i++) {
@@ -105,25 +111,33 @@ static void take_samples(struct visit_part *part, const struct plan *plan)
     }
 }
 
-void plan_submit(const struct plan_rules *rules, struct visit_part *part, unsigned when)
+static void submit_to(const struct plan_rules *rules, struct visit_part *part, unsigned when, unsigned kernel)
 {
     const struct plan *plan = (const struct plan *)(const void *)part->memory;
     struct measure_item items[FIGURES_ITEMS];
     size_t count = 0;
-    for (uint32_t i = 0; part->bytes >= sizeof *plan && i < plan->count; i++) {
+    for (uint32_t i = 0; i < plan->count; i++) {
         const struct plan_item *item = &plan->items[i];
         uint32_t out = when == PLAN_BEFORE ? item->before : item->after;
-        if (out)
-            items[count++] = (struct measure_item){part->visit->reached[item->reached].pointer, item->bytes, item->type,
-                                                   part->memory + out};
+        if (out && plan_kernel(rules, item, when) == kernel)
+            items[count++] =
+                (struct measure_item){part->visit->reached[item->reached].pointer, item->bytes, item->type, part->memory + out};
         if (count == FIGURES_ITEMS) {
-            measure_submit(part, rules->kernel, items, count);
+            measure_submit(part, kernel, items, count);
             count = 0;
         }
     }
-    measure_submit(part, rules->kernel, items, count);
-    if (when == PLAN_AFTER && part->bytes >= sizeof *plan)
-        take_samples(part, plan);
+    measure_submit(part, kernel, items, count);
+}
+
+void plan_submit(const struct plan_rules *rules, struct visit_part *part, unsigned when)
+{
+    if (part->bytes < sizeof(struct plan))
+        return;
+    submit_to(rules, part, when, MEASURE_FIGURES);
+    submit_to(rules, part, when, MEASURE_NANS);
+    if (when == PLAN_AFTER)
+        take_samples(part, (const struct plan *)(const void *)part->memory);
 }
 
 const struct plan_item *plan_choose(const struct visit *visit, const uint8_t *results, size_t reached, enum value_type *type,

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PLACE_LINES 2   /* of the frames */
 #define PLAIN_LIMIT 1000000000000
 #define MOST_SCALARS 32
 
@@ -53,6 +52,8 @@ static void put_counts(struct report *report, const struct measured *measured)
         report_put(report, ", %" PRIu64 " zero%s", measured->zeros, measured->zeros == 1 ? "" : "s");
     if (value_is_float(measured->type))
         report_put(report, ", %" PRIu64 " NaN", measured->nans);
+    if (measured->nans)
+        report_put(report, " (first at %" PRIu64 ")", measured->first_nan);
     if (measured->infinities)
         report_put(report, ", %" PRIu64 " Inf", measured->infinities);
 }
@@ -115,7 +116,8 @@ static void pointer_lines(struct report *report, const struct shown_pointer *poi
         figures_lines(report, pointer);
 }
 
-static void put_scalar(struct report *report, const struct shown_launch *launch, uint32_t number, struct launch_argument argument)
+static void put_scalar(struct report *report, const struct shown_launch *launch, uint32_t number,
+                       struct launch_argument argument)
 {
     const struct visit *visit = launch->visit;
     uint64_t bits = 0;
@@ -183,9 +185,13 @@ static void head_lines(struct report *report, const struct shown_launch *launch)
     report_end(report, CERTAIN_NOT);
     if (launch->graph_kernels && *launch->graph_kernels)
         report_sentence(report, "kernels", launch->graph_kernels, CERTAIN_NOT);
-    report_frame_lines(report, &(struct report_stack){.key = "launched at",
-                                                      .frames = launch->frames,
-                                                      .count = launch->frame_count < PLACE_LINES ? launch->frame_count : PLACE_LINES});
+    if (launch->frame_count) {
+        report_begin(report, "at", NULL);
+        report_put_frame(report, frames_own(launch->frames, launch->frame_count));
+        report_end(report, CERTAIN_NOT);
+    }
+    if (!launch->names)
+        report_sentence(report, "note", "before and after the whole graph, not each kernel in it", CERTAIN_NOT);
     if (visit->label) {
         report_begin(report, "label", NULL);
         report_put_name(report, visit->label);
@@ -200,7 +206,8 @@ char *values_text(const struct shown_launch *launch)
         return NULL;
     head_lines(&report, launch);
     if (!launch->visit->argument_bytes && launch->names && !launch->visit->function->has_layout)
-        report_sentence(&report, "arguments", "unknown: the driver does not tell their layout (CUDA 12.4 and later)", CERTAIN_NOT);
+        report_sentence(&report, "arguments", "unknown: the driver does not tell their layout (CUDA 12.4 and later)",
+                        CERTAIN_NOT);
     if (ends[launch->how])
         report_sentence(&report, "values", ends[launch->how], CERTAIN_NOT);
     argument_lines(&report, launch);
@@ -238,6 +245,8 @@ static void put_measured(struct members to, const char *key, const struct measur
     put_number(made, "finite", measured->finite);
     put_number(made, "zeros", measured->zeros);
     put_number(made, "nan", measured->nans);
+    if (measured->nans)
+        put_number(made, "first_nan", measured->first_nan);
     put_number(made, "inf", measured->infinities);
     if (measured->finite) {
         put(made, "min", number(measured->type, measured->least));

@@ -53,11 +53,11 @@ enum value_type types_named(const char *name, size_t length)
     static const struct {
         const char *name;
         enum value_type type;
-    } others[] = {{"f32", VALUE_FLOAT32},   {"fp32", VALUE_FLOAT32}, {"float", VALUE_FLOAT32}, {"f64", VALUE_FLOAT64},
-                  {"fp64", VALUE_FLOAT64},  {"double", VALUE_FLOAT64}, {"f16", VALUE_FLOAT16}, {"fp16", VALUE_FLOAT16},
-                  {"half", VALUE_FLOAT16},  {"bf16", VALUE_BFLOAT16}, {"i8", VALUE_INT8},      {"u8", VALUE_UINT8},
-                  {"bool", VALUE_UINT8},    {"i16", VALUE_INT16},     {"u16", VALUE_UINT16},   {"i32", VALUE_INT32},
-                  {"int", VALUE_INT32},     {"u32", VALUE_UINT32},    {"i64", VALUE_INT64},    {"u64", VALUE_UINT64}};
+    } others[] = {{"f32", VALUE_FLOAT32},  {"fp32", VALUE_FLOAT32},   {"float", VALUE_FLOAT32}, {"f64", VALUE_FLOAT64},
+                  {"fp64", VALUE_FLOAT64}, {"double", VALUE_FLOAT64}, {"f16", VALUE_FLOAT16},   {"fp16", VALUE_FLOAT16},
+                  {"half", VALUE_FLOAT16}, {"bf16", VALUE_BFLOAT16},  {"i8", VALUE_INT8},       {"u8", VALUE_UINT8},
+                  {"bool", VALUE_UINT8},   {"i16", VALUE_INT16},      {"u16", VALUE_UINT16},    {"i32", VALUE_INT32},
+                  {"int", VALUE_INT32},    {"u32", VALUE_UINT32},     {"i64", VALUE_INT64},     {"u64", VALUE_UINT64}};
     for (enum value_type type = 0; type < VALUE_TYPES; type++) {
         if (strlen(value_name(type)) == length && !memcmp(value_name(type), name, length))
             return type;
@@ -129,7 +129,8 @@ int types_override(const char *text, char *problem, size_t size)
 
 static int is_called(const char *glob, const struct kernel_names *names)
 {
-    return fnmatch(glob, names->mangled, 0) == 0 || fnmatch(glob, names->demangled, 0) == 0 || fnmatch(glob, names->plain, 0) == 0;
+    return fnmatch(glob, names->mangled, 0) == 0 || fnmatch(glob, names->demangled, 0) == 0 ||
+           fnmatch(glob, names->plain, 0) == 0;
 }
 
 static enum value_type overridden(const struct kernel_names *names, int argument)

@@ -1,6 +1,7 @@
 #include "values.h"
 
 #include "base/error.h"
+#include "nan.h"
 #include "show.h"
 #include "types.h"
 #include "visits.h"
@@ -17,5 +18,7 @@ cufence_status values_open(const struct options *options)
 {
     visits_open(options);
     cufence_status status = values_check(options);
-    return status == CUFENCE_OK ? show_open(options) : status;
+    if (status == CUFENCE_OK)
+        status = show_open(options);
+    return status == CUFENCE_OK ? nan_open(options) : status;
 }

@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DECISIONS 4096u /* a power of two */
+#define DECISIONS 4096u   /* a power of two */
 #define MOST_BYTES 32768u /* of arguments; the driver's limit is 32,764 */
 #define MOST_REACHED 512u
 #define ALIGNMENT 64u
@@ -234,8 +234,7 @@ static void note_captured(const struct launch_event *event, uint32_t users)
         return;
     const struct launch_function *function = functions_find(event->call->function);
     size_t size = arguments_pack(event->call, function, scratch->bytes, MOST_BYTES);
-    size_t count =
-        arguments_reach(scratch->bytes, size, function, event->context->device, scratch->reached, MOST_REACHED);
+    size_t count = arguments_reach(scratch->bytes, size, function, event->context->device, scratch->reached, MOST_REACHED);
     captured_note(graph, capture, function, users, scratch->reached, count);
 }
 
@@ -306,7 +305,14 @@ __attribute__((noinline)) static void end(struct job *job, CUresult result)
     } else if (job->how == VISIT_DONE) {
         submit_after(job);
     }
+    int waits = 0;
+    for (unsigned i = 0; i < visit_user_count; i++)
+        waits |= (job->users >> i & 1) && visit_users[i]->waits;
+    uint64_t number = job->visit.number;
+    CUstream stream = job->visit.handle;
     jobs_submit(job);
+    if (waits && driver->cuStreamSynchronize(stream) == CUDA_SUCCESS)
+        jobs_await(number);
 }
 
 static void ended(const struct launch_event *event, CUresult result)
@@ -326,8 +332,8 @@ static void note(struct visit_part *part, CUresult result)
 
 void visit_launch(struct visit_part *part, unsigned kernel, uint32_t blocks, uint32_t threads, void **arguments)
 {
-    note(part, driver->cuLaunchKernel(part->functions[kernel], blocks, 1, 1, threads, 1, 1, 0, part->visit->handle, arguments,
-                                      NULL));
+    note(part,
+         driver->cuLaunchKernel(part->functions[kernel], blocks, 1, 1, threads, 1, 1, 0, part->visit->handle, arguments, NULL));
 }
 
 void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t bytes)
