@@ -8,6 +8,7 @@
 #include "cli/variables.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "values/values.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -57,7 +58,10 @@ static void usage(void)
            "                       otherwise run the program as it is\n"
            "  --verbose            say on stderr what is set up (--set verbose=on: let cufence say more as well)\n"
            "  --                   ends the options; needed for a PROGRAM that begins with a dash\n\n"
-           "Example: cufence run --preset thorough --json faults.%%p.json -- python train.py\n\n"
+           "Examples:\n"
+           "  cufence run --preset thorough --json faults.%%p.json -- python train.py\n"
+           "  cufence run --values '*softmax*' -- python train.py    what goes in and comes out (docs/values.md)\n"
+           "  cufence run --nan report -- python train.py            which launch makes the first NaN\n\n"
            "Exit status: the program's; 2 for a wrong command line or option, 126 if the program cannot be run\n"
            "under cufence, 127 if there is no such program. If a kernel faulted but the program would have exited\n"
            "with 0, it exits with 86 (the option exitcode).\n");
@@ -180,6 +184,10 @@ static int set_options(const struct request *request, struct environment *enviro
         status = check_file("trace", options->trace);
     if (status == 0)
         empty_trace(options->trace);
+    if (status == 0)
+        status = check_file("values_out", options->values_out);
+    if (status == 0 && values_check(options) != CUFENCE_OK)
+        status = complain(CLI_USAGE, "%s", error_detail());
     if (status == 0 && merged[0]) {
         if (environment_set(environment, "CUFENCE_OPTIONS", merged) != CUFENCE_OK)
             status = complain(CANNOT_RUN, "%s", error_detail());

@@ -121,23 +121,38 @@ static void take_hashes(const struct visit *visit, size_t index, const struct ha
         buffer->has_after = hashing_result(hashing, visit, index, sums + (visit->copy ? 0 : hashing->sums), &buffer->after);
 }
 
+/* The kernels of a graph share buffers. */
+static int is_known(const struct visit *visit, size_t index)
+{
+    size_t i = 0;
+    while (visit->reached[i].range.id != visit->reached[index].range.id)
+        i++;
+    return visit->graph && i < index;
+}
+
+static struct trace_buffer buffer_of(const struct visit *visit, const struct reached *reached)
+{
+    char name[NAME_BYTES];
+    names_buffer(reached->range.id, name);
+    return (struct trace_buffer){.argument = visit->graph ? -1 : reached->argument,
+                                 .at = visit->graph ? 0 : reached->at,
+                                 .name = keep_text(name),
+                                 .size = reached->range.size,
+                                 .offset = visit->graph ? 0 : reached->pointer - reached->range.address,
+                                 .bytes = visit->copy ? reached->bytes : reached->range.size};
+}
+
 /* sums: NULL if there are none. */
 static size_t take_buffers(const struct visit *visit, const struct hashing *hashing, const uint64_t *sums)
 {
-    size_t count = visit->reached_count < BUFFERS ? visit->reached_count : BUFFERS;
-    for (size_t i = 0; i < count; i++) {
-        const struct reached *reached = &visit->reached[i];
-        struct trace_buffer *buffer = &made.buffers[i];
-        char name[NAME_BYTES];
-        names_buffer(reached->range.id, name);
-        *buffer = (struct trace_buffer){.argument = reached->argument,
-                                        .at = reached->at,
-                                        .name = keep_text(name),
-                                        .size = reached->range.size,
-                                        .offset = reached->pointer - reached->range.address,
-                                        .bytes = visit->copy ? reached->bytes : reached->range.size};
+    size_t count = 0;
+    for (size_t i = 0; i < visit->reached_count && count < BUFFERS; i++) {
+        if (is_known(visit, i))
+            continue;
+        made.buffers[count] = buffer_of(visit, &visit->reached[i]);
         if (sums)
-            take_hashes(visit, i, hashing, sums, buffer);
+            take_hashes(visit, i, hashing, sums, &made.buffers[count]);
+        count++;
     }
     return count;
 }

@@ -10,7 +10,7 @@
 
 /*
  * Makes the event of a visit. Its number is the launch's in the process. What it points to is valid until the next call;
- * buffers[i] is visit->reached[i]. names_note() has seen the visit.
+ * of a launch, buffers[i] is visit->reached[i]. names_note() has seen the visit.
  *   sums   of the hashes before, then of those after; of a copy, after alone. NULL: there are none
  */
 struct trace_event events_make(const struct visit *visit, const struct hashing *hashing, const uint64_t *sums);

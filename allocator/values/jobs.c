@@ -14,7 +14,8 @@
 
 #define MOST_JOBS 65536 /* that wait; of later ones nobody is told */
 #define PAUSE_US 100    /* between two looks at work that is not done */
-#define FAULT_MS 1000   /* after a fault, work that was done before it may still be about to say so */
+#define AWAIT_SECONDS 10
+#define FAULT_MS 1000 /* after a fault, work that was done before it may still be about to say so */
 
 struct desk {
     struct context *context;
@@ -27,10 +28,11 @@ struct desk {
 static struct {
     struct lock lock;      /* guards what is not marked otherwise */
     pthread_cond_t filled; /* a job was submitted, or the end has come */
-    pthread_cond_t freed;  /* pinned memory was given back */
+    pthread_cond_t freed;  /* pinned memory was given back, or a job is finished */
     pthread_t thread;
     int has_thread, is_closing;
     struct job *first, **last; /* in the order of their submission */
+    uint64_t finishing;        /* number of the launch whose users are being told, 0: none */
     size_t count;
     int has_waited_in_vain;
     uint64_t limit;  /* of pinned memory in a context; constant after the start */
@@ -157,6 +159,7 @@ void jobs_free(struct job *job)
     give_locked(job);
     lock_release(&jobs.lock);
     free(job->copy);
+    free((void *)job->visit.graph_functions);
     free((void *)job->visit.reached);
     free((void *)job->visit.arguments);
     free(job);
@@ -241,15 +244,38 @@ static void *work(void *unused)
             lock_entered(RANK_VALUES);
             continue;
         }
+        jobs.finishing = job ? job->visit.number : 0;
         lock_release(&jobs.lock);
         if (job)
             finish(job);
         else
             usleep(PAUSE_US);
         lock_take(&jobs.lock);
+        jobs.finishing = 0;
+        pthread_cond_broadcast(&jobs.freed);
     }
     lock_release(&jobs.lock);
     return NULL;
+}
+
+static int is_waited_for_locked(uint64_t launch)
+{
+    for (const struct job *job = jobs.first; job; job = job->next) {
+        if (job->visit.number <= launch)
+            return 1;
+    }
+    return jobs.finishing && jobs.finishing <= launch;
+}
+
+void jobs_await(uint64_t launch)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += AWAIT_SECONDS;
+    lock_take(&jobs.lock);
+    while (is_waited_for_locked(launch) && wait_locked(&until))
+        ;
+    lock_release(&jobs.lock);
 }
 
 /* ---- the queue ---- */

@@ -119,12 +119,6 @@ static int wants_function(const struct launch_function *function)
     return 1;
 }
 
-static int wants_graph(CUgraphExec graph)
-{
-    (void)graph;
-    return 1;
-}
-
 static int wants(const struct visit *visit)
 {
     names_note(visit);
@@ -186,7 +180,7 @@ cufence_status trace_open(const struct options *options)
                                      .looks_at_all = 1,
                                      .sees_copies = 1,
                                      .wants_function = wants_function,
-                                     .wants_graph = wants_graph,
+                                     .wants_graphs = 1,
                                      .wants = wants,
                                      .size = size,
                                      .before = before,

@@ -4,8 +4,8 @@
  *
  * A user (values, trace, ...) says which launches it wants, how much memory it needs for its results, submits kernels and
  * copies, and later gets the results. A visit costs what its users submit, and one small kernel that says that all of it is
- * done. Launches that no user wants cost a look-up. Nothing is submitted to a stream that is capturing, and nothing after a
- * fault.
+ * done. Launches that no user wants cost a look-up. Nothing is submitted to a stream that is capturing; what is captured is
+ * remembered, and the launches of the graph are visited as a whole.
  *
  * Memory: at most VISITS_PINNED bytes of pinned memory a context (visits_need() for more), and one record for each visit that
  * is not finished. Where that is full, the launching thread waits for visits to finish, at most VISIT_WAIT_MS, and never again
@@ -21,10 +21,12 @@
 
 #include "arguments.h"
 
+#include "captured.h"
 #include "launch/observers.h"
 
 #define VISIT_USERS 4
 #define VISIT_KERNELS 4 /* of a user */
+#define VISIT_GRAPH_KERNELS CAPTURED_KERNELS
 #define VISITS_PINNED (UINT64_C(64) << 20)
 #define VISIT_WAIT_MS 1000
 #define VISIT_PATIENCE_MS 100
@@ -41,13 +43,16 @@ struct visit {
     uint64_t time_ns;                       /* CLOCK_MONOTONIC */
     const struct launch_function *function; /* never freed; NULL: a graph launch */
     CUgraphExec graph;
-    const char *copy; /* the driver function, of a copy or set; NULL: a launch. Static */
+    const char *copy;                                     /* the driver function, of a copy or set; NULL: a launch. Static */
+    const struct launch_function *const *graph_functions; /* of a graph: the different kernels in it, as far as known */
+    size_t graph_function_count;
     uint32_t grid[3], block[3], shared_bytes;
     const char *label; /* the thread's innermost one (labels.h), NULL if none; valid for ever */
     struct stack stack;
-    const uint8_t *arguments;            /* of the kernel, as the device sees them */
-    size_t argument_bytes;               /* 0: unknown, or none */
-    const struct reached *reached;       /* of a copy: what it writes, then what it reads; `bytes` of each */
+    const uint8_t *arguments;      /* of the kernel, as the device sees them */
+    size_t argument_bytes;         /* 0: unknown, or none */
+    const struct reached *reached; /* of a graph: by the arguments of all its kernels; of a copy: what it writes, then what it
+                                      reads, `bytes` of each */
     size_t reached_count, written_count; /* written_count: of a copy, 0 or 1 */
     CUresult result;                     /* of the launch; from after() on */
 };
@@ -72,12 +77,15 @@ struct visit_user {
     const char *ptx; /* kernels, made by ./dev ptx; NULL: none */
     const char *kernels[VISIT_KERNELS];
     int sees_copies;  /* and sets, of buffers of ours: before() is not called, and after() does not change what they wrote */
+    int waits;        /* the launching thread waits until the visit is finished: the stream is synchronised after each launch */
     int looks_at_all; /* so many launches that their buffers are not kept from reuse by other streams (uaf=off) */
 
     /* Whether it may want launches of this kernel. Asked about once a kernel, perhaps more often; any thread. */
     int (*wants_function)(const struct launch_function *function);
-    /* Whether it wants launches of graphs. NULL: no. */
-    int (*wants_graph)(CUgraphExec graph);
+    /* Whether it wants launches of graphs that were captured with such kernels in them. */
+    int wants_graphs;
+    /* Whether it may want this launch of such a kernel, which costs the least to ask. NULL: yes. */
+    int (*wants_number)(const struct launch_function *function, uint64_t number);
     /* Whether it wants this launch; and how many bytes of pinned memory it needs for it. On the launching thread. NULL: all; 0.
      */
     int (*wants)(const struct visit *visit);
@@ -116,6 +124,10 @@ void visits_copied(const struct visit_copy *copy);
  * part's memory. On an error they remember it, and the visit ends with VISIT_FAILED. */
 void visit_launch(struct visit_part *part, unsigned kernel, uint32_t blocks, uint32_t threads, void **arguments);
 void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t bytes);
+
+/* An executable was made of a graph, or is about to be destroyed. */
+void visits_graph_instantiated(CUgraphExec executable, CUgraph graph);
+void visits_executable_gone(CUgraphExec executable);
 
 /* Loads our kernels into a context. It is current. */
 void visits_context_begun(struct context *context);
