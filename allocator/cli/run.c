@@ -61,7 +61,9 @@ static void usage(void)
            "Examples:\n"
            "  cufence run --preset thorough --json faults.%%p.json -- python train.py\n"
            "  cufence run --values '*softmax*' -- python train.py    what goes in and comes out (docs/values.md)\n"
-           "  cufence run --nan report -- python train.py            which launch makes the first NaN\n\n"
+           "  cufence run --nan report -- python train.py            which launch makes the first NaN\n"
+           "  cufence run --trace a.jsonl -- python train.py         for `cufence diff a.jsonl b.jsonl` (docs/diff.md)\n"
+           "  cufence run --save-values '*softmax*=saved' -- python train.py      their buffers as .npy\n\n"
            "Exit status: the program's; 2 for a wrong command line or option, 126 if the program cannot be run\n"
            "under cufence, 127 if there is no such program. If a kernel faulted but the program would have exited\n"
            "with 0, it exits with 86 (the option exitcode).\n");

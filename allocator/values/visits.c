@@ -328,10 +328,9 @@ static void ended(const struct launch_event *event, CUresult result)
 static void add_reached(struct visit *visit, struct reached *list, uint64_t address, size_t bytes)
 {
     struct reached *reached = &list[visit->reached_count];
-    if (!bytes || !heap_range_of(address, &reached->range))
+    if (!bytes || !arguments_reach_one(address, visit->device, reached))
         return;
     reached->argument = -1;
-    reached->pointer = address;
     reached->bytes = bytes;
     visit->reached_count++;
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -145,6 +146,22 @@ class Runs(Folder):
         done = cufence("run", "--trace", self.folder / "no" / "trace", "--", PROGRAM, "traced")
         self.assertEqual(done.returncode, 2)
         self.assertIn("trace=", done.stderr)
+
+    def test_two_processes_do_not_share_a_file(self) -> None:
+        path = self.folder / "trace"
+        with path.open("w") as held:
+            fcntl.flock(held, fcntl.LOCK_EX)
+            done = cufence("run", "--trace", path, "--", PROGRAM, "traced")
+        self.assertEqual((done.returncode, path.read_text()), (0, ""))
+        self.assertIn("another process writes its trace there; with %p in the name each has its own", done.stderr)
+
+    def test_a_graph_launch_is_one_event(self) -> None:
+        path = self.folder / "trace"
+        done = cufence("run", "--trace", path, "--", PROGRAM, "capture")
+        events = [json.loads(line) for line in path.read_text().splitlines()[1:-1]]
+        graphs = [event for event in events if event["event"] == "graph"]
+        self.assertTrue(graphs, done.stderr)
+        self.assertTrue(any(b["before"] != b["after"] for e in graphs for b in e["buffers"]), graphs)
 
     def test_a_run_without_launches_leaves_no_old_trace(self) -> None:
         path = self.trace("plain")
