@@ -71,8 +71,8 @@ static size_t reach_words(const uint8_t *bytes, const struct launch_function *fu
     return found;
 }
 
-size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_function *function, CUfunction handle,
-                       int device, struct reached *out, size_t max)
+size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_function *function, CUfunction handle, int device,
+                       struct reached *out, size_t max)
 {
     size_t found = 0;
     int has_layout = function && function->has_layout;

@@ -26,8 +26,8 @@ size_t arguments_pack(const struct launch_call *call, const struct launch_functi
 
 /* Finds the pointers in arguments that arguments_pack() has returned, in order, also those inside structs. Returns their
  * number, at most `max`. device: of the launch. */
-size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_function *function, CUfunction handle,
-                       int device, struct reached *out, size_t max);
+size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_function *function, CUfunction handle, int device,
+                       struct reached *out, size_t max);
 
 /* Fills in all but function, argument and at. Returns 0 if the pointer is into no live buffer. */
 int arguments_reach_one(uint64_t pointer, int device, struct reached *out);

@@ -14,7 +14,7 @@
 #define BUCKETS 256u
 #define OVERRIDES 16
 #define LEAST_BYTES 256u /* of a guess that is remembered */
-#define LEAST_FIT 0.3 /* bytes that fit every type worse than that are taken for nothing */
+#define LEAST_FIT 0.3    /* bytes that fit every type worse than that are taken for nothing */
 
 extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
