@@ -53,7 +53,7 @@ struct options {
     char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
     uint64_t save_max;       /* bytes of buffers in a bundle, and of save_values in all, default 4G */
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
-    char save_values[512];   /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
+    char save_values[256];   /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
     char trace[256];         /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
     char values[256];        /* filter.h: launches whose values are shown, "" = none */
     char values_out[256];    /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
