@@ -48,6 +48,7 @@ class Backend:
 
 
 RUN = (str(ROOT / "build" / "bin" / "cufence"), "run")
+TRACE = str(ROOT / "build" / "bench-trace.%p.jsonl")
 BACKENDS = {
     "native": Backend("native allocator", {}, None),
     "run": Backend("`cufence run` (as backend:cufence), default options, dumps armed", {}, None, launcher=(*RUN, "--")),
@@ -56,6 +57,7 @@ BACKENDS = {
     "cufence_off": Backend("cufence.enable(uaf='off')", {}, {"uaf": "off"}),
     "run_strict": Backend("`cufence run --set uaf=strict`", {}, None, launcher=(*RUN, "--set", "uaf=strict", "--")),
     "run_slack": Backend("`cufence run --set slack=on`", {}, None, launcher=(*RUN, "--set", "slack=on", "--")),
+    "run_trace": Backend("`cufence run --trace FILE`", {}, None, True, launcher=(*RUN, "--trace", TRACE, "--")),
     "cufence_strict": Backend("cufence.enable(uaf='strict')", {}, {"uaf": "strict"}),
     "async": Backend(
         "PyTorch's backend:cudaMallocAsync, without cufence", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, None

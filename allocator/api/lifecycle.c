@@ -14,6 +14,10 @@
 #include "heap/passed.h"
 #include "launch/launch.h"
 #include "order/order.h"
+#include "values/saves.h"
+#include "values/trace.h"
+#include "values/values.h"
+#include "values/visits.h"
 #include "vmm/arena.h"
 #include "witness/delivery.h"
 #include "witness/monitor.h"
@@ -29,6 +33,7 @@
 #define REPORT_MS 2000 /* how long process exit waits for a report in progress, besides for a second launch */
 #define DEBUGGER_REST_MS 500
 #define SLACK_MS 2000 /* at most, for the last check of all buffers */
+#define VALUES_MS 10000 /* how long it waits until the values of launches are written */
 
 static struct {
     struct lock lock;   /* held while starting */
@@ -206,6 +211,7 @@ static void at_exit(int status, void *unused)
     int is_synchronised = wait_for_faults();
     if (is_synchronised)
         check_slack();
+    visits_close(VALUES_MS);
     monitor_stop(is_synchronised ? report_ms() : 0);
     heap_close();
     int has_failed = is_synchronised && driver_has_faulted(exit_result);
@@ -243,10 +249,12 @@ static void context_begun(struct context *context)
     on_exit(at_exit, NULL);
     wait_before_exit();
     monitor_add_context(context);
+    visits_context_begun(context);
 }
 
 static void context_gone(struct context *context)
 {
+    visits_context_gone(context);
     monitor_forget_context(context);
     if (order_is_wanted())
         order_context_gone(context);
@@ -285,6 +293,12 @@ static cufence_status start(const char *options)
         status = error_set(CUFENCE_ERROR_UNSUPPORTED, "estimate=on guards nothing: it is for `cufence run --estimate`");
     if (status == CUFENCE_OK)
         status = driver_load();
+    if (status == CUFENCE_OK)
+        status = values_open(&process.options);
+    if (status == CUFENCE_OK)
+        status = trace_open(&process.options);
+    if (status == CUFENCE_OK)
+        status = saves_open(&process.options);
     if (status == CUFENCE_OK)
         status = monitor_start(&process.options, &sources);
     if (status != CUFENCE_OK)

@@ -31,6 +31,7 @@ enum lock_rank {
     RANK_POOLS,       /* the program's memory pools */
     RANK_ORDER,       /* the order of streams, with streams=on */
     RANK_LAUNCHES,    /* rings of launches */
+    RANK_VALUES,      /* visits to launches; held while pinned memory is allocated and our kernels are loaded, once each */
     RANK_ARENA,       /* the address space */
     RANK_PHYSICAL,    /* the cache of physical handles */
     RANK_BELL         /* wakes the background thread */

@@ -53,6 +53,9 @@ static const char *row_values(const struct option_row *row, char out[LONGEST])
     case OPTION_NUMBER:
     case OPTION_RULES:
     case OPTION_SAMPLE:
+    case OPTION_FILTER_PATH:
+    case OPTION_FILTER:
+    case OPTION_TEXT:
         break;
     }
     return NULL;

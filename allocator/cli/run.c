@@ -8,6 +8,7 @@
 #include "cli/variables.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "values/values.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -60,7 +61,13 @@ static void usage(void)
            "                       otherwise run the program as it is\n"
            "  --verbose            say on stderr what is set up (--set verbose=on: let cufence say more as well)\n"
            "  --                   ends the options; needed for a PROGRAM that begins with a dash\n\n"
-           "Example: cufence run --preset thorough --json faults.%%p.json -- python train.py\n\n"
+           "Example: cufence run --preset thorough --json faults.%%p.json -- python train.py\n"
+           "What goes into a kernel and comes out (docs/values.md), and which launch makes the first NaN:\n"
+           "         cufence run --values '*softmax*' -- python train.py\n"
+           "         cufence run --nan report -- python train.py\n"
+           "Where two runs part, launch by launch, and what some launches were given, as .npy (docs/diff.md):\n"
+           "         cufence run --trace a.jsonl -- python train.py; cufence diff a.jsonl b.jsonl\n"
+           "         cufence run --save-values '*softmax*=saved' -- python train.py\n\n"
            "Exit status: the program's; 2 for a wrong command line or option, 126 if the program cannot be run\n"
            "under cufence, 127 if there is no such program. If a kernel faulted but the program would have exited\n"
            "with 0, it exits with 86 (the option exitcode).\n");
@@ -164,6 +171,14 @@ static int check_file(const char *key, const char *file)
                     strerror(errno));
 }
 
+/* An old trace is nothing to compare with: if the program launches nothing, there is none. */
+static void empty_trace(const char *file)
+{
+    struct stat found;
+    if (*file && !strchr(file, '%') && stat(file, &found) == 0 && S_ISREG(found.st_mode) && truncate(file, 0) != 0)
+        complain(0, "trace=%s: %s", file, strerror(errno));
+}
+
 static int set_options(const struct request *request, struct environment *environment, struct options *options)
 {
     char *merged = settings_text(&request->settings);
@@ -174,6 +189,14 @@ static int set_options(const struct request *request, struct environment *enviro
         status = check_file("log", options->log);
     if (status == 0)
         status = check_file("json", options->json);
+    if (status == 0)
+        status = check_file("trace", options->trace);
+    if (status == 0)
+        empty_trace(options->trace);
+    if (status == 0)
+        status = check_file("values_out", options->values_out);
+    if (status == 0 && values_check(options) != CUFENCE_OK)
+        status = complain(CLI_USAGE, "%s", error_detail());
     if (status == 0 && merged[0]) {
         if (environment_set(environment, "CUFENCE_OPTIONS", merged) != CUFENCE_OK)
             status = complain(CANNOT_RUN, "%s", error_detail());

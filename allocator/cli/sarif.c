@@ -29,6 +29,8 @@ static const struct {
     {"stream race", "A buffer was freed or overwritten while another stream may still use it."},
     {"slack write", "A kernel wrote beside a buffer, within its mapping."},
     {"leak", "Buffers were still allocated when the process ended."},
+    {"first NaN", "A kernel made a NaN of inputs that had none."},
+    {"first Inf", "A kernel made an infinity of inputs that had none."},
 };
 
 #define RULES (sizeof rules / sizeof rules[0])

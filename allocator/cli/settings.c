@@ -56,14 +56,17 @@ int settings_take(struct settings *settings, const char *source, const char *key
 {
     char folder[PATH_MAX] = "", *text = NULL;
     const struct option_row *row = row_of(key);
-    int is_path = row && row->type == OPTION_PATH;
+    const char *equals = row && row->type == OPTION_FILTER_PATH ? strchr(value, '=') : NULL;
+    const char *path = row && row->type == OPTION_PATH ? value : equals ? equals + 1 : NULL;
+    int is_path = path != NULL;
     if (strchr(value, ',') || (is_path && !*value))
         return arguments_complain(settings->command, CLI_USAGE, "%s: the %s \"%s\" is %s", source,
                                   is_path ? "file name" : "value", value, *value ? "not possible: it holds a comma" : "empty");
-    if (is_path && value[0] != '/' && strcmp(value, "-") != 0 &&
+    if (is_path && *path && path[0] != '/' && strcmp(path, "-") != 0 &&
         (!getcwd(folder, sizeof folder) || strlen(folder) + strlen(value) + 2 > row->maximum || strpbrk(folder, ",%")))
         folder[0] = '\0';
-    if (asprintf(&text, "%s=%s%s%s", key, folder, folder[0] ? "/" : "", value) < 0)
+    if (asprintf(&text, "%s=%.*s%s%s%s", key, path ? (int)(path - value) : 0, value, folder, folder[0] ? "/" : "",
+                 path ? path : value) < 0)
         return no_memory(settings);
     return append(settings, source, text);
 }

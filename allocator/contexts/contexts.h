@@ -37,7 +37,7 @@ struct stream {
     unsigned tracked;        /* atomic; 1 + its place in order/, 0: none yet */
 };
 
-enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_ROOMS };
+enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_VALUES, CONTEXT_ROOMS };
 
 struct context {
     CUcontext handle;           /* atomic */

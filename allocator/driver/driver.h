@@ -56,6 +56,8 @@
     X(cuMemGetInfo, 3020, REQUIRED)                                                                                            \
     X(cuMemcpyHtoD, 3020, REQUIRED)                                                                                            \
     X(cuMemcpyDtoH, 3020, REQUIRED)                                                                                            \
+    X(cuMemcpyDtoHAsync, 3020, REQUIRED)                                                                                       \
+    X(cuMemHostAlloc, 2020, REQUIRED)                                                                                          \
     X(cuMemsetD8Async, 3020, REQUIRED)                                                                                         \
     X(cuModuleLoadData, 2000, REQUIRED)                                                                                        \
     X(cuModuleGetFunction, 2000, REQUIRED)                                                                                     \

@@ -14,6 +14,7 @@
 #include "base/source.h"
 #include "misuse.h"
 #include "slack.h"
+#include "nan.h"
 
 /* The kind of a fault whose core dump could not be read. */
 #define FINDING_UNEXPLAINED "unexplained"
@@ -164,6 +165,7 @@ struct finding {
     size_t value_count;
 
     const struct slack_write *slack; /* what was found in the slack of the buffer, NULL if it is not about that */
+    const struct nan_fact *nan; /* a launch has made a NaN; else NULL */
 
     const struct restaged *restaged; /* the second launch of the kernel, NULL if there was none */
 
@@ -181,6 +183,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
                       const struct finding_origin *origin);
 void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_origin *origin);
 void finding_of_slack(struct finding *finding, const struct slack_write *write, const struct finding_origin *origin);
+void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin);
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin);
 void finding_free(struct finding *finding);
 

@@ -3,6 +3,7 @@
 #include "earlier.h"
 #include "json_figures.h"
 #include "json_members.h"
+#include "json_nan.h"
 #include "json_restaged.h"
 #include "json_slack.h"
 #include "base/version.h"
@@ -448,6 +449,8 @@ char *finding_json(const struct finding *finding)
     }
     if (finding->has_site)
         put_site(report, finding);
+    if (finding->nan)
+        json_put_nan(report, finding->nan, put_frames);
     put_text(report, "hint", finding->hint);
     put_buffer(report, "previous", finding, &finding->previous);
     put_buffer(report, "next", finding, &finding->next);

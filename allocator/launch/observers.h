@@ -16,6 +16,7 @@ struct launch_event {
     const struct launch_call *call; /* NULL: a graph launch */
     CUgraphExec graph;              /* NULL: a kernel launch */
     CUstream stream;                /* as the hook means it: NULL is the legacy stream */
+    const void *frame;              /* of the hook, for stack_capture_from() */
 };
 
 struct launch_observer {

@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include "base/error.h"
+#include "values/written.h"
 
 #include <stdio.h>
 
@@ -45,13 +46,28 @@ static void note(const struct host_call *call, CUdeviceptr address, size_t size,
         copy->accesses[copy->count++] = (struct order_access){address, size, is_write};
 }
 
+/* For those who want to see copies: the bytes in a buffer of ours. */
+static int show(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
+{
+    if (call->access && is_write) {
+        call->access->to = address;
+        call->access->written = size;
+    } else if (call->access) {
+        call->access->from = address;
+        call->access->read = size;
+    }
+    return 1;
+}
+
 static int within(const struct host_call *call, CUdeviceptr address, size_t size, int is_write)
 {
     struct heap_range range;
     if (!heap_owns(address) || size == 0)
         return 1;
+    if (is_write)
+        written_by_host(address);
     if (heap_range_of(address, &range) && size <= range.size - (address - range.address))
-        return 1;
+        return show(call, address, size, is_write);
     return refuse(call, address, size, is_write);
 }
 

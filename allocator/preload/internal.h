@@ -105,13 +105,20 @@ struct needs {
 };
 struct needs caller_needs(const void *address);
 
+/* What a copy or set does with buffers of ours, found by bounds_within(). */
+struct host_access {
+    CUdeviceptr to, from;
+    size_t written, read; /* bytes at these; 0: none */
+};
+
 /* A call intercepted by a hook. */
 struct host_call {
     const char *name;        /* of the driver function, without its symbol's suffixes: the base in hooks.h */
     const void *frame;       /* __builtin_frame_address(0) of the hook; leads to its caller */
     struct order_copy *copy; /* with streams=on: where the checks of bounds.h note what it accesses. Else NULL */
+    struct host_access *access; /* NULL: nobody wants to know */
 };
-#define HOST_CALL(name) (&(const struct host_call){name, __builtin_frame_address(0), NULL}) /* in a hook */
+#define HOST_CALL(name) (&(const struct host_call){name, __builtin_frame_address(0), NULL, NULL}) /* in a hook */
 
 /* misuse.c: reports an invalid call on one of our buffers. `what` holds its kind, address, access and place;
  * cufence_error_detail() is its message. Returns CUDA_ERROR_INVALID_VALUE. */

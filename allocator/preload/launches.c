@@ -6,7 +6,8 @@
 
 static struct launch_event begun(const struct launch_call *call)
 {
-    struct launch_event event = {.context = is_active() ? context_current() : NULL, .call = call, .stream = call->stream};
+    struct launch_event event = {
+        .context = is_active() ? context_current() : NULL, .call = call, .stream = call->stream, .frame = call->frame};
     if (event.context) {
         launch_record(event.context, call);
         launch_begins(&event);
@@ -115,7 +116,8 @@ CONFIGURED(cuLaunchKernelEx_ptsz, own_default)
 
 static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const void *frame)
 {
-    struct launch_event event = {.context = is_active() ? context_current() : NULL, .graph = graph, .stream = stream};
+    struct launch_event event = {
+        .context = is_active() ? context_current() : NULL, .graph = graph, .stream = stream, .frame = frame};
     if (event.context) {
         launch_record_graph(event.context, graph, stream, frame);
         launch_begins(&event);

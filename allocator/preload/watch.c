@@ -3,6 +3,22 @@
 #include "bounds.h"
 #include "internal.h"
 
+#include "values/visits.h"
+
+/* Shows a copy or set that has been submitted to those who want to see it. */
+static void show(const struct host_call *call, CUstream stream)
+{
+    const struct host_access *access = call->access;
+    if (access->written || access->read)
+        visits_copied(&(struct visit_copy){.name = call->name,
+                                           .stream = stream,
+                                           .to = access->to,
+                                           .written = access->written,
+                                           .from = access->from,
+                                           .read = access->read,
+                                           .frame = call->frame});
+}
+
 /* What a stream means in the legacy form, and in the one for per-thread default streams. */
 #define MEANT_0 as_it_is
 #define MEANT_1 own_default
@@ -20,12 +36,17 @@
     CUresult hook_##symbol parameters                                                                                          \
     {                                                                                                                          \
         struct order_copy copied;                                                                                              \
-        struct host_call this_call = {base, __builtin_frame_address(0), NULL};                                                 \
+        struct host_access access;                                                                                             \
+        struct host_call this_call = {base, __builtin_frame_address(0), NULL, NULL};                                           \
         const struct host_call *const call = &this_call;                                                                       \
         if (order_is_wanted()) {                                                                                               \
             copied = (struct order_copy){                                                                                      \
                 .call = base, .frame = call->frame, .stream = on, .is_awaited = waits, .host_target = target};                 \
             this_call.copy = &copied;                                                                                          \
+        }                                                                                                                      \
+        if (__builtin_expect(visits_see_copies, 0)) {                                                                          \
+            access = (struct host_access){0};                                                                                  \
+            this_call.access = &access;                                                                                        \
         }                                                                                                                      \
         if (is_active()) {                                                                                                     \
             CUresult fault = failure();                                                                                        \
@@ -37,6 +58,8 @@
         CUresult answer = result;                                                                                              \
         if (call->copy && answer == CUDA_SUCCESS)                                                                              \
             races_copied(call);                                                                                                \
+        if (call->access && answer == CUDA_SUCCESS)                                                                            \
+            show(call, on);                                                                                                    \
         return answer;                                                                                                         \
     }
 #define ORDERS(symbol, base, thread, noted, parameters, arguments)                                                             \

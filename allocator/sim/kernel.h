@@ -39,6 +39,9 @@ CUresult kernel_load_library(void);
 /* Unloads the context's modules. */
 void kernel_unload_all(CUcontext context);
 
+/* hash.c: cufence's kernel of that name. Its arguments: 32 ranges, their number, sums. */
+void kernel_hash(const cusim_thread *thread, void *const *arguments);
+
 /* builtin.c */
 extern const cusim_kernel builtin_kernels[];
 extern const size_t builtin_kernel_count;

@@ -1,12 +1,8 @@
 #include "files.h"
 
 #include <dlfcn.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -30,21 +26,6 @@ static int find_gzip(struct gzip *gzip)
     return gzip->gzdopen && gzip->gzwrite && gzip->gzclose;
 }
 
-int files_write(int fd, const void *from, size_t size)
-{
-    const char *bytes = from;
-    while (size) {
-        ssize_t written = write(fd, bytes, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return 0;
-        bytes += written;
-        size -= (size_t)written;
-    }
-    return 1;
-}
-
 /* Closes the descriptor. Returns 0 on failure. */
 static int write_packed(const struct gzip *gzip, int fd, const char *bytes, size_t size)
 {
@@ -55,32 +36,6 @@ static int write_packed(const struct gzip *gzip, int fd, const char *bytes, size
     for (size_t at = 0; is_well && at < size; at += AT_ONCE)
         is_well = gzip->gzwrite(file, bytes + at, size - at < AT_ONCE ? (unsigned)(size - at) : AT_ONCE) > 0;
     return file && gzip->gzclose(file) == 0 && is_well;
-}
-
-int files_make_folder(const char *folder)
-{
-    char path[1024];
-    if (snprintf(path, sizeof path, "%s", folder) >= (int)sizeof path) {
-        errno = ENAMETOOLONG;
-        return 0;
-    }
-    for (char *slash = path + 1; (slash = strchr(slash, '/')) != NULL; *slash++ = '/') {
-        *slash = '\0';
-        if (mkdir(path, 0700) != 0 && errno != EEXIST)
-            return 0;
-    }
-    return mkdir(path, 0700) == 0 || errno == EEXIST;
-}
-
-int files_create(const char *name)
-{
-    return open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-}
-
-int files_put_text(int fd, const char *text)
-{
-    int is_well = files_write(fd, text, strlen(text));
-    return close(fd) == 0 && is_well;
 }
 
 int files_put_dump(char *name, size_t room, const char *stem, const void *dump, size_t size)

@@ -1,23 +1,14 @@
 /*
- * Writes the files that are kept of a fault. All are open to their owner alone, and none is overwritten.
+ * Writes the files that are kept of a fault, beside base/files.h. All are open to their owner alone, and none is overwritten.
  * Thread safety: all functions, any thread.
  */
 #ifndef CUFENCE_WITNESS_FILES_H
 #define CUFENCE_WITNESS_FILES_H
 
 #include "analysis/snapshot/keep.h"
+#include "base/files.h"
 
 #include <stddef.h>
-
-/* Makes the folder and its parents. Returns 0 on failure and sets errno. */
-int files_make_folder(const char *folder);
-
-/* Creates a file for writing, 0600. Returns its descriptor, or -1 and sets errno, if the name is taken too. */
-int files_create(const char *name);
-
-/* Return 0 on failure and set errno; the second one closes the descriptor. */
-int files_write(int fd, const void *bytes, size_t size);
-int files_put_text(int fd, const char *text);
 
 /* Writes a dump to STEM.core.gz, or STEM.core without libz.so.1, and the name to `name`. Returns 0 on failure. */
 int files_put_dump(char *name, size_t room, const char *stem, const void *dump, size_t size);

@@ -245,3 +245,11 @@ void tell_leak(struct leak *leak)
     finding_of_leak(&finding, leak, setting_of(&setting, leak->largest->device));
     finish(&finding, publish(&finding));
 }
+
+void tell_nan(const struct nan_fact *nan, int device)
+{
+    struct setting setting;
+    struct finding finding;
+    finding_of_nan(&finding, nan, setting_of(&setting, device));
+    finish(&finding, publish(&finding));
+}

@@ -8,6 +8,7 @@
 
 #include "finding/misuse.h"
 #include "finding/slack.h"
+#include "finding/nan.h"
 #include "intake.h"
 #include "surroundings.h"
 
@@ -40,5 +41,7 @@ void tell_misuse(const struct misuse *misuse);
 /* Reports buffers that nobody has freed, and counts them as a fault. Call it once no fault can come any more. */
 struct leak;
 void tell_leak(struct leak *leak);
+/* Reports that a launch has made a NaN. device: of the launch. */
+void tell_nan(const struct nan_fact *nan, int device);
 
 #endif

@@ -17,6 +17,7 @@ FLOORS = [
     {"cli"},
     {"preload", "torch"},
     {"api"},
+    {"values"},
     {"witness", "order"},
     {"heap", "launch", "restage"},
     {"vmm", "stacks"},

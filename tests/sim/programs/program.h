@@ -89,6 +89,7 @@ void let_go(uint32_t *flag);
     X(fork_while)                                                                                                              \
     X(little_memory)                                                                                                           \
     X(call_counts)                                                                                                             \
+    X(traced)                                                                                                                  \
     X(out_of_memory)
 
 #define DECLARE(name) int story_##name(int count, char **arguments);

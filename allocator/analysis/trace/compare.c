@@ -1,0 +1,126 @@
+#include "compare.h"
+
+#include <string.h>
+
+static int differs(int has_a, uint64_t a, int has_b, uint64_t b)
+{
+    return has_a && has_b && a != b;
+}
+
+int trace_is_written(const struct trace_buffer *buffer)
+{
+    return buffer->has_after && (!buffer->has_before || buffer->before != buffer->after);
+}
+
+static int is_other_kernel(const struct trace_event *a, const struct trace_event *b)
+{
+    return a->kind != b->kind || strcmp(a->name, b->name) != 0 || strcmp(a->symbol, b->symbol) != 0;
+}
+
+static int is_other_grid(const struct trace_event *a, const struct trace_event *b)
+{
+    return memcmp(a->grid, b->grid, sizeof a->grid) != 0 || memcmp(a->block, b->block, sizeof a->block) != 0 ||
+           a->shared != b->shared;
+}
+
+/* Finds a scalar that differs, small or large. */
+static int find_scalar(const struct trace_event *a, const struct trace_event *b, int is_large, size_t *index)
+{
+    size_t count = a->scalar_count < b->scalar_count ? a->scalar_count : b->scalar_count;
+    for (*index = 0; *index < count; ++*index) {
+        const struct trace_scalar *x = &a->scalars[*index], *y = &b->scalars[*index];
+        if ((x->bytes > 8 || y->bytes > 8) != is_large)
+            continue;
+        if (x->argument != y->argument || x->bytes != y->bytes || strcmp(x->value, y->value) != 0)
+            return 1;
+    }
+    *index = SIZE_MAX;
+    return !is_large && a->scalar_count != b->scalar_count;
+}
+
+static int is_other_pointer(const struct trace_buffer *a, const struct trace_buffer *b, unsigned ignored)
+{
+    int is_other_name = !(ignored & TRACE_IGNORE_BUFFERS) && strcmp(a->name, b->name) != 0;
+    return is_other_name || a->argument != b->argument || a->at != b->at || a->size != b->size || a->offset != b->offset ||
+           a->bytes != b->bytes;
+}
+
+static int find_pointer(const struct trace_event *a, const struct trace_event *b, unsigned ignored, size_t *index)
+{
+    size_t count = a->buffer_count < b->buffer_count ? a->buffer_count : b->buffer_count;
+    for (*index = 0; *index < count; ++*index) {
+        if (is_other_pointer(&a->buffers[*index], &b->buffers[*index], ignored))
+            return 1;
+    }
+    *index = SIZE_MAX;
+    return a->buffer_count != b->buffer_count;
+}
+
+static int find_output(const struct trace_event *a, const struct trace_event *b, size_t *index)
+{
+    for (*index = 0; *index < a->buffer_count; ++*index) {
+        const struct trace_buffer *x = &a->buffers[*index], *y = &b->buffers[*index];
+        if (differs(x->has_after, x->after, y->has_after, y->after))
+            return 1;
+    }
+    return 0;
+}
+
+/* Finds an input that differs: one that was written in one of the runs, if there is one. */
+static int find_input(const struct trace_event *a, const struct trace_writers *of_a, uint64_t line_a,
+                      const struct trace_event *b, const struct trace_writers *of_b, uint64_t line_b,
+                      struct trace_difference *found)
+{
+    struct trace_write ignored;
+    int is_found = 0;
+    for (size_t i = 0; i < a->buffer_count && !found->is_written; i++) {
+        const struct trace_buffer *x = &a->buffers[i], *y = &b->buffers[i];
+        if (!differs(x->has_before, x->before, y->has_before, y->before))
+            continue;
+        found->is_written = trace_writers_find(of_a, x->name, line_a, &ignored) != 0 ||
+                            trace_writers_find(of_b, y->name, line_b, &ignored) != 0;
+        if (found->is_written || !is_found)
+            found->index = i;
+        is_found = 1;
+    }
+    return is_found;
+}
+
+/* A set, or a copy that reads no buffer. */
+static int is_of_host(const struct trace_event *event)
+{
+    int reads = 0;
+    for (size_t i = 0; i < event->buffer_count; i++)
+        reads |= event->buffers[i].has_before;
+    return event->kind == TRACE_SET || (event->kind == TRACE_COPY && !reads);
+}
+
+struct trace_difference trace_compare(const struct trace_event *a, const struct trace_writers *of_a, uint64_t line_a,
+                                      const struct trace_event *b, const struct trace_writers *of_b, uint64_t line_b,
+                                      unsigned ignored)
+{
+    struct trace_difference found = {.kind = TRACE_EQUAL, .index = SIZE_MAX};
+    size_t index;
+    if (is_other_kernel(a, b)) {
+        found.kind = TRACE_OTHER_KERNEL;
+    } else if (!(ignored & TRACE_IGNORE_GRID) && is_other_grid(a, b)) {
+        found.kind = TRACE_OTHER_GRID;
+    } else if (!(ignored & TRACE_IGNORE_PLACE) && strcmp(a->place, b->place) != 0) {
+        found.kind = TRACE_OTHER_PLACE;
+    } else if (!(ignored & TRACE_IGNORE_SCALARS) && find_scalar(a, b, 0, &index)) {
+        found = (struct trace_difference){.kind = TRACE_OTHER_SCALAR, .index = index};
+    } else if (find_pointer(a, b, ignored, &index)) {
+        found = (struct trace_difference){.kind = TRACE_OTHER_POINTER, .index = index};
+    } else {
+        int is_other_output = find_output(a, b, &index);
+        if (find_input(a, of_a, line_a, b, of_b, line_b, &found) && (found.is_written || is_other_output))
+            found.kind = TRACE_OTHER_INPUT;
+        else if (is_other_output && is_of_host(a))
+            found = (struct trace_difference){.kind = TRACE_OTHER_COPY, .index = index};
+        else if (is_other_output && !(ignored & TRACE_IGNORE_SCALARS) && find_scalar(a, b, 1, &found.index))
+            found.kind = TRACE_OTHER_STRUCT;
+        else if (is_other_output)
+            found = (struct trace_difference){.kind = TRACE_OTHER_OUTPUT, .index = index};
+    }
+    return found;
+}

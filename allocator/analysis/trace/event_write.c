@@ -1,0 +1,112 @@
+#include "event.h"
+
+#include "base/text.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kinds[TRACE_KINDS] = {"launch", "graph", "copy", "set", "end"};
+
+/* A string with its quotes. Most are plain, and then nothing is allocated. */
+static void put_text(FILE *out, const char *text)
+{
+    const char *at = text;
+    while (*at >= ' ' && *at < 0x7f && *at != '"' && *at != '\\')
+        at++;
+    if (!*at) {
+        fprintf(out, "\"%s\"", text);
+        return;
+    }
+    json_t *string = text_to_json(text);
+    char *quoted = string ? json_dumps(string, JSON_ENCODE_ANY) : NULL;
+    fputs(quoted ? quoted : "\"?\"", out);
+    free(quoted);
+    json_decref(string);
+}
+
+static void put_member(FILE *out, const char *name, const char *text)
+{
+    if (!*text)
+        return;
+    fprintf(out, ",\"%s\":", name);
+    put_text(out, text);
+}
+
+static void put_three(FILE *out, const char *name, const uint32_t three[3])
+{
+    fprintf(out, ",\"%s\":[%" PRIu32 ",%" PRIu32 ",%" PRIu32 "]", name, three[0], three[1], three[2]);
+}
+
+static void put_buffer(FILE *out, const struct trace_buffer *buffer)
+{
+    fputs("{\"buffer\":", out);
+    put_text(out, buffer->name);
+    if (buffer->argument >= 0)
+        fprintf(out, ",\"argument\":%d", buffer->argument);
+    if (buffer->at)
+        fprintf(out, ",\"at\":%" PRIu32, buffer->at);
+    fprintf(out, ",\"size\":%" PRIu64 ",\"offset\":%" PRIu64 ",\"bytes\":%" PRIu64, buffer->size, buffer->offset,
+            buffer->bytes);
+    if (buffer->has_before)
+        fprintf(out, ",\"before\":\"%016" PRIx64 "\"", buffer->before);
+    if (buffer->has_after)
+        fprintf(out, ",\"after\":\"%016" PRIx64 "\"", buffer->after);
+    fputc('}', out);
+}
+
+static void put_scalar(FILE *out, const struct trace_scalar *scalar)
+{
+    fputc('{', out);
+    if (scalar->argument >= 0)
+        fprintf(out, "\"argument\":%d,", scalar->argument);
+    fprintf(out, "\"bytes\":%" PRIu32 ",\"value\":", scalar->bytes);
+    put_text(out, scalar->value);
+    fputc('}', out);
+}
+
+static void put_arguments(FILE *out, const struct trace_event *event)
+{
+    fputs(",\"scalars\":[", out);
+    for (size_t i = 0; i < event->scalar_count; i++) {
+        fputs(i ? "," : "", out);
+        put_scalar(out, &event->scalars[i]);
+    }
+    fputs("],\"buffers\":[", out);
+    for (size_t i = 0; i < event->buffer_count; i++) {
+        fputs(i ? "," : "", out);
+        put_buffer(out, &event->buffers[i]);
+    }
+    fputc(']', out);
+}
+
+void trace_event_write(FILE *out, const struct trace_event *event)
+{
+    fprintf(out, "{\"event\":\"%s\",\"number\":%" PRIu64, kinds[event->kind], event->number);
+    if (event->kind == TRACE_END) {
+        fprintf(out, ",\"missed\":%" PRIu64 "}\n", event->missed);
+        return;
+    }
+    fprintf(out, ",\"stream\":%" PRIu64 ",\"device\":%d", event->stream, event->device);
+    put_member(out, "name", event->name);
+    put_member(out, "symbol", event->symbol);
+    put_member(out, "place", event->place);
+    if (event->kind == TRACE_LAUNCH) {
+        put_three(out, "grid", event->grid);
+        put_three(out, "block", event->block);
+        fprintf(out, ",\"shared\":%" PRIu32, event->shared);
+    }
+    put_arguments(out, event);
+    fputs("}\n", out);
+}
+
+void trace_header_write(FILE *out, const struct trace_header *header)
+{
+    fprintf(out, "{\"trace\":%d", TRACE_VERSION);
+    put_member(out, "cufence", header->cufence);
+    put_member(out, "device", header->device);
+    fprintf(out, ",\"compute\":%" PRIu32 ",\"driver\":%" PRIu32, header->compute, header->driver);
+    put_member(out, "program", header->program);
+    put_member(out, "options", header->options);
+    fputs("}\n", out);
+}

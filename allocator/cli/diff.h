@@ -1,0 +1,54 @@
+/*
+ * `cufence diff`: what two runs did, stream by stream, and where they part. Both files are read once, side by side; of an event
+ * that waits for its counterpart only the place in the file is kept. Not thread-safe.
+ */
+#ifndef CUFENCE_CLI_DIFF_H
+#define CUFENCE_CLI_DIFF_H
+
+#include "trace_file.h"
+
+enum { DIFF_A, DIFF_B, DIFF_SIDES };
+enum { DIFF_CONTEXT = 3 }; /* events shown before a difference */
+
+struct diff_found {
+    struct trace_difference what;
+    uint64_t stream;
+    struct trace_at at[DIFF_SIDES];                   /* line 0: the run has no such event */
+    struct trace_at before[DIFF_CONTEXT][DIFF_SIDES]; /* the equal events before it in its stream, newest first */
+    uint64_t more;                                    /* LONGER: how many events are over */
+};
+
+struct diff {
+    struct trace_file files[DIFF_SIDES];
+    unsigned ignored;         /* TRACE_IGNORE_... */
+    size_t most;              /* how many differences are wanted */
+    struct diff_found *found; /* the first `most`, in the order of file A */
+    size_t found_count;
+    uint64_t total;    /* differences found, those beyond `most` included */
+    uint64_t compared; /* pairs of events */
+    struct diff_stream *streams;
+    size_t stream_count;
+    int has_stopped; /* before the files' ends: enough was found */
+};
+
+/* Opens both files. `diff` has only `ignored` and `most` set. Call diff_close() even after an error. */
+cufence_status diff_open(struct diff *diff, const char *a, const char *b, struct problem *problem);
+cufence_status diff_compare(struct diff *diff, struct problem *problem);
+void diff_close(struct diff *diff);
+
+/* A difference with its events read again, to be shown. Missing ones are zeros. */
+struct diff_shown {
+    const struct diff_found *found;
+    struct trace_event events[DIFF_SIDES];
+};
+cufence_status diff_show(struct diff *diff, const struct diff_found *found, struct diff_shown *shown, struct problem *problem);
+void diff_hide(struct diff_shown *shown);
+
+const char *diff_word(enum trace_difference_kind kind); /* "equal inputs and other outputs" */
+const char *diff_name(enum trace_difference_kind kind); /* for JSON: "output" */
+
+/* diff_text.c, diff_json.c: print all of it on stdout. */
+cufence_status diff_print_text(struct diff *diff, struct problem *problem);
+cufence_status diff_print_json(struct diff *diff, struct problem *problem);
+
+#endif

@@ -1,0 +1,98 @@
+/* What `cufence diff --json` prints: one document (docs/diff.md). */
+#include "diff.h"
+
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SCHEMA 1
+
+static json_t *number(uint64_t value)
+{
+    return json_integer((json_int_t)value);
+}
+
+static json_t *of_file(const struct trace_file *file)
+{
+    const struct trace_header *header = &file->header;
+    json_t *object = json_object();
+    json_object_set_new(object, "file", json_string(file->path) ?: json_string("?"));
+    json_object_set_new(object, "program", json_string(header->program) ?: json_string("?"));
+    json_object_set_new(object, "device", json_string(header->device) ?: json_string("?"));
+    json_object_set_new(object, "driver", number(header->driver));
+    json_object_set_new(object, "is_whole", json_boolean(file->is_whole));
+    json_object_set_new(object, "missed", number(file->missed));
+    return object;
+}
+
+/* The event as its line has it, and the number of the line. */
+static cufence_status add_event(struct diff *diff, int side, struct trace_at at, const char *name, json_t *to,
+                                struct problem *problem)
+{
+    struct trace_event event;
+    struct trace_file *file = &diff->files[side];
+    cufence_status status = trace_file_again(file, at, &event, problem);
+    if (status != CUFENCE_OK)
+        return status;
+    trace_event_free(&event);
+    json_t *object = json_loadb(file->line, file->size, 0, NULL);
+    json_object_set_new(object, "line", number(at.line));
+    json_object_set_new(to, name, object);
+    return CUFENCE_OK;
+}
+
+static cufence_status add_writer(struct diff *diff, int side, const struct diff_shown *shown, json_t *to,
+                                 struct problem *problem)
+{
+    static const char *const names[] = {"a_came_from", "b_came_from"};
+    struct trace_write write;
+    const struct trace_buffer *buffer = &shown->events[side].buffers[shown->found->what.index];
+    if (trace_writers_find(diff->files[side].writers, buffer->name, shown->found->at[side].line, &write) != 1)
+        return CUFENCE_OK;
+    return add_event(diff, side, (struct trace_at){write.line, write.offset}, names[side], to, problem);
+}
+
+static cufence_status add_found(struct diff *diff, const struct diff_found *found, json_t *list, struct problem *problem)
+{
+    static const char *const names[] = {"a", "b"};
+    struct diff_shown shown;
+    json_t *object = json_object();
+    json_object_set_new(object, "kind", json_string(diff_name(found->what.kind)));
+    json_object_set_new(object, "words", json_string(diff_word(found->what.kind)));
+    json_object_set_new(object, "stream", number(found->stream));
+    if (found->what.index != SIZE_MAX)
+        json_object_set_new(object, "index", number(found->what.index));
+    if (found->more)
+        json_object_set_new(object, "more", number(found->more));
+    json_array_append_new(list, object);
+    cufence_status status = diff_show(diff, found, &shown, problem);
+    for (int i = 0; i < DIFF_SIDES && status == CUFENCE_OK; i++) {
+        if (found->at[i].line)
+            status = add_event(diff, i, found->at[i], names[i], object, problem);
+        if (status == CUFENCE_OK && found->what.kind == TRACE_OTHER_INPUT)
+            status = add_writer(diff, i, &shown, object, problem);
+    }
+    diff_hide(&shown);
+    return status;
+}
+
+cufence_status diff_print_json(struct diff *diff, struct problem *problem)
+{
+    cufence_status status = CUFENCE_OK;
+    json_t *document = json_object(), *list = json_array();
+    json_object_set_new(document, "schema", json_integer(SCHEMA));
+    json_object_set_new(document, "equal", json_boolean(!diff->found_count));
+    json_object_set_new(document, "compared", number(diff->compared));
+    json_object_set_new(document, "streams", number(diff->stream_count));
+    json_object_set_new(document, "a", of_file(&diff->files[DIFF_A]));
+    json_object_set_new(document, "b", of_file(&diff->files[DIFF_B]));
+    json_object_set_new(document, "differences", list);
+    for (size_t i = 0; i < diff->found_count && status == CUFENCE_OK; i++)
+        status = add_found(diff, &diff->found[i], list, problem);
+    if (status == CUFENCE_OK) {
+        json_dumpf(document, stdout, JSON_INDENT(1));
+        putchar('\n');
+    }
+    json_decref(document);
+    return status;
+}

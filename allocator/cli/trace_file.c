@@ -1,0 +1,136 @@
+#include "trace_file.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static cufence_status no_memory(struct problem *problem)
+{
+    return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
+}
+
+static int grow(struct trace_file *file)
+{
+    size_t room = file->room ? file->room * 2 : 1 << 16;
+    char *grown = realloc(file->line, room);
+    if (!grown)
+        return 0;
+    file->line = grown;
+    file->room = room;
+    return 1;
+}
+
+/* Reads the line at the file's position, without its newline. *is_cut: the file ends before a newline. */
+static cufence_status read_line(struct trace_file *file, int *is_cut, struct problem *problem)
+{
+    int character = EOF;
+    file->size = 0;
+    while ((character = getc_unlocked(file->file)) != EOF && character != '\n') {
+        if (file->size == file->room && !grow(file))
+            return no_memory(problem);
+        file->line[file->size++] = (char)character;
+        if (file->size > TRACE_LINE_BYTES)
+            return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s:%" PRIu64 ": the line is longer than %zu bytes", file->path,
+                               file->lines + 1, TRACE_LINE_BYTES);
+    }
+    *is_cut = character == EOF;
+    if (ferror(file->file))
+        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", file->path, strerror(errno));
+    return CUFENCE_OK;
+}
+
+/* Puts file and line in front of the message. */
+static cufence_status at_line(const struct trace_file *file, uint64_t line, cufence_status status, struct problem *problem)
+{
+    struct problem inner = *problem;
+    return problem_set(problem, status, "%s:%" PRIu64 ": %.120s", file->path, line, inner.text);
+}
+
+cufence_status trace_file_open(struct trace_file *file, const char *path, struct problem *problem)
+{
+    struct stat status;
+    int is_cut;
+    *file = (struct trace_file){.path = path};
+    file->file = fopen(path, "re");
+    if (!file->file || fstat(fileno(file->file), &status) != 0)
+        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", path, strerror(errno));
+    if (!S_ISREG(status.st_mode))
+        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: not a regular file; traces are read at several places", path);
+    if (status.st_size == 0)
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT,
+                           "%s: the file is empty: the program has launched nothing under cufence, or has not begun", path);
+    file->writers = trace_writers_make();
+    if (!file->writers)
+        return no_memory(problem);
+    cufence_status result = read_line(file, &is_cut, problem);
+    if (result != CUFENCE_OK)
+        return result;
+    result = trace_header_read(file->line, file->size, &file->header, problem);
+    file->lines = 1;
+    file->next = file->size + 1;
+    return result == CUFENCE_OK ? CUFENCE_OK : at_line(file, 1, result, problem);
+}
+
+void trace_file_close(struct trace_file *file)
+{
+    if (file->file)
+        fclose(file->file);
+    free(file->line);
+    trace_writers_free(file->writers);
+}
+
+/* Takes the event apart that file->line has. What is only the beginning of a line ends the trace: the program was killed. */
+static cufence_status take(struct trace_file *file, int is_cut, struct trace_event *event, struct problem *problem)
+{
+    cufence_status status = trace_event_read(file->line, file->size, event, problem);
+    if (status == CUFENCE_ERROR_CORRUPT && is_cut) {
+        file->is_cut = file->has_ended = 1;
+        return CUFENCE_OK;
+    }
+    if (status != CUFENCE_OK)
+        return at_line(file, file->lines, status, problem);
+    if (event->kind == TRACE_END) {
+        file->is_whole = file->has_ended = 1;
+        file->missed = event->missed;
+        trace_event_free(event);
+    }
+    return CUFENCE_OK;
+}
+
+cufence_status trace_file_next(struct trace_file *file, struct trace_event *event, struct trace_at *at, struct problem *problem)
+{
+    int is_cut;
+    *event = (struct trace_event){0};
+    *at = (struct trace_at){.line = file->lines + 1, .offset = file->next};
+    if (file->has_ended)
+        return CUFENCE_OK;
+    if ((uint64_t)ftello(file->file) != file->next && fseeko(file->file, (off_t)file->next, SEEK_SET) != 0)
+        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", file->path, strerror(errno));
+    cufence_status status = read_line(file, &is_cut, problem);
+    if (status != CUFENCE_OK)
+        return status;
+    if (is_cut && !file->size) {
+        file->has_ended = 1;
+        return CUFENCE_OK;
+    }
+    file->lines++;
+    file->next += file->size + 1;
+    status = take(file, is_cut, event, problem);
+    if (status == CUFENCE_OK && !file->has_ended)
+        trace_writers_note(file->writers, event, at->line, at->offset);
+    return status;
+}
+
+cufence_status trace_file_again(struct trace_file *file, struct trace_at at, struct trace_event *event, struct problem *problem)
+{
+    int is_cut;
+    *event = (struct trace_event){0};
+    if (fseeko(file->file, (off_t)at.offset, SEEK_SET) != 0)
+        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", file->path, strerror(errno));
+    cufence_status status = read_line(file, &is_cut, problem);
+    if (status == CUFENCE_OK)
+        status = trace_event_read(file->line, file->size, event, problem);
+    return status == CUFENCE_OK ? CUFENCE_OK : at_line(file, at.line, status, problem);
+}

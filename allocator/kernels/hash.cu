@@ -1,0 +1,91 @@
+// Sums for the hash of byte ranges: see hash.h for its definition. A few blocks a range, many ranges a launch.
+typedef unsigned long long u64;
+
+#define RANGES 32
+#define GOLDEN 0x9e3779b97f4a7c15ull
+
+struct range {
+    u64 address, bytes;
+    unsigned first, blocks;
+};
+struct ranges {
+    range at[RANGES];
+};
+
+static __device__ __forceinline__ u64 mix(u64 x)
+{
+    x = (x ^ (x >> 32)) * 0xbf58476d1ce4e5b9ull;
+    x = (x ^ (x >> 29)) * 0x94d049bb133111ebull;
+    return x ^ (x >> 32);
+}
+
+static __device__ __forceinline__ u64 keyed(u64 word, u64 position)
+{
+    return mix(word + (position + 1) * GOLDEN);
+}
+
+// The words of a range that begins at a multiple of 16, two at a time.
+static __device__ u64 sum_of_pairs(const ulonglong2 *pairs, u64 count, u64 thread, u64 threads)
+{
+    u64 sum = 0, i = thread;
+    for (; i + 3 * threads < count; i += 4 * threads) {
+        ulonglong2 a = pairs[i], b = pairs[i + threads], c = pairs[i + 2 * threads], d = pairs[i + 3 * threads];
+        sum += keyed(a.x, 2 * i) + keyed(a.y, 2 * i + 1);
+        sum += keyed(b.x, 2 * (i + threads)) + keyed(b.y, 2 * (i + threads) + 1);
+        sum += keyed(c.x, 2 * (i + 2 * threads)) + keyed(c.y, 2 * (i + 2 * threads) + 1);
+        sum += keyed(d.x, 2 * (i + 3 * threads)) + keyed(d.y, 2 * (i + 3 * threads) + 1);
+    }
+    for (; i < count; i += threads) {
+        ulonglong2 a = pairs[i];
+        sum += keyed(a.x, 2 * i) + keyed(a.y, 2 * i + 1);
+    }
+    return sum;
+}
+
+// The words of a range that begins anywhere. Reads only aligned words that hold a byte of the range: they are mapped with it.
+static __device__ u64 sum_of_words(u64 address, u64 bytes, u64 first, u64 thread, u64 threads)
+{
+    const u64 *aligned = (const u64 *)(address & ~7ull);
+    unsigned shift = (unsigned)(address & 7) * 8;
+    u64 sum = 0;
+    for (u64 i = first + thread; i * 8 < bytes; i += threads) {
+        u64 left = bytes - i * 8;
+        u64 word = aligned[i] >> shift;
+        if (shift && left > 8 - (address & 7))
+            word |= aligned[i + 1] << (64 - shift);
+        if (left < 8)
+            word &= (1ull << (left * 8)) - 1;
+        sum += keyed(word, i);
+    }
+    return sum;
+}
+
+static __device__ u64 sum_of(range r)
+{
+    u64 thread = (u64)(blockIdx.x - r.first) * blockDim.x + threadIdx.x, threads = (u64)r.blocks * blockDim.x;
+    if (r.address % 16)
+        return sum_of_words(r.address, r.bytes, 0, thread, threads);
+    u64 pairs = r.bytes / 16;
+    return sum_of_pairs((const ulonglong2 *)r.address, pairs, thread, threads) +
+           sum_of_words(r.address, r.bytes, 2 * pairs, thread, threads);
+}
+
+// blockDim is a multiple of 32, at most 1024. Block i writes sums[i]: its part of the sum of the range that it belongs to.
+extern "C" __global__ void cufence_hash(ranges given, unsigned count, u64 *sums)
+{
+    __shared__ u64 parts[32];
+    unsigned number = 0;
+    while (number + 1 < count && blockIdx.x >= given.at[number + 1].first)
+        number++;
+    u64 sum = sum_of(given.at[number]);
+    for (int step = 16; step; step /= 2)
+        sum += __shfl_down_sync(0xffffffffu, sum, step);
+    if (threadIdx.x % 32 == 0)
+        parts[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x)
+        return;
+    for (unsigned i = 1; i < blockDim.x / 32; i++)
+        sum += parts[i];
+    sums[blockIdx.x] = sum;
+}

@@ -1,0 +1,89 @@
+#include "arguments.h"
+
+#include "vmm/arena.h"
+
+#include <string.h>
+
+static size_t pack_each(void *const *parameters, const struct launch_function *function, uint8_t *out, size_t max)
+{
+    size_t size = function->argument_bytes < max ? function->argument_bytes : max;
+    memset(out, 0, size);
+    for (uint32_t i = 0; i < function->argument_count; i++) {
+        struct launch_argument argument = function->arguments[i];
+        if (parameters[i] && argument.offset <= size && argument.size <= size - argument.offset)
+            memcpy(out + argument.offset, parameters[i], argument.size);
+    }
+    return size;
+}
+
+/* For launches that pass all arguments in one buffer. The buffer may be larger than they are. */
+static size_t pack_buffer(void *const *extra, const struct launch_function *function, uint8_t *out, size_t max)
+{
+    const void *buffer = NULL;
+    size_t size = 0;
+    for (; extra && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
+        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
+            buffer = extra[1];
+        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
+            size = extra[1] ? *(const size_t *)extra[1] : 0;
+        else
+            break; /* unknown option of a future CUDA version; its number of values is unknown */
+    }
+    if (function && function->has_layout && size > function->argument_bytes)
+        size = function->argument_bytes;
+    size = size < max ? size : max;
+    if (buffer)
+        memcpy(out, buffer, size);
+    return buffer ? size : 0;
+}
+
+size_t arguments_pack(const struct launch_call *call, const struct launch_function *function, uint8_t *out, size_t max)
+{
+    if (call->parameters)
+        return function && function->has_layout ? pack_each(call->parameters, function, out, max) : 0;
+    return pack_buffer(call->extra, function, out, max);
+}
+
+int arguments_reach_one(uint64_t pointer, int device, struct reached *out)
+{
+    if (!heap_owns(pointer) || !heap_range_of(pointer, &out->range))
+        return 0;
+    out->pointer = pointer;
+    out->bytes = out->range.size - (pointer - out->range.address);
+    out->is_out_of_way = out->range.device != device && !arena_is_shared(out->range.device, device);
+    return 1;
+}
+
+/* Looks at the words of `size` bytes at `start`, which is a multiple of 8 for every argument that can hold a pointer. */
+static size_t reach_words(const uint8_t *bytes, const struct launch_function *function, struct launch_argument within,
+                          int number, int device, struct reached *out, size_t max)
+{
+    size_t found = 0;
+    for (uint32_t at = 0; found < max && at + 8 <= within.size; at += 8) {
+        uint64_t word;
+        memcpy(&word, bytes + within.offset + at, sizeof word);
+        if (arguments_reach_one(word, device, &out[found])) {
+            out[found].function = function;
+            out[found].argument = number;
+            out[found++].at = at;
+        }
+    }
+    return found;
+}
+
+size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_function *function, CUfunction handle, int device,
+                       struct reached *out, size_t max)
+{
+    size_t found = 0;
+    int has_layout = function && function->has_layout;
+    if (!has_layout)
+        found = reach_words(bytes, function, (struct launch_argument){0, (uint32_t)size}, -1, device, out, max);
+    for (uint32_t i = 0; has_layout && i < function->argument_count && found < max; i++) {
+        struct launch_argument argument = function->arguments[i];
+        if (argument.offset <= size && argument.size <= size - argument.offset)
+            found += reach_words(bytes, function, argument, (int)i, device, out + found, max - found);
+    }
+    for (size_t i = 0; i < found; i++)
+        out[i].handle = handle;
+    return found;
+}

@@ -1,0 +1,352 @@
+#include "jobs.h"
+
+#include "base/lock.h"
+#include "base/output.h"
+#include "base/thread.h"
+#include "kernels/kernels.h"
+#include "kernels/mark.ptx.h"
+#include "pinned.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define MOST_JOBS 65536 /* that wait; of later ones nobody is told */
+#define PAUSE_US 100    /* between two looks at work that is not done */
+#define AWAIT_SECONDS 10
+#define FAULT_MS 1000 /* after a fault, work that was done before it may still be about to say so */
+
+struct desk {
+    struct context *context;
+    struct pinned pinned; /* under the lock */
+    CUfunction mark;
+    CUfunction functions[VISIT_USERS][VISIT_KERNELS];
+    int is_ready; /* atomic */
+};
+
+static struct {
+    struct lock lock;      /* guards what is not marked otherwise */
+    pthread_cond_t filled; /* a job was submitted, or the end has come */
+    pthread_cond_t freed;  /* pinned memory was given back, or a job is finished */
+    pthread_t thread;
+    int has_thread, is_closing;
+    struct job *first, **last; /* in the order of their submission */
+    uint64_t finishing;        /* number of the launch whose users are being told, 0: none */
+    size_t count;
+    int has_waited_in_vain;
+    uint64_t limit;  /* of pinned memory in a context; constant after the start */
+    uint64_t missed; /* jobs beyond MOST_JOBS */
+} jobs = {
+    .lock = LOCK(RANK_VALUES), .filled = PTHREAD_COND_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER, .limit = VISITS_PINNED};
+
+static uint64_t now_ms(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+void jobs_need(uint64_t pinned_bytes)
+{
+    jobs.limit = pinned_bytes > jobs.limit ? pinned_bytes : jobs.limit;
+}
+
+/* ---- contexts ---- */
+
+static int load(struct desk *desk)
+{
+    static const char *const mark[] = {"cufence_mark"};
+    int is_loaded = kernels_load(mark_ptx, mark, &desk->mark, 1);
+    for (unsigned i = 0; i < visit_user_count && is_loaded; i++) {
+        const struct visit_user *user = visit_users[i];
+        size_t count = 0;
+        while (count < VISIT_KERNELS && user->kernels[count])
+            count++;
+        if (user->ptx)
+            is_loaded = kernels_load(user->ptx, user->kernels, desk->functions[i], count);
+    }
+    return is_loaded;
+}
+
+static struct desk *prepare(struct context *context)
+{
+    static int has_said; /* atomic */
+    lock_take(&jobs.lock);
+    struct desk *desk = context->books[CONTEXT_VALUES];
+    if (!desk && (desk = calloc(1, sizeof *desk)) != NULL) {
+        desk->context = context;
+        desk->pinned.limit = jobs.limit;
+        __atomic_store_n((struct desk **)&context->books[CONTEXT_VALUES], desk, __ATOMIC_RELEASE);
+    }
+    if (desk && !desk->is_ready && load(desk))
+        __atomic_store_n(&desk->is_ready, 1, __ATOMIC_RELEASE);
+    int is_ready = desk && desk->is_ready;
+    lock_release(&jobs.lock);
+    if (!is_ready && !__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
+        output_say(
+            "cufence: the driver does not load cufence's kernels on device %d: values, traces and checks of launches there "
+            "are left out\n",
+            context->device);
+    return is_ready ? desk : NULL;
+}
+
+struct desk *desk_of(struct context *context)
+{
+    struct desk *desk = __atomic_load_n((struct desk **)&context->books[CONTEXT_VALUES], __ATOMIC_ACQUIRE);
+    return desk && __atomic_load_n(&desk->is_ready, __ATOMIC_ACQUIRE) ? desk : prepare(context);
+}
+
+const CUfunction *desk_functions(const struct desk *desk, unsigned user)
+{
+    return desk->functions[user];
+}
+
+CUfunction desk_mark(const struct desk *desk)
+{
+    return desk->mark;
+}
+
+/* ---- memory ---- */
+
+static uint8_t *take_locked(struct desk *desk, size_t bytes)
+{
+    uint8_t *memory = pinned_take(&desk->pinned, bytes);
+    if (memory)
+        jobs.has_waited_in_vain = 0;
+    return memory;
+}
+
+/* Waits until pinned memory is given back, or the time is over. Returns 0 then. */
+static int wait_locked(const struct timespec *until)
+{
+    lock_left(RANK_VALUES);
+    int failed = pthread_cond_timedwait(&jobs.freed, &jobs.lock.mutex, until);
+    lock_entered(RANK_VALUES);
+    return failed == 0;
+}
+
+int jobs_take_memory(struct desk *desk, struct job *job, size_t bytes)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += VISIT_WAIT_MS / 1000;
+    lock_take(&jobs.lock);
+    uint8_t *memory = jobs.count < MOST_JOBS ? take_locked(desk, bytes) : NULL;
+    while (!memory && jobs.first && !jobs.has_waited_in_vain && pinned_fits(&desk->pinned, bytes)) {
+        jobs.has_waited_in_vain = !wait_locked(&until);
+        memory = jobs.has_waited_in_vain ? NULL : take_locked(desk, bytes);
+    }
+    lock_release(&jobs.lock);
+    job->memory = memory;
+    job->bytes = memory ? bytes : 0;
+    return memory != NULL;
+}
+
+static void give_locked(struct job *job)
+{
+    struct desk *desk = job->memory ? job->visit.context->books[CONTEXT_VALUES] : NULL;
+    if (desk) {
+        pinned_give(&desk->pinned, job->memory);
+        pthread_cond_broadcast(&jobs.freed);
+    }
+    job->memory = NULL;
+}
+
+void jobs_free(struct job *job)
+{
+    lock_take(&jobs.lock);
+    give_locked(job);
+    lock_release(&jobs.lock);
+    free(job->copy);
+    free((void *)job->visit.graph_functions);
+    free((void *)job->visit.reached);
+    free((void *)job->visit.arguments);
+    free(job);
+}
+
+/* ---- finishing ---- */
+
+/* Looks whether the job is done, and takes its results then. Memory that work of ours may still write is never used again. */
+static void look_locked(struct job *job)
+{
+    if (job->is_done || (job->is_marked && !__atomic_load_n((const uint64_t *)job->memory, __ATOMIC_ACQUIRE)))
+        return;
+    if (job->how == VISIT_DONE && (job->copy = malloc(job->bytes)) != NULL)
+        memcpy(job->copy, job->memory, job->bytes);
+    if (job->how == VISIT_DONE && !job->copy)
+        job->how = VISIT_NO_ROOM;
+    if (job->is_marked)
+        give_locked(job);
+    job->memory = NULL;
+    job->is_done = 1;
+}
+
+static void give_up_locked(struct job *job)
+{
+    look_locked(job);
+    if (job->is_done)
+        return;
+    job->how = VISIT_LOST;
+    job->memory = NULL;
+    job->is_done = 1;
+}
+
+/* Whether nothing in the job's context will ever be done any more. */
+static int is_hopeless(const struct job *job, uint64_t age_ms)
+{
+    return age_ms > FAULT_MS && __atomic_load_n(&job->visit.context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS;
+}
+
+/* Takes the next job that is done out of the queue. *has_more: there are others. */
+static struct job *next_locked(void)
+{
+    uint64_t now = now_ms();
+    for (struct job **link = &jobs.first; *link; link = &(*link)->next) {
+        struct job *job = *link;
+        uint64_t age = now - job->visit.time_ns / 1000000;
+        look_locked(job);
+        if (!job->is_done && is_hopeless(job, age))
+            give_up_locked(job);
+        if (job->is_done) {
+            *link = job->next;
+            if (!*link)
+                jobs.last = link;
+            jobs.count--;
+            return job;
+        }
+        if (age < VISIT_PATIENCE_MS && !jobs.is_closing)
+            return NULL;
+    }
+    return NULL;
+}
+
+static void finish(struct job *job)
+{
+    uint8_t *copy = job->how == VISIT_DONE ? job->copy : NULL;
+    for (unsigned i = 0; i < visit_user_count; i++) {
+        if (job->users >> i & 1)
+            visit_users[i]->finished(&job->visit, copy ? copy + job->offsets[i] : NULL, copy ? job->parts[i].bytes : 0,
+                                     job->how);
+    }
+    jobs_free(job);
+}
+
+static void *work(void *unused)
+{
+    (void)unused;
+    lock_take(&jobs.lock);
+    while (!jobs.is_closing || jobs.first) {
+        struct job *job = next_locked();
+        if (!job && !jobs.first) {
+            lock_left(RANK_VALUES);
+            pthread_cond_wait(&jobs.filled, &jobs.lock.mutex);
+            lock_entered(RANK_VALUES);
+            continue;
+        }
+        jobs.finishing = job ? job->visit.number : 0;
+        lock_release(&jobs.lock);
+        if (job)
+            finish(job);
+        else
+            usleep(PAUSE_US);
+        lock_take(&jobs.lock);
+        jobs.finishing = 0;
+        pthread_cond_broadcast(&jobs.freed);
+    }
+    lock_release(&jobs.lock);
+    return NULL;
+}
+
+static int is_waited_for_locked(uint64_t launch)
+{
+    for (const struct job *job = jobs.first; job; job = job->next) {
+        if (job->visit.number <= launch)
+            return 1;
+    }
+    return jobs.finishing && jobs.finishing <= launch;
+}
+
+void jobs_await(uint64_t launch)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += AWAIT_SECONDS;
+    lock_take(&jobs.lock);
+    while (is_waited_for_locked(launch) && wait_locked(&until))
+        ;
+    lock_release(&jobs.lock);
+}
+
+/* ---- the queue ---- */
+
+void jobs_submit(struct job *job)
+{
+    lock_take(&jobs.lock);
+    if (!jobs.has_thread)
+        jobs.has_thread = thread_start(&jobs.thread, work, NULL) == 0;
+    int is_kept = jobs.has_thread && !jobs.is_closing && (job->memory || jobs.count < MOST_JOBS);
+    if (is_kept) {
+        job->next = NULL;
+        if (!jobs.first)
+            jobs.last = &jobs.first;
+        *jobs.last = job;
+        jobs.last = &job->next;
+        jobs.count++;
+        pthread_cond_signal(&jobs.filled);
+    } else {
+        jobs.missed++;
+    }
+    lock_release(&jobs.lock);
+    /* One that is not kept stays in memory: our kernels may still be writing its results. */
+}
+
+void jobs_context_gone(struct context *context)
+{
+    struct desk *desk = context->books[CONTEXT_VALUES];
+    if (!desk)
+        return;
+    lock_take(&jobs.lock);
+    for (struct job *job = jobs.first; job; job = job->next) {
+        if (job->visit.context == context)
+            give_up_locked(job);
+    }
+    pinned_forget(&desk->pinned);
+    memset(desk->functions, 0, sizeof desk->functions);
+    __atomic_store_n(&desk->is_ready, 0, __ATOMIC_RELEASE);
+    lock_release(&jobs.lock);
+}
+
+static void give_up_all(void)
+{
+    lock_take(&jobs.lock);
+    for (struct job *job = jobs.first; job; job = job->next)
+        give_up_locked(job);
+    lock_release(&jobs.lock);
+}
+
+void jobs_close(unsigned ms)
+{
+    struct timespec until;
+    lock_take(&jobs.lock);
+    int has_thread = jobs.has_thread;
+    jobs.is_closing = 1;
+    pthread_cond_signal(&jobs.filled);
+    lock_release(&jobs.lock);
+    if (!has_thread)
+        return;
+    /* What the devices have done is there already; the rest will never be. */
+    give_up_all();
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    if (pthread_timedjoin_np(jobs.thread, NULL, &until) != 0) {
+        pthread_detach(jobs.thread);
+        output_say("cufence: the values of some launches could not be written within %u ms\n", ms);
+    }
+    if (jobs.missed)
+        output_say("cufence: %llu launches had no room among those whose values wait to be written\n",
+                   (unsigned long long)jobs.missed);
+}

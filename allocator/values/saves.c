@@ -1,0 +1,307 @@
+#include "saves.h"
+
+#include "analysis/snapshot/npy.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/filter.h"
+#include "base/output.h"
+#include "events.h"
+#include "finding/finding.h"
+#include "names.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define PINNED (UINT64_C(512) << 20) /* most bytes of one launch, before and after together */
+#define STEP 64u
+
+extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
+
+static struct {
+    struct filter filter; /* constant after the start, as are folder and most */
+    char folder[1024];
+    uint64_t most;       /* bytes to save in all */
+    uint64_t taken;      /* atomic: bytes of the launches that have been chosen */
+    uint64_t refused;    /* atomic: launches beyond `most` */
+    uint64_t saved;      /* this and the rest: launches; used by the visits' thread alone */
+    uint64_t bytes;      /* written */
+    uint64_t incomplete; /* buffers left out */
+    int has_failed;
+} saves;
+
+/* ---- the option ---- */
+
+static cufence_status parse(const char *option)
+{
+    char text[sizeof((struct options *)0)->save_values], problem[256];
+    snprintf(text, sizeof text, "%s", option);
+    char *equals = strchr(text, '='); /* options_parse() has seen to it, and to the filter */
+    *equals = '\0';
+    if (!filter_parse(&saves.filter, text, problem, sizeof problem))
+        return error_set(CUFENCE_ERROR_OPTION, "save_values=%s: %s", option, problem);
+    return options_expand_path(equals + 1, saves.folder, sizeof saves.folder);
+}
+
+/* ---- which launches ---- */
+
+enum { NAMES = 3 };
+struct kernel_names {
+    char *demangled; /* owned; NULL: it is no C++ name */
+    char plain[160]; /* without types */
+    const char *all[NAMES];
+    size_t count;
+};
+
+static void name(const struct launch_function *function, struct kernel_names *names)
+{
+    int status;
+    names->demangled = strncmp(function->name, "_Z", 2) == 0 ? __cxa_demangle(function->name, NULL, NULL, &status) : NULL;
+    const struct evidence_site site = {.kernel = names->demangled, .symbol = function->name};
+    finding_kernel(&site, names->plain, sizeof names->plain);
+    names->count = 0;
+    names->all[names->count++] = function->name;
+    names->all[names->count++] = names->plain;
+    if (names->demangled)
+        names->all[names->count++] = names->demangled;
+}
+
+static int wants_function(const struct launch_function *function)
+{
+    struct kernel_names names;
+    name(function, &names);
+    int may = filter_may_choose(&saves.filter, names.all, names.count);
+    free(names.demangled);
+    return may;
+}
+
+static int is_chosen(const struct visit *visit)
+{
+    struct stack_frame frames[STACK_READ];
+    struct filter_place places[STACK_READ];
+    struct kernel_names names;
+    size_t count = filter_needs_places(&saves.filter) ? stack_frames(&visit->stack, frames, STACK_READ) : 0;
+    for (size_t i = 0; i < count; i++)
+        places[i] = (struct filter_place){frames[i].file, frames[i].line};
+    name(visit->function, &names);
+    const struct filter_launch launch = {.names = names.all,
+                                         .name_count = names.count,
+                                         .number = visit->number,
+                                         .label = visit->label,
+                                         .places = places,
+                                         .place_count = count};
+    int chosen = filter_chooses(&saves.filter, &launch);
+    free(names.demangled);
+    return chosen;
+}
+
+/* ---- the buffers of a launch: each once, in order, as long as there is room ---- */
+
+struct walk {
+    size_t next;    /* in visit->reached */
+    size_t index;   /* of the buffer */
+    uint64_t at;    /* of its bytes before the launch, in the part's memory */
+    uint64_t after; /* of those after it */
+    uint64_t end;
+};
+
+static uint64_t rounded(uint64_t size)
+{
+    return (size + STEP - 1) / STEP * STEP;
+}
+
+static int is_known(const struct visit *visit, size_t index)
+{
+    size_t i = 0;
+    while (visit->reached[i].range.id != visit->reached[index].range.id)
+        i++;
+    return i < index;
+}
+
+static int next_buffer(const struct visit *visit, struct walk *walk)
+{
+    for (; walk->next < visit->reached_count; walk->next++) {
+        const struct reached *reached = &visit->reached[walk->next];
+        if (reached->is_out_of_way || is_known(visit, walk->next) || reached->range.size > (PINNED - walk->end) / 2 - STEP)
+            continue;
+        walk->index = walk->next++;
+        walk->at = walk->end;
+        walk->after = walk->at + rounded(reached->range.size);
+        walk->end = walk->after + rounded(reached->range.size);
+        return 1;
+    }
+    return 0;
+}
+
+static size_t size(const struct visit *visit)
+{
+    struct walk walk = {0};
+    while (next_buffer(visit, &walk))
+        continue;
+    return walk.end;
+}
+
+static int wants(const struct visit *visit)
+{
+    if (!is_chosen(visit))
+        return 0;
+    uint64_t bytes = size(visit);
+    if (__atomic_add_fetch(&saves.taken, bytes, __ATOMIC_RELAXED) > saves.most) {
+        __atomic_sub_fetch(&saves.taken, bytes, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&saves.refused, 1, __ATOMIC_RELAXED);
+        return 0;
+    }
+    names_note(visit);
+    return 1;
+}
+
+static void copy(struct visit_part *part, int is_after)
+{
+    struct walk walk = {0};
+    while (next_buffer(part->visit, &walk)) {
+        const struct heap_range *range = &part->visit->reached[walk.index].range;
+        visit_copy(part, part->memory + (is_after ? walk.after : walk.at), range->address, range->size);
+    }
+}
+
+static void before(struct visit_part *part)
+{
+    copy(part, 0);
+}
+
+static void after(struct visit_part *part)
+{
+    copy(part, 1);
+}
+
+/* ---- the files ---- */
+
+static void fail(const char *path)
+{
+    output_say("==%d== cufence: save_values: cannot write %s: %s\n", (int)getpid(), path, strerror(errno));
+    saves.has_failed = 1;
+}
+
+static int put_array(const char *path, const uint8_t *bytes, uint64_t size_of_it)
+{
+    char header[NPY_HEADER];
+    int fd = files_create(path);
+    npy_write(size_of_it, header);
+    int is_well = fd >= 0 && files_write(fd, header, sizeof header) && files_write(fd, bytes, size_of_it);
+    if ((fd >= 0 && close(fd) != 0) || !is_well)
+        fail(path);
+    return is_well;
+}
+
+/* Makes a folder for the launch: "000012-softmax". */
+static int make_folder(const struct visit *visit, char *path, size_t room)
+{
+    struct kernel_names names;
+    int failed, copy_number = 1;
+    name(visit->function, &names);
+    names.plain[48] = '\0';
+    for (char *at = names.plain; *at; at++)
+        *at = isalnum((unsigned char)*at) ? *at : '_';
+    free(names.demangled);
+    failed = !files_make_folder(saves.folder);
+    snprintf(path, room, "%s/%06" PRIu64 "-%s", saves.folder, visit->number, names.plain);
+    while (!failed && (failed = mkdir(path, 0700)) != 0 && errno == EEXIST) {
+        snprintf(path, room, "%.1023s/%06" PRIu64 "-%s.%d", saves.folder, visit->number, names.plain, ++copy_number);
+        failed = 0;
+    }
+    if (failed)
+        fail(saves.folder);
+    return !failed;
+}
+
+static void put_launch(const struct visit *visit, const char *folder)
+{
+    static const struct hashing none;
+    char path[1400];
+    struct trace_event event = events_make(visit, &none, NULL);
+    snprintf(path, sizeof path, "%s/launch.json", folder);
+    int fd = files_create(path);
+    FILE *file = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (file)
+        trace_event_write(file, &event);
+    if (!file || fclose(file) != 0)
+        fail(path);
+}
+
+static void put_buffers(const struct visit *visit, const char *folder, const uint8_t *results)
+{
+    char path[1400];
+    struct walk walk = {0};
+    size_t count = 0, different = 0;
+    while (next_buffer(visit, &walk) && !saves.has_failed) {
+        uint64_t bytes = visit->reached[walk.index].range.size;
+        snprintf(path, sizeof path, "%s/%zu.before.npy", folder, walk.index);
+        saves.bytes += put_array(path, results + walk.at, bytes) ? bytes : 0;
+        count++;
+        if (!memcmp(results + walk.at, results + walk.after, bytes))
+            continue;
+        snprintf(path, sizeof path, "%s/%zu.after.npy", folder, walk.index);
+        saves.bytes += put_array(path, results + walk.after, bytes) ? bytes : 0;
+    }
+    for (size_t i = 0; i < visit->reached_count; i++)
+        different += !is_known(visit, i);
+    saves.incomplete += different - count;
+}
+
+static void finished(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how)
+{
+    char folder[1300];
+    (void)bytes;
+    if (saves.has_failed || visit->result != CUDA_SUCCESS)
+        return;
+    if (how != VISIT_DONE) {
+        output_say("==%d== cufence: save_values: launch %" PRIu64 " could not be saved: %s\n", (int)getpid(), visit->number,
+                   how == VISIT_NO_ROOM ? "there is no pinned memory left" : "a kernel has faulted, or the program ended");
+        return;
+    }
+    if (!make_folder(visit, folder, sizeof folder))
+        return;
+    put_buffers(visit, folder, results);
+    put_launch(visit, folder); /* last: a folder that has it is whole */
+    saves.saved += !saves.has_failed;
+}
+
+static void closed(void)
+{
+    uint64_t refused = __atomic_load_n(&saves.refused, __ATOMIC_RELAXED);
+    output_say("==%d== cufence: save_values: %" PRIu64 " launch%s saved in %s (%" PRIu64 " bytes)\n", (int)getpid(),
+               saves.saved, saves.saved == 1 ? "" : "es", saves.folder, saves.bytes);
+    if (refused)
+        output_say("==%d== cufence: save_values: %" PRIu64 " more launches were left out: save_max is %" PRIu64 " bytes\n",
+                   (int)getpid(), refused, saves.most);
+    if (saves.incomplete)
+        output_say("==%d== cufence: save_values: %" PRIu64 " buffers were left out: a launch may have %" PRIu64
+                   " MiB, and buffers of other devices cannot be read\n",
+                   (int)getpid(), saves.incomplete, (uint64_t)(PINNED >> 21));
+}
+
+cufence_status saves_open(const struct options *options)
+{
+    static const struct visit_user user = {.wants_function = wants_function,
+                                           .wants = wants,
+                                           .size = size,
+                                           .before = before,
+                                           .after = after,
+                                           .finished = finished,
+                                           .closed = closed};
+    static int is_added; /* the start may be tried again */
+    if (!options->save_values[0] || is_added)
+        return CUFENCE_OK;
+    cufence_status status = parse(options->save_values);
+    if (status != CUFENCE_OK)
+        return status;
+    saves.most = options->save_max;
+    visits_need(2 * PINNED);
+    visits_add(&user);
+    is_added = 1;
+    return CUFENCE_OK;
+}

@@ -1,0 +1,200 @@
+#include "trace.h"
+
+#include "base/output.h"
+#include "base/version.h"
+#include "events.h"
+#include "names.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
+#include <uthash.h>
+
+/* A stream of the trace. */
+struct counted {
+    UT_hash_handle hh; /* by number */
+    uint64_t number, events;
+};
+
+static struct {
+    char path[1024];         /* constant after the start; "" if nothing is wanted */
+    const char *options;     /* as the user wrote them; "" if there are none */
+    FILE *file;              /* this and the rest: used by the visits' thread alone */
+    int has_failed;          /* nothing is written any more */
+    uint64_t events, missed; /* written; and those without hashes */
+    struct counted *streams;
+} trace;
+
+/* ---- the file ---- */
+
+static void fail(const char *why)
+{
+    output_say("==%d== cufence: trace: cannot write %s: %s\n", (int)getpid(), trace.path, why);
+    trace.has_failed = 1;
+    if (trace.file)
+        fclose(trace.file);
+    trace.file = NULL;
+}
+
+static void read_command_line(char *out, size_t size)
+{
+    FILE *file = fopen("/proc/self/cmdline", "re");
+    size_t length = file ? fread(out, 1, size - 1, file) : 0;
+    if (file)
+        fclose(file);
+    for (size_t i = 0; i + 1 < length; i++)
+        out[i] = out[i] ? out[i] : ' ';
+    out[length] = '\0';
+}
+
+static void put_header(int number)
+{
+    int major = 0, minor = 0;
+    CUdevice device;
+    struct trace_header header = {.driver = (uint32_t)driver->version};
+    snprintf(header.cufence, sizeof header.cufence, "%s", VERSION_TEXT);
+    snprintf(header.options, sizeof header.options, "%s", trace.options);
+    read_command_line(header.program, sizeof header.program);
+    if (driver->cuDeviceGet(&device, number) == CUDA_SUCCESS) {
+        driver->cuDeviceGetName(header.device, sizeof header.device, device);
+        driver->cuDeviceGetAttribute(&major, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, device);
+        driver->cuDeviceGetAttribute(&minor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR, device);
+    }
+    header.compute = (uint32_t)(major * 10 + minor);
+    trace_header_write(trace.file, &header);
+}
+
+/* Makes the file. Another process that writes to the same one keeps it. */
+static void make_file(int device)
+{
+    int fd = open(trace.path, O_WRONLY | O_CREAT | O_CLOEXEC, 0666);
+    if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+        close(fd);
+        fail("another process writes its trace there; with %p in the name each has its own");
+        return;
+    }
+    trace.file = fd >= 0 && ftruncate(fd, 0) == 0 ? fdopen(fd, "w") : NULL;
+    if (!trace.file) {
+        fail(strerror(errno));
+        if (fd >= 0)
+            close(fd);
+        return;
+    }
+    put_header(device);
+}
+
+/* The event's number in its stream. */
+static uint64_t count_event(uint64_t stream)
+{
+    struct counted *counted;
+    HASH_FIND(hh, trace.streams, &stream, sizeof stream, counted);
+    if (!counted && (counted = calloc(1, sizeof *counted)) != NULL) {
+        counted->number = stream;
+        HASH_ADD(hh, trace.streams, number, sizeof counted->number, counted);
+    }
+    return counted ? ++counted->events : trace.events + 1;
+}
+
+static void put_event(const struct visit *visit, const struct hashing *hashing, const uint64_t *sums)
+{
+    struct trace_event event = events_make(visit, hashing, sums);
+    event.number = count_event(event.stream);
+    trace_event_write(trace.file, &event);
+    trace.events++;
+    trace.missed += visit->reached_count && !sums;
+    if (ferror(trace.file))
+        fail(strerror(errno));
+}
+
+/* ---- the user of visits ---- */
+
+static int wants_function(const struct launch_function *function)
+{
+    (void)function;
+    return 1;
+}
+
+static int wants(const struct visit *visit)
+{
+    names_note(visit);
+    return 1;
+}
+
+static size_t size(const struct visit *visit)
+{
+    return (visit->copy ? 1 : 2) * hashing_plan(visit)->sums * sizeof(uint64_t);
+}
+
+static void before(struct visit_part *part)
+{
+    hashing_submit(hashing_plan(part->visit), part, 0, (uint64_t *)(void *)part->memory);
+}
+
+static void after(struct visit_part *part)
+{
+    const struct hashing *hashing = hashing_plan(part->visit);
+    hashing_submit(hashing, part, 0, (uint64_t *)(void *)part->memory + (part->visit->copy ? 0 : hashing->sums));
+}
+
+static void finished(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how)
+{
+    const uint64_t *sums = (const uint64_t *)(const void *)results;
+    (void)bytes;
+    if (trace.has_failed || (how == VISIT_FAILED && visit->result != CUDA_SUCCESS))
+        return;
+    if (!trace.file)
+        make_file(visit->device);
+    if (!trace.has_failed)
+        put_event(visit, hashing_plan(visit), sums);
+}
+
+static void closed(void)
+{
+    const struct trace_event end = {.kind = TRACE_END, .number = trace.events, .missed = trace.missed};
+    if (trace.has_failed)
+        return;
+    if (!trace.file) {
+        output_say("==%d== cufence: trace: %s was not written: no launch was seen\n", (int)getpid(), trace.path);
+        return;
+    }
+    trace_event_write(trace.file, &end);
+    int is_well = !ferror(trace.file);
+    if (fclose(trace.file) != 0 || !is_well)
+        output_say("==%d== cufence: trace: cannot write %s: %s\n", (int)getpid(), trace.path, strerror(errno));
+    trace.file = NULL;
+    trace.has_failed = 1;
+    if (trace.missed)
+        output_say("==%d== cufence: trace: %" PRIu64 " of %" PRIu64 " launches have no hashes: the device was faster than the "
+                   "trace, or has faulted\n",
+                   (int)getpid(), trace.missed, trace.events);
+}
+
+cufence_status trace_open(const struct options *options)
+{
+    static struct visit_user user = {.kernels = {HASH_KERNEL},
+                                     .looks_at_all = 1,
+                                     .sees_copies = 1,
+                                     .wants_function = wants_function,
+                                     .wants_graphs = 1,
+                                     .wants = wants,
+                                     .size = size,
+                                     .before = before,
+                                     .after = after,
+                                     .finished = finished,
+                                     .closed = closed};
+    static int is_added; /* the start may be tried again */
+    const char *written = getenv("CUFENCE_OPTIONS");
+    cufence_status status = options_expand_path(options->trace, trace.path, sizeof trace.path);
+    if (status != CUFENCE_OK || !trace.path[0] || is_added)
+        return status;
+    trace.options = written ? written : "";
+    user.ptx = hash_kernel_ptx;
+    visits_add(&user);
+    is_added = 1;
+    return CUFENCE_OK;
+}

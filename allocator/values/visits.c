@@ -1,0 +1,462 @@
+#include "jobs.h"
+
+#include "base/thread.h"
+#include "launch/functions.h"
+#include "stacks/labels.h"
+
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#define DECISIONS 4096u   /* a power of two */
+#define MOST_BYTES 32768u /* of arguments; the driver's limit is 32,764 */
+#define MOST_REACHED 512u
+#define ALIGNMENT 64u
+
+const struct visit_user *visit_users[VISIT_USERS];
+unsigned visit_user_count;
+int visits_see_copies;
+
+static struct {
+    uint64_t launches;             /* atomic: number of launches so far */
+    uint64_t decisions[DECISIONS]; /* atomic: a function's address << 8, and the users that may want its launches */
+    int keeps_buffers;             /* whatever the users say: uaf=strict */
+    int is_closed;                 /* atomic */
+} visits;
+
+static HOT_TLS struct job *begun; /* the calling thread's launch, between the two calls of the observer */
+
+/* ---- which launches ---- */
+
+static uint32_t ask_users(const struct launch_function *function)
+{
+    uint32_t users = 0;
+    for (unsigned i = 0; i < visit_user_count; i++)
+        users |= (uint32_t)(visit_users[i]->wants_function(function) != 0) << i;
+    return users;
+}
+
+/* Functions are never freed, so a decision stays right. The table holds what fits: a function may be asked about again. */
+static uint32_t users_of_function(const struct launch_function *function)
+{
+    uint64_t key = (uint64_t)(uintptr_t)function, hash = key * UINT64_C(0x9e3779b97f4a7c15) >> 40;
+    uint64_t *place = &visits.decisions[hash & (DECISIONS - 1)];
+    uint64_t known = __atomic_load_n(place, __ATOMIC_RELAXED);
+    if (known >> 8 == key)
+        return (uint32_t)(known & 0xff);
+    uint32_t users = ask_users(function);
+    __atomic_store_n(place, key << 8 | users, __ATOMIC_RELAXED);
+    return users;
+}
+
+static uint32_t users_of_number(const struct launch_function *function, uint64_t number, uint32_t asked)
+{
+    for (unsigned i = 0; i < visit_user_count; i++) {
+        if ((asked >> i & 1) && visit_users[i]->wants_number && !visit_users[i]->wants_number(function, number))
+            asked &= ~(1u << i);
+    }
+    return asked;
+}
+
+static uint32_t users_of_graph(CUgraphExec graph)
+{
+    uint32_t users = captured_users(graph);
+    for (unsigned i = 0; i < visit_user_count; i++)
+        users &= visit_users[i]->wants_graphs ? UINT32_MAX : ~(1u << i);
+    return users;
+}
+
+static uint32_t users_of_visit(const struct visit *visit, uint32_t asked)
+{
+    uint32_t users = 0;
+    for (unsigned i = 0; i < visit_user_count; i++) {
+        if (asked >> i & 1)
+            users |= (uint32_t)(!visit_users[i]->wants || visit_users[i]->wants(visit)) << i;
+    }
+    return users;
+}
+
+/* ---- a visit begins ---- */
+
+static struct context *home_of(struct context *context)
+{
+    return context->stands_for ? context->stands_for : context;
+}
+
+/* Whether work can be submitted to the stream. While another stream captures, a default stream may not even be asked. */
+static int is_open(CUstream stream)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+/* For the arguments of one launch. */
+struct scratch {
+    uint8_t bytes[MOST_BYTES];
+    struct reached reached[MOST_REACHED];
+    struct captured captured;
+};
+
+static struct scratch *own_scratch(void)
+{
+    static struct thread_memory scratch = {.size = sizeof(struct scratch)};
+    return thread_memory(&scratch);
+}
+
+/* Without host memory, a launch is shown without its arguments. */
+static void keep_arguments(struct visit *visit, const struct scratch *scratch, size_t size, size_t count)
+{
+    uint8_t *kept = size ? malloc(size) : NULL;
+    struct reached *reached = count ? malloc(count * sizeof *reached) : NULL;
+    if (kept)
+        memcpy(kept, scratch->bytes, size);
+    if (reached)
+        memcpy(reached, scratch->reached, count * sizeof *reached);
+    visit->arguments = kept;
+    visit->argument_bytes = kept ? size : 0;
+    visit->reached = reached;
+    visit->reached_count = reached ? count : 0;
+}
+
+static void take_arguments(struct visit *visit, const struct launch_call *call)
+{
+    struct scratch *scratch = own_scratch();
+    size_t size = scratch ? arguments_pack(call, visit->function, scratch->bytes, MOST_BYTES) : 0;
+    size_t count = size ? arguments_reach(scratch->bytes, size, visit->function, call->function, visit->device,
+                                          scratch->reached, MOST_REACHED)
+                        : 0;
+    keep_arguments(visit, scratch, size, count);
+}
+
+/* The buffers that the graph's kernels were given, as far as there still are buffers. */
+static void take_graph(struct visit *visit)
+{
+    struct scratch *scratch = own_scratch();
+    size_t count = 0;
+    if (!scratch || !captured_read(visit->graph, &scratch->captured))
+        return;
+    const struct captured *captured = &scratch->captured;
+    for (size_t i = 0; i < captured->reached_count && count < MOST_REACHED; i++) {
+        struct reached *now = &scratch->reached[count];
+        *now = captured->reached[i];
+        count += (size_t)arguments_reach_one(captured->reached[i].pointer, visit->device, now);
+    }
+    const struct launch_function **functions = calloc(captured->function_count, sizeof *functions);
+    if (functions) {
+        memcpy(functions, captured->functions, captured->function_count * sizeof *functions);
+        visit->graph_functions = functions;
+        visit->graph_function_count = captured->function_count;
+    }
+    keep_arguments(visit, scratch, 0, count);
+}
+
+static void fill(struct visit *visit, const struct launch_event *event, struct stream *stream, uint64_t number)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    visit->number = number;
+    visit->context = home_of(stream->context);
+    visit->stream = stream;
+    visit->stream_generation = __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE);
+    visit->handle = event->stream;
+    visit->device = visit->context->device;
+    visit->tid = (uint32_t)gettid();
+    visit->time_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    visit->graph = event->graph;
+    visit->label = label_current();
+    if (!event->call) {
+        take_graph(visit);
+        return;
+    }
+    visit->function = functions_find(event->call->function);
+    memcpy(visit->grid, event->call->grid, sizeof visit->grid);
+    memcpy(visit->block, event->call->block, sizeof visit->block);
+    visit->shared_bytes = event->call->shared_bytes;
+    take_arguments(visit, event->call);
+}
+
+static size_t rounded(size_t size)
+{
+    return (size + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+}
+
+/* Gives each user its part of the job's memory. Returns 0 if there is none. */
+static int prepare(struct job *job)
+{
+    size_t bytes = ALIGNMENT; /* for the word */
+    struct scope scope = scope_enter(job->visit.context);
+    struct desk *desk = scope.pushed ? desk_of(job->visit.context) : NULL;
+    for (unsigned i = 0; desk && i < visit_user_count; i++) {
+        if (!(job->users >> i & 1))
+            continue;
+        job->offsets[i] = bytes;
+        job->parts[i] = (struct visit_part){.visit = &job->visit,
+                                            .bytes = visit_users[i]->size ? visit_users[i]->size(&job->visit) : 0,
+                                            .functions = desk_functions(desk, i)};
+        bytes += rounded(job->parts[i].bytes);
+    }
+    int is_prepared = desk && jobs_take_memory(desk, job, bytes);
+    for (unsigned i = 0; is_prepared && i < visit_user_count; i++)
+        job->parts[i].memory = job->memory + job->offsets[i];
+    scope_leave(scope);
+    return is_prepared;
+}
+
+/* Keeps the buffers from being unmapped under work of ours: another stream may free one that the launch only names. */
+static void keep_buffers(const struct job *job)
+{
+    int keeps = visits.keeps_buffers;
+    for (unsigned i = 0; i < visit_user_count; i++)
+        keeps |= (job->users >> i & 1) && !visit_users[i]->looks_at_all;
+    for (size_t i = 0; keeps && i < job->visit.reached_count; i++)
+        heap_record_stream((void *)(uintptr_t)job->visit.reached[i].range.address, job->visit.handle);
+}
+
+static void submit_before(struct job *job)
+{
+    keep_buffers(job);
+    for (unsigned i = 0; i < visit_user_count; i++) {
+        if ((job->users >> i & 1) && visit_users[i]->before)
+            visit_users[i]->before(&job->parts[i]);
+    }
+}
+
+/* The launch becomes part of a graph. */
+static void note_captured(const struct launch_event *event, uint32_t users)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t capture = 0;
+    CUgraph graph = NULL;
+    struct scratch *scratch = event->call ? own_scratch() : NULL;
+    if (!scratch || stream_is_default(event->stream) || !driver->stream_capture_info ||
+        driver->stream_capture_info(event->stream, &status, &capture, &graph, NULL, NULL) != CUDA_SUCCESS ||
+        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !graph)
+        return;
+    const struct launch_function *function = functions_find(event->call->function);
+    size_t size = arguments_pack(event->call, function, scratch->bytes, MOST_BYTES);
+    size_t count = arguments_reach(scratch->bytes, size, function, event->call->function, event->context->device,
+                                   scratch->reached, MOST_REACHED);
+    captured_note(graph, capture, function, users, scratch->reached, count);
+}
+
+/* Out of line, so that a launch that nobody wants costs little. */
+__attribute__((noinline)) static void begin(const struct launch_event *event, uint64_t number, uint32_t users)
+{
+    if (!is_open(event->stream)) {
+        note_captured(event, users);
+        return;
+    }
+    if (event->call)
+        users = users_of_number(functions_find(event->call->function), number, users);
+    struct stream *stream = users ? stream_resolve(event->stream) : NULL;
+    struct job *job = stream ? calloc(1, sizeof *job) : NULL;
+    if (!job)
+        return;
+    fill(&job->visit, event, stream, number);
+    stack_capture_from(&job->visit.stack, event->frame ? event->frame : __builtin_frame_address(0));
+    job->users = users_of_visit(&job->visit, users);
+    if (!job->users) {
+        jobs_free(job);
+        return;
+    }
+    job->how = prepare(job) ? VISIT_DONE : VISIT_NO_ROOM;
+    if (job->how == VISIT_DONE)
+        submit_before(job);
+    begun = job;
+}
+
+static void begins(const struct launch_event *event)
+{
+    uint64_t number = __atomic_add_fetch(&visits.launches, 1, __ATOMIC_RELAXED);
+    const struct launch_function *function = event->call ? functions_find(event->call->function) : NULL;
+    uint32_t users = function ? users_of_function(function) : event->call ? 0 : users_of_graph(event->graph);
+    if (users && !__atomic_load_n(&visits.is_closed, __ATOMIC_RELAXED))
+        begin(event, number, users);
+}
+
+/* ---- it ends ---- */
+
+static void submit_mark(struct job *job)
+{
+    void *arguments[] = {&job->memory};
+    CUfunction mark = desk_mark(desk_of(job->visit.context));
+    job->is_marked = driver->cuLaunchKernel(mark, 1, 1, 1, 1, 1, 1, 0, job->visit.handle, arguments, NULL) == CUDA_SUCCESS;
+    if (!job->is_marked)
+        job->how = VISIT_FAILED;
+}
+
+static void submit_after(struct job *job)
+{
+    for (unsigned i = visit_user_count; i-- > 0;) {
+        if ((job->users >> i & 1) && visit_users[i]->after)
+            visit_users[i]->after(&job->parts[i]);
+        if (job->parts[i].failure != CUDA_SUCCESS)
+            job->how = VISIT_FAILED;
+    }
+    submit_mark(job);
+}
+
+__attribute__((noinline)) static void end(struct job *job, CUresult result)
+{
+    begun = NULL;
+    job->visit.result = result;
+    if (job->how == VISIT_DONE && result != CUDA_SUCCESS) {
+        job->how = VISIT_FAILED;
+        submit_mark(job);
+    } else if (job->how == VISIT_DONE) {
+        submit_after(job);
+    }
+    int waits = 0;
+    for (unsigned i = 0; i < visit_user_count; i++)
+        waits |= (job->users >> i & 1) && visit_users[i]->waits;
+    uint64_t number = job->visit.number;
+    CUstream stream = job->visit.handle;
+    jobs_submit(job);
+    if (waits && driver->cuStreamSynchronize(stream) == CUDA_SUCCESS)
+        jobs_await(number);
+}
+
+static void ended(const struct launch_event *event, CUresult result)
+{
+    (void)event;
+    if (__builtin_expect(begun != NULL, 0))
+        end(begun, result);
+}
+
+/* ---- copies ---- */
+
+static void add_reached(struct visit *visit, struct reached *list, uint64_t address, size_t bytes)
+{
+    struct reached *reached = &list[visit->reached_count];
+    if (!bytes || !arguments_reach_one(address, visit->device, reached))
+        return;
+    reached->argument = -1;
+    reached->bytes = bytes;
+    visit->reached_count++;
+}
+
+static uint32_t users_of_copies(void)
+{
+    uint32_t users = 0;
+    for (unsigned i = 0; i < visit_user_count; i++)
+        users |= (uint32_t)visit_users[i]->sees_copies << i;
+    return users;
+}
+
+void visits_copied(const struct visit_copy *copy)
+{
+    const struct launch_event event = {.stream = copy->stream};
+    struct stream *stream = is_open(copy->stream) ? stream_resolve(copy->stream) : NULL;
+    struct job *job = stream && !__atomic_load_n(&visits.is_closed, __ATOMIC_RELAXED) ? calloc(1, sizeof *job) : NULL;
+    struct reached *reached = job ? calloc(2, sizeof *reached) : NULL;
+    if (!reached) {
+        free(job);
+        return;
+    }
+    fill(&job->visit, &event, stream, 0);
+    job->visit.copy = copy->name;
+    job->visit.reached = reached;
+    add_reached(&job->visit, reached, copy->to, copy->written);
+    job->visit.written_count = job->visit.reached_count;
+    add_reached(&job->visit, reached, copy->from, copy->read);
+    stack_capture_from(&job->visit.stack, copy->frame);
+    job->users = users_of_visit(&job->visit, users_of_copies());
+    if (!job->users) {
+        jobs_free(job);
+        return;
+    }
+    job->how = prepare(job) ? VISIT_DONE : VISIT_NO_ROOM;
+    if (job->how == VISIT_DONE)
+        submit_after(job);
+    jobs_submit(job);
+}
+
+/* ---- work of the users ---- */
+
+static void note(struct visit_part *part, CUresult result)
+{
+    if (part->failure == CUDA_SUCCESS)
+        part->failure = result;
+}
+
+void visit_launch(struct visit_part *part, unsigned kernel, uint32_t blocks, uint32_t threads, void **arguments)
+{
+    note(part,
+         driver->cuLaunchKernel(part->functions[kernel], blocks, 1, 1, threads, 1, 1, 0, part->visit->handle, arguments, NULL));
+}
+
+void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t bytes)
+{
+    note(part, driver->cuMemcpyDtoHAsync(to, from, bytes, part->visit->handle));
+}
+
+/* ---- graphs ---- */
+
+void visits_graph_instantiated(CUgraphExec executable, CUgraph graph)
+{
+    if (visit_user_count)
+        captured_instantiated(executable, graph);
+}
+
+void visits_executable_gone(CUgraphExec executable)
+{
+    if (visit_user_count)
+        captured_executable_gone(executable);
+}
+
+/* ---- start and end ---- */
+
+void visits_open(const struct options *options)
+{
+    visits.keeps_buffers = options->uaf == UAF_STRICT;
+}
+
+void visits_add(const struct visit_user *user)
+{
+    static const struct launch_observer observer = {begins, ended};
+    for (unsigned i = 0; i < visit_user_count; i++) {
+        if (visit_users[i] == user)
+            return; /* the start is tried again */
+    }
+    assert(visit_user_count < VISIT_USERS);
+    if (!visit_user_count)
+        launch_observe(&observer);
+    visits_see_copies |= user->sees_copies;
+    visit_users[visit_user_count++] = user;
+}
+
+int visits_are_wanted(void)
+{
+    return visit_user_count != 0;
+}
+
+void visits_need(uint64_t pinned_bytes)
+{
+    jobs_need(pinned_bytes);
+}
+
+void visits_context_begun(struct context *context)
+{
+    if (visit_user_count)
+        desk_of(home_of(context));
+}
+
+void visits_context_gone(struct context *context)
+{
+    if (visit_user_count)
+        jobs_context_gone(context);
+}
+
+void visits_close(unsigned ms)
+{
+    if (!visit_user_count)
+        return;
+    __atomic_store_n(&visits.is_closed, 1, __ATOMIC_RELAXED);
+    jobs_close(ms);
+    for (unsigned i = 0; i < visit_user_count; i++) {
+        if (visit_users[i]->closed)
+            visit_users[i]->closed();
+    }
+}

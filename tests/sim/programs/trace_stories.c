@@ -1,0 +1,146 @@
+/* Two runs of one program that differ in one thing, for `cufence diff`: `traced`, with what differs in TRACED. */
+#include "program.h"
+
+#include <unistd.h>
+
+enum { COUNT = 1000 };
+
+struct wide {
+    uint64_t first;
+    float factor;
+    uint32_t unused; /* its bytes are of no account */
+};
+
+static int is_variant(const char *name)
+{
+    const char *variant = getenv("TRACED");
+    return variant && !strcmp(variant, name);
+}
+
+/* ---- kernels ---- */
+
+static void scale(const cusim_thread *thread, void *const *arguments)
+{
+    const float *from = *(const float *const *)arguments[0];
+    float *to = *(float *const *)arguments[1];
+    uint32_t i = thread->block_index[0] * thread->block[0] + thread->thread_index[0];
+    if (i < *(const uint32_t *)arguments[2])
+        to[i] = from[i] * *(const float *)arguments[3];
+}
+
+/* As several blocks would add to one number: in an order that the run decides. */
+static void sum(const cusim_thread *thread, void *const *arguments)
+{
+    const float *from = *(const float *const *)arguments[0];
+    float *to = *(float *const *)arguments[1], total = 0;
+    int count = *(const int *)arguments[2];
+    (void)thread;
+    for (int i = 0; i < count; i++)
+        total += from[is_variant("atomic") ? count - 1 - i : i];
+    *to += total;
+}
+
+/* Whoever comes last wins. */
+static void race(const cusim_thread *thread, void *const *arguments)
+{
+    float *to = *(float *const *)arguments[0];
+    (void)thread;
+    to[7] = is_variant("race") ? 2.0f : 1.0f;
+}
+
+static void with_struct(const cusim_thread *thread, void *const *arguments)
+{
+    const struct wide *wide = arguments[0];
+    float *to = *(float *const *)arguments[1];
+    (void)thread;
+    to[0] = wide->factor;
+}
+
+/* ---- the program ---- */
+
+static CUfunction function_of(CUmodule module, const char *name)
+{
+    CUfunction function;
+    MUST(cu.cuModuleGetFunction(&function, module, name));
+    return function;
+}
+
+static void add(const char *name, cusim_kernel_function function, const size_t *sizes, size_t count)
+{
+    const cusim_kernel kernel = {.name = name, .function = function, .argument_bytes = sizes, .argument_count = count};
+    driver_register_kernel(&kernel);
+}
+
+static void register_all(void)
+{
+    static const size_t of_scale[] = {8, 8, 4, 4}, of_sum[] = {8, 8, 4}, of_race[] = {8},
+                        of_struct[] = {sizeof(struct wide), 8};
+    add("_Z5scalePKfPfjf", scale, of_scale, 4);
+    add("another_scale", scale, of_scale, 4);
+    add("sum", sum, of_sum, 3);
+    add("race", race, of_race, 1);
+    add("with_struct", with_struct, of_struct, 2);
+}
+
+static void fill(CUdeviceptr to)
+{
+    static float numbers[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] = 0.1f * (float)i * (i % 3 ? 1.0f : 1e4f);
+    if (is_variant("copy"))
+        numbers[500] += 1;
+    MUST(cu.cuMemcpyHtoD(to, numbers, sizeof numbers));
+}
+
+/* Memory that was used before comes with its bytes, and at other addresses than otherwise. */
+static void use_memory(void)
+{
+    CUdeviceptr used[5];
+    for (int i = 0; i < 5; i++) {
+        MUST(cu.cuMemAlloc(&used[i], COUNT * sizeof(float)));
+        MUST(cu.cuMemsetD8(used[i], (unsigned char)(17 * i + 1), COUNT * sizeof(float)));
+    }
+    for (int i = 0; i < 5; i++)
+        MUST(cu.cuMemFree(used[i]));
+}
+
+static void launch(CUfunction function, unsigned blocks, CUstream stream, void **arguments)
+{
+    MUST(cu.cuLaunchKernel(function, blocks, 1, 1, 128, 1, 1, 0, stream, arguments, NULL));
+}
+
+int story_traced(int count, char **arguments)
+{
+    CUmodule module;
+    CUdeviceptr a, b, c;
+    CUstream other;
+    uint32_t size = COUNT;
+    float factor = is_variant("constant") ? 2.5f : 2.0f, total = 0;
+    struct wide wide = {.factor = is_variant("struct") ? 3.0f : 4.0f, .unused = (uint32_t)getpid() & 0xfff};
+    (void)count;
+    (void)arguments;
+    driver_find();
+    register_all();
+    start();
+    if (is_variant("addresses"))
+        use_memory();
+    MUST(cu.cuModuleLoadData(&module, "an image"));
+    MUST(cu.cuStreamCreate(&other, CU_STREAM_NON_BLOCKING));
+    MUST(cu.cuMemAlloc(&a, COUNT * sizeof(float)));
+    MUST(cu.cuMemAlloc(&b, COUNT * sizeof(float)));
+    MUST(cu.cuMemAlloc(&c, 64));
+    fill(a);
+    MUST(cu.cuMemsetD8(c, 0, 64));
+    launch(function_of(module, is_variant("kernel") ? "another_scale" : "_Z5scalePKfPfjf"), is_variant("grid") ? 9 : 8, NULL,
+           (void *[]){&a, &b, &size, &factor});
+    launch(function_of(module, "race"), 1, NULL, (void *[]){&b});
+    launch(function_of(module, "with_struct"), 1, NULL, (void *[]){&wide, &b});
+    launch(function_of(module, "sum"), 1, NULL, (void *[]){&b, &c, &size});
+    MUST(cu.cuCtxSynchronize());
+    for (int i = 0; i < (is_variant("longer") ? 3 : 2); i++)
+        launch(function_of(module, "race"), 1, other, (void *[]){&a});
+    MUST(cu.cuCtxSynchronize());
+    MUST(cu.cuMemcpyDtoH(&total, c, sizeof total));
+    printf("total %g\n", (double)total);
+    return 0;
+}

@@ -1,0 +1,282 @@
+/* The lines of traces, the comparison of two events, and who wrote a buffer. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "analysis/trace/compare.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static struct trace_writers *of_a, *of_b;
+
+static int set_up(void **state)
+{
+    (void)state;
+    of_a = trace_writers_make();
+    of_b = trace_writers_make();
+    return of_a && of_b ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    trace_writers_free(of_a);
+    trace_writers_free(of_b);
+    return 0;
+}
+
+/* A launch with two scalars, one of them large, and two buffers: an input and an output. */
+struct launch {
+    struct trace_event event;
+    struct trace_scalar scalars[2];
+    struct trace_buffer buffers[2];
+};
+
+static struct launch *plain(struct launch *launch)
+{
+    *launch = (struct launch){
+        .event = {.kind = TRACE_LAUNCH,
+                  .number = 3,
+                  .stream = 2,
+                  .name = "k",
+                  .symbol = "_Z1kv",
+                  .place = "t.py:1 in f",
+                  .grid = {4, 1, 1},
+                  .block = {128, 1, 1},
+                  .buffer_count = 2,
+                  .scalar_count = 2},
+        .scalars = {{2, 4, "0x3e8"}, {3, 16, "00112233445566778899aabbccddeeff"}},
+        .buffers = {{.name = "in #1",
+                     .argument = 0,
+                     .size = 64,
+                     .bytes = 64,
+                     .has_before = 1,
+                     .has_after = 1,
+                     .before = 7,
+                     .after = 7},
+                    {.name = "out #1",
+                     .argument = 1,
+                     .size = 64,
+                     .bytes = 64,
+                     .has_before = 1,
+                     .has_after = 1,
+                     .before = 1,
+                     .after = 9}},
+    };
+    launch->event.scalars = launch->scalars;
+    launch->event.buffers = launch->buffers;
+    return launch;
+}
+
+static struct trace_difference compared(struct launch *a, struct launch *b, unsigned ignored)
+{
+    return trace_compare(&a->event, of_a, 100, &b->event, of_b, 200, ignored);
+}
+
+#define EXPECT(wanted, ignored) assert_int_equal(compared(&a, &b, ignored).kind, wanted)
+
+static void each_difference_is_told(void **state)
+{
+    (void)state;
+    struct launch a, b;
+    plain(&a);
+    plain(&b);
+    EXPECT(TRACE_EQUAL, 0);
+    b.event.symbol = "_Z1kf";
+    EXPECT(TRACE_OTHER_KERNEL, 15);
+    plain(&b)->event.block[0] = 256;
+    EXPECT(TRACE_OTHER_GRID, 0);
+    EXPECT(TRACE_EQUAL, TRACE_IGNORE_GRID);
+    plain(&b)->event.place = "t.py:2 in f";
+    EXPECT(TRACE_OTHER_PLACE, 0);
+    EXPECT(TRACE_EQUAL, TRACE_IGNORE_PLACE);
+    plain(&b)->scalars[0].value = "0x3e9";
+    EXPECT(TRACE_OTHER_SCALAR, 0);
+    assert_int_equal(compared(&a, &b, 0).index, 0);
+    EXPECT(TRACE_EQUAL, TRACE_IGNORE_SCALARS);
+    plain(&b)->buffers[1].name = "out #2";
+    EXPECT(TRACE_OTHER_POINTER, 0);
+    assert_int_equal(compared(&a, &b, 0).index, 1);
+    EXPECT(TRACE_EQUAL, TRACE_IGNORE_BUFFERS);
+    plain(&b)->buffers[1].offset = 4;
+    EXPECT(TRACE_OTHER_POINTER, TRACE_IGNORE_BUFFERS);
+    plain(&b)->event.buffer_count = 1;
+    EXPECT(TRACE_OTHER_POINTER, 0);
+    assert_true(compared(&a, &b, 0).index == SIZE_MAX);
+    plain(&b)->buffers[1].after = 10;
+    EXPECT(TRACE_OTHER_OUTPUT, 15);
+    assert_int_equal(compared(&a, &b, 0).index, 1);
+}
+
+static void a_large_argument_counts_if_outputs_differ(void **state)
+{
+    (void)state;
+    struct launch a, b;
+    plain(&a);
+    plain(&b)->scalars[1].value = "00112233445566778899aabbccddee00";
+    EXPECT(TRACE_EQUAL, 0);
+    b.buffers[1].after = 10;
+    EXPECT(TRACE_OTHER_STRUCT, 0);
+    assert_int_equal(compared(&a, &b, 0).index, 1);
+}
+
+static void hashes_that_are_missing_are_equal(void **state)
+{
+    (void)state;
+    struct launch a, b;
+    plain(&a)->buffers[1].has_after = 0;
+    plain(&b)->buffers[1].after = 10;
+    b.buffers[0].before = 8;
+    a.buffers[0].has_before = 0;
+    EXPECT(TRACE_EQUAL, 0);
+}
+
+/* A buffer that nobody has written holds anything: it is an input if it is used. */
+static void old_bytes_are_inputs_only_if_they_matter(void **state)
+{
+    (void)state;
+    struct launch a, b, writer;
+    plain(&a);
+    plain(&b)->buffers[1].before = 2;
+    EXPECT(TRACE_EQUAL, 0);
+    b.buffers[1].after = 10;
+    EXPECT(TRACE_OTHER_INPUT, 0);
+    assert_false(compared(&a, &b, 0).is_written);
+    plain(&b)->buffers[1].before = 2;
+    trace_writers_note(of_b, &plain(&writer)->event, 150, 1234);
+    EXPECT(TRACE_OTHER_INPUT, 0);
+    assert_true(compared(&a, &b, 0).is_written);
+    assert_int_equal(compared(&a, &b, 0).index, 1);
+}
+
+static void an_input_that_was_written_comes_first(void **state)
+{
+    (void)state;
+    struct launch a, b, writer;
+    plain(&a);
+    plain(&b);
+    b.buffers[0].before = 70; /* written by nobody */
+    b.buffers[1].before = 2;
+    trace_writers_note(of_a, &plain(&writer)->event, 50, 0);
+    EXPECT(TRACE_OTHER_INPUT, 0);
+    assert_int_equal(compared(&a, &b, 0).index, 1);
+}
+
+static void other_data_of_the_host_is_told(void **state)
+{
+    (void)state;
+    struct launch a, b;
+    for (int is_set = 0; is_set < 2; is_set++) {
+        plain(&a);
+        a.event.kind = is_set ? TRACE_SET : TRACE_COPY;
+        a.event.buffer_count = 1;
+        a.buffers[0].has_before = 0;
+        b = a;
+        b.event.buffers = b.buffers;
+        EXPECT(TRACE_EQUAL, 0);
+        b.buffers[0].after = 8;
+        EXPECT(TRACE_OTHER_COPY, 0);
+    }
+    a.event.kind = b.event.kind = TRACE_COPY;
+    a.buffers[0].has_before = b.buffers[0].has_before = 1;
+    EXPECT(TRACE_OTHER_OUTPUT, 0);
+}
+
+static void the_last_writer_before_a_line_is_found(void **state)
+{
+    (void)state;
+    struct launch writer;
+    struct trace_write write;
+    for (uint64_t line = 10; line <= 50; line += 10)
+        trace_writers_note(of_a, &plain(&writer)->event, line, line * 100);
+    assert_int_equal(trace_writers_find(of_a, "out #1", 51, &write), 1);
+    assert_true(write.line == 50 && write.offset == 5000 && write.after == 9 && write.is_whole);
+    assert_int_equal(trace_writers_find(of_a, "out #1", 50, &write), 1);
+    assert_int_equal(write.line, 40);
+    assert_int_equal(trace_writers_find(of_a, "out #1", 20, &write), -1); /* four are kept */
+    assert_int_equal(trace_writers_find(of_a, "in #1", 51, &write), 0);
+    assert_int_equal(trace_writers_find(of_a, "out #2", 51, &write), 0);
+}
+
+/* Without its hashes, a launch may have written all that it has pointers to. */
+static void a_launch_without_hashes_may_have_written(void **state)
+{
+    (void)state;
+    struct launch writer;
+    struct trace_write write;
+    plain(&writer);
+    for (int i = 0; i < 2; i++)
+        writer.buffers[i].has_before = writer.buffers[i].has_after = 0;
+    trace_writers_note(of_a, &writer.event, 10, 0);
+    assert_int_equal(trace_writers_find(of_a, "in #1", 11, &write), 1);
+    assert_false(write.is_whole);
+}
+
+/* A trace of any length takes the same memory: what was not written for long is forgotten, and that is said. */
+static void what_was_written_long_ago_is_forgotten(void **state)
+{
+    (void)state;
+    char name[32];
+    struct launch writer;
+    struct trace_write write;
+    plain(&writer)->event.buffer_count = 1;
+    writer.buffers[0].name = name;
+    writer.buffers[0].after = 8;
+    for (uint64_t line = 1; line <= 200000; line++) {
+        if (line % 10000 == 0)
+            snprintf(name, sizeof name, "kept");
+        else
+            snprintf(name, sizeof name, "b #%u", (unsigned)line);
+        trace_writers_note(of_a, &writer.event, line, 0);
+    }
+    assert_int_equal(trace_writers_find(of_a, "b #199999", 300000, &write), 1);
+    assert_int_equal(trace_writers_find(of_a, "kept", 300000, &write), 1);
+    assert_int_equal(write.line, 200000);
+    assert_int_equal(trace_writers_find(of_a, "b #1", 300000, &write), -1);
+}
+
+static void what_is_written_is_read(void **state)
+{
+    (void)state;
+    char *text = NULL;
+    size_t size = 0;
+    struct launch a;
+    struct trace_event read;
+    struct problem problem;
+    FILE *out = open_memstream(&text, &size);
+    plain(&a);
+    a.event.name = "k<\"a\\b\">\x01\xff";
+    a.buffers[1].at = 16;
+    a.buffers[1].has_after = 0;
+    trace_event_write(out, &a.event);
+    fclose(out);
+    assert_int_equal(trace_event_read(text, size, &read, &problem), CUFENCE_OK);
+    assert_string_equal(read.name, "k<\"a\\b\">\x01\xef\xbf\xbd");
+    assert_true(read.number == 3 && read.stream == 2 && read.grid[0] == 4 && read.buffer_count == 2 && read.scalar_count == 2);
+    assert_true(read.buffers[0].before == 7 && read.buffers[1].at == 16 && !read.buffers[1].has_after);
+    assert_string_equal(read.scalars[1].value, a.scalars[1].value);
+    trace_event_free(&read);
+    free(text);
+}
+
+#define TEST(function) cmocka_unit_test_setup_teardown(function, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(each_difference_is_told),
+        TEST(a_large_argument_counts_if_outputs_differ),
+        TEST(hashes_that_are_missing_are_equal),
+        TEST(old_bytes_are_inputs_only_if_they_matter),
+        TEST(an_input_that_was_written_comes_first),
+        TEST(other_data_of_the_host_is_told),
+        TEST(the_last_writer_before_a_line_is_found),
+        TEST(a_launch_without_hashes_may_have_written),
+        TEST(what_was_written_long_ago_is_forgotten),
+        TEST(what_is_written_is_read),
+    };
+    return cmocka_run_group_tests_name("trace", tests, NULL, NULL);
+}
