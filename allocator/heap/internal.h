@@ -218,54 +218,7 @@ int bell_wait(uint64_t nanoseconds, int is_polling); /* returns 0 after bell_sto
 void bell_stop(void);
 void bell_reset(void);
 
-/* ---- twins.c ---- */
-
-/*
- * A twin of a block is a second mapping of its memory, in a slot of its own, made ahead by the background thread. When a buffer
- * is freed and its block is to be retired, a twin takes the block's place at once: the program goes on with the same memory at
- * a new address, while the old address is unmapped as soon as the streams have passed. So retiring takes neither time nor
- * memory from the program. The twins of a block are a list; the one that takes its place inherits the others.
- */
-uint32_t
-twin_add(struct block *block); /* maps one more; returns how many it has then. 0: none, it is being unmapped or retired */
-struct block *twin_take(struct block *block);      /* by its holder: a held block that now owns the memory, or NULL */
-struct block *twins_take_all(struct block *block); /* its twins, linked by `twin`; they own nothing */
-void twins_hold(void); /* until twins_go_on(), no block that is mapped is unmapped, and no other thread adds twins */
-void twins_go_on(void);
-uint64_t twins_mapped(void); /* in all */
-
-/* ---- places.c ---- */
-
-/*
- * A place of allocation: the stack of the allocations, or without stacks their size and stream. Every place has a turn in each
- * round: a buffer of it is retired when it is freed. A place that had its turn waits until all others that are in use had
- * theirs.
- */
-struct place {
-    struct place *prev, *next; /* known places; the one that waits longest is first. Background thread only, to `claimed` */
-    uint64_t id, address;      /* its latest buffer, as far as seen */
-    uint64_t seen_ns;          /* when that was seen */
-    uint64_t home;             /* the mapping that counts it among its claims */
-    uint64_t claimed;          /* the buffer for which a twin was added, or no need of one was found */
-    uint64_t retry_ns;         /* when to look again whether that buffer's block is idle; UINT64_MAX: never */
-    uint32_t turns_seen;       /* its turns when it was queued */
-    uint32_t turns;            /* atomic, like everything below */
-    uint8_t round;             /* of its latest turn; 0: none yet */
-    uint8_t is_known;
-    uint8_t is_listed; /* background thread only */
-};
-
-struct place *place_of(const struct facts *facts);
-int place_is_due(const struct place *place);
-void place_had_turn(struct place *place);
-void place_see(const struct facts *freed, uint64_t now); /* by the background thread, like the following */
-struct place *places_first(void);                        /* the list; NULL: none known */
-struct place *place_after(struct place *place);          /* the next in the list, or its first one */
-void place_requeue(struct place *place);                 /* if it had a turn meanwhile: to the end */
-void places_end_round(void);
-struct place_counts {
-    uint64_t places, tested, retired, rounds;
-} places_counts(void);
+#include "turns.h"
 
 /* ---- books.c: the heap's state of a context ---- */
 
