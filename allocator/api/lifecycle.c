@@ -9,6 +9,7 @@
 #include "contexts/contexts.h"
 #include "heap/heap.h"
 #include "launch/launch.h"
+#include "values/values.h"
 #include "values/visits.h"
 #include "vmm/arena.h"
 #include "witness/delivery.h"
@@ -245,13 +246,14 @@ static cufence_status start(const char *options)
     if (status == CUFENCE_OK)
         status = driver_load();
     if (status == CUFENCE_OK)
+        status = values_open(&process.options);
+    if (status == CUFENCE_OK)
         status = monitor_start(&process.options, &sources);
     if (status != CUFENCE_OK)
         return status;
     /* An entry with a native stack is four times as large, and the ring is cheap only if it stays in the CPU cache. */
     launch_open(stack_has_python() ? process.options.launches : (process.options.launches + 3) / 4);
     static const struct context_events events = {context_begun, context_gone, heap_stream_ends};
-    visits_open(&process.options);
     contexts_open(&events);
     status = heap_open(&process.options);
     if (status != CUFENCE_OK) {

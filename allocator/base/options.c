@@ -1,5 +1,6 @@
 #include "options.h"
 #include "error.h"
+#include "filter.h"
 #include "text.h"
 
 #include <ctype.h>
@@ -106,6 +107,25 @@ static const struct option_row table[] = {
     {.name = "save_max", .type = OPTION_BYTES, .allowed = "0..64T", .default_value = "4G",
      .offset = FIELD(save_max), .maximum = 64 * TIB,
      .help = "bytes of buffers that are saved with a kernel; those beyond it are listed as left out"},
+    {.name = "values", .type = OPTION_FILTER, .allowed = "launches, such as *gemm*, #120, #10-20, @train.py:41, label:NAME, A&B, A|B",
+     .default_value = "", .offset = FIELD(values), .maximum = sizeof(((struct options *)0)->values),
+     .help = "show the arguments of these launches, and figures of what they point to, before and after (docs/values.md)"},
+    {.name = "values_out", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
+     .offset = FIELD(values_out), .maximum = sizeof(((struct options *)0)->values_out),
+     .help = "file to append them to as lines of JSON, instead of stderr; %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
+    {.name = "values_type", .type = OPTION_TEXT, .allowed = "[KERNEL[/ARGUMENT]:]TYPE, such as *gemm*/2:float16, joined by +",
+     .default_value = "", .offset = FIELD(values_type), .maximum = sizeof(((struct options *)0)->values_type),
+     .help = "types of what the kernels' pointers point to, where neither signature nor guess knows them"},
+    {.name = "nan", .type = OPTION_CHOICE, .allowed = "off | report | stop", .default_value = "off", .offset = FIELD(nan),
+     .help = "report the first launches that make a NaN of inputs without one; stop: also wait after each launch, and end the program there"},
+    {.name = "nan_every", .type = OPTION_NUMBER, .allowed = "1..1000000", .default_value = "1", .offset = FIELD(nan_every),
+     .minimum = 1, .maximum = 1000000, .help = "with nan: look at one in so many launches of each kernel, which costs less"},
+    {.name = "inf", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(inf),
+     .help = "with nan: look for infinities too; masks of attention are full of them"},
+    {.name = "graphs", .type = OPTION_CHOICE, .allowed = "on", .default_value = "on", .offset = FIELD(graphs),
+     .help = "CUDA graphs run as graphs: values are those before and after the whole graph",
+     .refused = "off", .refusal = "a program's captures cannot be turned off from outside; in PyTorch, leave out torch.cuda.graph "
+     "and mode='reduce-overhead', or set torch._inductor.config.triton.cudagraphs = False"},
 };
 /* clang-format on */
 
@@ -215,6 +235,13 @@ static int is_path_pattern(struct span value)
     return 1;
 }
 
+static int is_filter(const char *text)
+{
+    struct filter filter;
+    char problem[256];
+    return filter_parse(&filter, text, problem, sizeof problem);
+}
+
 /* Stores a value, or returns 0 if the row does not allow it. */
 static int row_set(const struct option_row *row, struct span value, struct options *options)
 {
@@ -238,6 +265,12 @@ static int row_set(const struct option_row *row, struct span value, struct optio
         memcpy(field, value.start, value.length);
         ((char *)field)[value.length] = '\0';
         return 1;
+    case OPTION_FILTER:
+    case OPTION_TEXT:
+        if (value.length >= row->maximum)
+            return 0;
+        snprintf(field, row->maximum, "%.*s", (int)value.length, value.start);
+        return row->type == OPTION_TEXT || is_filter(field);
     case OPTION_ALIGN:
         if (is_text(value, "auto")) {
             number = OPTION_ALIGN_AUTO;
@@ -392,6 +425,8 @@ void options_format(const struct options *options, const struct option_row *row,
         return;
     }
     case OPTION_PATH:
+    case OPTION_FILTER:
+    case OPTION_TEXT:
         snprintf(out, size, "%s", (const char *)field);
         return;
     case OPTION_ALIGN:

@@ -16,6 +16,8 @@ enum option_ipc { IPC_REFUSE, IPC_DRIVER };
 enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
 enum option_witness { WITNESS_AUTO, WITNESS_ON, WITNESS_OFF };
 enum option_color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
+enum option_nan { NAN_OFF, NAN_REPORT, NAN_STOP };
+enum option_graphs { GRAPHS_ON };
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 
 #define OPTION_ALIGN_AUTO 0u
@@ -51,6 +53,13 @@ struct options {
     char save[256];          /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
     uint64_t save_max;       /* bytes of buffers in a bundle, default 4G */
     char json[256];          /* file for reports as lines of JSON, "" = none; %p, %r, %h */
+    char values[256];        /* filter.h: launches whose values are shown, "" = none */
+    char values_out[256];    /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
+    char values_type[256];   /* types of what pointers point to (values/types.h), "" = none */
+    enum option_nan nan;     /* off (default) | report | stop: look for the first NaN */
+    uint64_t nan_every;      /* 1..1000000, default 1: look at one launch of each kernel in so many */
+    int inf;                 /* on | off (default): with nan, look for infinities too */
+    enum option_graphs graphs; /* on (default); off is refused */
 };
 
 enum option_type {
@@ -59,7 +68,9 @@ enum option_type {
     OPTION_BYTES,  /* uint64_t: digits, then an optional K, M, G or T, then an optional B, or iB after a letter */
     OPTION_NUMBER, /* uint64_t: digits */
     OPTION_SWITCH, /* int: on = 1, off = 0 */
-    OPTION_PATH    /* char[]: a file name for options_expand_path() */
+    OPTION_PATH,   /* char[]: a file name for options_expand_path() */
+    OPTION_FILTER, /* char[]: launches, as filter.h says */
+    OPTION_TEXT    /* char[]: checked by whoever reads it */
 };
 
 /* One row of the table. */
@@ -70,7 +81,7 @@ struct option_row {
     const char *default_value; /* as a user would write it */
     const char *help;          /* one sentence */
     size_t offset;             /* of the field in struct options */
-    uint64_t minimum;          /* ALIGN, BYTES and NUMBER: inclusive limits. PATH: maximum = bytes with the NUL */
+    uint64_t minimum; /* ALIGN, BYTES and NUMBER: inclusive limits. PATH, FILTER and TEXT: maximum = bytes with the NUL */
     uint64_t maximum;
     const char *refused; /* a value that users may try but this version lacks, NULL if none ... */
     const char *refusal; /* ... and the sentence that explains it */

@@ -49,6 +49,8 @@ static const char *row_values(const struct option_row *row, char out[LONGEST])
         return strstr(row->allowed, "folder") ? ARGUMENT_FOLDER : ARGUMENT_FILE;
     case OPTION_BYTES:
     case OPTION_NUMBER:
+    case OPTION_FILTER:
+    case OPTION_TEXT:
         break;
     }
     return NULL;

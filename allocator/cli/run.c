@@ -8,6 +8,7 @@
 #include "cli/variables.h"
 #include "base/error.h"
 #include "base/options.h"
+#include "values/values.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -168,6 +169,10 @@ static int set_options(const struct request *request, struct environment *enviro
         status = check_file("log", options->log);
     if (status == 0)
         status = check_file("json", options->json);
+    if (status == 0)
+        status = check_file("values_out", options->values_out);
+    if (status == 0 && values_check(options) != CUFENCE_OK)
+        status = complain(CLI_USAGE, "%s", error_detail());
     if (status == 0 && merged[0]) {
         if (environment_set(environment, "CUFENCE_OPTIONS", merged) != CUFENCE_OK)
             status = complain(CANNOT_RUN, "%s", error_detail());

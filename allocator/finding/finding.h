@@ -13,6 +13,7 @@
 #include "analysis/verdict/restaged.h"
 #include "base/source.h"
 #include "misuse.h"
+#include "nan.h"
 
 /* The kind of a fault whose core dump could not be read. */
 #define FINDING_UNEXPLAINED "unexplained"
@@ -161,6 +162,8 @@ struct finding {
     struct value_fact *values;       /* the arguments in order, each followed by the pointers inside it */
     size_t value_count;
 
+    const struct nan_fact *nan; /* a launch has made a NaN; else NULL */
+
     const struct restaged *restaged; /* the second launch of the kernel, NULL if there was none */
 
     struct note_fact meaning[FINDING_NOTES]; /* what happened, if no buffer is involved */
@@ -176,6 +179,7 @@ struct finding {
 void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis, const struct restaged *restaged,
                       const struct finding_origin *origin);
 void finding_of_misuse(struct finding *finding, const struct misuse *misuse, const struct finding_origin *origin);
+void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin);
 void finding_unexplained(struct finding *finding, const char *reason, const struct finding_origin *origin);
 void finding_free(struct finding *finding);
 

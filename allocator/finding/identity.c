@@ -54,3 +54,13 @@ uint64_t identity_of_misuse(const struct misuse *misuse)
     hash = add_number(hash, misuse->caller);
     return not_zero(add_place(hash, misuse->place->buffer.id ? &misuse->place->buffer : NULL));
 }
+
+uint64_t identity_of_nan(const struct nan_fact *nan)
+{
+    uint64_t hash = add_text(add_text(START, nan->kind), nan->kernel ? nan->symbol : nan->plain);
+    for (size_t i = 0; i < nan->frame_count; i++) {
+        hash = add_text(add_text(hash, nan->frames[i].file), nan->frames[i].function);
+        hash = add_number(add_number(hash, (uint64_t)(uint32_t)nan->frames[i].line), nan->frames[i].offset);
+    }
+    return not_zero(add_number(hash, (uint64_t)(uint32_t)nan->argument));
+}

@@ -6,9 +6,11 @@
 #define CUFENCE_FINDING_IDENTITY_H
 
 #include "misuse.h"
+#include "nan.h"
 
 /* Return the identity: equal for the same finding, different for others except by chance (64 bits); never 0. */
 uint64_t identity_of_fault(const struct diagnosis *diagnosis);
 uint64_t identity_of_misuse(const struct misuse *misuse);
+uint64_t identity_of_nan(const struct nan_fact *nan); /* of the kernel, the place of its launch, and the argument */
 
 #endif

@@ -2,6 +2,7 @@
 
 #include "json_figures.h"
 #include "json_members.h"
+#include "json_nan.h"
 #include "json_restaged.h"
 #include "base/version.h"
 
@@ -407,6 +408,10 @@ char *finding_json(const struct finding *finding)
     put_buffer(report, "rival", finding, &finding->rival);
     if (finding->has_site)
         put_site(report, finding);
+    if (finding->nan) {
+        json_put_nan(report, finding->nan, put_frames);
+        put_text(report, "hint", finding->hint);
+    }
     put_buffer(report, "previous", finding, &finding->previous);
     put_buffer(report, "next", finding, &finding->next);
     char *line = has_failed ? NULL : as_line(report.object);

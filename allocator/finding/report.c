@@ -2,6 +2,7 @@
 
 #include "figures.h"
 #include "frames.h"
+#include "nan_report.h"
 #include "parts.h"
 #include "report_common.h"
 #include "written.h"
@@ -20,9 +21,11 @@ static void place_piece(struct report *report, const struct finding *finding)
 {
     const struct evidence_site *site = &finding->site;
     char kernel[256];
-    if (finding->caller_count) {
-        report_put(report, "at ");
-        report_put_frame(report, frames_own(finding->caller, finding->caller_count));
+    const struct stack_frame *from = finding->nan ? finding->nan->frames : finding->caller;
+    size_t count = finding->nan ? finding->nan->frame_count : finding->caller_count;
+    if (count) {
+        report_put(report, "%sat ", finding->nan ? "launched " : "");
+        report_put_frame(report, frames_own(from, count));
     }
     if (!finding->has_site)
         return;
@@ -136,6 +139,8 @@ static void summary_line(struct report *report, const struct finding *finding)
         first = accesses[finding->access.kind];
     if (first[0]) /* instead of what the kind says already */
         rest += strlen(finding->what);
+    if (finding->nan)
+        rest += strlen(finding->what) + strlen(": ");
     report_begin(report, NULL, NULL);
     report_put(report, "SUMMARY: cufence: %s ", finding->kind);
     if (put_piece(report, place_piece, finding, 0))
@@ -460,6 +465,10 @@ static void memory_lines(struct report *report, const struct finding *finding)
     candidate_lines(report, finding);
     value_lines(report, finding);
     memory_line(report, finding);
+}
+
+static void hint_line(struct report *report, const struct finding *finding)
+{
     if (finding->hint[0])
         report_sentence(report, "hint", finding->hint, CERTAIN_CANDIDATE);
 }
@@ -474,12 +483,17 @@ char *finding_text(const struct finding *finding)
     caller_lines(&report, finding);
     if (finding->has_site)
         kernel_lines(&report, finding);
+    if (finding->nan)
+        nan_launch_lines(&report, finding);
     address_line(&report, finding);
     owner_line(&report, finding);
     if (finding->buffer.buffer)
         report_buffer_lines(&report, &finding->buffer, finding->now_ns);
     if (finding->has_site)
         memory_lines(&report, finding);
+    if (finding->nan)
+        nan_input_lines(&report, finding);
+    hint_line(&report, finding);
     summary_line(&report, finding);
     return report_close(&report);
 }

@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include "base/error.h"
+#include "values/written.h"
 
 #include <stdio.h>
 
@@ -42,6 +43,8 @@ int bounds_within(const struct host_call *call, CUdeviceptr address, size_t size
     struct heap_range range;
     if (!heap_owns(address) || size == 0)
         return 1;
+    if (is_write)
+        written_by_host(address);
     if (heap_range_of(address, &range) && size <= range.size - (address - range.address))
         return 1;
     return refuse(call, address, size, is_write);

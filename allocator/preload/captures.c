@@ -1,6 +1,8 @@
 /* Counts captures in progress, during which cufence must not synchronise a context, and has their memory followed. */
 #include "internal.h"
 
+#include "values/visits.h"
+
 /* Prepares the capture's context before the capture begins, and keeps our threads from using the stream meanwhile. */
 static struct stream *about_to_begin(CUstream handle)
 {
@@ -100,8 +102,10 @@ UPDATE(cuStreamUpdateCaptureDependencies_v2_ptsz, own_default, NODES_AND_EDGES, 
 
 static CUresult instantiated(CUresult result, CUgraphExec *executable, CUgraph graph, unsigned long long flags)
 {
-    if (result == CUDA_SUCCESS && is_active())
+    if (result == CUDA_SUCCESS && is_active()) {
         heap_graph_instantiated(*executable, graph, (flags & CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH) != 0);
+        visits_graph_instantiated(*executable, graph);
+    }
     return result;
 }
 
@@ -125,8 +129,10 @@ CUresult hook_cuGraphInstantiateWithParams_ptsz(CUgraphExec *executable, CUgraph
 
 CUresult hook_cuGraphExecDestroy(CUgraphExec executable)
 {
-    if (is_active())
+    if (is_active()) {
         heap_executable_gone(executable);
+        visits_executable_gone(executable);
+    }
     return real.cuGraphExecDestroy(executable);
 }
 

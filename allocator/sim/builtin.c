@@ -1,4 +1,5 @@
 #include "fault.h"
+#include "figures.h"
 #include "kernel.h"
 
 #include <time.h>
@@ -48,11 +49,14 @@ static void mark(const cusim_thread *thread, void *const *arguments)
 }
 
 static const size_t one_pointer[] = {sizeof(uint64_t)}, one_number[] = {sizeof(uint32_t)};
+static const size_t some_items[] = {sizeof(struct twin_items)};
 
 const cusim_kernel builtin_kernels[] = {
     {.name = "cufence_fence", .function = fence},
     {.name = "cufence_poison", .function = poison, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
     {.name = "cufence_mark", .function = mark, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 8},
+    {.name = "cufence_figures", .function = figures_twin, .argument_bytes = some_items, .argument_count = 1, .access_bytes = 8},
+    {.name = "cufence_nans", .function = nans_twin, .argument_bytes = some_items, .argument_count = 1, .access_bytes = 8},
     {.name = "cusim_spin", .function = spin, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
     {.name = "cusim_raise", .function = raise, .argument_bytes = one_number, .argument_count = 1, .access_bytes = 4},
 };

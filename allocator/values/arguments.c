@@ -44,8 +44,7 @@ size_t arguments_pack(const struct launch_call *call, const struct launch_functi
     return pack_buffer(call->extra, function, out, max);
 }
 
-/* Returns 1 if the pointer is into a live buffer. */
-static int reach(uint64_t pointer, int device, struct reached *out)
+int arguments_reach_one(uint64_t pointer, int device, struct reached *out)
 {
     if (!heap_owns(pointer) || !heap_range_of(pointer, &out->range))
         return 0;
@@ -56,14 +55,15 @@ static int reach(uint64_t pointer, int device, struct reached *out)
 }
 
 /* Looks at the words of `size` bytes at `start`, which is a multiple of 8 for every argument that can hold a pointer. */
-static size_t reach_words(const uint8_t *bytes, struct launch_argument within, int number, int device, struct reached *out,
-                          size_t max)
+static size_t reach_words(const uint8_t *bytes, const struct launch_function *function, struct launch_argument within,
+                          int number, int device, struct reached *out, size_t max)
 {
     size_t found = 0;
     for (uint32_t at = 0; found < max && at + 8 <= within.size; at += 8) {
         uint64_t word;
         memcpy(&word, bytes + within.offset + at, sizeof word);
-        if (reach(word, device, &out[found])) {
+        if (arguments_reach_one(word, device, &out[found])) {
+            out[found].function = function;
             out[found].argument = number;
             out[found++].at = at;
         }
@@ -76,11 +76,11 @@ size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_fu
 {
     size_t found = 0;
     if (!function || !function->has_layout)
-        return reach_words(bytes, (struct launch_argument){0, (uint32_t)size}, -1, device, out, max);
+        return reach_words(bytes, function, (struct launch_argument){0, (uint32_t)size}, -1, device, out, max);
     for (uint32_t i = 0; i < function->argument_count && found < max; i++) {
         struct launch_argument argument = function->arguments[i];
         if (argument.offset <= size && argument.size <= size - argument.offset)
-            found += reach_words(bytes, argument, (int)i, device, out + found, max - found);
+            found += reach_words(bytes, function, argument, (int)i, device, out + found, max - found);
     }
     return found;
 }

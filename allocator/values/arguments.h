@@ -10,7 +10,8 @@
 
 /* A pointer among a launch's arguments, and the live buffer that it points into. */
 struct reached {
-    int argument;      /* number of the argument, from 0; -1 if the driver does not tell the layout */
+    const struct launch_function *function; /* whose argument it is; NULL if it is unknown */
+    int argument;                           /* number of the argument, from 0; -1 if the driver does not tell the layout */
     uint32_t at;       /* where the pointer is in the argument, in bytes; without a layout, in all of them */
     uint64_t pointer;  /* into the buffer */
     uint64_t bytes;    /* from there to the buffer's end */
@@ -22,9 +23,12 @@ struct reached {
  * there are none, or if their layout is unknown (drivers before CUDA 12.4). Padding is 0. `function`: may be NULL. */
 size_t arguments_pack(const struct launch_call *call, const struct launch_function *function, uint8_t *out, size_t max);
 
-/* Finds the pointers in arguments that arguments_pack() has returned, in order, also those inside structs. Returns their number,
- * at most `max`. device: of the launch. */
+/* Finds the pointers in arguments that arguments_pack() has returned, in order, also those inside structs. Returns their
+ * number, at most `max`. device: of the launch. */
 size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_function *function, int device,
                        struct reached *out, size_t max);
+
+/* Fills in all but function, argument and at. Returns 0 if the pointer is into no live buffer. */
+int arguments_reach_one(uint64_t pointer, int device, struct reached *out);
 
 #endif

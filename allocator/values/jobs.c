@@ -14,7 +14,8 @@
 
 #define MOST_JOBS 65536 /* that wait; of later ones nobody is told */
 #define PAUSE_US 100    /* between two looks at work that is not done */
-#define FAULT_MS 1000   /* after a fault, work that was done before it may still be about to say so */
+#define AWAIT_SECONDS 10
+#define FAULT_MS 1000 /* after a fault, work that was done before it may still be about to say so */
 
 struct desk {
     struct context *context;
@@ -27,15 +28,17 @@ struct desk {
 static struct {
     struct lock lock;      /* guards what is not marked otherwise */
     pthread_cond_t filled; /* a job was submitted, or the end has come */
-    pthread_cond_t freed;  /* pinned memory was given back */
+    pthread_cond_t freed;  /* pinned memory was given back, or a job is finished */
     pthread_t thread;
     int has_thread, is_closing;
     struct job *first, **last; /* in the order of their submission */
+    uint64_t finishing;        /* number of the launch whose users are being told, 0: none */
     size_t count;
     int has_waited_in_vain;
-    uint64_t limit; /* of pinned memory in a context; constant after the start */
+    uint64_t limit;  /* of pinned memory in a context; constant after the start */
     uint64_t missed; /* jobs beyond MOST_JOBS */
-} jobs = {.lock = LOCK(RANK_VALUES), .filled = PTHREAD_COND_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER, .limit = VISITS_PINNED};
+} jobs = {
+    .lock = LOCK(RANK_VALUES), .filled = PTHREAD_COND_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER, .limit = VISITS_PINNED};
 
 static uint64_t now_ms(void)
 {
@@ -81,9 +84,10 @@ static struct desk *prepare(struct context *context)
     int is_ready = desk && desk->is_ready;
     lock_release(&jobs.lock);
     if (!is_ready && !__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
-        output_say("cufence: the driver does not load cufence's kernels on device %d: values, traces and checks of launches there "
-                   "are left out\n",
-                   context->device);
+        output_say(
+            "cufence: the driver does not load cufence's kernels on device %d: values, traces and checks of launches there "
+            "are left out\n",
+            context->device);
     return is_ready ? desk : NULL;
 }
 
@@ -155,6 +159,7 @@ void jobs_free(struct job *job)
     give_locked(job);
     lock_release(&jobs.lock);
     free(job->copy);
+    free((void *)job->visit.graph_functions);
     free((void *)job->visit.reached);
     free((void *)job->visit.arguments);
     free(job);
@@ -221,7 +226,8 @@ static void finish(struct job *job)
     uint8_t *copy = job->how == VISIT_DONE ? job->copy : NULL;
     for (unsigned i = 0; i < visit_user_count; i++) {
         if (job->users >> i & 1)
-            visit_users[i]->finished(&job->visit, copy ? copy + job->offsets[i] : NULL, copy ? job->parts[i].bytes : 0, job->how);
+            visit_users[i]->finished(&job->visit, copy ? copy + job->offsets[i] : NULL, copy ? job->parts[i].bytes : 0,
+                                     job->how);
     }
     jobs_free(job);
 }
@@ -238,15 +244,38 @@ static void *work(void *unused)
             lock_entered(RANK_VALUES);
             continue;
         }
+        jobs.finishing = job ? job->visit.number : 0;
         lock_release(&jobs.lock);
         if (job)
             finish(job);
         else
             usleep(PAUSE_US);
         lock_take(&jobs.lock);
+        jobs.finishing = 0;
+        pthread_cond_broadcast(&jobs.freed);
     }
     lock_release(&jobs.lock);
     return NULL;
+}
+
+static int is_waited_for_locked(uint64_t launch)
+{
+    for (const struct job *job = jobs.first; job; job = job->next) {
+        if (job->visit.number <= launch)
+            return 1;
+    }
+    return jobs.finishing && jobs.finishing <= launch;
+}
+
+void jobs_await(uint64_t launch)
+{
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += AWAIT_SECONDS;
+    lock_take(&jobs.lock);
+    while (is_waited_for_locked(launch) && wait_locked(&until))
+        ;
+    lock_release(&jobs.lock);
 }
 
 /* ---- the queue ---- */

@@ -36,6 +36,8 @@ int jobs_take_memory(struct desk *desk, struct job *job, size_t bytes);
 
 /* Hands the job over, whose work is submitted. Frees it at last. */
 void jobs_submit(struct job *job);
+/* Waits until all jobs of launches up to this one are finished, at most 10 s. */
+void jobs_await(uint64_t launch);
 void jobs_free(struct job *job); /* one that was not submitted */
 
 void jobs_need(uint64_t pinned_bytes);

@@ -15,8 +15,8 @@ struct pinned {
     size_t bytes, limit;         /* allocated, and the most that may be */
 };
 
-/* Returns a zeroed piece of at least `size` bytes, aligned to 64; NULL if the limit or the host's memory is reached. The context
- * is current, the thread's capture mode relaxed. */
+/* Returns a zeroed piece of at least `size` bytes, aligned to 64; NULL if the limit or the host's memory is reached. The
+ * context is current, the thread's capture mode relaxed. */
 uint8_t *pinned_take(struct pinned *pinned, size_t size);
 
 void pinned_give(struct pinned *pinned, uint8_t *piece);

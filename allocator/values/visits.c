@@ -10,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define DECISIONS 4096u /* a power of two */
+#define DECISIONS 4096u   /* a power of two */
 #define MOST_BYTES 32768u /* of arguments; the driver's limit is 32,764 */
 #define MOST_REACHED 512u
 #define ALIGNMENT 64u
@@ -50,11 +50,20 @@ static uint32_t users_of_function(const struct launch_function *function)
     return users;
 }
 
+static uint32_t users_of_number(const struct launch_function *function, uint64_t number, uint32_t asked)
+{
+    for (unsigned i = 0; i < visit_user_count; i++) {
+        if ((asked >> i & 1) && visit_users[i]->wants_number && !visit_users[i]->wants_number(function, number))
+            asked &= ~(1u << i);
+    }
+    return asked;
+}
+
 static uint32_t users_of_graph(CUgraphExec graph)
 {
-    uint32_t users = 0;
+    uint32_t users = captured_users(graph);
     for (unsigned i = 0; i < visit_user_count; i++)
-        users |= (uint32_t)(visit_users[i]->wants_graph && visit_users[i]->wants_graph(graph)) << i;
+        users &= visit_users[i]->wants_graphs ? UINT32_MAX : ~(1u << i);
     return users;
 }
 
@@ -82,24 +91,63 @@ static int is_open(CUstream stream)
     return driver->cuStreamIsCapturing(stream, &status) == CUDA_SUCCESS && status == CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
-/* Without host memory, a launch is shown without its arguments. */
-static void take_arguments(struct visit *visit, const struct launch_call *call)
+/* For the arguments of one launch. */
+struct scratch {
+    uint8_t bytes[MOST_BYTES];
+    struct reached reached[MOST_REACHED];
+    struct captured captured;
+};
+
+static struct scratch *own_scratch(void)
 {
-    static struct thread_memory scratch = {.size = MOST_BYTES + MOST_REACHED * sizeof(struct reached)};
-    uint8_t *bytes = thread_memory(&scratch);
-    size_t size = bytes ? arguments_pack(call, visit->function, bytes, MOST_BYTES) : 0;
-    struct reached *reached = (struct reached *)(void *)(bytes + MOST_BYTES);
-    size_t count = size ? arguments_reach(bytes, size, visit->function, visit->device, reached, MOST_REACHED) : 0;
+    static struct thread_memory scratch = {.size = sizeof(struct scratch)};
+    return thread_memory(&scratch);
+}
+
+/* Without host memory, a launch is shown without its arguments. */
+static void keep_arguments(struct visit *visit, const struct scratch *scratch, size_t size, size_t count)
+{
     uint8_t *kept = size ? malloc(size) : NULL;
-    struct reached *kept_reached = kept && count ? malloc(count * sizeof *reached) : NULL;
+    struct reached *reached = count ? malloc(count * sizeof *reached) : NULL;
     if (kept)
-        memcpy(kept, bytes, size);
-    if (kept_reached)
-        memcpy(kept_reached, reached, count * sizeof *reached);
+        memcpy(kept, scratch->bytes, size);
+    if (reached)
+        memcpy(reached, scratch->reached, count * sizeof *reached);
     visit->arguments = kept;
     visit->argument_bytes = kept ? size : 0;
-    visit->reached = kept_reached;
-    visit->reached_count = kept_reached ? count : 0;
+    visit->reached = reached;
+    visit->reached_count = reached ? count : 0;
+}
+
+static void take_arguments(struct visit *visit, const struct launch_call *call)
+{
+    struct scratch *scratch = own_scratch();
+    size_t size = scratch ? arguments_pack(call, visit->function, scratch->bytes, MOST_BYTES) : 0;
+    size_t count =
+        size ? arguments_reach(scratch->bytes, size, visit->function, visit->device, scratch->reached, MOST_REACHED) : 0;
+    keep_arguments(visit, scratch, size, count);
+}
+
+/* The buffers that the graph's kernels were given, as far as there still are buffers. */
+static void take_graph(struct visit *visit)
+{
+    struct scratch *scratch = own_scratch();
+    size_t count = 0;
+    if (!scratch || !captured_read(visit->graph, &scratch->captured))
+        return;
+    const struct captured *captured = &scratch->captured;
+    for (size_t i = 0; i < captured->reached_count && count < MOST_REACHED; i++) {
+        struct reached *now = &scratch->reached[count];
+        *now = captured->reached[i];
+        count += (size_t)arguments_reach_one(captured->reached[i].pointer, visit->device, now);
+    }
+    const struct launch_function **functions = calloc(captured->function_count, sizeof *functions);
+    if (functions) {
+        memcpy(functions, captured->functions, captured->function_count * sizeof *functions);
+        visit->graph_functions = functions;
+        visit->graph_function_count = captured->function_count;
+    }
+    keep_arguments(visit, scratch, 0, count);
 }
 
 static void fill(struct visit *visit, const struct launch_event *event, struct stream *stream, uint64_t number)
@@ -116,8 +164,10 @@ static void fill(struct visit *visit, const struct launch_event *event, struct s
     visit->time_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
     visit->graph = event->graph;
     visit->label = label_current();
-    if (!event->call)
+    if (!event->call) {
+        take_graph(visit);
         return;
+    }
     visit->function = functions_find(event->call->function);
     memcpy(visit->grid, event->call->grid, sizeof visit->grid);
     memcpy(visit->block, event->call->block, sizeof visit->block);
@@ -171,10 +221,33 @@ static void submit_before(struct job *job)
     }
 }
 
+/* The launch becomes part of a graph. */
+static void note_captured(const struct launch_event *event, uint32_t users)
+{
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t capture = 0;
+    CUgraph graph = NULL;
+    struct scratch *scratch = event->call ? own_scratch() : NULL;
+    if (!scratch || stream_is_default(event->stream) || !driver->stream_capture_info ||
+        driver->stream_capture_info(event->stream, &status, &capture, &graph, NULL, NULL) != CUDA_SUCCESS ||
+        status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !graph)
+        return;
+    const struct launch_function *function = functions_find(event->call->function);
+    size_t size = arguments_pack(event->call, function, scratch->bytes, MOST_BYTES);
+    size_t count = arguments_reach(scratch->bytes, size, function, event->context->device, scratch->reached, MOST_REACHED);
+    captured_note(graph, capture, function, users, scratch->reached, count);
+}
+
 /* Out of line, so that a launch that nobody wants costs little. */
 __attribute__((noinline)) static void begin(const struct launch_event *event, uint64_t number, uint32_t users)
 {
-    struct stream *stream = is_open(event->stream) ? stream_resolve(event->stream) : NULL;
+    if (!is_open(event->stream)) {
+        note_captured(event, users);
+        return;
+    }
+    if (event->call)
+        users = users_of_number(functions_find(event->call->function), number, users);
+    struct stream *stream = users ? stream_resolve(event->stream) : NULL;
     struct job *job = stream ? calloc(1, sizeof *job) : NULL;
     if (!job)
         return;
@@ -232,7 +305,14 @@ __attribute__((noinline)) static void end(struct job *job, CUresult result)
     } else if (job->how == VISIT_DONE) {
         submit_after(job);
     }
+    int waits = 0;
+    for (unsigned i = 0; i < visit_user_count; i++)
+        waits |= (job->users >> i & 1) && visit_users[i]->waits;
+    uint64_t number = job->visit.number;
+    CUstream stream = job->visit.handle;
     jobs_submit(job);
+    if (waits && driver->cuStreamSynchronize(stream) == CUDA_SUCCESS)
+        jobs_await(number);
 }
 
 static void ended(const struct launch_event *event, CUresult result)
@@ -252,13 +332,27 @@ static void note(struct visit_part *part, CUresult result)
 
 void visit_launch(struct visit_part *part, unsigned kernel, uint32_t blocks, uint32_t threads, void **arguments)
 {
-    note(part, driver->cuLaunchKernel(part->functions[kernel], blocks, 1, 1, threads, 1, 1, 0, part->visit->handle, arguments,
-                                      NULL));
+    note(part,
+         driver->cuLaunchKernel(part->functions[kernel], blocks, 1, 1, threads, 1, 1, 0, part->visit->handle, arguments, NULL));
 }
 
 void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t bytes)
 {
     note(part, driver->cuMemcpyDtoHAsync(to, from, bytes, part->visit->handle));
+}
+
+/* ---- graphs ---- */
+
+void visits_graph_instantiated(CUgraphExec executable, CUgraph graph)
+{
+    if (visit_user_count)
+        captured_instantiated(executable, graph);
+}
+
+void visits_executable_gone(CUgraphExec executable)
+{
+    if (visit_user_count)
+        captured_executable_gone(executable);
 }
 
 /* ---- start and end ---- */
@@ -271,6 +365,10 @@ void visits_open(const struct options *options)
 void visits_add(const struct visit_user *user)
 {
     static const struct launch_observer observer = {begins, ended};
+    for (unsigned i = 0; i < visit_user_count; i++) {
+        if (visit_users[i] == user)
+            return; /* the start is tried again */
+    }
     assert(visit_user_count < VISIT_USERS);
     if (!visit_user_count)
         launch_observe(&observer);

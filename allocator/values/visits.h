@@ -1,13 +1,14 @@
 /*
- * Visits to launches: work of ours on a launch's own stream, before and after it, whose results go through pinned host memory to
- * a thread of ours, in order. The program is never synchronised.
+ * Visits to launches: work of ours on a launch's own stream, before and after it, whose results go through pinned host memory
+ * to a thread of ours, in order. The program is never synchronised.
  *
- * A user (values, trace, ...) says which launches it wants, how much memory it needs for its results, submits kernels and copies,
- * and later gets the results. A visit costs what its users submit, and one small kernel that says that all of it is done.
- * Launches that no user wants cost a look-up. Nothing is submitted to a stream that is capturing, and nothing after a fault.
+ * A user (values, trace, ...) says which launches it wants, how much memory it needs for its results, submits kernels and
+ * copies, and later gets the results. A visit costs what its users submit, and one small kernel that says that all of it is
+ * done. Launches that no user wants cost a look-up. Nothing is submitted to a stream that is capturing; what is captured is
+ * remembered, and the launches of the graph are visited as a whole.
  *
- * Memory: at most VISITS_PINNED bytes of pinned memory a context (visits_need() for more), and one record for each visit that is
- * not finished. Where that is full, the launching thread waits for visits to finish, at most VISIT_WAIT_MS, and never again
+ * Memory: at most VISITS_PINNED bytes of pinned memory a context (visits_need() for more), and one record for each visit that
+ * is not finished. Where that is full, the launching thread waits for visits to finish, at most VISIT_WAIT_MS, and never again
  * until there is room; then the launch goes on without a visit, and its users are told (VISIT_NO_ROOM).
  *
  * Order: visits are finished in the order of their launches. One that is not done VISIT_PATIENCE_MS after its launch lets later
@@ -20,17 +21,19 @@
 
 #include "arguments.h"
 
+#include "captured.h"
 #include "launch/observers.h"
 
 #define VISIT_USERS 4
 #define VISIT_KERNELS 4 /* of a user */
+#define VISIT_GRAPH_KERNELS CAPTURED_KERNELS
 #define VISITS_PINNED (UINT64_C(64) << 20)
 #define VISIT_WAIT_MS 1000
 #define VISIT_PATIENCE_MS 100
 
 /* A launch. Constant after its users' wants(), but for `result`. */
 struct visit {
-    uint64_t number; /* of the launch in this process, from 1: kernels and graphs, of every thread, visited or not */
+    uint64_t number;         /* of the launch in this process, from 1: kernels and graphs, of every thread, visited or not */
     struct context *context; /* of the stream; a green context counts as its device's primary context */
     struct stream *stream;
     uint64_t stream_generation;
@@ -40,12 +43,14 @@ struct visit {
     uint64_t time_ns;                       /* CLOCK_MONOTONIC */
     const struct launch_function *function; /* never freed; NULL: a graph launch */
     CUgraphExec graph;
+    const struct launch_function *const *graph_functions; /* of a graph: the different kernels in it, as far as known */
+    size_t graph_function_count;
     uint32_t grid[3], block[3], shared_bytes;
     const char *label; /* the thread's innermost one (labels.h), NULL if none; valid for ever */
     struct stack stack;
-    const uint8_t *arguments; /* of the kernel, as the device sees them */
-    size_t argument_bytes;    /* 0: unknown, or none */
-    const struct reached *reached;
+    const uint8_t *arguments;      /* of the kernel, as the device sees them */
+    size_t argument_bytes;         /* 0: unknown, or none */
+    const struct reached *reached; /* of a graph: by the arguments of all its kernels */
     size_t reached_count;
     CUresult result; /* of the launch; from after() on */
 };
@@ -69,19 +74,24 @@ enum visit_end {
 struct visit_user {
     const char *ptx; /* kernels, made by ./dev ptx; NULL: none */
     const char *kernels[VISIT_KERNELS];
+    int waits;        /* the launching thread waits until the visit is finished: the stream is synchronised after each launch */
     int looks_at_all; /* so many launches that their buffers are not kept from reuse by other streams (uaf=off) */
 
     /* Whether it may want launches of this kernel. Asked about once a kernel, perhaps more often; any thread. */
     int (*wants_function)(const struct launch_function *function);
-    /* Whether it wants launches of graphs. NULL: no. */
-    int (*wants_graph)(CUgraphExec graph);
-    /* Whether it wants this launch; and how many bytes of pinned memory it needs for it. On the launching thread. NULL: all; 0. */
+    /* Whether it wants launches of graphs that were captured with such kernels in them. */
+    int wants_graphs;
+    /* Whether it may want this launch of such a kernel, which costs the least to ask. NULL: yes. */
+    int (*wants_number)(const struct launch_function *function, uint64_t number);
+    /* Whether it wants this launch; and how many bytes of pinned memory it needs for it. On the launching thread. NULL: all; 0.
+     */
     int (*wants)(const struct visit *visit);
     size_t (*size)(const struct visit *visit);
     /* Submit work to the stream, before and after the launch. NULL: none. */
     void (*before)(struct visit_part *part);
     void (*after)(struct visit_part *part);
-    /* The visit is over, on our thread. `results`: a copy of the memory, which the function may change; NULL unless VISIT_DONE. */
+    /* The visit is over, on our thread. `results`: a copy of the memory, which the function may change; NULL unless VISIT_DONE.
+     */
     void (*finished)(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how);
     /* Called when all visits are finished, at the process's end. NULL: nothing to do. */
     void (*closed)(void);
@@ -100,6 +110,10 @@ void visits_open(const struct options *options);
  * part's memory. On an error they remember it, and the visit ends with VISIT_FAILED. */
 void visit_launch(struct visit_part *part, unsigned kernel, uint32_t blocks, uint32_t threads, void **arguments);
 void visit_copy(struct visit_part *part, uint8_t *to, uint64_t from, size_t bytes);
+
+/* An executable was made of a graph, or is about to be destroyed. */
+void visits_graph_instantiated(CUgraphExec executable, CUgraph graph);
+void visits_executable_gone(CUgraphExec executable);
 
 /* Loads our kernels into a context. It is current. */
 void visits_context_begun(struct context *context);

@@ -228,3 +228,11 @@ void tell_misuse(const struct misuse *misuse)
     finding_of_misuse(&finding, misuse, setting_of(&setting, misuse->place->buffer.id ? misuse->place->buffer.device : -1));
     finish(&finding, publish(&finding));
 }
+
+void tell_nan(const struct nan_fact *nan, int device)
+{
+    struct setting setting;
+    struct finding finding;
+    finding_of_nan(&finding, nan, setting_of(&setting, device));
+    finish(&finding, publish(&finding));
+}

@@ -7,6 +7,7 @@
 #define CUFENCE_WITNESS_TELL_H
 
 #include "finding/misuse.h"
+#include "finding/nan.h"
 #include "intake.h"
 #include "surroundings.h"
 
@@ -32,5 +33,8 @@ uint64_t tell_unexplained(size_t size, const char *why);
 
 /* Reports a misuse by the host. */
 void tell_misuse(const struct misuse *misuse);
+
+/* Reports that a launch has made a NaN. device: of the launch. */
+void tell_nan(const struct nan_fact *nan, int device);
 
 #endif

@@ -125,3 +125,9 @@ enum value_type signature_elements(const char *name, size_t count, size_t index)
         type = type_of(start, length - 1);
     return type;
 }
+
+enum value_type signature_scalar(const char *name, size_t count, size_t index)
+{
+    const char *start, *end;
+    return find_argument(name, count, index, &start, &end) ? type_of(start, (size_t)(end - start)) : VALUE_TYPES;
+}

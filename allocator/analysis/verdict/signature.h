@@ -16,4 +16,7 @@ int signature_is_const(const char *name, size_t count, size_t index);
  * if it points to anything else, or is no pointer, or under the same conditions. */
 enum value_type signature_elements(const char *name, size_t count, size_t index);
 
+/* Returns the type of argument `index` of `count` if it is a number itself: int32 for "int". Else VALUE_TYPES. */
+enum value_type signature_scalar(const char *name, size_t count, size_t index);
+
 #endif

@@ -1,0 +1,195 @@
+#include "filter.h"
+
+#include <ctype.h>
+#include <fnmatch.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char label[] = "label:";
+
+/* ---- parsing ---- */
+
+static int parse_number(const char **at, uint64_t *value)
+{
+    char *end;
+    if (!isdigit((unsigned char)**at))
+        return 0;
+    *value = strtoull(*at, &end, 10);
+    *at = end;
+    return 1;
+}
+
+static int parse_numbers(const char *text, struct filter_term *term)
+{
+    if (!parse_number(&text, &term->first) || !term->first)
+        return 0;
+    term->last = term->first;
+    if (*text == '-' && !*++text)
+        term->last = UINT64_MAX;
+    else if (text[-1] == '-' && !parse_number(&text, &term->last))
+        return 0;
+    return !*text && term->last >= term->first;
+}
+
+/* Cuts the line off the file's name. */
+static int parse_place(char *text, struct filter_term *term)
+{
+    char *colon = strrchr(text, ':');
+    const char *line = colon ? colon + 1 : "";
+    if (colon && !(parse_number(&line, &term->first) && !*line && term->first))
+        return 0;
+    if (colon)
+        *colon = '\0';
+    term->glob = text;
+    return *text != '\0';
+}
+
+static int parse_term(char *text, struct filter_term *term)
+{
+    switch (text[0]) {
+    case '#':
+        term->kind = FILTER_NUMBER;
+        return parse_numbers(text + 1, term);
+    case '@':
+        term->kind = FILTER_PLACE;
+        return parse_place(text + 1, term);
+    default:
+        term->kind = strncmp(text, label, sizeof label - 1) == 0 ? FILTER_LABEL : FILTER_KERNEL;
+        term->glob = term->kind == FILTER_LABEL ? text + sizeof label - 1 : text;
+        return *term->glob != '\0';
+    }
+}
+
+static char *trimmed(char *text, size_t length)
+{
+    while (length && isspace((unsigned char)text[length - 1]))
+        length--;
+    text[length] = '\0';
+    return text + strspn(text, " \t");
+}
+
+int filter_parse(struct filter *filter, const char *text, char *problem, size_t size)
+{
+    int begins_choice = 1;
+    *filter = (struct filter){.count = 0};
+    if (strlen(text) >= sizeof filter->text) {
+        snprintf(problem, size, "it is longer than %zu bytes", sizeof filter->text - 1);
+        return 0;
+    }
+    memcpy(filter->text, text, strlen(text) + 1);
+    for (char *at = filter->text; *text;) {
+        size_t length = strcspn(at, "&|");
+        char separator = at[length];
+        struct filter_term *term = &filter->terms[filter->count];
+        if (filter->count == FILTER_TERMS) {
+            snprintf(problem, size, "it has more than %d conditions", FILTER_TERMS);
+            return 0;
+        }
+        char *trim = trimmed(at, length), shown[64];
+        snprintf(shown, sizeof shown, "%s", trim);
+        if (!parse_term(trim, term)) {
+            snprintf(
+                problem, size,
+                "'%s' is no condition: write a kernel's name (*gemm*), #120, #10-20, @file.py:41 or label:NAME, joined by & "
+                "and |",
+                shown);
+            return 0;
+        }
+        term->begins_choice = begins_choice;
+        filter->count++;
+        begins_choice = separator == '|';
+        if (!separator)
+            break;
+        at += length + 1;
+    }
+    return 1;
+}
+
+/* ---- choosing ---- */
+
+static int is_like(const char *glob, const char *text)
+{
+    return text && fnmatch(glob, text, 0) == 0;
+}
+
+static int has_name(const struct filter_term *term, const char *const *names, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (is_like(term->glob, names[i]))
+            return 1;
+    }
+    return 0;
+}
+
+/* Whether the glob fits the file's path or a last part of it: "model.py", "nn/model.py". */
+static int is_file(const char *glob, const char *file)
+{
+    for (const char *at = file; at; at = strchr(at, '/')) {
+        at += *at == '/';
+        if (*at && is_like(glob, at))
+            return 1;
+    }
+    return is_like(glob, file);
+}
+
+static int has_place(const struct filter_term *term, const struct filter_launch *launch)
+{
+    for (size_t i = 0; i < launch->place_count; i++) {
+        const struct filter_place *place = &launch->places[i];
+        if ((!term->first || (uint64_t)place->line == term->first) && is_file(term->glob, place->file))
+            return 1;
+    }
+    return 0;
+}
+
+static int holds(const struct filter_term *term, const struct filter_launch *launch)
+{
+    switch (term->kind) {
+    case FILTER_KERNEL:
+        return has_name(term, launch->names, launch->name_count);
+    case FILTER_NUMBER:
+        return launch->number >= term->first && launch->number <= term->last;
+    case FILTER_PLACE:
+        return has_place(term, launch);
+    default:
+        return is_like(term->glob, launch->label);
+    }
+}
+
+/* launch: NULL to ask about the names alone. */
+static int chooses(const struct filter *filter, const struct filter_launch *launch, const char *const *names, size_t count)
+{
+    int is_chosen = 0;
+    for (size_t i = 0; i < filter->count; i++) {
+        const struct filter_term *term = &filter->terms[i];
+        if (term->begins_choice && is_chosen)
+            return 1;
+        if (term->begins_choice)
+            is_chosen = 1;
+        if (launch)
+            is_chosen = is_chosen && holds(term, launch);
+        else if (term->kind == FILTER_KERNEL)
+            is_chosen = is_chosen && has_name(term, names, count);
+    }
+    return is_chosen;
+}
+
+int filter_chooses(const struct filter *filter, const struct filter_launch *launch)
+{
+    return chooses(filter, launch, NULL, 0);
+}
+
+int filter_may_choose(const struct filter *filter, const char *const *names, size_t count)
+{
+    return chooses(filter, NULL, names, count);
+}
+
+int filter_needs_places(const struct filter *filter)
+{
+    for (size_t i = 0; i < filter->count; i++) {
+        if (filter->terms[i].kind == FILTER_PLACE)
+            return 1;
+    }
+    return 0;
+}

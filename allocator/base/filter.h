@@ -1,0 +1,63 @@
+/*
+ * Chooses launches by what a user has written:
+ *
+ *   *gemm*            the kernel's name: mangled, demangled, or short (without types); * ? [ ] as in file names
+ *   #120  #10-20  #9- the number of the launch in the process, from 1
+ *   @train.py:41      a place that it is launched from: any frame of this file, or of this line; "@*.py:41", "@model.py"
+ *   label:encoder*    the launching thread's label
+ *   A&B  A|B          both; either (& binds closer)
+ *
+ * Thread safety: a filter is constant once it is parsed.
+ */
+#ifndef CUFENCE_BASE_FILTER_H
+#define CUFENCE_BASE_FILTER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define FILTER_TERMS 16
+#define FILTER_BYTES 256 /* the most text, with the NUL */
+
+enum filter_kind { FILTER_KERNEL, FILTER_NUMBER, FILTER_PLACE, FILTER_LABEL };
+
+struct filter_term {
+    enum filter_kind kind;
+    const char *glob;     /* in the filter's text; of a kernel, a file or a label */
+    uint64_t first, last; /* numbers of launches; a line: first, 0 for any */
+    int begins_choice;    /* behind a | */
+};
+
+struct filter {
+    char text[FILTER_BYTES];
+    struct filter_term terms[FILTER_TERMS];
+    size_t count; /* 0: chooses nothing */
+};
+
+/* Returns 0, or writes what is wrong with the text into `problem`. */
+int filter_parse(struct filter *filter, const char *text, char *problem, size_t size);
+
+struct filter_place {
+    const char *file; /* "" if unknown */
+    int line;         /* 0 if unknown */
+};
+
+/* What is known about a launch. */
+struct filter_launch {
+    const char *const *names; /* of its kernel, or of those of its graph */
+    size_t name_count;
+    uint64_t number;
+    const char *label; /* NULL: none */
+    const struct filter_place *places;
+    size_t place_count;
+};
+
+/* Whether the filter chooses the launch. */
+int filter_chooses(const struct filter *filter, const struct filter_launch *launch);
+
+/* Whether it may choose a launch of a kernel with these names. */
+int filter_may_choose(const struct filter *filter, const char *const *names, size_t count);
+
+/* Whether it asks for places, so that filter_chooses() needs them. */
+int filter_needs_places(const struct filter *filter);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * The finding that a launch has made a NaN, or an infinity, of inputs that had none. Pure; any thread.
+ */
+#ifndef CUFENCE_FINDING_NAN_H
+#define CUFENCE_FINDING_NAN_H
+
+#include "analysis/snapshot/snapshot.h"
+#include "analysis/values/value.h"
+
+#define FINDING_NAN "first NaN"
+#define FINDING_INF "first Inf"
+#define NAN_INPUTS 16
+
+/* Memory that the launch was given, as it was before. */
+struct nan_input {
+    int argument; /* -1 if unknown */
+    uint32_t at;  /* of the pointer, in the argument */
+    uint64_t buffer, offset, count;
+    const char *label; /* NULL: none */
+    enum value_type type;
+    int is_guess;     /* of the type */
+    int is_unwritten; /* nobody was seen to write it */
+    uint64_t nans, infinities;
+    int has_figures; /* those below are valid, if any element is finite */
+    uint64_t finite, zeros;
+    double min, max, mean, deviation;
+};
+
+struct nan_fact {
+    const char *kind;              /* FINDING_NAN or FINDING_INF */
+    const char *kernel, *symbol;   /* demangled and mangled; NULL: a graph */
+    const char *plain;             /* the kernel without types; of a graph: its kernels */
+    uint32_t grid[3], block[3];
+    uint64_t launch, stream, tid;  /* number of the launch; its stream; its thread */
+    const struct stack_frame *frames; /* of the launch, innermost first */
+    size_t frame_count;
+    uint64_t index, made, count;   /* the first such element, their number, and that of all elements */
+    uint64_t pointer;              /* where the elements begin */
+    int argument;                  /* that points there, -1 if unknown */
+    enum value_type type;
+    int is_guess;
+    const cufence_buffer *buffer;  /* id 0: it is gone */
+    struct buffer_frames buffer_frames;
+    const struct nan_input *inputs; /* what was looked at before */
+    size_t input_count;
+    int is_of_unwritten;           /* an input that nobody has written had NaN */
+    uint64_t now_ns;
+};
+
+#endif

@@ -1,0 +1,63 @@
+#include "nan_report.h"
+
+#include "report_common.h"
+
+#include <inttypes.h>
+
+void nan_launch_lines(struct report *report, const struct finding *finding)
+{
+    const struct nan_fact *nan = finding->nan;
+    report_begin(report, "kernel", NULL);
+    if (nan->kernel) {
+        report_put_name(report, nan->kernel);
+        report_put_grid(report, nan->grid, nan->block);
+    } else {
+        report_put(report, "one of a CUDA graph: ");
+        report_put_name(report, nan->plain);
+    }
+    report_end(report, CERTAIN_EXACT);
+    report_begin(report, "", "launched");
+    report_put(report, "#%" PRIu64 ", by thread %" PRIu64 " on stream 0x%" PRIx64, nan->launch, nan->tid, nan->stream);
+    report_end(report, CERTAIN_NOT);
+    report_frame_lines(report, &(struct report_stack){.key = "",
+                                                      .subkey = "launched at",
+                                                      .certainty = CERTAIN_EXACT,
+                                                      .frames = nan->frames,
+                                                      .count = nan->frame_count});
+}
+
+static void put_figures(struct report *report, const struct nan_input *input)
+{
+    report_begin(report, "", NULL);
+    report_put(report, "   ");
+    if (input->has_figures && input->finite)
+        report_put(report, "min %s max %s mean %s std %s, %" PRIu64 " zero%s, ", real_of(input->min).text,
+                   real_of(input->max).text, real_of(input->mean).text, real_of(input->deviation).text, input->zeros,
+                   input->zeros == 1 ? "" : "s");
+    report_put(report, "%" PRIu64 " NaN, %" PRIu64 " Inf", input->nans, input->infinities);
+    report_end(report, CERTAIN_NOT);
+}
+
+void nan_input_lines(struct report *report, const struct finding *finding)
+{
+    const struct nan_fact *nan = finding->nan;
+    for (size_t i = 0; i < nan->input_count; i++) {
+        const struct nan_input *input = &nan->inputs[i];
+        report_begin(report, i ? "" : "before", NULL);
+        if (input->argument >= 0)
+            report_put(report, "%-2d ", input->argument);
+        if (input->at)
+            report_put(report, "at byte %" PRIu32 ": ", input->at);
+        report_put(report, "buffer #%" PRIu64 " +%" PRIu64, input->buffer, input->offset);
+        if (input->label && *input->label) {
+            report_put(report, " \"");
+            report_put_name(report, input->label);
+            report_put(report, "\"");
+        }
+        report_put(report, ", %s[%" PRIu64 "]%s%s", value_name(input->type), input->count, input->is_guess ? " (guess)" : "",
+                   input->is_unwritten ? ", never written" : "");
+        report_end(report, i ? CERTAIN_NOT : CERTAIN_EXACT);
+        if (!input->is_unwritten || input->nans)
+            put_figures(report, input);
+    }
+}

@@ -1,0 +1,74 @@
+/* A finding made of a NaN. */
+#include "finding.h"
+
+#include "identity.h"
+#include "parts.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static int has_word(const char *name, const char *const *words, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (strstr(name, words[i]))
+            return 1;
+    }
+    return 0;
+}
+
+/* What may have made the NaN, going by the inputs. "" if no rule knows. */
+static void add_hint(struct finding *finding, const struct nan_fact *nan)
+{
+    static const char *const roots[] = {"log", "sqrt", "pow", "acos", "asin"};
+    uint64_t infinities = 0, zeros = 0;
+    int has_negative = 0;
+    for (size_t i = 0; i < nan->input_count; i++) {
+        const struct nan_input *input = &nan->inputs[i];
+        if (input->is_unwritten)
+            continue;
+        infinities += input->infinities;
+        zeros += input->has_figures ? input->zeros : 0;
+        has_negative |= input->has_figures && input->finite && input->min < 0;
+    }
+    const char *name = nan->kernel ? nan->kernel : nan->plain;
+    if (nan->is_of_unwritten)
+        part_add(finding->hint, "an input that nobody has written holds NaN: is memory used before it is filled?");
+    else if (!strcmp(nan->kind, FINDING_INF))
+        part_add(finding->hint, "a number too large for %s, a division by 0, or log(0)?", value_name(nan->type));
+    else if (infinities)
+        part_add(finding->hint, "the inputs have Inf: Inf - Inf, 0 * Inf and Inf / Inf are NaN; inf=on finds who made them");
+    else if (has_negative && has_word(name, roots, sizeof roots / sizeof *roots))
+        part_add(finding->hint, "the inputs have negative numbers: a logarithm or root of one is NaN");
+    else if (nan->type == VALUE_FLOAT16)
+        part_add(finding->hint, "numbers beyond 65504 are Inf in float16, and Inf - Inf is NaN within a kernel");
+    else if (zeros)
+        part_add(finding->hint, "the inputs have zeros: 0 / 0 is NaN");
+}
+
+void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const struct finding_origin *origin)
+{
+    const char *what = strcmp(nan->kind, FINDING_INF) == 0 ? "Inf" : "NaN";
+    *finding = (struct finding){.origin = *origin, .kind = nan->kind, .nan = nan, .now_ns = nan->now_ns};
+    part_add(finding->what, "%s", nan->kind);
+    part_add(finding->headline, "%s: %s writes %" PRIu64 " %s to ", nan->kind, nan->kernel ? nan->plain : "a CUDA graph", nan->made,
+             what);
+    if (nan->buffer->id)
+        part_add(finding->headline, "buffer #%" PRIu64 ", ", nan->buffer->id);
+    if (nan->buffer->id && nan->buffer->label[0])
+        part_add(finding->headline, "\"%s\", ", nan->buffer->label);
+    part_add(finding->headline, "first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_name(nan->type), nan->count);
+    finding->access.source.word = -1;
+    if (nan->buffer->id) {
+        uint64_t at = nan->pointer + nan->index * value_width(nan->type);
+        finding->buffer = part_buffer(nan->buffer, nan->buffer_frames);
+        finding->buffer.certainty = CERTAIN_EXACT;
+        finding->buffer.from = FROM_START;
+        finding->buffer.distance = at - nan->buffer->address;
+        finding->address.certainty = CERTAIN_EXACT;
+        finding->address.value = at;
+        finding->address.is_in_arena = 1;
+    }
+    finding->identity = identity_of_nan(nan);
+    add_hint(finding, nan);
+}

@@ -1,0 +1,164 @@
+#include "plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Whether an earlier pointer is the same. */
+static int is_again(const struct visit *visit, size_t index)
+{
+    for (size_t i = 0; i < index; i++) {
+        if (visit->reached[i].pointer == visit->reached[index].pointer)
+            return 1;
+    }
+    return 0;
+}
+
+static size_t rounded(size_t bytes)
+{
+    return (bytes + 7) / 8 * 8;
+}
+
+/* Memory that grows from its start; without any, only counted. */
+struct room {
+    uint8_t *memory;
+    size_t size, used;
+};
+
+static uint32_t take(struct room *room, size_t bytes)
+{
+    size_t at = room->used;
+    if (at + bytes > UINT32_MAX || (room->memory && at + bytes > room->size))
+        return 0;
+    room->used += rounded(bytes);
+    return (uint32_t)at;
+}
+
+struct making {
+    const struct plan_rules *rules;
+    struct room room;
+    struct plan *plan; /* NULL: only counted */
+    size_t most_items;
+};
+
+unsigned plan_kernel(const struct plan_rules *rules, const struct plan_item *item, unsigned when)
+{
+    return when == PLAN_BEFORE && item->bytes <= rules->most_figures ? MEASURE_FIGURES : rules->kernel;
+}
+
+static void add(struct making *making, const struct plan_item *wanted, unsigned when)
+{
+    struct plan_item item = *wanted;
+    size_t before = making->room.used;
+    if (when & PLAN_BEFORE)
+        item.before = take(&making->room, measure_bytes(plan_kernel(making->rules, &item, PLAN_BEFORE), item.bytes));
+    if (when & PLAN_AFTER)
+        item.after = take(&making->room, measure_bytes(plan_kernel(making->rules, &item, PLAN_AFTER), item.bytes));
+    int has_all = (!(when & PLAN_BEFORE) || item.before) && (!(when & PLAN_AFTER) || item.after);
+    if (!has_all)
+        making->room.used = before;
+    else if (making->plan && making->plan->count < making->most_items)
+        making->plan->items[making->plan->count++] = item;
+}
+
+static void add_pointer(struct making *making, const struct visit *visit, size_t index)
+{
+    const struct reached *reached = &visit->reached[index];
+    struct known_type known = types_of(reached->function, reached);
+    struct plan_item item = {.reached = (uint32_t)index, .bytes = reached->bytes, .type = known.type, .from = known.from};
+    unsigned when = making->rules->when(visit, reached);
+    size_t candidates = making->rules->only_floats ? TYPE_FLOATS : TYPE_CANDIDATES;
+    if (!when || (known.type != VALUE_TYPES && making->rules->only_floats && !value_is_float(known.type)))
+        return;
+    if (known.type != VALUE_TYPES) {
+        if (reached->bytes >= value_width(known.type))
+            add(making, &item, when);
+        return;
+    }
+    item.sample = take(&making->room, reached->bytes < PLAN_SAMPLE ? reached->bytes : PLAN_SAMPLE);
+    for (size_t i = 0; item.sample && i < candidates; i++) {
+        item.type = type_candidates[i];
+        if (reached->bytes >= value_width(item.type))
+            add(making, &item, when);
+    }
+}
+
+size_t plan_make(const struct plan_rules *rules, const struct visit *visit, uint8_t *memory, size_t size)
+{
+    size_t pointers = visit->reached_count < rules->most_pointers ? visit->reached_count : rules->most_pointers;
+    size_t head = sizeof(struct plan) + pointers * TYPE_CANDIDATES * sizeof(struct plan_item);
+    struct making making = {
+        rules, {memory, size, head}, memory && size >= head ? (struct plan *)(void *)memory : NULL, pointers * TYPE_CANDIDATES};
+    if (memory && !making.plan)
+        return 0;
+    for (size_t i = 0, taken = 0; i < visit->reached_count && taken < pointers; i++) {
+        if (visit->reached[i].is_out_of_way || !visit->reached[i].function || is_again(visit, i))
+            continue;
+        taken++;
+        add_pointer(&making, visit, i);
+    }
+    if (making.plan)
+        making.plan->used = (uint32_t)making.room.used;
+    return making.room.used;
+}
+
+static void take_samples(struct visit_part *part, const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct plan_item *item = &plan->items[i];
+        if (item->sample && (!i || plan->items[i - 1].sample != item->sample))
+            visit_copy(part, part->memory + item->sample, part->visit->reached[item->reached].pointer,
+                       item->bytes < PLAN_SAMPLE ? item->bytes : PLAN_SAMPLE);
+    }
+}
+
+static void submit_to(const struct plan_rules *rules, struct visit_part *part, unsigned when, unsigned kernel)
+{
+    const struct plan *plan = (const struct plan *)(const void *)part->memory;
+    struct measure_item items[FIGURES_ITEMS];
+    size_t count = 0;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct plan_item *item = &plan->items[i];
+        uint32_t out = when == PLAN_BEFORE ? item->before : item->after;
+        if (out && plan_kernel(rules, item, when) == kernel)
+            items[count++] =
+                (struct measure_item){part->visit->reached[item->reached].pointer, item->bytes, item->type, part->memory + out};
+        if (count == FIGURES_ITEMS) {
+            measure_submit(part, kernel, items, count);
+            count = 0;
+        }
+    }
+    measure_submit(part, kernel, items, count);
+}
+
+void plan_submit(const struct plan_rules *rules, struct visit_part *part, unsigned when)
+{
+    if (part->bytes < sizeof(struct plan))
+        return;
+    submit_to(rules, part, when, MEASURE_FIGURES);
+    submit_to(rules, part, when, MEASURE_NANS);
+    if (when == PLAN_AFTER)
+        take_samples(part, (const struct plan *)(const void *)part->memory);
+}
+
+const struct plan_item *plan_choose(const struct visit *visit, const uint8_t *results, size_t reached, enum value_type *type,
+                                    enum type_from *from)
+{
+    const struct plan *plan = (const struct plan *)(const void *)results;
+    const struct plan_item *found = NULL;
+    enum value_type wanted = VALUE_TYPES;
+    for (uint32_t i = 0; i < plan->count; i++) {
+        const struct plan_item *item = &plan->items[i];
+        if (item->reached != reached)
+            continue;
+        if (item->sample && wanted == VALUE_TYPES)
+            wanted = types_guess(visit->reached[reached].function, &visit->reached[reached], results + item->sample,
+                                 item->bytes < PLAN_SAMPLE ? item->bytes : PLAN_SAMPLE);
+        if (!item->sample || item->type == wanted)
+            found = item;
+    }
+    if (found) {
+        *type = found->type;
+        *from = found->sample ? TYPE_GUESSED : found->from;
+    }
+    return found;
+}

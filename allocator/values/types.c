@@ -1,0 +1,312 @@
+#include "types.h"
+
+#include "analysis/values/figures.h"
+#include "analysis/verdict/signature.h"
+#include "finding/finding.h"
+
+#include <ctype.h>
+#include <fnmatch.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 256u
+#define OVERRIDES 16
+#define LEAST_FIT 0.3 /* bytes that fit every type worse than that are taken for nothing */
+
+extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
+
+const enum value_type type_candidates[TYPE_CANDIDATES] = {VALUE_FLOAT32, VALUE_FLOAT16, VALUE_BFLOAT16, VALUE_FLOAT64,
+                                                          VALUE_INT32,   VALUE_INT64,   VALUE_UINT8};
+
+struct guess {
+    struct guess *next;
+    int argument;
+    uint32_t at;
+    enum value_type type;
+};
+
+struct known_kernel {
+    struct known_kernel *next;
+    const struct launch_function *function;
+    struct kernel_names names;
+    enum value_type hint;  /* the floating-point type that its name mentions, VALUE_TYPES if there is none, or several */
+    struct guess *guesses; /* under the lock */
+};
+
+struct override {
+    char kernel[128]; /* a glob, "*" for all */
+    int argument;     /* -1: all */
+    enum value_type type;
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
+static struct known_kernel *kernels[BUCKETS];            /* under the lock */
+static struct override overrides[OVERRIDES];             /* constant after the start, with their number */
+static size_t override_count;
+
+/* ---- names of types ---- */
+
+enum value_type types_named(const char *name, size_t length)
+{
+    static const struct {
+        const char *name;
+        enum value_type type;
+    } others[] = {{"f32", VALUE_FLOAT32},  {"fp32", VALUE_FLOAT32},   {"float", VALUE_FLOAT32}, {"f64", VALUE_FLOAT64},
+                  {"fp64", VALUE_FLOAT64}, {"double", VALUE_FLOAT64}, {"f16", VALUE_FLOAT16},   {"fp16", VALUE_FLOAT16},
+                  {"half", VALUE_FLOAT16}, {"bf16", VALUE_BFLOAT16},  {"i8", VALUE_INT8},       {"u8", VALUE_UINT8},
+                  {"bool", VALUE_UINT8},   {"i16", VALUE_INT16},      {"u16", VALUE_UINT16},    {"i32", VALUE_INT32},
+                  {"int", VALUE_INT32},    {"u32", VALUE_UINT32},     {"i64", VALUE_INT64},     {"u64", VALUE_UINT64}};
+    for (enum value_type type = 0; type < VALUE_TYPES; type++) {
+        if (strlen(value_name(type)) == length && !memcmp(value_name(type), name, length))
+            return type;
+    }
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strlen(others[i].name) == length && !memcmp(others[i].name, name, length))
+            return others[i].type;
+    }
+    return VALUE_TYPES;
+}
+
+/* ---- what the user says ---- */
+
+static const char *last_of(const char *text, size_t length, char wanted)
+{
+    while (length && text[length - 1] != wanted)
+        length--;
+    return length ? text + length - 1 : NULL;
+}
+
+/* Cuts "/2" off the kernel. */
+static int take_argument(const char *kernel, size_t *length)
+{
+    const char *slash = last_of(kernel, *length, '/');
+    const char *end = kernel + *length;
+    if (!slash || slash + 1 == end || end - slash > 5)
+        return -1;
+    for (const char *at = slash + 1; at < end; at++) {
+        if (!isdigit((unsigned char)*at))
+            return -1;
+    }
+    *length = (size_t)(slash - kernel);
+    return atoi(slash + 1);
+}
+
+static int add_override(const char *text, size_t length)
+{
+    struct override made = {.kernel = "*", .argument = -1};
+    const char *colon = last_of(text, length, ':');
+    const char *type = colon ? colon + 1 : text;
+    size_t kernel = colon ? (size_t)(colon - text) : 0;
+    made.type = types_named(type, (size_t)(text + length - type));
+    if (made.type == VALUE_TYPES || override_count == OVERRIDES || kernel >= sizeof made.kernel || (colon && !kernel))
+        return 0;
+    if (kernel) {
+        made.argument = take_argument(text, &kernel);
+        snprintf(made.kernel, sizeof made.kernel, "%.*s", kernel ? (int)kernel : 1, kernel ? text : "*");
+    }
+    overrides[override_count++] = made;
+    return 1;
+}
+
+int types_override(const char *text, char *problem, size_t size)
+{
+    override_count = 0;
+    for (const char *at = text; *at;) {
+        size_t length = strcspn(at, "+");
+        if (!add_override(at, length)) {
+            snprintf(problem, size,
+                     "'%.*s' is not of the form [KERNEL[/ARGUMENT]:]TYPE, such as *gemm*/2:float16; types: float32, float16, "
+                     "bfloat16, float64, int8, uint8, ..., uint64; at most %d, joined by +",
+                     (int)length, at, OVERRIDES);
+            return 0;
+        }
+        at += length + (at[length] == '+');
+    }
+    return 1;
+}
+
+static int is_called(const char *glob, const struct kernel_names *names)
+{
+    return fnmatch(glob, names->mangled, 0) == 0 || fnmatch(glob, names->demangled, 0) == 0 ||
+           fnmatch(glob, names->plain, 0) == 0;
+}
+
+static enum value_type overridden(const struct kernel_names *names, int argument)
+{
+    for (size_t i = 0; i < override_count; i++) {
+        if ((overrides[i].argument < 0 || overrides[i].argument == argument) && is_called(overrides[i].kernel, names))
+            return overrides[i].type;
+    }
+    return VALUE_TYPES;
+}
+
+/* ---- kernels ---- */
+
+static int is_part_of_word(char letter)
+{
+    return isalnum((unsigned char)letter) || letter == '_';
+}
+
+static int has_word(const char *text, const char *word)
+{
+    size_t length = strlen(word);
+    for (const char *at = text; (at = strstr(at, word)) != NULL; at += length) {
+        if ((at == text || !is_part_of_word(at[-1])) && !is_part_of_word(at[length]))
+            return 1;
+    }
+    return 0;
+}
+
+/* "vectorized_elementwise_kernel<4, CUDAFunctor_add<c10::Half>, ...>" works on float16, most likely, also where it computes in
+ * float32. */
+static enum value_type hint_of(const char *name)
+{
+    int is_half = has_word(name, "c10::Half") || has_word(name, "__half");
+    int is_bfloat = has_word(name, "c10::BFloat16") || has_word(name, "__nv_bfloat16");
+    int is_float = has_word(name, "float"), is_double = has_word(name, "double");
+    if (is_half != is_bfloat)
+        return is_half ? VALUE_FLOAT16 : VALUE_BFLOAT16;
+    if (is_half || is_float == is_double)
+        return VALUE_TYPES;
+    return is_float ? VALUE_FLOAT32 : VALUE_FLOAT64;
+}
+
+static struct known_kernel *make(const struct launch_function *function)
+{
+    struct known_kernel *made = calloc(1, sizeof *made);
+    int status = 1;
+    if (!made)
+        return NULL;
+    const char *demangled = strncmp(function->name, "_Z", 2) == 0 ? __cxa_demangle(function->name, NULL, NULL, &status) : NULL;
+    made->function = function;
+    made->names.mangled = function->name;
+    made->names.demangled = demangled ? demangled : function->name;
+    made->hint = hint_of(made->names.demangled);
+    finding_kernel(&(const struct evidence_site){.kernel = made->names.demangled}, made->names.plain, sizeof made->names.plain);
+    return made;
+}
+
+static struct known_kernel *kernel_locked(const struct launch_function *function)
+{
+    struct known_kernel **bucket = &kernels[((uintptr_t)function >> 4) % BUCKETS];
+    for (struct known_kernel *kernel = *bucket; kernel; kernel = kernel->next) {
+        if (kernel->function == function)
+            return kernel;
+    }
+    struct known_kernel *kernel = make(function);
+    if (kernel) {
+        kernel->next = *bucket;
+        *bucket = kernel;
+    }
+    return kernel;
+}
+
+const struct kernel_names *types_names(const struct launch_function *function)
+{
+    pthread_mutex_lock(&lock);
+    const struct known_kernel *kernel = kernel_locked(function);
+    pthread_mutex_unlock(&lock);
+    return kernel ? &kernel->names : NULL;
+}
+
+static struct guess *guess_locked(struct known_kernel *kernel, const struct reached *reached)
+{
+    struct guess *guess = kernel ? kernel->guesses : NULL;
+    while (guess && !(guess->argument == reached->argument && guess->at == reached->at))
+        guess = guess->next;
+    return guess;
+}
+
+static enum value_type guessed(const struct launch_function *function, const struct reached *reached)
+{
+    pthread_mutex_lock(&lock);
+    const struct guess *guess = guess_locked(kernel_locked(function), reached);
+    enum value_type type = guess ? guess->type : VALUE_TYPES;
+    pthread_mutex_unlock(&lock);
+    return type;
+}
+
+static int is_whole_argument(const struct launch_function *function, const struct reached *reached)
+{
+    return function->has_layout && reached->argument >= 0 && function->arguments[reached->argument].size == 8;
+}
+
+struct known_type types_of(const struct launch_function *function, const struct reached *reached)
+{
+    const struct kernel_names *names = types_names(function);
+    if (!names)
+        return (struct known_type){VALUE_TYPES, TYPE_UNKNOWN};
+    enum value_type type = overridden(names, reached->argument);
+    if (type != VALUE_TYPES)
+        return (struct known_type){type, TYPE_OPTION};
+    if (is_whole_argument(function, reached))
+        type = signature_elements(names->demangled, function->argument_count, (size_t)reached->argument);
+    if (type != VALUE_TYPES)
+        return (struct known_type){type, TYPE_SIGNATURE};
+    type = guessed(function, reached);
+    return (struct known_type){type, type == VALUE_TYPES ? TYPE_UNKNOWN : TYPE_GUESSED};
+}
+
+int types_is_const(const struct launch_function *function, const struct reached *reached)
+{
+    const struct kernel_names *names = is_whole_argument(function, reached) ? types_names(function) : NULL;
+    return names && signature_is_const(names->demangled, function->argument_count, (size_t)reached->argument);
+}
+
+/* ---- guesses ---- */
+
+static int is_zero(const uint8_t *bytes, size_t size)
+{
+    for (size_t i = 0; i < size; i++) {
+        if (bytes[i])
+            return 0;
+    }
+    return 1;
+}
+
+/* hint: preferred to another floating-point type that does not fit much better, and to nothing. */
+static enum value_type likeliest(const uint8_t *bytes, size_t size, enum value_type hint)
+{
+    struct figures figures = {.bytes = size};
+    struct figures_count *count = figures_begin();
+    if (!count)
+        return VALUE_TYPES;
+    figures_add(count, bytes, size);
+    figures_end(count, &figures);
+    enum value_type best = VALUE_TYPES;
+    for (size_t i = 0; i < TYPE_CANDIDATES; i++) {
+        enum value_type type = type_candidates[i];
+        if (figures.types[type].fit >= LEAST_FIT && (best == VALUE_TYPES || figures.types[type].fit > figures.types[best].fit))
+            best = type;
+    }
+    if (hint == VALUE_TYPES || (best != VALUE_TYPES && !value_is_float(best)))
+        return best;
+    return best == VALUE_TYPES || figures.types[hint].fit * 2 >= figures.types[best].fit ? hint : best;
+}
+
+static void remember(const struct launch_function *function, const struct reached *reached, enum value_type type)
+{
+    pthread_mutex_lock(&lock);
+    struct known_kernel *kernel = kernel_locked(function);
+    struct guess *guess = guess_locked(kernel, reached);
+    if (!guess && kernel && (guess = calloc(1, sizeof *guess)) != NULL) {
+        *guess = (struct guess){kernel->guesses, reached->argument, reached->at, type};
+        kernel->guesses = guess;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+enum value_type types_guess(const struct launch_function *function, const struct reached *reached, const uint8_t *bytes,
+                            size_t size)
+{
+    pthread_mutex_lock(&lock);
+    const struct known_kernel *kernel = kernel_locked(function);
+    enum value_type hint = kernel ? kernel->hint : VALUE_TYPES;
+    pthread_mutex_unlock(&lock);
+    enum value_type type = likeliest(bytes, size, hint);
+    if (type != VALUE_TYPES && !is_zero(bytes, size))
+        remember(function, reached, type);
+    return type;
+}

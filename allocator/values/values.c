@@ -1,0 +1,24 @@
+#include "values.h"
+
+#include "base/error.h"
+#include "nan.h"
+#include "show.h"
+#include "types.h"
+#include "visits.h"
+
+cufence_status values_check(const struct options *options)
+{
+    char problem[512];
+    if (!types_override(options->values_type, problem, sizeof problem))
+        return error_set(CUFENCE_ERROR_OPTION, "values_type=%s: %s", options->values_type, problem);
+    return CUFENCE_OK;
+}
+
+cufence_status values_open(const struct options *options)
+{
+    visits_open(options);
+    cufence_status status = values_check(options);
+    if (status == CUFENCE_OK)
+        status = show_open(options);
+    return status == CUFENCE_OK ? nan_open(options) : status;
+}

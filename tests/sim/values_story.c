@@ -1,0 +1,323 @@
+/* A program that knows nothing of cufence, for test_values.c: STORY... plays the stories in order. */
+#include <dlfcn.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cuda.h>
+#include <sim.h>
+
+#define COUNT 1000
+
+/* ---- kernels ---- */
+
+static unsigned index_of(const cusim_thread *t)
+{
+    return t->block_index[0] * t->block[0] + t->thread_index[0];
+}
+
+static void scale(const cusim_thread *t, void *const *arguments)
+{
+    const float *in = *(const float *const *)arguments[0];
+    float *out = *(float *const *)arguments[1];
+    if ((int)index_of(t) < *(const int *)arguments[3])
+        out[index_of(t)] = in[index_of(t)] * *(const float *)arguments[2];
+}
+
+/* Minus infinity plus infinity, where the input is 0. */
+static void normalise(const cusim_thread *t, void *const *arguments)
+{
+    const float *in = *(const float *const *)arguments[0];
+    float *out = *(float *const *)arguments[1];
+    if ((int)index_of(t) < *(const int *)arguments[2])
+        out[index_of(t)] = in[index_of(t)] / in[index_of(t)];
+}
+
+/* What is behind a mask becomes minus infinity. */
+static void mask(const cusim_thread *t, void *const *arguments)
+{
+    float *out = *(float *const *)arguments[0];
+    if ((int)index_of(t) < *(const int *)arguments[1])
+        out[index_of(t)] = -INFINITY;
+}
+
+struct two {
+    uint64_t count;
+    float *out;
+    const float *in;
+};
+
+/* Takes its pointers in a struct, and its name has no types. */
+static void copy(const cusim_thread *t, void *const *arguments)
+{
+    const struct two *two = arguments[0];
+    if (index_of(t) < two->count)
+        two->out[index_of(t)] = two->in[index_of(t)];
+}
+
+static void halve(const cusim_thread *t, void *const *arguments)
+{
+    uint16_t *out = *(uint16_t *const *)arguments[0];
+    if (index_of(t) < COUNT)
+        out[index_of(t)] = 0x3800; /* 0.5 */
+}
+
+static void count_up(const cusim_thread *t, void *const *arguments)
+{
+    int64_t *out = *(int64_t *const *)arguments[0];
+    if (index_of(t) < COUNT)
+        out[index_of(t)] = (int64_t)index_of(t) - 1;
+}
+
+static const size_t scale_sizes[] = {8, 8, 4, 4}, normalise_sizes[] = {8, 8, 4}, mask_sizes[] = {8, 4},
+                    copy_sizes[] = {sizeof(struct two)}, one_pointer[] = {8};
+
+static const cusim_kernel kernels[] = {
+    {.name = "_Z5scalePKfPffi", .function = scale, .argument_bytes = scale_sizes, .argument_count = 4},
+    {.name = "_Z9normalisePKfPfi", .function = normalise, .argument_bytes = normalise_sizes, .argument_count = 3},
+    {.name = "_Z4maskPfi", .function = mask, .argument_bytes = mask_sizes, .argument_count = 2},
+    {.name = "copy_two", .function = copy, .argument_bytes = copy_sizes, .argument_count = 1},
+    {.name = "_Z5halveP6__half", .function = halve, .argument_bytes = one_pointer, .argument_count = 1},
+    {.name = "count_up", .function = count_up, .argument_bytes = one_pointer, .argument_count = 1},
+};
+
+/* ---- the driver ---- */
+
+static void *library;
+
+#define NAME_OF(function) #function
+#define CALL(function, ...) check(((__typeof__(&(function)))dlsym(library, NAME_OF(function)))(__VA_ARGS__), #function)
+
+static void check(CUresult result, const char *call)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    printf("%s: error %d\n", call, (int)result);
+    exit(3);
+}
+
+static CUmodule module;
+static CUdeviceptr in, out, other;
+
+static CUdeviceptr allocate(size_t bytes)
+{
+    CUdeviceptr made;
+    CALL(cuMemAlloc_v2, &made, bytes);
+    return made;
+}
+
+static void launch_on(CUstream stream, const char *name, void **arguments)
+{
+    CUfunction function;
+    CALL(cuModuleGetFunction, &function, module, name);
+    CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, stream, arguments, NULL);
+}
+
+static void launch(const char *name, void **arguments)
+{
+    launch_on(NULL, name, arguments);
+}
+
+static void launch_scale(CUdeviceptr from, CUdeviceptr to, float factor)
+{
+    int n = COUNT;
+    launch("_Z5scalePKfPffi", (void *[]){&from, &to, &factor, &n});
+}
+
+static void launch_normalise(CUdeviceptr from, CUdeviceptr to)
+{
+    int n = COUNT;
+    launch("_Z9normalisePKfPfi", (void *[]){&from, &to, &n});
+}
+
+static void launch_copy(CUdeviceptr from, CUdeviceptr to)
+{
+    struct two two = {COUNT, (float *)(uintptr_t)to, (const float *)(uintptr_t)from};
+    launch("copy_two", (void *[]){&two});
+}
+
+/* 1, 2, 3, ...; with a zero at `zero`, if that is not negative. */
+static void fill(CUdeviceptr to, int zero)
+{
+    float numbers[COUNT];
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] = i == zero ? 0 : (float)(i + 1);
+    CALL(cuMemcpyHtoD_v2, to, numbers, sizeof numbers);
+}
+
+static void put_nan(CUdeviceptr to, int at)
+{
+    float nan = NAN;
+    CALL(cuMemcpyHtoD_v2, to + (CUdeviceptr)at * 4, &nan, sizeof nan);
+}
+
+static void synchronise(void)
+{
+    CALL(cuCtxSynchronize);
+}
+
+/* ---- stories ---- */
+
+static void tell_scale(void)
+{
+    fill(in, -1);
+    launch_scale(in, out, 2);
+}
+
+static void tell_many(void)
+{
+    fill(in, -1);
+    for (int i = 0; i < 20; i++)
+        launch_scale(in, out, (float)i);
+}
+
+/* Its pointers are into buffers, and no multiples of 16. */
+static void tell_offset(void)
+{
+    CUdeviceptr from = in + 400, to = other + 4;
+    float factor = 1;
+    int n = 900;
+    fill(in, -1);
+    launch("_Z5scalePKfPffi", (void *[]){&from, &to, &factor, &n});
+}
+
+static void tell_struct(void)
+{
+    fill(in, -1);
+    launch_copy(in, out);
+    synchronise();
+    launch_copy(in, out);
+}
+
+static void tell_half(void)
+{
+    launch("_Z5halveP6__half", (void *[]){&out});
+}
+
+static void tell_count(void)
+{
+    CUdeviceptr counts = allocate(COUNT * 8);
+    launch("count_up", (void *[]){&counts});
+    synchronise();
+    launch("count_up", (void *[]){&counts});
+}
+
+static void tell_graph(void)
+{
+    CUstream stream;
+    CUgraph graph;
+    CUgraphExec executable;
+    float factor = 3;
+    int n = COUNT;
+    fill(in, -1);
+    CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
+    CALL(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    launch_on(stream, "_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+    launch_on(stream, "_Z4maskPfi", (void *[]){&other, &n});
+    CALL(cuStreamEndCapture, stream, &graph);
+    CALL(cuGraphInstantiateWithFlags, &executable, graph, 0);
+    CALL(cuGraphDestroy, graph);
+    for (int i = 0; i < 2; i++)
+        CALL(cuGraphLaunch, executable, stream);
+    CALL(cuStreamSynchronize, stream);
+    CALL(cuGraphExecDestroy, executable);
+}
+
+static void tell_nan(void)
+{
+    fill(in, 417);
+    launch_scale(in, other, 1);
+    launch_normalise(other, out); /* this one */
+    launch_scale(out, other, 2);  /* has it from there */
+}
+
+/* The program has put it there itself. */
+static void tell_nan_copied(void)
+{
+    fill(in, -1);
+    put_nan(in, 7);
+    launch_scale(in, out, 1);
+    launch_copy(out, other);
+}
+
+/* A NaN in memory that nobody has written is no input. */
+static void tell_nan_stale(void)
+{
+    fill(in, 3);
+    CUdeviceptr stale = allocate(COUNT * 4);
+    put_nan(stale, 0);
+    CALL(cuMemFree_v2, stale);
+    CUdeviceptr fresh = allocate(COUNT * 4);
+    launch_normalise(in, fresh);
+}
+
+static void tell_nan_struct(void)
+{
+    fill(in, -1);
+    launch_copy(in, out);
+    synchronise();
+    fill(in, 5);
+    launch_normalise(in, other);
+    launch_copy(other, out);
+}
+
+static void tell_mask(void)
+{
+    int n = COUNT;
+    launch("_Z4maskPfi", (void *[]){&out, &n});
+}
+
+/* Numbers of 8 bytes, of which the first is -1: its bits are those of a NaN. */
+static void tell_indices(void)
+{
+    tell_count();
+}
+
+static const struct {
+    const char *name;
+    void (*tell)(void);
+} stories[] = {{"scale", tell_scale},
+               {"many", tell_many},
+               {"offset", tell_offset},
+               {"struct", tell_struct},
+               {"half", tell_half},
+               {"count", tell_count},
+               {"graph", tell_graph},
+               {"nan", tell_nan},
+               {"nan_copied", tell_nan_copied},
+               {"nan_stale", tell_nan_stale},
+               {"nan_struct", tell_nan_struct},
+               {"mask", tell_mask},
+               {"indices", tell_indices}};
+
+static void tell(const char *name)
+{
+    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++) {
+        if (strcmp(stories[i].name, name) == 0)
+            stories[i].tell();
+    }
+    synchronise();
+}
+
+int main(int argc, char **argv)
+{
+    CUcontext context;
+    library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library)
+        return 2;
+    __typeof__(&cusim_register_kernel) add = (__typeof__(add))dlsym(library, "cusim_register_kernel");
+    for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)
+        add(&kernels[i]);
+    CALL(cuInit, 0);
+    CALL(cuDevicePrimaryCtxRetain, &context, 0);
+    CALL(cuCtxSetCurrent, context);
+    CALL(cuModuleLoadData, &module, "any");
+    in = allocate(COUNT * 4);
+    out = allocate(COUNT * 4);
+    other = allocate(COUNT * 4);
+    for (int i = 1; i < argc; i++)
+        tell(argv[i]);
+    return 0;
+}
