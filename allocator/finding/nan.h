@@ -27,23 +27,23 @@ struct nan_input {
 };
 
 struct nan_fact {
-    const char *kind;              /* FINDING_NAN or FINDING_INF */
-    const char *kernel, *symbol;   /* demangled and mangled; NULL: a graph */
-    const char *plain;             /* the kernel without types; of a graph: its kernels */
+    const char *kind;            /* FINDING_NAN or FINDING_INF */
+    const char *kernel, *symbol; /* demangled and mangled; NULL: a graph */
+    const char *plain;           /* the kernel without types; of a graph: its kernels */
     uint32_t grid[3], block[3];
-    uint64_t launch, stream, tid;  /* number of the launch; its stream; its thread */
+    uint64_t launch, stream, tid;     /* number of the launch; its stream; its thread */
     const struct stack_frame *frames; /* of the launch, innermost first */
     size_t frame_count;
-    uint64_t index, made, count;   /* the first such element, their number, and that of all elements */
-    uint64_t pointer;              /* where the elements begin */
-    int argument;                  /* that points there, -1 if unknown */
+    uint64_t index, made, count; /* the first such element, their number, and that of all elements */
+    uint64_t pointer;            /* where the elements begin */
+    int argument;                /* that points there, -1 if unknown */
     enum value_type type;
     int is_guess;
-    const cufence_buffer *buffer;  /* id 0: it is gone */
+    const cufence_buffer *buffer; /* id 0: it is gone */
     struct buffer_frames buffer_frames;
     const struct nan_input *inputs; /* what was looked at before */
     size_t input_count;
-    int is_of_unwritten;           /* an input that nobody has written had NaN */
+    int is_of_unwritten; /* an input that nobody has written had NaN */
     uint64_t now_ns;
 };
 

@@ -19,11 +19,10 @@ void nan_launch_lines(struct report *report, const struct finding *finding)
     report_begin(report, "", "launched");
     report_put(report, "#%" PRIu64 ", by thread %" PRIu64 " on stream 0x%" PRIx64, nan->launch, nan->tid, nan->stream);
     report_end(report, CERTAIN_NOT);
-    report_frame_lines(report, &(struct report_stack){.key = "",
-                                                      .subkey = "launched at",
-                                                      .certainty = CERTAIN_EXACT,
-                                                      .frames = nan->frames,
-                                                      .count = nan->frame_count});
+    report_frame_lines(
+        report,
+        &(struct report_stack){
+            .key = "", .subkey = "launched at", .certainty = CERTAIN_EXACT, .frames = nan->frames, .count = nan->frame_count});
 }
 
 static void put_figures(struct report *report, const struct nan_input *input)

@@ -51,13 +51,14 @@ void finding_of_nan(struct finding *finding, const struct nan_fact *nan, const s
     const char *what = strcmp(nan->kind, FINDING_INF) == 0 ? "Inf" : "NaN";
     *finding = (struct finding){.origin = *origin, .kind = nan->kind, .nan = nan, .now_ns = nan->now_ns};
     part_add(finding->what, "%s", nan->kind);
-    part_add(finding->headline, "%s: %s writes %" PRIu64 " %s to ", nan->kind, nan->kernel ? nan->plain : "a CUDA graph", nan->made,
-             what);
+    part_add(finding->headline, "%s: %s writes %" PRIu64 " %s to ", nan->kind, nan->kernel ? nan->plain : "a CUDA graph",
+             nan->made, what);
     if (nan->buffer->id)
         part_add(finding->headline, "buffer #%" PRIu64 ", ", nan->buffer->id);
     if (nan->buffer->id && nan->buffer->label[0])
         part_add(finding->headline, "\"%s\", ", nan->buffer->label);
-    part_add(finding->headline, "first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_name(nan->type), nan->count);
+    part_add(finding->headline, "first to element %" PRIu64 " of %s[%" PRIu64 "]", nan->index, value_name(nan->type),
+             nan->count);
     finding->access.source.word = -1;
     if (nan->buffer->id) {
         uint64_t at = nan->pointer + nan->index * value_width(nan->type);

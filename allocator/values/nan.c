@@ -11,7 +11,7 @@
 #include <string.h>
 #include <time.h>
 
-#define MOST_POINTERS 64              /* of a launch */
+#define MOST_POINTERS 64                 /* of a launch */
 #define MOST_FIGURES (UINT64_C(2) << 20) /* inputs up to this size have all their figures made, which costs more */
 #define COUNTERS 4096u
 
@@ -47,11 +47,8 @@ static unsigned when(const struct visit *visit, const struct reached *reached)
     return is_const ? PLAN_BEFORE : PLAN_BEFORE | PLAN_AFTER;
 }
 
-static const struct plan_rules rules = {.kernel = MEASURE_NANS,
-                                        .most_figures = MOST_FIGURES,
-                                        .most_pointers = MOST_POINTERS,
-                                        .only_floats = 1,
-                                        .when = when};
+static const struct plan_rules rules = {
+    .kernel = MEASURE_NANS, .most_figures = MOST_FIGURES, .most_pointers = MOST_POINTERS, .only_floats = 1, .when = when};
 
 /* In front of the plan: which pointers lead to memory that was written before the launch. */
 struct seen {
@@ -263,8 +260,8 @@ static uint64_t number_of(const struct counted *counted, int is_inf)
     return is_inf ? counted->infinities : counted->nans;
 }
 
-/* Whether the launch has made some there. Memory that nobody had written may have held some before: then more of them, or some at
- * other places, are new. */
+/* Whether the launch has made some there. Memory that nobody had written may have held some before: then more of them, or some
+ * at other places, are new. */
 static int has_made(const struct looked *looked, int is_inf)
 {
     const struct counted *before = &looked->before, *after = &looked->after;

@@ -266,7 +266,43 @@ static int is_zero(const uint8_t *bytes, size_t size)
     return 1;
 }
 
-/* hint: preferred to another floating-point type that does not fit much better, and to nothing. */
+/* The NaN that hosts and devices make. */
+static int is_usual_nan(enum value_type type, uint64_t bits)
+{
+    switch (type) {
+    case VALUE_FLOAT32:
+        return bits == 0x7fffffff || bits == 0x7fc00000 || bits == 0xffc00000;
+    case VALUE_FLOAT64:
+        return bits == UINT64_C(0x7ff8000000000000) || bits == UINT64_C(0xfff8000000000000) || bits == INT64_MAX;
+    case VALUE_FLOAT16:
+        return bits == 0x7fff || bits == 0x7e00 || bits == 0xfe00;
+    default:
+        return bits == 0x7fff || bits == 0x7fc0 || bits == 0xffc0;
+    }
+}
+
+/* Whether nearly all elements would be NaN, of the usual kind. */
+static int is_full_of_nan(const uint8_t *bytes, size_t size, enum value_type type)
+{
+    size_t width = value_width(type), count = size / width, found = 0;
+    for (size_t i = 0; i < count; i++)
+        found += (size_t)is_usual_nan(type, value_bits(type, bytes + i * width));
+    return count && found * 10 >= count * 9;
+}
+
+static enum value_type full_of_nan(const uint8_t *bytes, size_t size, enum value_type hint)
+{
+    static const enum value_type widest_first[] = {VALUE_FLOAT64, VALUE_FLOAT32, VALUE_FLOAT16, VALUE_BFLOAT16};
+    if (hint != VALUE_TYPES && is_full_of_nan(bytes, size, hint))
+        return hint;
+    for (size_t i = 0; i < TYPE_FLOATS; i++) {
+        if (is_full_of_nan(bytes, size, widest_first[i]))
+            return widest_first[i];
+    }
+    return VALUE_TYPES;
+}
+
+/* hint: preferred to another floating-point type that does not fit much better. */
 static enum value_type likeliest(const uint8_t *bytes, size_t size, enum value_type hint)
 {
     struct figures figures = {.bytes = size};
@@ -281,9 +317,8 @@ static enum value_type likeliest(const uint8_t *bytes, size_t size, enum value_t
         if (figures.types[type].fit >= LEAST_FIT && (best == VALUE_TYPES || figures.types[type].fit > figures.types[best].fit))
             best = type;
     }
-    if (hint == VALUE_TYPES || (best != VALUE_TYPES && !value_is_float(best)))
-        return best;
-    return best == VALUE_TYPES || figures.types[hint].fit * 2 >= figures.types[best].fit ? hint : best;
+    int is_float = best != VALUE_TYPES && value_is_float(best);
+    return is_float && hint != VALUE_TYPES && figures.types[hint].fit * 2 >= figures.types[best].fit ? hint : best;
 }
 
 static void remember(const struct launch_function *function, const struct reached *reached, enum value_type type)
@@ -305,7 +340,10 @@ enum value_type types_guess(const struct launch_function *function, const struct
     const struct known_kernel *kernel = kernel_locked(function);
     enum value_type hint = kernel ? kernel->hint : VALUE_TYPES;
     pthread_mutex_unlock(&lock);
-    enum value_type type = likeliest(bytes, size, hint);
+    enum value_type type = full_of_nan(bytes, size, hint);
+    if (type != VALUE_TYPES)
+        return type;
+    type = likeliest(bytes, size, hint);
     if (type != VALUE_TYPES && !is_zero(bytes, size))
         remember(function, reached, type);
     return type;

@@ -204,17 +204,16 @@ static void tell_count(void)
     launch("count_up", (void *[]){&counts});
 }
 
-static void tell_graph(void)
+static void play_graph(int zero, const char *name, void **arguments)
 {
     CUstream stream;
     CUgraph graph;
     CUgraphExec executable;
-    float factor = 3;
     int n = COUNT;
-    fill(in, -1);
+    fill(in, zero);
     CALL(cuStreamCreate, &stream, CU_STREAM_NON_BLOCKING);
     CALL(cuStreamBeginCapture_v2, stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
-    launch_on(stream, "_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+    launch_on(stream, name, arguments);
     launch_on(stream, "_Z4maskPfi", (void *[]){&other, &n});
     CALL(cuStreamEndCapture, stream, &graph);
     CALL(cuGraphInstantiateWithFlags, &executable, graph, 0);
@@ -223,6 +222,27 @@ static void tell_graph(void)
         CALL(cuGraphLaunch, executable, stream);
     CALL(cuStreamSynchronize, stream);
     CALL(cuGraphExecDestroy, executable);
+}
+
+static void tell_graph(void)
+{
+    float factor = 3;
+    int n = COUNT;
+    play_graph(-1, "_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+}
+
+static void tell_nan_graph(void)
+{
+    int n = COUNT;
+    play_graph(9, "_Z9normalisePKfPfi", (void *[]){&in, &out, &n});
+}
+
+/* A kernel that is told of more elements than there are. */
+static void tell_fault(void)
+{
+    float factor = 1;
+    int n = COUNT + 1;
+    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
 }
 
 static void tell_nan(void)
@@ -285,7 +305,9 @@ static const struct {
                {"half", tell_half},
                {"count", tell_count},
                {"graph", tell_graph},
+               {"fault", tell_fault},
                {"nan", tell_nan},
+               {"nan_graph", tell_nan_graph},
                {"nan_copied", tell_nan_copied},
                {"nan_stale", tell_nan_stale},
                {"nan_struct", tell_nan_struct},

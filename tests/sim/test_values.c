@@ -1,0 +1,297 @@
+/* `cufence run --values` and `--nan` with a program that knows nothing of them (values_story.c), on the simulated device. */
+#include "child.h"
+
+static char folder[] = "/tmp/cufence-values-XXXXXX";
+static char text[1 << 16];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[256];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+static void read_file(const char *name)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "r");
+    text[0] = '\0';
+    if (file) {
+        text[fread(text, 1, sizeof text - 1, file)] = '\0';
+        fclose(file);
+    }
+}
+
+/* Runs the stories under `cufence run ARGUMENTS`; `text` gets what it prints. Returns the exit status. */
+static int run(const char *arguments, const char *stories)
+{
+    char command[2048];
+    setenv("LD_LIBRARY_PATH", CUFENCE_RUN_DRIVER, 1); /* libcuda.so.1 is the simulated device there */
+    snprintf(command, sizeof command, "cd %s && %s run %s -- %s %s >out 2>&1", folder, CUFENCE_CLI, arguments, CUFENCE_VALUES_STORY,
+             stories);
+    int status = system(command);
+    read_file("out");
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static size_t count_in(const char *word)
+{
+    size_t count = 0;
+    for (const char *at = text; (at = strstr(at, word)); at += strlen(word))
+        count++;
+    return count;
+}
+
+#define SAYS(word)                                                                                                             \
+    do {                                                                                                                       \
+        if (!strstr(text, word))                                                                                               \
+            fail_msg("no '%s' in:\n%s", word, text);                                                                           \
+    } while (0)
+#define DOES_NOT_SAY(word)                                                                                                     \
+    do {                                                                                                                       \
+        if (strstr(text, word))                                                                                                \
+            fail_msg("'%s' in:\n%s", word, text);                                                                              \
+    } while (0)
+
+static void shows_before_and_after(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values scale", "scale"), 0);
+    SAYS("values of launch #1: scale<<<(8,1,1), (128,1,1)>>>, GPU 0, stream 0x0");
+    SAYS("0  buffer #1 +0, float32[1000]\n");
+    SAYS("same    min 1.0 max 1000.0 mean 500.5 std 288.675, 0 NaN");
+    SAYS("[1.0 2.0 3.0 .. 998.0 999.0 1000.0]");
+    SAYS("before  all are 0, 0 NaN");
+    SAYS("after   min 2.0 max 2000.0 mean 1001.0 std 577.35, 0 NaN");
+    SAYS("2  float32 2.0");
+    SAYS("3  int32 1000");
+    SAYS("values_story.c");
+}
+
+static void shows_what_the_filter_chooses(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values scale", "half many"), 0);
+    assert_int_equal(count_in("values of launch"), 20);
+    DOES_NOT_SAY("halve");
+    SAYS("values of launch #2:"); /* the number counts all launches */
+    assert_int_equal(run("--values '#3-5|halve'", "half many"), 0);
+    assert_int_equal(count_in("values of launch"), 4);
+    assert_int_equal(run("--values '*&@values_story.c'", "half many"), 0);
+    assert_int_equal(count_in("values of launch"), 21);
+    assert_int_equal(run("--values '*&@other.c'", "half many"), 0);
+    assert_int_equal(count_in("values of launch"), 0);
+}
+
+static void shows_launches_in_order(void **state)
+{
+    (void)state;
+    char head[64];
+    assert_int_equal(run("--values scale", "many"), 0);
+    const char *at = text;
+    for (int i = 1; i <= 20; i++) {
+        snprintf(head, sizeof head, "values of launch #%d:", i);
+        at = strstr(at, head);
+        assert_non_null(at);
+    }
+}
+
+static void pointers_into_buffers(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values scale", "offset"), 0);
+    SAYS("0  buffer #1 +400, float32[900]");
+    SAYS("same    min 101.0 max 1000.0 mean 550.5 std 259.807");
+    SAYS("1  buffer #3 +4, float32[999]");
+    SAYS("99 zeros");
+}
+
+static void types_are_guessed_and_marked(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values '*'", "struct"), 0);
+    assert_int_equal(count_in("float32[1000] (guess)"), 4);
+    SAYS("0  at byte 8: buffer #2 +0");
+    assert_int_equal(run("--values '*'", "count"), 0);
+    SAYS("int64[1000] (guess)");
+    SAYS("min -1 max 998 mean 498.5");
+    assert_int_equal(run("--values '*' --values_type 'copy*:i32'", "struct"), 0);
+    assert_int_equal(count_in("int32[1000]\n"), 4);
+    DOES_NOT_SAY("guess");
+    assert_int_equal(run("--values '*'", "half"), 0);
+    SAYS("float16[2000]\n");
+    SAYS("after   min 0.0 max 0.5 mean 0.25 std 0.25, 1000 zeros");
+}
+
+static void graphs_are_shown_as_a_whole(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values scale", "graph"), 0);
+    assert_int_equal(count_in("a CUDA graph"), 2);
+    SAYS("kernels    scale");
+    SAYS("before and after the whole graph");
+    SAYS("after   min 3.0 max 3000.0 mean 1501.5");
+    assert_int_equal(run("--values other", "graph"), 0);
+    DOES_NOT_SAY("a CUDA graph");
+}
+
+static void lines_of_json(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values '*' --values_out values.json", "scale graph"), 0);
+    DOES_NOT_SAY("values of launch");
+    read_file("values.json");
+    assert_int_equal(count_in("\n"), 3);
+    assert_int_equal(count_in("{\"schema\":1,\"launch\":"), 3);
+    SAYS("\"kernel\":\"scale(float const*, float*, float, int)\"");
+    SAYS("\"type\":\"float32\",\"type_from\":\"signature\",\"changed\":true");
+    SAYS("\"first\":[2.0,4.0,6.0,8.0,10.0,12.0,14.0,16.0],\"last\":[1986.0,");
+    SAYS("\"kernels\":\"scale, mask\"");
+    SAYS("\"-Infinity\"");
+}
+
+static void what_is_wrong_is_refused(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values '#x'", "scale"), 2);
+    SAYS("values=#x is not allowed; allowed is launches");
+    assert_int_equal(run("--values '*' --values_type gemm:f15", "scale"), 2);
+    SAYS("values_type=gemm:f15");
+    assert_int_equal(run("--values '*' --values_out nowhere/values.json", "scale"), 2);
+    assert_int_equal(run("--set graphs=off", "scale"), 2);
+    SAYS("torch._inductor.config.triton.cudagraphs = False");
+    assert_int_equal(run("--nan yes", "scale"), 2);
+}
+
+static void values_before_a_fault_are_shown(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values '*'", "scale fault"), 3);
+    SAYS("values of launch #1");
+    SAYS("after   min 2.0");
+    SAYS("values of launch #2");
+    SAYS("a kernel faulted, or the context ended, before they were known");
+}
+
+/* ---- NaN ---- */
+
+static void the_first_nan_is_found(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "nan"), 86);
+    assert_int_equal(count_in("cufence: first NaN: "), 1);
+    SAYS("first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of float32[1000]");
+    SAYS("kernel     normalise(float const*, float*, int)<<<(8,1,1), (128,1,1)>>>");
+    SAYS("#2, by thread");
+    SAYS("values_story.c");
+    SAYS("1 zero, 0 NaN, 0 Inf");
+    SAYS("0 / 0 is NaN");
+    SAYS("3 launches seen");
+    SAYS("SUMMARY: cufence: first NaN launched at");
+}
+
+static void a_nan_of_the_programs_own_is_none(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "nan_copied"), 0);
+    SAYS("no faults");
+}
+
+static void memory_that_nobody_wrote_is_no_input(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "nan_stale"), 86);
+    SAYS("first to element 3 of float32[1000]");
+    SAYS("never written");
+}
+
+static void masks_are_no_nan(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "mask"), 0);
+    assert_int_equal(run("--nan report --inf on", "mask"), 86);
+    SAYS("first Inf: mask writes 1000 Inf to buffer #2");
+}
+
+static void indices_are_no_nan(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "indices"), 0);
+}
+
+static void only_the_maker_is_blamed(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "nan_struct"), 86);
+    assert_int_equal(count_in("cufence: first NaN: "), 1);
+    SAYS("first NaN: normalise writes");
+}
+
+static void a_graph_may_make_it(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "nan_graph"), 86);
+    SAYS("first NaN: a CUDA graph writes 1 NaN");
+    SAYS("one of a CUDA graph: normalise");
+}
+
+static void stop_ends_the_program_there(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan stop", "nan"), 3);
+    SAYS("cuLaunchKernel: error 710");
+    SAYS("2 launches seen");
+}
+
+static void every_other_launch(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report --nan_every 1000", "many"), 0);
+    assert_int_equal(run("--nan report --nan_every 2", "nan"), 86); /* the first of each kernel is looked at */
+    assert_int_equal(count_in("cufence: first NaN: "), 1);
+}
+
+static void the_finding_is_in_json(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report --json found.json", "nan"), 86);
+    read_file("found.json");
+    SAYS("\"kind\":\"first NaN\"");
+    SAYS("\"nan\":{\"kernel\":\"normalise(float const*, float*, int)\",\"symbol\":\"_Z9normalisePKfPfi\"");
+    SAYS("\"index\":417,\"made\":1,\"count\":1000,\"type\":\"float32\"");
+    SAYS("\"inputs\":[{\"argument\":0,\"at\":0,\"buffer\":3");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(shows_before_and_after),
+        cmocka_unit_test(shows_what_the_filter_chooses),
+        cmocka_unit_test(shows_launches_in_order),
+        cmocka_unit_test(pointers_into_buffers),
+        cmocka_unit_test(types_are_guessed_and_marked),
+        cmocka_unit_test(graphs_are_shown_as_a_whole),
+        cmocka_unit_test(lines_of_json),
+        cmocka_unit_test(what_is_wrong_is_refused),
+        cmocka_unit_test(values_before_a_fault_are_shown),
+        cmocka_unit_test(the_first_nan_is_found),
+        cmocka_unit_test(a_nan_of_the_programs_own_is_none),
+        cmocka_unit_test(memory_that_nobody_wrote_is_no_input),
+        cmocka_unit_test(masks_are_no_nan),
+        cmocka_unit_test(indices_are_no_nan),
+        cmocka_unit_test(only_the_maker_is_blamed),
+        cmocka_unit_test(a_graph_may_make_it),
+        cmocka_unit_test(stop_ends_the_program_there),
+        cmocka_unit_test(every_other_launch),
+        cmocka_unit_test(the_finding_is_in_json),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}

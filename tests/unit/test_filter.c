@@ -1,0 +1,130 @@
+/* Which launches a filter chooses. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/filter.h"
+
+static const char *const gemm[] = {"_Z4gemmPKfPf", "gemm(float const*, float*)", "gemm"};
+static const char *const softmax[] = {"triton_softmax_0", "triton_softmax_0", "triton_softmax_0"};
+static const struct filter_place places[] = {{"/usr/lib/python3/torch/nn/functional.py", 1999}, {"/home/me/train.py", 41}, {"", 0}};
+
+static struct filter parsed(const char *text)
+{
+    struct filter filter;
+    char problem[256] = "";
+    if (!filter_parse(&filter, text, problem, sizeof problem))
+        fail_msg("%s: %s", text, problem);
+    return filter;
+}
+
+static int chooses(const char *text, const char *const *names, uint64_t number, const char *label)
+{
+    static struct filter filter; /* its terms point into it */
+    filter_parse(&filter, text, (char[256]){""}, 256);
+    return filter_chooses(&filter, &(const struct filter_launch){names, 3, number, label, places, 3});
+}
+
+static void by_name(void **state)
+{
+    (void)state;
+    assert_true(chooses("gemm", gemm, 1, NULL) && chooses("_Z4gemm*", gemm, 1, NULL) && chooses("gemm(float*", gemm, 1, NULL));
+    assert_true(chooses("*", gemm, 1, NULL) && chooses("g?mm", gemm, 1, NULL) && chooses("[fg]emm", gemm, 1, NULL));
+    assert_false(chooses("gem", gemm, 1, NULL) || chooses("gemm", softmax, 1, NULL) || chooses("*GEMM*", gemm, 1, NULL));
+}
+
+static void by_number(void **state)
+{
+    (void)state;
+    assert_true(chooses("#120", gemm, 120, NULL) && !chooses("#120", gemm, 12, NULL) && !chooses("#120", gemm, 121, NULL));
+    assert_true(chooses("#10-20", gemm, 10, NULL) && chooses("#10-20", gemm, 20, NULL));
+    assert_false(chooses("#10-20", gemm, 9, NULL) || chooses("#10-20", gemm, 21, NULL));
+    assert_true(chooses("#9-", gemm, UINT64_MAX, NULL) && !chooses("#9-", gemm, 8, NULL));
+}
+
+static void by_place(void **state)
+{
+    (void)state;
+    assert_true(chooses("@train.py:41", gemm, 1, NULL) && chooses("@train.py", gemm, 1, NULL) && chooses("@*.py:41", gemm, 1, NULL));
+    assert_true(chooses("@nn/functional.py:1999", gemm, 1, NULL) && chooses("@/home/me/train.py", gemm, 1, NULL));
+    assert_false(chooses("@train.py:4", gemm, 1, NULL) || chooses("@rain.py", gemm, 1, NULL) || chooses("@functional.py:41", gemm, 1, NULL));
+    struct filter with = parsed("gemm|@train.py"), without = parsed("gemm&#3");
+    assert_true(filter_needs_places(&with) && !filter_needs_places(&without));
+}
+
+static void by_label(void **state)
+{
+    (void)state;
+    assert_true(chooses("label:layer*", gemm, 1, "layer 3") && chooses("label:layer 3", gemm, 1, "layer 3"));
+    assert_false(chooses("label:layer*", gemm, 1, "head") || chooses("label:layer*", gemm, 1, NULL));
+}
+
+static void both_and_either(void **state)
+{
+    (void)state;
+    assert_true(chooses("gemm & #5", gemm, 5, NULL) && !chooses("gemm&#5", gemm, 6, NULL) && !chooses("gemm&#5", softmax, 5, NULL));
+    assert_true(chooses("gemm|#5", gemm, 6, NULL) && chooses("gemm|#5", softmax, 5, NULL) && !chooses("gemm|#5", softmax, 6, NULL));
+    assert_true(chooses("gemm&#1|*softmax*&#5", softmax, 5, NULL) && !chooses("gemm&#1|*softmax*&#5", softmax, 1, NULL));
+    assert_true(chooses("#5|gemm&#1", softmax, 5, NULL) && !chooses("#6|gemm&#1", softmax, 1, NULL));
+}
+
+/* Asked about the kernel alone, everything else may hold. */
+static void may_choose(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *text;
+        int gemm, softmax;
+    } cases[] = {{"gemm&#5", 1, 0}, {"#5", 1, 1}, {"gemm|@train.py", 1, 1}, {"gemm&*soft*", 0, 0}, {"*soft*&label:x|gemm", 1, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        struct filter filter;
+        assert_true(filter_parse(&filter, cases[i].text, (char[256]){""}, 256));
+        assert_int_equal(filter_may_choose(&filter, gemm, 3), cases[i].gemm);
+        assert_int_equal(filter_may_choose(&filter, softmax, 3), cases[i].softmax);
+    }
+}
+
+static void chooses_nothing_if_empty(void **state)
+{
+    (void)state;
+    struct filter filter = parsed("");
+    assert_int_equal(filter.count, 0);
+    assert_false(filter_may_choose(&filter, gemm, 3) || chooses("", gemm, 1, NULL));
+}
+
+static void what_is_wrong_is_said(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"#", "#0", "#x", "#5-4", "#5-x", "#5x", "@", "@:4", "@a.py:", "@a.py:0", "@a.py:x", "label:",
+                                        "a&", "&a", "a||b", "|", " "};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        struct filter filter;
+        char problem[256] = "";
+        if (filter_parse(&filter, wrong[i], problem, sizeof problem))
+            fail_msg("'%s' is taken", wrong[i]);
+        assert_non_null(strstr(problem, "is no condition"));
+    }
+    struct filter filter;
+    char problem[256] = "", text[400];
+    memset(text, 'a', sizeof text);
+    text[399] = '\0';
+    assert_false(filter_parse(&filter, text, problem, sizeof problem));
+    assert_non_null(strstr(problem, "longer than 255"));
+    assert_false(filter_parse(&filter, "a|a|a|a|a|a|a|a|a|a|a|a|a|a|a|a|a", problem, sizeof problem));
+    assert_non_null(strstr(problem, "more than 16"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(by_name),         cmocka_unit_test(by_number),
+        cmocka_unit_test(by_place),        cmocka_unit_test(by_label),
+        cmocka_unit_test(both_and_either), cmocka_unit_test(may_choose),
+        cmocka_unit_test(chooses_nothing_if_empty), cmocka_unit_test(what_is_wrong_is_said),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

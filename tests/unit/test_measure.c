@@ -1,0 +1,307 @@
+/* Figures of memory: the kernels' own code on the host, and the simulated device's twins, against figures made one by one. */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "sim/figures.h"
+#include "values/measure.h"
+
+#define MOST 200000
+
+void run_on_host(int is_nans, const struct figures_items *items); /* figures_on_host.cpp */
+
+static int is_twin; /* which of the two measures */
+static int launches;
+
+static void run_twin(int is_nans, const struct figures_items *items)
+{
+    const struct figures_item *last = &items->items[items->count - 1];
+    cusim_thread thread = {.grid = {1, 1, 1}};
+    void *arguments[] = {(void *)(uintptr_t)items};
+    for (thread.block_index[0] = 0; thread.block_index[0] < last->first_block + last->blocks; thread.block_index[0]++)
+        is_nans ? nans_twin(&thread, arguments) : figures_twin(&thread, arguments);
+}
+
+/* Stands in for the driver. */
+static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
+                       CUstream stream, void **arguments, void **extra)
+{
+    const struct figures_items *items = arguments[0];
+    (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
+    launches++;
+    assert_int_equal(gx, items->items[items->count - 1].first_block + items->items[items->count - 1].blocks);
+    assert_int_equal(bx, FIGURES_THREADS);
+    is_twin ? run_twin(f != NULL, items) : run_on_host(f != NULL, items);
+    return CUDA_SUCCESS;
+}
+
+static struct driver fake;
+static const struct visit visit;
+
+static uint8_t *results;
+
+static struct visit_part part_of(void)
+{
+    static const CUfunction functions[] = {NULL, (CUfunction)1};
+    return (struct visit_part){.visit = &visit, .functions = functions};
+}
+
+static struct measured measure(const uint8_t *bytes, size_t size, enum value_type type)
+{
+    struct visit_part part = part_of();
+    struct measured out;
+    size_t room = measure_bytes(MEASURE_FIGURES, size);
+    results = calloc(1, room);
+    measure_submit(&part, MEASURE_FIGURES, &(const struct measure_item){(uintptr_t)bytes, size, type, results}, 1);
+    measure_read(results, size, type, &out);
+    free(results);
+    return out;
+}
+
+static struct counted count(const uint8_t *bytes, size_t size, enum value_type type)
+{
+    struct visit_part part = part_of();
+    struct counted out;
+    results = calloc(1, measure_bytes(MEASURE_NANS, size));
+    measure_submit(&part, MEASURE_NANS, &(const struct measure_item){(uintptr_t)bytes, size, type, results}, 1);
+    measure_count(results, size, &out);
+    free(results);
+    return out;
+}
+
+/* ---- one by one ---- */
+
+static double value_at(const uint8_t *bytes, enum value_type type, size_t index)
+{
+    return value_of_bits(type, value_bits(type, bytes + index * value_width(type)));
+}
+
+/* scale: of the numbers that were added up. */
+static void assert_close(double one, long double other, long double scale)
+{
+    if (!(fabsl((long double)one - other) <= 1e-12L * scale))
+        fail_msg("%.17g is not %.17Lg", one, other);
+}
+
+static void assert_right(const uint8_t *bytes, size_t size, enum value_type type)
+{
+    struct measured got = measure(bytes, size, type);
+    struct counted counted = value_is_float(type) ? count(bytes, size, type) : (struct counted){0};
+    size_t elements = size / value_width(type), finite = 0, zeros = 0, nans = 0, infinities = 0, first_nan = 0, last_nan = 0;
+    double min = 0, max = 0;
+    long double sum = 0, squares = 0;
+    for (size_t i = 0; i < elements; i++) {
+        double value = value_at(bytes, type, i);
+        if (isnan(value)) {
+            first_nan = nans ? first_nan : i;
+            last_nan = i;
+        }
+        nans += isnan(value) != 0;
+        infinities += isinf(value) != 0;
+        if (!isfinite(value))
+            continue;
+        min = !finite || value < min ? value : min;
+        max = !finite || value > max ? value : max;
+        zeros += value == 0;
+        sum += (long double)value;
+        finite++;
+    }
+    for (size_t i = 0; i < elements; i++) {
+        long double off = (long double)value_at(bytes, type, i) - (finite ? sum / finite : 0);
+        squares += isfinite(value_at(bytes, type, i)) ? off * off : 0;
+    }
+    assert_int_equal(got.count, elements);
+    assert_int_equal(got.finite, finite);
+    assert_int_equal(got.zeros, zeros);
+    assert_int_equal(got.nans, nans);
+    assert_int_equal(got.infinities, infinities);
+    assert_int_equal(got.first_nan, first_nan);
+    assert_int_equal(got.last_nan, last_nan);
+    if (finite) {
+        assert_true(got.min == min && got.max == max);
+        if (type != VALUE_FLOAT64) {
+            long double scale = fabsl((long double)min) + fabsl((long double)max);
+            assert_close(got.mean, sum / finite, scale);
+            assert_close(got.deviation * got.deviation, squares / finite, 1e3L * scale * scale);
+        }
+    }
+    for (size_t i = 0; i < got.ends; i++) {
+        size_t width = value_width(type);
+        assert_memory_equal(got.first + i * width, bytes + i * width, width);
+        assert_memory_equal(got.last + i * width, bytes + (elements - got.ends + i) * width, width);
+    }
+    if (!value_is_float(type))
+        return;
+    assert_int_equal(counted.nans, nans);
+    assert_int_equal(counted.infinities, infinities);
+    assert_int_equal(counted.first_nan, first_nan);
+    assert_int_equal(counted.last_nan, last_nan);
+}
+
+/* ---- bytes to measure ---- */
+
+static uint64_t seed = 88172645463325252u;
+
+static uint64_t some(void)
+{
+    seed ^= seed << 13;
+    seed ^= seed >> 7;
+    return seed ^= seed << 17;
+}
+
+static uint8_t *random_bytes(void)
+{
+    static uint8_t bytes[MOST + 64];
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)(some() >> 32);
+    return bytes;
+}
+
+/* Any bits: each of them is a number of each type, many are none, and some are denormal. */
+static void any_bits_at_any_place(void **state)
+{
+    (void)state;
+    static const size_t sizes[] = {1, 2, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 100, 1000, 32768, 32769, 100003};
+    uint8_t *bytes = random_bytes();
+    for (is_twin = 0; is_twin < 2; is_twin++) {
+        for (enum value_type type = 0; type < VALUE_TYPES; type++) {
+            for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+                for (size_t offset = 0; offset < (sizes[i] < 100 ? 17 : 3); offset++)
+                    assert_right(bytes + offset, sizes[i], type);
+            }
+        }
+    }
+}
+
+static void every_number_of_two_bytes(void **state)
+{
+    (void)state;
+    static uint16_t numbers[65536];
+    for (uint32_t i = 0; i < 65536; i++)
+        numbers[i] = (uint16_t)i;
+    for (is_twin = 0; is_twin < 2; is_twin++) {
+        for (enum value_type type = 0; type < VALUE_TYPES; type++) {
+            if (value_width(type) == 2)
+                assert_right((const uint8_t *)numbers, sizeof numbers, type);
+        }
+    }
+}
+
+static void special_numbers(void **state)
+{
+    (void)state;
+    static const double wide[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, -NAN, 4.9e-324, -4.9e-324, 2.2e-308, 1.0, -1.0, 1e300};
+    static const float narrow[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, -NAN, 1e-45f, -1e-45f, 1e-38f, 3.4e38f, -3.4e38f, 1.0f};
+    static const int64_t whole[] = {INT64_MIN, INT64_MAX, 0, -1, 1, INT64_MIN + 1};
+    for (is_twin = 0; is_twin < 2; is_twin++) {
+        assert_right((const uint8_t *)wide, sizeof wide, VALUE_FLOAT64);
+        assert_right((const uint8_t *)narrow, sizeof narrow, VALUE_FLOAT32);
+        assert_right((const uint8_t *)narrow + 16, 8, VALUE_FLOAT32); /* NaN alone */
+        struct measured measured = measure((const uint8_t *)whole, sizeof whole, VALUE_INT64);
+        assert_true((int64_t)measured.least == INT64_MIN && (int64_t)measured.greatest == INT64_MAX); /* to the bit */
+        measured = measure((const uint8_t *)whole, sizeof whole, VALUE_UINT64);
+        assert_true(measured.least == 0 && measured.greatest == UINT64_MAX && measured.zeros == 1);
+    }
+}
+
+/* A plain sum of squares would lose all digits of the deviation. */
+static void small_deviation_far_from_zero(void **state)
+{
+    (void)state;
+    static double numbers[10000];
+    for (size_t i = 0; i < 10000; i++)
+        numbers[i] = 1e9 + (double)(i % 3);
+    for (is_twin = 0; is_twin < 2; is_twin++) {
+        struct measured measured = measure((const uint8_t *)numbers, sizeof numbers, VALUE_FLOAT64);
+        assert_close(measured.mean, 1e9L + 0.9999L, 1e6L);
+        assert_close(measured.deviation, sqrtl(1.6665L - 0.9999L * 0.9999L), 1);
+    }
+}
+
+static void the_hash_tells_every_change(void **state)
+{
+    (void)state;
+    uint8_t *bytes = random_bytes();
+    for (size_t size = 1; size < 70; size++) {
+        is_twin = 0;
+        uint64_t before = measure(bytes, size, VALUE_FLOAT16).hash;
+        is_twin = 1;
+        assert_true(measure(bytes, size, VALUE_UINT8).hash == before); /* whatever the type */
+        for (size_t i = 0; i < size; i++) {
+            bytes[i] ^= 0x10;
+            assert_true(measure(bytes, size, VALUE_FLOAT16).hash != before);
+            bytes[i] ^= 0x10;
+        }
+        uint8_t kept = bytes[0];
+        if (size > 8 && bytes[0] != bytes[8]) { /* the same words at other places */
+            bytes[0] = bytes[8];
+            bytes[8] = kept;
+            assert_true(measure(bytes, size, VALUE_UINT8).hash != before);
+            bytes[8] = bytes[0];
+            bytes[0] = kept;
+        }
+    }
+}
+
+static void one_nan_is_found_wherever_it_is(void **state)
+{
+    (void)state;
+    static const enum value_type types[] = {VALUE_FLOAT16, VALUE_BFLOAT16, VALUE_FLOAT32, VALUE_FLOAT64};
+    static uint8_t zeros[70016];
+    for (is_twin = 0; is_twin < 2; is_twin++) {
+        for (size_t i = 0; i < 4; i++) {
+            size_t width = value_width(types[i]), elements = 70000 / width;
+            for (size_t at = 0; at < elements; at += 1 + elements / 97) {
+                memset(zeros + at * width, 0xff, width); /* NaN in all of them */
+                struct counted counted = count(zeros, 70000, types[i]);
+                assert_true(counted.nans == 1 && counted.first_nan == at && counted.last_nan == at && !counted.infinities);
+                memset(zeros + at * width, 0, width);
+            }
+            assert_int_equal(count(zeros, 70000, types[i]).nans, 0);
+        }
+    }
+}
+
+/* More than one launch takes. */
+static void many_pieces(void **state)
+{
+    (void)state;
+    enum { PIECES = 150 };
+    uint8_t *bytes = random_bytes();
+    struct measure_item items[PIECES];
+    struct visit_part part = part_of();
+    size_t each = measure_bytes(MEASURE_FIGURES, 1000);
+    uint8_t *room = calloc(PIECES, each);
+    for (is_twin = 0; is_twin < 2; is_twin++) {
+        for (size_t i = 0; i < PIECES; i++)
+            items[i] = (struct measure_item){(uintptr_t)bytes + i, 1000 - i, VALUE_INT8, room + i * each};
+        launches = 0;
+        measure_submit(&part, MEASURE_FIGURES, items, PIECES);
+        assert_int_equal(launches, 3);
+        for (size_t i = 0; i < PIECES; i++) {
+            struct measured got, alone = measure(bytes + i, 1000 - i, VALUE_INT8);
+            measure_read(room + i * each, 1000 - i, VALUE_INT8, &got);
+            assert_memory_equal(&got, &alone, sizeof got);
+        }
+    }
+    free(room);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(any_bits_at_any_place),      cmocka_unit_test(every_number_of_two_bytes),
+        cmocka_unit_test(special_numbers),            cmocka_unit_test(small_deviation_far_from_zero),
+        cmocka_unit_test(the_hash_tells_every_change), cmocka_unit_test(one_nan_is_found_wherever_it_is),
+        cmocka_unit_test(many_pieces),
+    };
+    fake.cuLaunchKernel = launch;
+    driver = &fake;
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

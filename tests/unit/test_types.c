@@ -1,0 +1,163 @@
+/* The types of what kernels' pointers point to: from the user, the signature, or the bytes. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "values/types.h"
+
+static const struct launch_function *function_of(const char *name, uint32_t count, uint32_t size)
+{
+    struct launch_function *made = calloc(1, sizeof *made + count * sizeof made->arguments[0]);
+    made->name = name;
+    made->has_layout = 1;
+    made->argument_count = count;
+    for (uint32_t i = 0; i < count; i++)
+        made->arguments[i] = (struct launch_argument){i * size, size};
+    return made;
+}
+
+static struct reached reached_by(const struct launch_function *function, int argument)
+{
+    return (struct reached){.function = function, .argument = argument};
+}
+
+static enum value_type type_of(const struct launch_function *function, int argument, enum type_from from)
+{
+    struct reached reached = reached_by(function, argument);
+    struct known_type known = types_of(function, &reached);
+    assert_int_equal(known.from, from);
+    return known.type;
+}
+
+static void the_signature_says(void **state)
+{
+    (void)state;
+    /* mixed(float const*, __half*, __nv_bfloat16 const*, double, unsigned char*) */
+    const struct launch_function *mixed = function_of("_Z5mixedPKfP6__halfPK13__nv_bfloat16dPh", 5, 8);
+    assert_int_equal(type_of(mixed, 0, TYPE_SIGNATURE), VALUE_FLOAT32);
+    assert_int_equal(type_of(mixed, 1, TYPE_SIGNATURE), VALUE_FLOAT16);
+    assert_int_equal(type_of(mixed, 2, TYPE_SIGNATURE), VALUE_BFLOAT16);
+    assert_int_equal(type_of(mixed, 4, TYPE_SIGNATURE), VALUE_UINT8);
+    assert_int_equal(type_of(mixed, 3, TYPE_UNKNOWN), VALUE_TYPES);
+    struct reached constant = reached_by(mixed, 0), other = reached_by(mixed, 1);
+    assert_true(types_is_const(mixed, &constant) && !types_is_const(mixed, &other));
+    assert_string_equal(types_names(mixed)->plain, "mixed");
+}
+
+static void it_says_nothing_of_what_is_in_structs(void **state)
+{
+    (void)state;
+    const struct launch_function *function = function_of("_Z6structPKf", 1, 24);
+    assert_int_equal(type_of(function, 0, TYPE_UNKNOWN), VALUE_TYPES);
+    struct reached reached = reached_by(function, 0);
+    assert_false(types_is_const(function, &reached));
+}
+
+static void the_user_wins(void **state)
+{
+    (void)state;
+    char problem[512];
+    const struct launch_function *gemm = function_of("_Z4gemmPKfPf", 2, 8), *other = function_of("other", 2, 8);
+    assert_true(types_override("gem*/1:f16+*Z5oth*:bf16+other:int64", problem, sizeof problem));
+    assert_int_equal(type_of(gemm, 0, TYPE_SIGNATURE), VALUE_FLOAT32);
+    assert_int_equal(type_of(gemm, 1, TYPE_OPTION), VALUE_FLOAT16);
+    assert_int_equal(type_of(other, 0, TYPE_OPTION), VALUE_INT64);
+    assert_true(types_override("double", problem, sizeof problem));
+    assert_int_equal(type_of(gemm, 1, TYPE_OPTION), VALUE_FLOAT64);
+    assert_true(types_override("", problem, sizeof problem));
+    assert_int_equal(type_of(gemm, 1, TYPE_SIGNATURE), VALUE_FLOAT32);
+}
+
+static void what_the_user_says_wrong_is_named(void **state)
+{
+    (void)state;
+    static const char *const wrong[] = {"f15", "gemm:", ":f16", "gemm:float17", "a:f16+b", "+f16"};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        char problem[512] = "";
+        if (types_override(wrong[i], problem, sizeof problem))
+            fail_msg("'%s' is taken", wrong[i]);
+        assert_non_null(strstr(problem, "is not of the form"));
+    }
+    types_override("", (char[16]){""}, 16);
+}
+
+static enum value_type guess(const struct launch_function *function, const void *bytes, size_t size)
+{
+    struct reached reached = reached_by(function, 0);
+    return types_guess(function, &reached, bytes, size);
+}
+
+static void the_bytes_are_remembered(void **state)
+{
+    (void)state;
+    float numbers[512];
+    int64_t indices[512];
+    for (int i = 0; i < 512; i++) {
+        numbers[i] = (float)i * 0.37f - 90;
+        indices[i] = i - 1;
+    }
+    const struct launch_function *floats = function_of("floats", 1, 8), *longs = function_of("longs", 1, 8);
+    assert_int_equal(guess(floats, numbers, sizeof numbers), VALUE_FLOAT32);
+    assert_int_equal(type_of(floats, 0, TYPE_GUESSED), VALUE_FLOAT32);
+    assert_int_equal(guess(longs, indices, sizeof indices), VALUE_INT64);
+    assert_int_equal(type_of(longs, 0, TYPE_GUESSED), VALUE_INT64);
+    assert_int_equal(type_of(longs, 1, TYPE_UNKNOWN), VALUE_TYPES); /* another pointer of it */
+}
+
+static void zeros_are_not_remembered(void **state)
+{
+    (void)state;
+    static const uint8_t zeros[4096];
+    const struct launch_function *function = function_of("zeros", 1, 8);
+    guess(function, zeros, sizeof zeros);
+    assert_int_equal(type_of(function, 0, TYPE_UNKNOWN), VALUE_TYPES);
+}
+
+static void noise_is_bytes(void **state)
+{
+    (void)state;
+    uint8_t noise[4096];
+    uint64_t seed = 88172645463325252u;
+    for (size_t i = 0; i < sizeof noise; i++) {
+        seed ^= seed << 13, seed ^= seed >> 7, seed ^= seed << 17;
+        noise[i] = (uint8_t)(seed >> 40);
+    }
+    assert_int_equal(guess(function_of("noise", 1, 8), noise, sizeof noise), VALUE_UINT8);
+}
+
+static void nan_alone_has_a_type(void **state)
+{
+    (void)state;
+    uint32_t wide[256];
+    uint16_t narrow[256];
+    for (int i = 0; i < 256; i++) {
+        wide[i] = 0x7fffffff; /* as GPUs make it */
+        narrow[i] = 0x7fff;
+    }
+    assert_int_equal(guess(function_of("wide", 1, 8), wide, sizeof wide), VALUE_FLOAT32);
+    assert_int_equal(guess(function_of("narrow", 1, 8), narrow, sizeof narrow), VALUE_FLOAT16);
+    /* add<c10::BFloat16>(void*) */
+    assert_int_equal(guess(function_of("_Z3addIN3c108BFloat16EEvPv", 1, 8), narrow, sizeof narrow), VALUE_BFLOAT16);
+    memset(wide, 0xff, sizeof wide);
+    assert_int_not_equal(guess(function_of("minus_one", 1, 8), wide, sizeof wide), VALUE_FLOAT32);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_signature_says),
+        cmocka_unit_test(it_says_nothing_of_what_is_in_structs),
+        cmocka_unit_test(the_user_wins),
+        cmocka_unit_test(what_the_user_says_wrong_is_named),
+        cmocka_unit_test(the_bytes_are_remembered),
+        cmocka_unit_test(zeros_are_not_remembered),
+        cmocka_unit_test(noise_is_bytes),
+        cmocka_unit_test(nan_alone_has_a_type),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
