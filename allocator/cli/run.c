@@ -58,7 +58,10 @@ static void usage(void)
            "                       otherwise run the program as it is\n"
            "  --verbose            say on stderr what is set up (--set verbose=on: let cufence say more as well)\n"
            "  --                   ends the options; needed for a PROGRAM that begins with a dash\n\n"
-           "Example: cufence run --preset thorough --json faults.%%p.json -- python train.py\n\n"
+           "Examples:\n"
+           "  cufence run --preset thorough --json faults.%%p.json -- python train.py\n"
+           "  cufence run --values '*softmax*' -- python train.py    what goes in and comes out (docs/values.md)\n"
+           "  cufence run --nan report -- python train.py            which launch makes the first NaN\n\n"
            "Exit status: the program's; 2 for a wrong command line or option, 126 if the program cannot be run\n"
            "under cufence, 127 if there is no such program. If a kernel faulted but the program would have exited\n"
            "with 0, it exits with 86 (the option exitcode).\n");

@@ -26,6 +26,8 @@ static const struct {
     {"invalid free", "An address was freed at which no buffer begins."},
     {"host write out of bounds", "A copy or a set wrote beyond a buffer."},
     {"host read out of bounds", "A copy read beyond a buffer."},
+    {"first NaN", "A kernel made a NaN of inputs that had none."},
+    {"first Inf", "A kernel made an infinity of inputs that had none."},
 };
 
 #define RULES (sizeof rules / sizeof rules[0])

@@ -35,8 +35,8 @@ static int run(const char *arguments, const char *stories)
 {
     char command[2048];
     setenv("LD_LIBRARY_PATH", CUFENCE_RUN_DRIVER, 1); /* libcuda.so.1 is the simulated device there */
-    snprintf(command, sizeof command, "cd %s && %s run %s -- %s %s >out 2>&1", folder, CUFENCE_CLI, arguments, CUFENCE_VALUES_STORY,
-             stories);
+    snprintf(command, sizeof command, "cd %s && %s run %s -- %s %s >out 2>&1", folder, CUFENCE_CLI, arguments,
+             CUFENCE_VALUES_STORY, stories);
     int status = system(command);
     read_file("out");
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;

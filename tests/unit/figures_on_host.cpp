@@ -23,17 +23,20 @@ static double __longlong_as_double(long long bits)
     return value;
 }
 
-template <typename T> static void atomicAdd(T *to, T value)
+template <typename T>
+static void atomicAdd(T *to, T value)
 {
     *to += value;
 }
 
-template <typename T> static void atomicMin(T *to, T value)
+template <typename T>
+static void atomicMin(T *to, T value)
 {
     *to = value < *to ? value : *to;
 }
 
-template <typename T> static void atomicMax(T *to, T value)
+template <typename T>
+static void atomicMax(T *to, T value)
 {
     *to = value > *to ? value : *to;
 }

@@ -11,7 +11,8 @@
 
 static const char *const gemm[] = {"_Z4gemmPKfPf", "gemm(float const*, float*)", "gemm"};
 static const char *const softmax[] = {"triton_softmax_0", "triton_softmax_0", "triton_softmax_0"};
-static const struct filter_place places[] = {{"/usr/lib/python3/torch/nn/functional.py", 1999}, {"/home/me/train.py", 41}, {"", 0}};
+static const struct filter_place places[] = {
+    {"/usr/lib/python3/torch/nn/functional.py", 1999}, {"/home/me/train.py", 41}, {"", 0}};
 
 static struct filter parsed(const char *text)
 {
@@ -49,9 +50,11 @@ static void by_number(void **state)
 static void by_place(void **state)
 {
     (void)state;
-    assert_true(chooses("@train.py:41", gemm, 1, NULL) && chooses("@train.py", gemm, 1, NULL) && chooses("@*.py:41", gemm, 1, NULL));
+    assert_true(chooses("@train.py:41", gemm, 1, NULL) && chooses("@train.py", gemm, 1, NULL) &&
+                chooses("@*.py:41", gemm, 1, NULL));
     assert_true(chooses("@nn/functional.py:1999", gemm, 1, NULL) && chooses("@/home/me/train.py", gemm, 1, NULL));
-    assert_false(chooses("@train.py:4", gemm, 1, NULL) || chooses("@rain.py", gemm, 1, NULL) || chooses("@functional.py:41", gemm, 1, NULL));
+    assert_false(chooses("@train.py:4", gemm, 1, NULL) || chooses("@rain.py", gemm, 1, NULL) ||
+                 chooses("@functional.py:41", gemm, 1, NULL));
     struct filter with = parsed("gemm|@train.py"), without = parsed("gemm&#3");
     assert_true(filter_needs_places(&with) && !filter_needs_places(&without));
 }
@@ -66,8 +69,10 @@ static void by_label(void **state)
 static void both_and_either(void **state)
 {
     (void)state;
-    assert_true(chooses("gemm & #5", gemm, 5, NULL) && !chooses("gemm&#5", gemm, 6, NULL) && !chooses("gemm&#5", softmax, 5, NULL));
-    assert_true(chooses("gemm|#5", gemm, 6, NULL) && chooses("gemm|#5", softmax, 5, NULL) && !chooses("gemm|#5", softmax, 6, NULL));
+    assert_true(chooses("gemm & #5", gemm, 5, NULL) && !chooses("gemm&#5", gemm, 6, NULL) &&
+                !chooses("gemm&#5", softmax, 5, NULL));
+    assert_true(chooses("gemm|#5", gemm, 6, NULL) && chooses("gemm|#5", softmax, 5, NULL) &&
+                !chooses("gemm|#5", softmax, 6, NULL));
     assert_true(chooses("gemm&#1|*softmax*&#5", softmax, 5, NULL) && !chooses("gemm&#1|*softmax*&#5", softmax, 1, NULL));
     assert_true(chooses("#5|gemm&#1", softmax, 5, NULL) && !chooses("#6|gemm&#1", softmax, 1, NULL));
 }
@@ -79,7 +84,8 @@ static void may_choose(void **state)
     static const struct {
         const char *text;
         int gemm, softmax;
-    } cases[] = {{"gemm&#5", 1, 0}, {"#5", 1, 1}, {"gemm|@train.py", 1, 1}, {"gemm&*soft*", 0, 0}, {"*soft*&label:x|gemm", 1, 1}};
+    } cases[] = {
+        {"gemm&#5", 1, 0}, {"#5", 1, 1}, {"gemm|@train.py", 1, 1}, {"gemm&*soft*", 0, 0}, {"*soft*&label:x|gemm", 1, 1}};
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         struct filter filter;
         assert_true(filter_parse(&filter, cases[i].text, (char[256]){""}, 256));
@@ -99,8 +105,8 @@ static void chooses_nothing_if_empty(void **state)
 static void what_is_wrong_is_said(void **state)
 {
     (void)state;
-    static const char *const wrong[] = {"#", "#0", "#x", "#5-4", "#5-x", "#5x", "@", "@:4", "@a.py:", "@a.py:0", "@a.py:x", "label:",
-                                        "a&", "&a", "a||b", "|", " "};
+    static const char *const wrong[] = {"#",       "#0",      "#x",     "#5-4", "#5-x", "#5x",  "@", "@:4", "@a.py:",
+                                        "@a.py:0", "@a.py:x", "label:", "a&",   "&a",   "a||b", "|", " "};
     for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
         struct filter filter;
         char problem[256] = "";
@@ -121,10 +127,14 @@ static void what_is_wrong_is_said(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(by_name),         cmocka_unit_test(by_number),
-        cmocka_unit_test(by_place),        cmocka_unit_test(by_label),
-        cmocka_unit_test(both_and_either), cmocka_unit_test(may_choose),
-        cmocka_unit_test(chooses_nothing_if_empty), cmocka_unit_test(what_is_wrong_is_said),
+        cmocka_unit_test(by_name),
+        cmocka_unit_test(by_number),
+        cmocka_unit_test(by_place),
+        cmocka_unit_test(by_label),
+        cmocka_unit_test(both_and_either),
+        cmocka_unit_test(may_choose),
+        cmocka_unit_test(chooses_nothing_if_empty),
+        cmocka_unit_test(what_is_wrong_is_said),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -29,8 +29,8 @@ static void run_twin(int is_nans, const struct figures_items *items)
 }
 
 /* Stands in for the driver. */
-static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-                       CUstream stream, void **arguments, void **extra)
+static CUresult launch(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                       unsigned shared, CUstream stream, void **arguments, void **extra)
 {
     const struct figures_items *items = arguments[0];
     (void)gy, (void)gz, (void)by, (void)bz, (void)shared, (void)stream, (void)extra;
@@ -197,7 +197,8 @@ static void special_numbers(void **state)
 {
     (void)state;
     static const double wide[] = {0.0, -0.0, INFINITY, -INFINITY, NAN, -NAN, 4.9e-324, -4.9e-324, 2.2e-308, 1.0, -1.0, 1e300};
-    static const float narrow[] = {0.0f, -0.0f, INFINITY, -INFINITY, NAN, -NAN, 1e-45f, -1e-45f, 1e-38f, 3.4e38f, -3.4e38f, 1.0f};
+    static const float narrow[] = {0.0f,   -0.0f,   INFINITY, -INFINITY, NAN,      -NAN,
+                                   1e-45f, -1e-45f, 1e-38f,   3.4e38f,   -3.4e38f, 1.0f};
     static const int64_t whole[] = {INT64_MIN, INT64_MAX, 0, -1, 1, INT64_MIN + 1};
     for (is_twin = 0; is_twin < 2; is_twin++) {
         assert_right((const uint8_t *)wide, sizeof wide, VALUE_FLOAT64);
@@ -296,9 +297,12 @@ static void many_pieces(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(any_bits_at_any_place),      cmocka_unit_test(every_number_of_two_bytes),
-        cmocka_unit_test(special_numbers),            cmocka_unit_test(small_deviation_far_from_zero),
-        cmocka_unit_test(the_hash_tells_every_change), cmocka_unit_test(one_nan_is_found_wherever_it_is),
+        cmocka_unit_test(any_bits_at_any_place),
+        cmocka_unit_test(every_number_of_two_bytes),
+        cmocka_unit_test(special_numbers),
+        cmocka_unit_test(small_deviation_far_from_zero),
+        cmocka_unit_test(the_hash_tells_every_change),
+        cmocka_unit_test(one_nan_is_found_wherever_it_is),
         cmocka_unit_test(many_pieces),
     };
     fake.cuLaunchKernel = launch;
