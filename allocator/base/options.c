@@ -327,7 +327,7 @@ const struct option_row *options_find(const char *name, size_t length, int *is_e
 
 static cufence_status unknown_key(struct span key, const char *source)
 {
-    char names[256] = "";
+    char names[640] = "";
     for (size_t i = 0; i < ROWS; i++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", table[i].name);

@@ -71,16 +71,19 @@ static size_t reach_words(const uint8_t *bytes, const struct launch_function *fu
     return found;
 }
 
-size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_function *function, int device,
+size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_function *function, CUfunction handle, int device,
                        struct reached *out, size_t max)
 {
     size_t found = 0;
-    if (!function || !function->has_layout)
-        return reach_words(bytes, function, (struct launch_argument){0, (uint32_t)size}, -1, device, out, max);
-    for (uint32_t i = 0; i < function->argument_count && found < max; i++) {
+    int has_layout = function && function->has_layout;
+    if (!has_layout)
+        found = reach_words(bytes, function, (struct launch_argument){0, (uint32_t)size}, -1, device, out, max);
+    for (uint32_t i = 0; has_layout && i < function->argument_count && found < max; i++) {
         struct launch_argument argument = function->arguments[i];
         if (argument.offset <= size && argument.size <= size - argument.offset)
             found += reach_words(bytes, function, argument, (int)i, device, out + found, max - found);
     }
+    for (size_t i = 0; i < found; i++)
+        out[i].handle = handle;
     return found;
 }

@@ -11,6 +11,7 @@
 /* A pointer among a launch's arguments, and the live buffer that it points into. */
 struct reached {
     const struct launch_function *function; /* whose argument it is; NULL if it is unknown */
+    CUfunction handle;                      /* its: of several kernels with one name, each has its own */
     int argument;                           /* number of the argument, from 0; -1 if the driver does not tell the layout */
     uint32_t at;       /* where the pointer is in the argument, in bytes; without a layout, in all of them */
     uint64_t pointer;  /* into the buffer */
@@ -25,7 +26,7 @@ size_t arguments_pack(const struct launch_call *call, const struct launch_functi
 
 /* Finds the pointers in arguments that arguments_pack() has returned, in order, also those inside structs. Returns their
  * number, at most `max`. device: of the launch. */
-size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_function *function, int device,
+size_t arguments_reach(const uint8_t *bytes, size_t size, const struct launch_function *function, CUfunction handle, int device,
                        struct reached *out, size_t max);
 
 /* Fills in all but function, argument and at. Returns 0 if the pointer is into no live buffer. */

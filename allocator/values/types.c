@@ -13,7 +13,8 @@
 
 #define BUCKETS 256u
 #define OVERRIDES 16
-#define LEAST_FIT 0.3 /* bytes that fit every type worse than that are taken for nothing */
+#define LEAST_BYTES 256u /* of a guess that is remembered */
+#define LEAST_FIT 0.3    /* bytes that fit every type worse than that are taken for nothing */
 
 extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
@@ -22,6 +23,7 @@ const enum value_type type_candidates[TYPE_CANDIDATES] = {VALUE_FLOAT32, VALUE_F
 
 struct guess {
     struct guess *next;
+    CUfunction handle; /* kernels of one name may work on different types, as Triton's do */
     int argument;
     uint32_t at;
     enum value_type type;
@@ -214,7 +216,7 @@ const struct kernel_names *types_names(const struct launch_function *function)
 static struct guess *guess_locked(struct known_kernel *kernel, const struct reached *reached)
 {
     struct guess *guess = kernel ? kernel->guesses : NULL;
-    while (guess && !(guess->argument == reached->argument && guess->at == reached->at))
+    while (guess && !(guess->handle == reached->handle && guess->argument == reached->argument && guess->at == reached->at))
         guess = guess->next;
     return guess;
 }
@@ -327,7 +329,7 @@ static void remember(const struct launch_function *function, const struct reache
     struct known_kernel *kernel = kernel_locked(function);
     struct guess *guess = guess_locked(kernel, reached);
     if (!guess && kernel && (guess = calloc(1, sizeof *guess)) != NULL) {
-        *guess = (struct guess){kernel->guesses, reached->argument, reached->at, type};
+        *guess = (struct guess){kernel->guesses, reached->handle, reached->argument, reached->at, type};
         kernel->guesses = guess;
     }
     pthread_mutex_unlock(&lock);
@@ -344,7 +346,7 @@ enum value_type types_guess(const struct launch_function *function, const struct
     if (type != VALUE_TYPES)
         return type;
     type = likeliest(bytes, size, hint);
-    if (type != VALUE_TYPES && !is_zero(bytes, size))
+    if (type != VALUE_TYPES && size >= LEAST_BYTES && !is_zero(bytes, size))
         remember(function, reached, type);
     return type;
 }

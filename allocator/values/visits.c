@@ -123,8 +123,9 @@ static void take_arguments(struct visit *visit, const struct launch_call *call)
 {
     struct scratch *scratch = own_scratch();
     size_t size = scratch ? arguments_pack(call, visit->function, scratch->bytes, MOST_BYTES) : 0;
-    size_t count =
-        size ? arguments_reach(scratch->bytes, size, visit->function, visit->device, scratch->reached, MOST_REACHED) : 0;
+    size_t count = size ? arguments_reach(scratch->bytes, size, visit->function, call->function, visit->device,
+                                          scratch->reached, MOST_REACHED)
+                        : 0;
     keep_arguments(visit, scratch, size, count);
 }
 
@@ -234,7 +235,8 @@ static void note_captured(const struct launch_event *event, uint32_t users)
         return;
     const struct launch_function *function = functions_find(event->call->function);
     size_t size = arguments_pack(event->call, function, scratch->bytes, MOST_BYTES);
-    size_t count = arguments_reach(scratch->bytes, size, function, event->context->device, scratch->reached, MOST_REACHED);
+    size_t count = arguments_reach(scratch->bytes, size, function, event->call->function, event->context->device,
+                                   scratch->reached, MOST_REACHED);
     captured_note(graph, capture, function, users, scratch->reached, count);
 }
 

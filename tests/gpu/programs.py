@@ -182,6 +182,19 @@ CASES = [
         output=[r"no access\n(cuda\w+: cudaSuccess, right\n){5}access\n(cuda\w+: cudaSuccess, right\n){5}a kernel: cudaSuccess, right"],
         needs=("two GPUs",),
     ),
+    *(
+        _program(
+            f"nan_{kind}",
+            "nan",
+            arguments=[kind],
+            status=86,
+            options={"nan": "report"},
+            report=[rf"\A==\d+== cufence: first NaN: {kernel} writes 1 NaN to buffer #\d+, first to element 41700 of {type_}\[100000\]"],
+            output=["done"],
+            files={"report.json": [r'"kind": ?"first NaN"', r'"index": ?41700']},
+        )
+        for kind, kernel, type_ in (("log", "log_of", "float32"), ("divide", "divide", "float32"), ("half", "attend", "float16"))
+    ),
     _program("managed", status=0, output=["pinned", "mapped", "managed"]),
     _program("ipc", output=["cudaIpcGetMemHandle: cudaErrorInvalidValue"], error=["ipc=driver"]),
     _program(
