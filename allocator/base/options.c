@@ -5,11 +5,9 @@
 
 #include <ctype.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
@@ -457,66 +455,4 @@ void options_print(FILE *out)
     for (size_t i = 0; i < ROWS; i++)
         fprintf(out, "%-*s  %-*s  %-*s  %s\n", name, table[i].name, allowed, table[i].allowed, value, table[i].default_value,
                 table[i].help);
-}
-
-static const char *rank_name(void)
-{
-    const char *rank = getenv("RANK");
-    if (!rank)
-        rank = getenv("LOCAL_RANK");
-    return rank ? rank : "0";
-}
-
-cufence_status options_expand_path(const char *pattern, char *out, size_t size)
-{
-    char process[24], host[256] = "", letter[2] = "";
-    size_t used = 0;
-
-    snprintf(process, sizeof process, "%ld", (long)getpid());
-    for (const char *at = pattern; *at; at++) {
-        const char *piece = letter;
-        letter[0] = *at;
-        if (*at == '%') {
-            switch (*++at) {
-            case 'p':
-                piece = process;
-                break;
-            case 'r':
-                piece = rank_name();
-                break;
-            case 'h':
-                if (gethostname(host, sizeof host - 1))
-                    snprintf(host, sizeof host, "localhost");
-                piece = host;
-                break;
-            case '%':
-                break;
-            default:
-                return error_set(CUFENCE_ERROR_OPTION,
-                                 "file name '%.200s': '%s' behind %% is not allowed; allowed are %%p, %%r, %%h and %%%%",
-                                 pattern, *at ? excerpt_of((struct span){at, 1}).text : "nothing");
-            }
-        }
-        size_t length = strlen(piece);
-        if (length >= size - used)
-            return error_set(CUFENCE_ERROR_OVERFLOW, "file name '%.200s' is longer than %zu bytes when expanded", pattern,
-                             size - 1);
-        memcpy(out + used, piece, length);
-        used += length;
-    }
-    out[used] = '\0';
-    return CUFENCE_OK;
-}
-
-int options_rank(void)
-{
-    static const char *const names[] = {"RANK", "LOCAL_RANK"};
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv(names[i]);
-        char *end = NULL;
-        long rank = text && *text ? strtol(text, &end, 10) : -1;
-        if (end && !*end && rank >= 0 && rank <= INT_MAX)
-            return (int)rank;
-    }
-    return -1;
 }

@@ -50,6 +50,33 @@ def _clean(name: str, arguments: list[str], total: int, ways: tuple[str, ...]) -
 
 
 CASES = [
+    # The third kernel makes a NaN, found without compiling the model again.
+    Case(
+        "aoti_nan",
+        "compile_models",
+        ["nan.pt2", "1024"],
+        86,
+        options={"nan": "report"},
+        report=[
+            r"\A==\d+== cufence: first NaN: triton_\S+ writes 1 NaN to buffer #\d+, first to element 417 of float32",
+            "a logarithm or root of one is NaN",
+        ],
+        output=[r"(?i)^sum -?nan\b"],
+        ways=("run",),
+        needs=NEEDS,
+    ),
+    Case(
+        "aoti_values",
+        "compile_models",
+        ["activation.pt2", "1024"],
+        0,
+        options={"values": "k_double*"},
+        report=[],
+        output=[r"^sum 4096\b"],
+        error=[r"values of launch #\d+: k_double", r"min 4\.0 max 4\.0 mean 4\.0 std 0\.0, 0 NaN"],
+        ways=("run",),
+        needs=NEEDS,
+    ),
     # Without cufence: the bug exists, and nothing reports it.
     _clean("aoti_silent", ["activation.pt2", "1000"], 4000, WITHOUT),
     _clean("aoti_clean", ["activation.pt2", "1024"], 4096, WAYS),

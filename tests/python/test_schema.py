@@ -61,6 +61,37 @@ class Schema(unittest.TestCase):
                     self.assertEqual(found["process"]["command"][1:], story.split())
         self.assertEqual(kinds, {"overrun", "exception", "double free", "invalid free", "host write out of bounds"})
 
+    def run_values(self, folder: str, stories: str, **options: str) -> list[Any]:
+        """Runs stories of tests/sim/values_story.c. Returns the lines of the file that the option `file` is for."""
+        settings = [word for key, value in options.items() for word in ("--" + key, value)]
+        subprocess.run(
+            [BUILD / "bin/cufence", "run", *settings, "--", BUILD / "tests/run_tree/values_story", *stories.split()],
+            env={**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests/run_tree/driver")},
+            cwd=folder,
+            capture_output=True,
+            check=False,
+        )
+        file = options.get("values_out") or options["json"]
+        return [json.loads(line) for line in (Path(folder) / file).read_text().splitlines()]
+
+    def test_a_nan_fits(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            found = self.run_values(folder, "nan nan_graph mask", nan="report", inf="on", json="found.json")
+        self.assertEqual({line["kind"] for line in found}, {"first NaN", "first Inf"})
+        self.assertTrue(any("graph_kernels" in line["nan"] for line in found))
+        for line in found:
+            jsonschema.validate(line, closed(SCHEMA))
+
+    def test_values_fit(self) -> None:
+        schema = json.loads((ROOT / "docs" / "values.schema.json").read_text())
+        with tempfile.TemporaryDirectory() as folder:
+            lines = self.run_values(folder, "scale offset struct half count graph nan mask", values="*", values_out="values.json")
+        self.assertGreater(len(lines), 10)
+        for line in lines:
+            jsonschema.validate(line, schema)
+        types = {pointer["type"] for line in lines for pointer in line["pointers"]}
+        self.assertEqual(types, {"float32", "float16", "int64"})
+
     def test_what_the_unit_tests_make_up_fits(self) -> None:
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / "stories.json"

@@ -5,6 +5,7 @@ Writes into FOLDER
   weight.pt2       its Triton op reads past a weight of 1000 floats
   outside.pt2      the same as weight.pt2, compiled without its weights ...
   weights.pt       ... which are here, for the C++ program to load
+  nan.pt2          its third kernel takes the logarithm of a negative number, in one element of 1024
 """
 
 import sys
@@ -61,6 +62,16 @@ class Weight(torch.nn.Module):
         return apply_gain(torch.relu(x), self.gain) + self.bias
 
 
+class Logarithm(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = torch.nn.Parameter(torch.ones(1024), requires_grad=False)
+        self.scale.data[417] = -1.0
+
+    def forward(self, x):
+        return torch.log(double(torch.relu(x) + 1.0) * self.scale)
+
+
 def compile_model(model, count, package, **settings):
     shapes = {"x": {0: torch.export.Dim("count", min=2, max=1 << 20)}} if count is None else None
     example = torch.ones(count or 2048, device="cuda")
@@ -73,6 +84,7 @@ def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     compile_model(Activation(), None, folder / "activation.pt2")
     compile_model(Weight(), 1000, folder / "weight.pt2")
+    compile_model(Logarithm(), 1024, folder / "nan.pt2")
     model = Weight()
     torch.save({name: tensor.clone() for name, tensor in model.state_dict().items()}, folder / "weights.pt")
     compile_model(model, 1000, folder / "outside.pt2", **{"aot_inductor.package_constants_in_so": False})

@@ -1,0 +1,73 @@
+/* What options put into file names. */
+#include "options.h"
+
+#include "error.h"
+
+#include <ctype.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char *rank_name(void)
+{
+    const char *rank = getenv("RANK");
+    if (!rank)
+        rank = getenv("LOCAL_RANK");
+    return rank ? rank : "0";
+}
+
+cufence_status options_expand_path(const char *pattern, char *out, size_t size)
+{
+    char process[24], host[256] = "", letter[2] = "";
+    size_t used = 0;
+
+    snprintf(process, sizeof process, "%ld", (long)getpid());
+    for (const char *at = pattern; *at; at++) {
+        const char *piece = letter;
+        letter[0] = *at;
+        if (*at == '%') {
+            switch (*++at) {
+            case 'p':
+                piece = process;
+                break;
+            case 'r':
+                piece = rank_name();
+                break;
+            case 'h':
+                if (gethostname(host, sizeof host - 1))
+                    snprintf(host, sizeof host, "localhost");
+                piece = host;
+                break;
+            case '%':
+                break;
+            default:
+                return error_set(CUFENCE_ERROR_OPTION,
+                                 "file name '%.200s': '%s' behind %% is not allowed; allowed are %%p, %%r, %%h and %%%%",
+                                 pattern, *at ? (const char[]){(char)(iscntrl((unsigned char)*at) ? '?' : *at), '\0'} : "nothing");
+            }
+        }
+        size_t length = strlen(piece);
+        if (length >= size - used)
+            return error_set(CUFENCE_ERROR_OVERFLOW, "file name '%.200s' is longer than %zu bytes when expanded", pattern,
+                             size - 1);
+        memcpy(out + used, piece, length);
+        used += length;
+    }
+    out[used] = '\0';
+    return CUFENCE_OK;
+}
+
+int options_rank(void)
+{
+    static const char *const names[] = {"RANK", "LOCAL_RANK"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        const char *text = getenv(names[i]);
+        char *end = NULL;
+        long rank = text && *text ? strtol(text, &end, 10) : -1;
+        if (end && !*end && rank >= 0 && rank <= INT_MAX)
+            return (int)rank;
+    }
+    return -1;
+}
