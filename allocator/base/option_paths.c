@@ -45,7 +45,8 @@ cufence_status options_expand_path(const char *pattern, char *out, size_t size)
             default:
                 return error_set(CUFENCE_ERROR_OPTION,
                                  "file name '%.200s': '%s' behind %% is not allowed; allowed are %%p, %%r, %%h and %%%%",
-                                 pattern, *at ? (const char[]){(char)(iscntrl((unsigned char)*at) ? '?' : *at), '\0'} : "nothing");
+                                 pattern,
+                                 *at ? (const char[]){(char)(iscntrl((unsigned char)*at) ? '?' : *at), '\0'} : "nothing");
             }
         }
         size_t length = strlen(piece);
