@@ -1,4 +1,4 @@
-/* Made of figures.cu by ./dev ptx; sha256 of the source: a7f42348e8f223666449fde70c69743d */
+/* Made of figures.cu by ./dev ptx; sha256 of the source: ee34a7f512b037e982ccd115b31f033b */
 #ifndef CUFENCE_KERNELS_FIGURES_PTX_H
 #define CUFENCE_KERNELS_FIGURES_PTX_H
 

@@ -298,7 +298,9 @@ void jobs_submit(struct job *job)
         jobs.missed++;
     }
     lock_release(&jobs.lock);
-    /* One that is not kept stays in memory: our kernels may still be writing its results. */
+    if (!is_kept && !job->memory)
+        jobs_free(job);
+    /* Another one that is not kept stays in memory: our kernels may still be writing its results. */
 }
 
 void jobs_context_gone(struct context *context)

@@ -230,7 +230,7 @@ static void note_captured(const struct launch_event *event, uint32_t users)
     cuuint64_t capture = 0;
     CUgraph graph = NULL;
     struct scratch *scratch = event->call ? own_scratch() : NULL;
-    if (!scratch || stream_is_default(event->stream) || !driver->stream_capture_info ||
+    if (!scratch || !event->stream || event->stream == CU_STREAM_LEGACY || !driver->stream_capture_info ||
         driver->stream_capture_info(event->stream, &status, &capture, &graph, NULL, NULL) != CUDA_SUCCESS ||
         status != CU_STREAM_CAPTURE_STATUS_ACTIVE || !graph)
         return;
@@ -281,8 +281,10 @@ static void begins(const struct launch_event *event)
 static void submit_mark(struct job *job)
 {
     void *arguments[] = {&job->memory};
-    CUfunction mark = desk_mark(desk_of(job->visit.context));
-    job->is_marked = driver->cuLaunchKernel(mark, 1, 1, 1, 1, 1, 1, 0, job->visit.handle, arguments, NULL) == CUDA_SUCCESS;
+    const struct desk *desk = desk_of(job->visit.context);
+    CUfunction mark = desk ? desk_mark(desk) : NULL;
+    job->is_marked =
+        mark && driver->cuLaunchKernel(mark, 1, 1, 1, 1, 1, 1, 0, job->visit.handle, arguments, NULL) == CUDA_SUCCESS;
     if (!job->is_marked)
         job->how = VISIT_FAILED;
 }
