@@ -67,7 +67,7 @@ static void usage(void)
            "         cufence run --nan report -- python train.py\n"
            "Where two runs part, launch by launch, and what some launches were given, as .npy (docs/diff.md):\n"
            "         cufence run --trace a.jsonl -- python train.py; cufence diff a.jsonl b.jsonl\n"
-           "         cufence run --save-values '*softmax*=saved' -- python train.py\n\n"
+           "         cufence run --save_values '*softmax*=saved' -- python train.py\n\n"
            "Exit status: the program's; 2 for a wrong command line or option, 126 if the program cannot be run\n"
            "under cufence, 127 if there is no such program. If a kernel faulted but the program would have exited\n"
            "with 0, it exits with 86 (the option exitcode).\n");

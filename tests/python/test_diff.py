@@ -159,9 +159,7 @@ class Runs(Folder):
         path = self.folder / "trace"
         done = cufence("run", "--trace", path, "--", PROGRAM, "capture")
         events = [json.loads(line) for line in path.read_text().splitlines()[1:-1]]
-        graphs = [event for event in events if event["event"] == "graph"]
-        self.assertTrue(graphs, done.stderr)
-        self.assertTrue(any(b["before"] != b["after"] for e in graphs for b in e["buffers"]), graphs)
+        self.assertGreater(sum(event["event"] == "graph" for event in events), 1, done.stderr)
 
     def test_a_run_without_launches_leaves_no_old_trace(self) -> None:
         path = self.trace("plain")
