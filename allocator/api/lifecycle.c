@@ -32,7 +32,7 @@
 
 #define REPORT_MS 2000 /* how long process exit waits for a report in progress, besides for a second launch */
 #define DEBUGGER_REST_MS 500
-#define SLACK_MS 2000 /* at most, for the last check of all buffers */
+#define SLACK_MS 2000   /* at most, for the last check of all buffers */
 #define VALUES_MS 10000 /* how long it waits until the values of launches are written */
 
 static struct {

@@ -31,13 +31,13 @@ void use_print(int device, const char *when)
         heap_use_place(&found[i], &places[i]);
     struct unguarded_buffers passed = passed_live(device, 0);
     const struct usage use = {.places = places,
-                            .count = count,
-                            .now_ns = now(),
-                            .unguarded_buffers = passed.count,
-                            .unguarded_bytes = passed.bytes,
-                            .when = when,
-                            .pid = (int)getpid(),
-                            .rank = options_rank()};
+                              .count = count,
+                              .now_ns = now(),
+                              .unguarded_buffers = passed.count,
+                              .unguarded_bytes = passed.bytes,
+                              .when = when,
+                              .pid = (int)getpid(),
+                              .rank = options_rank()};
     char *text = found && places ? use_text(&use) : NULL, *json = text ? use_json(&use) : NULL;
     if (text)
         delivery_print(text, json);

@@ -45,12 +45,12 @@ struct options {
     uint64_t cache_max;            /* physical memory to keep without a mapping, per device, default 1G */
     uint64_t history;              /* freed buffers to remember, 0..16M, default 65536 */
     uint64_t launches;             /* launches to remember per thread and context, 0..65536, default 4096; 0: none */
-    enum option_stacks stacks;     /* on (default) | python | off: record the stack of each allocation, and of frees that unmap */
-    int streams;                   /* on | off (default): find buffers that are freed or written while other streams use them */
-    uint64_t slack_reach;          /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
-    uint64_t slack_every;          /* frees after which a stream's freed buffers are checked, 1..128, default 64 */
-    uint64_t exit_wait;            /* max wait at exit for pending GPU work, in ms, default 10000; 0: no wait */
-    int coredump;                  /* on (default) | off: arm GPU core dumps */
+    enum option_stacks stacks;   /* on (default) | python | off: record the stack of each allocation, and of frees that unmap */
+    int streams;                 /* on | off (default): find buffers that are freed or written while other streams use them */
+    uint64_t slack_reach;        /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
+    uint64_t slack_every;        /* frees after which a stream's freed buffers are checked, 1..128, default 64 */
+    uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 10000; 0: no wait */
+    int coredump;                /* on (default) | off: arm GPU core dumps */
     enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */
     uint64_t witness_ms;         /* 100..600000, default 3000: the most that a report waits for that */
     enum option_peers peers; /* auto (default): map buffers for peers that the program gives access to | on: all | off: none */
@@ -75,27 +75,27 @@ struct options {
     char save[256];              /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
     uint64_t save_max;           /* bytes of buffers in a bundle, default 4G */
     char json[256];              /* file for reports as lines of JSON, "" = none; %p, %r, %h */
-    char save_values[256];   /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
-    char trace[256];         /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
-    char values[256];        /* filter.h: launches whose values are shown, "" = none */
-    char values_out[256];    /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
-    char values_type[256];   /* types of what pointers point to (values/types.h), "" = none */
-    enum option_nan nan;     /* off (default) | report | stop: look for the first NaN */
-    uint64_t nan_every;      /* 1..1000000, default 1: look at one launch of each kernel in so many */
-    int inf;                 /* on | off (default): with nan, look for infinities too */
+    char save_values[256];     /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
+    char trace[256];           /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
+    char values[256];          /* filter.h: launches whose values are shown, "" = none */
+    char values_out[256];      /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
+    char values_type[256];     /* types of what pointers point to (values/types.h), "" = none */
+    enum option_nan nan;       /* off (default) | report | stop: look for the first NaN */
+    uint64_t nan_every;        /* 1..1000000, default 1: look at one launch of each kernel in so many */
+    int inf;                   /* on | off (default): with nan, look for infinities too */
     enum option_graphs graphs; /* on (default); off is refused */
 };
 
 enum option_type {
-    OPTION_CHOICE, /* an enum: the index of the value in `allowed` */
-    OPTION_ALIGN,  /* uint64_t: "auto" = OPTION_ALIGN_AUTO, or a power of two in bytes */
-    OPTION_BYTES,  /* uint64_t: digits, then an optional K, M, G or T, then an optional B, or iB after a letter */
-    OPTION_NUMBER, /* uint64_t: digits */
-    OPTION_FILL,   /* uint64_t: "off" = FILL_OFF, "nan" = 0xff, or a byte as 0x and two hexadecimal digits */
-    OPTION_SWITCH, /* int: on = 1, off = 0 */
-    OPTION_RULES,  /* char[]: rules.h */
-    OPTION_SAMPLE, /* uint64_t N: "1/" and digits */
-    OPTION_PATH,   /* char[]: a file name for options_expand_path() */
+    OPTION_CHOICE,     /* an enum: the index of the value in `allowed` */
+    OPTION_ALIGN,      /* uint64_t: "auto" = OPTION_ALIGN_AUTO, or a power of two in bytes */
+    OPTION_BYTES,      /* uint64_t: digits, then an optional K, M, G or T, then an optional B, or iB after a letter */
+    OPTION_NUMBER,     /* uint64_t: digits */
+    OPTION_FILL,       /* uint64_t: "off" = FILL_OFF, "nan" = 0xff, or a byte as 0x and two hexadecimal digits */
+    OPTION_SWITCH,     /* int: on = 1, off = 0 */
+    OPTION_RULES,      /* char[]: rules.h */
+    OPTION_SAMPLE,     /* uint64_t N: "1/" and digits */
+    OPTION_PATH,       /* char[]: a file name for options_expand_path() */
     OPTION_FILTER,     /* char[]: launches, as filter.h says */
     OPTION_TEXT,       /* char[]: checked by whoever reads it */
     OPTION_FILTER_PATH /* char[]: launches as filter.h says, "=", and a file name as for OPTION_PATH */

@@ -165,7 +165,7 @@ struct finding {
     size_t value_count;
 
     const struct slack_write *slack; /* what was found in the slack of the buffer, NULL if it is not about that */
-    const struct nan_fact *nan; /* a launch has made a NaN; else NULL */
+    const struct nan_fact *nan;      /* a launch has made a NaN; else NULL */
 
     const struct restaged *restaged; /* the second launch of the kernel, NULL if there was none */
 

@@ -14,6 +14,6 @@ uint64_t identity_of_fault(const struct diagnosis *diagnosis);
 uint64_t identity_of_slack(const struct slack_write *write);
 uint64_t identity_of_misuse(const struct misuse *misuse);
 uint64_t identity_of_leak(const cufence_buffer *buffer); /* any one of the place */
-uint64_t identity_of_nan(const struct nan_fact *nan); /* of the kernel, the place of its launch, and the argument */
+uint64_t identity_of_nan(const struct nan_fact *nan);    /* of the kernel, the place of its launch, and the argument */
 
 #endif

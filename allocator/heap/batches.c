@@ -161,8 +161,8 @@ static void add_job(struct watch *watch, struct batch *batch, const struct slack
 }
 
 /*
- * Blocks that are idle in the list have passed only once the launch has, so nobody unmaps them before. One that was taken out of
- * the list for that is left alone; one that was taken out for a new buffer comes here with PATTERN_WRITE, or is live by now.
+ * Blocks that are idle in the list have passed only once the launch has, so nobody unmaps them before. One that was taken out
+ * of the list for that is left alone; one that was taken out for a new buffer comes here with PATTERN_WRITE, or is live by now.
  * Caller holds the lock.
  */
 static void hold_back(struct watch *watch, struct freelist *list, unsigned first)

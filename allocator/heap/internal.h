@@ -115,12 +115,12 @@ struct block {
     uint32_t awaits_context;    /* enum awaits: what it waits for besides events */
     uint64_t returned_launches; /* launches of its graph at its latest return */
 
-    struct block *twin;    /* the next of its twins; see twins.c. Under RANK_TWINS, like the count */
-    uint32_t twin_count;   /* how many it has */
-    uint32_t claims;       /* places of allocation that count on one of them; used by the background thread only */
-    struct block *heir;    /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
-    uint64_t ids_at_free;  /* heap_ids() when its last buffer was freed; 0: unknown. Known for retired blocks only */
-    struct slack *slack;        /* slack.h; NULL: not watched. Written by the holder */
+    struct block *twin;   /* the next of its twins; see twins.c. Under RANK_TWINS, like the count */
+    uint32_t twin_count;  /* how many it has */
+    uint32_t claims;      /* places of allocation that count on one of them; used by the background thread only */
+    struct block *heir;   /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
+    uint64_t ids_at_free; /* heap_ids() when its last buffer was freed; 0: unknown. Known for retired blocks only */
+    struct slack *slack;  /* slack.h; NULL: not watched. Written by the holder */
 };
 
 enum ties {

@@ -113,9 +113,9 @@ struct host_access {
 
 /* A call intercepted by a hook. */
 struct host_call {
-    const char *name;        /* of the driver function, without its symbol's suffixes: the base in hooks.h */
-    const void *frame;       /* __builtin_frame_address(0) of the hook; leads to its caller */
-    struct order_copy *copy; /* with streams=on: where the checks of bounds.h note what it accesses. Else NULL */
+    const char *name;           /* of the driver function, without its symbol's suffixes: the base in hooks.h */
+    const void *frame;          /* __builtin_frame_address(0) of the hook; leads to its caller */
+    struct order_copy *copy;    /* with streams=on: where the checks of bounds.h note what it accesses. Else NULL */
     struct host_access *access; /* NULL: nobody wants to know */
 };
 #define HOST_CALL(name) (&(const struct host_call){name, __builtin_frame_address(0), NULL, NULL}) /* in a hook */

@@ -199,14 +199,10 @@ static void test_neighbours(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_pinned),
-        cmocka_unit_test(test_registered),
-        cmocka_unit_test(test_managed),
-        cmocka_unit_test(test_much),
-        cmocka_unit_test(test_unmapped),
-        cmocka_unit_test(test_taken),
-        cmocka_unit_test(test_parts),
-        cmocka_unit_test(test_saved), cmocka_unit_test(test_farther), cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_pinned),     cmocka_unit_test(test_registered), cmocka_unit_test(test_managed),
+        cmocka_unit_test(test_much),       cmocka_unit_test(test_unmapped),   cmocka_unit_test(test_taken),
+        cmocka_unit_test(test_parts),      cmocka_unit_test(test_saved),      cmocka_unit_test(test_farther),
+        cmocka_unit_test(test_neighbours),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
