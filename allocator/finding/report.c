@@ -144,11 +144,9 @@ static void summary_line(struct report *report, const struct finding *finding)
     const char *first = finding->call ? finding->call : "", *rest = finding->headline;
     if (finding->has_site && finding->access.is_known)
         first = accesses[finding->access.kind];
-    if (finding->slack)
-        first = "write";
     if (first[0]) /* instead of what the kind says already */
         rest += strlen(finding->what);
-    if (finding->nan)
+    if (finding->nan || finding->slack)
         rest += strlen(finding->what) + strlen(": ");
     report_begin(report, NULL, NULL);
     char *place = rendered(place_piece, finding);

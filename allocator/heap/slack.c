@@ -267,6 +267,13 @@ static int is_foreign(struct slack *slack, const struct freelist *list)
     return !slack_is_over(slack) && slack->batch->list != list;
 }
 
+static void flush_freed(struct watch *watch, struct freelist *list, struct slack *slack)
+{
+    __atomic_store_n(&slack->is_being_freed, 1, __ATOMIC_RELAXED);
+    flush(watch, list);
+    __atomic_store_n(&slack->is_being_freed, 0, __ATOMIC_RELAXED);
+}
+
 int slack_freed(struct freelist *list, struct block *block)
 {
     struct slack *slack = block->slack;
@@ -289,7 +296,7 @@ int slack_freed(struct freelist *list, struct block *block)
     }
     lock_release(&watch->lock);
     if (is_due)
-        flush(watch, list);
+        flush_freed(watch, list, slack);
     return 1;
 }
 
@@ -344,7 +351,7 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     scope_leave(scope);
     if (!is_due)
         return;
-    flush(watch, list);
+    flush_freed(watch, list, slack);
     lock_take(&watch->lock);
     slack_dequeue(slack); /* if it could not be launched: another list will hand it out */
     lock_release(&watch->lock);

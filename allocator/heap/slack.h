@@ -34,6 +34,7 @@ struct slack {
     int is_written; /* the pattern's launch was submitted. 0 for a live block, and it waits in no queue: that was full */
     struct slack_queue *queue;  /* atomic; where it waits, or NULL */
     unsigned position, does;    /* there; PATTERN_CHECK, PATTERN_WRITE or both */
+    int is_being_freed;         /* atomic: whoever holds the block frees it, and does not unmap it */
     struct batch *batch;        /* the last launch for it, ... */
     uint64_t turn;              /* ... unless the batch has another turn now */
     uint64_t since_ns;          /* when it was last checked or written */

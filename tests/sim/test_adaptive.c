@@ -15,6 +15,7 @@ static CUcontext context;
 static void start(const char *options)
 {
     CUdevice device;
+    setenv("CUFENCE_OPTIONS", "stacks=python", 1); /* a place of allocation is a size and a stream */
     CHECK_OK(cufence_init(options));
     CHECK_CU(cuDeviceGet(&device, 0));
     CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));

@@ -13,7 +13,7 @@ static void one_launch_is_derived(void **state)
         expect_in(&ways[i], "beside", last.err, "as 4-byte values: 1.0\n");
         expect_in(&ways[i], "beside", last.err, "given to   store<<<(1,1,1), (1,1,1)>>>");
         expect_in(&ways[i], "beside", last.err, "derived\n");
-        expect_in(&ways[i], "beside", last.err, "SUMMARY: cufence: slack write (write: 4 bytes changed, 4 bytes before");
+        expect_in(&ways[i], "beside", last.err, "SUMMARY: cufence: slack write: 4 bytes changed, 4 bytes before");
     }
 }
 

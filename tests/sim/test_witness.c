@@ -442,6 +442,8 @@ static void tell_no_trace(void)
     launch("write_last", out, COUNT);
     cuCtxSynchronize();
     CHECK_OK(cufence_wait_reports(10000));
+    for (int waited = 0; waited < 5000 && count_descriptors() != descriptors; waited++) /* closed behind the report */
+        usleep(1000);
     CHECK(count_files(folder) == files);
     CHECK(count_descriptors() == descriptors);
 }

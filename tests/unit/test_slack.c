@@ -65,7 +65,7 @@ static void says_where_and_what(void **state)
     expect(&write, "==42== cufence: slack WRITE: 4 bytes changed, 8 bytes before the start of buffer #7 \"y\"\n", 1);
     expect(&write, "found      00 00 20 40 ", 1);
     expect(&write, "as 4-byte values: 2.5\n", 1);
-    expect(&write, "SUMMARY: cufence: slack write (write: 4 bytes changed, 8 bytes before the start of buffer #7", 1);
+    expect(&write, "SUMMARY: cufence: slack write: 4 bytes changed, 8 bytes before the start of buffer #7", 1);
     expect(&write, "given to", 0);
     expect(&write, "note", 0);
     write.is_before = 0;
