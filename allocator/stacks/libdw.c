@@ -138,6 +138,16 @@ void libdw_end(struct libdw_session *session)
         close_session(session);
 }
 
+void libdw_forget(void)
+{
+    if (pthread_mutex_trylock(&kept_lock) != 0)
+        return;
+    if (kept)
+        close_session(kept);
+    kept = NULL;
+    pthread_mutex_unlock(&kept_lock);
+}
+
 void libdw_name(struct libdw_session *session, uint64_t address, char *name, size_t size)
 {
     const struct libdw *libdw = session->libdw;

@@ -2,6 +2,7 @@
 
 #include "interned.h"
 #include "module.h"
+#include "libdw.h"
 #include "native.h"
 #include "python.h"
 #include "python_end.h"
@@ -214,6 +215,11 @@ size_t stack_interned_frames(uint32_t number, struct stack_frame *out, size_t ma
     count = copy_named(fresh, out, max);
     keep_named(fresh);
     return count;
+}
+
+void stack_frames_done(void)
+{
+    libdw_forget();
 }
 
 size_t stack_buffer_frames(const void *unused, uint32_t number, struct stack_frame *out, size_t max)

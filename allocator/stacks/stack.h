@@ -57,6 +57,9 @@ uint32_t stack_capture_interned(void);
 size_t stack_frames(const struct stack *stack, struct stack_frame *out, size_t max);
 size_t stack_interned_frames(uint32_t number, struct stack_frame *out, size_t max);
 
+/* Call at the end of a report: gives back what is kept to name several stacks quickly. */
+void stack_frames_done(void);
+
 /* The same for struct buffer_frames, which passes a pointer that is not needed here. */
 size_t stack_buffer_frames(const void *unused, uint32_t number, struct stack_frame *out, size_t max);
 

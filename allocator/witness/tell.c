@@ -112,6 +112,7 @@ static uint64_t finish(struct finding *finding, struct told told)
         call_handler(finding, told.text);
     free(told.text);
     finding_free(finding);
+    stack_frames_done();
     return told.made_ns;
 }
 
