@@ -146,12 +146,33 @@ static void await_worker(void)
     visit_end();
 }
 
+#define RESERVE 32                /* the last 1/32 of a device's memory ... */
+#define RESERVED_FOR (512u << 10) /* ... is for buffers up to this size, many of which fit into one page. Bytes */
+
+/* Whether pages for such a buffer would use up what the driver needs to allocate many of them, unguarded. */
+static int is_scarce(const struct heap_request *wanted)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    return heap_options->fallback && !wanted->is_last_try && wanted->size <= RESERVED_FOR &&
+           driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS && free_bytes < all_bytes / RESERVE;
+}
+
 /* Maps a new block. If necessary, releases memory that is kept for reuse on the device. */
 static struct block *map_anew(struct books *books, const struct heap_request *wanted, const struct layout *layout,
                               int is_captured, cufence_status *status)
 {
     int device = wanted->device, is_brief = !wanted->is_last_try && was_just_full(device);
     int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
+    if (!is_captured && is_scarce(wanted)) {
+        if (!is_brief)
+            reclaim_device(books->context, device, 1);
+        if (is_brief || is_scarce(wanted)) {
+            if (!is_brief && device < DEVICES)
+                __atomic_store_n(&full_ns[device], now_ns(), __ATOMIC_RELAXED);
+            *status = still_full(device, wanted->size);
+            return NULL;
+        }
+    }
     struct block *block = block_map(books, device, layout, status);
     for (int level = 0; !block && level <= hardest; level++) {
         if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)

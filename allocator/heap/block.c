@@ -64,7 +64,7 @@ static struct block *cut(struct books *books, int device, const struct layout *l
     }
     block->books = books;
     block->is_elsewhere = device != books->context->device;
-    block->pages = layout->pages & ((1u << 24) - 1); /* up to 32 TiB; an arena has at most 64 TiB */
+    block->pages = layout->pages & ((1u << 23) - 1); /* up to 16 TiB, more than any device has */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
     *status = slot_cut(&block->slot, device, layout->mapped, layout->guard);
     if (*status == CUFENCE_OK)

@@ -197,7 +197,8 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
     struct freelist *list = users == HEAP_NONE ? &books->shared : own_list(block, stream, users);
     uint64_t now = write_freed(block, stream, 1);
     if (release_contents(block, stream, users) && users == HEAP_NONE)
-        list = NULL; /* the work is on a stream of ours */
+        list = NULL;     /* the work is on a stream of ours */
+    slack_forget(block); /* what is around the buffer is the twin's from here on */
     wait_for_users(block, stream, users);
     if (list) {
         go_on_with(twin, list, now);

@@ -97,14 +97,14 @@ struct block {
     struct facts facts; /* of the current or the last buffer; id 0: none yet. Five words here, four in the next line */
 
     struct block *prev, *next;
-    uint64_t free_sequence;   /* position in its free list */
-    uint32_t pages : 24;      /* of the mapping, in units of the granularity; constant while mapped */
-    uint8_t ties;             /* atomic; enum ties: what makes its free less simple */
-    uint8_t state;            /* enum block_state; atomic; block_become() */
-    uint8_t is_counted : 1;   /* counted as allocated and not yet freed */
-    uint8_t is_replaced : 1;  /* retiring, while a twin goes on with its memory */
-    uint8_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
-    uint16_t tag;             /* index.c */
+    uint64_t free_sequence;    /* position in its free list */
+    uint32_t pages : 23;       /* of the mapping, in units of the granularity; constant while mapped, like the next */
+    uint32_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
+    uint8_t ties;              /* atomic; enum ties: what makes its free less simple */
+    uint8_t state;             /* enum block_state; atomic; block_become() */
+    uint8_t is_counted : 1;    /* counted as allocated and not yet freed */
+    uint8_t is_replaced : 1;   /* retiring, while a twin goes on with its memory */
+    uint16_t tag;              /* index.c */
 
     struct recorded *recorded; /* other streams that use it; under recorded_lock while live */
     struct wait *waits;        /* pending uses; owned by the holder, or guarded by the lock of the list that it waits in */
@@ -475,8 +475,10 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
 int slack_freed(struct freelist *list, struct block *block);
 /* The block, held, was freed into another list than that of its stream. `stream` only with HEAP_STREAM. */
 void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded);
-int slack_wait_for(struct block *block); /* adds a wait for its last launch. Returns 0 if that is over */
-int slack_forget(struct block *block);   /* it is not watched any more. Returns 0 if its last launch is not over */
+int slack_wait_for(struct block *block);                   /* adds a wait for its last launch. Returns 0 if that is over */
+struct watch *slack_hold(struct books *books);             /* no launch until slack_go_on(). NULL: there are none */
+void slack_go_on(struct watch *watch, struct block *gone); /* gone: a block that is not watched any more, or NULL */
+int slack_forget(struct block *block); /* it is not watched any more. Returns 0 if its last launch is not over */
 void slack_flush_touched(struct freelist *list, struct stream *stream); /* launches what waits. Caller holds RANK_TOUCH */
 void slack_list_gone(struct freelist *list);
 void slack_context_gone(struct books *books);

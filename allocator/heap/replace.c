@@ -46,11 +46,13 @@ static int replace(struct freelist *list, struct block *block, uint64_t pages, u
 int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id)
 {
     lock_take(&books->lock);
+    struct watch *held = slack_hold(books); /* else a check of all might find the twin's bytes around the block */
     int is_done = replace(&books->shared, block, pages, id);
     for (struct freelist *list = books->lists; list && !is_done; list = list->next)
         is_done = replace(list, block, pages, id);
     for (struct freelist *list = books->draining; list && !is_done; list = list->next)
         is_done = replace(list, block, pages, id);
+    slack_go_on(held, is_done ? block : NULL);
     lock_release(&books->lock);
     return is_done;
 }

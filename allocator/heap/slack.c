@@ -397,6 +397,23 @@ int slack_forget(struct block *block)
     return is_over;
 }
 
+struct watch *slack_hold(struct books *books)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    if (watch)
+        lock_take(&watch->lock);
+    return watch;
+}
+
+void slack_go_on(struct watch *watch, struct block *gone)
+{
+    if (!watch)
+        return;
+    if (gone && gone->slack)
+        drop(watch, gone->slack);
+    lock_release(&watch->lock);
+}
+
 void slack_list_gone(struct freelist *list)
 {
     struct watch *watch = list->slack_queue ? watch_of(list->books) : NULL;

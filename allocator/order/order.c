@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #define GIVEN_MOST 128u /* buffers of one launch; kernels on lists of tensors are given about a hundred */
+#define STRUCT_SURE 64u /* bytes of a struct all of whose members are taken for set */
 
 int order_is_on;
 
@@ -101,6 +102,24 @@ struct given {
     struct heap_range ranges[GIVEN_MOST];
 };
 
+/*
+ * Large structs have members that a launch does not use, with pointers of earlier launches in them (PyTorch's reductions, its
+ * lists of tensors). Only one that is made of pointers alone is believed.
+ */
+static int may_be_stale(const uint8_t *bytes, uint32_t offset, uint32_t size)
+{
+    struct heap_range range;
+    uint64_t word;
+    if (size <= STRUCT_SURE)
+        return 0;
+    for (uint32_t at = (8 - offset % 8) % 8; at + 8 <= size; at += 8) {
+        memcpy(&word, bytes + at, sizeof word);
+        if (!heap_owns(word) || !heap_range_of(word, &range))
+            return 1;
+    }
+    return 0;
+}
+
 /* Looks for pointers into our buffers in the bytes of an argument, which lie `offset` bytes from the first argument's. */
 static void look_in(struct given *given, const uint8_t *bytes, uint32_t offset, uint32_t size)
 {
@@ -136,7 +155,8 @@ static void look_at_arguments(struct given *given, const struct launch_call *cal
         return;
     }
     for (uint32_t i = 0; function && function->has_layout && i < function->argument_count; i++) {
-        if (call->parameters[i])
+        if (call->parameters[i] &&
+            !may_be_stale(call->parameters[i], function->arguments[i].offset, function->arguments[i].size))
             look_in(given, call->parameters[i], function->arguments[i].offset, function->arguments[i].size);
     }
 }

@@ -276,6 +276,27 @@ static int has_made(const struct looked *looked, int is_inf)
     return !is_inf && (after->first_nan < before->first_nan || after->last_nan > before->last_nan);
 }
 
+/* A launch that is given nothing but fresh memory, and leaves NaN in all of it, was asked to: PyTorch fills new tensors so with
+ * deterministic algorithms. */
+static int is_fill(const struct results *results, const struct looked *made)
+{
+    return results->count == 1 && !made->is_written && made->after.nans == made->bytes / value_width(made->type);
+}
+
+/* A guessed type of memory that cannot be of that type throughout, as a library's workspace: its bytes may be anything. */
+static int is_mixed(const struct results *results, const struct looked *made)
+{
+    const struct heap_range *range = &results->visit->reached[made->reached].range;
+    if (made->from != TYPE_GUESSED)
+        return 0;
+    for (size_t i = 0; i < results->count; i++) {
+        const struct looked *other = &results->looked[i];
+        if (results->visit->reached[other->reached].range.id == range->id && other->type != made->type)
+            return 1;
+    }
+    return range->size % value_width(made->type) != 0;
+}
+
 /* Looks for the first pointer where the launch has made some of inputs without. */
 static int look_for(const struct results *results, int is_inf)
 {
@@ -286,9 +307,11 @@ static int look_for(const struct results *results, int is_inf)
         if (looked->is_written && (looked->before.nans || (is_inf && looked->before.infinities)))
             return 0; /* it has come from there */
         is_of_unwritten |= !looked->is_written && number_of(&looked->before, is_inf) && !looked->has_after;
-        if (!made && has_made(looked, is_inf))
+        if (!made && has_made(looked, is_inf) && !is_mixed(results, looked))
             made = looked;
     }
+    if (made && !is_inf && is_fill(results, made))
+        return 0;
     if (made)
         tell(results, made, is_inf, is_of_unwritten);
     return made != NULL;

@@ -25,6 +25,7 @@ static const struct {
 };
 
 static const char *const right[] = {"waited_by_event",
+                                    "in_a_stale_member",
                                     "unified",
                                     "event_recorded_again",
                                     "synchronised",

@@ -220,6 +220,12 @@ static void masks_are_no_nan(void **state)
     SAYS("first Inf: mask writes 1000 Inf to buffer #2");
 }
 
+static void a_fill_is_no_nan(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "nan_fill"), 0);
+}
+
 static void indices_are_no_nan(void **state)
 {
     (void)state;
@@ -285,6 +291,7 @@ int main(void)
         cmocka_unit_test(a_nan_of_the_programs_own_is_none),
         cmocka_unit_test(memory_that_nobody_wrote_is_no_input),
         cmocka_unit_test(masks_are_no_nan),
+        cmocka_unit_test(a_fill_is_no_nan),
         cmocka_unit_test(indices_are_no_nan),
         cmocka_unit_test(only_the_maker_is_blamed),
         cmocka_unit_test(a_graph_may_make_it),

@@ -18,6 +18,9 @@ static void tell_pinned(void)
 static void test_pinned(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* the other process has its own memory where the host memory was */
+#endif
     expect_said(tell_pinned, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
                                               "written +4 bytes past the end: 2\\.5", NULL});
 }
@@ -42,6 +45,9 @@ static void tell_registered(void)
 static void test_registered(void **state)
 {
     (void)state;
+#ifdef __SANITIZE_THREAD__
+    skip(); /* the other process has its own memory where the host memory was */
+#endif
     expect_said(tell_registered, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
 }
 

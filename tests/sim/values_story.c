@@ -43,6 +43,14 @@ static void mask(const cusim_thread *t, void *const *arguments)
         out[index_of(t)] = -INFINITY;
 }
 
+/* As PyTorch fills new tensors with deterministic algorithms. */
+static void fill_nan(const cusim_thread *t, void *const *arguments)
+{
+    float *out = *(float *const *)arguments[0];
+    if ((int)index_of(t) < *(const int *)arguments[1])
+        out[index_of(t)] = NAN;
+}
+
 struct two {
     uint64_t count;
     float *out;
@@ -78,6 +86,7 @@ static const cusim_kernel kernels[] = {
     {.name = "_Z5scalePKfPffi", .function = scale, .argument_bytes = scale_sizes, .argument_count = 4},
     {.name = "_Z9normalisePKfPfi", .function = normalise, .argument_bytes = normalise_sizes, .argument_count = 3},
     {.name = "_Z4maskPfi", .function = mask, .argument_bytes = mask_sizes, .argument_count = 2},
+    {.name = "_Z4fillPfi", .function = fill_nan, .argument_bytes = mask_sizes, .argument_count = 2},
     {.name = "copy_two", .function = copy, .argument_bytes = copy_sizes, .argument_count = 1},
     {.name = "_Z5halveP6__half", .function = halve, .argument_bytes = one_pointer, .argument_count = 1},
     {.name = "count_up", .function = count_up, .argument_bytes = one_pointer, .argument_count = 1},
@@ -289,6 +298,13 @@ static void tell_mask(void)
     launch("_Z4maskPfi", (void *[]){&out, &n});
 }
 
+static void tell_nan_fill(void)
+{
+    int n = COUNT;
+    CUdeviceptr fresh = allocate(COUNT * 4);
+    launch("_Z4fillPfi", (void *[]){&fresh, &n});
+}
+
 /* Numbers of 8 bytes, of which the first is -1: its bits are those of a NaN. */
 static void tell_indices(void)
 {
@@ -312,6 +328,7 @@ static const struct {
                {"nan_stale", tell_nan_stale},
                {"nan_struct", tell_nan_struct},
                {"mask", tell_mask},
+               {"nan_fill", tell_nan_fill},
                {"indices", tell_indices}};
 
 static void tell(const char *name)

@@ -188,6 +188,25 @@ static void in_a_struct(void)
     free_on(first);
 }
 
+/* A large struct, in which a pointer of an earlier launch is left over. */
+static void in_a_stale_member(void)
+{
+    struct {
+        struct span span;
+        uint64_t unused[16];
+    } left_over = {.span = {0, 0}, .unused = {[7] = buffer}};
+    static const size_t arguments[] = {sizeof left_over};
+    CUmodule module;
+    CUfunction function;
+    driver_register_kernel(&(cusim_kernel){
+        .name = "clear_large", .function = clear_kernel, .argument_bytes = arguments, .argument_count = 1, .access_bytes = 4});
+    MUST(cu.cuModuleLoadData(&module, "an image"));
+    MUST(cu.cuModuleGetFunction(&function, module, "clear_large"));
+    follow(second, first);
+    MUST(cu.cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, second, (void *[]){&left_over}, NULL));
+    free_on(first);
+}
+
 /* All arguments are in one buffer on the host. */
 static void in_one_buffer(void)
 {
@@ -411,6 +430,7 @@ int story_order(int count, char **arguments)
         CASE(in_a_struct),
         CASE(in_one_buffer),
         CASE(two_contexts),
+        CASE(in_a_stale_member),
         CASE(waited_by_event),
         CASE(unified),
         CASE(event_recorded_again),
