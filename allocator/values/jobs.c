@@ -30,15 +30,19 @@ static struct {
     pthread_cond_t filled; /* a job was submitted, or the end has come */
     pthread_cond_t freed;  /* pinned memory was given back, or a job is finished */
     pthread_t thread;
-    int has_thread, is_closing;
+    pthread_cond_t ended; /* the thread has */
+    int has_thread, is_closing, has_ended;
     struct job *first, **last; /* in the order of their submission */
     uint64_t finishing;        /* number of the launch whose users are being told, 0: none */
     size_t count;
     int has_waited_in_vain;
     uint64_t limit;  /* of pinned memory in a context; constant after the start */
     uint64_t missed; /* jobs beyond MOST_JOBS */
-} jobs = {
-    .lock = LOCK(RANK_VALUES), .filled = PTHREAD_COND_INITIALIZER, .freed = PTHREAD_COND_INITIALIZER, .limit = VISITS_PINNED};
+} jobs = {.lock = LOCK(RANK_VALUES),
+          .filled = PTHREAD_COND_INITIALIZER,
+          .freed = PTHREAD_COND_INITIALIZER,
+          .ended = PTHREAD_COND_INITIALIZER,
+          .limit = VISITS_PINNED};
 
 static uint64_t now_ms(void)
 {
@@ -254,6 +258,8 @@ static void *work(void *unused)
         jobs.finishing = 0;
         pthread_cond_broadcast(&jobs.freed);
     }
+    jobs.has_ended = 1;
+    pthread_cond_signal(&jobs.ended);
     lock_release(&jobs.lock);
     return NULL;
 }
@@ -344,7 +350,16 @@ void jobs_close(unsigned ms)
     until.tv_nsec += (long)(ms % 1000) * 1000000;
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    if (pthread_timedjoin_np(jobs.thread, NULL, &until) != 0) {
+    lock_take(&jobs.lock);
+    lock_left(RANK_VALUES);
+    while (!jobs.has_ended && pthread_cond_timedwait(&jobs.ended, &jobs.lock.mutex, &until) == 0)
+        continue;
+    lock_entered(RANK_VALUES);
+    int has_ended = jobs.has_ended;
+    lock_release(&jobs.lock);
+    if (has_ended) {
+        pthread_join(jobs.thread, NULL);
+    } else {
         pthread_detach(jobs.thread);
         output_say("cufence: the values of some launches could not be written within %u ms\n", ms);
     }

@@ -232,7 +232,8 @@ static enum value_type guessed(const struct launch_function *function, const str
 
 static int is_whole_argument(const struct launch_function *function, const struct reached *reached)
 {
-    return function->has_layout && reached->argument >= 0 && function->arguments[reached->argument].size == 8;
+    return function->has_layout && reached->argument >= 0 && (uint32_t)reached->argument < function->argument_count &&
+           function->arguments[reached->argument].size == 8;
 }
 
 struct known_type types_of(const struct launch_function *function, const struct reached *reached)

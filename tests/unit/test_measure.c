@@ -288,7 +288,8 @@ static void many_pieces(void **state)
         for (size_t i = 0; i < PIECES; i++) {
             struct measured got, alone = measure(bytes + i, 1000 - i, VALUE_INT8);
             measure_read(room + i * each, 1000 - i, VALUE_INT8, &got);
-            assert_memory_equal(&got, &alone, sizeof got);
+            assert_int_equal(got.type, alone.type);
+            assert_memory_equal(&got.count, &alone.count, sizeof got - offsetof(struct measured, count));
         }
     }
     free(room);

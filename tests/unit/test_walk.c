@@ -16,7 +16,7 @@
 #define MOST 24
 #define NOINLINE __attribute__((noinline))
 
-static volatile int sink; /* keeps the calls from being jumps */
+static _Thread_local volatile int sink; /* keeps the calls from being jumps */
 
 /* What is captured at one place in two ways. */
 struct both {
@@ -82,7 +82,7 @@ static void one_place_is_one_number_and_two_are_two(void **state)
 {
     (void)state;
     uint32_t numbers[3];
-    for (int i = 0; i < 3; i++) {
+    for (volatile int i = 0; i < 3; i++) { /* not unrolled: one place */
         struct both both;
         code_small(take_both, &both);
         numbers[i] = both.number;
