@@ -107,6 +107,8 @@ static void every_place_has_its_turn(void)
         }
     }
     CHECK(left == 0);
+    for (int waited = 0; waited < 2000 && stats().tested_places < PLACES; waited++) /* counted by the background thread */
+        synchronised_step(stream, seen);
     CHECK(stats().freed_places == PLACES && stats().tested_places == PLACES);
     CHECK(stats().tested_buffers >= PLACES && stats().retired_mappings >= PLACES);
     CHECK(stats().fresh_mappings == fresh); /* the program itself has mapped nothing */
@@ -201,7 +203,7 @@ static void waits_for_the_stream(void)
 static void waits_for_recorded_streams(void)
 {
     static uint32_t flag;
-    start("uaf_share=100");
+    start("uaf_share=100,guard=2M");
     CUstream stream = new_stream(), other = new_stream();
     spin(other, &flag);
     void *all[200];

@@ -197,7 +197,7 @@ static void finds_it_behind_the_free(void)
 
 static void reuse_with_the_same_size(void)
 {
-    start("slack=on,slack_every=8");
+    start("slack=on,slack_every=8,uaf=off");
     CUstream stream = new_stream();
     char *buffer = allocate(1000, stream), *first = buffer;
     uint64_t launches = cusim_call_count("cuLaunchKernel");
@@ -251,7 +251,7 @@ static void many_buffers(void)
 {
     enum { COUNT = 700 };
     static char *buffers[COUNT];
-    start("slack=on");
+    start("slack=on,guard=2M"); /* with ThreadSanitizer there is little address space */
     CUstream stream = new_stream();
     for (size_t i = 0; i < COUNT; i++)
         buffers[i] = allocate(100 + i, stream);
