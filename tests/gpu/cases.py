@@ -118,6 +118,7 @@ FAULTS = [
             r"found +00 00 00 00",
         ],
         output=["clean: True", "in front: True", "behind: True", "still clean: True"],
+        reports=2,
         options={"slack": "on"},
     ),
     _overrun("other_stream_busy", "k_oob", "7,0,0", 4000, output=["busy when the fault came: True"]),

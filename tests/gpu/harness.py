@@ -37,6 +37,7 @@ class Case:
     status: int = 1
     # Regular expressions for the report; {FAULT} is the number of the line marked with FAULT.
     report: list[str] = field(default_factory=list)
+    reports: int = 1  # how many there are, if there is one
     # Regular expressions for stdout and stderr outside the report.
     output: list[str] = field(default_factory=list)
     error: list[str] = field(default_factory=list)
@@ -188,8 +189,8 @@ def problems_of(case: Case, run: Run, source: str, folder: Path | None = None) -
     problems = _problems_of_end(case, run)
     problems += _missing(case.report, run.report, "the report", faulty, facts)
     heads = len(REPORT_HEAD.findall(run.stderr))
-    if heads != (1 if case.report else 0):
-        problems.append(f"{heads} reports, expected {1 if case.report else 0}")
+    if heads != (case.reports if case.report else 0):
+        problems.append(f"{heads} reports, expected {case.reports if case.report else 0}")
     problems += _missing(case.output, run.stdout, "stdout", faulty, facts)
     problems += _missing(case.error, run.stderr, "stderr", faulty, [])
     for name, patterns in case.files.items():

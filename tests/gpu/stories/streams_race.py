@@ -13,7 +13,7 @@ for step in range(20):
     data = torch.full((1001,), float(step), device="cuda")
     side.wait_stream(main)
     with torch.cuda.stream(side):
-        sums.append(data.sum())
+        sums.append((data * 2.0).sum())
     if how == "record":
         data.record_stream(side)
     elif how == "wait":
@@ -22,5 +22,5 @@ for step in range(20):
         side.synchronize()
     del data  # FAULT
 torch.cuda.synchronize()
-assert how == "race" or [float(value) for value in sums] == [1001.0 * step for step in range(20)]
+assert how == "race" or [float(value) for value in sums] == [2002.0 * step for step in range(20)]
 print("20 sums")
