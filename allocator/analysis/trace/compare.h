@@ -56,8 +56,8 @@ int trace_writers_find(const struct trace_writers *writers, const char *buffer, 
 /*
  * Compares two events. `ignored`: of the flags above. A buffer that differs before the launch is another input only if somebody
  * wrote it in one of the runs, or if outputs differ too: memory that nobody has written holds anything. Hashes that one of the
- * events lacks are taken for equal, and so are the bytes of larger arguments as long as outputs are equal: their padding holds
- * anything as well.
+ * events lacks are taken for equal, and so are scalars and the bytes of larger arguments as long as outputs are known and
+ * equal: padding, and members that a kernel does not use, hold anything as well.
  */
 struct trace_difference trace_compare(const struct trace_event *a, const struct trace_writers *of_a, uint64_t line_a,
                                       const struct trace_event *b, const struct trace_writers *of_b, uint64_t line_b,
