@@ -149,11 +149,19 @@ static void await_worker(void)
 #define RESERVE 32                /* the last 1/32 of a device's memory ... */
 #define RESERVED_FOR (512u << 10) /* ... is for buffers up to this size, many of which fit into one page. Bytes */
 
-/* Whether pages for such a buffer would use up what the driver needs to allocate many of them, unguarded. */
-static int is_scarce(const struct heap_request *wanted)
+static int is_nearly_full(const struct books *books)
+{
+    size_t total = 0;
+    return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS &&
+           __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) > total / 8 * 7;
+}
+
+/* Whether pages for such a buffer would use up what the driver needs to allocate many of them, unguarded. The driver is asked
+ * what is free only once most of the device is mapped. */
+static int is_scarce(const struct books *books, const struct heap_request *wanted)
 {
     size_t free_bytes = 0, all_bytes = 0;
-    return heap_options->fallback && !wanted->is_last_try && wanted->size <= RESERVED_FOR &&
+    return heap_options->fallback && !wanted->is_last_try && wanted->size <= RESERVED_FOR && is_nearly_full(books) &&
            driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS && free_bytes < all_bytes / RESERVE;
 }
 
@@ -163,10 +171,10 @@ static struct block *map_anew(struct books *books, const struct heap_request *wa
 {
     int device = wanted->device, is_brief = !wanted->is_last_try && was_just_full(device);
     int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
-    if (!is_captured && is_scarce(wanted)) {
+    if (!is_captured && is_scarce(books, wanted)) {
         if (!is_brief)
             reclaim_device(books->context, device, 1);
-        if (is_brief || is_scarce(wanted)) {
+        if (is_brief || is_scarce(books, wanted)) {
             if (!is_brief && device < DEVICES)
                 __atomic_store_n(&full_ns[device], now_ns(), __ATOMIC_RELAXED);
             *status = still_full(device, wanted->size);

@@ -194,7 +194,7 @@ static void in_a_stale_member(void)
     struct {
         struct span span;
         uint64_t unused[16];
-    } left_over = {.span = {0, 0}, .unused = {[7] = buffer}};
+    } left_over = {.span = {0, 16}, .unused = {[7] = buffer}};
     static const size_t arguments[] = {sizeof left_over};
     CUmodule module;
     CUfunction function;
