@@ -26,7 +26,7 @@
 static const struct option_row table[] = {
     {.name = "uaf", .type = OPTION_CHOICE, .allowed = "off | adaptive | strict", .default_value = "adaptive",
      .offset = FIELD(uaf),
-     .help = "freed buffers to unmap, so that a use after free faults; strict: all; adaptive: of each place of allocation in turn, at no cost to the program; off: none"},
+     .help = "freed buffers to unmap, so that a use after free faults; strict: all; adaptive: of each place of allocation in turn, by a background thread; off: none"},
     {.name = "uaf_share", .type = OPTION_NUMBER, .allowed = "1..100", .default_value = "20", .offset = FIELD(uaf_share),
      .minimum = 1, .maximum = 100,
      .help = "uaf=adaptive: most per cent of the time that a background thread spends in driver calls for it"},
