@@ -64,8 +64,10 @@ def sysroot_of(tools: Path, arch: str) -> Path:
 def compilers_of(tools: Path, arch: str, python: Path) -> Path:
     folder = tools / arch / "bin"
     folder.mkdir(parents=True, exist_ok=True)
+    # The program itself: where pip builds, this interpreter does not find its packages.
+    zig = Path(run(python, "-c", "import ziglang; print(ziglang.__path__[0])").strip()) / "zig"
     for name, command in WRAPPERS.items():
-        (folder / name).write_text(f'#!/bin/sh\nexec "{python}" -m ziglang {command.format(arch=arch)} "$@"\n')
+        (folder / name).write_text(f'#!/bin/sh\nexec "{zig}" {command.format(arch=arch)} "$@"\n')
         (folder / name).chmod(0o755)
     return folder
 

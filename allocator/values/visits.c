@@ -162,7 +162,7 @@ static void fill(struct visit *visit, const struct launch_event *event, struct s
     visit->stream_generation = __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE);
     visit->handle = event->stream;
     visit->device = visit->context->device;
-    visit->tid = (uint32_t)gettid();
+    visit->tid = thread_id();
     visit->time_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
     visit->graph = event->graph;
     visit->label = label_current();
