@@ -1,6 +1,7 @@
 #include "order.h"
 
 #include "internal.h"
+#include "base/thread.h"
 #include "heap/heap.h"
 #include "launch/functions.h"
 
@@ -20,7 +21,7 @@ static uint32_t own_tid(void)
 {
     static HOT_TLS uint32_t tid;
     if (!tid)
-        tid = (uint32_t)gettid();
+        tid = thread_id();
     return tid;
 }
 
