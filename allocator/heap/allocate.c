@@ -161,7 +161,8 @@ static int is_nearly_full(const struct books *books)
 static int is_scarce(const struct books *books, const struct heap_request *wanted)
 {
     size_t free_bytes = 0, all_bytes = 0;
-    return heap_options->fallback && !wanted->is_last_try && wanted->size <= RESERVED_FOR && is_nearly_full(books) &&
+    return heap_options->fallback && !wanted->is_last_try && wanted->size <= RESERVED_FOR &&
+           wanted->device == books->context->device && is_nearly_full(books) &&
            driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS && free_bytes < all_bytes / RESERVE;
 }
 

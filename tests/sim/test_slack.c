@@ -247,6 +247,23 @@ static void alternating_sizes(void)
     CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
 }
 
+/* uaf=adaptive: a block that waits to be unmapped has the bytes of the buffers that its twin serves. */
+static void twins(void)
+{
+    start("slack=on,slack_every=1,uaf_share=100,stacks=python");
+    CUstream stream = new_stream();
+    cufence_stats stats;
+    for (size_t i = 0; i < 3000; i++) {
+        size_t size = i % 2 ? 4 : 9000;
+        void *pointer = allocate(size, stream);
+        CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)pointer, 0, size, stream));
+        release(pointer, stream);
+        CHECK(cufence_check(0) == 0);
+    }
+    CHECK_OK(cufence_get_stats(0, &stats));
+    CHECK(stats.tested_buffers > 0 && cufence_fault_count() == 0);
+}
+
 static void many_buffers(void)
 {
     enum { COUNT = 700 };
@@ -538,6 +555,7 @@ FINDS(strict, "1 byte changed, 1 byte before the start of buffer #1")
 FINDS(after_a_fault, "out-of-bounds WRITE")
 CLEAN(finds_nothing_in_bounds)
 CLEAN(alternating_sizes)
+CLEAN(twins)
 CLEAN(freed_while_pending)
 CLEAN(stolen_while_pending)
 CLEAN(threads)
@@ -571,6 +589,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_after_a_fault),
         cmocka_unit_test(test_finds_nothing_in_bounds),
         cmocka_unit_test(test_alternating_sizes),
+        cmocka_unit_test(test_twins),
         cmocka_unit_test(test_freed_while_pending),
         cmocka_unit_test(test_stolen_while_pending),
         cmocka_unit_test(test_threads),

@@ -98,8 +98,8 @@ static void it_is_printed_on_request(void **state)
     static const struct expected expected = {0,
                                              {"cufence: allocated: 3 buffers, 4 MiB (6 MiB with their pages), at 2 places",
                                               "       bytes   buffers    largest     oldest  allocated at",
-                                              "       3 MiB         2      2 MiB", "label \"weights\"",
-                                              "an unknown place", "besides, 1 buffer of 100 bytes in all is not guarded"},
+                                              "       3 MiB         2      2 MiB", "label \"weights\"", "an unknown place",
+                                              "besides, 1 buffer of 100 bytes in all is not guarded"},
                                              {"gone", "SUMMARY"}};
     snprintf(file, sizeof file, "/tmp/cufence-use-%d.json", (int)getpid());
     unlink(file);

@@ -220,6 +220,15 @@ static void masks_are_no_nan(void **state)
     SAYS("first Inf: mask writes 1000 Inf to buffer #2");
 }
 
+/* A type that is a guess, of memory whose size it does not divide: a library's workspace may look so. */
+static void mixed_memory_is_not_blamed(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "nan_guessed"), 86);
+    SAYS("first NaN: divide writes 1 NaN");
+    assert_int_equal(run("--nan report", "nan_mixed"), 0);
+}
+
 static void a_fill_is_no_nan(void **state)
 {
     (void)state;
@@ -291,6 +300,7 @@ int main(void)
         cmocka_unit_test(a_nan_of_the_programs_own_is_none),
         cmocka_unit_test(memory_that_nobody_wrote_is_no_input),
         cmocka_unit_test(masks_are_no_nan),
+        cmocka_unit_test(mixed_memory_is_not_blamed),
         cmocka_unit_test(a_fill_is_no_nan),
         cmocka_unit_test(indices_are_no_nan),
         cmocka_unit_test(only_the_maker_is_blamed),

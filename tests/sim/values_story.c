@@ -85,6 +85,7 @@ static const size_t scale_sizes[] = {8, 8, 4, 4}, normalise_sizes[] = {8, 8, 4},
 static const cusim_kernel kernels[] = {
     {.name = "_Z5scalePKfPffi", .function = scale, .argument_bytes = scale_sizes, .argument_count = 4},
     {.name = "_Z9normalisePKfPfi", .function = normalise, .argument_bytes = normalise_sizes, .argument_count = 3},
+    {.name = "divide", .function = normalise, .argument_bytes = normalise_sizes, .argument_count = 3},
     {.name = "_Z4maskPfi", .function = mask, .argument_bytes = mask_sizes, .argument_count = 2},
     {.name = "_Z4fillPfi", .function = fill_nan, .argument_bytes = mask_sizes, .argument_count = 2},
     {.name = "copy_two", .function = copy, .argument_bytes = copy_sizes, .argument_count = 1},
@@ -282,6 +283,25 @@ static void tell_nan_stale(void)
     launch_normalise(in, fresh);
 }
 
+/* By a kernel whose name has no types, into memory of as many bytes. */
+static void nan_of_guess(size_t bytes)
+{
+    int n = COUNT;
+    CUdeviceptr to = allocate(bytes);
+    fill(in, 417);
+    launch("divide", (void *[]){&in, &to, &n});
+}
+
+static void tell_nan_guessed(void)
+{
+    nan_of_guess(COUNT * 4);
+}
+
+static void tell_nan_mixed(void)
+{
+    nan_of_guess(COUNT * 4 + 1);
+}
+
 static void tell_nan_struct(void)
 {
     fill(in, -1);
@@ -327,6 +347,8 @@ static const struct {
                {"nan_copied", tell_nan_copied},
                {"nan_stale", tell_nan_stale},
                {"nan_struct", tell_nan_struct},
+               {"nan_guessed", tell_nan_guessed},
+               {"nan_mixed", tell_nan_mixed},
                {"mask", tell_mask},
                {"nan_fill", tell_nan_fill},
                {"indices", tell_indices}};
