@@ -90,6 +90,7 @@ struct CUgraph_st {
 
 struct CUgraphExec_st {
     struct recording *recording;
+    struct ticket last; /* of its launches, which do not overlap; reference to its stream held */
 };
 
 /* Takes over `recording`; NULL: an empty one. Returns NULL if out of memory, and the caller keeps the recording. */

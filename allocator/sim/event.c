@@ -7,11 +7,9 @@
 
 static void forget_locked(struct CUevent_st *event)
 {
-    if (event->ticket.stream != NULL)
-        stream_release_locked(event->ticket.stream);
+    ticket_drop_locked(&event->ticket);
     if (event->capture != NULL)
         capture_release_locked(event->capture);
-    event->ticket = (struct ticket){0};
     event->capture = NULL;
 }
 

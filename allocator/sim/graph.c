@@ -169,6 +169,9 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
     CALL_ENTER("cuGraphExecDestroy");
     if (!handle_remove(HANDLE_GRAPH_EXEC, hGraphExec))
         return CUDA_ERROR_INVALID_VALUE;
+    queue_lock();
+    ticket_drop_locked(&hGraphExec->last);
+    queue_unlock();
     recording_release(hGraphExec->recording);
     handle_free(hGraphExec);
     return CUDA_SUCCESS;
@@ -190,5 +193,5 @@ SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)
     struct operation *operation = operation_create(OPERATION_GRAPH);
     if (operation != NULL)
         operation->recording = recording_retain(hGraphExec->recording);
-    return stream_submit(hStream, operation, SUBMIT_ASYNC);
+    return stream_submit_behind(hStream, operation, &hGraphExec->last);
 }

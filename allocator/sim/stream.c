@@ -357,7 +357,8 @@ static int is_foreign(const struct operation *operation, const struct CUstream_s
            operation->launch.function->context_id != stream->context->home->id;
 }
 
-static CUresult submit_locked(CUcontext context, CUstream handle, struct operation *operation, enum submit_mode mode)
+static CUresult submit_locked(CUcontext context, CUstream handle, struct operation *operation, enum submit_mode mode,
+                              struct ticket *last)
 {
     CUstream stream;
     CALL_TRY(stream_find_locked(context, handle, &stream));
@@ -370,13 +371,25 @@ static CUresult submit_locked(CUcontext context, CUstream handle, struct operati
         return mode == SUBMIT_ASYNC ? capture_append_locked(stream, operation) : capture_refuse_locked(stream);
     CALL_TRY(capture_check_implicit_locked(stream));
     struct ticket ticket;
-    CALL_TRY(stream_enqueue_locked(stream, operation, NULL, &ticket));
+    CALL_TRY(stream_enqueue_locked(stream, operation, last, &ticket));
     if (mode == SUBMIT_AND_WAIT)
         ticket_wait_locked(&ticket);
+    if (last != NULL) {
+        stream_retain_locked(ticket.stream);
+        ticket_drop_locked(last);
+        *last = ticket;
+    }
     return CUDA_SUCCESS;
 }
 
-CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode)
+void ticket_drop_locked(struct ticket *ticket)
+{
+    if (ticket->stream != NULL)
+        stream_release_locked(ticket->stream);
+    *ticket = (struct ticket){0};
+}
+
+static CUresult submit(CUstream handle, struct operation *operation, enum submit_mode mode, struct ticket *last)
 {
     if (operation == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -384,13 +397,23 @@ CUresult stream_submit(CUstream handle, struct operation *operation, enum submit
     CUresult result = context_current(&context);
     if (result == CUDA_SUCCESS) {
         queue_lock();
-        result = submit_locked(context, handle, operation, mode);
+        result = submit_locked(context, handle, operation, mode, last);
         queue_unlock();
     }
     operation_release(operation);
     if (result == CUDA_SUCCESS && mode == SUBMIT_AND_WAIT)
         result = context_error(context);
     return result;
+}
+
+CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode)
+{
+    return submit(handle, operation, mode, NULL);
+}
+
+CUresult stream_submit_behind(CUstream handle, struct operation *operation, struct ticket *last)
+{
+    return submit(handle, operation, SUBMIT_ASYNC, last);
 }
 
 static CUresult create(CUstream *out, unsigned flags, int priority)

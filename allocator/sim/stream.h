@@ -76,6 +76,11 @@ enum submit_mode { SUBMIT_ASYNC, SUBMIT_AND_WAIT };
 /* Used by most calls: resolves the handle in the current context, and records the operation if the stream is capturing, else
  * enqueues it. Consumes the caller's reference; NULL returns CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult stream_submit(CUstream handle, struct operation *operation, enum submit_mode mode);
+/* Likewise; the work also waits for *last, which becomes its own ticket with a reference to its stream. */
+CUresult stream_submit_behind(CUstream handle, struct operation *operation, struct ticket *last);
+
+/* Gives up a ticket that holds a reference, if it is one. */
+void ticket_drop_locked(struct ticket *ticket);
 
 int ticket_is_done_locked(const struct ticket *ticket);
 void ticket_wait_locked(const struct ticket *ticket);

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GRANULE ((size_t)2 << 20)
 
@@ -117,6 +118,34 @@ static void a_graph_runs_what_was_captured_as_often_as_it_is_launched(void **sta
     assert_int_equal(counted(), 17);
     OK(cuGraphExecDestroy(executable));
     assert_result(cuGraphLaunch(executable, stream), CUDA_ERROR_INVALID_VALUE);
+}
+
+/* The driver's word: a launch is ordered behind all previous launches of the same executable, whichever streams they are on. */
+static void launches_of_one_executable_do_not_overlap(void **state)
+{
+    (void)state;
+    static uint32_t flag;
+    CUgraph graph;
+    CUgraphExec executable;
+    CUfunction spin;
+    CUmodule module;
+    uint32_t *wait_for = &flag;
+    OK(cuModuleLoadData(&module, "any image"));
+    OK(cuModuleGetFunction(&spin, module, "cusim_spin"));
+    OK(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL));
+    OK(launch_add(1, stream));
+    OK(cuStreamEndCapture(stream, &graph));
+    OK(cuGraphInstantiate(&executable, graph, 0));
+    OK(cuGraphDestroy(graph));
+    OK(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&wait_for}, NULL));
+    OK(cuGraphLaunch(executable, stream));
+    OK(cuGraphLaunch(executable, other));
+    usleep(20000);
+    assert_result(cuStreamQuery(other), CUDA_ERROR_NOT_READY);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    assert_int_equal(counted(), 2);
+    OK(cuGraphExecDestroy(executable));
+    OK(cuModuleUnload(module));
 }
 
 static void events_pull_streams_into_the_capture_and_join_them(void **state)
@@ -484,6 +513,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_graph_runs_what_was_captured_as_often_as_it_is_launched, clear_counter),
+        cmocka_unit_test_setup(launches_of_one_executable_do_not_overlap, clear_counter),
         cmocka_unit_test_setup(events_pull_streams_into_the_capture_and_join_them, clear_counter),
         cmocka_unit_test_setup(waiting_on_the_host_invalidates, clear_counter),
         cmocka_unit_test_setup(unsafe_calls_are_refused_by_mode, clear_counter),
