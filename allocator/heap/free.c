@@ -172,8 +172,9 @@ static void wait_for_users(struct block *block, struct stream *stream, enum heap
     wait_for_recorded(block);
 }
 
-/* With slack=on and poison=: checks what is around a freed buffer, and overwrites it. Returns whether work of ours uses it. */
-static int release_contents(struct block *block, struct stream *stream, enum heap_users users)
+/* With slack=on and poison=: checks what is around a freed buffer, and overwrites it. Returns whether work of ours uses it that
+ * is not in the order of `list` (NULL: any work). */
+static int release_contents(struct block *block, struct stream *stream, enum heap_users users, const struct freelist *list)
 {
     int is_used = 0, is_recorded = has_recorded(block);
     if (block->slack)
@@ -185,7 +186,7 @@ static int release_contents(struct block *block, struct stream *stream, enum hea
             is_used = fill_freed_idle(block);
     }
     if (block->slack)
-        is_used |= slack_wait_for(block);
+        is_used |= slack_wait_for(block, list);
     return is_used;
 }
 
@@ -194,10 +195,10 @@ static int release_contents(struct block *block, struct stream *stream, enum hea
 static void free_for_twin(struct block *block, struct block *twin, struct stream *stream, enum heap_users users)
 {
     struct books *books = block->books;
-    struct freelist *list = users == HEAP_NONE ? &books->shared : own_list(block, stream, users);
+    struct freelist *own = own_list(block, stream, users), *list = users == HEAP_NONE ? &books->shared : own;
     uint64_t now = write_freed(block, stream, 1);
-    if (release_contents(block, stream, users) && users == HEAP_NONE)
-        list = NULL;     /* the work is on a stream of ours */
+    if (release_contents(block, stream, users, own))
+        list = NULL;     /* the twin's memory is still in use */
     slack_forget(block); /* what is around the buffer is the twin's from here on */
     wait_for_users(block, stream, users);
     if (list) {
@@ -219,7 +220,7 @@ static void free_with_waits(struct block *block, struct stream *stream, enum hea
     int is_retired = heap_options->uaf == UAF_STRICT || block->is_elsewhere;
     struct freelist *shared = &block->books->shared;
     uint64_t now = write_freed(block, stream, heap_options->uaf == UAF_STRICT);
-    int is_used = release_contents(block, stream, users), is_idle = users == HEAP_NONE && !is_used;
+    int is_used = release_contents(block, stream, users, NULL), is_idle = users == HEAP_NONE && !is_used;
     wait_for_users(block, stream, users);
     enum block_state state = is_retired ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
     freelist_put(shared, block, state, now);

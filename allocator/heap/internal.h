@@ -475,7 +475,8 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
 int slack_freed(struct freelist *list, struct block *block);
 /* The block, held, was freed into another list than that of its stream. `stream` only with HEAP_STREAM. */
 void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded);
-int slack_wait_for(struct block *block);                   /* adds a wait for its last launch. Returns 0 if that is over */
+/* Adds a wait for the block's last launch. Returns 0 if that is over, or in the order of `list` (may be NULL). */
+int slack_wait_for(struct block *block, const struct freelist *list);
 struct watch *slack_hold(struct books *books);             /* no launch until slack_go_on(). NULL: there are none */
 void slack_go_on(struct watch *watch, struct block *gone); /* gone: a block that is not watched any more, or NULL */
 int slack_forget(struct block *block); /* it is not watched any more. Returns 0 if its last launch is not over */

@@ -357,20 +357,20 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     lock_release(&watch->lock);
 }
 
-int slack_wait_for(struct block *block)
+int slack_wait_for(struct block *block, const struct freelist *list)
 {
     struct slack *slack = block->slack;
     struct watch *watch = slack ? watch_of(block->books) : NULL;
     if (!watch)
         return 0;
     lock_take(&watch->lock);
-    int is_over = slack_is_over(slack);
+    int is_over = slack_is_over(slack), is_ordered = is_over || (list && slack->batch->list == list);
     struct stream *stream = is_over ? NULL : slack->batch->stream;
     uint64_t generation = is_over ? 0 : slack->batch->generation;
     lock_release(&watch->lock);
     if (!is_over)
         waits_add(block, stream, generation);
-    return !is_over;
+    return !is_ordered;
 }
 
 /* ---- ends ---- */

@@ -304,6 +304,32 @@ static void freed_while_pending(void)
     CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
 }
 
+/* uaf=adaptive: likewise where a twin goes on with the memory of the freed block. */
+static void twin_while_pending(void)
+{
+    static uint32_t flag;
+    cufence_stats stats = {0};
+    start("slack=on,slack_every=1,uaf_share=100,stacks=python");
+    CUstream busy = new_stream(), other = new_stream();
+    for (size_t i = 0; i < 2000 && stats.tested_buffers < 20; i++) {
+        flag = 0;
+        spin(busy, &flag);
+        char *buffer = allocate(3000 + 16 * (i % 8), busy);
+        usleep(1000); /* time to map a twin */
+        release(buffer, other);
+        char *next = allocate(50000, other);
+        CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)next, 0, 50000, other));
+        CHECK_CU(cuStreamSynchronize(other));
+        __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+        CHECK_CU(cuCtxSynchronize());
+        CHECK(sum_at(next, 50000, other) == 0);
+        release(next, other);
+        CHECK_OK(cufence_get_stats(0, &stats));
+    }
+    CHECK(stats.tested_buffers >= 20);
+    CHECK(cufence_check(0) == 0 && cufence_fault_count() == 0);
+}
+
 /* A block that passes to another stream while its check has not run must not be checked against the next buffer's bytes. */
 static void stolen_while_pending(void)
 {
@@ -557,6 +583,7 @@ CLEAN(finds_nothing_in_bounds)
 CLEAN(alternating_sizes)
 CLEAN(twins)
 CLEAN(freed_while_pending)
+CLEAN(twin_while_pending)
 CLEAN(stolen_while_pending)
 CLEAN(threads)
 CLEAN(a_context_that_ends)
@@ -591,6 +618,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_alternating_sizes),
         cmocka_unit_test(test_twins),
         cmocka_unit_test(test_freed_while_pending),
+        cmocka_unit_test(test_twin_while_pending),
         cmocka_unit_test(test_stolen_while_pending),
         cmocka_unit_test(test_threads),
         cmocka_unit_test(test_a_context_that_ends),
