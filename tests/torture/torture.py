@@ -47,6 +47,10 @@ SIMULATED = [
     ("watched, filled", "slack=on,slack_every=2,fill=0x5a,poison=0xa5,side=alternate", "devices=2", "--devices 2 --without c4"),
     ("watched, alone", "slack=on,slack_every=2,poison=0xa5", "devices=2,strict=1", "--devices 2 --library --without c4"),
     ("watched, injected", "slack=on,slack_every=4", "devices=2", "--devices 2 --inject --without c4"),
+    ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "devices=2,strict=1", "--devices 2 --without c4"),
+    # What is left to the driver is freed as it does that, which may wait; and memory of graphs is the driver's own.
+    ("sampled", "sample=1/3,streams=on", "devices=2,strict=1", "--devices 2 --timed --without graph"),
+    ("limited", "min_size=4096,max_guarded=64M,uaf_share=100", "devices=2", "--devices 2 --timed --without graph"),
 ]
 # With uaf=off a defect shows as wrong data; with uaf=strict as a fault, which must not happen on a peer's memory.
 REAL = [
@@ -60,6 +64,9 @@ REAL = [
     ("off", "uaf=off", "", ""),
     ("watched", "slack=on", "", ""),
     ("watched, filled", "slack=on,fill=0x5a,poison=0xa5", "", ""),
+    ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "", ""),
+    ("ordered", "streams=on", "", ""),
+    ("sampled", "sample=1/3", "", "--without graph"),
 ]
 
 
