@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 int thread_start(pthread_t *thread, void *(*function)(void *), void *argument)
 {
@@ -15,6 +17,25 @@ int thread_start(pthread_t *thread, void *(*function)(void *), void *argument)
     int failed = pthread_create(thread, NULL, function, argument);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return failed;
+}
+
+HOT_TLS uint32_t thread_own_id;
+
+/* The thread that forked goes on in the child with another number. */
+static void forget_id(void)
+{
+    thread_own_id = 0;
+}
+
+static void __attribute__((constructor)) watch_forks(void)
+{
+    pthread_atfork(NULL, NULL, forget_id);
+}
+
+uint32_t thread_ask_id(void)
+{
+    thread_own_id = (uint32_t)syscall(SYS_gettid); /* glibc has gettid() since 2.30 only */
+    return thread_own_id;
 }
 
 void *thread_memory(struct thread_memory *memory)

@@ -17,13 +17,10 @@
 #ifndef CUFENCE_CONTEXTS_H
 #define CUFENCE_CONTEXTS_H
 
+#include "base/thread.h"
 #include "driver/driver.h"
 
 #include <stdint.h>
-
-/* Thread-local data of the fast path, accessed without a function call. It takes up the small static TLS reserve that the
- * loader keeps for dlopened libraries, so use a few words in all. */
-#define HOT_TLS __attribute__((tls_model("initial-exec"))) _Thread_local
 
 struct context;
 

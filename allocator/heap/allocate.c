@@ -310,7 +310,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
                           .size = size,
                           .stream = wanted->stream ? (uint64_t)(uintptr_t)wanted->stream->handle : 0,
                           .allocated_ns = now_ns(),
-                          .who = facts_tid(),
+                          .who = thread_id(),
                           .label = facts_label(label_current(), facts_stack())};
     facts_write(block, &facts);
     if (__builtin_expect(heap_options->slack, 0))

@@ -15,14 +15,6 @@ uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec + 1;
 }
 
-uint32_t facts_tid(void)
-{
-    static HOT_TLS uint32_t id;
-    if (!id)
-        id = thread_id();
-    return id;
-}
-
 uint32_t facts_stack(void)
 {
     switch (heap_options->stacks) {

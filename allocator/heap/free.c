@@ -75,7 +75,7 @@ static uint64_t write_freed(struct block *block, struct stream *stream, int is_r
     uint32_t stack = is_retired ? facts_stack() : 0;
     if (is_retired)
         __atomic_store_n(&block->ids_at_free, heap_ids(), __ATOMIC_RELAXED);
-    facts_write_freed(block, now, stream ? (uint64_t)(uintptr_t)stream->handle : 0, facts_freed_by(facts_tid(), stack));
+    facts_write_freed(block, now, stream ? (uint64_t)(uintptr_t)stream->handle : 0, facts_freed_by(thread_id(), stack));
     return now;
 }
 
@@ -87,7 +87,7 @@ static void return_to_graph(struct block *block, struct stream *stream, enum hea
     freelist_uncount(&block->books->shared, block);
     struct facts facts = block->facts;
     facts.free_stream = stream ? (uint64_t)(uintptr_t)stream->handle : 0;
-    facts.who = facts_allocated_tid(&facts) | facts_freed_by(facts_tid(), 0);
+    facts.who = facts_allocated_tid(&facts) | facts_freed_by(thread_id(), 0);
     facts_write(block, &facts);
     struct scope scope = scope_enter(block->books->context);
     waits_forget(block); /* waits of its previous return */

@@ -110,7 +110,7 @@ static void drop_live(struct books *books)
             struct block *block = orphans.blocks[i];
             if (index_claim(block->facts.address) != block)
                 continue;
-            facts_write_freed(block, now_ns(), 0, facts_freed_by(facts_tid(), 0));
+            facts_write_freed(block, now_ns(), 0, facts_freed_by(thread_id(), 0));
             freelist_put(&books->shared, block, BLOCK_PAST, now_ns());
             drop(block);
         }

@@ -201,7 +201,6 @@ static inline void facts_write_freed(struct block *block, uint64_t now, uint64_t
 struct facts facts_read(const struct block *block);
 void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t gap_start, cufence_buffer *out);
 uint64_t now_ns(void);      /* CLOCK_MONOTONIC_COARSE: a few ns per call, resolution a few ms; never 0 */
-uint32_t facts_tid(void);   /* thread id of the caller */
 uint32_t facts_stack(void); /* the caller's stack */
 
 /* index.c: finds live buffers by their first byte or by any address in them */

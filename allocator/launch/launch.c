@@ -85,7 +85,7 @@ static struct record *find_or_add(struct context *context)
 
 static struct ring *own_ring(struct record *record)
 {
-    static __attribute__((tls_model("initial-exec"))) _Thread_local unsigned number; /* from 1 */
+    static HOT_TLS unsigned number; /* from 1 */
     if (!number)
         number = __atomic_fetch_add(&launches.threads, 1, __ATOMIC_RELAXED) % RINGS + 1;
     return &record->rings[number - 1];
@@ -129,14 +129,6 @@ static int hold_soon(struct place *place)
         if (hold(place))
             return 1;
     return 0;
-}
-
-static uint32_t own_tid(void)
-{
-    static __attribute__((tls_model("initial-exec"))) _Thread_local uint32_t tid;
-    if (!tid)
-        tid = thread_id();
-    return tid;
 }
 
 static uint32_t at_most(size_t bytes, size_t most)
@@ -248,7 +240,7 @@ static inline struct place *begin_in(struct context *context, struct record *rec
     place->entry.sequence = sequence;
     place->entry.time_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
     place->entry.stream = (uint64_t)(uintptr_t)stream;
-    place->entry.tid = own_tid();
+    place->entry.tid = thread_id();
     place->entry.device = context ? context->device : -1;
     return place;
 }
@@ -304,7 +296,7 @@ struct launch_mark launch_newest(struct context *context)
     struct launch_mark mark = {0};
     if (!place || !hold(place))
         return mark;
-    if (place->entry.sequence == sequence && place->entry.tid == own_tid()) /* threads may share a ring */
+    if (place->entry.sequence == sequence && place->entry.tid == thread_id()) /* threads may share a ring */
         mark = (struct launch_mark){place, place->entry.turn, place->entry.function, place->stack.python};
     let_go(place);
     return mark;

@@ -17,14 +17,6 @@ int order_is_on;
 struct order_state *order_state;
 struct lock order_lock = LOCK(RANK_ORDER);
 
-static uint32_t own_tid(void)
-{
-    static HOT_TLS uint32_t tid;
-    if (!tid)
-        tid = thread_id();
-    return tid;
-}
-
 /* ---- streams ---- */
 
 static enum order_kind kind_of(const struct stream *stream)
@@ -172,7 +164,7 @@ static void kernel_launched(const struct launch_event *event, struct stream *str
                       .turn = mark.turn,
                       .function = function,
                       .python = mark.python,
-                      .tid = own_tid(),
+                      .tid = thread_id(),
                       .handle = name_of(event->stream)};
     given.count = 0;
     look_at_arguments(&given, event->call, function);
@@ -305,7 +297,7 @@ int order_copied(const struct order_copy *copy, struct order_race *race)
         writes += copy->accesses[i].is_write != 0;
     }
     int is_told = copy->is_awaited || (!writes && is_pageable(copy->host_target));
-    struct use use = {.tid = own_tid(), .handle = name_of(copy->stream)};
+    struct use use = {.tid = thread_id(), .handle = name_of(copy->stream)};
     *race = (struct order_race){.stream = copy->stream, .by_host = copy->is_awaited};
     lock_take(&order_lock);
     use.stream = place_of(stream);

@@ -8,6 +8,8 @@
  */
 #include "hooks.h"
 
+#include "base/thread.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <stdint.h>
@@ -156,7 +158,7 @@ struct debugger {
     unsigned long long changes; /* libraries loaded plus unloaded at the last search; 0: never searched */
     uintptr_t start, end;       /* both 0: not loaded */
 };
-static __attribute__((tls_model("initial-exec"))) _Thread_local struct debugger debugger;
+static HOT_TLS struct debugger debugger;
 
 static void take_range(const struct dl_phdr_info *library)
 {

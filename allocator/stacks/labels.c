@@ -24,7 +24,7 @@ struct stack {
 };
 static struct thread_memory stacks = {.size = sizeof(struct stack)};
 /* The top of the stack. Read at each allocation, so it is plain TLS that needs no function call. */
-static __attribute__((tls_model("initial-exec"))) _Thread_local const char *current;
+static HOT_TLS const char *current;
 
 /* NULL if out of host memory. */
 static struct label *add(const char *text, size_t length)

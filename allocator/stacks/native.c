@@ -2,6 +2,7 @@
 
 #include "symbols.h"
 #include "unwind.h"
+#include "base/thread.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -19,7 +20,7 @@ extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *s
 /* ---- capture ---- */
 
 /* The calling thread's stack, [low, high). 0: not queried yet, 1: unknown to the thread library. */
-static __attribute__((tls_model("initial-exec"))) _Thread_local uint64_t stack_low, stack_high;
+static HOT_TLS uint64_t stack_low, stack_high;
 
 static __attribute__((cold, noinline)) void ask_for_bounds(void)
 {

@@ -1,6 +1,7 @@
 #include "python.h"
 
 #include "python_proof.h"
+#include "base/thread.h"
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -219,7 +220,7 @@ static __attribute__((cold, noinline)) int look_again(void)
 /* Programs may load an interpreter late, so it is looked for at a thread's 1st, 2nd, 4th, 8th ... call. */
 static inline int is_time_to_look(void)
 {
-    static __attribute__((tls_model("initial-exec"))) _Thread_local unsigned calls;
+    static HOT_TLS unsigned calls;
     unsigned call = ++calls;
     return (call & (call - 1)) == 0;
 }

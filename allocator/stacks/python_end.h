@@ -15,6 +15,8 @@
 #ifndef CUFENCE_STACKS_PYTHON_END_H
 #define CUFENCE_STACKS_PYTHON_END_H
 
+#include "base/thread.h"
+
 #include <stddef.h>
 
 enum python_reading {
@@ -31,7 +33,7 @@ struct python_reader {
 };
 
 extern int python_reading; /* enum python_reading; atomic */
-extern __attribute__((tls_model("initial-exec"))) _Thread_local struct python_reader *python_reader;
+extern HOT_TLS struct python_reader *python_reader;
 
 /* Takes a reader for the calling thread, given back when the thread ends. NULL if out of host memory. */
 struct python_reader *python_take_reader(void);

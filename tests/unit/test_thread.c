@@ -1,0 +1,110 @@
+/* base/thread: numbers of threads, memory of threads, and the signals that cufence's own threads leave to the program. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/thread.h"
+
+#include <signal.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static uint32_t asked(void)
+{
+    return (uint32_t)syscall(SYS_gettid);
+}
+
+static void *is_own(void *unused)
+{
+    (void)unused;
+    uint32_t first = thread_id(); /* asks */
+    return (void *)(uintptr_t)(first == asked() && thread_id() == first && first != (uint32_t)getpid());
+}
+
+static void a_thread_knows_its_number(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *is_right = NULL;
+    assert_int_equal(thread_id(), asked());
+    assert_int_equal(pthread_create(&thread, NULL, is_own, NULL), 0);
+    assert_int_equal(pthread_join(thread, &is_right), 0);
+    assert_non_null(is_right);
+    assert_int_equal(thread_id(), asked());
+}
+
+static void a_forked_child_has_another(void **state)
+{
+    (void)state;
+    int status = 0;
+    assert_int_equal(thread_id(), asked());
+    pid_t child = fork();
+    if (child == 0)
+        _exit(thread_id() == asked() ? 0 : 1);
+    assert_true(child > 0);
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+}
+
+static void *blocked(void *out)
+{
+    pthread_sigmask(SIG_SETMASK, NULL, out);
+    return NULL;
+}
+
+static void own_threads_take_no_signals(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    sigset_t before, after, own;
+    pthread_sigmask(SIG_SETMASK, NULL, &before);
+    assert_int_equal(thread_start(&thread, blocked, &own), 0);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(sigismember(&own, SIGTERM) && sigismember(&own, SIGUSR1) && sigismember(&own, SIGCHLD));
+    assert_false(sigismember(&own, SIGSEGV) || sigismember(&own, SIGABRT));
+    pthread_sigmask(SIG_SETMASK, NULL, &after);
+    for (int signal = 1; signal < 32; signal++)
+        assert_int_equal(sigismember(&after, signal), sigismember(&before, signal));
+}
+
+static struct thread_memory memory = {.size = 64};
+
+static void *own_memory(void *unused)
+{
+    (void)unused;
+    char *own = thread_memory(&memory);
+    if (!own || own != thread_memory(&memory))
+        return NULL;
+    for (int i = 0; i < 64; i++) {
+        if (own[i])
+            return NULL;
+    }
+    own[0] = 1;
+    return own;
+}
+
+static void each_thread_has_its_memory(void **state)
+{
+    (void)state;
+    pthread_t thread;
+    void *other = NULL, *mine = own_memory(NULL);
+    assert_non_null(mine);
+    assert_int_equal(pthread_create(&thread, NULL, own_memory, NULL), 0);
+    assert_int_equal(pthread_join(thread, &other), 0);
+    assert_non_null(other);
+    assert_ptr_not_equal(other, mine);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_thread_knows_its_number),
+        cmocka_unit_test(a_forked_child_has_another),
+        cmocka_unit_test(own_threads_take_no_signals),
+        cmocka_unit_test(each_thread_has_its_memory),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
