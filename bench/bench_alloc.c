@@ -10,17 +10,11 @@
  * Results are nanoseconds, medians over batches. Runs on the driver that CUFENCE_DRIVER names. On the simulated device, the
  * results of the driver's allocators mean nothing. cufence reads its options from CUFENCE_OPTIONS.
  */
-#include <cuda.h>
-#include <cufence.h>
+#include "bench_driver.h"
 
-#include <dlfcn.h>
 #include <inttypes.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #define KIB ((uint64_t)1024)
 #define MIB (1024 * KIB)
@@ -28,78 +22,7 @@
 
 enum { MAX_BATCHES = 101, MAX_THREADS = 64, WINDOW = 32, MAX_LIVE = 50000, FEW_LIVE = 1000 };
 
-/* ---- the driver ---- */
-
-#define FUNCTIONS(X)                                                                                                           \
-    X(cuInit)                                                                                                                  \
-    X(cuDriverGetVersion)                                                                                                      \
-    X(cuDeviceGet)                                                                                                             \
-    X(cuDeviceGetName)                                                                                                         \
-    X(cuDevicePrimaryCtxRetain)                                                                                                \
-    X(cuCtxSetCurrent)                                                                                                         \
-    X(cuCtxSynchronize)                                                                                                        \
-    X(cuStreamCreate)                                                                                                          \
-    X(cuStreamDestroy)                                                                                                         \
-    X(cuMemGetInfo)                                                                                                            \
-    X(cuMemAlloc)                                                                                                              \
-    X(cuMemFree)                                                                                                               \
-    X(cuMemAllocAsync)                                                                                                         \
-    X(cuMemFreeAsync)                                                                                                          \
-    X(cuDeviceGetDefaultMemPool)                                                                                               \
-    X(cuMemPoolSetAttribute)                                                                                                   \
-    X(cuMemPoolTrimTo)
-
-#define X(function) __typeof__(function) *(function);
-static struct {
-    FUNCTIONS(X)
-} cuda;
-#undef X
-
-static CUcontext context;
 static CUmemoryPool pool; /* the device's default pool; NULL if there is none */
-
-static void die(const char *what, const char *why)
-{
-    fprintf(stderr, "bench_alloc: %s: %s\n", what, why);
-    exit(1);
-}
-
-static void must(CUresult result, const char *call)
-{
-    char number[32];
-    snprintf(number, sizeof number, "CUresult %d", (int)result);
-    if (result != CUDA_SUCCESS)
-        die(call, number);
-}
-
-static void *open_driver(void)
-{
-    char path[1024];
-    const char *wanted = getenv("CUFENCE_DRIVER");
-    Dl_info info;
-    if (!wanted || !*wanted)
-        return dlopen("libcuda.so.1", RTLD_NOW);
-    if (strcmp(wanted, "sim") != 0)
-        return dlopen(wanted, RTLD_NOW);
-    /* beside libcufence.so, where cufence itself looks for it */
-    if (!dladdr(__extension__(void *) cufence_version, &info) || !info.dli_fname)
-        return NULL;
-    const char *slash = strrchr(info.dli_fname, '/');
-    snprintf(path, sizeof path, "%.*slibcufence_sim.so", slash ? (int)(slash + 1 - info.dli_fname) : 0, info.dli_fname);
-    return dlopen(path, RTLD_NOW);
-}
-
-static void load_driver(void)
-{
-    void *library = open_driver();
-    if (!library)
-        die("the CUDA driver", dlerror());
-#define NAME_(text) #text
-#define NAME(text) NAME_(text)
-#define X(function) cuda.function = (__typeof__(cuda.function))dlsym(library, NAME(function));
-    FUNCTIONS(X)
-#undef X
-}
 
 /* ---- the allocators ---- */
 
@@ -503,32 +426,18 @@ static void bench_cold(const uint64_t *sizes, size_t size_count, CUstream stream
 
 static void start(void)
 {
-    CUdevice device;
-    char name[128] = "";
-    int version = 0;
     if (cufence_init(NULL) != CUFENCE_OK)
         die("cufence_init", cufence_error_detail());
-    load_driver();
-    must(cuda.cuInit(0), "cuInit");
-    must(cuda.cuDeviceGet(&device, 0), "cuDeviceGet");
-    must(cuda.cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
-    must(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent");
-    cuda.cuDeviceGetName(name, sizeof name, device);
-    cuda.cuDriverGetVersion(&version);
+    CUdevice device = open_device();
     /* By default, the driver's pool releases its memory at each synchronisation; keep it warm, as PyTorch does. */
     if (cuda.cuDeviceGetDefaultMemPool && cuda.cuMemPoolSetAttribute && cuda.cuMemPoolTrimTo &&
         cuda.cuDeviceGetDefaultMemPool(&pool, device) == CUDA_SUCCESS) {
         uint64_t keep = UINT64_MAX;
         must(cuda.cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &keep), "cuMemPoolSetAttribute");
     }
-    const char *options = getenv("CUFENCE_OPTIONS");
-    printf("cufence %s (options: %s) on %s, CUDA %d.%d, %ld processors\n", cufence_version_string(),
-           options && *options ? options : "default", name, version / 1000, version % 1000 / 10, sysconf(_SC_NPROCESSORS_ONLN));
     if (json)
-        fprintf(json,
-                "{\"bench\": \"alloc\", \"version\": \"%s\", \"device\": \"%s\", \"cuda\": %d, \"processors\": %ld, \"quick\": "
-                "%s, \"results\": [",
-                cufence_version_string(), name, version, sysconf(_SC_NPROCESSORS_ONLN), quick ? "true" : "false");
+        fprintf(json, "{\"bench\": \"alloc\", \"version\": \"%s\", \"processors\": %ld, \"quick\": %s, \"results\": [",
+                cufence_version_string(), sysconf(_SC_NPROCESSORS_ONLN), quick ? "true" : "false");
 }
 
 int main(int argc, char **argv)

@@ -10,35 +10,11 @@
  * Prints the median microseconds of a whole cycle and of each call, alone and while a second thread makes the same
  * calls: the driver has one lock. CUFENCE_DRIVER names the driver; on the simulated device the figures mean nothing.
  */
-#include <cuda.h>
+#include "bench_driver.h"
 
-#include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#define FUNCTIONS(X)                                                                                                           \
-    X(cuInit)                                                                                                                  \
-    X(cuDeviceGet)                                                                                                             \
-    X(cuDeviceGetName)                                                                                                         \
-    X(cuDevicePrimaryCtxRetain)                                                                                                \
-    X(cuCtxSetCurrent)                                                                                                         \
-    X(cuMemAddressReserve)                                                                                                     \
-    X(cuMemAddressFree)                                                                                                        \
-    X(cuMemCreate)                                                                                                             \
-    X(cuMemRelease)                                                                                                            \
-    X(cuMemMap)                                                                                                                \
-    X(cuMemUnmap)                                                                                                              \
-    X(cuMemSetAccess)
-
-#define X(function) __typeof__(function) *(function);
-static struct {
-    FUNCTIONS(X)
-} cuda;
-#undef X
 
 #define MIB ((uint64_t)1 << 20)
 #define PAGE (2 * MIB)
@@ -47,17 +23,6 @@ static struct {
 enum { CYCLES = 1000, LIVE = 64, CALLS = 5 };
 enum call { CREATE, MAP, GIVE, TAKE, UNMAP };
 static const char *const call_names[CALLS] = {"create+release", "map", "set access", "take access", "unmap"};
-
-static CUcontext context;
-
-static void must(CUresult result, const char *call)
-{
-    if (result == CUDA_SUCCESS)
-        return;
-    fprintf(stderr, "bench_retire: %s: CUresult %d\n", call, (int)result);
-    exit(1);
-}
-#define MUST(call) must(cuda.call, #call)
 
 static double now_us(void)
 {
@@ -200,32 +165,11 @@ static void measure(int way, uint64_t bytes, int threads)
     printf("\n");
 }
 
-static void open_driver(void)
-{
-    const char *wanted = getenv("CUFENCE_DRIVER");
-    void *library = dlopen(wanted && *wanted && strcmp(wanted, "sim") != 0 ? wanted : "libcuda.so.1", RTLD_NOW);
-    if (!library) {
-        fprintf(stderr, "bench_retire: the CUDA driver: %s\n", dlerror());
-        exit(1);
-    }
-#define NAME_(text) #text
-#define NAME(text) NAME_(text)
-#define X(function) cuda.function = (__typeof__(cuda.function))dlsym(library, NAME(function));
-    FUNCTIONS(X)
-#undef X
-}
-
 int main(void)
 {
     static const uint64_t sizes[] = {PAGE, 32 * MIB, 256 * MIB};
-    CUdevice device;
-    char name[96];
-    open_driver();
-    MUST(cuInit(0));
-    MUST(cuDeviceGet(&device, 0));
-    MUST(cuDeviceGetName(name, sizeof name, device));
-    MUST(cuDevicePrimaryCtxRetain(&context, device));
-    printf("%s: median of %d cycles (5%% .. 95%%), mean of each call\n", name, CYCLES);
+    open_device();
+    printf("median of %d cycles (5%% .. 95%%), mean of each call\n", CYCLES);
     for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
         for (int way = 0; way < WAYS; way++) {
             measure(way, sizes[size], 1);
