@@ -1,6 +1,6 @@
 /*
- * What benchmarks in C share: the CUDA driver that CUFENCE_DRIVER names ("sim", a file, or by default libcuda.so.1), found beside
- * cufence, and its first device's primary context.
+ * What benchmarks in C share: the CUDA driver that CUFENCE_DRIVER names ("sim", a file, or by default libcuda.so.1), found
+ * beside cufence, and its first device's primary context.
  */
 #ifndef BENCH_DRIVER_H
 #define BENCH_DRIVER_H

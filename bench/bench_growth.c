@@ -1,13 +1,14 @@
 /*
- * Allocates and frees a hundred million times and says whether anything grows: memory of the device, mappings, memory of the host.
+ * Allocates and frees a hundred million times and says whether anything grows: memory of the device, mappings, memory of the
+ * host.
  *
  *   bench_growth [--pairs N]
  *
- * Sixteen buffers of 97 sizes (1 byte to 9 MiB) are live at any time, on four streams; one in 256 is freed on another stream than
- * it was allocated on, one in 1024 is recorded for another. The first tenth warms up: the heap keeps the last freed addresses in
- * mind. The exit status is 1 if the device's mapped memory or the host's resident memory is more than 1/16 (and 4 MiB) above what
- * it was then, or if a buffer was lost.
- * Runs on the driver that CUFENCE_DRIVER names. cufence reads its options from CUFENCE_OPTIONS.
+ * Sixteen buffers of 97 sizes (1 byte to 9 MiB) are live at any time, on four streams; one in 256 is freed on another stream
+ * than it was allocated on, one in 1024 is recorded for another. The first tenth warms up: history=1024 freed addresses are
+ * kept in mind. The exit status is 1 if the device's mapped memory or the host's resident memory is more than 1/16 (and 4 MiB)
+ * above what it was then, or if a buffer was lost. Runs on the driver that CUFENCE_DRIVER names. cufence reads its options from
+ * CUFENCE_OPTIONS.
  */
 #include "bench_driver.h"
 
@@ -39,8 +40,8 @@ static struct figures look(uint64_t pairs, double seconds)
                           resident_bytes()};
     printf("%12" PRIu64 " pairs %7.1f s  live %" PRIu64 "  mapped %6.1f MiB  host %6.1f MiB  new mappings %" PRIu64
            "  unmapped %" PRIu64 "  tested %" PRIu64 "\n",
-           pairs, seconds, stats.live_buffers, (double)now.mapped / 0x1p20, (double)now.resident / 0x1p20, now.fresh, now.retired,
-           now.tested);
+           pairs, seconds, stats.live_buffers, (double)now.mapped / 0x1p20, (double)now.resident / 0x1p20, now.fresh,
+           now.retired, now.tested);
     fflush(stdout);
     return now;
 }
@@ -78,7 +79,7 @@ int main(int argc, char **argv)
     CUstream streams[STREAMS];
     void *live[LIVE] = {0};
     unsigned made_on[LIVE] = {0};
-    if (cufence_init(NULL) != CUFENCE_OK)
+    if (cufence_init("history=1024") != CUFENCE_OK)
         die("cufence_init", cufence_error_detail());
     open_device();
     for (int i = 0; i < STREAMS; i++)
@@ -114,7 +115,8 @@ int main(int argc, char **argv)
     cufence_get_stats(0, &stats);
     if (stats.live_buffers)
         printf("%" PRIu64 " buffers are lost\n", stats.live_buffers);
-    int is_grown = has_grown("mapped memory", warm.mapped, last.mapped) | has_grown("the host's memory", warm.resident, last.resident);
+    int is_grown =
+        has_grown("mapped memory", warm.mapped, last.mapped) | has_grown("the host's memory", warm.resident, last.resident);
     puts(is_grown || stats.live_buffers ? "growth" : "no growth");
     return is_grown || stats.live_buffers != 0;
 }
