@@ -29,7 +29,7 @@ static const struct option_row table[] = {
      .help = "freed buffers to unmap, so that a use after free faults; strict: all; adaptive: of each place of allocation in turn, by a background thread; off: none"},
     {.name = "uaf_share", .type = OPTION_NUMBER, .allowed = "1..100", .default_value = "20", .offset = FIELD(uaf_share),
      .minimum = 1, .maximum = 100,
-     .help = "uaf=adaptive: most per cent of the time that a background thread spends in driver calls for it"},
+     .help = "uaf=adaptive: most per cent of the time that a background thread spends in driver calls for it while places of allocation are new; a twentieth of that later"},
     {.name = "align", .type = OPTION_ALIGN, .allowed = "auto | a power of two 1..2M", .default_value = "16",
      .offset = FIELD(align), .minimum = 1, .maximum = 2 * MIB,
      .help = "alignment of buffers; auto: the largest that leaves no slack behind the end of a buffer"},

@@ -26,10 +26,10 @@ enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 #define OPTION_ALIGN_AUTO 0u
 
 struct options {
-    enum option_uaf uaf;           /* off | adaptive (default) | strict */
-    uint64_t uaf_share;            /* 1..100, default 20: per cent of the time that uaf=adaptive may spend in driver calls */
-    uint64_t align;                /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
-    enum option_side side;         /* end (default) | start | alternate */
+    enum option_uaf uaf;   /* off | adaptive (default) | strict */
+    uint64_t uaf_share;    /* 1..100, default 20: per cent of the time that uaf=adaptive may spend in driver calls at first */
+    uint64_t align;        /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
+    enum option_side side; /* end (default) | start | alternate */
     enum option_on_fault on_fault; /* error (default) | abort | continue */
     int slack;                     /* on | off (default): watch the bytes around buffers with a pattern */
     uint64_t fill;                 /* the byte that fresh buffers are filled with, FILL_OFF (default): none */

@@ -24,12 +24,14 @@
 #define MOST_CREDIT_NS 2000000l /* the longest burst of driver calls */
 #define GIVE_WAY 8              /* calls to let pass at most while the program itself maps memory */
 #define RETRY_NS 50000000ul
+#define NEW_PLACE_NS 500000l /* driver time that a new place brings, to have its first turn soon */
+#define LATER 20             /* the share is divided by this once that is used up */
 
 static struct {
     int64_t credit_ns; /* driver time that may be used */
     uint64_t then_ns;  /* when it was counted last */
-    int has_untested;  /* places in use that have not had a turn at all; they are worth the whole share */
-    int saw_untested;  /* likewise, in the look at all places that is under way */
+    int64_t new_ns;    /* driver time that new places have brought and that is not used up */
+    uint64_t places;   /* places that have brought it */
     size_t slot;       /* of the arena, to go on with */
     struct place *place;
     uint64_t settled; /* places looked at in a row that hold up no round */
@@ -48,7 +50,9 @@ static uint64_t clock_ns(void)
 /* Where the thread lost its processor meanwhile, the clock says nothing about the driver: so there is a limit. */
 static void charge(uint64_t began)
 {
-    pace.credit_ns -= (int64_t)(clock_ns() - began);
+    int64_t used = (int64_t)(clock_ns() - began);
+    pace.new_ns -= used < pace.new_ns ? used : pace.new_ns;
+    pace.credit_ns -= used;
     if (pace.credit_ns < -MOST_CREDIT_NS)
         pace.credit_ns = -MOST_CREDIT_NS;
 }
@@ -56,8 +60,12 @@ static void charge(uint64_t began)
 static void count_credit(void)
 {
     uint64_t now = clock_ns(), elapsed = pace.then_ns ? now - pace.then_ns : 0;
-    uint64_t share = pace.has_untested ? heap_options->uaf_share : (heap_options->uaf_share + 3) / 4;
+    uint64_t share = heap_options->uaf_share, places = places_counts().places;
     pace.then_ns = now;
+    pace.new_ns += (int64_t)(places - pace.places) * NEW_PLACE_NS;
+    pace.places = places;
+    if (pace.new_ns == 0)
+        share = (share + LATER - 1) / LATER;
     pace.credit_ns += (int64_t)(elapsed * share / 100);
     if (pace.credit_ns > MOST_CREDIT_NS)
         pace.credit_ns = MOST_CREDIT_NS;
@@ -176,8 +184,6 @@ static int serve(struct books *books, struct place *place, uint64_t now)
 /* All places in use have had their turn: another round begins, as long as the program goes on. */
 static void settle(void)
 {
-    pace.has_untested = pace.saw_untested;
-    pace.saw_untested = 0;
     pace.settled = 0;
     if (pace.has_news)
         places_end_round();
@@ -201,7 +207,6 @@ static int serve_places(struct books *books)
         pace.place = place_after(place);
         place_requeue(place);
         int is_held_up = place_is_due(place) && place->seen_ns + ACTIVE_NS > now;
-        pace.saw_untested |= is_held_up && !__atomic_load_n(&place->turns, __ATOMIC_RELAXED);
         pace.settled = is_held_up ? 0 : pace.settled + 1;
         if (place_is_due(place) && has_room(books)) {
             uint64_t began = clock_ns();
