@@ -476,7 +476,8 @@ int slack_freed(struct freelist *list, struct block *block);
 void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded);
 /* Adds a wait for the block's last launch. Returns 0 if that is over, or in the order of `list` (may be NULL). */
 int slack_wait_for(struct block *block, const struct freelist *list);
-struct watch *slack_hold(struct books *books);             /* no launch until slack_go_on(). NULL: there are none */
+int slack_is_queued(const struct block *block); /* its check waits for a launch; between slack_hold() and slack_go_on() */
+struct watch *slack_hold(struct books *books);  /* no launch until slack_go_on(). NULL: there are none */
 void slack_go_on(struct watch *watch, struct block *gone); /* gone: a block that is not watched any more, or NULL */
 int slack_forget(struct block *block); /* it is not watched any more. Returns 0 if its last launch is not over */
 void slack_flush_touched(struct freelist *list, struct stream *stream); /* launches what waits. Caller holds RANK_TOUCH */

@@ -25,7 +25,7 @@ static int replace(struct freelist *list, struct block *block, uint64_t pages, u
     int is_done = 0;
     list_lock(list);
     struct block **bin = &list->bins[freelist_bin(pages)], *twin = NULL;
-    if (is_in(*bin, block) && block->facts.id == id) {
+    if (is_in(*bin, block) && block->facts.id == id && !slack_is_queued(block)) {
         freelist_ask_markers(list);
         if (block->free_sequence <= list->passed)
             twin = twin_take(block);

@@ -397,6 +397,11 @@ int slack_forget(struct block *block)
     return is_over;
 }
 
+int slack_is_queued(const struct block *block)
+{
+    return block->slack && block->slack->queue;
+}
+
 struct watch *slack_hold(struct books *books)
 {
     struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);

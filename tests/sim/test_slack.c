@@ -160,6 +160,18 @@ static void finds_a_freed_one_at_exit(void)
     release(buffer, stream);
 }
 
+/* uaf=adaptive exchanges blocks that lie idle, but not before they are checked. */
+static void finds_an_idle_one(void)
+{
+    start("slack=on,uaf_share=100,stacks=python");
+    CUstream stream = new_stream();
+    char *buffer = allocate(1000, stream);
+    write_at(buffer + 1000, 4, 0, stream);
+    release(buffer, stream);
+    usleep(300000);
+    CHECK(cufence_check(0) == 1);
+}
+
 static void finds_nothing_in_bounds(void)
 {
     start("slack=on,slack_every=4");
@@ -571,6 +583,7 @@ FINDS(finds_both_sides, "8 bytes changed, 0 bytes past the end of buffer #1")
 FINDS(looks_as_far_as_it_says, "1 byte changed, 64 bytes before the start of buffer #1")
 FINDS(finds_it_at_exit, "4 bytes changed, 4 bytes before the start of buffer #1")
 FINDS(finds_a_freed_one_at_exit, "4 bytes changed, 0 bytes past the end of buffer #1")
+FINDS(finds_an_idle_one, "4 bytes changed, 0 bytes past the end of buffer #1")
 FINDS(finds_it_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
 FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buffer #")
 FINDS(reuse_with_another_size, "1 byte changed, 1 byte before the start of buffer #1")
@@ -606,6 +619,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_looks_as_far_as_it_says),
         cmocka_unit_test(test_finds_it_at_exit),
         cmocka_unit_test(test_finds_a_freed_one_at_exit),
+        cmocka_unit_test(test_finds_an_idle_one),
         cmocka_unit_test(test_finds_it_behind_the_free),
         cmocka_unit_test(test_reuse_with_the_same_size),
         cmocka_unit_test(test_reuse_with_another_size),
