@@ -20,7 +20,12 @@
     X(dwfl_addrmodule)                                                                                                         \
     X(dwfl_module_addrinfo)                                                                                                    \
     X(dwfl_module_getsrc)                                                                                                      \
-    X(dwfl_lineinfo)
+    X(dwfl_lineinfo)                                                                                                           \
+    X(dwfl_module_nextcu)                                                                                                      \
+    X(dwarf_haspc)                                                                                                             \
+    X(dwarf_getsrc_die)                                                                                                        \
+    X(dwarf_linesrc)                                                                                                           \
+    X(dwarf_lineno)
 
 struct libdw {
 #define X(function) __typeof__(function) *(function);
@@ -159,12 +164,28 @@ void libdw_name(struct libdw_session *session, uint64_t address, char *name, siz
         snprintf(name, size, "%s", found);
 }
 
+/* libdw finds a unit by .debug_aranges, which clang and rustc do not write: looks at each unit's own ranges. */
+static const char *search_units(const struct libdw *libdw, Dwfl_Module *module, uint64_t address, int *line)
+{
+    Dwarf_Addr bias;
+    for (Dwarf_Die *unit = NULL; (unit = libdw->dwfl_module_nextcu(module, unit, &bias)) != NULL;) {
+        if (libdw->dwarf_haspc(unit, address - bias) != 1)
+            continue;
+        Dwarf_Line *found = libdw->dwarf_getsrc_die(unit, address - bias);
+        const char *source = found ? libdw->dwarf_linesrc(found, NULL, NULL) : NULL;
+        return source && libdw->dwarf_lineno(found, line) == 0 ? source : NULL;
+    }
+    return NULL;
+}
+
 void libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line)
 {
     const struct libdw *libdw = session->libdw;
     Dwfl_Module *module = libdw->dwfl_addrmodule(session->dwfl, address);
     Dwfl_Line *found = module ? libdw->dwfl_module_getsrc(module, address) : NULL;
     const char *source = found ? libdw->dwfl_lineinfo(found, NULL, line, NULL, NULL, NULL) : NULL;
+    if (module && !found)
+        source = search_units(libdw, module, address, line);
     if (source)
         snprintf(file, size, "%s", source);
 }
