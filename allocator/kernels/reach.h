@@ -1,8 +1,10 @@
 /*
  * A kernel that follows pointers: it looks for addresses of buffers in the memory of buffers, at multiples of 8, and copies
- * the buffers that it finds. One block does all of it, in the order of the launch's stream, because the host must not wait for what is in that memory.
+ * the buffers that it finds. One block does all of it, in the order of the launch's stream, because the host must not wait for
+ * what is in that memory.
  *
- * All of its memory is the host's, pinned, at the same address for both. The program's buffers must stay mapped until it is done.
+ * All of its memory is the host's, pinned, at the same address for both. The program's buffers must stay mapped until it is
+ * done.
  */
 #ifndef CUFENCE_KERNELS_REACH_H
 #define CUFENCE_KERNELS_REACH_H

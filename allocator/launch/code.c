@@ -251,8 +251,8 @@ static int is_of_library(const struct loaded *loaded, CUfunction kernel, const c
     if (!driver->cuLibraryGetKernel ||
         driver->cuLibraryGetKernel(&found, (CUlibrary)(uintptr_t)loaded->handle, name) != CUDA_SUCCESS)
         return 0;
-    return (CUfunction)found == kernel || (driver->cuKernelGetFunction &&
-                                           driver->cuKernelGetFunction(&function, found) == CUDA_SUCCESS && function == kernel);
+    return (CUfunction)found == kernel ||
+           (driver->cuKernelGetFunction && driver->cuKernelGetFunction(&function, found) == CUDA_SUCCESS && function == kernel);
 }
 
 static struct kept *find_locked(CUfunction kernel, const char *name)
@@ -261,8 +261,7 @@ static struct kept *find_locked(CUfunction kernel, const char *name)
     if (driver->cuKernelGetLibrary && driver->cuKernelGetLibrary(&library, (CUkernel)kernel) != CUDA_SUCCESS)
         library = NULL;
     for (struct loaded *at = newest; at; at = at->next)
-        if (library ? at->handle == (const void *)library
-                    : (at->is_library ? is_of_library : is_of_module)(at, kernel, name))
+        if (library ? at->handle == (const void *)library : (at->is_library ? is_of_library : is_of_module)(at, kernel, name))
             return at->kept;
     return NULL;
 }

@@ -96,7 +96,8 @@ static int link_file(const struct writing *writing, size_t number, const char *w
     return link(path, new) == 0;
 }
 
-static void name_type(struct writing *writing, struct bundle_buffer *buffer, const struct reached *reached, const uint8_t *bytes)
+static void name_type(struct writing *writing, struct bundle_buffer *buffer, const struct reached *reached,
+                      const uint8_t *bytes)
 {
     const struct launch_function *function = writing->visit->function;
     uint64_t skip = reached->pointer - reached->range.address, left = reached->range.size - skip;
@@ -279,19 +280,20 @@ static void put_readme(struct writing *writing)
     size_t size = 0;
     FILE *out = open_memstream(&text, &size);
     if (out) {
-        fprintf(out,
-                "# A launch of a GPU kernel\n\n"
-                "cufence %s saved here what it takes to launch the kernel `%s` again as it was\nlaunched: its code, its arguments, "
-                "and the memory that they reach, before the launch and after it. It ended well.\nIt ran on %s.\n\n"
-                "```\ncufence replay .                             # launch it again, and compare what it writes\n"
-                "cufence replay . --times 20                  # does it write the same every time?\n"
-                "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
-                "cufence replay . --buffer 0=other.npy        # with other bytes in the buffer of argument 0\n"
-                "cufence replay . --under compute-sanitizer   # the same launch under a tool\n```\n\n"
-                "Any GPU of compute capability %u.%u will do, on any machine with cufence. launch.json says where it was\n"
-                "launched. kernel.cubin is the module as the driver was given it: a cubin, a fat binary or PTX.\n\n"
-                "**These files contain the data of the program.** Look at them before you pass them on.\n\n",
-                VERSION_TEXT, bundle->symbol, bundle->device_name, bundle->compute / 10, bundle->compute % 10);
+        fprintf(
+            out,
+            "# A launch of a GPU kernel\n\n"
+            "cufence %s saved here what it takes to launch the kernel `%s` again as it was\nlaunched: its code, its arguments, "
+            "and the memory that they reach, before the launch and after it. It ended well.\nIt ran on %s.\n\n"
+            "```\ncufence replay .                             # launch it again, and compare what it writes\n"
+            "cufence replay . --times 20                  # does it write the same every time?\n"
+            "cufence replay . --set-arg 1=999             # with another value of argument 1\n"
+            "cufence replay . --buffer 0=other.npy        # with other bytes in the buffer of argument 0\n"
+            "cufence replay . --under compute-sanitizer   # the same launch under a tool\n```\n\n"
+            "Any GPU of compute capability %u.%u will do, on any machine with cufence. launch.json says where it was\n"
+            "launched. kernel.cubin is the module as the driver was given it: a cubin, a fat binary or PTX.\n\n"
+            "**These files contain the data of the program.** Look at them before you pass them on.\n\n",
+            VERSION_TEXT, bundle->symbol, bundle->device_name, bundle->compute / 10, bundle->compute % 10);
         bundle_describe(bundle, out);
         if (fclose(out) != 0) {
             free(text);

@@ -1,7 +1,7 @@
 /*
- * Bundles of launches that did not fault, for `cufence replay` (docs/replay.md): what save_values= keeps of a launch, and with it
- * the kernel's code, its arguments, where the buffers lie, and the buffers that are only reached through memory. Those are found
- * and copied by a kernel of ours (kernels/reach.h), because only the memory itself has their addresses.
+ * Bundles of launches that did not fault, for `cufence replay` (docs/replay.md): what save_values= keeps of a launch, and with
+ * it the kernel's code, its arguments, where the buffers lie, and the buffers that are only reached through memory. Those are
+ * found and copied by a kernel of ours (kernels/reach.h), because only the memory itself has their addresses.
  *
  * Thread safety: as the functions of struct visit_user that call them.
  */

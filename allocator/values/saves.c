@@ -307,12 +307,12 @@ cufence_status saves_open(const struct options *options)
 {
     static struct visit_user user = {.kernels = BUNDLES_KERNELS,
                                      .wants_function = wants_function,
-                                           .wants = wants,
-                                           .size = size,
-                                           .before = before,
-                                           .after = after,
-                                           .finished = finished,
-                                           .closed = closed};
+                                     .wants = wants,
+                                     .size = size,
+                                     .before = before,
+                                     .after = after,
+                                     .finished = finished,
+                                     .closed = closed};
     static int is_added; /* the start may be tried again */
     if (!options->save_values[0] || is_added)
         return CUFENCE_OK;

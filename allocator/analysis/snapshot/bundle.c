@@ -42,11 +42,11 @@ static json_t *launch_json(const struct scene_launch *launch)
 
 static json_t *buffer_json(const struct bundle_buffer *buffer)
 {
-    return json_pack("{sIsosIsososs*ss*so*ss*ss*}", "id", (json_int_t)buffer->id, "address", address_json(buffer->address), "size",
-                     (json_int_t)buffer->size, "mapping_start", address_json(buffer->mapping_start), "mapping_end",
+    return json_pack("{sIsosIsososs*ss*so*ss*ss*}", "id", (json_int_t)buffer->id, "address", address_json(buffer->address),
+                     "size", (json_int_t)buffer->size, "mapping_start", address_json(buffer->mapping_start), "mapping_end",
                      address_json(buffer->mapping_end), "file", buffer->file[0] ? buffer->file : NULL, "left_out",
-                     buffer->reason[0] ? buffer->reason : NULL, "label", buffer->label[0] ? text_to_json(buffer->label) : NULL, "after",
-                     buffer->after[0] ? buffer->after : NULL, "type", buffer->type[0] ? buffer->type : NULL);
+                     buffer->reason[0] ? buffer->reason : NULL, "label", buffer->label[0] ? text_to_json(buffer->label) : NULL,
+                     "after", buffer->after[0] ? buffer->after : NULL, "type", buffer->type[0] ? buffer->type : NULL);
 }
 
 char *bundle_write(const struct bundle *bundle)

@@ -45,7 +45,7 @@ struct bundle {
     uint64_t arena_start, arena_end;
     struct scene_launch launches[SCENE_LAUNCHES]; /* at least one; the launch that faulted, or those that may have */
     size_t launch_count;
-    int has_outputs; /* the launch ended well, and what the buffers held after it is kept */
+    int has_outputs;                      /* the launch ended well, and what the buffers held after it is kept */
     const struct launch_argument *layout; /* of the arguments, in order; NULL if unknown */
     size_t argument_count;
     const struct bundle_buffer *buffers; /* by mapping_start if it was read */

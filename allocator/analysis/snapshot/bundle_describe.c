@@ -7,7 +7,8 @@ static void list(FILE *out, const struct bundle_buffer *buffers, size_t count)
 {
     for (size_t i = 0; i < count; i++) {
         const struct bundle_buffer *buffer = &buffers[i];
-        fprintf(out, "| #%" PRIu64 " | 0x%" PRIx64 " | %" PRIu64 " | %s%s%s%s | %s |\n", buffer->id, buffer->address, buffer->size,
+        fprintf(out, "| #%" PRIu64 " | 0x%" PRIx64 " | %" PRIu64 " | %s%s%s%s | %s |\n", buffer->id, buffer->address,
+                buffer->size,
                 buffer->file[0] ? BUNDLE_FOLDER "/" : "left out: ", buffer->file[0] ? buffer->file : buffer->reason,
                 buffer->after[0] ? ", after the launch " BUNDLE_FOLDER "/" : "", buffer->after, buffer->label);
     }
