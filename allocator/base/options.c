@@ -179,10 +179,8 @@ static const struct option_row table[] = {
      .minimum = 1, .maximum = 1000000, .help = "with nan: look at one in so many launches of each kernel, which costs less"},
     {.name = "inf", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(inf),
      .help = "with nan: look for infinities too; masks of attention are full of them"},
-    {.name = "graphs", .type = OPTION_CHOICE, .allowed = "on", .default_value = "on", .offset = FIELD(graphs),
-     .help = "CUDA graphs run as graphs: values are those before and after the whole graph",
-     .refused = "off", .refusal = "a program's captures cannot be turned off from outside; in PyTorch, leave out torch.cuda.graph "
-     "and mode='reduce-overhead', or set torch._inductor.config.triton.cudagraphs = False"},
+    {.name = "graphs", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(graphs),
+     .help = "off: torch.compile and torch.cuda.make_graphed_callables run without CUDA graphs, so that each launch has its own values; other captures stay graphs"},
 };
 /* clang-format on */
 

@@ -63,7 +63,8 @@ static void compare_part(struct difference *difference, enum value_type type, co
 }
 
 /* Returns 0 if one of the files cannot be read. */
-static int compare_files(struct difference *difference, enum value_type type, int saved, uint64_t offset, int now, uint64_t size)
+static int compare_files(struct difference *difference, enum value_type type, int saved, uint64_t offset, int now,
+                         uint64_t size)
 {
     uint8_t *parts = malloc(2 * AT_ONCE);
     uint64_t at = 0;
@@ -153,7 +154,8 @@ static void print_difference(const struct difference *difference)
 {
     char name[96];
     name_buffer(difference->buffer, name);
-    printf("cufence replay: %s: %" PRIu64 " of %" PRIu64 " elements (%s) differ, the first at index %" PRIu64 ": %s, saved was %s",
+    printf("cufence replay: %s: %" PRIu64 " of %" PRIu64 " elements (%s) differ, the first at index %" PRIu64
+           ": %s, saved was %s",
            name, difference->different, difference->elements, difference->type, difference->first, difference->now,
            difference->saved);
     if (difference->different > 1 && difference->largest > 0)
@@ -191,10 +193,9 @@ static void print_json(const struct replay *replay)
     json_t *list = json_array();
     for (size_t i = 0; i < comparison->different && i < LISTED; i++)
         json_array_append_new(list, difference_json(&comparison->list[i]));
-    json_t *root =
-        json_pack("{sssssbsIsIsIso}", "kind", "replay", "kernel", replay->opened.bundle->symbol, "is_equal",
-                  !comparison->different, "compared", (json_int_t)comparison->compared, "different",
-                  (json_int_t)comparison->different, "unread", (json_int_t)comparison->unread, "differences", list);
+    json_t *root = json_pack("{sssssbsIsIsIso}", "kind", "replay", "kernel", replay->opened.bundle->symbol, "is_equal",
+                             !comparison->different, "compared", (json_int_t)comparison->compared, "different",
+                             (json_int_t)comparison->different, "unread", (json_int_t)comparison->unread, "differences", list);
     char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
     puts(text ? text : "cufence: the host has no memory for the report");
     free(text);

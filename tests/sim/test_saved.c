@@ -81,7 +81,7 @@ static mode_t mode_of(const char *name)
 static void the_first_of_each_kernel_are_bundles(void **state)
 {
     (void)state;
-    static const char *const files[] = {"scene.json", "kernel.cubin",  "README.md",           "fault.snapshot.json",
+    static const char *const files[] = {"scene.json",  "kernel.cubin",  "README.md",           "fault.snapshot.json",
                                         "launch.json", "buffers/1.npy", "buffers/2.after.npy", "0.before.npy"};
     save("", "scale");
     SAYS("save_values: 6 launches saved in .*");
@@ -112,8 +112,9 @@ static void equal_outputs_are_said(void **state)
     expect_replay("--times 3 s/000002-scale", 0, "^cufence replay: outputs equal in 3 of 3 runs that ended well$");
     SAYS("faulted in 0 of 3 runs");
     SAYS("the launch ran well, outputs equal");
-    expect_replay("--json s/000001-scale", 0, "^\\{\"kind\":\"replay\",\"kernel\":\"_Z5scalePKfPffi\",\"is_equal\":true,"
-                                              "\"compared\":2,\"different\":0,\"unread\":0,\"differences\":\\[\\]\\}$");
+    expect_replay("--json s/000001-scale", 0,
+                  "^\\{\"kind\":\"replay\",\"kernel\":\"_Z5scalePKfPffi\",\"is_equal\":true,"
+                  "\"compared\":2,\"different\":0,\"unread\":0,\"differences\":\\[\\]\\}$");
     expect_replay("--no-guards s/000001-scale", 0, "outputs equal \\(2 buffers");
     expect_replay("--under env s/000001-scale", 0, "outputs equal \\(2 buffers");
 }
@@ -121,18 +122,22 @@ static void equal_outputs_are_said(void **state)
 static void other_outputs_are_told(void **state)
 {
     (void)state;
-    static const char other[] = "buffer #1: 1 of 1000 elements \\(float32\\) differ, the first at index 5: 2.75, saved was 2.5$";
+    static const char other[] =
+        "buffer #1: 1 of 1000 elements \\(float32\\) differ, the first at index 5: 2.75, saved was 2.5$";
     save("", "waver scale");
     expect_replay("s/000001-waver", 3, "the launch ran well, but 1 of 1 buffers differ from what it wrote when it was saved");
     SAYS(other);
     expect_replay("--times 2 s/000001-waver", 3, "outputs equal in 0 of 2 runs that ended well");
     SAYS(other);
     expect_replay("--under env s/000001-waver", 3, other);
-    expect_replay("--json s/000001-waver", 3, "\"is_equal\":false,.*\"buffer\":1,.*\"elements\":1000,\"different\":1,\"first\":5,"
-                                              "\"now\":\"2.75\",\"saved\":\"2.5\"");
-    expect_replay("--set-arg 3=500 s/000002-scale", 3, "buffer #3: 500 of 1000 elements \\(float32\\) differ, the first at "
-                                                       "index 500: 0, saved was 1002; the largest difference is 2000");
-    expect_replay("--set-arg 2=4.0f s/000002-scale", 3, "1000 of 1000 .* index 0: 4, saved was 2; the largest difference is 2000");
+    expect_replay("--json s/000001-waver", 3,
+                  "\"is_equal\":false,.*\"buffer\":1,.*\"elements\":1000,\"different\":1,\"first\":5,"
+                  "\"now\":\"2.75\",\"saved\":\"2.5\"");
+    expect_replay("--set-arg 3=500 s/000002-scale", 3,
+                  "buffer #3: 500 of 1000 elements \\(float32\\) differ, the first at "
+                  "index 500: 0, saved was 1002; the largest difference is 2000");
+    expect_replay("--set-arg 2=4.0f s/000002-scale", 3,
+                  "1000 of 1000 .* index 0: 4, saved was 2; the largest difference is 2000");
 }
 
 /* What a buffer holds after the launch that leaves it alone is what it was given. */
