@@ -47,9 +47,8 @@ static CUresult get_library(CUlibrary *library, CUkernel kernel)
     return strcmp((const char *)kernel, "asked") == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-static const struct driver usual = {.cuModuleGetFunction = get_function,
-                                    .cuLibraryGetKernel = get_kernel,
-                                    .cuKernelGetFunction = get_kernels_function};
+static const struct driver usual = {
+    .cuModuleGetFunction = get_function, .cuLibraryGetKernel = get_kernel, .cuKernelGetFunction = get_kernels_function};
 static const struct driver newer = {.cuModuleGetFunction = get_function, .cuKernelGetLibrary = get_library};
 static const struct driver older = {.cuModuleGetFunction = get_function};
 
@@ -218,12 +217,13 @@ static void cubins_end_with_their_last_section(void **state)
         Elf64_Ehdr header;
         Elf64_Shdr sections[2];
         char content[100];
-    } cubin = {.header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64},
-                          .e_shoff = sizeof(Elf64_Ehdr),
-                          .e_shentsize = sizeof(Elf64_Shdr),
-                          .e_shnum = 2},
-               .sections = {{.sh_type = SHT_NOBITS, .sh_offset = 100, .sh_size = 1 << 20},
-                            {.sh_type = SHT_PROGBITS, .sh_offset = sizeof(Elf64_Ehdr) + 2 * sizeof(Elf64_Shdr), .sh_size = 100}}};
+    } cubin = {
+        .header = {.e_ident = {0x7f, 'E', 'L', 'F', ELFCLASS64},
+                   .e_shoff = sizeof(Elf64_Ehdr),
+                   .e_shentsize = sizeof(Elf64_Shdr),
+                   .e_shnum = 2},
+        .sections = {{.sh_type = SHT_NOBITS, .sh_offset = 100, .sh_size = 1 << 20},
+                     {.sh_type = SHT_PROGBITS, .sh_offset = sizeof(Elf64_Ehdr) + 2 * sizeof(Elf64_Shdr), .sh_size = 100}}};
     assert_int_equal(code_size(&cubin), sizeof(Elf64_Ehdr) + 2 * sizeof(Elf64_Shdr) + 100);
     cubin.sections[1].sh_size = 0;
     assert_int_equal(code_size(&cubin), sizeof(Elf64_Ehdr) + 2 * sizeof(Elf64_Shdr));
