@@ -290,6 +290,14 @@ const struct code *code_find(CUfunction kernel, const char *name, const char **w
     return *why ? NULL : &kept->code;
 }
 
+const struct code *code_hold(const struct code *code)
+{
+    pthread_mutex_lock(&lock);
+    ((struct kept *)(uintptr_t)code)->references++;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
 void code_give_back(const struct code *code)
 {
     if (!code)

@@ -37,7 +37,8 @@ void code_unloaded(const void *handle);
 /* Returns the code that has the kernel, or NULL with the reason in *why, which is static. `kernel`: or a CUkernel cast to it.
  * Its context is current. May ask the driver about every module that there is. */
 const struct code *code_find(CUfunction kernel, const char *name, const char **why);
-void code_give_back(const struct code *code); /* NULL is allowed */
+const struct code *code_hold(const struct code *code); /* another reference */
+void code_give_back(const struct code *code);          /* NULL is allowed */
 
 /* The number of bytes of an image that the driver has accepted; 0 if its form is unknown. */
 uint64_t code_size(const void *image);

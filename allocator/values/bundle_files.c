@@ -149,6 +149,7 @@ static void take_found(struct writing *writing, const cufence_buffer *from, uint
         return;
     if (at == REACH_NONE) {
         leave_out(buffer, "no room for what is reached through memory");
+        bundling_lacks_room(writing->visit->function);
         return;
     }
     const uint8_t *before = area + offsets.before + at, *after = area + offsets.after + at;
@@ -196,6 +197,38 @@ static void take_pinned(struct writing *writing, const uint8_t *area)
     }
     writing->bundle.pinned = writing->pinned;
     writing->bundle.pinned_count = bundling->pinned_count;
+}
+
+/* ---- the code ---- */
+
+#define IMAGES 16
+
+/* Images that have been written lately, the newest first. The visits' thread's. */
+static struct {
+    const struct code *code; /* a reference; NULL: none */
+    char path[PATH_ROOM];
+} images[IMAGES];
+
+static void remember_image(const struct code *code, const char *path)
+{
+    code_give_back(images[IMAGES - 1].code);
+    memmove(images + 1, images, (IMAGES - 1) * sizeof *images);
+    images[0].code = code_hold(code);
+    snprintf(images[0].path, sizeof images[0].path, "%s", path);
+}
+
+/* The code of a library may be large: bundles of its kernels share one file, where the file system can do that. */
+static void put_image(struct writing *writing)
+{
+    const struct code *code = writing->bundling->code;
+    char path[PATH_ROOM];
+    path_of(writing, BUNDLE_IMAGE, path);
+    for (size_t i = 0; i < IMAGES && images[i].code; i++)
+        if (images[i].code == code && link(images[i].path, path) == 0)
+            return;
+    put(writing, BUNDLE_IMAGE, code->bytes, code->size);
+    if (!writing->has_failed)
+        remember_image(code, path);
 }
 
 /* ---- the rest ---- */
@@ -321,7 +354,7 @@ uint64_t bundling_write(const struct bundling *bundling, const struct visit *vis
         take_head(&writing);
         take_buffers(&writing, saved, count, area);
         take_pinned(&writing, area);
-        put(&writing, BUNDLE_IMAGE, bundling->code->bytes, bundling->code->size);
+        put_image(&writing);
         put_snapshot(&writing);
         put_readme(&writing);
         put_text(&writing, BUNDLE_SCENE, bundle_write(&writing.bundle));

@@ -14,7 +14,8 @@
 
 #define MIB (UINT64_C(1) << 20)
 #define MOST_BUFFERS 65536u     /* that may be found: the newest ones */
-#define FOUND_ROOM (64 * MIB)   /* of the buffers that are found, and once more after the launch */
+#define FOUND_ROOM (16 * MIB)   /* of the buffers that are found, and once more after the launch; ... */
+#define LARGE_ROOM (128 * MIB)  /* ... where some had no room in an earlier launch of the kernel */
 #define SEARCH_EACH (4 * MIB)   /* as the stage does: its last bytes of each buffer, ... */
 #define SEARCH_ALL (256 * MIB)  /* ... and in all */
 #define LOWEST UINT64_C(0x1000) /* no pointer is lower */
@@ -23,7 +24,7 @@
 struct counted {
     const struct launch_function *function;
     uint64_t count;
-    int has_said;
+    int has_said, needs_room;
 };
 
 static struct {
@@ -83,6 +84,21 @@ static void refuse(const struct launch_function *function, const char *why)
     finding_kernel_of(function->name, name, sizeof name);
     if (is_first)
         output_say("==%d== cufence: save_values: no bundle of %s for `cufence replay`: %s\n", (int)getpid(), name, why);
+}
+
+static uint64_t room_of(const struct launch_function *function)
+{
+    pthread_mutex_lock(&bundles.lock);
+    uint64_t room = counted_locked(function)->needs_room ? LARGE_ROOM : FOUND_ROOM;
+    pthread_mutex_unlock(&bundles.lock);
+    return room;
+}
+
+void bundling_lacks_room(const struct launch_function *function)
+{
+    pthread_mutex_lock(&bundles.lock);
+    counted_locked(function)->needs_room = 1;
+    pthread_mutex_unlock(&bundles.lock);
 }
 
 /* ---- what the arguments name besides buffers ---- */
@@ -151,7 +167,8 @@ static void hold_buffers(struct bundling *bundling, CUstream stream)
     uint32_t kept = 0;
     for (uint32_t i = 0; i < bundling->count; i++) {
         const cufence_buffer *buffer = &bundling->buffers[i];
-        if (buffer->size && heap_record_stream((void *)(uintptr_t)buffer->address, stream) == CUFENCE_OK) /* NOLINT */
+        if (buffer->size && buffer->is_mapped &&
+            heap_record_stream((void *)(uintptr_t)buffer->address, stream) == CUFENCE_OK) /* NOLINT */
             bundling->buffers[kept++] = *buffer;
     }
     bundling->count = kept;
@@ -201,7 +218,8 @@ static const char *take_buffers(struct bundling *bundling, const struct visit *v
         bytes += (bundling->buffers[i].size + 15) / 16 * 16;
     for (uint32_t i = 0; i < bundling->first; i++)
         bytes -= (bundling->buffers[bundling->direct[i]].size + 15) / 16 * 16;
-    bundling->room = bytes < FOUND_ROOM ? bytes : FOUND_ROOM;
+    uint64_t room = room_of(visit->function);
+    bundling->room = bytes < room ? bytes : room;
     return NULL;
 }
 

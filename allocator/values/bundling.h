@@ -31,6 +31,9 @@ struct bundling {
 
 struct bundling_area bundling_area(const struct bundling *bundling);
 
+/* Some of what a launch of the kernel reaches had no room: the next one gets more. */
+void bundling_lacks_room(const struct launch_function *function);
+
 /* Writes everything but the buffers of `saved`, the list last. Returns the number of bytes, 0 on failure. */
 uint64_t bundling_write(const struct bundling *bundling, const struct visit *visit, const char *folder,
                         const struct bundles_saved *saved, size_t count, const uint8_t *area);

@@ -153,12 +153,17 @@ static size_t size(const struct visit *visit)
     return size_of_buffers(visit) + bundles_size(visit);
 }
 
+static void give_room(uint64_t bytes)
+{
+    __atomic_sub_fetch(&saves.taken, bytes, __ATOMIC_RELAXED);
+}
+
 /* Takes room of all that may be saved. Returns 0 if there is not enough. */
 static int take_room(uint64_t bytes)
 {
     if (__atomic_add_fetch(&saves.taken, bytes, __ATOMIC_RELAXED) <= saves.most)
         return 1;
-    __atomic_sub_fetch(&saves.taken, bytes, __ATOMIC_RELAXED);
+    give_room(bytes);
     return 0;
 }
 
@@ -263,9 +268,11 @@ static void save(const struct visit *visit, const uint8_t *results, struct bundl
     if (!make_folder(visit, folder, sizeof folder))
         return;
     size_t count = put_buffers(visit, folder, results, saved);
+    uint64_t room = bundles_size(visit);
     uint64_t bytes = saved_has_failed() ? 0 : bundles_finish(visit, folder, saved, count, results + size_of_buffers(visit));
     saves.bytes += bytes;
     saves.bundled += bytes != 0;
+    give_room(bytes < room ? room - bytes : 0); /* most of it was for what might have been found */
     if (!saved_has_failed())
         put_launch(visit, folder); /* last: a folder that has it is whole */
     saves.saved += !saved_has_failed();

@@ -138,6 +138,9 @@ static void what_is_in_use_stays(void **state)
     const struct code *code = found(function_of(one), "kernel", &size);
     code_unloaded(one);
     assert_string_equal((const char *)code->bytes, "// stays");
+    assert_ptr_equal(code_hold(code), code);
+    code_give_back(code);
+    assert_string_equal((const char *)code->bytes, "// stays");
     code_give_back(code);
     code_give_back(NULL);
 }
