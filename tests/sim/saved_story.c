@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cuda.h>
 
@@ -95,6 +96,21 @@ static void tell_pinned(void)
     hosted[1] = 9;
 }
 
+/* What the tables lead to is more than there is room for at first. The second launch waits for the files of the first one. */
+static void tell_large(void)
+{
+    CUdeviceptr out = allocate((size_t)20 << 20), inner = allocate(64), outer = allocate(16);
+    int n = COUNT;
+    CALL(cuMemcpyHtoD_v2, inner + 16, &out, sizeof out);
+    CALL(cuMemcpyHtoD_v2, outer + 8, &inner, sizeof inner);
+    for (int i = 0; i < 2; i++) {
+        launch("add_by_table", (void *[]){&outer, &n});
+        CALL(cuCtxSynchronize);
+        for (int waited = 0; access("s/000001-add_by_table/launch.json", F_OK) != 0 && waited < 30000; waited++)
+            usleep(1000);
+    }
+}
+
 /* As the runtime has it: a library, whose kernel is launched without a function. */
 static void tell_library(void)
 {
@@ -139,8 +155,8 @@ static void tell_managed(void)
 static const struct {
     const char *name;
     void (*tell)(void);
-} stories[] = {{"scale", tell_scale},     {"waver", tell_waver},       {"table", tell_table},    {"pinned", tell_pinned},
-               {"library", tell_library}, {"unloaded", tell_unloaded}, {"managed", tell_managed}};
+} stories[] = {{"scale", tell_scale},     {"waver", tell_waver},       {"table", tell_table},     {"pinned", tell_pinned},
+               {"library", tell_library}, {"unloaded", tell_unloaded}, {"managed", tell_managed}, {"large", tell_large}};
 
 int main(int argc, char **argv)
 {

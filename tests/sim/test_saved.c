@@ -215,6 +215,18 @@ static void save_max_is_a_limit(void **state)
     SAYS("5 more launches were left out");
 }
 
+/* The first launch of a kernel has little room for what is found, the second as much as the first one lacked. */
+static void room_follows_need(void **state)
+{
+    (void)state;
+    save("", "large");
+    assert_int_equal(run_shell("grep 'left out: no room for what is reached through memory' s/000001-add_by_table/README.md"),
+                     0);
+    expect_replay("s/000001-add_by_table", 0, "outputs equal \\(2 buffers, 80 bytes\\)");
+    SAYS("buffer #1 \\(20971520 bytes\\) is not in the bundle: it holds zeros");
+    expect_replay("s/000002-add_by_table", 0, "outputs equal \\(3 buffers, 20971600 bytes\\)");
+}
+
 static void damaged_ones_are_refused(void **state)
 {
     (void)state;
@@ -253,6 +265,7 @@ int main(void)
         cmocka_unit_test(the_code_is_kept),
         cmocka_unit_test(what_cannot_be_kept_is_said_once),
         cmocka_unit_test(save_max_is_a_limit),
+        cmocka_unit_test(room_follows_need),
         cmocka_unit_test(damaged_ones_are_refused),
     };
     return cmocka_run_group_tests(tests, make_folder, remove_folder);
