@@ -158,7 +158,7 @@ static const struct option_row table[] = {
     {.name = "save_values", .type = OPTION_FILTER_PATH, .allowed = "LAUNCHES=FOLDER, such as *gemm*=saved", .default_value = "",
      .offset = FIELD(save_values), .maximum = sizeof(((struct options *)0)->save_values),
      .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (docs/diff.md, docs/replay.md): *gemm*, #120, @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"},
-    {.name = "save_bundles", .type = OPTION_NUMBER, .allowed = "0..1000000", .default_value = "4", .offset = FIELD(save_bundles),
+    {.name = "save_replay", .type = OPTION_NUMBER, .allowed = "0..1000000", .default_value = "4", .offset = FIELD(save_replay),
      .minimum = 0, .maximum = 1000000,
      .help = "launches of each kernel that save_values also keeps for `cufence replay`, with the kernel's code and all that its pointers reach"},
     {.name = "trace", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",

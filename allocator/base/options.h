@@ -75,7 +75,7 @@ struct options {
     uint64_t save_max;           /* bytes of buffers in a bundle, default 4G */
     char json[256];              /* file for reports as lines of JSON, "" = none; %p, %r, %h */
     char save_values[256]; /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
-    uint64_t save_bundles; /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
+    uint64_t save_replay;  /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
     char trace[256];       /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
     char values[256];      /* filter.h: launches whose values are shown, "" = none */
     char values_out[256];  /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */

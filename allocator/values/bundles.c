@@ -42,7 +42,7 @@ const char *bundles_ptx(void)
 
 void bundles_open(const struct options *options)
 {
-    bundles.most = options->save_bundles;
+    bundles.most = options->save_replay;
     if (bundles.most)
         code_keep();
 }

@@ -327,7 +327,7 @@ cufence_status saves_open(const struct options *options)
     if (status != CUFENCE_OK)
         return status;
     saves.most = options->save_max;
-    saves.most_bundles = options->save_bundles;
+    saves.most_bundles = options->save_replay;
     bundles_open(options);
     user.ptx = bundles_ptx();
     visits_need(2 * PINNED);
