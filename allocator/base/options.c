@@ -157,7 +157,10 @@ static const struct option_row table[] = {
      .help = "bytes of buffers that are saved with a kernel, and by save_values in all; those beyond it are listed as left out"},
     {.name = "save_values", .type = OPTION_FILTER_PATH, .allowed = "LAUNCHES=FOLDER, such as *gemm*=saved", .default_value = "",
      .offset = FIELD(save_values), .maximum = sizeof(((struct options *)0)->save_values),
-     .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (docs/diff.md): *gemm*, #120, @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"},
+     .help = "launches whose buffers are saved before and after, up to save_max bytes, and where (docs/diff.md, docs/replay.md): *gemm*, #120, @train.py:41, label:NAME, A&B, A|B; %p, %r, %h as in log"},
+    {.name = "save_replay", .type = OPTION_NUMBER, .allowed = "0..1000000", .default_value = "4", .offset = FIELD(save_replay),
+     .minimum = 0, .maximum = 1000000,
+     .help = "launches of each kernel that save_values also keeps for `cufence replay`, with the kernel's code and all that its pointers reach"},
     {.name = "trace", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(trace), .maximum = sizeof(((struct options *)0)->trace),
      .help = "file for a line for each launch with hashes of its buffers before and after, for `cufence diff` (docs/diff.md); %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
@@ -176,10 +179,8 @@ static const struct option_row table[] = {
      .minimum = 1, .maximum = 1000000, .help = "with nan: look at one in so many launches of each kernel, which costs less"},
     {.name = "inf", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(inf),
      .help = "with nan: look for infinities too; masks of attention are full of them"},
-    {.name = "graphs", .type = OPTION_CHOICE, .allowed = "on", .default_value = "on", .offset = FIELD(graphs),
-     .help = "CUDA graphs run as graphs: values are those before and after the whole graph",
-     .refused = "off", .refusal = "a program's captures cannot be turned off from outside; in PyTorch, leave out torch.cuda.graph "
-     "and mode='reduce-overhead', or set torch._inductor.config.triton.cudagraphs = False"},
+    {.name = "graphs", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "on", .offset = FIELD(graphs),
+     .help = "off: torch.compile and torch.cuda.make_graphed_callables run without CUDA graphs, so that each launch has its own values; other captures stay graphs"},
 };
 /* clang-format on */
 

@@ -20,7 +20,6 @@ enum option_color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum { FILL_OFF = 256 }; /* fill, poison: other values are the byte */
 enum option_at_exit { AT_EXIT_NOTHING, AT_EXIT_LIVE };
 enum option_nan { NAN_OFF, NAN_REPORT, NAN_STOP };
-enum option_graphs { GRAPHS_ON };
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
 
 #define OPTION_ALIGN_AUTO 0u
@@ -75,15 +74,16 @@ struct options {
     char save[256];              /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
     uint64_t save_max;           /* bytes of buffers in a bundle, default 4G */
     char json[256];              /* file for reports as lines of JSON, "" = none; %p, %r, %h */
-    char save_values[256];     /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
-    char trace[256];           /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
-    char values[256];          /* filter.h: launches whose values are shown, "" = none */
-    char values_out[256];      /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
-    char values_type[256];     /* types of what pointers point to (values/types.h), "" = none */
-    enum option_nan nan;       /* off (default) | report | stop: look for the first NaN */
-    uint64_t nan_every;        /* 1..1000000, default 1: look at one launch of each kernel in so many */
-    int inf;                   /* on | off (default): with nan, look for infinities too */
-    enum option_graphs graphs; /* on (default); off is refused */
+    char save_values[256]; /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
+    uint64_t save_replay;  /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
+    char trace[256];       /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
+    char values[256];      /* filter.h: launches whose values are shown, "" = none */
+    char values_out[256];  /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
+    char values_type[256]; /* types of what pointers point to (values/types.h), "" = none */
+    enum option_nan nan;   /* off (default) | report | stop: look for the first NaN */
+    uint64_t nan_every;    /* 1..1000000, default 1: look at one launch of each kernel in so many */
+    int inf;               /* on | off (default): with nan, look for infinities too */
+    int graphs;            /* on (default) | off: PyTorch runs without CUDA graphs where it can */
 };
 
 enum option_type {

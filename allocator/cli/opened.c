@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define MOST_JSON ((size_t)256 << 20)
+#define MIN_IMAGE 64 /* bytes of a header */
 #define MOST_DUMP ((size_t)2 << 30)
 
 /* Opens a file in a folder of the bundle. Returns -1 with errno set: ELOOP for a link. */
@@ -50,11 +51,12 @@ static int read_array(int fd, uint64_t *offset, uint64_t *bytes, struct problem 
     return -1;
 }
 
-static int open_buffer(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset,
-                       struct problem *problem)
+/* name: of the file with its bytes before the launch, or after it. */
+static int open_array(const struct opened *opened, const struct bundle_buffer *buffer, const char *name, uint64_t *offset,
+                      struct problem *problem)
 {
     uint64_t bytes = 0;
-    int fd = read_array(open_in(opened->buffers, buffer->file), offset, &bytes, problem);
+    int fd = read_array(open_in(opened->buffers, name), offset, &bytes, problem);
     if (fd < 0 || (bytes == buffer->size && *offset <= UINT32_MAX))
         return fd;
     problem_set(problem, CUFENCE_ERROR_CORRUPT, "it has %llu bytes, but the buffer %llu", (unsigned long long)bytes,
@@ -63,22 +65,51 @@ static int open_buffer(const struct opened *opened, const struct bundle_buffer *
     return -1;
 }
 
+static int open_buffer(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset,
+                       struct problem *problem)
+{
+    return open_array(opened, buffer, buffer->file, offset, problem);
+}
+
+/* A missing name is well. */
+static cufence_status check_array(const struct opened *opened, const struct bundle_buffer *buffer, const char *name,
+                                  struct problem *problem)
+{
+    struct problem why;
+    uint64_t offset = 0;
+    int fd = name[0] ? open_array(opened, buffer, name, &offset, &why) : -1;
+    if (name[0] && fd < 0)
+        return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s/%s: %s", BUNDLE_FOLDER, name, why.text);
+    if (fd >= 0)
+        close(fd);
+    return CUFENCE_OK;
+}
+
 /* Looks at the files of all buffers, so that a damaged one is found before anything is launched. */
 static cufence_status check_buffers(const struct opened *opened, const struct bundle_buffer *buffers, size_t count,
                                     struct problem *problem)
 {
-    struct problem why;
-    for (size_t i = 0; i < count; i++) {
-        const struct bundle_buffer *buffer = &buffers[i];
-        uint64_t offset = 0;
-        if (!buffer->file[0])
-            continue;
-        int fd = open_buffer(opened, buffer, &offset, &why);
-        if (fd < 0)
-            return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s/%s: %s", BUNDLE_FOLDER, buffer->file, why.text);
-        close(fd);
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < count && status == CUFENCE_OK; i++) {
+        status = check_array(opened, &buffers[i], buffers[i].file, problem);
+        if (status == CUFENCE_OK)
+            status = check_array(opened, &buffers[i], buffers[i].after, problem);
     }
-    return CUFENCE_OK;
+    return status;
+}
+
+/* The driver reads a cubin and a fat binary as far as they say, and text up to its NUL. */
+static cufence_status check_image(const struct loaded *image, struct problem *problem)
+{
+    static const unsigned char starts[][4] = {{0x7f, 'E', 'L', 'F'}, {0x50, 0xed, 0x55, 0xba}};
+    const uint8_t *bytes = image->at;
+    for (size_t i = 0; i < sizeof starts / sizeof *starts; i++)
+        if (image->size >= MIN_IMAGE && !memcmp(bytes, starts[i], sizeof starts[i]))
+            return CUFENCE_OK;
+    if (image->size && !bytes[image->size - 1])
+        return CUFENCE_OK;
+    return problem_set(problem, CUFENCE_ERROR_CORRUPT, "%s: it is neither a cubin, nor a fat binary, nor PTX with its end",
+                       BUNDLE_IMAGE);
 }
 
 static cufence_status copy_launches(struct opened *opened, struct problem *problem)
@@ -131,6 +162,8 @@ cufence_status opened_open(const char *path, struct opened *opened, struct probl
     if (status == CUFENCE_OK)
         status = load(opened, BUNDLE_IMAGE, SCENE_IMAGE, &opened->image, problem);
     if (status == CUFENCE_OK)
+        status = check_image(&opened->image, problem);
+    if (status == CUFENCE_OK)
         status = check_buffers(opened, opened->bundle->buffers, opened->bundle->buffer_count, problem);
     if (status == CUFENCE_OK)
         status = check_buffers(opened, opened->bundle->pinned, opened->bundle->pinned_count, problem);
@@ -182,6 +215,15 @@ int opened_answer(const struct opened *opened, const struct stage_message *quest
                                      .data = buffer->address,
                                      .data_bytes = fd >= 0 ? buffer->size : 0};
     return fd;
+}
+
+int opened_expected(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset)
+{
+    struct problem ignored;
+    int replaced = buffer->after[0] ? -1 : find_replaced(opened, buffer);
+    *offset = 0;
+    return replaced >= 0 ? replaced
+                         : open_array(opened, buffer, buffer->after[0] ? buffer->after : buffer->file, offset, &ignored);
 }
 
 /* ---- cures ---- */

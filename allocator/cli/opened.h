@@ -35,6 +35,10 @@ void opened_close(struct opened *opened);
  * or *answer is unchanged. */
 int opened_answer(const struct opened *opened, const struct stage_message *question, struct stage_message *answer);
 
+/* Opens what the buffer, whose bytes are in the bundle, held after the launch: its own file, or its bytes before it if it had
+ * not changed. Returns a descriptor that the caller closes, or -1; *offset says where the bytes begin. */
+int opened_expected(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset);
+
 /* Change an argument as "K=VALUE" says, or the bytes of the buffer that it points to as "K=FILE.npy" does. Errors:
  * INVALID_ARGUMENT, or those of reading the file. */
 cufence_status opened_set_argument(struct opened *opened, const char *text, struct problem *problem);

@@ -128,6 +128,7 @@ static int make_scene(struct replay *replay)
     set_arena(&replay->scene, opened->bundle);
     take_pinned(&replay->scene, opened->bundle);
     replay->scene.launches = opened->launches;
+    replay->scene.is_compared = (uint32_t)opened->bundle->has_outputs;
     replay->scene.launch_count = opened->bundle->launch_count;
     return 1;
 }
@@ -180,29 +181,47 @@ static int fault_status(void)
     return (int)options.exitcode;
 }
 
+static void print_runs(const struct replay *replay, uint64_t times, uint64_t faulted, uint64_t different)
+{
+    int has_outputs = replay->opened.bundle->has_outputs;
+    if (replay->is_json)
+        return;
+    if (times > 1)
+        printf("cufence replay: faulted in %" PRIu64 " of %" PRIu64 " runs\n", faulted, times);
+    else if (!faulted && !has_outputs)
+        printf("cufence replay: the launch did not fault\n");
+    if (times > 1 && has_outputs && faulted < times)
+        printf("cufence replay: outputs equal in %" PRIu64 " of %" PRIu64 " runs that ended well\n",
+               times - faulted - different, times - faulted);
+}
+
+/* Of several runs, the first that faults and the first whose outputs differ are described, or the last. */
 static int run_times(struct replay *replay, uint64_t times)
 {
-    uint64_t faulted = 0;
+    uint64_t faulted = 0, different = 0;
     for (uint64_t i = 0; i < times; i++) {
         enum replay_outcome outcome = replay_once(replay, !faulted);
         if (outcome == REPLAY_FAILED)
             return 1;
+        int differs = outcome == REPLAY_QUIET && replay->comparison.different;
         faulted += outcome == REPLAY_FAULTED;
+        different += (uint64_t)differs;
+        if (outcome == REPLAY_QUIET && ((differs && different == 1) || (!different && i + 1 == times)))
+            compare_tell(replay);
     }
-    if (!replay->is_json && times > 1)
-        printf("cufence replay: faulted in %" PRIu64 " of %" PRIu64 " runs\n", faulted, times);
-    else if (!replay->is_json && !faulted)
-        printf("cufence replay: the launch did not fault\n");
-    return faulted ? fault_status() : 0;
+    print_runs(replay, times, faulted, different);
+    return faulted ? fault_status() : different ? REPLAY_DIFFERS : 0;
 }
 
 static int usage(void)
 {
     printf("usage: cufence replay [--times N] [--no-guards] [--set-arg K=VALUE] [--buffer K=FILE.npy] [--under TOOL] ... "
            "FOLDER\n\n"
-           "Launches a kernel again that save=FOLDER has kept when it faulted, on any GPU of the same kind, with the\n"
-           "same arguments and the same memory at the same addresses, and reports. The exit status is 86 (the\n"
-           "option exitcode) if it faulted, 0 if it did not, 1 if it could not be launched (docs/replay.md).\n\n"
+           "Launches a kernel again that save=FOLDER has kept when it faulted, or save_values=KERNEL=FOLDER when it did\n"
+           "not, on any GPU of the same kind, with the same arguments and the same memory at the same addresses, and\n"
+           "reports. What a launch without a fault writes is compared to what it wrote then. The exit status is 86\n"
+           "(the option exitcode) if it faulted, 3 if it wrote something else, 1 if it could not be launched, else 0\n"
+           "(docs/replay.md).\n\n"
            "  --times N            N launches, and how many of them faulted\n"
            "  --no-guards          with memory behind the buffers, as without cufence\n"
            "  --set-arg K=VALUE    another value of argument K, from 0: 999, -1, 0x3e7, 1.5f (float), 1.5d (double)\n"
@@ -303,7 +322,8 @@ int cli_replay(int argc, char **argv)
             return CLI_USAGE;
     }
     if (optind == argc)
-        return arguments_complain("replay", CLI_USAGE, "no folder given; save=FOLDER makes one (docs/replay.md)");
+        return arguments_complain("replay", CLI_USAGE,
+                                  "no folder given; save=FOLDER makes one, and save_values=KERNEL=FOLDER (docs/replay.md)");
     if (optind + 1 < argc)
         return arguments_surplus("replay", argv[optind + 1]);
     replay.folder = argv[optind];

@@ -6,6 +6,21 @@
 
 #include "opened.h"
 
+/* How the buffers after a launch compare to the saved ones. Zeroed at first. */
+struct comparison {
+    const struct bundle_buffer *pending; /* its bytes are being written to `file` */
+    int file;
+    size_t compared, different, unread; /* buffers */
+    uint64_t bytes;                     /* that were compared */
+    struct difference {
+        const struct bundle_buffer *buffer;
+        const char *type; /* of the elements; "uint8" if it is unknown */
+        uint64_t elements, different, first;
+        char saved[32], now[32]; /* the first one that differs */
+        double largest;          /* difference of two finite elements */
+    } list[16];
+};
+
 struct replay {
     const char *folder;
     struct opened opened;
@@ -14,9 +29,12 @@ struct replay {
     char device_name[128];
     char program[4096]; /* the file of this program */
     int is_json, is_verbose;
-    uint64_t seconds; /* that one run may take */
-    uint8_t *image;   /* with barriers in front of the exits */
+    uint64_t seconds;             /* that one run may take */
+    uint8_t *image;               /* with barriers in front of the exits */
+    struct comparison comparison; /* of the last run */
 };
+
+#define REPLAY_DIFFERS 3 /* exit status: it ended well, but not with the saved bytes */
 
 enum replay_outcome { REPLAY_FAILED, REPLAY_QUIET, REPLAY_FAULTED };
 
@@ -26,5 +44,14 @@ enum replay_outcome replay_once(struct replay *replay, int is_told);
 /* Launches the kernel once with the tool as the stage's parent: "compute-sanitizer --tool memcheck". Returns the exit status.
  */
 int replay_under(struct replay *replay, const char *tool);
+
+/* Answers a STAGE_RESULT, as opened_answer() does a STAGE_NEED: with a file for the bytes of the buffer, which are compared
+ * when the next one is asked for. */
+int compare_answer(struct replay *replay, const struct stage_message *question, struct stage_message *answer);
+void compare_begin(struct replay *replay);
+void compare_end(struct replay *replay); /* compares the last one */
+
+/* Says how the outputs compare, if the bundle has any. */
+void compare_tell(const struct replay *replay);
 
 #endif

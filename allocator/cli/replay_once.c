@@ -13,8 +13,8 @@
 
 static int answer(void *user, const struct stage_message *question, struct stage_message *to)
 {
-    const struct replay *replay = user;
-    return opened_answer(&replay->opened, question, to);
+    struct replay *replay = user;
+    return question->type == STAGE_RESULT ? compare_answer(replay, question, to) : opened_answer(&replay->opened, question, to);
 }
 
 static const struct fault_memory *memory_of(const struct replay *replay)
@@ -109,8 +109,10 @@ enum replay_outcome replay_once(struct replay *replay, int is_told)
                               .answer = answer,
                               .user = replay};
     fflush(stdout);
+    compare_begin(replay);
     staging_begin(&staging);
     staging_finish(&staging);
+    compare_end(replay);
     enum replay_outcome outcome = tell(replay, &staging, is_told);
     staging_end(&staging);
     return outcome;

@@ -54,7 +54,7 @@ static void reserve_less(struct scene *scene, const struct bundle *bundle)
 }
 
 /* Sends the scene and answers questions until the tool's last process has closed the socket. Returns 1 if the kernel failed. */
-static int converse(const struct replay *replay, int socket)
+static int converse(struct replay *replay, int socket)
 {
     struct stage_message message = {.type = STAGE_SCENE};
     int fd, has_launched = 0, has_failed = 0, scene = scene_write(&replay->scene);
@@ -71,10 +71,11 @@ static int converse(const struct replay *replay, int socket)
                     message.text);
             has_failed = has_launched;
         }
-        if (message.type != STAGE_NEED)
+        if (message.type != STAGE_NEED && message.type != STAGE_RESULT)
             continue;
         struct stage_message to = {.type = STAGE_NONE};
-        fd = opened_answer(&replay->opened, &message, &to);
+        fd = message.type == STAGE_RESULT ? compare_answer(replay, &message, &to)
+                                          : opened_answer(&replay->opened, &message, &to);
         stage_send(socket, &to, fd);
         if (fd >= 0)
             close(fd);
@@ -112,11 +113,15 @@ int replay_under(struct replay *replay, const char *tool)
     }
     close(passed);
     signal(SIGINT, SIG_IGN); /* Ctrl-C is the tool's */
+    compare_begin(replay);
     int has_failed = pid > 0 && converse(replay, sockets[0]);
+    compare_end(replay);
     close(sockets[0]);
     free(copy);
     if (pid < 0 || waitpid(pid, &status, 0) != pid)
         return arguments_complain("replay", 1, "fork: %s", strerror(errno));
     int ended = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    return has_failed ? -1 : ended;
+    if (!has_failed && replay->comparison.compared)
+        compare_tell(replay);
+    return has_failed ? -1 : ended ? ended : replay->comparison.different ? REPLAY_DIFFERS : 0;
 }

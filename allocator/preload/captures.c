@@ -1,12 +1,28 @@
 /* Counts captures in progress, during which cufence must not synchronise a context, and has their memory followed. */
-#include "internal.h"
-
+#include "base/output.h"
 #include "values/visits.h"
+
+#include <unistd.h>
+
+#include "internal.h" /* last: see hooks.h */
+
+/* What a capture records is run by nobody a second time, so it cannot run eagerly instead. Said once. */
+__attribute__((noinline)) static void tell_of_graphs(void)
+{
+    static int has_said; /* atomic */
+    if (!__atomic_exchange_n(&has_said, 1, __ATOMIC_RELAXED))
+        output_say(
+            "==%d== cufence: graphs=off: what the program captures by itself stays a CUDA graph, whose launches are seen "
+            "as a whole; in PyTorch, leave out torch.cuda.graph (docs/values.md)\n",
+            (int)getpid());
+}
 
 /* Prepares the capture's context before the capture begins, and keeps our threads from using the stream meanwhile. */
 static struct stream *about_to_begin(CUstream handle)
 {
     struct stream *stream = is_active() ? stream_resolve(handle) : NULL;
+    if (stream && !preload_options->graphs)
+        tell_of_graphs();
     if (stream) {
         heap_prepare_capture(stream->context);
         heap_count_captures(1);

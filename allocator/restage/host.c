@@ -105,3 +105,19 @@ void host_refresh(void)
             memset(piece->at, 0, piece->bytes);
     }
 }
+
+cufence_status host_tell_results(int socket)
+{
+    for (size_t i = 0; i < host.count; i++) {
+        const struct piece *piece = &host.pieces[i];
+        struct stage_message message = {.type = STAGE_RESULT, .address = (uint64_t)(uintptr_t)piece->at, .bytes = piece->bytes};
+        int fd = -1;
+        if (stage_send(socket, &message, -1) != 0 || !stage_receive(socket, &message, &fd))
+            return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
+        if (message.type == STAGE_FILE && fd >= 0 && message.data_bytes == piece->bytes)
+            keep_put(fd, message.number, piece->at, piece->bytes); /* one that is too short is found there */
+        if (fd >= 0)
+            close(fd);
+    }
+    return CUFENCE_OK;
+}

@@ -15,6 +15,9 @@ cufence_status host_reserve(const struct scene *scene);
  * those of memory_reach(). */
 cufence_status host_open(int socket, const struct scene *scene);
 
+/* Hands over what each piece holds now, with STAGE_RESULT. Errors: SYSTEM. */
+cufence_status host_tell_results(int socket);
+
 /* Gives all memory its first bytes again. */
 void host_refresh(void);
 

@@ -11,8 +11,7 @@
 
 #define AT_ONCE ((uint64_t)8 << 20)
 
-/* Returns 0 on failure. */
-static int put(int fd, uint64_t offset, const uint8_t *bytes, size_t size)
+int keep_put(int fd, uint64_t offset, const uint8_t *bytes, size_t size)
 {
     while (size) {
         ssize_t written = pwrite(fd, bytes, size, (off_t)offset);
@@ -32,7 +31,7 @@ void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes)
     uint8_t *part = malloc(AT_ONCE);
     for (uint64_t at = 0, size; part && at < bytes; at += size) {
         size = bytes - at < AT_ONCE ? bytes - at : AT_ONCE;
-        if (driver->cuMemcpyDtoH(part, address + at, size) != CUDA_SUCCESS || !put(fd, offset + at, part, size))
+        if (driver->cuMemcpyDtoH(part, address + at, size) != CUDA_SUCCESS || !keep_put(fd, offset + at, part, size))
             break;
     }
     free(part);

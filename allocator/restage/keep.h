@@ -14,6 +14,9 @@ struct kept {
     const uint8_t *content; /* of the file; stays mapped */
 };
 
+/* Writes bytes of the host into a file. Returns 0 on failure. */
+int keep_put(int fd, uint64_t offset, const uint8_t *bytes, size_t size);
+
 /* Writes `bytes` of the device's memory from `address` on into a file, from `offset` on. What could not be written is missing
  * in the file, which tells the other side. */
 void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes);

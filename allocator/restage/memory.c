@@ -209,10 +209,10 @@ static cufence_status map_piece(struct piece *piece)
     return status == CUFENCE_OK ? refresh(piece) : status;
 }
 
-/* Asks which bytes of a mapping are to be kept, and writes them. */
-static cufence_status save(uint64_t base, uint64_t bytes)
+/* Asks which bytes of a mapping are wanted, and writes them. */
+static cufence_status hand_over(enum stage_message_type type, uint64_t base, uint64_t bytes)
 {
-    struct stage_message message = {.type = STAGE_SAVE, .address = base, .bytes = bytes};
+    struct stage_message message = {.type = type, .address = base, .bytes = bytes};
     int fd = -1;
     if (stage_send(memory.socket, &message, -1) != 0 || !stage_receive(memory.socket, &message, &fd))
         return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
@@ -250,7 +250,7 @@ static cufence_status import(const struct stage_message *message, int fd)
     memmove(&memory.pieces[at + 1], &memory.pieces[at], (memory.count - at) * sizeof piece);
     memory.pieces[at] = piece;
     memory.count++;
-    return memory.is_saved ? save(base, bytes) : CUFENCE_OK;
+    return memory.is_saved ? hand_over(STAGE_SAVE, base, bytes) : CUFENCE_OK;
 }
 
 /* Asks for the memory at an address, unless it is there. */
@@ -329,6 +329,14 @@ cufence_status memory_refresh(void)
     cufence_status status = CUFENCE_OK;
     for (size_t i = 0; i < memory.count && status == CUFENCE_OK; i++)
         status = refresh(&memory.pieces[i]);
+    return status;
+}
+
+cufence_status memory_tell_results(void)
+{
+    cufence_status status = CUFENCE_OK;
+    for (size_t i = 0; i < memory.count && status == CUFENCE_OK; i++)
+        status = hand_over(STAGE_RESULT, memory.pieces[i].base, memory.pieces[i].bytes);
     return status;
 }
 

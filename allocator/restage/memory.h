@@ -28,6 +28,9 @@ int memory_has(uint64_t address, uint64_t bytes);
 /* Gives every copy the bytes of its original, or of its file, again. Errors: DRIVER. */
 cufence_status memory_refresh(void);
 
+/* Hands over what each mapping holds now, with STAGE_RESULT. Errors: SYSTEM. */
+cufence_status memory_tell_results(void);
+
 /* Maps a page full of a pattern, of zeros in the mode SCENE_ZEROS, into the guard at each end of the mappings, or removes these
  * pages. Errors: DRIVER. */
 cufence_status memory_put_patterns(void);

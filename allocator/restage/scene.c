@@ -14,7 +14,7 @@ struct header {
     char magic[8];
     uint32_t version, launch_count, mode, is_saved;
     uint32_t range_count, pinned_count;
-    uint32_t reserved_count, unused;
+    uint32_t reserved_count, is_compared;
     uint8_t device[16];
     uint64_t arena_start, arena_end;
     uint64_t dump_bytes, symbol_bytes, image_bytes; /* texts with their NUL */
@@ -68,6 +68,7 @@ int scene_write(const struct scene *scene)
                             .launch_count = (uint32_t)scene->launch_count,
                             .mode = scene->mode,
                             .is_saved = scene->is_saved,
+                            .is_compared = scene->is_compared,
                             .range_count = (uint32_t)scene->range_count,
                             .pinned_count = (uint32_t)scene->pinned_count,
                             .reserved_count = (uint32_t)scene->reserved_count,
@@ -158,6 +159,7 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
                             .arena_end = header.arena_end,
                             .mode = header.mode,
                             .is_saved = header.is_saved,
+                            .is_compared = header.is_compared,
                             .dump = read_text(&reader, header.dump_bytes),
                             .symbol = read_text(&reader, header.symbol_bytes),
                             .image_bytes = header.image_bytes,

@@ -33,6 +33,7 @@ struct scene {
     uint8_t device[16];              /* the UUID */
     uint64_t arena_start, arena_end; /* cufence's address space in the process that faulted */
     uint32_t mode;                   /* enum scene_mode */
+    uint32_t is_compared;            /* hand over with STAGE_RESULT what each mapping holds after a launch that ended well */
     uint32_t is_saved;               /* ask with STAGE_SAVE where the bytes of each mapping are to be kept */
     const char *dump;                /* file or FIFO for the core dump of the second fault; "" if none is to be written */
     const char *symbol;              /* the kernel's mangled name */
@@ -58,13 +59,15 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
 /* ---- messages ---- */
 
 enum stage_message_type {
-    STAGE_SCENE,    /* to the stage, first; comes with the descriptor of the scene. It has `number` ms, 0: without limit */
-    STAGE_NEED,     /* from the stage: the memory at `address`, cufence's or pinned */
-    STAGE_GIVE,     /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
-    STAGE_FILE,     /* or: `bytes` at `address` are zeros, but for `data_bytes` at `data`, which lie at `number` in the file
-                       whose descriptor comes with it. The answer to STAGE_SAVE: that part is to be written there */
-    STAGE_NONE,     /* the answer: nothing is mapped there, or it cannot be given away, or is not to be kept */
-    STAGE_SAVE,     /* from the stage: it has mapped `bytes` at `address`; which of them are to be kept? */
+    STAGE_SCENE,  /* to the stage, first; comes with the descriptor of the scene. It has `number` ms, 0: without limit */
+    STAGE_NEED,   /* from the stage: the memory at `address`, cufence's or pinned */
+    STAGE_GIVE,   /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
+    STAGE_FILE,   /* or: `bytes` at `address` are zeros, but for `data_bytes` at `data`, which lie at `number` in the file
+                     whose descriptor comes with it. The answer to STAGE_SAVE and STAGE_RESULT: that part is to be written there
+                   */
+    STAGE_NONE,   /* the answer: nothing is mapped there, or it cannot be given away, or is not to be kept */
+    STAGE_RESULT, /* from the stage: the last launch ended well; which of the `bytes` at `address` are wanted? Answered like: */
+    STAGE_SAVE,   /* from the stage: it has mapped `bytes` at `address`; which of them are to be kept? */
     STAGE_LAUNCHES, /* from the stage: launches number `number` of the scene; `address` is 1 with patterns in the guards */
     STAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values` */
     STAGE_FIGURES,  /* what a range of the scene holds before the first launch, in `figures` */

@@ -197,6 +197,12 @@ static cufence_status look_for_fault(size_t wrote)
     return status;
 }
 
+static cufence_status tell_results(void)
+{
+    cufence_status status = memory_tell_results();
+    return status == CUFENCE_OK ? host_tell_results(stage.socket) : status;
+}
+
 static cufence_status play(void)
 {
     const struct scene *scene = &stage.scene;
@@ -224,7 +230,9 @@ static cufence_status play(void)
         figures_tell(stage.socket, scene);
     if (status == CUFENCE_OK && scene->mode != SCENE_BARE)
         status = look_for_writes(&wrote);
-    return status == CUFENCE_OK && scene->mode != SCENE_ZEROS ? look_for_fault(wrote) : status;
+    if (status == CUFENCE_OK && scene->mode != SCENE_ZEROS)
+        status = look_for_fault(wrote);
+    return status == CUFENCE_OK && scene->is_compared ? tell_results() : status;
 }
 
 int stage_play(int socket)

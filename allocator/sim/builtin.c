@@ -51,6 +51,7 @@ static void mark(const cusim_thread *thread, void *const *arguments)
 static const size_t one_pointer[] = {sizeof(uint64_t)}, one_number[] = {sizeof(uint32_t)},
                     two_pointers[] = {sizeof(uint64_t), sizeof(uint64_t)};
 static const size_t of_hash[] = {32 * 3 * sizeof(uint64_t), sizeof(uint32_t), sizeof(uint64_t)};
+static const size_t of_reach[] = {3 * sizeof(void *) + 3 * sizeof(uint64_t) + 4 * sizeof(uint32_t)};
 static const size_t some_items[] = {sizeof(struct twin_items)};
 
 const cusim_kernel builtin_kernels[] = {
@@ -58,6 +59,7 @@ const cusim_kernel builtin_kernels[] = {
     {.name = "cufence_poison", .function = poison, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
     {.name = "cufence_pattern", .function = builtin_pattern, .argument_bytes = two_pointers, .argument_count = 2},
     {.name = "cufence_hash", .function = kernel_hash, .argument_bytes = of_hash, .argument_count = 3, .access_bytes = 8},
+    {.name = "cufence_reach", .function = kernel_reach, .argument_bytes = of_reach, .argument_count = 1, .access_bytes = 8},
     {.name = "cufence_mark", .function = mark, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 8},
     {.name = "cufence_figures", .function = figures_twin, .argument_bytes = some_items, .argument_count = 1, .access_bytes = 8},
     {.name = "cufence_nans", .function = nans_twin, .argument_bytes = some_items, .argument_count = 1, .access_bytes = 8},

@@ -41,6 +41,8 @@ void kernel_unload_all(CUcontext context);
 
 /* hash.c: cufence's kernel of that name. Its arguments: 32 ranges, their number, sums. */
 void kernel_hash(const cusim_thread *thread, void *const *arguments);
+/* reach.c: likewise; one struct. */
+void kernel_reach(const cusim_thread *thread, void *const *arguments);
 
 /* builtin.c */
 extern const cusim_kernel builtin_kernels[];

@@ -1,13 +1,14 @@
 #include "saves.h"
 
-#include "analysis/snapshot/npy.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/filter.h"
 #include "base/output.h"
+#include "bundles.h"
 #include "events.h"
 #include "finding/finding.h"
 #include "names.h"
+#include "saved.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -31,7 +32,8 @@ static struct {
     uint64_t saved;      /* this and the rest: launches; used by the visits' thread alone */
     uint64_t bytes;      /* written */
     uint64_t incomplete; /* buffers left out */
-    int has_failed;
+    uint64_t bundled;
+    uint64_t most_bundles; /* of a kernel; constant after the start */
 } saves;
 
 /* ---- the option ---- */
@@ -137,7 +139,7 @@ static int next_buffer(const struct visit *visit, struct walk *walk)
     return 0;
 }
 
-static size_t size(const struct visit *visit)
+static size_t size_of_buffers(const struct visit *visit)
 {
     struct walk walk = {0};
     while (next_buffer(visit, &walk))
@@ -145,16 +147,36 @@ static size_t size(const struct visit *visit)
     return walk.end;
 }
 
+/* The bundle's memory follows that of the buffers. */
+static size_t size(const struct visit *visit)
+{
+    return size_of_buffers(visit) + bundles_size(visit);
+}
+
+static void give_room(uint64_t bytes)
+{
+    __atomic_sub_fetch(&saves.taken, bytes, __ATOMIC_RELAXED);
+}
+
+/* Takes room of all that may be saved. Returns 0 if there is not enough. */
+static int take_room(uint64_t bytes)
+{
+    if (__atomic_add_fetch(&saves.taken, bytes, __ATOMIC_RELAXED) <= saves.most)
+        return 1;
+    give_room(bytes);
+    return 0;
+}
+
 static int wants(const struct visit *visit)
 {
     if (!is_chosen(visit))
         return 0;
-    uint64_t bytes = size(visit);
-    if (__atomic_add_fetch(&saves.taken, bytes, __ATOMIC_RELAXED) > saves.most) {
-        __atomic_sub_fetch(&saves.taken, bytes, __ATOMIC_RELAXED);
+    if (!take_room(size_of_buffers(visit))) {
         __atomic_add_fetch(&saves.refused, 1, __ATOMIC_RELAXED);
         return 0;
     }
+    bundles_begin(visit, saves.most - __atomic_load_n(&saves.taken, __ATOMIC_RELAXED));
+    take_room(bundles_size(visit)); /* it asked for no more than there is */
     names_note(visit);
     return 1;
 }
@@ -171,31 +193,16 @@ static void copy(struct visit_part *part, int is_after)
 static void before(struct visit_part *part)
 {
     copy(part, 0);
+    bundles_before(part, part->memory + size_of_buffers(part->visit));
 }
 
 static void after(struct visit_part *part)
 {
     copy(part, 1);
+    bundles_after(part, part->memory + size_of_buffers(part->visit));
 }
 
 /* ---- the files ---- */
-
-static void fail(const char *path)
-{
-    output_say("==%d== cufence: save_values: cannot write %s: %s\n", (int)getpid(), path, strerror(errno));
-    saves.has_failed = 1;
-}
-
-static int put_array(const char *path, const uint8_t *bytes, uint64_t size_of_it)
-{
-    char header[NPY_HEADER];
-    int fd = files_create(path);
-    npy_write(size_of_it, header);
-    int is_well = fd >= 0 && files_write(fd, header, sizeof header) && files_write(fd, bytes, size_of_it);
-    if ((fd >= 0 && close(fd) != 0) || !is_well)
-        fail(path);
-    return is_well;
-}
 
 /* Makes a folder for the launch: "000012-softmax". */
 static int make_folder(const struct visit *visit, char *path, size_t room)
@@ -214,7 +221,7 @@ static int make_folder(const struct visit *visit, char *path, size_t room)
         failed = 0;
     }
     if (failed)
-        fail(saves.folder);
+        saved_fail(saves.folder);
     return !failed;
 }
 
@@ -229,45 +236,61 @@ static void put_launch(const struct visit *visit, const char *folder)
     if (file)
         trace_event_write(file, &event);
     if (!file || fclose(file) != 0)
-        fail(path);
+        saved_fail(path);
 }
 
-static void put_buffers(const struct visit *visit, const char *folder, const uint8_t *results)
+/* Writes the buffers, and notes each in `saved`. Returns their number. */
+static size_t put_buffers(const struct visit *visit, const char *folder, const uint8_t *results, struct bundles_saved *saved)
 {
     char path[1400];
     struct walk walk = {0};
     size_t count = 0, different = 0;
-    while (next_buffer(visit, &walk) && !saves.has_failed) {
+    while (next_buffer(visit, &walk) && !saved_has_failed()) {
         uint64_t bytes = visit->reached[walk.index].range.size;
         snprintf(path, sizeof path, "%s/%zu.before.npy", folder, walk.index);
-        saves.bytes += put_array(path, results + walk.at, bytes) ? bytes : 0;
-        count++;
-        if (!memcmp(results + walk.at, results + walk.after, bytes))
+        saves.bytes += saved_put_array(path, results + walk.at, bytes) ? bytes : 0;
+        int has_changed = memcmp(results + walk.at, results + walk.after, bytes) != 0;
+        saved[count++] = (struct bundles_saved){walk.index, results + walk.at, has_changed};
+        if (!has_changed)
             continue;
         snprintf(path, sizeof path, "%s/%zu.after.npy", folder, walk.index);
-        saves.bytes += put_array(path, results + walk.after, bytes) ? bytes : 0;
+        saves.bytes += saved_put_array(path, results + walk.after, bytes) ? bytes : 0;
     }
     for (size_t i = 0; i < visit->reached_count; i++)
         different += !is_known(visit, i);
     saves.incomplete += different - count;
+    return count;
+}
+
+static void save(const struct visit *visit, const uint8_t *results, struct bundles_saved *saved)
+{
+    char folder[1300];
+    if (!make_folder(visit, folder, sizeof folder))
+        return;
+    size_t count = put_buffers(visit, folder, results, saved);
+    uint64_t room = bundles_size(visit);
+    uint64_t bytes = saved_has_failed() ? 0 : bundles_finish(visit, folder, saved, count, results + size_of_buffers(visit));
+    saves.bytes += bytes;
+    saves.bundled += bytes != 0;
+    give_room(bytes < room ? room - bytes : 0); /* most of it was for what might have been found */
+    if (!saved_has_failed())
+        put_launch(visit, folder); /* last: a folder that has it is whole */
+    saves.saved += !saved_has_failed();
 }
 
 static void finished(const struct visit *visit, uint8_t *results, size_t bytes, enum visit_end how)
 {
-    char folder[1300];
     (void)bytes;
-    if (saves.has_failed || visit->result != CUDA_SUCCESS)
-        return;
-    if (how != VISIT_DONE) {
+    if (!saved_has_failed() && visit->result == CUDA_SUCCESS && how == VISIT_DONE) {
+        struct bundles_saved *saved = calloc(visit->reached_count + 1, sizeof *saved);
+        if (saved)
+            save(visit, results, saved);
+        free(saved);
+    } else if (!saved_has_failed() && visit->result == CUDA_SUCCESS) {
         output_say("==%d== cufence: save_values: launch %" PRIu64 " could not be saved: %s\n", (int)getpid(), visit->number,
                    how == VISIT_NO_ROOM ? "there is no pinned memory left" : "a kernel has faulted, or the program ended");
-        return;
     }
-    if (!make_folder(visit, folder, sizeof folder))
-        return;
-    put_buffers(visit, folder, results);
-    put_launch(visit, folder); /* last: a folder that has it is whole */
-    saves.saved += !saves.has_failed;
+    bundles_drop(visit);
 }
 
 static void closed(void)
@@ -275,6 +298,9 @@ static void closed(void)
     uint64_t refused = __atomic_load_n(&saves.refused, __ATOMIC_RELAXED);
     output_say("==%d== cufence: save_values: %" PRIu64 " launch%s saved in %s (%" PRIu64 " bytes)\n", (int)getpid(),
                saves.saved, saves.saved == 1 ? "" : "es", saves.folder, saves.bytes);
+    if (saves.bundled)
+        output_say("==%d== cufence: save_values: %" PRIu64 " of them for `cufence replay`, at most %" PRIu64 " of a kernel\n",
+                   (int)getpid(), saves.bundled, saves.most_bundles);
     if (refused)
         output_say("==%d== cufence: save_values: %" PRIu64 " more launches were left out: save_max is %" PRIu64 " bytes\n",
                    (int)getpid(), refused, saves.most);
@@ -286,13 +312,14 @@ static void closed(void)
 
 cufence_status saves_open(const struct options *options)
 {
-    static const struct visit_user user = {.wants_function = wants_function,
-                                           .wants = wants,
-                                           .size = size,
-                                           .before = before,
-                                           .after = after,
-                                           .finished = finished,
-                                           .closed = closed};
+    static struct visit_user user = {.kernels = BUNDLES_KERNELS,
+                                     .wants_function = wants_function,
+                                     .wants = wants,
+                                     .size = size,
+                                     .before = before,
+                                     .after = after,
+                                     .finished = finished,
+                                     .closed = closed};
     static int is_added; /* the start may be tried again */
     if (!options->save_values[0] || is_added)
         return CUFENCE_OK;
@@ -300,6 +327,9 @@ cufence_status saves_open(const struct options *options)
     if (status != CUFENCE_OK)
         return status;
     saves.most = options->save_max;
+    saves.most_bundles = options->save_replay;
+    bundles_open(options);
+    user.ptx = bundles_ptx();
     visits_need(2 * PINNED);
     visits_add(&user);
     is_added = 1;

@@ -42,11 +42,14 @@ struct visit {
     uint32_t tid;
     uint64_t time_ns;                       /* CLOCK_MONOTONIC */
     const struct launch_function *function; /* never freed; NULL: a graph launch */
+    CUfunction kernel;                      /* its handle, or a CUkernel's */
     CUgraphExec graph;
     const char *copy;                                     /* the driver function, of a copy or set; NULL: a launch. Static */
     const struct launch_function *const *graph_functions; /* of a graph: the different kernels in it, as far as known */
     size_t graph_function_count;
     uint32_t grid[3], block[3], shared_bytes;
+    uint32_t cluster[3]; /* zeros if the launch has none */
+    int is_cooperative;
     const char *label; /* the thread's innermost one (labels.h), NULL if none; valid for ever */
     struct stack stack;
     const uint8_t *arguments;      /* of the kernel, as the device sees them */

@@ -194,7 +194,7 @@ static int answer_stage(void *user, const struct stage_message *question, struct
     struct restaging *restaging = user;
     if (question->type == STAGE_NEED)
         return give_memory(restaging, question->address, answer);
-    return restaging->saving ? saving_answer(restaging->saving, question, answer) : -1;
+    return restaging->saving && question->type == STAGE_SAVE ? saving_answer(restaging->saving, question, answer) : -1;
 }
 
 /* ---- the kernel and the device ---- */

@@ -316,26 +316,6 @@ static int put_dump(const struct saving *saving, const char *name, const struct 
     return is_well;
 }
 
-static void list_buffers(FILE *out, const struct bundle_buffer *buffers, size_t count)
-{
-    for (size_t i = 0; i < count; i++) {
-        const struct bundle_buffer *buffer = &buffers[i];
-        fprintf(out, "| #%" PRIu64 " | 0x%" PRIx64 " | %" PRIu64 " | %s%s | %s |\n", buffer->id, buffer->address, buffer->size,
-                buffer->file[0] ? BUNDLE_FOLDER "/" : "left out: ", buffer->file[0] ? buffer->file : buffer->reason,
-                buffer->label);
-    }
-}
-
-static void describe_buffers(FILE *out, const struct bundle *bundle)
-{
-    fprintf(out, "## Buffers\n\n| buffer | address | bytes | file | label |\n|---|---|---|---|---|\n");
-    list_buffers(out, bundle->buffers, bundle->buffer_count);
-    list_buffers(out, bundle->pinned, bundle->pinned_count);
-    fprintf(out,
-            "\nThe files are NumPy arrays of bytes: `numpy.load(\"" BUNDLE_FOLDER "/1.npy\").view(\"float32\")`. Buffers that\n"
-            "were left out hold zeros in a replay.\n");
-}
-
 static int put_readme(const struct saving *saving, const struct bundle *bundle)
 {
     char *text = NULL;
@@ -357,13 +337,13 @@ static int put_readme(const struct saving *saving, const struct bundle *bundle)
                 "**These files contain the data of the program.** Look at them before you pass them on.\n\n",
                 VERSION_TEXT, bundle->symbol, *bundle->device_name ? "It ran on " : "", bundle->device_name,
                 *bundle->device_name ? "." : "", bundle->compute / 10, bundle->compute % 10);
-        describe_buffers(out, bundle);
+        bundle_describe(bundle, out);
         if (fclose(out) != 0) {
             free(text);
             text = NULL;
         }
     }
-    int is_well = put_text(saving, "README.md", text);
+    int is_well = put_text(saving, BUNDLE_README, text);
     free(text);
     return is_well;
 }

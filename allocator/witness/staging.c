@@ -122,6 +122,7 @@ static int converse(struct staging *staging)
     switch (message.type) {
     case STAGE_NEED:
     case STAGE_SAVE:
+    case STAGE_RESULT:
         give(staging, &message);
         return 1;
     case STAGE_LAUNCHES:

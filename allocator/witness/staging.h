@@ -23,8 +23,8 @@ struct staging {
     uint64_t saving_ms;  /* that it may take besides to save memory */
     const char *limit;   /* the limit's name, for messages */
     uint64_t begin_ns;   /* by dump_clock() */
-    /* Answers a STAGE_NEED or STAGE_SAVE. *answer is a STAGE_NONE before. Returns a descriptor to send, which is then closed,
-     * or -1. */
+    /* Answers a STAGE_NEED, STAGE_SAVE or STAGE_RESULT. *answer is a STAGE_NONE before. Returns a descriptor to send, which is
+     * then closed, or -1. */
     int (*answer)(void *user, const struct stage_message *question, struct stage_message *answer);
     void *user;
 

@@ -28,7 +28,8 @@ static void check(const struct bundle *bundle)
         const struct bundle_buffer *buffer = &bundle->buffers[i];
         must(buffer->mapping_start >= end && buffer->mapping_start < buffer->mapping_end);
         must(buffer->address >= buffer->mapping_start && buffer->address + buffer->size <= buffer->mapping_end);
-        must(!strchr(buffer->file, '/') && buffer->file[0] != '.');
+        must(!strchr(buffer->file, '/') && buffer->file[0] != '.' && !strchr(buffer->after, '/') && buffer->after[0] != '.');
+        must(!strpbrk(buffer->type, "\n\033"));
         must(bundle_find(bundle, buffer->mapping_end - 1) == buffer);
         end = buffer->mapping_end;
     }
@@ -38,7 +39,7 @@ static void check(const struct bundle *bundle)
     for (size_t i = 0; i < bundle->pinned_count; i++) {
         const struct bundle_buffer *pinned = &bundle->pinned[i];
         ranges[i] = (struct scene_range){pinned->address, pinned->size};
-        must(!strchr(pinned->file, '/') && pinned->file[0] != '.');
+        must(!strchr(pinned->file, '/') && pinned->file[0] != '.' && !strchr(pinned->after, '/') && pinned->after[0] != '.');
         must(bundle_find(bundle, pinned->address) == pinned);
     }
     must(scene_pinned_is_sound(ranges, bundle->pinned_count, bundle->arena_start, bundle->arena_end));
@@ -58,7 +59,7 @@ static void read_bundle(const uint8_t *data, size_t size)
     must(bundle_read(text, strlen(text), &again, &problem) == CUFENCE_OK);
     check(again);
     must(again->buffer_count == bundle->buffer_count && again->pinned_count == bundle->pinned_count &&
-         again->argument_count == bundle->argument_count);
+         again->argument_count == bundle->argument_count && again->has_outputs == bundle->has_outputs);
     free(text);
     bundle_free(again);
     bundle_free(bundle);

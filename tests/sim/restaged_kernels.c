@@ -104,6 +104,47 @@ static void write_by_hosted(const cusim_thread *t, void *const *arguments)
         hosted->out[number(t)] = 2.5f;
 }
 
+/* Faults nowhere, unless n is too large. */
+static void scale(const cusim_thread *t, void *const *arguments)
+{
+    const volatile float *in = *(const volatile float *const *)arguments[0];
+    volatile float *out = *(volatile float *const *)arguments[1];
+    if (number(t) < *(const int *)arguments[3])
+        out[number(t)] = in[number(t)] * *(const float *)arguments[2];
+}
+
+/* The same, but for one element, which is not the same in the second process. */
+static void waver(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    if (number(t) < *(const int *)arguments[1])
+        out[number(t)] = number(t) == 5 && is_second() ? 2.75f : 2.5f;
+}
+
+/* Adds one to what the pointer in the second table leads to. */
+static void add_by_table(const cusim_thread *t, void *const *arguments)
+{
+    float ***tables = *(float ***const *)arguments[0];
+    volatile float *out = tables[1][2];
+    if (number(t) < *(const int *)arguments[1])
+        out[number(t)] += 1;
+}
+
+struct counting {
+    int n, count;
+};
+
+/* Says in memory of the host how many elements it has written. */
+static void count_hosted(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    struct counting *counting = *(struct counting *const *)arguments[1];
+    if (number(t) < counting->n)
+        out[number(t)] = 2.5f;
+    if (number(t) == 0)
+        counting->count += counting->n;
+}
+
 static void write_once(const cusim_thread *t, void *const *arguments)
 {
     volatile float *out = *(volatile float *const *)arguments[0];
@@ -130,6 +171,7 @@ static void end_later(const cusim_thread *t, void *const *arguments)
 __attribute__((constructor)) static void register_kernels(void)
 {
     static const size_t pointer_and_count[] = {8, 4}, two_pointers[] = {8, 8, 4};
+    static const size_t of_scale[] = {8, 8, 4, 4};
     static const size_t large_and_count[] = {sizeof(struct large), 4};
     static const cusim_kernel kernels[] = {
         {"write_by_struct", write_by_struct, large_and_count, 2, "model.cu", 26, 4, 0, 1},
@@ -144,6 +186,10 @@ __attribute__((constructor)) static void register_kernels(void)
         {"write_end", write_end, two_pointers, 3, "model.cu", 86, 4, 0, 1},
         {"write_hosted", write_hosted, two_pointers, 2, "model.cu", 100, 4, 0, 1},
         {"write_by_hosted", write_by_hosted, two_pointers, 2, "model.cu", 110, 4, 0, 1},
+        {"_Z5scalePKfPffi", scale, of_scale, 4, "model.cu", 130, 4, 0, 1},
+        {"_Z5waverPfi", waver, pointer_and_count, 2, "model.cu", 135, 4, 0, 1},
+        {"add_by_table", add_by_table, pointer_and_count, 2, "model.cu", 140, 4, 0, 1},
+        {"count_hosted", count_hosted, two_pointers, 2, "model.cu", 150, 4, 0, 1},
         {"_Z9write_endPK6__halfPfi", write_end, two_pointers, 3, "model.cu", 97, 4, 0, 1},
     };
     for (size_t i = 0; i < sizeof kernels / sizeof *kernels; i++)

@@ -143,6 +143,16 @@ static void graphs_are_shown_as_a_whole(void **state)
     DOES_NOT_SAY("a CUDA graph");
 }
 
+/* Nothing runs again what a program has captured. */
+static void graphs_off_says_what_it_cannot(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values scale --graphs off", "graph scale graph"), 0);
+    assert_int_equal(count_in("graphs=off: what the program captures by itself stays a CUDA graph"), 1);
+    assert_int_equal(run("--values scale --graphs off", "scale"), 0);
+    DOES_NOT_SAY("graphs=off");
+}
+
 static void lines_of_json(void **state)
 {
     (void)state;
@@ -166,8 +176,8 @@ static void what_is_wrong_is_refused(void **state)
     assert_int_equal(run("--values '*' --values_type gemm:f15", "scale"), 2);
     SAYS("values_type=gemm:f15");
     assert_int_equal(run("--values '*' --values_out nowhere/values.json", "scale"), 2);
-    assert_int_equal(run("--set graphs=off", "scale"), 2);
-    SAYS("torch._inductor.config.triton.cudagraphs = False");
+    assert_int_equal(run("--set graphs=maybe", "scale"), 2);
+    SAYS("graphs=maybe is not allowed; allowed is on | off");
     assert_int_equal(run("--nan yes", "scale"), 2);
 }
 
@@ -293,6 +303,7 @@ int main(void)
         cmocka_unit_test(pointers_into_buffers),
         cmocka_unit_test(types_are_guessed_and_marked),
         cmocka_unit_test(graphs_are_shown_as_a_whole),
+        cmocka_unit_test(graphs_off_says_what_it_cannot),
         cmocka_unit_test(lines_of_json),
         cmocka_unit_test(what_is_wrong_is_refused),
         cmocka_unit_test(values_before_a_fault_are_shown),

@@ -78,7 +78,9 @@ static void bundles_come_back_as_they_were(void **state)
                                                     .size = 100,
                                                     .mapping_start = 0x7e0000400000,
                                                     .mapping_end = 0x7e0000600000,
-                                                    .file = "7.npy"},
+                                                    .file = "7.npy",
+                                                    .after = "7.after.npy",
+                                                    .type = "float16"},
                                                    {.id = 5,
                                                     .address = 0x7e0000200000,
                                                     .size = 9,
@@ -101,6 +103,7 @@ static void bundles_come_back_as_they_were(void **state)
                                                 .argument_bytes = sizeof arguments,
                                                 .arguments = arguments}},
                                   .launch_count = 1,
+                                  .has_outputs = 1,
                                   .layout = layout,
                                   .argument_count = 2,
                                   .buffers = buffers,
@@ -124,6 +127,10 @@ static void bundles_come_back_as_they_were(void **state)
     assert_string_equal(read->buffers[0].reason, "save_max");
     assert_string_equal(read->buffers[0].label, "a \xef\xbf\xbd label");
     assert_string_equal(read->buffers[1].file, "7.npy");
+    assert_string_equal(read->buffers[1].after, "7.after.npy");
+    assert_string_equal(read->buffers[1].type, "float16");
+    assert_string_equal(read->buffers[0].after, "");
+    assert_true(read->has_outputs);
     assert_ptr_equal(bundle_find(read, 0x7e00005fffff), &read->buffers[1]);
     assert_null(bundle_find(read, 0x7e0000600000));
     assert_int_equal(read->pinned_count, 1);

@@ -28,6 +28,7 @@ static const struct scene scene = {.device = {1, 2, 3},
                                    .arena_end = 0x20000,
                                    .mode = SCENE_ZEROS,
                                    .is_saved = 1,
+                                   .is_compared = 1,
                                    .dump = "/tmp/x/core",
                                    .symbol = "_Z5storePfi",
                                    .image = arguments,
@@ -66,6 +67,7 @@ static void what_is_written_is_read(void **state)
     assert_int_equal(read.arena_end, 0x20000);
     assert_int_equal(read.mode, SCENE_ZEROS);
     assert_int_equal(read.is_saved, 1);
+    assert_int_equal(read.is_compared, 1);
     assert_string_equal(read.dump, scene.dump);
     assert_string_equal(read.symbol, scene.symbol);
     assert_int_equal(read.image_bytes, 5);

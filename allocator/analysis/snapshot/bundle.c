@@ -42,10 +42,11 @@ static json_t *launch_json(const struct scene_launch *launch)
 
 static json_t *buffer_json(const struct bundle_buffer *buffer)
 {
-    return json_pack("{sIsosIsososs*ss*so*}", "id", (json_int_t)buffer->id, "address", address_json(buffer->address), "size",
-                     (json_int_t)buffer->size, "mapping_start", address_json(buffer->mapping_start), "mapping_end",
+    return json_pack("{sIsosIsososs*ss*so*ss*ss*}", "id", (json_int_t)buffer->id, "address", address_json(buffer->address),
+                     "size", (json_int_t)buffer->size, "mapping_start", address_json(buffer->mapping_start), "mapping_end",
                      address_json(buffer->mapping_end), "file", buffer->file[0] ? buffer->file : NULL, "left_out",
-                     buffer->reason[0] ? buffer->reason : NULL, "label", buffer->label[0] ? text_to_json(buffer->label) : NULL);
+                     buffer->reason[0] ? buffer->reason : NULL, "label", buffer->label[0] ? text_to_json(buffer->label) : NULL,
+                     "after", buffer->after[0] ? buffer->after : NULL, "type", buffer->type[0] ? buffer->type : NULL);
 }
 
 char *bundle_write(const struct bundle *bundle)
@@ -61,10 +62,11 @@ char *bundle_write(const struct bundle *bundle)
     for (size_t i = 0; layout && i < bundle->argument_count; i++)
         json_array_append_new(layout, json_pack("{sIsI}", "offset", (json_int_t)bundle->layout[i].offset, "size",
                                                 (json_int_t)bundle->layout[i].size));
-    json_t *root = json_pack("{sissso*sisososo*sososo*}", "bundle", BUNDLE_VERSION, "kernel", bundle->symbol, "device",
+    json_t *root = json_pack("{sissso*sisososo*sososo*so*}", "bundle", BUNDLE_VERSION, "kernel", bundle->symbol, "device",
                              text_to_json(bundle->device_name), "compute", (int)bundle->compute, "arena_start",
                              address_json(bundle->arena_start), "arena_end", address_json(bundle->arena_end), "arguments",
-                             layout, "launches", launches, "buffers", buffers, "pinned", pinned);
+                             layout, "launches", launches, "buffers", buffers, "pinned", pinned, "outputs",
+                             bundle->has_outputs ? json_true() : NULL);
     char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
     json_decref(root);
     size_t length = text ? strlen(text) : 0;

@@ -1,7 +1,7 @@
 /*
- * The list of what is in a bundle: a folder with all that a second launch of a faulted kernel needs, which save=DIR makes and
- * `cufence replay` stages (docs/replay.md). The list is its file scene.json. A bundle may come from a stranger, so every number
- * in it is checked here, and the names of files lead nowhere else.
+ * The list of what is in a bundle: a folder with all that a second launch of a kernel needs, which save=DIR makes of one that
+ * faulted, save_values=FILTER=DIR of others, and `cufence replay` stages (docs/replay.md). The list is its file scene.json. A
+ * bundle may come from a stranger, so every number in it is checked here, and the names of files lead nowhere else.
  *
  * Units: bytes, device addresses. Ownership: bundle_read() makes a bundle that bundle_free() frees; one that is written borrows
  * what it points to. Pure; any thread.
@@ -14,6 +14,8 @@
 #include "scene_pinned.h"
 #include "snapshot.h"
 
+#include <stdio.h>
+
 #define BUNDLE_VERSION 1
 #define BUNDLE_BUFFERS 4096
 #define BUNDLE_ARGUMENTS 4096
@@ -21,6 +23,7 @@
 #define BUNDLE_SCENE "scene.json"
 #define BUNDLE_IMAGE "kernel.cubin"
 #define BUNDLE_FOLDER "buffers"
+#define BUNDLE_README "README.md"
 #define BUNDLE_STEM "fault" /* of core dump and snapshot, so that `cufence explain` finds both */
 #define BUNDLE_SNAPSHOT BUNDLE_STEM ".snapshot.json"
 
@@ -31,6 +34,8 @@ struct bundle_buffer {
     char file[32];   /* in the folder BUNDLE_FOLDER; "" if the bytes were left out */
     char reason[64]; /* why they were left out; "" if they were not */
     char label[64];
+    char after[32]; /* of a launch that ended well: the file with the bytes after it; "" if it did not change them */
+    char type[16];  /* "float32": what its elements are taken for; "" if unknown */
 };
 
 struct bundle {
@@ -40,6 +45,7 @@ struct bundle {
     uint64_t arena_start, arena_end;
     struct scene_launch launches[SCENE_LAUNCHES]; /* at least one; the launch that faulted, or those that may have */
     size_t launch_count;
+    int has_outputs;                      /* the launch ended well, and what the buffers held after it is kept */
     const struct launch_argument *layout; /* of the arguments, in order; NULL if unknown */
     size_t argument_count;
     const struct bundle_buffer *buffers; /* by mapping_start if it was read */
@@ -51,6 +57,9 @@ struct bundle {
 
 /* Returns malloc'ed text that ends with a newline, or NULL if out of host memory. */
 char *bundle_write(const struct bundle *bundle);
+
+/* Writes the list of the buffers as Markdown. */
+void bundle_describe(const struct bundle *bundle, FILE *out);
 
 /* Reads the output of bundle_write(). Errors: CORRUPT, UNSUPPORTED (another version), OUT_OF_MEMORY; *out is then NULL. */
 cufence_status bundle_read(const char *text, size_t size, struct bundle **out, struct problem *problem);

@@ -148,6 +148,15 @@ static int take_layout(const struct input *input, const json_t *array)
     return 1;
 }
 
+/* Messages print it. */
+static int has_control(const char *text)
+{
+    for (; *text; text++)
+        if ((unsigned char)*text < ' ' || *text == 127)
+            return 1;
+    return 0;
+}
+
 /* A plain name, so that it leads nowhere else. */
 static int is_plain(const char *name)
 {
@@ -162,9 +171,11 @@ static int take_buffer(const struct input *input, const json_t *object, struct b
         !take_address(object, "mapping_start", &buffer->mapping_start) ||
         !take_address(object, "mapping_end", &buffer->mapping_end) ||
         !take_text(object, "left_out", buffer->reason, sizeof buffer->reason) ||
-        !take_text(object, "label", buffer->label, sizeof buffer->label))
+        !take_text(object, "label", buffer->label, sizeof buffer->label) ||
+        !take_text(object, "type", buffer->type, sizeof buffer->type) || has_control(buffer->type))
         return bad(input, "a buffer is damaged");
-    if (!take_text(object, "file", buffer->file, sizeof buffer->file) || !is_plain(buffer->file))
+    if (!take_text(object, "file", buffer->file, sizeof buffer->file) || !is_plain(buffer->file) ||
+        !take_text(object, "after", buffer->after, sizeof buffer->after) || !is_plain(buffer->after))
         return bad(input, "the name of a buffer's file is no plain name");
     if (buffer->address < buffer->mapping_start || buffer->address > buffer->mapping_end ||
         buffer->size > buffer->mapping_end - buffer->address)
@@ -235,18 +246,10 @@ static int take_pinned(const struct input *input, const json_t *array)
     return 1;
 }
 
-/* Messages print it. */
-static int has_control(const char *text)
-{
-    for (; *text; text++)
-        if ((unsigned char)*text < ' ' || *text == 127)
-            return 1;
-    return 0;
-}
-
 static int take_head(const struct input *input, const json_t *root)
 {
     struct bundle *bundle = input->bundle;
+    bundle->has_outputs = json_is_true(json_object_get(root, "outputs"));
     const char *symbol = json_string_value(json_object_get(root, "kernel"));
     bundle->symbol = symbol && *symbol ? strdup(symbol) : NULL;
     if (!bundle->symbol || !take_text(root, "device", bundle->device_name, sizeof bundle->device_name) ||

@@ -5,9 +5,11 @@ Imports none of them itself: a finder at the front of sys.meta_path waits for th
 
 from __future__ import annotations
 
+import os
 import sys
 
 from . import _preload
+from ._options import pairs
 
 TYPE_CHECKING = False
 
@@ -32,6 +34,11 @@ def _warn_of_graph_trees() -> None:
         RuntimeWarning,
         stacklevel=3,
     )
+
+
+def _are_graphs_off() -> bool:
+    """Whether graphs=off was asked for. enable() may set it late, so it is looked up each time."""
+    return pairs(os.environ.get("CUFENCE_OPTIONS", "")).get("graphs") == "off"
 
 
 def _has_checkpoints() -> bool:
@@ -62,9 +69,10 @@ def _without_graph_trees(module: ModuleType) -> Callable[[Any], Any]:
 
     def wrap(before: Any) -> Any:
         def after(example_inputs: Any, compiled_graph: Any, cudagraphs: Any, *others: Any, **named: Any) -> Any:
-            if _has_checkpoints() or not module.config.triton.cudagraph_trees:
+            is_off = _are_graphs_off()
+            if not is_off and (_has_checkpoints() or not module.config.triton.cudagraph_trees):
                 return before(example_inputs, compiled_graph, cudagraphs, *others, **named)
-            if "cuda" in compiled_graph.device_types:
+            if "cuda" in compiled_graph.device_types and not is_off:
                 _warn_of_graph_trees()
             cudagraphs.value = False  # a BoxedBool that later steps and the backward graph read
             return None
@@ -84,14 +92,32 @@ def _patch_cudagraph_trees(module: ModuleType) -> None:
 
     def wrap(before: Any) -> Any:
         def after(model: Any, *others: Any, **named: Any) -> Any:
-            if _has_checkpoints():
+            is_off = _are_graphs_off()
+            if _has_checkpoints() and not is_off:
                 return before(model, *others, **named)
-            _warn_of_graph_trees()
+            if not is_off:
+                _warn_of_graph_trees()
             return model
 
         return after
 
     _replace(module, "cudagraphify_impl", wrap)
+
+
+def _patch_graphs(module: ModuleType) -> None:
+    """With graphs=off, make_graphed_callables() returns what it was given, which does the same. What torch.cuda.graph() and
+    CUDAGraph capture is Python code that nothing runs again, so these stay as they are; the library says so."""
+
+    def wrap(before: Any) -> Any:
+        def after(callables: Any, *others: Any, **named: Any) -> Any:
+            return callables if _are_graphs_off() else before(callables, *others, **named)
+
+        return after
+
+    _replace(module, "make_graphed_callables", wrap)
+    cuda = sys.modules.get("torch.cuda")
+    if getattr(cuda, "make_graphed_callables", None) is module.make_graphed_callables.cufence_before:
+        cuda.make_graphed_callables = module.make_graphed_callables  # type: ignore[union-attr]
 
 
 def _check_back_end(module: ModuleType) -> None:
@@ -132,6 +158,7 @@ def _patch_cupy(module: ModuleType) -> None:
 
 PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "torch": _patch_torch,
+    "torch.cuda.graphs": _patch_graphs,
     "torch._inductor.output_code": _patch_output_code,
     "torch._inductor.cudagraph_trees": _patch_cudagraph_trees,
     "cupy": _patch_cupy,

@@ -1,0 +1,25 @@
+/* In a file of its own: what only the README of a bundle needs. */
+#include "bundle.h"
+
+#include <inttypes.h>
+
+static void list(FILE *out, const struct bundle_buffer *buffers, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const struct bundle_buffer *buffer = &buffers[i];
+        fprintf(out, "| #%" PRIu64 " | 0x%" PRIx64 " | %" PRIu64 " | %s%s%s%s | %s |\n", buffer->id, buffer->address,
+                buffer->size,
+                buffer->file[0] ? BUNDLE_FOLDER "/" : "left out: ", buffer->file[0] ? buffer->file : buffer->reason,
+                buffer->after[0] ? ", after the launch " BUNDLE_FOLDER "/" : "", buffer->after, buffer->label);
+    }
+}
+
+void bundle_describe(const struct bundle *bundle, FILE *out)
+{
+    fprintf(out, "## Buffers\n\n| buffer | address | bytes | file | label |\n|---|---|---|---|---|\n");
+    list(out, bundle->buffers, bundle->buffer_count);
+    list(out, bundle->pinned, bundle->pinned_count);
+    fprintf(out,
+            "\nThe files are NumPy arrays of bytes: `numpy.load(\"" BUNDLE_FOLDER "/1.npy\").view(\"float32\")`. Buffers that\n"
+            "were left out hold zeros in a replay.\n");
+}

@@ -1,0 +1,213 @@
+/* What a launch without a fault has written, against what it wrote when it was saved. */
+#include "replay.h"
+
+#include "analysis/values/value.h"
+
+#include <inttypes.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define AT_ONCE ((size_t)1 << 20) /* a multiple of every element's size */
+#define LISTED (sizeof((struct comparison *)0)->list / sizeof(struct difference))
+
+static enum value_type type_of(const struct bundle_buffer *buffer)
+{
+    for (int type = 0; type < VALUE_TYPES; type++)
+        if (!strcmp(value_name((enum value_type)type), buffer->type))
+            return (enum value_type)type;
+    return VALUE_UINT8;
+}
+
+static void print_value(enum value_type type, const uint8_t *at, char out[32])
+{
+    uint64_t bits = value_bits(type, at);
+    int spare = 64 - 8 * (int)value_width(type);
+    if (value_is_float(type))
+        snprintf(out, 32, "%.*g", type == VALUE_FLOAT64 ? 17 : 9, value_of_bits(type, bits));
+    else if (type == VALUE_INT8 || type == VALUE_INT16 || type == VALUE_INT32 || type == VALUE_INT64)
+        snprintf(out, 32, "%" PRId64, (int64_t)(bits << spare) >> spare);
+    else
+        snprintf(out, 32, "%" PRIu64, bits);
+}
+
+/* An element of which bytes differ. */
+static void enter(struct difference *difference, enum value_type type, const uint8_t *saved, const uint8_t *now, uint64_t index)
+{
+    double apart = fabs(value_of_bits(type, value_bits(type, now)) - value_of_bits(type, value_bits(type, saved)));
+    if (!difference->different++) {
+        difference->first = index;
+        print_value(type, saved, difference->saved);
+        print_value(type, now, difference->now);
+    }
+    if (isfinite(apart) && apart > difference->largest)
+        difference->largest = apart;
+}
+
+/* The last bytes may be no whole element: they are compared as bytes, and count as one. */
+static void compare_part(struct difference *difference, enum value_type type, const uint8_t *saved, const uint8_t *now,
+                         size_t size, uint64_t index)
+{
+    size_t width = value_width(type);
+    if (!memcmp(saved, now, size))
+        return;
+    for (size_t at = 0; at < size; at += width, index++) {
+        size_t bytes = size - at < width ? size - at : width;
+        if (memcmp(saved + at, now + at, bytes) != 0)
+            enter(difference, bytes == width ? type : VALUE_UINT8, saved + at, now + at, index);
+    }
+}
+
+/* Returns 0 if one of the files cannot be read. */
+static int compare_files(struct difference *difference, enum value_type type, int saved, uint64_t offset, int now,
+                         uint64_t size)
+{
+    uint8_t *parts = malloc(2 * AT_ONCE);
+    uint64_t at = 0;
+    while (parts && at < size) {
+        size_t bytes = size - at < AT_ONCE ? (size_t)(size - at) : AT_ONCE;
+        if (pread(saved, parts, bytes, (off_t)(offset + at)) != (ssize_t)bytes ||
+            pread(now, parts + AT_ONCE, bytes, (off_t)at) != (ssize_t)bytes)
+            break;
+        compare_part(difference, type, parts, parts + AT_ONCE, bytes, at / value_width(type));
+        at += bytes;
+    }
+    free(parts);
+    return at == size;
+}
+
+static void compare(struct replay *replay, const struct bundle_buffer *buffer, int now)
+{
+    struct comparison *comparison = &replay->comparison;
+    enum value_type type = type_of(buffer);
+    uint64_t offset = 0, width = value_width(type);
+    struct difference difference = {.buffer = buffer, .type = value_name(type), .elements = (buffer->size + width - 1) / width};
+    int saved = opened_expected(&replay->opened, buffer, &offset);
+    int is_read = saved >= 0 && compare_files(&difference, type, saved, offset, now, buffer->size);
+    if (saved >= 0)
+        close(saved);
+    comparison->unread += !is_read;
+    comparison->compared += (size_t)is_read;
+    comparison->bytes += is_read ? buffer->size : 0;
+    if (!is_read || !difference.different)
+        return;
+    if (comparison->different < LISTED)
+        comparison->list[comparison->different] = difference;
+    comparison->different++;
+}
+
+void compare_begin(struct replay *replay)
+{
+    compare_end(replay);
+    replay->comparison = (struct comparison){0};
+}
+
+void compare_end(struct replay *replay)
+{
+    struct comparison *comparison = &replay->comparison;
+    if (!comparison->pending)
+        return;
+    compare(replay, comparison->pending, comparison->file);
+    close(comparison->file);
+    comparison->pending = NULL;
+}
+
+int compare_answer(struct replay *replay, const struct stage_message *question, struct stage_message *answer)
+{
+    struct comparison *comparison = &replay->comparison;
+    const struct bundle_buffer *buffer = bundle_find(replay->opened.bundle, question->address);
+    compare_end(replay);
+    if (!buffer || !buffer->file[0])
+        return -1;
+    int file = memfd_create("cufence-result", MFD_CLOEXEC), passed = file >= 0 ? dup(file) : -1;
+    if (passed < 0) {
+        comparison->unread++;
+        if (file >= 0)
+            close(file);
+        return -1;
+    }
+    comparison->pending = buffer;
+    comparison->file = file;
+    *answer = (struct stage_message){.type = STAGE_FILE,
+                                     .address = question->address,
+                                     .bytes = question->bytes,
+                                     .data = buffer->address,
+                                     .data_bytes = buffer->size};
+    return passed;
+}
+
+/* ---- saying it ---- */
+
+static void name_buffer(const struct bundle_buffer *buffer, char out[96])
+{
+    if (buffer->id)
+        snprintf(out, 96, "buffer #%" PRIu64, buffer->id);
+    else
+        snprintf(out, 96, "%s at 0x%" PRIx64, *buffer->label ? buffer->label : "memory", buffer->address);
+}
+
+static void print_difference(const struct difference *difference)
+{
+    char name[96];
+    name_buffer(difference->buffer, name);
+    printf("cufence replay: %s: %" PRIu64 " of %" PRIu64 " elements (%s) differ, the first at index %" PRIu64
+           ": %s, saved was %s",
+           name, difference->different, difference->elements, difference->type, difference->first, difference->now,
+           difference->saved);
+    if (difference->different > 1 && difference->largest > 0)
+        printf("; the largest difference is %.6g", difference->largest);
+    printf("\n");
+}
+
+static void print_text(const struct comparison *comparison)
+{
+    if (comparison->different)
+        printf("cufence replay: the launch ran well, but %zu of %zu buffers differ from what it wrote when it was saved\n",
+               comparison->different, comparison->compared);
+    else
+        printf("cufence replay: the launch ran well, outputs equal (%zu buffers, %" PRIu64 " bytes)\n", comparison->compared,
+               comparison->bytes);
+    for (size_t i = 0; i < comparison->different && i < LISTED; i++)
+        print_difference(&comparison->list[i]);
+    if (comparison->unread)
+        printf("cufence replay: %zu buffers could not be read and compared\n", comparison->unread);
+}
+
+static json_t *difference_json(const struct difference *difference)
+{
+    char address[24];
+    snprintf(address, sizeof address, "0x%" PRIx64, difference->buffer->address);
+    return json_pack("{sIsssssIsIsIssss}", "buffer", (json_int_t)difference->buffer->id, "address", address, "type",
+                     difference->type, "elements", (json_int_t)difference->elements, "different",
+                     (json_int_t)difference->different, "first", (json_int_t)difference->first, "now", difference->now, "saved",
+                     difference->saved);
+}
+
+static void print_json(const struct replay *replay)
+{
+    const struct comparison *comparison = &replay->comparison;
+    json_t *list = json_array();
+    for (size_t i = 0; i < comparison->different && i < LISTED; i++)
+        json_array_append_new(list, difference_json(&comparison->list[i]));
+    json_t *root = json_pack("{sssssbsIsIsIso}", "kind", "replay", "kernel", replay->opened.bundle->symbol, "is_equal",
+                             !comparison->different, "compared", (json_int_t)comparison->compared, "different",
+                             (json_int_t)comparison->different, "unread", (json_int_t)comparison->unread, "differences", list);
+    char *text = root ? json_dumps(root, JSON_COMPACT) : NULL;
+    puts(text ? text : "cufence: the host has no memory for the report");
+    free(text);
+    json_decref(root);
+}
+
+void compare_tell(const struct replay *replay)
+{
+    if (!replay->opened.bundle->has_outputs)
+        return;
+    if (replay->is_json)
+        print_json(replay);
+    else
+        print_text(&replay->comparison);
+}

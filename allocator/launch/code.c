@@ -1,0 +1,308 @@
+#include "code.h"
+
+#include "driver/driver.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FATBIN UINT32_C(0xba55ed50)         /* the container of cubins and PTX for several GPUs */
+#define FATBIN_WRAPPER UINT32_C(0x466243b1) /* what nvcc puts into a program: it points to the container */
+
+struct kept {
+    struct code code; /* first: it is what code_find() returns. bytes NULL: they could not be kept */
+    unsigned references;
+    int is_own;       /* code.bytes is on the heap, else in a file that is loaded ... */
+    const void *file; /* ... at this address */
+    const char *why;  /* there are no bytes */
+};
+
+struct loaded {
+    struct loaded *next;
+    const void *handle;
+    int is_library;
+    struct kept *kept;
+};
+
+/* Held while the driver is asked for a kernel, so that nothing is unloaded meanwhile; the driver calls none of our hooks. */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static struct loaded *newest; /* under the lock, as is this: */
+static uint64_t own_bytes;
+
+int code_is_kept;
+
+void code_keep(void)
+{
+    code_is_kept = 1;
+}
+
+/* ---- how large an image is ---- */
+
+static uint64_t end_of_sections(const uint8_t *image, const Elf64_Ehdr *header)
+{
+    uint64_t end = header->e_shoff + (uint64_t)header->e_shnum * header->e_shentsize;
+    uint64_t segments = header->e_phoff + (uint64_t)header->e_phnum * header->e_phentsize;
+    end = header->e_phnum && segments > end ? segments : end;
+    for (unsigned i = 0; header->e_shentsize == sizeof(Elf64_Shdr) && i < header->e_shnum; i++) {
+        Elf64_Shdr section;
+        memcpy(&section, image + header->e_shoff + i * sizeof section, sizeof section);
+        uint64_t end_of_it = section.sh_type == SHT_NOBITS ? 0 : section.sh_offset + section.sh_size;
+        end = end_of_it > end ? end_of_it : end;
+    }
+    return end;
+}
+
+static uint64_t size_of_cubin(const uint8_t *image)
+{
+    Elf64_Ehdr header;
+    if (image[EI_CLASS] != ELFCLASS64)
+        return 0;
+    memcpy(&header, image, sizeof header);
+    return end_of_sections(image, &header);
+}
+
+static uint64_t size_of_fat_binary(const uint8_t *image)
+{
+    uint16_t header;
+    uint64_t content;
+    memcpy(&header, image + 6, sizeof header);
+    memcpy(&content, image + 8, sizeof content);
+    return header + content;
+}
+
+/* Text is compared first: it may be shorter than a number. */
+static int is_text(const char *image)
+{
+    size_t length = strnlen(image, 4);
+    for (size_t i = 0; i < length; i++)
+        if ((unsigned char)image[i] >= 127 || ((unsigned char)image[i] < ' ' && !strchr("\t\r\n", image[i])))
+            return 0;
+    return length != 0 && strncmp(image, "!<ar", 4) != 0;
+}
+
+static uint32_t first_word(const void *image)
+{
+    uint32_t word;
+    memcpy(&word, image, sizeof word);
+    return word;
+}
+
+uint64_t code_size(const void *image)
+{
+    if (!*(const char *)image)
+        return 0;
+    if (is_text(image))
+        return strlen(image) + 1;
+    if (!memcmp(image, ELFMAG, SELFMAG))
+        return size_of_cubin(image);
+    return first_word(image) == FATBIN ? size_of_fat_binary(image) : 0;
+}
+
+/* A wrapper: number, version, pointer to the container. */
+static const void *unwrapped(const void *image)
+{
+    const void *inner = image;
+    if (*(const char *)image && !is_text(image) && first_word(image) == FATBIN_WRAPPER)
+        memcpy(&inner, (const char *)image + 8, sizeof inner);
+    return inner;
+}
+
+/* ---- keeping ---- */
+
+/* Copies the bytes, if there is room. */
+static int own_locked(struct kept *kept, const void *bytes)
+{
+    uint8_t *copy = kept->code.size <= CODE_MOST - own_bytes ? malloc(kept->code.size) : NULL;
+    if (!copy)
+        return 0;
+    memcpy(copy, bytes, kept->code.size);
+    own_bytes += kept->code.size;
+    kept->code.bytes = copy;
+    kept->is_own = 1;
+    return 1;
+}
+
+static void release_locked(struct kept *kept)
+{
+    if (--kept->references)
+        return;
+    if (kept->is_own) {
+        own_bytes -= kept->code.size;
+        free((void *)(uintptr_t)kept->code.bytes);
+    }
+    free(kept);
+}
+
+/* What the program has loaded before with the same bytes, kept once. */
+static struct kept *find_same_locked(const void *bytes, uint64_t size)
+{
+    for (struct loaded *at = newest; at; at = at->next) {
+        const struct code *code = &at->kept->code;
+        if (code->size == size && (code->bytes == bytes || (at->kept->is_own && !memcmp(code->bytes, bytes, size))))
+            return at->kept;
+    }
+    return NULL;
+}
+
+static struct kept *keep_locked(const void *image)
+{
+    Dl_info where;
+    const void *bytes = unwrapped(image);
+    uint64_t size = code_size(bytes);
+    struct kept *kept = size ? find_same_locked(bytes, size) : NULL;
+    if (kept || !(kept = calloc(1, sizeof *kept)))
+        return kept;
+    kept->code.size = size;
+    if (!size) {
+        kept->why = "its module has a form that cufence does not know";
+    } else if (dladdr(bytes, &where)) {
+        kept->code.bytes = bytes;
+        kept->file = where.dli_fbase;
+    } else if (!own_locked(kept, bytes)) {
+        kept->why = "the host had no room for a copy of its module";
+    }
+    return kept;
+}
+
+static void add(const void *handle, int is_library, const void *image)
+{
+    struct loaded *loaded = handle ? malloc(sizeof *loaded) : NULL;
+    if (!loaded)
+        return;
+    pthread_mutex_lock(&lock);
+    *loaded = (struct loaded){newest, handle, is_library, keep_locked(image)};
+    if (loaded->kept) {
+        loaded->kept->references++;
+        newest = loaded;
+    } else {
+        free(loaded);
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+void code_loaded(CUmodule module, const void *image)
+{
+    add(module, 0, image);
+}
+
+void code_loaded_library(CUlibrary library, const void *image)
+{
+    add(library, 1, image);
+}
+
+/* Returns the content with a NUL behind it, or NULL. */
+static char *read_file(const char *path)
+{
+    struct stat file;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    char *content = NULL;
+    if (fd >= 0 && fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && (uint64_t)file.st_size <= CODE_MOST &&
+        (content = calloc(1, (size_t)file.st_size + sizeof(Elf64_Ehdr))) != NULL &&
+        read(fd, content, (size_t)file.st_size) != file.st_size) {
+        free(content);
+        content = NULL;
+    }
+    if (fd >= 0)
+        close(fd);
+    return content;
+}
+
+void code_loaded_file(CUmodule module, CUlibrary library, const char *path)
+{
+    char *content = read_file(path);
+    if (content)
+        add(module ? (const void *)module : (const void *)library, library != NULL, content);
+    free(content);
+}
+
+void code_unloaded(const void *handle)
+{
+    pthread_mutex_lock(&lock);
+    for (struct loaded **at = &newest; *at; at = &(*at)->next) {
+        struct loaded *loaded = *at;
+        if (loaded->handle != handle)
+            continue;
+        *at = loaded->next;
+        release_locked(loaded->kept);
+        free(loaded);
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- finding ---- */
+
+static int is_of_module(const struct loaded *loaded, CUfunction kernel, const char *name)
+{
+    CUfunction found = NULL;
+    return driver->cuModuleGetFunction(&found, (CUmodule)(uintptr_t)loaded->handle, name) == CUDA_SUCCESS && found == kernel;
+}
+
+/* The runtime launches a library's CUkernel; others a function that was made of it. */
+static int is_of_library(const struct loaded *loaded, CUfunction kernel, const char *name)
+{
+    CUkernel found = NULL;
+    CUfunction function = NULL;
+    if (!driver->cuLibraryGetKernel ||
+        driver->cuLibraryGetKernel(&found, (CUlibrary)(uintptr_t)loaded->handle, name) != CUDA_SUCCESS)
+        return 0;
+    return (CUfunction)found == kernel ||
+           (driver->cuKernelGetFunction && driver->cuKernelGetFunction(&function, found) == CUDA_SUCCESS && function == kernel);
+}
+
+static struct kept *find_locked(CUfunction kernel, const char *name)
+{
+    CUlibrary library = NULL;
+    if (driver->cuKernelGetLibrary && driver->cuKernelGetLibrary(&library, (CUkernel)kernel) != CUDA_SUCCESS)
+        library = NULL;
+    for (struct loaded *at = newest; at; at = at->next)
+        if (library ? at->handle == (const void *)library : (at->is_library ? is_of_library : is_of_module)(at, kernel, name))
+            return at->kept;
+    return NULL;
+}
+
+/* Returns NULL if the bytes are the entry's own now, else why they are not. */
+static const char *secure_locked(struct kept *kept)
+{
+    Dl_info where;
+    if (!kept)
+        return "its module was loaded in a way that cufence does not see";
+    if (kept->is_own || kept->why)
+        return kept->why;
+    if (!dladdr(kept->code.bytes, &where) || where.dli_fbase != kept->file)
+        return "the file that has its module is no longer loaded";
+    return own_locked(kept, kept->code.bytes) ? NULL : "the host had no room for a copy of its module";
+}
+
+const struct code *code_find(CUfunction kernel, const char *name, const char **why)
+{
+    pthread_mutex_lock(&lock);
+    struct kept *kept = find_locked(kernel, name);
+    *why = secure_locked(kept);
+    if (!*why)
+        kept->references++;
+    pthread_mutex_unlock(&lock);
+    return *why ? NULL : &kept->code;
+}
+
+const struct code *code_hold(const struct code *code)
+{
+    pthread_mutex_lock(&lock);
+    ((struct kept *)(uintptr_t)code)->references++;
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+void code_give_back(const struct code *code)
+{
+    if (!code)
+        return;
+    pthread_mutex_lock(&lock);
+    release_locked((struct kept *)(uintptr_t)code);
+    pthread_mutex_unlock(&lock);
+}

@@ -1,0 +1,179 @@
+/* A program that knows nothing of cufence, for test_saved.c: STORY... plays the stories in order. Its kernels are those of
+ * restaged_kernels.c. */
+#include <dlfcn.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cuda.h>
+
+#define COUNT 1000
+
+static void *library;
+
+#define NAME_OF(function) #function
+#define CALL(function, ...) check(((__typeof__(&(function)))dlsym(library, NAME_OF(function)))(__VA_ARGS__), #function)
+
+static void check(CUresult result, const char *call)
+{
+    if (result == CUDA_SUCCESS)
+        return;
+    printf("%s: error %d\n", call, (int)result);
+    exit(3);
+}
+
+static CUmodule module;
+
+static CUdeviceptr allocate(size_t bytes)
+{
+    CUdeviceptr made;
+    CALL(cuMemAlloc_v2, &made, bytes);
+    CALL(cuMemsetD8_v2, made, 0, bytes);
+    return made;
+}
+
+static CUdeviceptr allocate_filled(void)
+{
+    float numbers[COUNT];
+    CUdeviceptr made = allocate(sizeof numbers);
+    for (int i = 0; i < COUNT; i++)
+        numbers[i] = (float)(i + 1);
+    CALL(cuMemcpyHtoD_v2, made, numbers, sizeof numbers);
+    return made;
+}
+
+static void launch_function(CUfunction function, void **arguments)
+{
+    CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL);
+}
+
+static void launch(const char *name, void **arguments)
+{
+    CUfunction function;
+    CALL(cuModuleGetFunction, &function, module, name);
+    launch_function(function, arguments);
+}
+
+static void tell_scale(void)
+{
+    CUdeviceptr in = allocate_filled(), out = allocate(COUNT * 4);
+    float factor = 2;
+    int n = COUNT;
+    for (int i = 0; i < 6; i++)
+        launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+}
+
+static void tell_waver(void)
+{
+    CUdeviceptr out = allocate(COUNT * 4);
+    int n = COUNT;
+    launch("_Z5waverPfi", (void *[]){&out, &n});
+}
+
+/* Two tables lead to the buffer; a third buffer has nothing to do with it. The launch is followed by one that changes it. */
+static void tell_table(void)
+{
+    CUdeviceptr out = allocate_filled(), inner = allocate(64), outer = allocate(16), other = allocate(4096);
+    int n = COUNT;
+    CALL(cuMemcpyHtoD_v2, inner + 16, &out, sizeof out);
+    CALL(cuMemcpyHtoD_v2, outer + 8, &inner, sizeof inner);
+    launch("add_by_table", (void *[]){&outer, &n});
+    CALL(cuMemsetD8_v2, out, 9, 64);
+    CALL(cuMemsetD8_v2, other, 9, 64);
+}
+
+static void tell_pinned(void)
+{
+    CUdeviceptr out = allocate(COUNT * 4);
+    int *hosted = NULL;
+    CALL(cuMemHostAlloc, (void **)&hosted, 8, CU_MEMHOSTALLOC_DEVICEMAP);
+    hosted[0] = COUNT;
+    hosted[1] = 7;
+    launch("count_hosted", (void *[]){&out, &hosted});
+    CALL(cuCtxSynchronize);
+    hosted[1] = 9;
+}
+
+/* What the tables lead to is more than there is room for at first. The second launch waits for the files of the first one. */
+static void tell_large(void)
+{
+    CUdeviceptr out = allocate((size_t)20 << 20), inner = allocate(64), outer = allocate(16);
+    int n = COUNT;
+    CALL(cuMemcpyHtoD_v2, inner + 16, &out, sizeof out);
+    CALL(cuMemcpyHtoD_v2, outer + 8, &inner, sizeof inner);
+    for (int i = 0; i < 2; i++) {
+        launch("add_by_table", (void *[]){&outer, &n});
+        CALL(cuCtxSynchronize);
+        for (int waited = 0; access("s/000001-add_by_table/launch.json", F_OK) != 0 && waited < 30000; waited++)
+            usleep(1000);
+    }
+}
+
+/* As the runtime has it: a library, whose kernel is launched without a function. */
+static void tell_library(void)
+{
+    static const char code[] = "//";
+    CUlibrary loaded;
+    CUkernel kernel;
+    CUdeviceptr in = allocate_filled(), out = allocate(COUNT * 4);
+    float factor = 3;
+    int n = COUNT;
+    CALL(cuLibraryLoadData, &loaded, code, NULL, NULL, 0, NULL, NULL, 0);
+    CALL(cuLibraryGetKernel, &kernel, loaded, "_Z5scalePKfPffi");
+    launch_function((CUfunction)kernel, (void *[]){&in, &out, &factor, &n});
+    CALL(cuCtxSynchronize);
+    CALL(cuLibraryUnload, loaded);
+}
+
+/* The module is gone by the time the files are written. */
+static void tell_unloaded(void)
+{
+    char *code = strdup("text that is freed");
+    CUmodule loaded;
+    CUfunction function;
+    CUdeviceptr out = allocate(COUNT * 4);
+    int n = COUNT;
+    CALL(cuModuleLoadData, &loaded, code);
+    free(code);
+    CALL(cuModuleGetFunction, &function, loaded, "write_last");
+    n = COUNT - 1;
+    launch_function(function, (void *[]){&out, &n});
+    CALL(cuModuleUnload, loaded);
+}
+
+static void tell_managed(void)
+{
+    CUdeviceptr managed;
+    int n = COUNT - 1;
+    CALL(cuMemAllocManaged, &managed, COUNT * 4, CU_MEM_ATTACH_GLOBAL);
+    for (int i = 0; i < 2; i++)
+        launch("write_last", (void *[]){&managed, &n});
+}
+
+static const struct {
+    const char *name;
+    void (*tell)(void);
+} stories[] = {{"scale", tell_scale},     {"waver", tell_waver},       {"table", tell_table},     {"pinned", tell_pinned},
+               {"library", tell_library}, {"unloaded", tell_unloaded}, {"managed", tell_managed}, {"large", tell_large}};
+
+int main(int argc, char **argv)
+{
+    CUcontext context;
+    library = dlopen("libcuda.so.1", RTLD_NOW);
+    if (!library)
+        return 2;
+    CALL(cuInit, 0);
+    CALL(cuDevicePrimaryCtxRetain, &context, 0);
+    CALL(cuCtxSetCurrent, context);
+    CALL(cuModuleLoadData, &module, "any");
+    for (int i = 1; i < argc; i++) {
+        for (size_t k = 0; k < sizeof stories / sizeof *stories; k++) {
+            if (strcmp(stories[k].name, argv[i]) == 0)
+                stories[k].tell();
+        }
+        CALL(cuCtxSynchronize);
+    }
+    return 0;
+}

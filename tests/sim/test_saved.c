@@ -1,0 +1,272 @@
+/* `cufence run --save-values`, and `cufence replay` of launches that did not fault, with a program that knows nothing of them
+ * (saved_story.c), on the simulated device. */
+#include "child.h"
+
+#include <regex.h>
+#include <sys/stat.h>
+
+static char folder[] = "/tmp/cufence-saved-XXXXXX";
+static char text[1 << 16];
+
+static int make_folder(void **state)
+{
+    (void)state;
+    return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+    (void)state;
+    char command[256];
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+/* Runs a command line in the folder; `text` gets what it prints. Returns the exit status. */
+static int run_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static int run_shell(const char *format, ...)
+{
+    char command[4096];
+    size_t length = (size_t)snprintf(command, sizeof command, "cd %s && { ", folder);
+    va_list list;
+    va_start(list, format);
+    length += (size_t)vsnprintf(command + length, sizeof command - length, format, list);
+    va_end(list);
+    snprintf(command + length, sizeof command - length, "; } 2>&1");
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    text[fread(text, 1, sizeof text - 1, out)] = '\0';
+    int status = pclose(out);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* Saves the stories' launches anew. */
+static void save(const char *options, const char *stories)
+{
+    assert_int_equal(run_shell("rm -rf s; LD_LIBRARY_PATH=%s %s run --save-values '*=s' %s -- %s %s", CUFENCE_RUN_DRIVER,
+                               CUFENCE_CLI, options, CUFENCE_SAVED_STORY, stories),
+                     0);
+}
+
+static int has(const char *pattern)
+{
+    regex_t regex;
+    assert_int_equal(regcomp(&regex, pattern, REG_EXTENDED | REG_NEWLINE | REG_NOSUB), 0);
+    int found = regexec(&regex, text, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return found;
+}
+
+#define SAYS(pattern)                                                                                                          \
+    do {                                                                                                                       \
+        if (!has(pattern))                                                                                                     \
+            fail_msg("no '%s' in:\n%s", pattern, text);                                                                        \
+    } while (0)
+
+static void expect_replay(const char *arguments, int status, const char *pattern)
+{
+    int got = run_shell("%s replay %s", CUFENCE_CLI, arguments);
+    if (got != status || !has(pattern))
+        fail_msg("replay %s: status %d, not %d, or no '%s' in:\n%s", arguments, got, status, pattern, text);
+}
+
+static mode_t mode_of(const char *name)
+{
+    char path[256];
+    struct stat file;
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    return stat(path, &file) == 0 ? file.st_mode & 07777 : 0;
+}
+
+static void the_first_of_each_kernel_are_bundles(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"scene.json",  "kernel.cubin",  "README.md",           "fault.snapshot.json",
+                                        "launch.json", "buffers/1.npy", "buffers/2.after.npy", "0.before.npy"};
+    save("", "scale");
+    SAYS("save_values: 6 launches saved in .*");
+    SAYS("save_values: 4 of them for `cufence replay`, at most 4 of a kernel");
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        char path[128];
+        snprintf(path, sizeof path, "s/000001-scale/%s", files[i]);
+        assert_int_equal(mode_of(path), 0600);
+    }
+    assert_int_equal(mode_of("s/000001-scale/buffers"), 0700);
+    assert_int_equal(run_shell("ls s/*/scene.json | wc -l | grep -x 4 && ls s/*/launch.json | wc -l | grep -x 6"), 0);
+    assert_int_equal(run_shell("cmp s/000001-scale/0.before.npy s/000001-scale/buffers/1.npy && "
+                               "cmp s/000001-scale/1.after.npy s/000001-scale/buffers/2.after.npy"),
+                     0);
+    assert_int_equal(run_shell("grep 'buffers/2.npy, after the launch buffers/2.after.npy' s/000001-scale/README.md"), 0);
+    assert_int_equal(run_shell("stat -c %%h s/000001-scale/kernel.cubin | grep -x 4"), 0); /* one file */
+    save("--save-replay 1", "scale waver");
+    assert_int_equal(run_shell("echo s/*/scene.json | grep -x 's/000001-scale/scene.json s/000007-waver/scene.json'"), 0);
+    save("--save-replay 0", "scale");
+    assert_int_equal(run_shell("ls s/*/scene.json"), 2);
+    assert_false(mode_of("s/000001-scale/buffers"));
+}
+
+static void equal_outputs_are_said(void **state)
+{
+    (void)state;
+    save("", "scale");
+    expect_replay("s/000001-scale", 0, "^cufence replay: the launch ran well, outputs equal \\(2 buffers, 8000 bytes\\)$");
+    expect_replay("--times 3 s/000002-scale", 0, "^cufence replay: outputs equal in 3 of 3 runs that ended well$");
+    SAYS("faulted in 0 of 3 runs");
+    SAYS("the launch ran well, outputs equal");
+    expect_replay("--json s/000001-scale", 0,
+                  "^\\{\"kind\":\"replay\",\"kernel\":\"_Z5scalePKfPffi\",\"is_equal\":true,"
+                  "\"compared\":2,\"different\":0,\"unread\":0,\"differences\":\\[\\]\\}$");
+    expect_replay("--no-guards s/000001-scale", 0, "outputs equal \\(2 buffers");
+    expect_replay("--under env s/000001-scale", 0, "outputs equal \\(2 buffers");
+}
+
+static void other_outputs_are_told(void **state)
+{
+    (void)state;
+    static const char other[] =
+        "buffer #1: 1 of 1000 elements \\(float32\\) differ, the first at index 5: 2.75, saved was 2.5$";
+    save("", "waver scale");
+    expect_replay("s/000001-waver", 3, "the launch ran well, but 1 of 1 buffers differ from what it wrote when it was saved");
+    SAYS(other);
+    expect_replay("--times 2 s/000001-waver", 3, "outputs equal in 0 of 2 runs that ended well");
+    SAYS(other);
+    expect_replay("--under env s/000001-waver", 3, other);
+    expect_replay("--json s/000001-waver", 3,
+                  "\"is_equal\":false,.*\"buffer\":1,.*\"elements\":1000,\"different\":1,\"first\":5,"
+                  "\"now\":\"2.75\",\"saved\":\"2.5\"");
+    expect_replay("--set-arg 3=500 s/000002-scale", 3,
+                  "buffer #3: 500 of 1000 elements \\(float32\\) differ, the first at "
+                  "index 500: 0, saved was 1002; the largest difference is 2000");
+    expect_replay("--set-arg 2=4.0f s/000002-scale", 3,
+                  "1000 of 1000 .* index 0: 4, saved was 2; the largest difference is 2000");
+}
+
+/* What a buffer holds after the launch that leaves it alone is what it was given. */
+static void a_replaced_buffer_counts_as_given(void **state)
+{
+    (void)state;
+    save("", "scale");
+    expect_replay("--buffer 0=s/000001-scale/1.before.npy s/000001-scale", 3, "but 1 of 2 buffers differ");
+    SAYS("buffer #2: 1000 of 1000 .* index 0: 0, saved was 2");
+    expect_replay("--buffer 0=s/000001-scale/0.before.npy s/000001-scale", 0, "outputs equal");
+}
+
+static void faults_are_reported(void **state)
+{
+    (void)state;
+    save("", "scale");
+    expect_replay("--set-arg 3=1001 s/000001-scale", 86, "model.cu:130 in scale");
+    SAYS("launched at +.*saved_story.c:[0-9]+ in launch_function");
+    SAYS("written .* buffer #2");
+}
+
+/* The memory is that of before the launch, though the program goes on, and only what leads somewhere is in the bundle. */
+static void memory_is_followed(void **state)
+{
+    (void)state;
+    save("", "table");
+    expect_replay("s/000001-add_by_table", 0, "outputs equal \\(3 buffers, 4080 bytes\\)");
+    assert_int_equal(run_shell("ls s/*/buffers | tr '\\n' ' ' | grep -x '1.after.npy 1.npy 2.npy 3.npy '"), 0);
+    assert_int_equal(run_shell("od -An -tf4 -j128 -N8 s/*/buffers/1.npy | grep -x ' *1 *2'"), 0);
+    assert_int_equal(run_shell("od -An -tf4 -j128 -N8 s/*/buffers/1.after.npy | grep -x ' *2 *3'"), 0);
+}
+
+static void pinned_memory_is_there(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* the other process has its own memory where the host memory was */
+#endif
+    save("", "pinned");
+    expect_replay("s/000001-count_hosted", 0, "outputs equal \\(2 buffers, 4008 bytes\\)");
+    assert_int_equal(run_shell("od -An -td4 -j128 s/*/buffers/pinned-*0.npy | grep -x ' *1000 *7'"), 0);
+    assert_int_equal(run_shell("od -An -td4 -j128 s/*/buffers/pinned-*.after.npy | grep -x ' *1000 *1007'"), 0);
+    expect_replay("--set-arg 1=0 s/000001-count_hosted", 86, "null pointer|illegal");
+}
+
+static void the_code_is_kept(void **state)
+{
+    (void)state;
+    save("", "library unloaded");
+    expect_replay("s/000001-scale", 0, "outputs equal");
+    expect_replay("s/000002-write_last", 0, "outputs equal");
+    assert_int_equal(run_shell("tr -d '\\0' <s/000001-scale/kernel.cubin | grep -x // && "
+                               "tr -d '\\0' <s/000002-write_last/kernel.cubin | grep -x 'text that is freed'"),
+                     0);
+}
+
+static void what_cannot_be_kept_is_said_once(void **state)
+{
+    (void)state;
+    save("", "managed scale");
+    SAYS("no bundle of write_last for `cufence replay`: an argument points to managed memory, which is not saved");
+    assert_null(strstr(strstr(text, "no bundle of") + 1, "no bundle of"));
+    SAYS("4 of them for");
+    assert_false(mode_of("s/000001-write_last/scene.json"));
+    assert_int_equal(mode_of("s/000001-write_last/launch.json"), 0600);
+}
+
+/* 8000 bytes before and after, and some for the list of buffers. */
+static void save_max_is_a_limit(void **state)
+{
+    (void)state;
+    save("--save-max 16200", "scale");
+    SAYS("no bundle of scale for `cufence replay`: save_max is reached");
+    SAYS("5 more launches were left out");
+}
+
+/* The first launch of a kernel has little room for what is found, the second as much as the first one lacked. */
+static void room_follows_need(void **state)
+{
+    (void)state;
+    save("", "large");
+    assert_int_equal(run_shell("grep 'left out: no room for what is reached through memory' s/000001-add_by_table/README.md"),
+                     0);
+    expect_replay("s/000001-add_by_table", 0, "outputs equal \\(2 buffers, 80 bytes\\)");
+    SAYS("buffer #1 \\(20971520 bytes\\) is not in the bundle: it holds zeros");
+    expect_replay("s/000002-add_by_table", 0, "outputs equal \\(3 buffers, 20971600 bytes\\)");
+}
+
+static void damaged_ones_are_refused(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *change, *pattern;
+    } cases[] = {
+        {"rm x/buffers/2.after.npy", "buffers/2.after.npy: No such file"},
+        {"truncate -s -1 x/buffers/2.after.npy", "buffers/2.after.npy: it is truncated"},
+        {"rm x/buffers/2.after.npy; ln -s ../1.after.npy x/buffers/2.after.npy", "buffers/2.after.npy: Too many levels"},
+        {"sed -i s,2.after.npy,../1.after.npy, x/scene.json", "no plain name"},
+        {"sed -i s,float32,float32x3456789012, x/scene.json", "a buffer is damaged"},
+        {"printf any >x/kernel.cubin", "kernel.cubin: it is neither a cubin, nor a fat binary, nor PTX with its end"},
+        {"printf '\\177ELF' >x/kernel.cubin", "kernel.cubin: it is neither"},
+    };
+    save("", "scale");
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        assert_int_equal(run_shell("rm -rf x; cp -r s/000001-scale x; %s", cases[i].change), 0);
+        expect_replay("x", 1, cases[i].pattern);
+    }
+    assert_int_equal(run_shell("rm -rf x; cp -r s/000001-scale x; sed -i s,float32,unknown, x/scene.json; "
+                               "cp x/buffers/1.npy x/buffers/2.after.npy"),
+                     0);
+    expect_replay("x", 3, "buffer #2: .* of 4000 elements \\(uint8\\) differ");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_first_of_each_kernel_are_bundles),
+        cmocka_unit_test(equal_outputs_are_said),
+        cmocka_unit_test(other_outputs_are_told),
+        cmocka_unit_test(a_replaced_buffer_counts_as_given),
+        cmocka_unit_test(faults_are_reported),
+        cmocka_unit_test(memory_is_followed),
+        cmocka_unit_test(pinned_memory_is_there),
+        cmocka_unit_test(the_code_is_kept),
+        cmocka_unit_test(what_cannot_be_kept_is_said_once),
+        cmocka_unit_test(save_max_is_a_limit),
+        cmocka_unit_test(room_follows_need),
+        cmocka_unit_test(damaged_ones_are_refused),
+    };
+    return cmocka_run_group_tests(tests, make_folder, remove_folder);
+}
