@@ -31,9 +31,8 @@ struct around {
     cufence_buffer above; /* nearest live buffer above */
 };
 
-static void look(struct slot *slot, uint64_t gap_start, void *user)
+static void look_at(struct slot *slot, uint64_t gap_start, struct around *around)
 {
-    struct around *around = user;
     struct facts facts = facts_read((struct block *)slot);
     cufence_buffer buffer;
     if (!facts.id)
@@ -51,6 +50,36 @@ static void look(struct slot *slot, uint64_t gap_start, void *user)
     } else if (!around->above.id || slot->base < around->above.mapping_start) {
         around->above = buffer;
     }
+}
+
+/* Of a packed page, the cell at the address counts, or the one closest to it; and the nearest live ones. */
+static void look_at_cells(struct page *page, uint64_t gap_start, struct around *around)
+{
+    const struct slot *whole = &page->block->slot;
+    uint64_t at = around->address, last = whole->base + whole->mapped - 1;
+    uint32_t middle = at <= whole->base ? 0 : cells_at(&page->cells, (at < last ? at : last) - whole->base);
+    struct facts facts;
+    for (uint32_t i = middle + 1; i-- > 0;) {
+        facts = facts_read(&page->blocks[i]);
+        look_at(&page->blocks[i].slot, i ? page->blocks[i].slot.base : gap_start, around);
+        if (facts.id && !facts.freed_ns)
+            break;
+    }
+    for (uint32_t i = middle + 1; i < page->cells.count; i++) {
+        facts = facts_read(&page->blocks[i]);
+        look_at(&page->blocks[i].slot, page->blocks[i].slot.base, around);
+        if (facts.id && !facts.freed_ns)
+            break;
+    }
+}
+
+static void look(struct slot *slot, uint64_t gap_start, void *user)
+{
+    struct page *page = __atomic_load_n(&((struct block *)slot)->page, __ATOMIC_ACQUIRE);
+    if (page)
+        look_at_cells(page, gap_start, user);
+    else
+        look_at(slot, gap_start, user);
 }
 
 static void describe(uint64_t address, struct around *around, cufence_description *description)
@@ -76,6 +105,11 @@ static void describe(uint64_t address, struct around *around, cufence_descriptio
         at = NULL;
     if (!at && above && address >= above->guard_start)
         at = above;
+    /* The redzones of neighbours in a packed page touch. */
+    const cufence_buffer *below = around->below.id ? &around->below : NULL;
+    if (below && at != below && address >= below->mapping_end && address < below->mapping_end + CELLS_UNIT &&
+        (!at || (address < at->address && address - (below->address + below->size) < at->address - address)))
+        at = below;
     if (at) {
         description->place = layout_classify(address, at->address, at->size, &description->offset);
         description->buffer = *at;
@@ -162,7 +196,7 @@ static int collect(struct slot *slot, void *user)
 size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total)
 {
     struct newest newest = {.out = out, .max = max, .device = device};
-    arena_each(collect, &newest);
+    blocks_each(collect, &newest);
     *total = newest.total;
     return newest.count;
 }
