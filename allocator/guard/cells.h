@@ -3,19 +3,19 @@
  *
  *   cell:  | redzone, at least 256 bytes | buffer | redzone, at least 256 bytes |
  *
- * Sizes come in classes: the number of cells in a page is at most 15, or has three bits behind its first one, so that a cell is at
- * most an eighth larger than its buffer and its redzones need. The bytes that the division leaves over belong to the first cell.
- * Units: bytes.
+ * Sizes come in classes: the number of cells in a page is at most 15, or has three bits behind its first one, so that a cell is
+ * at most an eighth larger than its buffer and its redzones need. The bytes that the division leaves over belong to the first
+ * cell. Units: bytes.
  */
 #ifndef CUFENCE_GUARD_CELLS_H
 #define CUFENCE_GUARD_CELLS_H
 
 #include "layout.h"
 
-#define CELLS_REDZONE 256u       /* on each side of a buffer, the least */
-#define CELLS_UNIT 512u          /* cells begin at multiples of it. PyTorch relies on no larger alignment */
+#define CELLS_REDZONE 256u           /* on each side of a buffer, the least */
+#define CELLS_UNIT 512u              /* cells begin at multiples of it. PyTorch relies on no larger alignment */
 #define CELLS_SIZE_MOST (512u << 10) /* of a buffer: three of them share a page of 2 MiB */
-#define CELLS_LEAST 3u           /* in a page: with fewer, little is saved */
+#define CELLS_LEAST 3u               /* in a page: with fewer, little is saved */
 #define CELLS_CLASSES 128u
 
 struct cells {

@@ -133,7 +133,7 @@ static struct block *block_for(const struct place *place)
     enum block_state state = block ? block_state_now(block) : BLOCK_PAST;
     int is_usable = state != BLOCK_PAST && state != BLOCK_RETIRING && !block->is_elsewhere &&
                     !__atomic_load_n(&block->page, __ATOMIC_RELAXED) && /* what was in a cell is not retired */
-                    !__atomic_load_n(&block->pool, __ATOMIC_RELAXED); /* a graph may use the memory of a pool */
+                    !__atomic_load_n(&block->pool, __ATOMIC_RELAXED);   /* a graph may use the memory of a pool */
     return is_usable ? block : NULL;
 }
 

@@ -175,8 +175,7 @@ static void hold_back(struct watch *watch, struct freelist *list, unsigned first
         enum block_state state = block_state_now(slack->block);
         if (state == BLOCK_IDLE && slack->does & PATTERN_CHECK) {
             slack->block->free_sequence = sequence;
-        } else if (state == BLOCK_HELD && slack->does == PATTERN_CHECK &&
-                   !__atomic_load_n(&slack->is_kept, __ATOMIC_RELAXED)) {
+        } else if (state == BLOCK_HELD && slack->does == PATTERN_CHECK && !__atomic_load_n(&slack->is_kept, __ATOMIC_RELAXED)) {
             slack_dequeue(slack);
             watch->missed++;
         }

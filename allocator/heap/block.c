@@ -40,8 +40,6 @@ void *line_alloc(size_t size)
 void block_forget(struct slot *slot)
 {
     struct block *block = (struct block *)slot;
-    if (block->page)
-        pack_forget(block->page);
     pthread_spin_destroy(&block->recorded_lock);
     free(block->recorded);
     free(block->waits);

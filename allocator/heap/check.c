@@ -170,7 +170,8 @@ cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size
     uint64_t until = clock_ms() + timeout_ms;
     *found = 0;
     if (status == CUFENCE_OK && !heap_watches())
-        status = error_set(CUFENCE_ERROR_UNSUPPORTED, "the slack of buffers is not watched, and none share pages; start cufence with slack=on");
+        status = error_set(CUFENCE_ERROR_UNSUPPORTED,
+                           "the slack of buffers is not watched, and none share pages; start cufence with slack=on");
     if (status == CUFENCE_OK && heap_captures())
         status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a stream is capturing; check before or after that");
     for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {

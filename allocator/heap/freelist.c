@@ -10,46 +10,20 @@
 #define SCAN 16            /* blocks to look at in a bin of mixed sizes */
 #define WAITING_SCAN 64    /* waiting blocks whose events are queried in one call */
 
-unsigned freelist_bin(uint64_t pages)
-{
-    if (pages <= BINS_EXACT)
-        return (unsigned)pages - 1;
-    if (pages >= CELL_PAGES)
-        return BINS_PAGES + (unsigned)(pages - CELL_PAGES);
-    unsigned power = 63u - (unsigned)__builtin_clzll(pages); /* at least 6 */
-    unsigned bin = BINS_EXACT + (power - 6) * 8 + (unsigned)((pages >> (power - 3)) & 7);
-    return bin < BINS_PAGES ? bin : BINS_PAGES - 1;
-}
-
 /* All of these require the list lock. */
-
-static inline void count_idle(struct freelist *list, uint64_t pages, uint64_t change)
-{
-    if (__builtin_expect(pages < CELL_PAGES, 1)) {
-        __atomic_store_n(&list->idle_pages, list->idle_pages + change * pages, __ATOMIC_RELAXED);
-        return;
-    }
-    uint64_t bytes = cells_bytes(heap_granularity, (uint32_t)(pages - CELL_PAGES));
-    __atomic_store_n(&list->idle_cell_bytes, list->idle_cell_bytes + change * bytes, __ATOMIC_RELAXED);
-}
-
-static int has_idle(const struct freelist *list)
-{
-    return (list->idle_pages | list->idle_cell_bytes) != 0;
-}
 
 static inline void put_idle(struct freelist *list, struct block *block)
 {
     struct block **bin = &list->bins[freelist_bin(block->pages)];
     block_become(block, BLOCK_IDLE);
     DL_PREPEND(*bin, block);
-    count_idle(list, block->pages, 1);
+    list_count_idle(list, block->pages, 1);
 }
 
 static inline void remove_idle(struct freelist *list, struct block *block)
 {
     DL_DELETE(list->bins[freelist_bin(block->pages)], block);
-    count_idle(list, block->pages, (uint64_t)-1);
+    list_count_idle(list, block->pages, (uint64_t)-1);
     block_become(block, BLOCK_HELD);
 }
 
@@ -224,7 +198,7 @@ static struct block *take_passed(struct freelist *list, uint64_t pages, uint64_t
 {
     list_lock(list);
     struct block *block = NULL;
-    if (has_idle(list)) {
+    if (list_has_idle(list)) {
         freelist_ask_markers(list);
         block = search(list, pages, waste, list->passed);
     }
@@ -271,7 +245,7 @@ uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t b
     uint64_t taken = 0;
     list_lock(list);
     freelist_ask_markers(list);
-    while (taken < bytes && has_idle(list)) {
+    while (taken < bytes && list_has_idle(list)) {
         struct block *oldest = NULL;
         for (unsigned bin = 0; bin < BINS; bin++) {
             /* In utlist the head's prev is the tail: the block idle for longest. */
@@ -400,7 +374,7 @@ struct freelist *freelist_in_pool(struct books *books, struct stream *stream, st
 static void take_idle(struct freelist *list, struct block **gone)
 {
     struct block *block;
-    for (unsigned bin = 0; bin < BINS && has_idle(list); bin++) {
+    for (unsigned bin = 0; bin < BINS && list_has_idle(list); bin++) {
         while ((block = list->bins[bin]) != NULL) {
             remove_idle(list, block);
             DL_APPEND(*gone, block);
@@ -479,7 +453,7 @@ void freelist_drain(struct books *books)
     {
         list_lock(list);
         freelist_ask_markers(list);
-        int has_passed = list->passed >= list->freed || !has_idle(list);
+        int has_passed = list->passed >= list->freed || !list_has_idle(list);
         list_unlock(list);
         if (!has_passed)
             break; /* most streams end in the order in which they were created */

@@ -104,8 +104,8 @@ struct block {
     struct facts facts; /* of the current or the last buffer; id 0: none yet. Five words here, four in the next line */
 
     struct block *prev, *next;
-    uint64_t free_sequence;    /* position in its free list */
-    uint32_t pages : 23;       /* of the mapping, in units of the granularity; constant while mapped, like the next. See pack.h */
+    uint64_t free_sequence; /* position in its free list */
+    uint32_t pages : 23;    /* of the mapping, in units of the granularity; constant while mapped, like the next. See pack.h */
     uint32_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
     uint8_t ties;              /* atomic; enum ties: what makes its free less simple */
     uint8_t state;             /* enum block_state; atomic; block_become() */
@@ -130,7 +130,7 @@ struct block {
     struct block *heir;   /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
     uint64_t ids_at_free; /* heap_ids() when its last buffer was freed; 0: unknown. Known for retired blocks only */
     struct slack *slack;  /* slack.h; NULL: not watched. Written by the holder */
-    struct page *page;    /* pack.h; of a packed page: its cells; of a cell: its page. NULL: neither. Atomic; constant once set */
+    struct page *page;    /* pack.h; of a packed page, while it is mapped: its cells; of a cell: its page. Atomic */
 };
 
 enum ties {
@@ -294,10 +294,11 @@ struct books {
     uint64_t alone_most;         /* max_overhead in bytes; 0: not known yet. Written before it is used, by any thread */
     uint64_t packed_mapped;      /* packed pages; part of mapped_bytes */
     uint64_t packed_buffers, packed_bytes, packed_ever; /* live ones, and since the start */
-    struct watch *watch;         /* slack.h; NULL: nothing was ever watched */
-    struct stream own;           /* books_stream(); its handle is atomic, NULL: not created yet */
+    struct watch *watch;                                /* slack.h; NULL: nothing was ever watched */
+    struct stream own;                                  /* books_stream(); its handle is atomic, NULL: not created yet */
     struct lock pack_lock;
-    struct page *pages[CELLS_CLASSES]; /* packed ones with cells in them; under pack_lock */
+    struct page *pages[CELLS_CLASSES],
+        *spare_pages[CELLS_CLASSES]; /* those with cells in them; unmapped ones. Under pack_lock */
     /* On a cache line apart from fields that every allocation reads. */
     _Alignas(CACHE_LINE) int64_t live_bytes; /* the free lists' own sums come on top */
     int64_t peak_live_bytes;
@@ -315,6 +316,34 @@ books_stream(struct books *books); /* cufence's own, which no other waits for. N
 void books_forget_stream(struct books *books); /* the context was destroyed */
 CUevent event_take(struct books *books);       /* NULL if the driver fails. In a scope */
 void event_give(struct books *books, CUevent event);
+
+/* The bin of mappings of that many pages. */
+static inline unsigned freelist_bin(uint64_t pages)
+{
+    if (pages <= BINS_EXACT)
+        return (unsigned)pages - 1;
+    if (pages >= CELL_PAGES)
+        return BINS_PAGES + (unsigned)(pages - CELL_PAGES);
+    unsigned power = 63u - (unsigned)__builtin_clzll(pages); /* at least 6 */
+    unsigned bin = BINS_EXACT + (power - 6) * 8 + (unsigned)((pages >> (power - 3)) & 7);
+    return bin < BINS_PAGES ? bin : BINS_PAGES - 1;
+}
+
+/* Caller holds the list lock, also for the next one. */
+static inline void list_count_idle(struct freelist *list, uint64_t pages, uint64_t change)
+{
+    if (__builtin_expect(pages < CELL_PAGES, 1)) {
+        __atomic_store_n(&list->idle_pages, list->idle_pages + change * pages, __ATOMIC_RELAXED);
+        return;
+    }
+    uint64_t bytes = cells_bytes(heap_granularity, (uint32_t)(pages - CELL_PAGES));
+    __atomic_store_n(&list->idle_cell_bytes, list->idle_cell_bytes + change * bytes, __ATOMIC_RELAXED);
+}
+
+static inline int list_has_idle(const struct freelist *list)
+{
+    return (list->idle_pages | list->idle_cell_bytes) != 0;
+}
 
 /* Without the list lock: roughly. */
 static inline uint64_t list_idle_bytes(const struct freelist *list)
@@ -398,7 +427,6 @@ void freelist_count(struct freelist *list, uint64_t size); /* an allocation serv
  * PAST it is only counted, and the caller unmaps it. Returns whether a marker is due. */
 int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now);
 void freelist_uncount(struct freelist *list, struct block *block); /* counts its free, and nothing else */
-unsigned freelist_bin(uint64_t pages);                             /* the bin of mappings of that many pages */
 /* If the block is idle in one of the books' lists, has passed and its last buffer is still `id`, a twin takes its place in the
  * list. Returns 1 if so; the caller then holds the block. The block may also have been unmapped and freed by now. */
 int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id);

@@ -2,6 +2,7 @@
 #include "slack.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #define AWAIT_US 10u /* how often and how long an allocation that any stream may use waits for the pattern of a new page */
@@ -45,8 +46,10 @@ static void init_cell(struct page *page, uint32_t number)
     const struct block *whole = page->block;
     const struct cells *cells = &page->cells;
     struct block *cell = &page->blocks[number];
+    uint16_t tag = cell->tag; /* goes on, see index.c */
     uint64_t base = whole->slot.base + cells->leftover + number * cells->bytes, first = number ? 0 : cells->leftover;
     uint64_t guard = number + 1 == cells->count ? whole->slot.span - whole->slot.mapped : 0;
+    memset(cell, 0, sizeof *cell);
     cell->slot = (struct slot){.base = base - first,
                                .mapped = cells->bytes + first,
                                .span = cells->bytes + first + guard,
@@ -56,17 +59,33 @@ static void init_cell(struct page *page, uint32_t number)
     cell->pages = (CELL_PAGES + cells->class) & ((1u << 23) - 1);
     cell->is_blank = 1;
     cell->page = page;
+    cell->tag = tag;
     pthread_spin_init(&cell->recorded_lock, PTHREAD_PROCESS_PRIVATE);
 }
 
-/* NULL: the host has no memory. */
+/* One of a page that was unmapped: threads may still look at its cells, so it is not given back to the host. Otherwise a new
+ * one. NULL: the host has no memory. */
+static struct page *obtain_page(struct books *books, const struct cells *cells)
+{
+    lock_take(&books->pack_lock);
+    struct page *page = books->spare_pages[cells->class];
+    if (page)
+        books->spare_pages[cells->class] = page->next;
+    lock_release(&books->pack_lock);
+    if (page || (page = calloc(1, sizeof *page + cells->count * sizeof page->entries[0])) == NULL)
+        return page;
+    page->blocks = line_alloc(cells->count * sizeof *page->blocks);
+    if (page->blocks)
+        return page;
+    free(page);
+    return NULL;
+}
+
 static struct page *make_page(struct block *block, const struct cells *cells)
 {
-    struct page *page = calloc(1, sizeof *page + cells->count * sizeof page->entries[0]);
-    if (!page || (page->blocks = line_alloc(cells->count * sizeof *page->blocks)) == NULL) {
-        free(page);
+    struct page *page = obtain_page(block->books, cells);
+    if (!page)
         return NULL;
-    }
     page->block = block;
     page->cells = *cells;
     page->is_written = 1;
@@ -78,32 +97,27 @@ static struct page *make_page(struct block *block, const struct cells *cells)
     return page;
 }
 
-void pack_forget(struct page *page)
-{
-    for (uint32_t i = 0; i < page->cells.count; i++) {
-        struct block *cell = &page->blocks[i];
-        pthread_spin_destroy(&cell->recorded_lock);
-        free(cell->recorded);
-        free(cell->waits);
-    }
-    free(page->blocks);
-    free(page);
-}
-
 /* All cells are in it, and it is in no list. */
 static void unmap_page(struct page *page)
 {
     struct block *block = page->block;
+    struct books *books = block->books;
     for (uint32_t i = 0; i < page->cells.count; i++) {
         struct block *cell = &page->blocks[i];
         if (cell->slack)
             slack_forget(cell);
         cell->slot.is_mapped = 0;
-        block_become(cell, BLOCK_PAST);
     }
     index_unpack(page);
-    __atomic_sub_fetch(&block->books->packed_mapped, block->slot.mapped, __ATOMIC_RELAXED);
+    __atomic_store_n(&block->page, NULL, __ATOMIC_RELEASE);
+    __atomic_sub_fetch(&books->packed_mapped, block->slot.mapped, __ATOMIC_RELAXED);
     block_unmap(block);
+    page->cells_inside = NULL;
+    page->inside = 0;
+    lock_take(&books->pack_lock);
+    page->next = books->spare_pages[page->cells.class];
+    books->spare_pages[page->cells.class] = page;
+    lock_release(&books->pack_lock);
 }
 
 /* ---- the pattern of a new page ---- */
@@ -119,7 +133,8 @@ static int launch_pattern(const struct page *page, const struct stream *stream)
         watch->launches += is_ready != 0;
         lock_release(&watch->lock);
     }
-    return is_ready && pattern_fill(watch->fill, stream->handle, page->block->slot.base, page->block->slot.mapped) == CUDA_SUCCESS;
+    return is_ready &&
+           pattern_fill(watch->fill, stream->handle, page->block->slot.base, page->block->slot.mapped) == CUDA_SUCCESS;
 }
 
 /* On the stream of the list, if the calling thread may use that now. */
@@ -228,6 +243,9 @@ void pack_give_back(struct block *cell)
     struct page *page = cell->page;
     struct books *books = cell->books;
     block_join(cell, NULL);
+    list_lock(&books->shared); /* once the page is unmapped, nothing else knows what was in the cell */
+    freelist_remember(&books->shared, &cell->facts);
+    list_unlock(&books->shared);
     lock_take(&books->pack_lock);
     put_cell(page, cell);
     int is_empty = page->inside == page->cells.count;

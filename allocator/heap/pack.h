@@ -14,9 +14,9 @@ struct freelist;
  * is never retired (only a page can be unmapped), and where others are unmapped it is given back to its page, which is unmapped
  * with its last cell.
  *
- * A new page is filled with the pattern first. Its cells then lie in the free list on whose stream that was done, as if they had
- * been freed there; those of the shared list are in the page until the pattern is there. A cell that is in its page is held by it,
- * and nobody uses it.
+ * A new page is filled with the pattern first. Its cells then lie in the free list on whose stream that was done, as if they
+ * had been freed there; those of the shared list are in the page until the pattern is there. A cell that is in its page is held
+ * by it, and nobody uses it.
  */
 struct page {
     struct block *block;
@@ -25,9 +25,9 @@ struct page {
     struct block *cells_inside; /* linked by `next` */
     uint32_t inside;            /* their number */
     int is_listed;
-    int is_written;             /* the pattern was there, or in the order of the cells' list */
-    struct block *blocks;       /* the cells.count cells */
-    uint64_t entries[];         /* of the index, for each cell */
+    int is_written;       /* the pattern was there, or in the order of the cells' list */
+    struct block *blocks; /* the cells.count cells */
+    uint64_t entries[];   /* of the index, for each cell */
 };
 
 /* block.pages of a cell: this, plus its class. No mapping is as large. */
@@ -40,17 +40,16 @@ static inline int block_is_cell(const struct block *block)
 
 /* ---- pack.c: pages and their cells ---- */
 
-/* All in a scope, except pack_forget() and pack_count(). */
-/* Takes a cell that is in a page. If its pattern is still being written, waits for that, but not for long: the device may be busy
- * with work that waits for this thread. NULL: there is none, or (*is_pending) that took too long. */
+/* All in a scope, except pack_count(). */
+/* Takes a cell that is in a page. If its pattern is still being written, waits for that, but not for long: the device may be
+ * busy with work that waits for this thread. NULL: there is none, or (*is_pending) that took too long. */
 struct block *pack_take(struct books *books, const struct cells *cells, int *is_pending);
-/* Cuts the mapping of a held block into cells, and returns one. NULL: its pattern cannot be written now; the page is unmapped, or
- * kept for a later allocation. */
+/* Cuts the mapping of a held block into cells, and returns one. NULL: its pattern cannot be written now; the page is unmapped,
+ * or kept for a later allocation. */
 struct block *pack_cut(struct freelist *list, const struct cells *cells, struct block *block);
-void pack_give_back(struct block *cell); /* a held one, which nobody uses; instead of unmapping it */
-void pack_trim(struct books *books);     /* unmaps the pages whose cells are all in them */
-void pack_context_gone(struct books *books); /* the context was destroyed */
-void pack_forget(struct page *page); /* frees what belongs to a past page block */
+void pack_give_back(struct block *cell);         /* a held one, which nobody uses; instead of unmapping it */
+void pack_trim(struct books *books);             /* unmaps the pages whose cells are all in them */
+void pack_context_gone(struct books *books);     /* the context was destroyed */
 void pack_count(struct block *cell, int change); /* a buffer in it was allocated (1) or freed (-1) */
 
 /* The cell that contains an address in the page. */

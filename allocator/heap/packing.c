@@ -6,9 +6,9 @@
 
 #include <stdio.h>
 
-#define ROUND 16u       /* one in so many allocations of a place has a page of its own, flush with its guard */
-#define ALONE_LEAST 4u  /* pages for these, ... */
-#define ALONE_SHARE 8u  /* ... or the packed pages divided by this, if that is more */
+#define ROUND 16u      /* one in so many allocations of a place has a page of its own, flush with its guard */
+#define ALONE_LEAST 4u /* pages for these, ... */
+#define ALONE_SHARE 8u /* ... or the packed pages divided by this, if that is more */
 
 int packing_may(const struct freelist *list, const struct heap_request *wanted, uint64_t align, struct cells *out)
 {
@@ -70,8 +70,9 @@ void packing_begin(struct books *books, enum packing_why why)
                  (unsigned long long)heap_options->max_overhead);
     else
         snprintf(reason, sizeof reason, "its memory is nearly used up");
-    output_say("cufence: from now on small buffers (up to 512 KiB) on GPU %d share pages of 2 MiB, because %s. Kernels check the "
-               "redzones between them; a rotating few still have pages of their own, flush with a guard. small=map never "
-               "packs, small=pack does from the start (docs/memory.md)\n",
-               books->context->device, reason);
+    output_say(
+        "cufence: from now on small buffers (up to 512 KiB) on GPU %d share pages of 2 MiB, because %s. Kernels check the "
+        "redzones between them; a rotating few still have pages of their own, flush with a guard. small=map never "
+        "packs, small=pack does from the start (docs/memory.md)\n",
+        books->context->device, reason);
 }

@@ -299,8 +299,9 @@ static void addresses_in_a_page_are_described(void)
     CHECK(cufence_free(second + 1, NULL) == CUFENCE_ERROR_INVALID_FREE);
     cufence_buffer buffer = buffer_at(second);
     uint64_t end = (buffer.mapping_end + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
-    CHECK_OK(cufence_describe((char *)(uintptr_t)end, &there)); /* the page's guard */
-    CHECK(there.place == CUFENCE_PLACE_NO_BUFFER || there.buffer.id);
+    CHECK_OK(cufence_describe((char *)(uintptr_t)(end + 100), &there)); /* the page's guard is that of its last live buffer */
+    CHECK(there.place == CUFENCE_PLACE_PAST_END && there.buffer.id == buffer.id);
+    CHECK(there.buffer.guard_end > end);
 }
 
 /* ---- streams ---- */

@@ -1,4 +1,5 @@
-/* The cells of pages that small buffers share: every size has one that it fits in, with its redzones, and little is left over. */
+/* The cells of pages that small buffers share: every size has one that it fits in, with its redzones, and little is left over.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
