@@ -242,7 +242,7 @@ static struct block *obtain_cell(struct freelist *list, const struct heap_reques
     int is_pending = 0;
     if (!cell)
         cell = pack_take(list->books, cells, &is_pending);
-    if (!cell && !is_pending && layout_compute(&request, &layout, &problem) == CUFENCE_OK)
+    if (!cell && !is_pending && pack_may_cut(list) && layout_compute(&request, &layout, &problem) == CUFENCE_OK)
         page = map_anew(list->books, wanted, &layout, 0, RESERVE_DRIVER, status);
     return page ? pack_cut(list, cells, page) : cell;
 }

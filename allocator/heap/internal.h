@@ -288,11 +288,11 @@ struct books {
     uint64_t mapped_bytes, captured_bytes; /* atomic, like everything below */
     uint64_t peak_mapped_bytes;
     uint64_t fresh, retired;
-    uint64_t replaced;           /* blocks in retiring lists whose memory a twin has taken over */
-    uint64_t allocations, frees; /* of lists that no longer exist */
-    uint64_t alone_bytes;        /* mapped for small buffers that share no page */
-    uint64_t alone_most;         /* max_overhead in bytes; 0: not known yet. Written before it is used, by any thread */
-    uint64_t packed_mapped;      /* packed pages; part of mapped_bytes */
+    uint64_t replaced;                                  /* blocks in retiring lists whose memory a twin has taken over */
+    uint64_t allocations, frees;                        /* of lists that no longer exist */
+    uint64_t alone_bytes;                               /* mapped for small buffers that share no page */
+    uint64_t alone_most;                                /* max_overhead in bytes; 0: not known yet */
+    uint64_t packed_mapped;                             /* packed pages; part of mapped_bytes */
     uint64_t packed_buffers, packed_bytes, packed_ever; /* live ones, and since the start */
     struct watch *watch;                                /* slack.h; NULL: nothing was ever watched */
     struct stream own;                                  /* books_stream(); its handle is atomic, NULL: not created yet */
@@ -532,6 +532,7 @@ struct watch *slack_hold(struct books *books);             /* no launch until sl
 void slack_go_on(struct watch *watch, struct block *gone); /* gone: a block that is not watched any more, or NULL */
 int slack_forget(struct block *block); /* it is not watched any more. Returns 0 if its last launch is not over */
 void slack_flush_touched(struct freelist *list, struct stream *stream); /* launches what waits. Caller holds RANK_TOUCH */
+void slack_flush(struct freelist *list);                                /* likewise. In a scope */
 void slack_list_gone(struct freelist *list);
 void slack_context_gone(struct books *books);
 size_t slack_collect(struct books *books); /* reports what launches have found; returns the number. Not under a lock */

@@ -122,19 +122,24 @@ static void unmap_page(struct page *page)
 
 /* ---- the pattern of a new page ---- */
 
-/* In a scope of the stream's context. */
-static int launch_pattern(const struct page *page, const struct stream *stream)
+/* Whether the kernels are there. In a scope. */
+static int has_kernels(struct watch *watch)
 {
-    struct watch *watch = watch_of(page->block->books);
     int is_ready = 0;
     if (watch) {
         lock_take(&watch->lock);
         is_ready = watch_begin(watch);
-        watch->launches += is_ready != 0;
         lock_release(&watch->lock);
     }
-    return is_ready &&
-           pattern_fill(watch->fill, stream->handle, page->block->slot.base, page->block->slot.mapped) == CUDA_SUCCESS;
+    return is_ready;
+}
+
+/* In a scope of the stream's context. */
+static int launch_pattern(const struct page *page, const struct stream *stream)
+{
+    const struct slot *slot = &page->block->slot;
+    struct watch *watch = watch_of(page->block->books);
+    return has_kernels(watch) && pattern_fill(watch->fill, stream->handle, slot->base, slot->mapped) == CUDA_SUCCESS;
 }
 
 /* On the stream of the list, if the calling thread may use that now. */
@@ -196,6 +201,12 @@ static int launch_for_all(struct page *page)
 }
 
 /* ---- entry points ---- */
+
+int pack_may_cut(struct freelist *list)
+{
+    const struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
+    return (list == &list->books->shared || (stream && stream_is_named_here(stream))) && has_kernels(watch_of(list->books));
+}
 
 /* Returns a cell; or NULL, and whether that is because the pattern of its page is still being written. */
 static struct block *try_to_take(struct books *books, uint32_t class, int *is_pending)

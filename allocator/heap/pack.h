@@ -40,7 +40,12 @@ static inline int block_is_cell(const struct block *block)
 
 /* ---- pack.c: pages and their cells ---- */
 
-/* All in a scope, except pack_count(). */
+/*
+ * All in a scope, except pack_count() and blocks_each().
+ *
+ * pack_may_cut(): whether the pattern of a new page could be written for the list now.
+ */
+int pack_may_cut(struct freelist *list);
 /* Takes a cell that is in a page. If its pattern is still being written, waits for that, but not for long: the device may be
  * busy with work that waits for this thread. NULL: there is none, or (*is_pending) that took too long. */
 struct block *pack_take(struct books *books, const struct cells *cells, int *is_pending);
@@ -51,12 +56,6 @@ void pack_give_back(struct block *cell);         /* a held one, which nobody use
 void pack_trim(struct books *books);             /* unmaps the pages whose cells are all in them */
 void pack_context_gone(struct books *books);     /* the context was destroyed */
 void pack_count(struct block *cell, int change); /* a buffer in it was allocated (1) or freed (-1) */
-
-/* The cell that contains an address in the page. */
-static inline struct block *pack_cell_at(struct page *page, uint64_t address)
-{
-    return &page->blocks[cells_at(&page->cells, address - page->block->slot.base)];
-}
 
 /* As arena_each(), with the cells of packed pages instead of the pages. */
 void blocks_each(int (*visit)(struct slot *slot, void *user), void *user);

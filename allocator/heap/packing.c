@@ -50,9 +50,12 @@ int packing_wants(struct freelist *list, const struct heap_request *wanted, uint
 static uint64_t share_of(struct books *books)
 {
     size_t total = 0;
-    if (!books->alone_most && driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS)
-        books->alone_most = total / 100 * heap_options->max_overhead + 1;
-    return books->alone_most ? books->alone_most : UINT64_MAX;
+    uint64_t most = __atomic_load_n(&books->alone_most, __ATOMIC_RELAXED);
+    if (!most && driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS) {
+        most = total / 100 * heap_options->max_overhead + 1;
+        __atomic_store_n(&books->alone_most, most, __ATOMIC_RELAXED);
+    }
+    return most ? most : UINT64_MAX;
 }
 
 int packing_is_due(struct books *books)

@@ -133,6 +133,8 @@ static void mark_rest(struct books *books, int asks_first)
     }
     lock_release(&books->lock);
     for (unsigned i = 0; i < count; i++) {
+        if (!asks_first)
+            slack_flush(unmarked[i]); /* what was freed is checked before its memory is released */
         if (!asks_first || !freelist_pass(unmarked[i]))
             freelist_mark(unmarked[i], now_ns()); /* checks again that the stream still exists */
     }

@@ -141,6 +141,13 @@ static void flush(struct watch *watch, struct freelist *list)
     stream_touch_end();
 }
 
+void slack_flush(struct freelist *list)
+{
+    struct watch *watch = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE) ? watch_of(list->books) : NULL;
+    if (watch)
+        flush(watch, list);
+}
+
 /* The same for the holder of a block, who does not unmap it. */
 static void flush_kept(struct watch *watch, struct freelist *list, struct slack *slack)
 {
