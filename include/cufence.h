@@ -113,6 +113,11 @@ typedef struct cufence_stats {
     uint64_t tested_rounds;         /* how often all places in use at the time had their turn */
     uint64_t unguarded_allocations; /* left to the driver, on all devices: see cufence_get_unguarded() */
     uint64_t unguarded_bytes;
+    /* Small buffers that share pages: small=pack, or small=auto once memory is short. Of the device, unlike those above. */
+    uint64_t packed_buffers;      /* live */
+    uint64_t packed_bytes;        /* of these, as requested */
+    uint64_t packed_mapped_bytes; /* part of mapped_bytes: such pages */
+    uint64_t packed_allocations;  /* since cufence_init() */
 } cufence_stats;
 
 /* Buffers that are not guarded for one reason: the options leave them out, or there was no room for their pages. */

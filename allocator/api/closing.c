@@ -67,6 +67,15 @@ static void say_what_was_tested(const cufence_stats *stats, int is_verbose)
                grouped(stats->tested_places).text, grouped(stats->freed_places).text, s(stats->freed_places), more);
 }
 
+static void say_what_was_packed(const cufence_stats *stats)
+{
+    if (stats->packed_allocations)
+        output_say("==%d== cufence: packed: %s allocation%s shared pages, with redzones that kernels check%s; small=map gives "
+                   "each a page of its own\n",
+                   (int)getpid(), grouped(stats->packed_allocations).text, s(stats->packed_allocations),
+                   stats->freed_places ? ", and were not tested for use after free" : "");
+}
+
 void closing_say_unguarded(void)
 {
     static const char *const names[] = {"of managed memory (cuMemAllocManaged)",
@@ -138,6 +147,7 @@ void closing_say(const struct ending *ending)
         return;
     say_what_was_guarded(&stats, launches, ending);
     say_what_was_tested(&stats, ending->is_verbose);
+    say_what_was_packed(&stats);
     closing_say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
         output_say("==%d== cufence: the program ended well (status %d); because of what was found its exit status is %d, as "

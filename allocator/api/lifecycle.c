@@ -137,7 +137,7 @@ static void print_stats(void)
         (unsigned long long)stats.peak_live_bytes, (unsigned long long)stats.retired_mappings,
         (unsigned long long)delivery_count());
     struct heap_slack_figures slack = heap_slack_figures();
-    if (process.options.slack)
+    if (heap_watches())
         output_say(
             "cufence: slack of %llu buffers checked in %llu launches; that of %llu not, because other buffers came soon\n",
             (unsigned long long)slack.checked, (unsigned long long)slack.launches, (unsigned long long)slack.missed);
@@ -163,7 +163,7 @@ static unsigned report_ms(void)
 static void check_slack(void)
 {
     size_t found;
-    if (process.options.slack && !driver_has_faulted(exit_result) && !delivery_is_in_handler())
+    if (heap_watches() && !driver_has_faulted(exit_result) && !delivery_is_in_handler())
         heap_check_slack(-1, 0, SLACK_MS, &found);
 }
 

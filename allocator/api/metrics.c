@@ -33,6 +33,12 @@ static const struct metric of_devices[] = {
     {"cufence_frees_total", "counter", "Frees of guarded buffers.", offsetof(cufence_stats, frees)},
     {"cufence_fresh_mappings_total", "counter", "Allocations that needed a new mapping.",
      offsetof(cufence_stats, fresh_mappings)},
+    {"cufence_packed_buffers", "gauge", "Live buffers that share pages.", offsetof(cufence_stats, packed_buffers)},
+    {"cufence_packed_bytes", "gauge", "Bytes that they ask for.", offsetof(cufence_stats, packed_bytes)},
+    {"cufence_packed_mapped_bytes", "gauge", "Memory in the pages that buffers share.",
+     offsetof(cufence_stats, packed_mapped_bytes)},
+    {"cufence_packed_allocations_total", "counter", "Allocations that shared a page.",
+     offsetof(cufence_stats, packed_allocations)},
     {"cufence_retired_mappings_total", "counter", "Mappings that were taken away.", offsetof(cufence_stats, retired_mappings)},
 };
 

@@ -18,6 +18,7 @@ enum lock_rank {
     RANK_FILTER,      /* a pool's filter, a callback into the program, is running */
     RANK_TOUCH,       /* a stream ends, begins or joins a capture, or is used by a thread other than its own */
     RANK_BOOKS,       /* a context's free lists and pools */
+    RANK_PACK,        /* a context's pages that small buffers share */
     RANK_SLACK,       /* the slack of a context's buffers; held across launches of cufence's own kernels, and while
                          cufence_check() waits for them */
     RANK_STREAMS,     /* the table of streams */

@@ -18,6 +18,7 @@ enum option_peers { PEERS_AUTO, PEERS_ON, PEERS_OFF };
 enum option_witness { WITNESS_AUTO, WITNESS_ON, WITNESS_OFF };
 enum option_color { COLOR_AUTO, COLOR_ON, COLOR_OFF };
 enum { FILL_OFF = 256 }; /* fill, poison: other values are the byte */
+enum option_small { SMALL_AUTO, SMALL_MAP, SMALL_PACK };
 enum option_at_exit { AT_EXIT_NOTHING, AT_EXIT_LIVE };
 enum option_nan { NAN_OFF, NAN_REPORT, NAN_STOP };
 enum option_on_fault { ON_FAULT_ERROR, ON_FAULT_ABORT, ON_FAULT_CONTINUE };
@@ -59,6 +60,8 @@ struct options {
     uint64_t sample;         /* guard one allocation in this many, 1 (default)..1000000; written 1/N */
     uint64_t min_size;       /* bytes of the smallest buffer to guard, default 0 */
     uint64_t max_guarded;    /* bytes that live guarded buffers may map per device, default 0 = no limit */
+    enum option_small small; /* auto (default) | map | pack: small buffers share pages */
+    uint64_t max_overhead;   /* 1..100, default 5: small=auto packs once small buffers' own pages take so much of a device */
     int fallback;            /* on (default) | off: where no page is left, the driver allocates, unguarded */
     int usr1;                /* on | off (default): print the use of memory at SIGUSR1 */
     enum option_at_exit at_exit; /* nothing (default) | live: print the use of memory at exit */

@@ -77,8 +77,10 @@ static int learn_from_list(struct freelist *list, uint64_t now)
 {
     struct facts learned[LEARNED];
     size_t count = freelist_learn(list, learned, LEARNED);
-    for (size_t i = 0; i < count; i++)
-        place_see(&learned[i], now);
+    for (size_t i = 0; i < count; i++) {
+        if (!index_is_packed(learned[i].address))
+            place_see(&learned[i], now);
+    }
     return count != 0;
 }
 
@@ -138,7 +140,8 @@ static struct block *block_for(const struct place *place)
     struct block *block = (struct block *)arena_slot_at(place->address);
     enum block_state state = block ? block_state_now(block) : BLOCK_PAST;
     int is_usable = state != BLOCK_PAST && state != BLOCK_RETIRING && !block->is_elsewhere &&
-                    !__atomic_load_n(&block->pool, __ATOMIC_RELAXED); /* a graph may use the memory of a pool */
+                    !__atomic_load_n(&block->page, __ATOMIC_RELAXED) && /* what was in a cell is not retired */
+                    !__atomic_load_n(&block->pool, __ATOMIC_RELAXED);   /* a graph may use the memory of a pool */
     return is_usable ? block : NULL;
 }
 

@@ -146,8 +146,10 @@ static void await_worker(void)
     visit_end();
 }
 
-#define RESERVE 32                /* the last 1/32 of a device's memory ... */
-#define RESERVED_FOR (512u << 10) /* ... is for buffers up to this size, many of which fit into one page. Bytes */
+/* The last 1/32 of a device's memory is for small buffers that share pages, with small=map for those that the driver allocates;
+ * the last 1/64 of it for the driver in any case, if it may. */
+#define RESERVE 32
+#define RESERVE_DRIVER 64
 
 static int is_nearly_full(const struct books *books)
 {
@@ -156,26 +158,36 @@ static int is_nearly_full(const struct books *books)
            __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED) > total / 8 * 7;
 }
 
-/* Whether pages for such a buffer would use up what the driver needs to allocate many of them, unguarded. The driver is asked
- * what is free only once most of the device is mapped. */
-static int is_scarce(const struct books *books, const struct heap_request *wanted)
+/* Whether pages for such a buffer would use up what many of them need: less than 1/`reserve` of the memory is free. The driver
+ * is asked for that only once most of the device is mapped. */
+static int is_scarce(const struct books *books, const struct heap_request *wanted, unsigned reserve)
 {
     size_t free_bytes = 0, all_bytes = 0;
-    return heap_options->fallback && !wanted->is_last_try && wanted->size <= RESERVED_FOR &&
-           wanted->device == books->context->device && is_nearly_full(books) &&
-           driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS && free_bytes < all_bytes / RESERVE;
+    int has_use = heap_options->fallback || (heap_options->small != SMALL_MAP && reserve == RESERVE);
+    return has_use && !wanted->is_last_try && wanted->size <= CELLS_SIZE_MOST && wanted->device == books->context->device &&
+           is_nearly_full(books) && driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS &&
+           free_bytes < all_bytes / reserve;
 }
 
-/* Maps a new block. If necessary, releases memory that is kept for reuse on the device. */
+/* The block was mapped for one small buffer. */
+static void count_alone(struct block *block, const struct heap_request *wanted)
+{
+    if (heap_options->small == SMALL_MAP || wanted->size > CELLS_SIZE_MOST)
+        return;
+    block->is_alone = 1;
+    __atomic_add_fetch(&block->books->alone_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+}
+
+/* Maps a new block. If necessary, releases memory that is kept for reuse on the device. reserve: see is_scarce(). */
 static struct block *map_anew(struct books *books, const struct heap_request *wanted, const struct layout *layout,
-                              int is_captured, cufence_status *status)
+                              int is_captured, unsigned reserve, cufence_status *status)
 {
     int device = wanted->device, is_brief = !wanted->is_last_try && was_just_full(device);
     int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
-    if (!is_captured && is_scarce(books, wanted)) {
+    if (!is_captured && is_scarce(books, wanted, reserve)) {
         if (!is_brief)
             reclaim_device(books->context, device, 1);
-        if (is_brief || is_scarce(books, wanted)) {
+        if (is_brief || is_scarce(books, wanted, reserve)) {
             if (!is_brief && device < DEVICES)
                 __atomic_store_n(&full_ns[device], now_ns(), __ATOMIC_RELAXED);
             *status = still_full(device, wanted->size);
@@ -203,6 +215,50 @@ static struct block *map_anew(struct books *books, const struct heap_request *wa
     return block;
 }
 
+/* Takes a passed block of another stream's list. In a scope. */
+static struct block *steal(struct freelist *list, uint64_t pages, uint64_t waste)
+{
+    struct books *books = list->books;
+    freelist_advance(&books->shared);
+    lock_take(&books->lock);
+    freelist_drain(books);
+    struct block *block = freelist_steal(books, list == &books->shared ? NULL : list, pages, waste);
+    lock_release(&books->lock);
+    return block;
+}
+
+/* Takes a cell from another stream, or out of a page, a new one if necessary. In a scope. On NULL with an OK *status the buffer
+ * needs a page of its own. */
+static struct block *obtain_cell(struct freelist *list, const struct heap_request *wanted, const struct cells *cells,
+                                 cufence_status *status)
+{
+    struct block *cell = steal(list, CELL_PAGES + cells->class, 0), *page = NULL;
+    struct layout layout;
+    struct problem problem;
+    const struct layout_request request = {.size = heap_granularity,
+                                           .granularity = heap_granularity,
+                                           .guard_min = heap_options->guard,
+                                           .guard_max = heap_options->guard_max};
+    int is_pending = 0;
+    if (!cell)
+        cell = pack_take(list->books, cells, &is_pending);
+    if (!cell && !is_pending && pack_may_cut(list) && layout_compute(&request, &layout, &problem) == CUFENCE_OK)
+        page = map_anew(list->books, wanted, &layout, 0, RESERVE_DRIVER, status);
+    return page ? pack_cut(list, cells, page) : cell;
+}
+
+/* Small buffers have been mapped one by one until now. Returns whether they are to share pages from here on. */
+static int begins_packing(struct books *books, const struct heap_request *wanted)
+{
+    int is_share = packing_is_due(books);
+    if (!is_share && is_scarce(books, wanted, RESERVE))
+        reclaim_device(books->context, wanted->device, 1);
+    if (!is_share && !is_scarce(books, wanted, RESERVE))
+        return 0;
+    packing_begin(books, is_share ? PACKING_SHARE : PACKING_SCARCE);
+    return 1;
+}
+
 /* The list itself has no idle block. Tries blocks that have passed meanwhile, then those of other streams, then a new
  * mapping. */
 static struct block *obtain(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
@@ -210,20 +266,40 @@ static struct block *obtain(struct freelist *list, const struct heap_request *wa
 {
     struct books *books = list->books;
     struct block *block = NULL;
+    struct cells cells;
     struct scope scope = scope_enter(books->context);
-    if (!list->pool && wanted->device == books->context->device) {
-        freelist_advance(&books->shared);
-        lock_take(&books->lock);
-        freelist_drain(books);
-        block = freelist_steal(books, list == &books->shared ? NULL : list, layout->pages, heap_options->waste);
-        lock_release(&books->lock);
+    if (!list->pool && wanted->device == books->context->device)
+        block = steal(list, layout->pages, heap_options->waste);
+    int may_pack = !block && packing_may(list, wanted, layout->align, &cells);
+    if (may_pack && !__atomic_load_n(&books->is_packing, __ATOMIC_RELAXED) && begins_packing(books, wanted))
+        block = obtain_cell(list, wanted, &cells, status);
+    if (!block && (block = map_anew(books, wanted, layout, list->pool != NULL, RESERVE, status)) != NULL)
+        count_alone(block, wanted);
+    if (!block && may_pack && *status == CUFENCE_ERROR_OUT_OF_MEMORY) {
+        packing_begin(books, PACKING_SCARCE);
+        block = obtain_cell(list, wanted, &cells, status);
+        if (!block && *status == CUFENCE_OK)
+            *status = still_full(wanted->device, wanted->size);
     }
-    if (!block)
-        block = map_anew(books, wanted, layout, list->pool != NULL, status);
     if (block)
         freelist_count(list, wanted->size);
     scope_leave(scope);
     return block;
+}
+
+/* The buffer is to share a page. NULL: as obtain_cell(). */
+static struct block *take_cell(struct freelist *list, const struct heap_request *wanted, const struct cells *cells,
+                               cufence_status *status)
+{
+    struct block *cell = freelist_take(list, CELL_PAGES + cells->class, 0, wanted->size);
+    if (cell)
+        return cell;
+    struct scope scope = scope_enter(list->books->context);
+    cell = obtain_cell(list, wanted, cells, status);
+    scope_leave(scope);
+    if (cell)
+        freelist_count(list, wanted->size);
+    return cell;
 }
 
 /* Returns the option's alignment, or that of the request if it is larger. 0: align=auto suffices. */
@@ -292,8 +368,13 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     struct freelist *list = books ? list_for(books, wanted->stream) : NULL;
     if (!list)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory to keep track of a stream");
+    uint64_t label = facts_label(label_current(), facts_stack());
     struct block *block = NULL;
-    if (wanted->device == context->device && !pool_is_spent(list->pool))
+    struct cells cells;
+    if (__builtin_expect(__atomic_load_n(&books->is_packing, __ATOMIC_RELAXED), 0) &&
+        packing_wants(list, wanted, layout.align, label, &cells))
+        block = take_cell(list, wanted, &cells, &status);
+    if (!block && wanted->device == context->device && !pool_is_spent(list->pool))
         block = freelist_take(list, layout.pages, heap_options->waste, size);
     if (!block)
         block = obtain(list, wanted, &layout, &status);
@@ -303,17 +384,21 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     block->owner = wanted->owner;
     block->is_counted = 1;
     int is_fresh = !block->facts.id; /* mapped for this buffer */
+    int is_cell = block_is_cell(block);
     if (mapped)
         *mapped = block->slot.mapped;
     struct facts facts = {.id = take_id(),
-                          .address = block->slot.base + layout_offset(block->slot.mapped, size, layout.align, side),
+                          .address = block->slot.base +
+                                     (is_cell ? cells_offset : layout_offset)(block->slot.mapped, size, layout.align, side),
                           .size = size,
                           .stream = wanted->stream ? (uint64_t)(uintptr_t)wanted->stream->handle : 0,
                           .allocated_ns = now_ns(),
                           .who = thread_id(),
-                          .label = facts_label(label_current(), facts_stack())};
+                          .label = label};
     facts_write(block, &facts);
-    if (__builtin_expect(heap_options->slack, 0))
+    if (is_cell)
+        pack_count(block, 1);
+    if (__builtin_expect(heap_options->slack | is_cell, 0))
         slack_hand_out(list, block, facts.address, size, is_fresh);
     if (__builtin_expect(heap_options->fill != FILL_OFF, 0))
         fill_fresh(list, facts.address, size);

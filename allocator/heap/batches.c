@@ -11,7 +11,7 @@
 struct watch *watch_of(struct books *books)
 {
     struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE), *none = NULL;
-    if (watch || !heap_options->slack)
+    if (watch || !(heap_options->slack || __atomic_load_n(&books->is_packing, __ATOMIC_RELAXED)))
         return watch;
     watch = line_alloc(sizeof *watch);
     if (!watch)
@@ -61,7 +61,7 @@ static void divide_memory(struct watch *watch, CUdeviceptr device)
     }
 }
 
-/* Modules load lazily: launches the kernel once now, so that no later launch needs to load code. */
+/* Modules load lazily: launches the kernels once now, so that no later launch needs to load code. */
 static CUresult warm_up(struct watch *watch)
 {
     struct stream *own = books_stream(watch->books);
@@ -70,7 +70,8 @@ static CUresult warm_up(struct watch *watch)
         return CUDA_ERROR_OUT_OF_MEMORY;
     batch->count = 1;
     batch->jobs[0].does = 0;
-    return batch_launch(watch, batch, NULL, own) ? CUDA_SUCCESS : CUDA_ERROR_LAUNCH_FAILED;
+    CUresult result = pattern_fill(watch->fill, own->handle, 0, 0);
+    return result != CUDA_SUCCESS || batch_launch(watch, batch, NULL, own) ? result : CUDA_ERROR_LAUNCH_FAILED;
 }
 
 int watch_begin(struct watch *watch)
@@ -82,8 +83,7 @@ int watch_begin(struct watch *watch)
     CUresult result = register_memory(watch, &device);
     if (result == CUDA_SUCCESS) {
         divide_memory(watch, device);
-        watch->kernel = pattern_load();
-        result = watch->kernel ? warm_up(watch) : CUDA_ERROR_INVALID_PTX;
+        result = pattern_load(&watch->kernel, &watch->fill) ? warm_up(watch) : CUDA_ERROR_INVALID_PTX;
     }
     watch->is_ready = result == CUDA_SUCCESS;
     watch->is_off = !watch->is_ready;
@@ -175,8 +175,7 @@ static void hold_back(struct watch *watch, struct freelist *list, unsigned first
         enum block_state state = block_state_now(slack->block);
         if (state == BLOCK_IDLE && slack->does & PATTERN_CHECK) {
             slack->block->free_sequence = sequence;
-        } else if (state == BLOCK_HELD && slack->does == PATTERN_CHECK &&
-                   !__atomic_load_n(&slack->is_being_freed, __ATOMIC_RELAXED)) {
+        } else if (state == BLOCK_HELD && slack->does == PATTERN_CHECK && !__atomic_load_n(&slack->is_kept, __ATOMIC_RELAXED)) {
             slack_dequeue(slack);
             watch->missed++;
         }

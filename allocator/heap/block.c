@@ -4,7 +4,6 @@
 
 #include "base/error.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -64,7 +63,7 @@ static struct block *cut(struct books *books, int device, const struct layout *l
     }
     block->books = books;
     block->is_elsewhere = device != books->context->device;
-    block->pages = layout->pages & ((1u << 23) - 1); /* up to 16 TiB, more than any device has */
+    block->pages = layout->pages & (CELL_PAGES - 1); /* up to 8 TiB, more than any device has */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
     *status = slot_cut(&block->slot, device, layout->mapped, layout->guard);
     if (*status == CUFENCE_OK)
@@ -88,6 +87,7 @@ struct block *block_map_second(const struct block *of)
     struct block *block = cut(of->books, slot->device, &layout, &status);
     if (!block)
         return NULL;
+    block->is_alone = of->is_alone;
     if (slot_map_second(&block->slot, slot) == CUFENCE_OK)
         return block;
     abandon(block);
@@ -111,14 +111,21 @@ struct block *block_map(struct books *books, int device, const struct layout *la
 
 static void unmap(struct block *block)
 {
-    if (!block->slot.is_second)
+    if (!block->slot.is_second) {
         __atomic_sub_fetch(&block->books->mapped_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+        if (block->is_alone)
+            __atomic_sub_fetch(&block->books->alone_bytes, block->slot.mapped, __ATOMIC_RELAXED);
+    }
     slot_unmap(&block->slot);
 }
 
 void block_unmap(struct block *block)
 {
     struct books *books = block->books;
+    if (block_is_cell(block)) {
+        pack_give_back(block);
+        return;
+    }
     if (block->slack)
         slack_forget(block);
     struct block *heir = block->heir;

@@ -154,13 +154,24 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
                : error_set(CUFENCE_ERROR_TIMEOUT, "GPU %d was too busy to check all buffers in time", books->context->device);
 }
 
+int heap_watches(void)
+{
+    int is_watched = heap_options->slack;
+    for (struct context *context = context_next(NULL); context && !is_watched; context = context_next(context)) {
+        const struct books *books = books_of(context);
+        is_watched = books && __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    }
+    return is_watched;
+}
+
 cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size_t *found)
 {
     cufence_status status = heap_check_device(device);
     uint64_t until = clock_ms() + timeout_ms;
     *found = 0;
-    if (status == CUFENCE_OK && !heap_options->slack)
-        status = error_set(CUFENCE_ERROR_UNSUPPORTED, "the slack of buffers is not watched; start cufence with slack=on");
+    if (status == CUFENCE_OK && !heap_watches())
+        status = error_set(CUFENCE_ERROR_UNSUPPORTED,
+                           "the slack of buffers is not watched, and none share pages; start cufence with slack=on");
     if (status == CUFENCE_OK && heap_captures())
         status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a stream is capturing; check before or after that");
     for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {

@@ -29,19 +29,25 @@ struct around {
     cufence_buffer at;    /* buffer of the slot whose mapping or guard contains the address */
     cufence_buffer below; /* nearest live buffer that begins at or below the address */
     cufence_buffer above; /* nearest live buffer above */
+    struct slot slot;     /* that contains the address, if it has no buffer: a copy */
+    uint64_t gap_start;
 };
 
-static void look(struct slot *slot, uint64_t gap_start, void *user)
+static void look_at(struct slot *slot, uint64_t gap_start, struct around *around)
 {
-    struct around *around = user;
     struct facts facts = facts_read((struct block *)slot);
     cufence_buffer buffer;
+    int contains = around->address >= slot->base && around->address - slot->base < slot->span;
+    if (!facts.id && contains) {
+        around->slot = *slot;
+        around->gap_start = gap_start;
+    }
     if (!facts.id)
         return;
     facts_describe(&facts, slot, gap_start, &buffer);
     uint64_t then = __atomic_load_n(&((struct block *)slot)->ids_at_free, __ATOMIC_RELAXED);
     buffer.freed_ago = facts.freed_ns && then ? heap_ids() - then : 0;
-    if (around->address >= slot->base && around->address - slot->base < slot->span)
+    if (contains)
         around->at = buffer;
     if (facts.freed_ns)
         return;
@@ -53,6 +59,45 @@ static void look(struct slot *slot, uint64_t gap_start, void *user)
     }
 }
 
+/* Looks at a cell. The page's guard behind it counts as its own if the address lies there. Returns whether its buffer is live.
+ */
+static int look_at_cell(const struct page *page, uint32_t number, uint64_t gap_start, struct around *around)
+{
+    const struct slot *whole = &page->block->slot;
+    struct block *cell = &page->blocks[number];
+    struct facts facts = facts_read(cell);
+    int is_live = facts.id && !facts.freed_ns;
+    struct block shown = {.slot = cell->slot, .facts = facts};
+    if (is_live && !around->at.id && around->address >= whole->base + whole->mapped)
+        shown.slot.span = whole->base + whole->span - shown.slot.base;
+    look_at(&shown.slot, number ? shown.slot.base : gap_start, around);
+    return is_live;
+}
+
+/* Of a packed page: the cell at the address, and the nearest live ones on both sides. */
+static void look_at_cells(const struct page *page, uint64_t gap_start, struct around *around)
+{
+    uint64_t base = page->block->slot.base;
+    uint32_t middle = around->address < base ? 0 : cells_at(&page->cells, around->address - base);
+    for (uint32_t i = middle + 1; i-- > 0;) {
+        if (look_at_cell(page, i, gap_start, around))
+            break;
+    }
+    for (uint32_t i = middle + 1; i < page->cells.count; i++) {
+        if (look_at_cell(page, i, gap_start, around))
+            break;
+    }
+}
+
+static void look(struct slot *slot, uint64_t gap_start, void *user)
+{
+    struct page *page = __atomic_load_n(&((struct block *)slot)->page, __ATOMIC_ACQUIRE);
+    if (page)
+        look_at_cells(page, gap_start, user);
+    else
+        look_at(slot, gap_start, user);
+}
+
 static void describe(uint64_t address, struct around *around, cufence_description *description)
 {
     *around = (struct around){.address = address};
@@ -61,6 +106,9 @@ static void describe(uint64_t address, struct around *around, cufence_descriptio
         return;
     arena_visit(address, 2, look, around);
     description->place = CUFENCE_PLACE_NO_BUFFER;
+    struct facts past;
+    if (!around->at.id && around->slot.span && !around->slot.is_mapped && recall(address, 0, &past))
+        facts_describe(&past, &around->slot, around->gap_start, &around->at); /* it shared a page, which was unmapped */
     const cufence_buffer *at = around->at.id ? &around->at : NULL, *above = around->above.id ? &around->above : NULL;
     if (at && at->freed_ns) {
         if (layout_classify(address, at->address, at->size, &description->offset) == CUFENCE_PLACE_INSIDE) {
@@ -76,6 +124,11 @@ static void describe(uint64_t address, struct around *around, cufence_descriptio
         at = NULL;
     if (!at && above && address >= above->guard_start)
         at = above;
+    /* The redzones of neighbours in a packed page touch. */
+    const cufence_buffer *below = around->below.id ? &around->below : NULL;
+    if (below && at != below && address >= below->mapping_end && address < below->mapping_end + CELLS_UNIT &&
+        (!at || (address < at->address && address - (below->address + below->size) < at->address - address)))
+        at = below;
     if (at) {
         description->place = layout_classify(address, at->address, at->size, &description->offset);
         description->buffer = *at;
@@ -162,7 +215,7 @@ static int collect(struct slot *slot, void *user)
 size_t heap_live(int device, cufence_buffer *out, size_t max, uint64_t *total)
 {
     struct newest newest = {.out = out, .max = max, .device = device};
-    arena_each(collect, &newest);
+    blocks_each(collect, &newest);
     *total = newest.total;
     return newest.count;
 }

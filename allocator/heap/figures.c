@@ -24,7 +24,7 @@ struct sums {
 static void add_list(struct freelist *list, struct sums *sums)
 {
     list_lock(list);
-    sums->idle_bytes += list->pool ? 0 : list->idle_pages * heap_granularity;
+    sums->idle_bytes += list->pool ? 0 : list_idle_bytes(list);
     sums->live_bytes += list->live_bytes;
     sums->allocations += list->allocations;
     sums->frees += list->frees;
@@ -63,6 +63,10 @@ static void add_books(struct books *books, cufence_stats *stats)
     stats->mapped_bytes += __atomic_load_n(&books->mapped_bytes, __ATOMIC_RELAXED);
     stats->captured_bytes += __atomic_load_n(&books->captured_bytes, __ATOMIC_RELAXED);
     stats->fresh_mappings += __atomic_load_n(&books->fresh, __ATOMIC_RELAXED);
+    stats->packed_buffers += __atomic_load_n(&books->packed_buffers, __ATOMIC_RELAXED);
+    stats->packed_bytes += __atomic_load_n(&books->packed_bytes, __ATOMIC_RELAXED);
+    stats->packed_mapped_bytes += __atomic_load_n(&books->packed_mapped, __ATOMIC_RELAXED);
+    stats->packed_allocations += __atomic_load_n(&books->packed_ever, __ATOMIC_RELAXED);
     stats->retired_mappings += __atomic_load_n(&books->retired, __ATOMIC_RELAXED);
 }
 

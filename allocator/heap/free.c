@@ -217,9 +217,10 @@ static void free_for_twin(struct block *block, struct block *twin, struct stream
 /* Frees a buffer that is used by more than one stream of its own context. */
 static void free_with_waits(struct block *block, struct stream *stream, enum heap_users users)
 {
-    int is_retired = heap_options->uaf == UAF_STRICT || block->is_elsewhere;
+    int is_strict = heap_options->uaf == UAF_STRICT && !block_is_cell(block);
+    int is_retired = is_strict || block->is_elsewhere;
     struct freelist *shared = &block->books->shared;
-    uint64_t now = write_freed(block, stream, heap_options->uaf == UAF_STRICT);
+    uint64_t now = write_freed(block, stream, is_strict);
     int is_used = release_contents(block, stream, users, NULL), is_idle = users == HEAP_NONE && !is_used;
     wait_for_users(block, stream, users);
     enum block_state state = is_retired ? (is_idle ? BLOCK_PAST : BLOCK_RETIRING) : is_idle ? BLOCK_IDLE : BLOCK_WAITING;
@@ -271,6 +272,9 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
     struct freelist *list;
     if (freed)
         *freed = what_was_freed(block);
+    int is_cell = block_is_cell(block);
+    if (is_cell)
+        pack_count(block, -1);
     int may_be_captured = users == HEAP_STREAM && stream->handle && pools_may_be_captured();
     if (__builtin_expect(block->pool || may_be_captured || __atomic_load_n(&books->active_pools, __ATOMIC_RELAXED), 0) &&
         free_of_graph(block, stream, users))
@@ -282,12 +286,12 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
         return;
     }
     if (users != HEAP_STREAM || stream->context != books->context || ties & TIED_TO_STREAMS ||
-        heap_options->uaf == UAF_STRICT || block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
+        (heap_options->uaf == UAF_STRICT && !is_cell) || block->is_elsewhere || (list = freelist_of(stream)) == NULL) {
         free_with_waits(block, stream, users);
         return;
     }
     uint64_t now = write_freed(block, stream, 0);
-    if (__builtin_expect(heap_options->slack, 0) && block->slack && !slack_freed(list, block)) {
+    if (__builtin_expect(heap_options->slack | is_cell, 0) && block->slack && !slack_freed(list, block)) {
         free_with_waits(block, stream, users);
         return;
     }

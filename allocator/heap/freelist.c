@@ -10,38 +10,24 @@
 #define SCAN 16            /* blocks to look at in a bin of mixed sizes */
 #define WAITING_SCAN 64    /* waiting blocks whose events are queried in one call */
 
-unsigned freelist_bin(uint64_t pages)
-{
-    if (pages <= BINS_EXACT)
-        return (unsigned)pages - 1;
-    unsigned power = 63u - (unsigned)__builtin_clzll(pages); /* at least 6 */
-    unsigned bin = BINS_EXACT + (power - 6) * 8 + (unsigned)((pages >> (power - 3)) & 7);
-    return bin < BINS ? bin : BINS - 1;
-}
-
 /* All of these require the list lock. */
-
-static void count_idle(struct freelist *list, uint64_t pages)
-{
-    __atomic_store_n(&list->idle_pages, list->idle_pages + pages, __ATOMIC_RELAXED);
-}
 
 static inline void put_idle(struct freelist *list, struct block *block)
 {
     struct block **bin = &list->bins[freelist_bin(block->pages)];
     block_become(block, BLOCK_IDLE);
     DL_PREPEND(*bin, block);
-    count_idle(list, block->pages);
+    list_count_idle(list, block->pages, 1);
 }
 
 static inline void remove_idle(struct freelist *list, struct block *block)
 {
     DL_DELETE(list->bins[freelist_bin(block->pages)], block);
-    count_idle(list, -(uint64_t)block->pages);
+    list_count_idle(list, block->pages, (uint64_t)-1);
     block_become(block, BLOCK_HELD);
 }
 
-/* With slack=on: the first block whose last buffer was of the same size, because its pattern fits. */
+/* Of watched blocks: the first whose last buffer was of the same size, because its pattern fits. */
 static struct block *search_same(struct freelist *list, uint64_t pages, uint64_t size)
 {
     struct block *block;
@@ -110,7 +96,8 @@ void freelist_count(struct freelist *list, uint64_t size)
 struct block *freelist_take(struct freelist *list, uint64_t pages, uint64_t waste, uint64_t size)
 {
     list_lock(list);
-    struct block *block = __builtin_expect(heap_options->slack, 0) ? search_same(list, pages, size) : NULL;
+    int is_watched = __builtin_expect(heap_options->slack, 0) || __builtin_expect(pages >= CELL_PAGES, 0);
+    struct block *block = is_watched ? search_same(list, pages, size) : NULL;
     if (!block)
         block = search(list, pages, waste, UINT64_MAX);
     if (block) {
@@ -211,7 +198,7 @@ static struct block *take_passed(struct freelist *list, uint64_t pages, uint64_t
 {
     list_lock(list);
     struct block *block = NULL;
-    if (list->idle_pages) {
+    if (list_has_idle(list)) {
         freelist_ask_markers(list);
         block = search(list, pages, waste, list->passed);
     }
@@ -258,7 +245,7 @@ uint64_t freelist_take_old(struct freelist *list, uint64_t before_ns, uint64_t b
     uint64_t taken = 0;
     list_lock(list);
     freelist_ask_markers(list);
-    while (taken < bytes && list->idle_pages) {
+    while (taken < bytes && list_has_idle(list)) {
         struct block *oldest = NULL;
         for (unsigned bin = 0; bin < BINS; bin++) {
             /* In utlist the head's prev is the tail: the block idle for longest. */
@@ -387,7 +374,7 @@ struct freelist *freelist_in_pool(struct books *books, struct stream *stream, st
 static void take_idle(struct freelist *list, struct block **gone)
 {
     struct block *block;
-    for (unsigned bin = 0; bin < BINS && list->idle_pages; bin++) {
+    for (unsigned bin = 0; bin < BINS && list_has_idle(list); bin++) {
         while ((block = list->bins[bin]) != NULL) {
             remove_idle(list, block);
             DL_APPEND(*gone, block);
@@ -466,7 +453,7 @@ void freelist_drain(struct books *books)
     {
         list_lock(list);
         freelist_ask_markers(list);
-        int has_passed = list->passed >= list->freed || !list->idle_pages;
+        int has_passed = list->passed >= list->freed || !list_has_idle(list);
         list_unlock(list);
         if (!has_passed)
             break; /* most streams end in the order in which they were created */

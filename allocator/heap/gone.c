@@ -105,11 +105,13 @@ static void drop_live(struct books *books)
     struct orphans orphans = {.books = books};
     do {
         orphans.count = 0;
-        arena_each(collect_live, &orphans);
+        blocks_each(collect_live, &orphans);
         for (size_t i = 0; i < orphans.count; i++) {
             struct block *block = orphans.blocks[i];
             if (index_claim(block->facts.address) != block)
                 continue;
+            if (block_is_cell(block))
+                pack_count(block, -1);
             facts_write_freed(block, now_ns(), 0, facts_freed_by(thread_id(), 0));
             freelist_put(&books->shared, block, BLOCK_PAST, now_ns());
             drop(block);
@@ -146,5 +148,6 @@ void heap_context_gone(struct context *context)
     drop_live(books);
     end_foreign_waits(books);
     slack_context_gone(books);
+    pack_context_gone(books);
     books_forget_stream(books);
 }

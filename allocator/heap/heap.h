@@ -144,10 +144,13 @@ void heap_on_slack(void (*tell)(const struct heap_slack *found));
 /*
  * Checks the slack of all buffers of a device (-1: all), live and freed, and reports what has changed since the last check.
  * waits: synchronises the contexts first; else the caller has. *found: number of reports made.
- * Errors: INVALID_ARGUMENT (no such device), UNSUPPORTED (slack=off, or a stream is capturing), FAULTED, DRIVER, TIMEOUT (the
- * device was too busy).
+ * Errors: INVALID_ARGUMENT (no such device), UNSUPPORTED (slack=off and no buffers share pages, or a stream is capturing),
+ * FAULTED, DRIVER, TIMEOUT (the device was too busy).
  */
 cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size_t *found);
+
+/* Whether bytes around any buffers are watched: with slack=on, or around those that share pages. */
+int heap_watches(void);
 
 /* Figures of the slack watch, of all devices. */
 struct heap_slack_figures {

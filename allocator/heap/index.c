@@ -9,10 +9,14 @@
  * to one buffer, so one entry is enough. The whole table is reserved, but takes memory only where the arena has been used: 8
  * bytes per 2 MiB of address space. An operation costs one cache line and no lock, which is cheaper than a hash table.
  *
+ * A page of the arena that small buffers share has an entry for each of its cells; that of the page then refers to those, with
+ * PACKED set.
+ *
  * An entry is the block's address with a 16-bit tag above it. The tag changes each time the block is added. So a thread that
  * has found a buffer but claims it too late does not claim the next buffer in the same block.
  */
 #define PAGE_BITS 21 /* the granularity is at least 2 MiB */
+#define PACKED 1u    /* no block begins at an odd address */
 #define NEAR 64      /* pages to search around an address before asking the arena */
 
 static uint64_t *pages; /* atomic; 0: none */
@@ -43,9 +47,22 @@ void index_close(void)
     pages = NULL;
 }
 
-static uint64_t *entry_of(uint64_t address)
+/* The entry of the page that contains the address. */
+static uint64_t *entry_of_page(uint64_t address)
 {
     return address >= arena_start() && address < arena_end() ? &pages[(address - arena_start()) >> PAGE_BITS] : NULL;
+}
+
+static uint64_t *entry_of_cell(uint64_t entry, uint64_t address)
+{
+    struct page *page = (struct page *)(uintptr_t)(entry - PACKED);
+    return &page->entries[cells_at(&page->cells, address - page->block->slot.base)];
+}
+
+static uint64_t *entry_of(uint64_t address)
+{
+    uint64_t *entry = entry_of_page(address), seen = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : 0;
+    return __builtin_expect(seen & PACKED, 0) ? entry_of_cell(seen, address) : entry;
 }
 
 static struct block *block_in(uint64_t entry)
@@ -58,11 +75,34 @@ static int starts_at(struct block *block, uint64_t address)
     return block && __atomic_load_n(&block->facts.address, __ATOMIC_RELAXED) == address;
 }
 
+/* Sets the entries of the pages of the index that a packed page covers. */
+static void set_page(const struct page *page, uint64_t entry)
+{
+    const struct slot *slot = &page->block->slot;
+    for (uint64_t at = slot->base; at < slot->base + slot->mapped; at += UINT64_C(1) << PAGE_BITS)
+        __atomic_store_n(entry_of_page(at), entry, __ATOMIC_RELEASE);
+}
+
+void index_pack(struct page *page)
+{
+    set_page(page, (uint64_t)(uintptr_t)page | PACKED);
+}
+
+void index_unpack(struct page *page)
+{
+    set_page(page, 0);
+}
+
+int index_is_packed(uint64_t address)
+{
+    uint64_t *entry = entry_of_page(address);
+    return entry && __atomic_load_n(entry, __ATOMIC_RELAXED) & PACKED;
+}
+
 void index_add(struct block *block)
 {
-    uint64_t most = __atomic_load_n(&reach, __ATOMIC_RELAXED);
-    while (block->pages > most &&
-           !__atomic_compare_exchange_n(&reach, &most, block->pages, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+    uint64_t most = __atomic_load_n(&reach, __ATOMIC_RELAXED), taken = block_is_cell(block) ? 0 : block->pages;
+    while (taken > most && !__atomic_compare_exchange_n(&reach, &most, taken, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
     block_become(block, BLOCK_LIVE);
     uint64_t entry = (uint64_t)(uintptr_t)block | (uint64_t)++block->tag << ADDRESS_BITS;
@@ -78,23 +118,25 @@ struct block *index_find(uint64_t address)
 
 struct block *index_holding(uint64_t address)
 {
-    uint64_t *entry = entry_of(address);
+    uint64_t *entry = entry_of_page(address), seen;
     if (!entry)
         return NULL;
+    if ((seen = __atomic_load_n(entry, __ATOMIC_ACQUIRE)) & PACKED)
+        return block_in(__atomic_load_n(entry_of_cell(seen, address), __ATOMIC_ACQUIRE));
     uint64_t below = (uint64_t)(entry - pages), most = __atomic_load_n(&reach, __ATOMIC_RELAXED);
     for (uint64_t i = 0; i <= below && i <= most && i < NEAR; i++) {
-        struct block *block = block_in(__atomic_load_n(entry - i, __ATOMIC_ACQUIRE));
-        if (block)
-            return block;
+        seen = __atomic_load_n(entry - i, __ATOMIC_ACQUIRE);
+        if (seen)
+            return seen & PACKED ? NULL : block_in(seen); /* no buffer of a packed page reaches beyond it */
     }
     if (most < NEAR)
         return NULL;
     uint64_t base = arena_base_of(address); /* of the mapping, which the buffer begins in */
-    uint64_t *first = base ? entry_of(base) : NULL;
+    uint64_t *first = base ? entry_of_page(base) : NULL;
     for (uint64_t i = 0; first && i < NEAR && first + i <= entry; i++) {
-        struct block *block = block_in(__atomic_load_n(first + i, __ATOMIC_ACQUIRE));
-        if (block)
-            return block;
+        seen = __atomic_load_n(first + i, __ATOMIC_ACQUIRE);
+        if (seen)
+            return seen & PACKED ? NULL : block_in(seen);
     }
     return NULL;
 }

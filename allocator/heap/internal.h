@@ -4,6 +4,7 @@
  *   passed.c                                          leaves buffers to the driver, unguarded (allocate.c opens it, reclaim.c
  *                                                     lets it trim the driver's pool)
  *   allocate.c  free.c  gone.c  figures.c  worker.c   entry points for the other rooms, and the background thread
+ *   packing.c                                         which small buffers share pages
  *   adaptive.c                                        retires blocks by place of allocation, at a measured pace
  *   reclaim.c                                         releases memory to the driver
  *   captured.c                                        memory of captures: destroyed graphs, buffers freed outside their capture
@@ -12,6 +13,7 @@
  *   freelist.c  describe.c                            freed blocks by stream; what is at an address
  *   markers.c  waits.c                                progress of streams; who still uses a freed block
  *   places.c  twins.c                                 places of allocation and their turns; second mappings of blocks
+ *   pack.c                                            pages that small buffers share (pack.h)
  *   books.c  index.c                                  per-context state; live blocks by address
  *   block.c  facts.c  bell.c                          a block and its states; data of a buffer; wakes the background thread
  *
@@ -24,6 +26,7 @@
 
 #include "heap.h"
 #include "base/lock.h"
+#include "guard/cells.h"
 #include "guard/layout.h"
 #include "vmm/arena.h"
 
@@ -33,8 +36,12 @@
 
 #define CACHE_LINE 64ul
 #define BINS_EXACT 64 /* page counts up to here have a bin each; above, eight bins per power of two */
-#define BINS (BINS_EXACT + 8 * 24)
+#define BINS_PAGES (BINS_EXACT + 8 * 24)
+#define BINS (BINS_PAGES + CELLS_CLASSES) /* and one for each class of cells (pack.h) */
 #define MARKERS 8
+
+extern const struct options *heap_options;
+extern uint64_t heap_granularity; /* of mappings, in bytes */
 
 /* ---- facts.c: the data of one buffer ---- */
 
@@ -97,13 +104,15 @@ struct block {
     struct facts facts; /* of the current or the last buffer; id 0: none yet. Five words here, four in the next line */
 
     struct block *prev, *next;
-    uint64_t free_sequence;    /* position in its free list */
-    uint32_t pages : 23;       /* of the mapping, in units of the granularity; constant while mapped, like the next */
+    uint64_t free_sequence; /* position in its free list */
+    uint32_t pages : 23;    /* of the mapping, in units of the granularity; constant while mapped, like the next. See pack.h */
     uint32_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
     uint8_t ties;              /* atomic; enum ties: what makes its free less simple */
     uint8_t state;             /* enum block_state; atomic; block_become() */
     uint8_t is_counted : 1;    /* counted as allocated and not yet freed */
     uint8_t is_replaced : 1;   /* retiring, while a twin goes on with its memory */
+    uint8_t is_alone : 1;      /* mapped for a small buffer; a twin's as well. Constant */
+    uint8_t is_blank : 1;      /* a cell that was never handed out: all of it has the pattern */
     uint16_t tag;              /* index.c */
 
     struct recorded *recorded; /* other streams that use it; under recorded_lock while live */
@@ -121,6 +130,7 @@ struct block {
     struct block *heir;   /* of a retiring block: the twin that becomes idle when its waits are over, or NULL */
     uint64_t ids_at_free; /* heap_ids() when its last buffer was freed; 0: unknown. Known for retired blocks only */
     struct slack *slack;  /* slack.h; NULL: not watched. Written by the holder */
+    struct page *page;    /* pack.h; of a packed page, while it is mapped: its cells; of a cell: its page. Atomic */
 };
 
 enum ties {
@@ -209,6 +219,9 @@ void index_close(void);              /* undoes index_open(); only while empty */
 void index_add(struct block *block); /* a held one, which becomes live */
 struct block *index_find(uint64_t address);
 struct block *index_holding(uint64_t address); /* the live buffer that begins closest at or below the address, or NULL */
+void index_pack(struct page *page);            /* from now on its cells have entries of their own */
+void index_unpack(struct page *page);          /* no cell of it is live */
+int index_is_packed(uint64_t address);         /* in a page with such cells */
 struct block *index_claim(uint64_t address);   /* NULL: no live buffer starts there; else the caller now holds the block */
 
 /* bell.c: puts the background thread to sleep and wakes it */
@@ -218,6 +231,7 @@ void bell_stop(void);
 void bell_reset(void);
 
 #include "turns.h"
+#include "pack.h"
 
 /* ---- books.c: the heap's state of a context ---- */
 
@@ -246,7 +260,7 @@ struct freelist {
     uint64_t marked_ns;
     struct marker markers[MARKERS]; /* a queue; the first `marker_count` are pending */
     unsigned marker_count;
-    uint64_t idle_pages;                    /* atomic; written under the list lock */
+    uint64_t idle_pages, idle_cell_bytes;   /* atomic; written under the list lock */
     uint64_t waiting_count, retiring_count; /* atomic */
     uint64_t allocations, frees;
     int64_t live_bytes;    /* of its stream, minus what was added to the context's sum */
@@ -266,16 +280,24 @@ struct books {
     struct freelist *spares;
     struct pool *pools;
     unsigned active_pools; /* atomic: number of pools between begin and end */
+    int is_packing;        /* atomic; small buffers share pages from now on */
     struct lock events_lock;
     CUevent *events; /* unused ones */
     size_t event_count, event_capacity;
     uint64_t mapped_bytes, captured_bytes; /* atomic, like everything below */
     uint64_t peak_mapped_bytes;
     uint64_t fresh, retired;
-    uint64_t replaced;           /* blocks in retiring lists whose memory a twin has taken over */
-    uint64_t allocations, frees; /* of lists that no longer exist */
-    struct watch *watch;         /* slack.h; NULL: nothing was ever watched */
-    struct stream own;           /* books_stream(); its handle is atomic, NULL: not created yet */
+    uint64_t replaced;                                  /* blocks in retiring lists whose memory a twin has taken over */
+    uint64_t allocations, frees;                        /* of lists that no longer exist */
+    uint64_t alone_bytes;                               /* mapped for small buffers that share no page */
+    uint64_t alone_most;                                /* max_overhead in bytes; 0: not known yet */
+    uint64_t packed_mapped;                             /* packed pages; part of mapped_bytes */
+    uint64_t packed_buffers, packed_bytes, packed_ever; /* live ones, and since the start */
+    struct watch *watch;                                /* slack.h; NULL: nothing was ever watched */
+    struct stream own;                                  /* books_stream(); its handle is atomic, NULL: not created yet */
+    struct lock pack_lock;
+    struct page *pages[CELLS_CLASSES],
+        *spare_pages[CELLS_CLASSES]; /* those with cells in them; unmapped ones. Under pack_lock */
     /* On a cache line apart from fields that every allocation reads. */
     _Alignas(CACHE_LINE) int64_t live_bytes; /* the free lists' own sums come on top */
     int64_t peak_live_bytes;
@@ -294,9 +316,39 @@ void books_forget_stream(struct books *books); /* the context was destroyed */
 CUevent event_take(struct books *books);       /* NULL if the driver fails. In a scope */
 void event_give(struct books *books, CUevent event);
 
-static inline uint64_t list_idle_pages(const struct freelist *list)
+/* The bin of mappings of that many pages. */
+static inline unsigned freelist_bin(uint64_t pages)
 {
-    return __atomic_load_n(&list->idle_pages, __ATOMIC_RELAXED);
+    if (pages <= BINS_EXACT)
+        return (unsigned)pages - 1;
+    if (pages >= CELL_PAGES)
+        return BINS_PAGES + (unsigned)(pages - CELL_PAGES);
+    unsigned power = 63u - (unsigned)__builtin_clzll(pages); /* at least 6 */
+    unsigned bin = BINS_EXACT + (power - 6) * 8 + (unsigned)((pages >> (power - 3)) & 7);
+    return bin < BINS_PAGES ? bin : BINS_PAGES - 1;
+}
+
+/* Caller holds the list lock, also for the next one. */
+static inline void list_count_idle(struct freelist *list, uint64_t pages, uint64_t change)
+{
+    if (__builtin_expect(pages < CELL_PAGES, 1)) {
+        __atomic_store_n(&list->idle_pages, list->idle_pages + change * pages, __ATOMIC_RELAXED);
+        return;
+    }
+    uint64_t bytes = cells_bytes(heap_granularity, (uint32_t)(pages - CELL_PAGES));
+    __atomic_store_n(&list->idle_cell_bytes, list->idle_cell_bytes + change * bytes, __ATOMIC_RELAXED);
+}
+
+static inline int list_has_idle(const struct freelist *list)
+{
+    return (list->idle_pages | list->idle_cell_bytes) != 0;
+}
+
+/* Without the list lock: roughly. */
+static inline uint64_t list_idle_bytes(const struct freelist *list)
+{
+    return __atomic_load_n(&list->idle_pages, __ATOMIC_RELAXED) * heap_granularity +
+           __atomic_load_n(&list->idle_cell_bytes, __ATOMIC_RELAXED);
 }
 
 static inline void list_lock(struct freelist *list)
@@ -374,7 +426,6 @@ void freelist_count(struct freelist *list, uint64_t size); /* an allocation serv
  * PAST it is only counted, and the caller unmaps it. Returns whether a marker is due. */
 int freelist_put(struct freelist *list, struct block *block, enum block_state state, uint64_t now);
 void freelist_uncount(struct freelist *list, struct block *block); /* counts its free, and nothing else */
-unsigned freelist_bin(uint64_t pages);                             /* the bin of mappings of that many pages */
 /* If the block is idle in one of the books' lists, has passed and its last buffer is still `id`, a twin takes its place in the
  * list. Returns 1 if so; the caller then holds the block. The block may also have been unmapped and freed by now. */
 int freelists_replace(struct books *books, struct block *block, uint64_t pages, uint64_t id);
@@ -481,6 +532,7 @@ struct watch *slack_hold(struct books *books);  /* no launch until slack_go_on()
 void slack_go_on(struct watch *watch, struct block *gone); /* gone: a block that is not watched any more, or NULL */
 int slack_forget(struct block *block); /* it is not watched any more. Returns 0 if its last launch is not over */
 void slack_flush_touched(struct freelist *list, struct stream *stream); /* launches what waits. Caller holds RANK_TOUCH */
+void slack_flush(struct freelist *list);                                /* likewise. In a scope */
 void slack_list_gone(struct freelist *list);
 void slack_context_gone(struct books *books);
 size_t slack_collect(struct books *books); /* reports what launches have found; returns the number. Not under a lock */
@@ -515,8 +567,5 @@ cufence_status worker_start(void);
 void worker_stop(void); /* returns when the thread makes no more driver calls */
 
 uint64_t heap_ids(void); /* buffer ids given out so far; threads hold up to 15 unused ones each */
-
-extern const struct options *heap_options;
-extern uint64_t heap_granularity; /* of mappings, in bytes */
 
 #endif

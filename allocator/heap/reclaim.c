@@ -53,7 +53,7 @@ static int is_wanted_again(const struct books *books, const struct block *block)
     const struct freelist *shared = &books->shared;
     return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block->slot.is_second &&
            __atomic_load_n(&shared->retiring_count, __ATOMIC_RELAXED) < KEEPS_UP &&
-           list_idle_pages(shared) * heap_granularity + block->slot.mapped <= heap_options->cache_max;
+           list_idle_bytes(shared) + block->slot.mapped <= heap_options->cache_max;
 }
 
 /* Maps the memory of a held block at a new address. NULL if that fails; the memory then goes to the cache. */
@@ -102,13 +102,13 @@ static uint64_t unmap_old(struct books *books, uint64_t before_ns, uint64_t byte
 static uint64_t idle_bytes(struct books *books)
 {
     lock_take(&books->lock);
-    uint64_t pages = list_idle_pages(&books->shared);
+    uint64_t bytes = list_idle_bytes(&books->shared);
     for (struct freelist *list = books->lists; list; list = list->next)
-        pages += list_idle_pages(list);
+        bytes += list_idle_bytes(list);
     for (struct freelist *list = books->draining; list; list = list->next)
-        pages += list_idle_pages(list);
+        bytes += list_idle_bytes(list);
     lock_release(&books->lock);
-    return pages * heap_granularity;
+    return bytes;
 }
 
 static uint64_t idle_limit(struct books *books)
@@ -133,6 +133,8 @@ static void mark_rest(struct books *books, int asks_first)
     }
     lock_release(&books->lock);
     for (unsigned i = 0; i < count; i++) {
+        if (!asks_first)
+            slack_flush(unmarked[i]); /* what was freed is checked before its memory is released */
         if (!asks_first || !freelist_pass(unmarked[i]))
             freelist_mark(unmarked[i], now_ns()); /* checks again that the stream still exists */
     }
@@ -179,6 +181,7 @@ static void reclaim(struct books *books, int level)
         advance(books);
         reclaim_retired(books);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
+        pack_trim(books);
     }
     physical_trim(books->context->device);
 }

@@ -141,6 +141,21 @@ static void flush(struct watch *watch, struct freelist *list)
     stream_touch_end();
 }
 
+void slack_flush(struct freelist *list)
+{
+    struct watch *watch = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE) ? watch_of(list->books) : NULL;
+    if (watch)
+        flush(watch, list);
+}
+
+/* The same for the holder of a block, who does not unmap it. */
+static void flush_kept(struct watch *watch, struct freelist *list, struct slack *slack)
+{
+    __atomic_store_n(&slack->is_kept, 1, __ATOMIC_RELAXED);
+    flush(watch, list);
+    __atomic_store_n(&slack->is_kept, 0, __ATOMIC_RELAXED);
+}
+
 /* ---- a block is handed out ---- */
 
 static struct slack *slack_of(struct watch *watch, struct block *block)
@@ -208,11 +223,32 @@ static void await_written(struct watch *watch, const struct slack *slack)
     }
 }
 
+/* The first buffer of a cell: the pattern of its page is around it. */
+static void adopt(struct books *books, struct block *cell, struct slack_layout layout)
+{
+    struct watch *watch = watch_of(books);
+    cell->is_blank = 0;
+    if (!watch)
+        return;
+    lock_take(&watch->lock);
+    struct slack *slack = slack_of(watch, cell);
+    if (slack) {
+        slack->layout.address = layout.address;
+        __atomic_store_n(&slack->layout.size, layout.size, __ATOMIC_RELAXED);
+        slack_watched(slack, now_ns());
+    }
+    lock_release(&watch->lock);
+}
+
 void slack_hand_out(struct freelist *list, struct block *block, uint64_t address, uint64_t size, int is_fresh)
 {
     struct slack *slack = block->slack;
     if (list->pool || block->is_elsewhere) {
         slack_forget(block);
+        return;
+    }
+    if (block->is_blank) {
+        adopt(list->books, block, (struct slack_layout){address, size});
         return;
     }
     if (slack && has_layout(slack, address, size) && !__atomic_load_n(&slack->queue, __ATOMIC_RELAXED))
@@ -235,7 +271,7 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
     scope_leave(scope);
     if (!is_due)
         return;
-    flush(watch, list);
+    flush_kept(watch, list, slack);
     withdraw_check(watch, slack);
     if (list == &list->books->shared)
         await_written(watch, slack);
@@ -267,13 +303,6 @@ static int is_foreign(struct slack *slack, const struct freelist *list)
     return !slack_is_over(slack) && slack->batch->list != list;
 }
 
-static void flush_freed(struct watch *watch, struct freelist *list, struct slack *slack)
-{
-    __atomic_store_n(&slack->is_being_freed, 1, __ATOMIC_RELAXED);
-    flush(watch, list);
-    __atomic_store_n(&slack->is_being_freed, 0, __ATOMIC_RELAXED);
-}
-
 int slack_freed(struct freelist *list, struct block *block)
 {
     struct slack *slack = block->slack;
@@ -296,7 +325,7 @@ int slack_freed(struct freelist *list, struct block *block)
     }
     lock_release(&watch->lock);
     if (is_due)
-        flush_freed(watch, list, slack);
+        flush_kept(watch, list, slack);
     return 1;
 }
 
@@ -351,7 +380,7 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     scope_leave(scope);
     if (!is_due)
         return;
-    flush_freed(watch, list, slack);
+    flush_kept(watch, list, slack);
     lock_take(&watch->lock);
     slack_dequeue(slack); /* if it could not be launched: another list will hand it out */
     lock_release(&watch->lock);

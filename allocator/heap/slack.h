@@ -1,6 +1,7 @@
 /*
- * Slack watch (slack=on): the bytes around a buffer within its mapping hold a pattern, which kernels check. Shared by slack.c
- * (the buffers), batches.c (the launches) and check.c (all at once); the entry points are in internal.h.
+ * Slack watch (slack=on; and for cells of packed pages always): the bytes around a buffer within its mapping hold a pattern,
+ * which kernels check. Shared by slack.c (the buffers), batches.c (the launches), check.c (all at once) and pack.c (new pages);
+ * the entry points are in internal.h.
  *
  * A block's pattern fits one layout: the address and size of a buffer. The next buffer with that layout finds it there. For
  * any other, it is written anew, and that of the last one is checked first. Both wait in the queue of a free list, and are
@@ -34,7 +35,7 @@ struct slack {
     int is_written; /* the pattern's launch was submitted. 0 for a live block, and it waits in no queue: that was full */
     struct slack_queue *queue;  /* atomic; where it waits, or NULL */
     unsigned position, does;    /* there; PATTERN_CHECK, PATTERN_WRITE or both */
-    int is_being_freed;         /* atomic: whoever holds the block frees it, and does not unmap it */
+    int is_kept;                /* atomic: whoever holds the block frees it or hands it out, and does not unmap it */
     struct batch *batch;        /* the last launch for it, ... */
     uint64_t turn;              /* ... unless the batch has another turn now */
     uint64_t since_ns;          /* when it was last checked or written */
@@ -73,7 +74,7 @@ struct watch {
     struct lock lock;
     struct books *books;
     int is_ready, is_off; /* the kernel is loaded; it cannot be */
-    CUfunction kernel;
+    CUfunction kernel, fill;
     void *memory;           /* of all batches; registered with the context */
     unsigned next, in_vain; /* waits for a pattern that did not come in time */
     struct slack *slacks;
@@ -83,7 +84,7 @@ struct watch {
 
 /* ---- batches.c; caller holds the lock, unless it says otherwise ---- */
 
-struct watch *watch_of(struct books *books);   /* NULL: out of host memory. Without the lock */
+struct watch *watch_of(struct books *books);   /* NULL: nothing is to be watched, or out of host memory. Without the lock */
 int watch_begin(struct watch *watch);          /* loads the kernel in the context, once; 0 if that fails. In a scope */
 struct batch *batch_take(struct watch *watch); /* one that is not in flight, or NULL */
 int batch_is_over(const struct batch *batch);

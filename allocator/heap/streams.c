@@ -54,7 +54,7 @@ static void add_list(struct gathering *gathering, int device, struct freelist *l
     cufence_stream_stats *entry =
         stream ? entry_of(gathering, device, (uint64_t)(uintptr_t)stream->handle) : NULL; /* NULL: it has ended */
     if (entry) {
-        entry->idle_bytes += list_idle_pages(list) * heap_granularity;
+        entry->idle_bytes += list_idle_bytes(list);
         entry->allocations += list->allocations;
         entry->frees += list->frees;
     }
@@ -80,7 +80,7 @@ size_t heap_streams(int device, cufence_stream_stats **out)
         }
         lock_release(&books->lock);
     }
-    arena_each(add_buffer, &gathering);
+    blocks_each(add_buffer, &gathering);
     if (gathering.has_failed) {
         free(gathering.all);
         gathering.all = NULL;

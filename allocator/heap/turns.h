@@ -34,6 +34,7 @@ struct place {
     uint64_t retry_ns;         /* when to look again whether that buffer's block is idle; UINT64_MAX: never */
     uint32_t turns_seen;       /* its turns when it was queued */
     uint32_t turns;            /* atomic, like everything below */
+    uint32_t packed;           /* its small allocations since packing began; see packing_wants() */
     uint8_t round;             /* of its latest turn; 0: none yet */
     uint8_t is_known;
     uint8_t is_listed; /* background thread only */

@@ -79,7 +79,7 @@ size_t heap_use(int device, struct heap_use **out)
     struct gathering gathering = {.device = device};
     struct row *row, *next;
     size_t count = 0;
-    arena_each(gather, &gathering);
+    blocks_each(gather, &gathering);
     *out = calloc(HASH_COUNT(gathering.rows) + 1, sizeof **out);
     HASH_ITER(hh, gathering.rows, row, next)
     {

@@ -4,16 +4,27 @@
 #include "pattern.ptx.h"
 
 #define THREADS 128u
+#define BLOCKS 64u /* that fill a page */
 
-CUfunction pattern_load(void)
+int pattern_load(CUfunction *function, CUfunction *fill)
 {
-    static const char *const names[] = {PATTERN_KERNEL};
-    CUfunction function;
-    return kernels_load(pattern_ptx, names, &function, 1) ? function : NULL;
+    static const char *const names[] = {PATTERN_KERNEL, PATTERN_FILL_KERNEL};
+    CUfunction functions[2];
+    if (!kernels_load(pattern_ptx, names, functions, 2))
+        return 0;
+    *function = functions[0];
+    *fill = functions[1];
+    return 1;
 }
 
 CUresult pattern_launch(CUfunction function, CUstream stream, CUdeviceptr jobs, CUdeviceptr states, unsigned count)
 {
     void *arguments[] = {&jobs, &states};
     return driver->cuLaunchKernel(function, count, 1, 1, THREADS, 1, 1, 0, stream, arguments, NULL);
+}
+
+CUresult pattern_fill(CUfunction fill, CUstream stream, CUdeviceptr start, uint64_t bytes)
+{
+    void *arguments[] = {&start, &bytes};
+    return driver->cuLaunchKernel(fill, BLOCKS, 1, 1, THREADS, 1, 1, 0, stream, arguments, NULL);
 }

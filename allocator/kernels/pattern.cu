@@ -125,3 +125,9 @@ extern "C" __global__ void cufence_pattern(job *jobs, volatile word *states)
     if (threadIdx.x == 0)
         states[blockIdx.x] = is_bad ? BAD : GOOD;
 }
+
+extern "C" __global__ void cufence_pattern_fill(wide start, wide bytes)
+{
+    for (wide at = 8 * (wide)(blockIdx.x * blockDim.x + threadIdx.x); at < bytes; at += 8 * (wide)(gridDim.x * blockDim.x))
+        *(volatile wide *)(start + at) = pattern_of(start + at);
+}

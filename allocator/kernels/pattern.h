@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #define PATTERN_KERNEL "cufence_pattern"
+#define PATTERN_FILL_KERNEL "cufence_pattern_fill"
 
 /* What a job does, in this order. */
 enum {
@@ -47,10 +48,13 @@ struct pattern_job {
 };
 _Static_assert(sizeof(struct pattern_job) == 248, "as in pattern.cu");
 
-/* Loads the kernel into the current context. NULL if the driver refuses it. Slow; call it once a context. */
-CUfunction pattern_load(void);
+/* Loads the kernels into the current context. Returns 0 if the driver refuses them. Slow; call it once a context. */
+int pattern_load(CUfunction *function, CUfunction *fill);
 
 /* Launches it for `count` jobs on the stream, with the addresses that the device knows them by. Does not wait. */
 CUresult pattern_launch(CUfunction function, CUstream stream, CUdeviceptr jobs, CUdeviceptr states, unsigned count);
+
+/* Launches the other one, which writes the pattern to all of a page: multiples of eight bytes. Does not wait. */
+CUresult pattern_fill(CUfunction fill, CUstream stream, CUdeviceptr start, uint64_t bytes);
 
 #endif

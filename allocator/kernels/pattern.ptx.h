@@ -1,4 +1,4 @@
-/* Made of pattern.cu by ./dev ptx; sha256 of the source: c35eb56af8b6f4bb4156f5fc5891c6f5 */
+/* Made of pattern.cu by ./dev ptx; sha256 of the source: 40773e55c5a93febe14a3244df660432 */
 #ifndef CUFENCE_KERNELS_PATTERN_PTX_H
 #define CUFENCE_KERNELS_PATTERN_PTX_H
 
@@ -666,6 +666,40 @@ static const char pattern_ptx[] =
     " add.s64  %rd220, %rd8, %rd219;\n"
     " st.volatile.global.u32  [%rd220], %r166;\n"
     "$L__BB0_86:\n"
+    " ret;\n"
+    "}\n"
+    ".visible .entry cufence_pattern_fill(\n"
+    " .param .u64 cufence_pattern_fill_param_0,\n"
+    " .param .u64 cufence_pattern_fill_param_1\n"
+    ")\n"
+    "{\n"
+    " .reg .pred  %p<3>;\n"
+    " .reg .b32  %r<7>;\n"
+    " .reg .b64  %rd<14>;\n"
+    " ld.param.u64  %rd5, [cufence_pattern_fill_param_0];\n"
+    " ld.param.u64  %rd6, [cufence_pattern_fill_param_1];\n"
+    " mov.u32  %r2, %ctaid.x;\n"
+    " mov.u32  %r1, %ntid.x;\n"
+    " mov.u32  %r3, %tid.x;\n"
+    " mad.lo.s32  %r4, %r2, %r1, %r3;\n"
+    " mul.wide.u32  %rd13, %r4, 8;\n"
+    " setp.ge.u64  %p1, %rd13, %rd6;\n"
+    " @%p1 bra  $L__BB1_3;\n"
+    " mov.u32  %r5, %nctaid.x;\n"
+    " mul.lo.s32  %r6, %r5, %r1;\n"
+    " mul.wide.u32  %rd2, %r6, 8;\n"
+    "$L__BB1_2:\n"
+    " add.s64  %rd7, %rd13, %rd5;\n"
+    " mul.lo.s64  %rd8, %rd7, -7046029254386353131;\n"
+    " shr.u64  %rd9, %rd8, 29;\n"
+    " xor.b64   %rd10, %rd9, %rd8;\n"
+    " and.b64   %rd11, %rd10, 4557430888798830399;\n"
+    " add.s64  %rd12, %rd11, -6799976246779207263;\n"
+    " st.volatile.u64  [%rd7], %rd12;\n"
+    " add.s64  %rd13, %rd13, %rd2;\n"
+    " setp.lt.u64  %p2, %rd13, %rd6;\n"
+    " @%p2 bra  $L__BB1_2;\n"
+    "$L__BB1_3:\n"
     " ret;\n"
     "}\n";
 /* clang-format on */

@@ -58,6 +58,7 @@ const cusim_kernel builtin_kernels[] = {
     {.name = "cufence_fence", .function = fence},
     {.name = "cufence_poison", .function = poison, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 4},
     {.name = "cufence_pattern", .function = builtin_pattern, .argument_bytes = two_pointers, .argument_count = 2},
+    {.name = "cufence_pattern_fill", .function = builtin_pattern_fill, .argument_bytes = two_pointers, .argument_count = 2},
     {.name = "cufence_hash", .function = kernel_hash, .argument_bytes = of_hash, .argument_count = 3, .access_bytes = 8},
     {.name = "cufence_reach", .function = kernel_reach, .argument_bytes = of_reach, .argument_count = 1, .access_bytes = 8},
     {.name = "cufence_mark", .function = mark, .argument_bytes = one_pointer, .argument_count = 1, .access_bytes = 8},

@@ -50,5 +50,6 @@ extern const size_t builtin_kernel_count;
 
 /* pattern.c */
 void builtin_pattern(const cusim_thread *thread, void *const *arguments);
+void builtin_pattern_fill(const cusim_thread *thread, void *const *arguments);
 
 #endif

@@ -1,5 +1,4 @@
-/* The host twin of cufence's own kernel cufence_pattern (allocator/kernels/pattern.cu): the first thread of a block does it
- * all. */
+/* The host twins of cufence's own kernels in allocator/kernels/pattern.cu: the first thread of a block does it all. */
 #include "kernel.h"
 
 #include <string.h>
@@ -22,11 +21,16 @@ struct job {
     struct found found[2];
 };
 
+/* The address is a multiple of eight. */
+static uint64_t word_of(uint64_t address)
+{
+    uint64_t mixed = address * UINT64_C(0x9e3779b97f4a7c15);
+    return ((mixed ^ mixed >> 29) & UINT64_C(0x3f3f3f3f3f3f3f3f)) + UINT64_C(0xa1a1a1a1a1a1a1a1);
+}
+
 static uint8_t pattern_of(uint64_t address)
 {
-    uint64_t mixed = (address & ~UINT64_C(7)) * UINT64_C(0x9e3779b97f4a7c15);
-    uint64_t pattern = ((mixed ^ mixed >> 29) & UINT64_C(0x3f3f3f3f3f3f3f3f)) + UINT64_C(0xa1a1a1a1a1a1a1a1);
-    return (uint8_t)(pattern >> 8 * (address & 7));
+    return (uint8_t)(word_of(address & ~UINT64_C(7)) >> 8 * (address & 7));
 }
 
 static void put(struct range in)
@@ -68,4 +72,14 @@ void builtin_pattern(const cusim_thread *thread, void *const *arguments)
     for (int side = 0; side < 2 && (job->does & WRITE); side++)
         put(job->write[side]);
     __atomic_store_n(&states[thread->block_index[0]], is_bad ? BAD : GOOD, __ATOMIC_RELEASE);
+}
+
+/* Its first thread fills the page. */
+void builtin_pattern_fill(const cusim_thread *thread, void *const *arguments)
+{
+    uint64_t start = *(const uint64_t *)arguments[0], bytes = *(const uint64_t *)arguments[1];
+    if (thread->block_index[0] || thread->thread_index[0])
+        return;
+    for (uint64_t at = start; at < start + bytes; at += 8)
+        *(volatile uint64_t *)(uintptr_t)at = word_of(at);
 }

@@ -121,6 +121,20 @@ FAULTS = [
         reports=2,
         options={"slack": "on"},
     ),
+    Case(
+        "packed_writes",
+        "packed_writes",
+        status=86,
+        report=[
+            r"cufence: slack WRITE: 1 byte changed, 1 byte before the start of buffer #\d+",
+            r"slack WRITE: 1 byte changed, 0 bytes past the end of buffer #\d+",
+            r"buffer +#\d+, 1000 bytes\b",
+            r"found +41",
+        ],
+        output=["packed: True", "clean: True", "in front: True", "behind: True", "neighbours: True", "still clean: True"],
+        reports=2,
+        options={"small": "pack"},
+    ),
     _overrun("other_stream_busy", "k_oob", "7,0,0", 4000, output=["busy when the fault came: True"]),
     _overrun("labels", "k_oob", "7,0,0", 4000, report=[r'label "batch 17"'], output=["described", "reported"], ways=ITSELF),
     # The lines may be wrapped, so each fact is short.

@@ -642,7 +642,7 @@ static void expect_graph_memory(const char *name, const char *device, const char
     char story[64];
     snprintf(story, sizeof story, "graph_memory %s", name);
     for (size_t i = 0; i < sizeof some / sizeof some[0]; i++) {
-        run(&ways[some[i]], story, PRELOAD, NULL, device);
+        run(&ways[some[i]], story, PRELOAD, "small=map", device);
         expect_status(&ways[some[i]], story, 0);
         expect_out(&ways[some[i]], story, out);
         expect_silence(&ways[some[i]], story);

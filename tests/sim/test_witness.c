@@ -361,7 +361,7 @@ static void test_withheld(void **state)
 static void tell_full(void)
 {
     setenv("CUFENCE_SIM", "memory=2M", 1);
-    start("witness=on");
+    start("witness=on,small=map");
     launch("write_last", allocate(COUNT * 4), COUNT);
     cuCtxSynchronize();
 }

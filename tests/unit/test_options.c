@@ -47,6 +47,8 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(options.slack, 0);
     assert_int_equal(options.slack_reach, 4096);
     assert_int_equal(options.slack_every, 64);
+    assert_int_equal(options.small, SMALL_AUTO);
+    assert_int_equal(options.max_overhead, 5);
     assert_int_equal(options.fill, FILL_OFF);
     assert_int_equal(options.poison, FILL_OFF);
     assert_int_equal(options.coredump, 1);

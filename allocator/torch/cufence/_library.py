@@ -85,6 +85,10 @@ class Stats(ctypes.Structure):
         ("tested_rounds", ctypes.c_uint64),
         ("unguarded_allocations", ctypes.c_uint64),
         ("unguarded_bytes", ctypes.c_uint64),
+        ("packed_buffers", ctypes.c_uint64),
+        ("packed_bytes", ctypes.c_uint64),
+        ("packed_mapped_bytes", ctypes.c_uint64),
+        ("packed_allocations", ctypes.c_uint64),
     ]
 
 

@@ -1,0 +1,552 @@
+/* Small buffers that share pages on the simulated device: what fits, what is found between them, and who may use what when. */
+#include "child.h"
+#include "concurrently.h"
+
+#include <cuda.h>
+#include <pthread.h>
+#include <sim.h>
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+#define FAULTED 86
+
+/* poke(char *at, int64_t bytes, int value): writes `bytes` bytes from `at` on; sum(char *at, int64_t bytes, uint64_t *out):
+ * adds them up. */
+static void poke(const cusim_thread *thread, void *const *arguments)
+{
+    char *at = *(char *const *)arguments[0];
+    if (thread->thread_index[0] == 0)
+        memset(at, *(const int *)arguments[2], (size_t) * (const int64_t *)arguments[1]);
+}
+
+static void sum(const cusim_thread *thread, void *const *arguments)
+{
+    const unsigned char *at = *(const unsigned char *const *)arguments[0];
+    uint64_t *out = *(uint64_t *const *)arguments[2];
+    for (int64_t i = 0; thread->thread_index[0] == 0 && i < *(const int64_t *)arguments[1]; i++)
+        *out += at[i];
+}
+
+static CUfunction function(const char *name)
+{
+    static const size_t poke_bytes[] = {8, 8, 4}, sum_bytes[] = {8, 8, 8};
+    const cusim_kernel kernels[] = {
+        {.name = "poke", .function = poke, .argument_bytes = poke_bytes, .argument_count = 3},
+        {.name = "sum", .function = sum, .argument_bytes = sum_bytes, .argument_count = 3},
+    };
+    static CUmodule module;
+    CUfunction found;
+    if (!module) {
+        cusim_register_kernel(&kernels[0]);
+        cusim_register_kernel(&kernels[1]);
+        CHECK_CU(cuModuleLoadData(&module, "any"));
+    }
+    CHECK_CU(cuModuleGetFunction(&found, module, name));
+    return found;
+}
+
+/* A small device: 128 pages. */
+static void start(const char *options)
+{
+    CUdevice device;
+    CUcontext context;
+    setenv("CUFENCE_SIM", "memory=256M", 1);
+    CHECK_OK(cufence_init(options));
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+    function("poke");
+}
+
+static char *allocate(size_t size, CUstream stream)
+{
+    void *pointer = NULL;
+    CHECK_OK(cufence_malloc(&pointer, size, -1, stream));
+    return pointer;
+}
+
+static void release(char *pointer, CUstream stream)
+{
+    CHECK_OK(cufence_free(pointer, stream));
+}
+
+static CUstream new_stream(void)
+{
+    CUstream stream;
+    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    return stream;
+}
+
+static void write_at(char *at, size_t bytes, int value, CUstream stream)
+{
+    int64_t count = (int64_t)bytes;
+    void *arguments[] = {&at, &count, &value};
+    CHECK_CU(cuLaunchKernel(function("poke"), 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
+}
+
+/* Keeps a stream busy until *flag is set. */
+static void spin(CUstream stream, uint32_t *flag)
+{
+    void *arguments[] = {&flag};
+    CHECK_CU(cuLaunchKernel(function("cusim_spin"), 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
+}
+
+static uint64_t sum_at(char *at, size_t bytes, CUstream stream)
+{
+    uint64_t total = 0, *out = &total;
+    int64_t count = (int64_t)bytes;
+    void *arguments[] = {&at, &count, &out};
+    CHECK_CU(cuLaunchKernel(function("sum"), 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
+    CHECK_CU(cuStreamSynchronize(stream));
+    return total;
+}
+
+static cufence_stats stats(void)
+{
+    cufence_stats all;
+    CHECK_OK(cufence_get_stats(-1, &all));
+    return all;
+}
+
+static cufence_buffer buffer_at(const char *pointer)
+{
+    cufence_description there;
+    CHECK_OK(cufence_describe(pointer, &there));
+    CHECK(there.place == CUFENCE_PLACE_INSIDE);
+    return there.buffer;
+}
+
+static int is_packed(const char *pointer)
+{
+    cufence_buffer buffer = buffer_at(pointer);
+    return buffer.mapping_end - buffer.mapping_start < 2 * MIB;
+}
+
+/* Allocates until the buffer shares a page: a few of each place do not. */
+static char *allocate_packed(size_t size, CUstream stream)
+{
+    for (int i = 0; i < 64; i++) {
+        char *buffer = allocate(size, stream);
+        if (is_packed(buffer))
+            return buffer;
+    }
+    CHECK(!"nothing is packed");
+    return NULL;
+}
+
+/* ---- room ---- */
+
+/* 128 pages hold 128 buffers one by one. Natively all of these take 88 % of the device. */
+static void thousands_fit_under_default_options(void)
+{
+    enum { COUNT = 7000, LARGE = 10 };
+    static char *buffers[COUNT], *large[LARGE];
+    start("");
+    for (int i = 0; i < LARGE; i++)
+        large[i] = allocate(12 * MIB, NULL);
+    for (int i = 0; i < COUNT; i++) {
+        buffers[i] = allocate(15 * KIB, NULL);
+        write_at(buffers[i], 64, i % 256, NULL);
+        write_at(buffers[i] + 15 * KIB - 64, 64, i % 256, NULL);
+    }
+    CHECK(stats().live_buffers == COUNT + LARGE);
+    CHECK(stats().unguarded_allocations == 0);
+    CHECK(stats().packed_buffers > COUNT - 100);
+    CHECK(stats().packed_bytes == stats().packed_buffers * 15 * KIB);
+    CHECK(stats().packed_mapped_bytes <= stats().mapped_bytes);
+    for (int i = 0; i < COUNT; i++) {
+        CHECK(sum_at(buffers[i], 64, NULL) == (uint64_t)(i % 256) * 64);
+        CHECK(sum_at(buffers[i] + 15 * KIB - 64, 64, NULL) == (uint64_t)(i % 256) * 64);
+        CHECK((uintptr_t)buffers[i] % 16 == 0);
+    }
+    CHECK(cufence_check(-1) == 0);
+    for (int i = 0; i < COUNT; i++)
+        release(buffers[i], NULL);
+    for (int i = 0; i < LARGE; i++)
+        release(large[i], NULL);
+    CHECK(stats().packed_buffers == 0 && stats().packed_bytes == 0);
+    for (int i = 0; i < 1000 && stats().mapped_bytes; i++) { /* the background thread may be checking some of them */
+        CHECK_CU(cuCtxSynchronize());
+        CHECK_OK(cufence_trim(-1));
+        usleep(1000);
+    }
+    CHECK(stats().packed_mapped_bytes == 0); /* pages are given back with their last buffer */
+    CHECK(stats().mapped_bytes == 0);
+}
+
+/* Without packing most would be left to the driver. */
+static void small_map_never_packs(void)
+{
+    start("small=map");
+    for (int i = 0; i < 126; i++)
+        allocate(15 * KIB, NULL);
+    CHECK(stats().packed_allocations == 0);
+    CHECK(stats().unguarded_allocations > 0);
+}
+
+static void small_pack_packs_from_the_start(void)
+{
+    int packed = 0;
+    start("small=pack");
+    for (int i = 0; i < 320; i++)
+        packed += is_packed(allocate(1000, NULL));
+    CHECK(packed >= 300 && packed < 320); /* a rotating few have pages of their own */
+    CHECK(stats().packed_buffers == (uint64_t)packed);
+    CHECK(stats().packed_allocations == (uint64_t)packed);
+    CHECK(!is_packed(allocate(600 * KIB, NULL)));
+    CHECK(stats().mapped_bytes <= 12 * MIB);
+}
+
+/* In a loop each place has buffers with a page of their own again and again. */
+static void each_place_meets_the_hardware(void)
+{
+    int alone[3] = {0, 0, 0};
+    start("small=pack,stacks=off");
+    for (int i = 0; i < 64; i++) {
+        for (int place = 0; place < 3; place++) {
+            char *buffer = allocate(1000 * (size_t)(place + 1), NULL);
+            alone[place] += !is_packed(buffer);
+            release(buffer, NULL);
+        }
+    }
+    for (int place = 0; place < 3; place++)
+        CHECK(alone[place] >= 3 && alone[place] <= 5);
+}
+
+static void automatic_packing_is_said_once(void)
+{
+    start("max_overhead=10");
+    for (int i = 0; i < 12; i++)
+        CHECK(!is_packed(allocate(100, NULL)));
+    for (int i = 0; i < 100; i++)
+        allocate(100, NULL);
+    CHECK(stats().packed_buffers >= 90);
+}
+
+/* ---- what is found ---- */
+
+static void finds_one_byte_behind(void)
+{
+    start("small=pack");
+    char *buffer = allocate_packed(1008, NULL);
+    write_at(buffer + 1008, 1, 0, NULL);
+    CHECK(cufence_check(0) == 1);
+    CHECK(cufence_check(0) == 0); /* it was reported once, and the pattern is there again */
+    CHECK(stats().faults == 1);
+}
+
+static void finds_one_byte_before(void)
+{
+    start("small=pack");
+    char *buffer = allocate_packed(1008, NULL);
+    write_at(buffer - 1, 1, 0, NULL);
+    CHECK(cufence_check(0) == 1);
+}
+
+static void finds_what_was_written_before_the_free(void)
+{
+    start("small=pack");
+    char *buffer = allocate_packed(1000, NULL), *others[64];
+    write_at(buffer + 1000, 1, 0, NULL);
+    release(buffer, NULL);
+    for (int i = 0; i < 64; i++)
+        others[i] = allocate_packed(1000, NULL);
+    for (int i = 0; i < 64; i++) /* frees are checked in batches */
+        release(others[i], NULL);
+    CHECK_CU(cuCtxSynchronize());
+    for (int i = 0; i < 200 && !stats().faults; i++)
+        usleep(10000);
+    CHECK(stats().faults == 1);
+}
+
+static void finds_at_the_end(void)
+{
+    start("small=pack");
+    char *buffer = allocate_packed(1000, NULL);
+    write_at(buffer + 1000, 8, 0, NULL);
+    release(buffer, NULL);
+}
+
+static void reuse_is_no_finding(void)
+{
+    char *buffers[40];
+    start("small=pack,slack_every=3");
+    for (int round = 0; round < 30; round++) {
+        for (int i = 0; i < 40; i++) {
+            size_t size = (size_t)(100 + (round * 37 + i * 91) % 3000);
+            buffers[i] = allocate(size, NULL);
+            write_at(buffers[i], size, round, NULL);
+        }
+        for (int i = 0; i < 40; i++)
+            release(buffers[(i * 7) % 40], NULL);
+        CHECK(cufence_check(0) == 0);
+    }
+}
+
+static void addresses_in_a_page_are_described(void)
+{
+    cufence_description there;
+    start("small=pack");
+    char *first = allocate_packed(1000, NULL), *second = allocate_packed(1000, NULL);
+    CHECK(second - first < 4096);
+    CHECK_OK(cufence_describe(first + 1000, &there));
+    CHECK(there.place == CUFENCE_PLACE_PAST_END && there.buffer.id == buffer_at(first).id && there.offset == 0);
+    CHECK_OK(cufence_describe(second - 1, &there));
+    CHECK(there.place == CUFENCE_PLACE_BEFORE_START && there.buffer.id == buffer_at(second).id && there.offset == 1);
+    release(first, NULL);
+    CHECK_OK(cufence_describe(first + 8, &there));
+    CHECK(there.place == CUFENCE_PLACE_FREED && there.offset == 8);
+    CHECK(cufence_free(first, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
+    CHECK(cufence_free(second + 1, NULL) == CUFENCE_ERROR_INVALID_FREE);
+    cufence_buffer buffer = buffer_at(second);
+    uint64_t end = (buffer.mapping_end + 2 * MIB - 1) / (2 * MIB) * (2 * MIB);
+    CHECK_OK(cufence_describe((char *)(uintptr_t)(end + 100), &there)); /* the page's guard is that of its last live buffer */
+    CHECK(there.place == CUFENCE_PLACE_PAST_END && there.buffer.id == buffer.id);
+    CHECK(there.buffer.guard_end > end);
+}
+
+/* ---- streams ---- */
+
+static void memory_in_use_is_not_handed_out(void)
+{
+    static uint32_t flag;
+    start("small=pack");
+    CUstream busy = new_stream(), other = new_stream();
+    char *buffer = allocate_packed(100 * KIB, busy);
+    spin(busy, &flag);
+    write_at(buffer, 100 * KIB, 1, busy);
+    release(buffer, busy);
+    for (int i = 0; i < 100; i++) {
+        char *next = allocate_packed(100 * KIB, other);
+        CHECK(next + 100 * KIB <= buffer || next >= buffer + 100 * KIB);
+    }
+    char *same = allocate_packed(100 * KIB, busy); /* in the order of its stream it may */
+    CHECK(same == buffer);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK_CU(cuCtxSynchronize());
+}
+
+static void a_recorded_stream_is_waited_for(void)
+{
+    static uint32_t flag;
+    start("small=pack");
+    CUstream own = new_stream(), busy = new_stream();
+    char *buffer = allocate_packed(100 * KIB, own);
+    spin(busy, &flag);
+    write_at(buffer, 100 * KIB, 1, busy);
+    CHECK_OK(cufence_record_stream(buffer, busy));
+    release(buffer, own);
+    for (int i = 0; i < 30; i++)
+        CHECK(allocate_packed(100 * KIB, own) != buffer);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK_CU(cuCtxSynchronize());
+    CHECK_OK(cufence_trim(-1));
+}
+
+/* The pattern of a new page is written in the order of one stream: another one gets nothing of it before. */
+static void a_new_page_is_written_first(void)
+{
+    static uint32_t flag;
+    start("small=pack");
+    CUstream busy = new_stream(), other = new_stream();
+    write_at(allocate_packed(1000, other), 1000, 1, other); /* the kernel is loaded */
+    spin(busy, &flag);
+    char *waits = allocate_packed(50 * KIB, busy), *ready = allocate_packed(50 * KIB, other);
+    write_at(ready, 50 * KIB, 7, other);
+    CHECK_CU(cuStreamSynchronize(other));
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    write_at(waits, 50 * KIB, 9, busy);
+    CHECK_CU(cuCtxSynchronize());
+    CHECK(sum_at(ready, 50 * KIB, other) == 7 * 50 * KIB);
+    CHECK(sum_at(waits, 50 * KIB, busy) == 9 * 50 * KIB);
+    CHECK(cufence_check(0) == 0);
+}
+
+static void captures_are_not_packed(void)
+{
+    CUgraph graph;
+    void *pointer = NULL;
+    start("small=pack");
+    CUstream stream = new_stream();
+    char *before = allocate_packed(1000, stream);
+    CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
+    for (int i = 0; i < 20; i++) {
+        CHECK_OK(cufence_malloc(&pointer, 1000, 0, stream));
+        CHECK(!is_packed(pointer));
+    }
+    release(before, stream); /* a packed one freed in a capture stays until the graph is gone */
+    CHECK_CU(cuStreamEndCapture(stream, &graph));
+    for (int i = 0; i < 40; i++)
+        CHECK(allocate(1000, stream) != before);
+    CHECK(cufence_check(0) == 0);
+}
+
+static void a_context_takes_its_pages_with_it(void)
+{
+    CUdevice device;
+    CUcontext context;
+    start("small=pack");
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuCtxCreate(&context, NULL, 0, device));
+    CUstream stream = new_stream();
+    for (int i = 0; i < 200; i++) {
+        char *buffer = allocate(1000, stream);
+        if (i % 3 == 0)
+            release(buffer, stream);
+    }
+    CHECK(stats().packed_buffers > 100);
+    CHECK_OK(cufence_context_gone(context));
+    CHECK_CU(cuCtxDestroy(context));
+    CHECK(stats().packed_buffers == 0);
+    CHECK(stats().packed_mapped_bytes == 0);
+}
+
+/* Strict retires what has a page of its own; packed buffers are freed and reused as otherwise. */
+static void strict_goes_on(void)
+{
+    start("small=pack,uaf=strict");
+    for (int i = 0; i < 200; i++)
+        release(allocate(1000, NULL), NULL);
+    CHECK(stats().packed_allocations > 150);
+    CHECK(stats().packed_mapped_bytes <= 2 * MIB);
+}
+
+static void other_sides_and_alignments(void)
+{
+    start("small=pack,side=start,align=512");
+    char *buffer = allocate_packed(1000, NULL);
+    CHECK((uintptr_t)buffer % 512 == 0);
+    write_at(buffer - 1, 1, 0, NULL);
+    write_at(buffer + 1000, 1, 0, NULL);
+    CHECK(cufence_check(0) == 2);
+}
+
+/* ---- threads ---- */
+
+static void *churn(void *seed)
+{
+    enum { HELD = 50 };
+    char *held[HELD] = {NULL};
+    size_t sizes[HELD];
+    unsigned random = (unsigned)(uintptr_t)seed * 7919u + 1;
+    CUdevice device;
+    CUcontext context;
+    CHECK_CU(cuDeviceGet(&device, 0));
+    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
+    CHECK_CU(cuCtxSetCurrent(context));
+    CUstream stream = new_stream();
+    for (int i = 0; i < 2000; i++) {
+        random = random * 1664525u + 1013904223u;
+        unsigned at = (random >> 16) % HELD;
+        int value = (int)((uintptr_t)seed * HELD + at) % 251 + 1;
+        if (held[at]) {
+            if (i % 20 == 0)
+                CHECK(sum_at(held[at], sizes[at], stream) == (uint64_t)value * sizes[at]);
+            release(held[at], stream);
+            held[at] = NULL;
+        } else {
+            sizes[at] = 1 + (random >> 8) % 5000;
+            held[at] = allocate(sizes[at], stream);
+            write_at(held[at], sizes[at], value, stream);
+        }
+    }
+    for (unsigned at = 0; at < HELD; at++) {
+        if (held[at])
+            release(held[at], stream);
+    }
+    CHECK_CU(cuStreamSynchronize(stream));
+    CHECK_CU(cuStreamDestroy(stream));
+    return NULL;
+}
+
+static void threads_do_not_meet(void)
+{
+    pthread_t threads[4];
+    start("small=pack,slack_every=5,idle_age=1");
+    for (uintptr_t i = 0; i < 4; i++)
+        pthread_create(&threads[i], NULL, churn, (void *)i);
+    for (int i = 0; i < 4; i++)
+        pthread_join(threads[i], NULL);
+    CHECK(cufence_check(0) == 0);
+    CHECK(stats().live_buffers == 0);
+    CHECK(stats().packed_buffers == 0);
+}
+
+/* ---- the tests ---- */
+
+static void run(void (*story)(void), int status, const char *wanted, const char *unwanted)
+{
+    struct outcome outcome = run_child(story);
+    const char *first = wanted ? strstr(outcome.err, wanted) : NULL;
+    int is_right = WIFEXITED(outcome.status) && WEXITSTATUS(outcome.status) == status && (!wanted || first) &&
+                   (!unwanted || !strstr(first ? first + 1 : outcome.err, unwanted));
+    if (!is_right)
+        fprintf(stderr, "status %d, wanted %d and \"%s\" in:\n%s\n", outcome.status, status, wanted ? wanted : "", outcome.err);
+    free(outcome.err);
+    assert_true(is_right);
+}
+
+#define FINDS(story, text)                                                                                                     \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        run(story, FAULTED, text, NULL);                                                                                       \
+    }
+#define CLEAN(story)                                                                                                           \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        run(story, 0, NULL, "SUMMARY");                                                                                        \
+    }
+#define SAYS_ONCE(story, text)                                                                                                 \
+    static void test_##story(void **state)                                                                                     \
+    {                                                                                                                          \
+        (void)state;                                                                                                           \
+        run(story, 0, text, text);                                                                                             \
+    }
+
+FINDS(finds_one_byte_behind, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")
+FINDS(finds_one_byte_before, "slack WRITE: 1 byte changed, 1 byte before the start of buffer #")
+FINDS(finds_what_was_written_before_the_free, "slack WRITE: 1 byte changed, 0 bytes past the end of buffer #")
+FINDS(finds_at_the_end, "slack WRITE: 8 bytes changed, 0 bytes past the end of buffer #")
+FINDS(other_sides_and_alignments, "1 byte changed, 1 byte before the start of buffer #")
+SAYS_ONCE(thousands_fit_under_default_options, "max_overhead=5 per cent")
+SAYS_ONCE(automatic_packing_is_said_once, "max_overhead=10 per cent of its memory")
+CLEAN(small_map_never_packs)
+CLEAN(small_pack_packs_from_the_start)
+CLEAN(each_place_meets_the_hardware)
+CLEAN(reuse_is_no_finding)
+CLEAN(addresses_in_a_page_are_described)
+CLEAN(memory_in_use_is_not_handed_out)
+CLEAN(a_recorded_stream_is_waited_for)
+CLEAN(a_new_page_is_written_first)
+CLEAN(captures_are_not_packed)
+CLEAN(a_context_takes_its_pages_with_it)
+CLEAN(strict_goes_on)
+CLEAN(threads_do_not_meet)
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_finds_one_byte_behind),
+        cmocka_unit_test(test_finds_one_byte_before),
+        cmocka_unit_test(test_finds_what_was_written_before_the_free),
+        cmocka_unit_test(test_finds_at_the_end),
+        cmocka_unit_test(test_other_sides_and_alignments),
+        cmocka_unit_test(test_thousands_fit_under_default_options),
+        cmocka_unit_test(test_automatic_packing_is_said_once),
+        cmocka_unit_test(test_small_map_never_packs),
+        cmocka_unit_test(test_small_pack_packs_from_the_start),
+        cmocka_unit_test(test_each_place_meets_the_hardware),
+        cmocka_unit_test(test_reuse_is_no_finding),
+        cmocka_unit_test(test_addresses_in_a_page_are_described),
+        cmocka_unit_test(test_memory_in_use_is_not_handed_out),
+        cmocka_unit_test(test_a_recorded_stream_is_waited_for),
+        cmocka_unit_test(test_a_new_page_is_written_first),
+        cmocka_unit_test(test_captures_are_not_packed),
+        cmocka_unit_test(test_a_context_takes_its_pages_with_it),
+        cmocka_unit_test(test_strict_goes_on),
+        cmocka_unit_test(test_threads_do_not_meet),
+    };
+    return run_concurrently(argc, argv, tests, sizeof tests / sizeof tests[0]);
+}
