@@ -160,6 +160,7 @@ struct finding {
     int is_narrowed, is_const_excluded, is_traced;
 
     struct fault_origin launch;
+    const struct fault_memory *memory; /* of a fault: for the timeline; else NULL */
     enum certainty values_certainty; /* CERTAIN_NOT: the arguments of the launch are unknown */
     struct value_fact *values;       /* the arguments in order, each followed by the pointers inside it */
     size_t value_count;
