@@ -14,8 +14,9 @@ def run(*command: str | Path, **named: object) -> str:
     return done.stdout
 
 
-def unpacked(folder: Path, architecture: str, packages: tuple[str, ...]) -> Path:
-    """Where the files of `packages` are. apt gets folders of its own, so that the system's list of architectures stays as it is."""
+def unpacked(folder: Path, architecture: str, packages: tuple[str, ...], suite: str = "") -> Path:
+    """Where the files of `packages` are, of this system's release or of the named one. apt gets folders of its own, so that the
+    system's lists stay as they are."""
     root, names = folder / "root", folder / "names"
     if root.exists() and names.exists() and names.read_text().split() == sorted(packages):
         return root
@@ -25,6 +26,11 @@ def unpacked(folder: Path, architecture: str, packages: tuple[str, ...]) -> Path
     apt = ["apt-get", "-q", "-o", f"APT::Architecture={architecture}", "-o", f"APT::Architectures={architecture}",
            "-o", f"Dir::State={folder / 'state'}", "-o", f"Dir::Cache={folder / 'cache'}",
            "-o", f"Dir::State::status={folder / 'status'}", "-o", "APT::Sandbox::User=root"]  # fmt: skip
+    if suite:
+        site = run("apt-get", "indextargets", "--format", "$(SITE)", "Component: main", "Origin: Debian").split()[0]
+        keys = "/usr/share/keyrings/debian-archive-keyring.gpg"
+        (folder / "sources.list").write_text(f"deb [signed-by={keys}] {site} {suite} main\n")
+        apt += ["-o", f"Dir::Etc::SourceList={folder / 'sources.list'}", "-o", "Dir::Etc::SourceParts=/dev/null"]
     run(*apt, "update")
     run(*apt, "download", *packages, cwd=folder / "packages")
     for package in sorted((folder / "packages").glob("*.deb")):

@@ -10,6 +10,7 @@ has been set up to start them by itself, that is used.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from pathlib import Path
 
@@ -26,12 +27,16 @@ MASK = r"\xff\xff\xff\xff\xff\xff\xff\x00\xff\xff\xff\xff\xff\xff\xff\xff\xfe\xf
 
 
 def qemu() -> Path:
-    """Statically linked: LD_PRELOAD and LD_LIBRARY_PATH are the program's, not its own."""
+    """Statically linked: LD_PRELOAD and LD_LIBRARY_PATH are the program's, not its own. Before version 8, reserving address space takes
+    time for each page of it, and cufence reserves many TiB."""
     link = TOOLS / "qemu"
     if not link.exists():
         architecture = run("dpkg", "--print-architecture").strip()
-        root = unpacked(TOOLS / "tools", architecture, ("qemu-user-static",))
-        link.symlink_to(root / "usr/bin/qemu-aarch64-static")
+        found = re.search(r"Candidate: (?:\d+:)?(\d+)", run("apt-cache", "policy", "qemu-user-static"))
+        is_new = found is not None and int(found[1]) >= 8
+        root = unpacked(TOOLS / "tools", architecture, ("qemu-user-static" if is_new else "qemu-user",), "" if is_new else "trixie")
+        program = root / "usr/bin/qemu-aarch64-static"
+        link.symlink_to(program if program.exists() else program.with_name("qemu-aarch64"))
     return link
 
 

@@ -126,7 +126,7 @@ static int is_linked_in(const char *function)
 {
     static const char *const starts[] = {"libcudart_static_", "cudaLaunch",  "__cudaLaunch",  "cudaGraphLaunch",
                                          "cudaMalloc",        "cudaFree",    "heap_allocate", "heap_free",
-                                         "cufence_malloc",    "cufence_free"};
+                                         "cufence_malloc",    "cufence_free", "passed_or_guarded"};
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
         if (starts_with(function, starts[i]))
             return 1;
