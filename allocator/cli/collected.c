@@ -123,7 +123,8 @@ void finding_tensor(json_t *finding, char *out, size_t size)
     if (name && what && where && !strcmp(what, "local"))
         snprintf(out, size, "%s in %s", name, where);
     else if (name && what)
-        snprintf(out, size, "%s (%s%s%s)", name, what, where ? !strcmp(what, "optimizer state") ? " of " : " in " : "", where ? where : "");
+        snprintf(out, size, "%s (%s%s%s)", name, what, where ? !strcmp(what, "optimizer state") ? " of " : " in " : "",
+                 where ? where : "");
 }
 
 void finding_who(json_t *process, char *out, size_t size)
@@ -235,8 +236,8 @@ static int add(struct collected *collected, json_t *finding)
     return !process || has_equal(known->processes, process) || json_array_append(known->processes, process) == 0;
 }
 
-/* What Python knows of a finding's tensors follows in a line of its own. Another report of the same finding may have been the first:
- * then its names stay, if it has some. Returns 0 if the host is out of memory. */
+/* What Python knows of a finding's tensors follows in a line of its own. Another report of the same finding may have been the
+ * first: then its names stay, if it has some. Returns 0 if the host is out of memory. */
 static int add_names(struct collected *collected, json_t *of, json_t *names)
 {
     for (size_t i = 0; i < collected->count; i++) {

@@ -25,10 +25,9 @@ struct collected {
 };
 
 /*
- * Adds the findings of a file of JSON Lines ("-": standard input), with the names of their tensors. Lines without a finding in them
- * are skipped. Returns 0 after
- * a message on stderr that names the file, and the line where one cannot be read; what could be read is added even then.
- * `command` is the sub-command's name, for messages; NULL: there are none.
+ * Adds the findings of a file of JSON Lines ("-": standard input), with the names of their tensors. Lines without a finding in
+ * them are skipped. Returns 0 after a message on stderr that names the file, and the line where one cannot be read; what could
+ * be read is added even then. `command` is the sub-command's name, for messages; NULL: there are none.
  */
 int collected_read(struct collected *collected, const char *command, const char *path);
 void collected_free(struct collected *collected);

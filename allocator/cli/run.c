@@ -29,10 +29,10 @@ struct request {
     struct settings settings;
     size_t presets; /* number of settings from --preset; they follow the inherited ones */
     int is_verbose;
-    int is_if_asked; /* leave the program alone unless PyTorch's variables ask for cufence */
-    char **command;  /* ends with NULL; NULL after --help */
-    const char *html;       /* file of --html, NULL without */
-    const char *reports;    /* then the option json= */
+    int is_if_asked;     /* leave the program alone unless PyTorch's variables ask for cufence */
+    char **command;      /* ends with NULL; NULL after --help */
+    const char *html;    /* file of --html, NULL without */
+    const char *reports; /* then the option json= */
 };
 
 #define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
@@ -195,8 +195,10 @@ static int set_reports(const struct request *request, const struct options *opti
     if (!request->html)
         return 0;
     if (options->json[0])
-        return complain(CLI_USAGE, "json=%s and --html %s: --html uses this option itself; leave --html out, and make the page with "
-                        "`cufence report --html %s` of those files", options->json, request->html, request->html);
+        return complain(CLI_USAGE,
+                        "json=%s and --html %s: --html uses this option itself; leave --html out, and make the page with "
+                        "`cufence report --html %s` of those files",
+                        options->json, request->html, request->html);
     if (asprintf(&more, "%s%sjson=%s", *merged, **merged ? "," : "", request->reports) < 0)
         return no_memory();
     free(*merged);

@@ -138,7 +138,8 @@ static pid_t start(int (*become)(void *argument), void *argument, const sigset_t
     return pid;
 }
 
-/* Returns the program's exit status, or ends as the program did: whoever waits sees the signal. The program has left the core dump. */
+/* Returns the program's exit status, or ends as the program did: whoever waits sees the signal. The program has left the core
+ * dump. */
 static int end_as(int status)
 {
     const struct rlimit none = {0};

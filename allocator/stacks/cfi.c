@@ -370,8 +370,9 @@ static int find_return_address(const struct cfi_abi *abi, const struct cfi_frame
                                const struct row *row, uint64_t cfa, uint64_t *value)
 {
     const struct rule *rule = &row->registers[abi->return_column];
-    int is_found = rule->kind == SAME ? frame->is_interrupted && has_link(abi) && known_register(frame, abi->return_column, value)
-                                      : apply_rule(abi, frame, stack, abi->return_column, rule, cfa, value);
+    int is_found = rule->kind == SAME
+                       ? frame->is_interrupted && has_link(abi) && known_register(frame, abi->return_column, value)
+                       : apply_rule(abi, frame, stack, abi->return_column, rule, cfa, value);
     if (is_found)
         *value &= abi->address_bits;
     return is_found && *value != 0;

@@ -3,8 +3,8 @@
  * x86-64 and AArch64, each on any machine. Pure; damaged tables or stacks never cause reads outside the given memory.
  *
  * Supports what gcc, clang, their assemblers and glibc write: versions 1 and 3, augmentations zR, zP, zL, zS, and zB and zG on
- * AArch64, the DWARF instructions with rules for the CFA and for registers, and the expressions of PLT entries, realigned stacks
- * and signal trampolines. Anything else ends the walk.
+ * AArch64, the DWARF instructions with rules for the CFA and for registers, and the expressions of PLT entries, realigned
+ * stacks and signal trampolines. Anything else ends the walk.
  *
  * Sources: the System V ABI's supplement for x86-64, section 3.7 (register numbers); DWARF for the Arm 64-bit Architecture
  * (AADWARF64), sections 4.1 and 4.4 to 4.7; the Linux Standard Base, Core, sections 10.5 and 10.6 (.eh_frame, .eh_frame_hdr);
@@ -24,8 +24,8 @@ struct cfi_bytes {
 };
 
 /*
- * DWARF register numbers. A frame has its PC as one more register: on x86-64 that is the column of the return address, on AArch64
- * a number that the tables do not use, since its return address has the column of the link register.
+ * DWARF register numbers. A frame has its PC as one more register: on x86-64 that is the column of the return address, on
+ * AArch64 a number that the tables do not use, since its return address has the column of the link register.
  */
 enum { CFI_RBX = 3, CFI_RBP = 6, CFI_RSP = 7, CFI_R12 = 12, CFI_R15 = 15, CFI_RIP = 16 };
 enum { CFI_X19 = 19, CFI_X29 = 29, CFI_X30 = 30, CFI_SP = 31, CFI_PC = 32, CFI_REGISTERS };
@@ -79,8 +79,8 @@ enum cfi_result {
     CFI_ENDED,    /* the outermost frame, a frame whose caller is not on the stack, or invalid tables */
 };
 
-/* `stack` holds the words from the innermost frame's stack pointer upwards. Requires the PC of *frame to be known, and the stack
- * pointer, which on AArch64 may be unknown where the code keeps a frame pointer: its register is then a lower bound. */
+/* `stack` holds the words from the innermost frame's stack pointer upwards. Requires the PC of *frame to be known, and the
+ * stack pointer, which on AArch64 may be unknown where the code keeps a frame pointer: its register is then a lower bound. */
 enum cfi_result cfi_step(const struct cfi_module *module, const struct cfi_bytes *stack, struct cfi_frame *frame);
 
 /*

@@ -27,8 +27,8 @@ static int has_code(const struct dl_phdr_info *info, void *argument)
 }
 
 #if defined(__x86_64__)
-/* Whether a call instruction ends at `end`: e8 with a 32-bit displacement, or ff /2 with an operand of one to six bytes (Intel SDM,
- * volume 2, CALL). */
+/* Whether a call instruction ends at `end`: e8 with a 32-bit displacement, or ff /2 with an operand of one to six bytes (Intel
+ * SDM, volume 2, CALL). */
 enum { LONGEST_CALL = 7 };
 static int is_call(const unsigned char *end)
 {
@@ -58,8 +58,8 @@ static int follows_call(uint64_t address)
            is_call((const unsigned char *)(uintptr_t)address);
 }
 
-/* Accepts a link only if it is within the saved words, further up the stack, and holds a valid return address. On AArch64 it does
- * not lie at the end of the frame, so the caller's stack pointer is not known. */
+/* Accepts a link only if it is within the saved words, further up the stack, and holds a valid return address. On AArch64 it
+ * does not lie at the end of the frame, so the caller's stack pointer is not known. */
 static int step_by_frame_pointer(const struct stack *stack, struct cfi_frame *frame)
 {
     const struct cfi_abi *abi = &CFI_HOST;

@@ -88,15 +88,15 @@ static int answer(const struct dl_phdr_info *info, void *argument)
     module_tables(info, &tables);
     struct cfi_rule rule = cfi_rule_at(&tables, question->pc - 1);
     int is_common = (rule.base == CFI_FROM_SP || rule.base == CFI_FROM_FP) && rule.fp <= CFI_FP_AT_CFA;
-    question->known = (struct known){.is_own = module_is_cufence(info->dlpi_name) != 0,
-                                     .from_fp = rule.base == CFI_FROM_FP,
-                                     .fp_kept = rule.fp == CFI_FP_AT_CFA,
-                                     .rare = is_common ? 0 : (uint8_t)(1 + rule.base + 16 * rule.fp),
+    question->known = (struct known)
+    {
+        .is_own = module_is_cufence(info->dlpi_name) != 0, .from_fp = rule.base == CFI_FROM_FP,
+        .fp_kept = rule.fp == CFI_FP_AT_CFA, .rare = is_common ? 0 : (uint8_t)(1 + rule.base + 16 * rule.fp),
 #if defined(__aarch64__)
-                                     .link = rule.return_words,
+        .link = rule.return_words,
 #endif
-                                     .cfa = rule.cfa_words,
-                                     .fp = rule.fp_words};
+        .cfa = rule.cfa_words, .fp = rule.fp_words
+    };
     return 1;
 }
 
@@ -206,8 +206,8 @@ static inline __attribute__((always_inline)) struct position step(struct positio
 }
 
 #if defined(__aarch64__)
-/* The frame address is that of the frame record (AAPCS64, section 6.4.6), which may lie anywhere in the frame. The functions from
- * here to that one are cufence's, and keep frame pointers; the last of them knows a return address into it. */
+/* The frame address is that of the frame record (AAPCS64, section 6.4.6), which may lie anywhere in the frame. The functions
+ * from here to that one are cufence's, and keep frame pointers; the last of them knows a return address into it. */
 __attribute__((noinline)) uint64_t walk_frame_end(const void *frame)
 {
     enum { CALLS_MOST = 64 };
@@ -230,7 +230,8 @@ size_t walk_frames(const void *frame, uint64_t *out, uint64_t *hash)
     struct interned_sum sum = {0};
     const uint64_t *pair = frame; /* the saved frame pointer and the return address */
     uint64_t sp = walk_frame_end(frame), end = native_stack_end(sp);
-    struct position at = {cfi_host_address(native_load((uint64_t)(uintptr_t)(pair + 1))), sp, native_load((uint64_t)(uintptr_t)pair)};
+    struct position at = {cfi_host_address(native_load((uint64_t)(uintptr_t)(pair + 1))), sp,
+                          native_load((uint64_t)(uintptr_t)pair)};
     for (unsigned steps = 0; at.pc && steps < STEPS_MOST && sum.count < INTERNED_DEPTH; steps++) {
         struct known known = known_of(at.pc);
         if (!known.is_own) {

@@ -15,8 +15,8 @@
  * frames. */
 size_t walk_frames(const void *frame, uint64_t *out, uint64_t *hash);
 
-/* Returns where the caller's stack pointer was before it called the function whose __builtin_frame_address(0) is given, which must
- * be a caller of this one: the end of its frame. 0 if that is unknown, which it can't be on x86-64. */
+/* Returns where the caller's stack pointer was before it called the function whose __builtin_frame_address(0) is given, which
+ * must be a caller of this one: the end of its frame. 0 if that is unknown, which it can't be on x86-64. */
 #if defined(__aarch64__)
 uint64_t walk_frame_end(const void *frame);
 #else

@@ -20,8 +20,8 @@ struct fault_sources {
     uint64_t (*arena_start)(void);
     uint64_t (*arena_end)(void);
     uint64_t (*now_ns)(void);
-    /* Returns the newest launches of a kernel (mangled name, NULL: of all) on a device, newest first; has_graphs: graph launches
-     * too. stacks: may be NULL. */
+    /* Returns the newest launches of a kernel (mangled name, NULL: of all) on a device, newest first; has_graphs: graph
+     * launches too. stacks: may be NULL. */
     size_t (*launches)(int device, const char *kernel, int has_graphs, struct launch_entry *out, struct stack *stacks,
                        size_t max);
     size_t (*arguments)(const struct launch_entry *entry, uint8_t *out, size_t max); /* launch_read_arguments() */

@@ -343,7 +343,8 @@ static void it_is_said(void **state)
     X(without_stream_ordered_memory)                                                                                           \
     X(the_drivers_pool_gives_back)                                                                                             \
     X(a_context_takes_its_buffers_along)                                                                                       \
-    X(a_full_device_is_searched_again_in_need) X(functions_choose) X(the_program_is_a_library_too) X(other_libraries_are_not_meant)
+    X(a_full_device_is_searched_again_in_need)                                                                                 \
+    X(functions_choose) X(the_program_is_a_library_too) X(other_libraries_are_not_meant)
 CASES(CASE)
 
 int main(void)

@@ -1,6 +1,6 @@
 /*
- * Tables of a module with one function, made by hand, and the frame that is stepped from. Who includes this has defined `abi`, the
- * processor, and CODE_FACTOR of its tables.
+ * Tables of a module with one function, made by hand, and the frame that is stepped from. Who includes this has defined `abi`,
+ * the processor, and CODE_FACTOR of its tables.
  */
 #ifndef CUFENCE_TESTS_UNIT_CFI_TABLES_H
 #define CUFENCE_TESTS_UNIT_CFI_TABLES_H
@@ -126,7 +126,8 @@ static void assert_rule(struct cfi_rule rule, const struct scene *before, const 
                    : rule.base == CFI_FROM_FP ? fp + moved
                                               : word_at(before, fp + moved);
     assert_int_equal(after->frame.registers[abi->sp], cfa);
-    assert_int_equal(after->frame.registers[abi->pc], word_at(before, cfa + (uint64_t)(int64_t)rule.return_words * 8) & abi->address_bits);
+    assert_int_equal(after->frame.registers[abi->pc],
+                     word_at(before, cfa + (uint64_t)(int64_t)rule.return_words * 8) & abi->address_bits);
     if (rule.fp == CFI_FP_LOST || !(after->frame.known >> abi->fp & 1))
         return;
     uint64_t place = (rule.fp == CFI_FP_AT_CFA ? cfa : fp) + (uint64_t)(int64_t)rule.fp_words * 8;

@@ -205,7 +205,9 @@ static void the_entry_of_many_is_found_that_covers_the_place(void **state)
             }
             struct scene scene = scene_of(one, CODE_BYTES - 1);
             const struct cfi_module module = {.abi = &cfi_x86_64,
-                .header = {TABLES, header, 12 + 8 * count}, .segments = {{TABLES, one.bytes, one.size}}, .segment_count = 1};
+                                              .header = {TABLES, header, 12 + 8 * count},
+                                              .segments = {{TABLES, one.bytes, one.size}},
+                                              .segment_count = 1};
             const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
             assert_int_equal(cfi_step(&module, &stack, &scene.frame), CFI_STEPPED);
             assert_int_equal(value_of(&scene, CFI_RSP), SP + 40);
@@ -329,7 +331,8 @@ static uint8_t *flush_copy(const void *bytes, size_t size, void **area, size_t *
     return (uint8_t *)start + pages - size;
 }
 
-static void assert_sound(const struct cfi_abi *of, enum cfi_result result, const struct cfi_frame *before, const struct cfi_frame *after)
+static void assert_sound(const struct cfi_abi *of, enum cfi_result result, const struct cfi_frame *before,
+                         const struct cfi_frame *after)
 {
     if (result == CFI_STEPPED) {
         assert_true(after->known >> of->pc & 1 && after->known >> of->sp & 1);
@@ -372,7 +375,8 @@ static void damaged_tables_are_survived(void **state)
             memmove(bytes + size - left, kinds[kind].bytes, left);
             struct scene scene = scene_of(kinds[kind], 0x10);
             struct cfi_frame before = scene.frame;
-            struct cfi_module module = {.abi = &cfi_x86_64, .header = {TABLES, bytes + size - left, left < HEADER_BYTES ? left : HEADER_BYTES},
+            struct cfi_module module = {.abi = &cfi_x86_64,
+                                        .header = {TABLES, bytes + size - left, left < HEADER_BYTES ? left : HEADER_BYTES},
                                         .segments = {{TABLES, bytes + size - left, left}},
                                         .segment_count = 1};
             const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
@@ -426,7 +430,9 @@ static void damage_to_a_programs_own_tables_is_survived(void **state)
     const uint8_t *original = (const uint8_t *)(uintptr_t)own.header;
     uint8_t *bytes = flush_copy(original, size, &area, &area_size);
     const struct cfi_module module = {.abi = &CFI_HOST,
-        .header = {own.header, bytes, own.header_size}, .segments = {{own.header, bytes, size}}, .segment_count = 1};
+                                      .header = {own.header, bytes, own.header_size},
+                                      .segments = {{own.header, bytes, size}},
+                                      .segment_count = 1};
     size_t stepped_count = 0;
     unsigned seed = 1;
     for (int round = 0; round < ROUNDS; round++) {

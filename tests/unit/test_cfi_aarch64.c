@@ -1,4 +1,5 @@
-/* The same for AArch64, on any machine: what gcc writes, and what the processor has of its own. tests/unit/test_cfi.c has the rest. */
+/* The same for AArch64, on any machine: what gcc writes, and what the processor has of its own. tests/unit/test_cfi.c has the
+ * rest. */
 #include "stacks/cfi.h"
 
 static const struct cfi_abi *const abi = &cfi_aarch64;
@@ -14,22 +15,23 @@ static const struct code entry_rules = {(const uint8_t[]){DW_CFA_def_cfa, CFI_SP
 #define AFTER(instructions) DW_CFA_advance_loc | (instructions)
 
 /* long usual(long a) { f(&a); return g(a, 2); }: stp x29, x30, [sp, -32]!; ...; ldp x29, x30, [sp], 32; ret. gcc 12, -O2. */
-static const struct code usual = {(const uint8_t[]){AFTER(1), DW_CFA_def_cfa_offset, 32, SAVED(CFI_X29, 4), SAVED(CFI_X30, 3), AFTER(8),
-                                                    RESTORED(CFI_X30), RESTORED(CFI_X29), DW_CFA_def_cfa_offset, 0},
+static const struct code usual = {(const uint8_t[]){AFTER(1), DW_CFA_def_cfa_offset, 32, SAVED(CFI_X29, 4), SAVED(CFI_X30, 3),
+                                                    AFTER(8), RESTORED(CFI_X30), RESTORED(CFI_X29), DW_CFA_def_cfa_offset, 0},
                                   12};
 /* The same with -mbranch-protection=pac-ret: paciasp before, autiasp behind. */
-static const struct code is_signed = {(const uint8_t[]){AFTER(1), NEGATE_RA_STATE, AFTER(1), DW_CFA_def_cfa_offset, 32, SAVED(CFI_X29, 4),
-                                                        SAVED(CFI_X30, 3), AFTER(8), RESTORED(CFI_X30), RESTORED(CFI_X29),
-                                                        DW_CFA_def_cfa_offset, 0, AFTER(1), NEGATE_RA_STATE},
+static const struct code is_signed = {(const uint8_t[]){AFTER(1), NEGATE_RA_STATE, AFTER(1), DW_CFA_def_cfa_offset, 32,
+                                                        SAVED(CFI_X29, 4), SAVED(CFI_X30, 3), AFTER(8), RESTORED(CFI_X30),
+                                                        RESTORED(CFI_X29), DW_CFA_def_cfa_offset, 0, AFTER(1), NEGATE_RA_STATE},
                                       16};
 /* void vla(int n): the frame is found by x29. */
-static const struct code by_fp = {(const uint8_t[]){AFTER(2), DW_CFA_def_cfa_offset, 16, SAVED(CFI_X29, 2), SAVED(CFI_X30, 1), AFTER(3),
-                                                    DW_CFA_def_cfa_register, CFI_X29},
+static const struct code by_fp = {(const uint8_t[]){AFTER(2), DW_CFA_def_cfa_offset, 16, SAVED(CFI_X29, 2), SAVED(CFI_X30, 1),
+                                                    AFTER(3), DW_CFA_def_cfa_register, CFI_X29},
                                   10};
 /* With -fomit-frame-pointer: x30 alone. */
 static const struct code without_fp = {(const uint8_t[]){AFTER(1), DW_CFA_def_cfa_offset, 32, SAVED(CFI_X30, 4)}, 5};
 
-/* A frame behind the call that is `instructions` instructions into the code. x29 is SP, as where a frame record lies at the end. */
+/* A frame behind the call that is `instructions` instructions into the code. x29 is SP, as where a frame record lies at the
+ * end. */
 static struct scene called(struct code own, uint64_t instructions)
 {
     struct scene scene = scene_of(make_tables(PLAIN, entry_rules, own), 4 * instructions + 3);
@@ -131,7 +133,8 @@ static void an_authentication_code_is_taken_off(void **state)
         scene.frame.registers[CFI_X30] = codes[i] | RETURN_PC;
         assert_stepped(&scene, RETURN_PC, SP, SP);
     }
-    struct scene scene = scene_of(make_tables("zRB", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4), entry_rules, is_signed), 4 * 5 + 3);
+    struct scene scene =
+        scene_of(make_tables("zRB", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4), entry_rules, is_signed), 4 * 5 + 3);
     scene.frame.registers[CFI_X29] = SP;
     scene.words[1] = codes[1] | RETURN_PC;
     assert_stepped(&scene, RETURN_PC, SP + 32, 0x100);
@@ -182,7 +185,8 @@ static void what_another_processor_has_makes_no_sense(void **state)
     struct cfi_module module = {
         .abi = &cfi_x86_64, .header = {TABLES, scene.tables.bytes, HEADER_BYTES}, .segments = {tables}, .segment_count = 1};
     const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
-    struct cfi_frame frame = {.known = CFI_BIT(CFI_RIP) | CFI_BIT(CFI_RSP), .registers[CFI_RSP] = SP, .registers[CFI_RIP] = CODE + 24};
+    struct cfi_frame frame = {
+        .known = CFI_BIT(CFI_RIP) | CFI_BIT(CFI_RSP), .registers[CFI_RSP] = SP, .registers[CFI_RIP] = CODE + 24};
     assert_int_equal(cfi_step(&module, &stack, &frame), CFI_ENDED);
     assert_int_equal(cfi_rule_at(&module, CODE + 20).base, CFI_NOWHERE);
     module.abi = abi;

@@ -55,7 +55,8 @@ static void the_newest_are_kept(void **state)
         live[i].id = i + 1;
         live[i].allocated_ns = 50 + i * 7 % COUNT; /* in no order */
     }
-    const struct fault_memory memory = {.recent = (struct launch_entry[]){last, first}, .recent_count = 2, .live = live, .live_count = COUNT};
+    const struct fault_memory memory = {
+        .recent = (struct launch_entry[]){last, first}, .recent_count = 2, .live = live, .live_count = COUNT};
     assert_int_equal(timeline_of(&memory, events), TIMELINE_MOST);
     for (uint64_t i = 0; i + 1 < TIMELINE_MOST; i++)
         assert_int_equal(events[i].time_ns, 50 + COUNT - (TIMELINE_MOST - 1) + i);

@@ -49,7 +49,7 @@ static void the_walk_finds_what_the_unwinder_finds(void **state)
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
         struct stack_frame walked[MOST], unwound[MOST];
         struct both both = taken_through(shapes[i]);
-            assert_int_not_equal(both.number, 0);
+        assert_int_not_equal(both.number, 0);
         size_t count = stack_interned_frames(both.number, walked, MOST);
         size_t other = native_frames(&both.stack, libdw_open(), unwound, MOST);
         assert_true(other >= 3); /* taken_through() has more on the stack than is copied */
