@@ -9,7 +9,9 @@ install(FILES include/cufence.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 # For find_package(cufence).
 if(SKBUILD)
   set(package cmake)
+  set(CUFENCE_LIBRARY_NAME libcufence.so)
 else()
+  set(CUFENCE_LIBRARY_NAME libcufence.so.${PROJECT_VERSION_MAJOR})
   set(package ${CMAKE_INSTALL_LIBDIR}/cmake/cufence)
 endif()
 configure_package_config_file(cmake/cufence-config.cmake.in ${PROJECT_BINARY_DIR}/cufence-config.cmake

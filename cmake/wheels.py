@@ -12,11 +12,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import subprocess
 import sys
 import tempfile
 import zipfile
 from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+from debian import run, unpacked  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[1]
 GLIBC = "2.28"
@@ -24,13 +26,6 @@ DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
 PACKAGES = ("uthash-dev", "libjansson-dev", "zlib1g-dev", "libelf-dev", "libdw-dev")
 WRAPPERS = {"cc": f"cc -target {{arch}}-linux-gnu.{GLIBC}", "c++": f"c++ -target {{arch}}-linux-gnu.{GLIBC}", "ar": "ar", "ranlib": "ranlib"}
 C_LIBRARY = re.compile(r"lib(c|m|dl|rt|pthread)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+")
-
-
-def run(*command: str | Path, **named: object) -> str:
-    done = subprocess.run(list(map(str, command)), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **named)  # type: ignore
-    if done.returncode:
-        sys.exit(f"wheels: {' '.join(map(str, command))}: status {done.returncode}\n{done.stdout[-4000:]}")
-    return done.stdout
 
 
 def python_of(tools: Path) -> Path:
@@ -43,22 +38,7 @@ def python_of(tools: Path) -> Path:
 
 
 def sysroot_of(tools: Path, arch: str) -> Path:
-    """The unpacked packages. apt gets folders of its own, so that the system's list of architectures stays as it is."""
-    folder = tools / arch
-    root = folder / "root"
-    if not root.exists():
-        for name in ("state/lists/partial", "cache/archives/partial", "packages"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-        (folder / "status").touch()
-        apt = ["apt-get", "-q", "-o", f"APT::Architecture={DEBIAN[arch]}", "-o", f"APT::Architectures={DEBIAN[arch]}",
-               "-o", f"Dir::State={folder / 'state'}", "-o", f"Dir::Cache={folder / 'cache'}",
-               "-o", f"Dir::State::status={folder / 'status'}", "-o", "APT::Sandbox::User=root"]  # fmt: skip
-        run(*apt, "update")
-        run(*apt, "download", *PACKAGES, cwd=folder / "packages")
-        for package in sorted((folder / "packages").glob("*.deb")):
-            run("dpkg", "-x", package, folder / "unpacked")
-        (folder / "unpacked").rename(root)
-    return root / "usr"
+    return unpacked(tools / arch, DEBIAN[arch], PACKAGES) / "usr"
 
 
 def compilers_of(tools: Path, arch: str, python: Path) -> Path:

@@ -18,6 +18,8 @@ for line in checks.read_text().splitlines() if checks.exists() else []:
     status, name = line.split("\t")
     if status == "passed":
         passed += 1
+    elif status == "skipped":
+        skipped += 1
     else:
         failed.append(name)
 log = folder / "python.log"

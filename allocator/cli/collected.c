@@ -94,6 +94,39 @@ static void put_who(FILE *out, json_t *process)
         fprintf(out, " on %s", host);
 }
 
+/* The first name of the tensor at the address, or of the first of the buffer's. */
+static json_t *tensor_name(json_t *finding)
+{
+    long long id = finding_number_of(finding, "buffer", "id");
+    json_t *buffers = json_object_get(json_object_get(finding, "names"), "buffers"), *buffer, *tensor, *name = NULL;
+    size_t i, k;
+    json_array_foreach(buffers, i, buffer)
+    {
+        if (!id || finding_number_of(buffer, NULL, "buffer") != id)
+            continue;
+        json_array_foreach(json_object_get(buffer, "tensors"), k, tensor)
+        {
+            json_t *first = json_array_get(json_object_get(tensor, "names"), 0);
+            if (first && (!name || json_is_true(json_object_get(tensor, "inside"))))
+                name = first;
+        }
+    }
+    return name;
+}
+
+void finding_tensor(json_t *finding, char *out, size_t size)
+{
+    json_t *found = tensor_name(finding);
+    const char *name = finding_text_of(found, NULL, "name"), *what = finding_text_of(found, NULL, "what");
+    const char *where = finding_text_of(found, NULL, "where");
+    out[0] = '\0';
+    if (name && what && where && !strcmp(what, "local"))
+        snprintf(out, size, "%s in %s", name, where);
+    else if (name && what)
+        snprintf(out, size, "%s (%s%s%s)", name, what, where ? !strcmp(what, "optimizer state") ? " of " : " in " : "",
+                 where ? where : "");
+}
+
 void finding_who(json_t *process, char *out, size_t size)
 {
     print_into(out, size, put_who, process);
@@ -203,6 +236,20 @@ static int add(struct collected *collected, json_t *finding)
     return !process || has_equal(known->processes, process) || json_array_append(known->processes, process) == 0;
 }
 
+/* What Python knows of a finding's tensors follows in a line of its own. Another report of the same finding may have been the
+ * first: then its names stay, if it has some. Returns 0 if the host is out of memory. */
+static int add_names(struct collected *collected, json_t *of, json_t *names)
+{
+    for (size_t i = 0; i < collected->count; i++) {
+        json_t *first = collected->findings[i].first;
+        if (finding_number_of(first, "process", "pid") == finding_number_of(of, "process", "pid") &&
+            json_equal(json_object_get(first, "time"), json_object_get(of, "time")) &&
+            json_equal(json_object_get(first, "headline"), json_object_get(of, "headline")))
+            return json_object_set(first, "names", names) == 0;
+    }
+    return 1;
+}
+
 /* ---- files ---- */
 
 static int complain(const char *command, const char *path, size_t line, const char *why)
@@ -228,6 +275,9 @@ static int read_line(struct collected *collected, const char *command, const cha
         is_well = complain(command, path, number, "it is no finding of cufence's (it has no member \"schema\")");
     else if (schema != 1)
         is_well = complain(command, path, number, "it is of a newer cufence: this one knows schema 1");
+    else if (json_is_object(json_object_get(finding, "names_of")) && json_is_object(json_object_get(finding, "names")))
+        is_well = add_names(collected, json_object_get(finding, "names_of"), json_object_get(finding, "names")) ||
+                  complain(command, path, number, "the host is out of memory");
     else if (finding_text_of(finding, NULL, "kind") && strcmp(finding_text_of(finding, NULL, "kind"), "use") != 0)
         is_well = add(collected, finding) || complain(command, path, number, "the host is out of memory");
     json_decref(finding);

@@ -25,9 +25,9 @@ struct collected {
 };
 
 /*
- * Adds the findings of a file of JSON Lines ("-": standard input). Lines without a finding in them are skipped. Returns 0 after
- * a message on stderr that names the file, and the line where one cannot be read; what could be read is added even then.
- * `command` is the sub-command's name, for messages; NULL: there are none.
+ * Adds the findings of a file of JSON Lines ("-": standard input), with the names of their tensors. Lines without a finding in
+ * them are skipped. Returns 0 after a message on stderr that names the file, and the line where one cannot be read; what could
+ * be read is added even then. `command` is the sub-command's name, for messages; NULL: there are none.
  */
 int collected_read(struct collected *collected, const char *command, const char *path);
 void collected_free(struct collected *collected);
@@ -38,6 +38,9 @@ json_t *collected_json(const struct collected_finding *finding);
 /* Facts of a finding, NULL or 0 where they are not known. Text is borrowed from it. */
 const char *finding_text_of(json_t *finding, const char *section, const char *member); /* section may be NULL */
 long long finding_number_of(json_t *finding, const char *section, const char *member);
+
+/* The name by which the program knows the tensor of the finding's buffer: "decoder.weight (parameter)", "" if it has none. */
+void finding_tensor(json_t *finding, char *out, size_t size);
 
 /* Where it was, for people: "at oob.py:9 in k_oob", "" if it is not known. */
 void finding_place(json_t *finding, char *out, size_t size);

@@ -36,10 +36,12 @@ struct libraries {
     char cufence[4096];
 };
 
+/* With or without a version behind it. */
 static void note(const char *name, const char *file, char *path, size_t size)
 {
     const char *slash = strrchr(name, '/');
-    if (slash && strcmp(slash + 1, file) == 0)
+    size_t length = strlen(file);
+    if (slash && strncmp(slash + 1, file, length) == 0 && (slash[1 + length] == '\0' || slash[1 + length] == '.'))
         snprintf(path, size, "%s", name);
 }
 

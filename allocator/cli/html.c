@@ -45,13 +45,18 @@ static void put_escaped(const char *text, FILE *out)
 /* For a reader without scripts. */
 static int put_plain(const struct collected *collected, FILE *out)
 {
-    char place[512];
+    char place[512], tensor[256];
     for (size_t i = 0; i < collected->count; i++) {
         finding_place(collected->findings[i].first, place, sizeof place);
         fputs("<article><h2>", out);
         put_escaped(finding_text_of(collected->findings[i].first, NULL, "headline"), out);
         fputs("</h2><p>", out);
         put_escaped(place, out);
+        finding_tensor(collected->findings[i].first, tensor, sizeof tensor);
+        if (tensor[0]) {
+            fputs("</p><p>the buffer is ", out);
+            put_escaped(tensor, out);
+        }
         fprintf(out, "</p><p>%zu report%s</p></article>", collected->findings[i].count,
                 collected->findings[i].count == 1 ? "" : "s");
     }

@@ -16,7 +16,8 @@ int installed_program(char path[PATH_MAX])
 
 int installed_preload(const char *program, char path[PATH_MAX])
 {
-    static const char *const folders[] = {"../lib/", "", "../lib64/", "../lib/x86_64-linux-gnu/", "../cufence/lib/"};
+    static const char *const folders[] = {
+        "../lib/", "", "../lib64/", "../lib/x86_64-linux-gnu/", "../lib/aarch64-linux-gnu/", "../cufence/lib/"};
     return beside_find(program, folders, COUNT(folders), INSTALLED_PRELOAD, path);
 }
 

@@ -8,7 +8,7 @@
 
 #define INSTALLED_PRELOAD "libcufence_preload.so"
 /* Where the library is looked for, relative to the program's folder; for messages. */
-#define INSTALLED_PLACES "the same folder, ../lib, ../lib64, ../lib/x86_64-linux-gnu, ../cufence/lib"
+#define INSTALLED_PLACES "the same folder, ../lib, ../lib64, ../lib/x86_64-linux-gnu, ../lib/aarch64-linux-gnu, ../cufence/lib"
 
 /* Gets the path of the running program, resolved from /proc/self/exe so that its libraries can be found beside it. Returns 0
  * with errno if it is unknown. */

@@ -35,7 +35,7 @@ static void print_processes(json_t *processes)
 
 static void print_text(const struct collected *collected)
 {
-    char place[512];
+    char place[512], tensor[256];
     for (size_t i = 0; i < collected->count; i++) {
         const struct collected_finding *found = &collected->findings[i];
         const char *headline = finding_text_of(found->first, NULL, "headline");
@@ -44,6 +44,9 @@ static void print_text(const struct collected *collected)
         print_line("", headline ? headline : finding_text_of(found->first, NULL, "kind"));
         if (place[0])
             print_line("   ", place);
+        finding_tensor(found->first, tensor, sizeof tensor);
+        if (tensor[0])
+            print_line("   its buffer is ", tensor);
         printf("   %zu report%s%s\n", found->count, found->count == 1 ? "" : "s", json_array_size(found->processes) ? ":" : "");
         print_processes(found->processes);
     }

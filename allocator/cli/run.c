@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "cli/environment.h"
 #include "cli/installed.h"
+#include "cli/run_page.h"
 #include "cli/program.h"
 #include "cli/settings.h"
 #include "cli/variables.h"
@@ -28,8 +29,10 @@ struct request {
     struct settings settings;
     size_t presets; /* number of settings from --preset; they follow the inherited ones */
     int is_verbose;
-    int is_if_asked; /* leave the program alone unless PyTorch's variables ask for cufence */
-    char **command;  /* ends with NULL; NULL after --help */
+    int is_if_asked;     /* leave the program alone unless PyTorch's variables ask for cufence */
+    char **command;      /* ends with NULL; NULL after --help */
+    const char *html;    /* file of --html, NULL without */
+    const char *reports; /* then the option json= */
 };
 
 #define complain(status, ...) arguments_complain("run", status, __VA_ARGS__)
@@ -42,7 +45,7 @@ static int no_memory(void)
 static void usage(void)
 {
     printf("usage: cufence run [--set key=value[,key=value]]... [--KEY VALUE]... [--preset NAME] [--json FILE]\n"
-           "                   [--error-exitcode N] [--estimate] [--if-asked]\n"
+           "                   [--html FILE] [--error-exitcode N] [--estimate] [--if-asked]\n"
            "                   [--verbose] [--] PROGRAM [ARGUMENT]...\n\n"
            "Runs any program that uses CUDA, unmodified, with its GPU buffers under cufence. It sets up the\n"
            "environment and becomes the program: input, output, signals and exit status are the program's.\n\n"
@@ -54,6 +57,8 @@ static void usage(void)
     printf("  --json FILE          the same as --set json=FILE: each report as a line of JSON, in FILE as seen from\n"
            "                       this folder (%%p, %%r, %%h: process, rank, host). Not \"-\": standard output is\n"
            "                       the program's\n"
+           "  --html FILE          at the end, everything that was found as one page that needs nothing else. The\n"
+           "                       program is then a process of its own, whose exit status is passed on\n"
            "  --error-exitcode N   the same as --set exitcode=N\n"
            "  --estimate           guard nothing: run the program as it is, and say at its end how much memory it\n"
            "                       would take guarded, whether that fits, and which options make it fit\n"
@@ -75,11 +80,12 @@ static void usage(void)
 
 /* ---- the command line ---- */
 
-enum { SET, PRESET, JSON, EXITCODE, ESTIMATE, IF_ASKED, VERBOSE, KNOWN };
+enum { SET, PRESET, JSON, HTML, EXITCODE, ESTIMATE, IF_ASKED, VERBOSE, KNOWN };
 static const struct argument known[KNOWN] = {
     [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL},
     [PRESET] = {"preset", "thorough", "options for a purpose", PRESET_NAMES},
     [JSON] = {"json", "report.json", "file that gets each report as a line of JSON", ARGUMENT_FILE},
+    [HTML] = {"html", "found.html", "one page of all findings, at the end", ARGUMENT_FILE},
     [EXITCODE] = {"error-exitcode", "86", "exit status after a fault", NULL},
     [ESTIMATE] = {"estimate", NULL, "guard nothing, and say how much memory it would take", NULL},
     [IF_ASKED] = {"if-asked", NULL, "only if PyTorch's variables ask for cufence", NULL},
@@ -96,6 +102,9 @@ static int take(struct request *request, int option, const char *value)
         return settings_preset(&request->settings, INHERITED + request->presets++, value);
     case JSON:
         return settings_take(&request->settings, "--json", "json", value);
+    case HTML:
+        request->html = value;
+        return *value ? 0 : complain(CLI_USAGE, "--html: the file name \"\" is empty");
     case EXITCODE:
         return settings_take(&request->settings, "--error-exitcode", "exitcode", value);
     case ESTIMATE:
@@ -179,12 +188,32 @@ static void empty_trace(const char *file)
         complain(0, "trace=%s: %s", file, strerror(errno));
 }
 
+/* The page is made of the reports of all processes, which the option json= collects. Replaces *merged. */
+static int set_reports(const struct request *request, const struct options *options, char **merged)
+{
+    char *more = NULL;
+    if (!request->html)
+        return 0;
+    if (options->json[0])
+        return complain(CLI_USAGE,
+                        "json=%s and --html %s: --html uses this option itself; leave --html out, and make the page with "
+                        "`cufence report --html %s` of those files",
+                        options->json, request->html, request->html);
+    if (asprintf(&more, "%s%sjson=%s", *merged, **merged ? "," : "", request->reports) < 0)
+        return no_memory();
+    free(*merged);
+    *merged = more;
+    return 0;
+}
+
 static int set_options(const struct request *request, struct environment *environment, struct options *options)
 {
     char *merged = settings_text(&request->settings);
     if (!merged)
         return no_memory();
     int status = settings_check(&request->settings, merged, options);
+    if (status == 0)
+        status = set_reports(request, options, &merged);
     if (status == 0)
         status = check_file("log", options->log);
     if (status == 0)
@@ -289,20 +318,27 @@ static int become(const char *path, char **command, const struct environment *en
     return complain(CANNOT_RUN, "%s cannot be run: %s", path, strerror(errno));
 }
 
+/* Returns only if the program can't be run: the exit status, after a message. */
+static int run_it(void *argument)
+{
+    struct request *request = argument;
+    struct environment environment = {0};
+    char path[PATH_MAX];
+    int status = choose(request->command[0], path);
+    if (status == 0)
+        status = prepare(request, &environment);
+    if (status == 0)
+        status = become(path, request->command, &environment);
+    environment_free(&environment);
+    return status;
+}
+
 int cli_run(int argc, char **argv)
 {
     struct request request = {.settings = {.command = "run"}};
-    struct environment environment = {0};
-    char path[PATH_MAX];
-
     int status = read_arguments(argc, argv, &request);
     if (request.command && status == 0)
-        status = choose(request.command[0], path);
-    if (request.command && status == 0)
-        status = prepare(&request, &environment);
-    if (request.command && status == 0)
-        status = become(path, request.command, &environment);
-    environment_free(&environment);
+        status = request.html ? page_run(request.html, run_it, &request, &request.reports) : run_it(&request);
     settings_free(&request.settings);
     return status;
 }

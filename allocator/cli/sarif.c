@@ -128,9 +128,11 @@ static json_t *result_of(const struct collected_finding *found)
 {
     json_t *finding = found->first;
     const char *kind = finding_text_of(finding, NULL, "kind"), *headline = finding_text_of(finding, NULL, "headline");
-    char print[17], place[512], message[1024];
+    char print[17], place[512], tensor[256], message[1280];
     finding_place(finding, place, sizeof place);
-    snprintf(message, sizeof message, "%s%s%s", headline ? headline : kind, place[0] ? ", " : "", place);
+    finding_tensor(finding, tensor, sizeof tensor);
+    snprintf(message, sizeof message, "%s%s%s%s%s", headline ? headline : kind, place[0] ? ", " : "", place,
+             tensor[0] ? "; the buffer is " : "", tensor);
     fingerprint(found->key, print);
     json_t *result =
         json_pack("{ss ss s{ss} s[o] sI s{ss}}", "ruleId", kind, "level", "error", "message", "text", message, "locations",

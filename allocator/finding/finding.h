@@ -160,8 +160,9 @@ struct finding {
     int is_narrowed, is_const_excluded, is_traced;
 
     struct fault_origin launch;
-    enum certainty values_certainty; /* CERTAIN_NOT: the arguments of the launch are unknown */
-    struct value_fact *values;       /* the arguments in order, each followed by the pointers inside it */
+    const struct fault_memory *memory; /* of a fault: for the timeline; else NULL */
+    enum certainty values_certainty;   /* CERTAIN_NOT: the arguments of the launch are unknown */
+    struct value_fact *values;         /* the arguments in order, each followed by the pointers inside it */
     size_t value_count;
 
     const struct slack_write *slack; /* what was found in the slack of the buffer, NULL if it is not about that */

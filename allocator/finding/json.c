@@ -6,6 +6,7 @@
 #include "json_nan.h"
 #include "json_restaged.h"
 #include "json_slack.h"
+#include "timeline.h"
 #include "base/version.h"
 
 #include <inttypes.h>
@@ -454,6 +455,8 @@ char *finding_json(const struct finding *finding)
     put_text(report, "hint", finding->hint);
     put_buffer(report, "previous", finding, &finding->previous);
     put_buffer(report, "next", finding, &finding->next);
+    if (finding->memory)
+        json_put_timeline(report, finding->memory, finding->launch.launch ? finding->launch.launch->entry : NULL);
     char *line = has_failed ? NULL : as_line(report.object);
     json_decref(report.object);
     return line;

@@ -362,6 +362,7 @@ void finding_of_fault(struct finding *finding, const struct diagnosis *diagnosis
                                 .kind = fault_kind_name(diagnosis->kind),
                                 .identity = identity_of_fault(diagnosis),
                                 .restaged = restaged && restaged->outcome != RESTAGE_NOT_TRIED ? restaged : NULL,
+                                .memory = diagnosis->memory,
                                 .now_ns = diagnosis->memory->now_ns};
     if (!origin->device_name)
         finding->origin.device_name = evidence->device_name;

@@ -21,6 +21,21 @@ static __thread struct guard *volatile current __attribute__((tls_model("initial
 static struct sigaction previous[2]; /* of SIGSEGV and SIGBUS; written once, by install() */
 static pthread_once_t install_once = PTHREAD_ONCE_INIT;
 
+#if defined(__aarch64__)
+/* Whether it is a store, of A64's loads and stores (Arm Architecture Reference Manual, C4.1.94, and DC ZVA in C5.3). */
+static int is_store(uint32_t code)
+{
+    enum { LOAD = 1u << 22, UNSIGNED_OFFSET = 1u << 24, VECTOR = 1u << 26 };
+    if ((code & 0x3a000000) == 0x28000000 || (code & 0x3f000000) == 0x08000000 || (code & 0xbe000000) == 0x0c000000)
+        return !(code & LOAD); /* pairs, exclusive ones, structures */
+    if ((code & 0x3a000000) != 0x38000000)
+        return (code & 0xffffffe0) == 0xd50b7420; /* DC ZVA */
+    if (!(code & UNSIGNED_OFFSET) && (code & 0x00200c00) == 0x00200000)
+        return 1; /* atomic */
+    return (code >> 22 & 3) == 0 || ((code & VECTOR) && code >> 30 == 0 && (code >> 22 & 3) == 2);
+}
+#endif
+
 static int is_write_access(const ucontext_t *context)
 {
 #if defined(__x86_64__)
@@ -31,7 +46,7 @@ static int is_write_access(const ucontext_t *context)
         if (record->magic == ESR_MAGIC)
             return (((const struct esr_context *)record)->esr & 0x40) != 0; /* ISS bit 6, WnR */
     }
-    return 0;
+    return is_store(*(const uint32_t *)(uintptr_t)context->uc_mcontext.pc); /* qemu gives no ESR */
 #else
     (void)context;
     return 0;

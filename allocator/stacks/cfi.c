@@ -4,7 +4,38 @@
 
 #include <dwarf.h>
 
+#define BIT CFI_BIT
+
+const struct cfi_abi cfi_x86_64 = {
+    .registers = CFI_RIP + 1,
+    .sp = CFI_RSP,
+    .fp = CFI_RBP,
+    .pc = CFI_RIP,
+    .return_column = CFI_RIP,
+    .preserved = BIT(CFI_RBX) | BIT(CFI_RBP) | BIT(CFI_R12) | BIT(CFI_R12 + 1) | BIT(CFI_R15 - 1) | BIT(CFI_R15),
+    .address_bits = UINT64_MAX,
+};
+
+const struct cfi_abi cfi_aarch64 = {
+    .registers = CFI_PC + 1,
+    .sp = CFI_SP,
+    .fp = CFI_X29,
+    .pc = CFI_PC,
+    .return_column = CFI_X30,
+    .preserved = BIT(CFI_X30) - BIT(CFI_X19),
+    .address_bits = CFI_AARCH64_ADDRESS,
+};
+
+/* Whether a call leaves the return address in a register. */
+static int has_link(const struct cfi_abi *abi)
+{
+    return abi->return_column != abi->pc;
+}
+
 /* ---- executing the instructions ---- */
+
+/* Of a vendor, and not in elfutils' dwarf.h. The first is DW_CFA_GNU_window_save elsewhere. */
+enum { AARCH64_NEGATE_RA_STATE = 0x2d, AARCH64_NEGATE_RA_STATE_WITH_PC = 0x2c };
 
 enum rule_kind { SAME, UNDEFINED, AT_OFFSET, IS_OFFSET, IN_REGISTER, AT_EXPRESSION, IS_EXPRESSION };
 
@@ -23,6 +54,7 @@ struct row {
 #define REMEMBERED_MOST 8 /* compilers nest one level */
 
 struct machine {
+    const struct cfi_abi *abi;
     const struct cfi_entry *entry;
     uint64_t location, pc;
     struct row row, initial, remembered[REMEMBERED_MOST];
@@ -151,6 +183,11 @@ static void run_extended(struct machine *machine, struct reader *reader, unsigne
     case DW_CFA_GNU_args_size:
         reader_uleb(reader);
         break;
+    case AARCH64_NEGATE_RA_STATE: /* signed or not, a return address is cut down to its address */
+    case AARCH64_NEGATE_RA_STATE_WITH_PC:
+        if (!has_link(machine->abi))
+            reader_break(reader);
+        break;
     default:
         reader_break(reader);
     }
@@ -278,21 +315,16 @@ static int evaluate(const struct cfi_frame *frame, const struct cfi_bytes *stack
     return 1;
 }
 
-static int is_preserved(unsigned reg)
-{
-    return reg == CFI_RBX || reg == CFI_RBP || (reg >= CFI_R12 && reg <= CFI_R15);
-}
-
 /* Computes the caller's value of a register. Returns 0 if it is unknown. */
-static int apply_rule(const struct cfi_frame *frame, const struct cfi_bytes *stack, unsigned reg, const struct rule *rule,
-                      uint64_t cfa, uint64_t *value)
+static int apply_rule(const struct cfi_abi *abi, const struct cfi_frame *frame, const struct cfi_bytes *stack, unsigned reg,
+                      const struct rule *rule, uint64_t cfa, uint64_t *value)
 {
     uint64_t address;
     switch (rule->kind) {
     case SAME:
-        if (reg == CFI_RSP)
+        if (reg == abi->sp)
             *value = cfa;
-        return reg == CFI_RSP || (is_preserved(reg) && known_register(frame, reg, value));
+        return reg == abi->sp || ((abi->preserved >> reg & 1) && known_register(frame, reg, value));
     case AT_OFFSET:
         return load_word(stack, cfa + (uint64_t)rule->offset, value);
     case IS_OFFSET:
@@ -310,14 +342,40 @@ static int apply_rule(const struct cfi_frame *frame, const struct cfi_bytes *sta
     return 0;
 }
 
-static int find_cfa(const struct cfi_frame *frame, const struct cfi_bytes *stack, const struct rule *rule, uint64_t *cfa)
+/* The frame pointer of AArch64 is the address of the frame record, which is where the caller's frame pointer was saved. */
+static int find_cfa_by_record(const struct cfi_abi *abi, const struct cfi_frame *frame, const struct rule *saved, uint64_t *cfa)
 {
+    if (!has_link(abi) || saved->kind != AT_OFFSET || !known_register(frame, abi->fp, cfa))
+        return 0;
+    *cfa -= (uint64_t)saved->offset;
+    return 1;
+}
+
+static int find_cfa(const struct cfi_abi *abi, const struct cfi_frame *frame, const struct cfi_bytes *stack,
+                    const struct row *row, uint64_t *cfa)
+{
+    const struct rule *rule = &row->cfa;
     if (rule->kind == IS_EXPRESSION)
         return evaluate(frame, stack, rule->expression, NULL, cfa);
-    if (rule->kind != IS_OFFSET || !known_register(frame, rule->reg, cfa))
+    if (rule->kind != IS_OFFSET)
         return 0;
+    if (!known_register(frame, rule->reg, cfa))
+        return rule->reg == abi->sp && find_cfa_by_record(abi, frame, &row->registers[abi->fp], cfa);
     *cfa += (uint64_t)rule->offset;
     return 1;
+}
+
+/* Where the return address still is in its register: only an interrupted function has not yet called another. */
+static int find_return_address(const struct cfi_abi *abi, const struct cfi_frame *frame, const struct cfi_bytes *stack,
+                               const struct row *row, uint64_t cfa, uint64_t *value)
+{
+    const struct rule *rule = &row->registers[abi->return_column];
+    int is_found = rule->kind == SAME
+                       ? frame->is_interrupted && has_link(abi) && known_register(frame, abi->return_column, value)
+                       : apply_rule(abi, frame, stack, abi->return_column, rule, cfa, value);
+    if (is_found)
+        *value &= abi->address_bits;
+    return is_found && *value != 0;
 }
 
 /* Executes the instructions for `pc`. `entry` must outlive the machine. */
@@ -325,8 +383,8 @@ static enum cfi_result find_row(const struct cfi_module *module, uint64_t pc, st
 {
     if (!cfi_find_entry(module, pc, entry))
         return CFI_NO_ENTRY;
-    *machine = (struct machine){.entry = entry, .pc = UINT64_MAX};
-    if (entry->return_register != CFI_RIP || !run(machine, entry->common))
+    *machine = (struct machine){.abi = module->abi, .entry = entry, .pc = UINT64_MAX};
+    if (entry->return_register != module->abi->return_column || !run(machine, entry->common))
         return CFI_ENDED;
     machine->initial = machine->row;
     machine->location = entry->start;
@@ -334,36 +392,45 @@ static enum cfi_result find_row(const struct cfi_module *module, uint64_t pc, st
     return run(machine, entry->own) ? CFI_STEPPED : CFI_ENDED;
 }
 
+/* The caller's frame must be further up, or the walk would not terminate. A function of AArch64 that was interrupted may have
+ * none of its own. */
+static int is_further_up(const struct cfi_abi *abi, const struct cfi_frame *frame, uint64_t cfa)
+{
+    uint64_t sp = frame->registers[abi->sp];
+    return cfa > sp || (cfa == sp && frame->is_interrupted && has_link(abi));
+}
+
 enum cfi_result cfi_step(const struct cfi_module *module, const struct cfi_bytes *stack, struct cfi_frame *frame)
 {
+    const struct cfi_abi *abi = module->abi;
     struct cfi_entry entry;
     struct machine machine;
     uint64_t cfa;
-    enum cfi_result result = find_row(module, frame->registers[CFI_RIP] - !frame->is_interrupted, &entry, &machine);
+    enum cfi_result result = find_row(module, frame->registers[abi->pc] - !frame->is_interrupted, &entry, &machine);
     if (result != CFI_STEPPED)
         return result;
-    /* the caller's frame must be further up, or the walk would not terminate */
-    if (!find_cfa(frame, stack, &machine.row.cfa, &cfa) || cfa <= frame->registers[CFI_RSP])
+    if (!find_cfa(abi, frame, stack, &machine.row, &cfa) || !is_further_up(abi, frame, cfa))
         return CFI_ENDED;
     struct cfi_frame caller = {.is_interrupted = entry.is_signal};
-    for (unsigned reg = 0; reg < CFI_REGISTERS; reg++) {
-        if (apply_rule(frame, stack, reg, &machine.row.registers[reg], cfa, &caller.registers[reg]))
-            caller.known |= 1u << reg;
+    for (unsigned reg = 0; reg < abi->registers; reg++) {
+        if (reg != abi->pc && apply_rule(abi, frame, stack, reg, &machine.row.registers[reg], cfa, &caller.registers[reg]))
+            caller.known |= BIT(reg);
     }
     uint64_t unused;
-    if (!known_register(&caller, CFI_RIP, &unused) || !known_register(&caller, CFI_RSP, &unused) ||
-        caller.registers[CFI_RIP] == 0)
+    if (!known_register(&caller, abi->sp, &unused) ||
+        !find_return_address(abi, frame, stack, &machine.row, cfa, &caller.registers[abi->pc]))
         return CFI_ENDED;
+    caller.known |= BIT(abi->pc);
     *frame = caller;
     return CFI_STEPPED;
 }
 
 /* ---- rules that need the stack and the frame pointer only ---- */
 
-/* Decodes `breg6 offset`, and with `is_loaded` `breg6 offset; deref`: what compilers write for realigned stacks. */
-static int is_at_frame_pointer(struct reader expression, int is_loaded, int64_t *offset)
+/* Decodes `breg6 offset`, and with `is_loaded` `breg6 offset; deref`: what compilers write for realigned stacks on x86-64. */
+static int is_at_frame_pointer(const struct cfi_abi *abi, struct reader expression, int is_loaded, int64_t *offset)
 {
-    if (reader_u8(&expression) != DW_OP_breg0 + CFI_RBP)
+    if (reader_u8(&expression) != DW_OP_breg0 + abi->fp)
         return 0;
     *offset = reader_sleb(&expression);
     if (is_loaded && reader_u8(&expression) != DW_OP_deref)
@@ -371,49 +438,57 @@ static int is_at_frame_pointer(struct reader expression, int is_loaded, int64_t 
     return expression.at && reader_left(&expression) == 0;
 }
 
-static enum cfi_base base_of(const struct rule *cfa, int64_t *offset)
+static enum cfi_base base_of(const struct cfi_abi *abi, const struct rule *cfa, int64_t *offset)
 {
     *offset = cfa->offset;
     if (cfa->kind == IS_OFFSET)
-        return cfa->reg == CFI_RSP ? CFI_FROM_SP : cfa->reg == CFI_RBP ? CFI_FROM_FP : CFI_NOWHERE;
-    return cfa->kind == IS_EXPRESSION && is_at_frame_pointer(cfa->expression, 1, offset) ? CFI_AT_FP : CFI_NOWHERE;
+        return cfa->reg == abi->sp ? CFI_FROM_SP : cfa->reg == abi->fp ? CFI_FROM_FP : CFI_NOWHERE;
+    return cfa->kind == IS_EXPRESSION && is_at_frame_pointer(abi, cfa->expression, 1, offset) ? CFI_AT_FP : CFI_NOWHERE;
 }
 
-static enum cfi_fp fp_of(const struct rule *rule, int64_t *offset)
+static enum cfi_fp fp_of(const struct cfi_abi *abi, const struct rule *rule, int64_t *offset)
 {
     *offset = rule->offset;
     if (rule->kind == SAME)
         return CFI_FP_SAME;
     if (rule->kind == AT_OFFSET)
         return CFI_FP_AT_CFA;
-    return rule->kind == AT_EXPRESSION && is_at_frame_pointer(rule->expression, 0, offset) ? CFI_FP_AT_FP : CFI_FP_LOST;
+    return rule->kind == AT_EXPRESSION && is_at_frame_pointer(abi, rule->expression, 0, offset) ? CFI_FP_AT_FP : CFI_FP_LOST;
 }
+
+static const int64_t word = sizeof(uint64_t);
 
 static int fits(int64_t offset)
 {
-    return offset % (int64_t)sizeof(uint64_t) == 0 && offset >= INT16_MIN * (int64_t)sizeof(uint64_t) &&
-           offset <= INT16_MAX * (int64_t)sizeof(uint64_t);
+    return offset % word == 0 && offset >= INT16_MIN * word && offset <= INT16_MAX * word;
+}
+
+/* On x86-64 a call puts the return address right below the CFA. */
+static int is_return_address_kept(const struct cfi_abi *abi, const struct rule *rule)
+{
+    return rule->kind == AT_OFFSET && fits(rule->offset) && (has_link(abi) || rule->offset == -word);
 }
 
 struct cfi_rule cfi_rule_at(const struct cfi_module *module, uint64_t pc)
 {
     static const struct cfi_rule none = {.base = CFI_NOWHERE};
+    const struct cfi_abi *abi = module->abi;
     struct cfi_entry entry;
     struct machine machine;
     if (find_row(module, pc, &entry, &machine) != CFI_STEPPED || entry.is_signal)
         return none;
-    const struct rule *rip = &machine.row.registers[CFI_RIP], *rsp = &machine.row.registers[CFI_RSP];
+    const struct rule *registers = machine.row.registers;
     int64_t cfa, fp;
-    enum cfi_base base = base_of(&machine.row.cfa, &cfa);
-    enum cfi_fp kept = fp_of(&machine.row.registers[CFI_RBP], &fp);
-    if (base == CFI_NOWHERE || !fits(cfa) || rip->kind != AT_OFFSET || rip->offset != -(int64_t)sizeof(uint64_t) ||
-        rsp->kind != SAME)
+    enum cfi_base base = base_of(abi, &machine.row.cfa, &cfa);
+    enum cfi_fp kept = fp_of(abi, &registers[abi->fp], &fp);
+    if (base == CFI_NOWHERE || !fits(cfa) || !is_return_address_kept(abi, &registers[abi->return_column]) ||
+        registers[abi->sp].kind != SAME)
         return none;
     if (!fits(fp))
         kept = CFI_FP_LOST;
-    const int64_t word = sizeof(uint64_t);
     return (struct cfi_rule){.base = (uint8_t)base,
                              .fp = (uint8_t)kept,
                              .cfa_words = (int16_t)(cfa / word),
-                             .fp_words = kept == CFI_FP_LOST ? 0 : (int16_t)(fp / word)};
+                             .fp_words = kept == CFI_FP_LOST ? 0 : (int16_t)(fp / word),
+                             .return_words = (int16_t)(registers[abi->return_column].offset / word)};
 }

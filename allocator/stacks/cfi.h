@@ -1,13 +1,14 @@
 /*
  * Unwinds one frame with a module's call frame information: .eh_frame, found through the binary search table in .eh_frame_hdr.
- * x86-64 only. Pure; damaged tables or stacks never cause reads outside the given memory.
+ * x86-64 and AArch64, each on any machine. Pure; damaged tables or stacks never cause reads outside the given memory.
  *
- * Supports what gcc, clang, their assemblers and glibc write: versions 1 and 3, augmentations zR, zP, zL, zS, the DWARF
- * instructions with rules for the CFA and for registers, and the expressions of PLT entries, realigned stacks and signal
- * trampolines. Anything else ends the walk.
+ * Supports what gcc, clang, their assemblers and glibc write: versions 1 and 3, augmentations zR, zP, zL, zS, and zB and zG on
+ * AArch64, the DWARF instructions with rules for the CFA and for registers, and the expressions of PLT entries, realigned
+ * stacks and signal trampolines. Anything else ends the walk.
  *
- * Sources: the System V ABI's supplement for x86-64, section 3.7 (register numbers); the Linux Standard Base, Core, sections
- * 10.5 and 10.6 (.eh_frame, .eh_frame_hdr); DWARF 5, sections 2.5 and 6.4.
+ * Sources: the System V ABI's supplement for x86-64, section 3.7 (register numbers); DWARF for the Arm 64-bit Architecture
+ * (AADWARF64), sections 4.1 and 4.4 to 4.7; the Linux Standard Base, Core, sections 10.5 and 10.6 (.eh_frame, .eh_frame_hdr);
+ * DWARF 5, sections 2.5 and 6.4.
  */
 #ifndef CUFENCE_STACKS_CFI_H
 #define CUFENCE_STACKS_CFI_H
@@ -22,21 +23,54 @@ struct cfi_bytes {
     size_t size;
 };
 
+/*
+ * DWARF register numbers. A frame has its PC as one more register: on x86-64 that is the column of the return address, on
+ * AArch64 a number that the tables do not use, since its return address has the column of the link register.
+ */
+enum { CFI_RBX = 3, CFI_RBP = 6, CFI_RSP = 7, CFI_R12 = 12, CFI_R15 = 15, CFI_RIP = 16 };
+enum { CFI_X19 = 19, CFI_X29 = 29, CFI_X30 = 30, CFI_SP = 31, CFI_PC = 32, CFI_REGISTERS };
+#define CFI_BIT(reg) (UINT64_C(1) << (reg))
+
+/* What differs between the processors. */
+struct cfi_abi {
+    uint8_t registers, sp, fp, pc; /* their number, and which they are */
+    uint8_t return_column;         /* of the return address in the tables */
+    uint64_t preserved;            /* bit n: a function leaves register n to its caller as it was */
+    uint64_t address_bits;         /* of a return address: the others may be its pointer authentication code */
+};
+extern const struct cfi_abi cfi_x86_64, cfi_aarch64;
+
+/* This machine's. Constants, so that a compiler sees through them. */
+#if defined(__x86_64__)
+#define CFI_HOST cfi_x86_64
+enum { CFI_HOST_LINKS = 0 };
+#elif defined(__aarch64__)
+#define CFI_HOST cfi_aarch64
+enum { CFI_HOST_LINKS = 1 }; /* a call leaves the return address in a register, and the callee saves it where it likes */
+#else
+#error "name this machine's registers"
+#endif
+
+/* A return address without its authentication code. User space ends at 2^48, or is asked for what lies above. */
+#define CFI_AARCH64_ADDRESS ((UINT64_C(1) << 48) - 1)
+static inline uint64_t cfi_host_address(uint64_t address)
+{
+    return CFI_HOST_LINKS ? address & CFI_AARCH64_ADDRESS : address;
+}
+
 #define CFI_SEGMENTS 16
 
 struct cfi_module {
+    const struct cfi_abi *abi;
     struct cfi_bytes header; /* .eh_frame_hdr */
     struct cfi_bytes segments[CFI_SEGMENTS];
     size_t segment_count; /* .eh_frame is in one of these */
 };
 
-/* DWARF register numbers. */
-enum { CFI_RBX = 3, CFI_RBP = 6, CFI_RSP = 7, CFI_R12 = 12, CFI_R15 = 15, CFI_RIP = 16, CFI_REGISTERS };
-
 struct cfi_frame {
     uint64_t registers[CFI_REGISTERS];
-    uint32_t known;     /* bit n: registers[n] is known */
-    int is_interrupted; /* rip is the instruction interrupted by a signal, not a return address */
+    uint64_t known;     /* bit n: registers[n] is known */
+    int is_interrupted; /* the PC is the instruction interrupted by a signal, not a return address */
 };
 
 enum cfi_result {
@@ -45,12 +79,13 @@ enum cfi_result {
     CFI_ENDED,    /* the outermost frame, a frame whose caller is not on the stack, or invalid tables */
 };
 
-/* `stack` holds the words from the innermost frame's stack pointer upwards. Requires rip and rsp of *frame to be known. */
+/* `stack` holds the words from the innermost frame's stack pointer upwards. Requires the PC of *frame to be known, and the
+ * stack pointer, which on AArch64 may be unknown where the code keeps a frame pointer: its register is then a lower bound. */
 enum cfi_result cfi_step(const struct cfi_module *module, const struct cfi_bytes *stack, struct cfi_frame *frame);
 
 /*
  * How to get from a frame to its caller's with nothing but the stack and the frame pointer: the CFA is where the caller's frame
- * begins, and the return address the word below it. Offsets are in words of 8 bytes.
+ * begins. Offsets are in words of 8 bytes.
  */
 enum cfi_base {
     CFI_NOWHERE, /* the outermost frame, or a rule that needs more */
@@ -67,6 +102,7 @@ enum cfi_fp { /* the caller's frame pointer */
 struct cfi_rule {
     uint8_t base, fp; /* enum cfi_base, enum cfi_fp */
     int16_t cfa_words, fp_words;
+    int16_t return_words; /* the return address is the word at CFA + return_words: -1 on x86-64 */
 };
 
 /* The rule for the code at `pc`. CFI_NOWHERE if there is none. */

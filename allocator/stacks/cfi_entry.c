@@ -110,7 +110,13 @@ static struct reader open_record(const struct cfi_module *module, uint64_t addre
     return body;
 }
 
-static void read_augmentation(struct reader *body, const char *letters, struct cfi_entry *entry)
+/* On AArch64 return addresses are signed with the B key, or the frame's memory is tagged: neither has data. */
+static int is_without_data(const struct cfi_abi *abi, char letter)
+{
+    return abi == &cfi_aarch64 && (letter == 'B' || letter == 'G');
+}
+
+static void read_augmentation(const struct cfi_abi *abi, struct reader *body, const char *letters, struct cfi_entry *entry)
 {
     if (!*letters)
         return;
@@ -129,7 +135,7 @@ static void read_augmentation(struct reader *body, const char *letters, struct c
             read_pointer(&data, reader_u8(&data) & ~(unsigned)DW_EH_PE_indirect, 1);
         else if (*letters == 'S')
             entry->is_signal = 1;
-        else
+        else if (!is_without_data(abi, *letters))
             reader_break(&data);
     }
     if (!data.at)
@@ -149,7 +155,7 @@ static void read_common(const struct cfi_module *module, uint64_t address, struc
     entry->code_factor = reader_uleb(&body);
     entry->data_factor = reader_sleb(&body);
     entry->return_register = version == 1 ? reader_u8(&body) : reader_uleb(&body);
-    read_augmentation(&body, letters, entry);
+    read_augmentation(module->abi, &body, letters, entry);
     entry->common = body;
 }
 

@@ -62,7 +62,7 @@ static struct cfi_bytes bytes_of(const struct dl_phdr_info *info, const ElfW(Phd
 
 void module_tables(const struct dl_phdr_info *info, struct cfi_module *out)
 {
-    *out = (struct cfi_module){.segment_count = 0};
+    *out = (struct cfi_module){.abi = &CFI_HOST};
     for (int i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
         if (segment->p_type == PT_GNU_EH_FRAME)

@@ -125,9 +125,9 @@ static int is_of_cuda(const struct module *module)
  * they call; and cufence's own in a program that it is linked into. */
 static int is_linked_in(const char *function)
 {
-    static const char *const starts[] = {"libcudart_static_", "cudaLaunch",  "__cudaLaunch",  "cudaGraphLaunch",
-                                         "cudaMalloc",        "cudaFree",    "heap_allocate", "heap_free",
-                                         "cufence_malloc",    "cufence_free"};
+    static const char *const starts[] = {"libcudart_static_", "cudaLaunch",   "__cudaLaunch",     "cudaGraphLaunch",
+                                         "cudaMalloc",        "cudaFree",     "heap_allocate",    "heap_free",
+                                         "cufence_malloc",    "cufence_free", "passed_or_guarded"};
     for (size_t i = 0; i < sizeof starts / sizeof starts[0]; i++) {
         if (starts_with(function, starts[i]))
             return 1;

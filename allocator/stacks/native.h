@@ -10,9 +10,9 @@
 #include "stack.h"
 
 /* Fills in pc, sp, fp and the words above sp: at most `most` (<= STACK_WORDS), and never beyond the end of the thread's stack.
- * `sp` is the stack pointer in the frame of `pc` after the call returns, `fp` the frame pointer register. On a stack unknown to
- * the thread library (a coroutine's), the copy ends at the page boundary. */
-void native_capture(struct stack *out, uint64_t pc, const uint64_t *sp, uint64_t fp, size_t most) __attribute__((nonnull));
+ * `from` is the stack pointer in the frame of `pc` after the call returns, `fp` the frame pointer register. On a stack unknown
+ * to the thread library (a coroutine's), the copy ends at the page boundary. */
+void native_capture(struct stack *out, uint64_t pc, const uint64_t *from, uint64_t fp, size_t most) __attribute__((nonnull));
 
 /* Returns the end of the calling thread's stack. On a stack unknown to the thread library, the end of sp's page. */
 uint64_t native_stack_end(uint64_t sp);

@@ -48,23 +48,25 @@ static inline struct interned_stack capture_python(void)
  * frame takes 42 words (CUDA 13.0). */
 #define WORDS_BESIDE_PYTHON 112
 
-/* The saved frame pointer leads to the caller's registers: System V ABI for x86-64, section 3.2.2. Inlined because a function
- * that ends with a tail call may already have released its frame. */
+/* The saved frame pointer and the return address are the caller's registers; its stack pointer is where this frame ends. */
+static inline __attribute__((always_inline)) void capture_registers(struct stack *out, const void *frame, size_t words)
+{
+    const uint64_t *pair = frame;
+    const uint64_t *sp = (const uint64_t *)(uintptr_t)walk_frame_end(frame);
+    int is_unknown = CFI_HOST_LINKS && !sp;
+    native_capture(out, cfi_host_address(pair[1]), is_unknown ? pair : sp, pair[0], is_unknown ? 0 : words);
+}
+
+/* Inlined because a function that ends with a tail call may already have released its frame. */
 static inline __attribute__((always_inline)) void capture(struct stack *out, const void *frame)
 {
     struct interned_stack python = capture_python();
     out->python = python.number;
-#if defined(__x86_64__)
     if (python.readable < STACK_SHOWN) {
-        const uint64_t *pair = frame;
-        native_capture(out, pair[1], pair + 2, pair[0], python.number ? WORDS_BESIDE_PYTHON : STACK_WORDS);
+        capture_registers(out, frame, python.number ? WORDS_BESIDE_PYTHON : STACK_WORDS);
         return;
     }
-#else
-    (void)frame;
-#endif
-    /* The native half would not be shown; and other ABIs don't say where the caller's stack pointer is. */
-    out->pc = out->sp = out->fp = 0;
+    out->pc = out->sp = out->fp = 0; /* the native half would not be shown */
     out->word_count = 0;
 }
 
@@ -81,12 +83,7 @@ __attribute__((noinline)) void stack_capture(struct stack *out)
 void stack_capture_native(struct stack *out, const void *frame)
 {
     *out = (struct stack){0};
-#if defined(__x86_64__)
-    const uint64_t *pair = frame;
-    native_capture(out, pair[1], pair + 2, pair[0], STACK_WORDS);
-#else
-    (void)frame;
-#endif
+    capture_registers(out, frame, STACK_WORDS);
 }
 
 size_t stack_native_frames(const struct stack *stack, struct stack_frame *out, size_t max)

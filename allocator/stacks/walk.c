@@ -1,7 +1,5 @@
 #include "walk.h"
 
-#if defined(__x86_64__)
-
 #include "module.h"
 #include "native.h"
 
@@ -9,12 +7,18 @@
 
 /* ---- what is known of a return address ---- */
 
-/* A word of the cache. The two common rules have `flags` only; the others are `is_rare`. */
+/* A word of the cache. The two common rules have flags only; the others are `rare`. */
 struct known {
+#if defined(__aarch64__)
+    uint8_t is_own : 1, from_fp : 1, fp_kept : 1; /* as below */
+    uint8_t rare;
+    int16_t link; /* the return address is the word at CFA + link */
+#else
     uint8_t is_own;  /* the code is cufence's */
     uint8_t from_fp; /* the CFA is fp + cfa, else sp + cfa */
     uint8_t fp_kept; /* the caller's frame pointer is the word at CFA + fp, else it is the same */
     uint8_t rare;    /* 0, or of a rule that is none of these: 1 + its place in enum cfi_base, 16 times its enum cfi_fp added */
+#endif
     int16_t cfa, fp; /* in words */
 };
 _Static_assert(sizeof(struct known) == sizeof(uint64_t), "a place holds one in a word");
@@ -84,12 +88,15 @@ static int answer(const struct dl_phdr_info *info, void *argument)
     module_tables(info, &tables);
     struct cfi_rule rule = cfi_rule_at(&tables, question->pc - 1);
     int is_common = (rule.base == CFI_FROM_SP || rule.base == CFI_FROM_FP) && rule.fp <= CFI_FP_AT_CFA;
-    question->known = (struct known){.is_own = module_is_cufence(info->dlpi_name) != 0,
-                                     .from_fp = rule.base == CFI_FROM_FP,
-                                     .fp_kept = rule.fp == CFI_FP_AT_CFA,
-                                     .rare = is_common ? 0 : (uint8_t)(1 + rule.base + 16 * rule.fp),
-                                     .cfa = rule.cfa_words,
-                                     .fp = rule.fp_words};
+    question->known = (struct known)
+    {
+        .is_own = module_is_cufence(info->dlpi_name) != 0, .from_fp = rule.base == CFI_FROM_FP,
+        .fp_kept = rule.fp == CFI_FP_AT_CFA, .rare = is_common ? 0 : (uint8_t)(1 + rule.base + 16 * rule.fp),
+#if defined(__aarch64__)
+        .link = rule.return_words,
+#endif
+        .cfa = rule.cfa_words, .fp = rule.fp_words
+    };
     return 1;
 }
 
@@ -150,6 +157,19 @@ static inline uint64_t moved(uint64_t address, int16_t words)
     return address + (uint64_t)(int64_t)words * sizeof(uint64_t);
 }
 
+/* Reads the return address of the frame that ends at `cfa`. */
+static inline int read_return_address(uint64_t sp, uint64_t end, uint64_t cfa, struct known known, uint64_t *out)
+{
+#if defined(__aarch64__)
+    int is_read = read_word(sp, end, moved(cfa, known.link), out);
+    *out = is_read ? cfi_host_address(*out) : 0;
+    return is_read;
+#else
+    (void)known;
+    return read_word(sp, end, cfa - sizeof *out, out);
+#endif
+}
+
 /* By a rule that is rare. Returns 0 at the outermost frame. */
 static __attribute__((cold, noinline)) int step_rarely(struct position *at, struct known known, uint64_t end)
 {
@@ -159,7 +179,7 @@ static __attribute__((cold, noinline)) int step_rarely(struct position *at, stru
         cfa = moved(base == CFI_FROM_SP ? at->sp : from, known.cfa);
     else if (base == CFI_NOWHERE || !read_word(at->sp, end, moved(from, known.cfa), &cfa))
         return 0;
-    if (cfa <= at->sp || !read_word(at->sp, end, cfa - sizeof pc, &pc))
+    if (cfa <= at->sp || !read_return_address(at->sp, end, cfa, known, &pc))
         return 0;
     if (kept == CFI_FP_SAME)
         fp = from;
@@ -178,20 +198,40 @@ static inline __attribute__((always_inline)) struct position step(struct positio
         return step_rarely(&copy, known, end) ? copy : none;
     }
     uint64_t cfa = moved(known.from_fp ? at.fp : at.sp, known.cfa), pc, fp = at.fp;
-    if (cfa <= at.sp || !read_word(at.sp, end, cfa - sizeof pc, &pc))
+    if (cfa <= at.sp || !read_return_address(at.sp, end, cfa, known, &pc))
         return none;
     if (known.fp_kept && !read_word(at.sp, end, moved(cfa, known.fp), &fp))
         fp = 0;
     return (struct position){pc, cfa, fp};
 }
 
+#if defined(__aarch64__)
+/* The frame address is that of the frame record (AAPCS64, section 6.4.6), which may lie anywhere in the frame. The functions
+ * from here to that one are cufence's, and keep frame pointers; the last of them knows a return address into it. */
+__attribute__((noinline)) uint64_t walk_frame_end(const void *frame)
+{
+    enum { CALLS_MOST = 64 };
+    const uint64_t *record = __builtin_frame_address(0);
+    for (int i = 0; i < CALLS_MOST && (const void *)record < frame; i++) {
+        uint64_t next = native_load((uint64_t)(uintptr_t)record);
+        if (next == (uint64_t)(uintptr_t)frame) {
+            struct known known = known_of(cfi_host_address(native_load((uint64_t)(uintptr_t)(record + 1))));
+            return !known.rare && known.fp_kept ? moved(next, (int16_t)-known.fp) : 0;
+        }
+        record = (const uint64_t *)(uintptr_t)next;
+    }
+    return 0;
+}
+#endif
+
 size_t walk_frames(const void *frame, uint64_t *out, uint64_t *hash)
 {
     enum { STEPS_MOST = 2 * INTERNED_DEPTH }; /* with cufence's own */
     struct interned_sum sum = {0};
     const uint64_t *pair = frame; /* the saved frame pointer and the return address */
-    uint64_t sp = (uint64_t)(uintptr_t)(pair + 2), end = native_stack_end(sp);
-    struct position at = {native_load(sp - 8), sp, native_load(sp - 16)};
+    uint64_t sp = walk_frame_end(frame), end = native_stack_end(sp);
+    struct position at = {cfi_host_address(native_load((uint64_t)(uintptr_t)(pair + 1))), sp,
+                          native_load((uint64_t)(uintptr_t)pair)};
     for (unsigned steps = 0; at.pc && steps < STEPS_MOST && sum.count < INTERNED_DEPTH; steps++) {
         struct known known = known_of(at.pc);
         if (!known.is_own) {
@@ -204,19 +244,3 @@ size_t walk_frames(const void *frame, uint64_t *out, uint64_t *hash)
     *hash = interned_hash(&sum);
     return sum.count;
 }
-
-#else
-
-struct interned_frame walk_frame(uint64_t pc)
-{
-    return (struct interned_frame){{pc, 0}, pc};
-}
-
-size_t walk_frames(const void *frame, uint64_t *out, uint64_t *hash)
-{
-    (void)frame, (void)out;
-    *hash = 0;
-    return 0;
-}
-
-#endif

@@ -106,6 +106,7 @@ static void read_launches(struct surroundings *around, const struct fault_source
     for (size_t i = 0; i < count; i++)
         around->launches[i].entry = &around->entries[i];
     around->launch_count = count;
+    around->memory.recent_count = sources->launches(device, NULL, 1, around->recent, NULL, SURROUNDINGS_RECENT);
 }
 
 static int is_same_stack(const struct stack *a, const struct stack *b)
@@ -241,6 +242,8 @@ struct surroundings *surroundings_of(const struct fault_sources *sources, const 
                                            .now_ns = sources->now_ns(),
                                            .launches = around->launches,
                                            .launch_count = around->launch_count,
+                                           .recent = around->recent,
+                                           .recent_count = around->memory.recent_count,
                                            .frames = sources->buffer_frames};
     if (sources->unguarded)
         around->memory.unguarded = sources->unguarded(device, address);

@@ -20,7 +20,8 @@ struct fault_sources {
     uint64_t (*arena_start)(void);
     uint64_t (*arena_end)(void);
     uint64_t (*now_ns)(void);
-    /* Returns the newest launches of a kernel (mangled name) on a device, newest first; has_graphs: graph launches too. */
+    /* Returns the newest launches of a kernel (mangled name, NULL: of all) on a device, newest first; has_graphs: graph
+     * launches too. stacks: may be NULL. */
     size_t (*launches)(int device, const char *kernel, int has_graphs, struct launch_entry *out, struct stack *stacks,
                        size_t max);
     size_t (*arguments)(const struct launch_entry *entry, uint8_t *out, size_t max); /* launch_read_arguments() */
@@ -34,6 +35,7 @@ struct fault_sources {
 
 enum {
     SURROUNDINGS_LAUNCHES = 4096, /* launches of the kernels that faulted: as many as are kept per thread by default */
+    SURROUNDINGS_RECENT = 24,     /* launches of any kernel, for the timeline */
     SURROUNDINGS_PLACES = 16      /* places whose frames are resolved: each may take milliseconds */
 };
 
@@ -54,6 +56,7 @@ struct surroundings {
     struct launch_place places[SURROUNDINGS_PLACES];
     size_t place_count;
     struct launch_entry entries[SURROUNDINGS_LAUNCHES];
+    struct launch_entry recent[SURROUNDINGS_RECENT];
     struct stack stacks[SURROUNDINGS_LAUNCHES];
 };
 

@@ -60,6 +60,25 @@ class Install(unittest.TestCase):
             subprocess.run(["cmake", *step], check=True, capture_output=True)
         self.assertRegex(self.run_it(project / "build/user"), r"^\d+\.\d+\.\d+$")
 
+    def test_the_library_has_a_version(self) -> None:
+        library = next(self.folder.rglob("libcufence.so"))
+        self.assertEqual(os.readlink(library), "libcufence.so.0")
+        self.assertIn("[libcufence.so.0]", self.dynamic(library, "SONAME"))
+        user = self.folder / "versioned"
+        subprocess.run(["cc", self.folder / "user.c", "-o", user, f"-I{self.folder}/include", library], check=True)
+        self.assertIn("[libcufence.so.0]", self.dynamic(user, "NEEDED"))
+        library.unlink()  # what only those who build need
+        try:
+            done = subprocess.run([user], env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(library.parent)}, check=False)
+            self.assertEqual(done.returncode, 0)
+        finally:
+            library.symlink_to("libcufence.so.0")
+
+    @staticmethod
+    def dynamic(file: Path, tag: str) -> str:
+        text = subprocess.run(["readelf", "-d", file], capture_output=True, text=True, check=True).stdout
+        return "\n".join(line for line in text.splitlines() if f"({tag})" in line)
+
     def test_the_manual_and_completions_are_there(self) -> None:
         for name in ("share/man/man1/cufence.1", "share/bash-completion/completions/cufence", "share/zsh/site-functions/_cufence"):
             self.assertTrue((self.folder / name).is_file(), name)

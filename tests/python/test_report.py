@@ -189,7 +189,23 @@ class Report(unittest.TestCase):
         given = {"size": 8, "value": "0x7e00041ff060", "buffer": 1, "offset": 0, "figures": figures}
         arguments = {"certainty": "exact", "list": [given, {"size": 4, "value": "0x3e8"}]}
         changes = {"thread": thread, "address": address, "written": written, "buffer": buffer, "arguments": arguments}
-        self.report("--html", "page.html", self.write("one.json", finding(0, **changes)))
+        shown = self.shown(self.write("one.json", finding(0, **changes)))
+        for line in (
+            "0x7e0004200000  (restaged)",
+            "block (7,0,0) thread (104,0,0)  (restaged)",
+            "Written out of bounds",
+            "8 bytes past the end",
+            "00 00 00 40 00 00 00 40",
+            "9 bytes, ending 64 bytes before the start of buffer #2",
+            "ca ...",
+            "1 byte at 0x1000",
+            "buffer #1 +0 (float32[1000], a guess: min -4 max 3 mean -0.495992, 125 zeros, 1 NaN, first -4 NaN 0.5)",
+        ):
+            self.assertIn(line, shown)
+
+    def shown(self, file: str) -> list[str]:
+        """The texts of the page of a file."""
+        self.report("--html", "page.html", file)
         page = (self.folder / "page.html").read_text()
         data, script = (part.split("</script>")[0].split(">", 1)[1] for part in page.split("<script")[1:])
         dom = """
@@ -206,19 +222,102 @@ class Report(unittest.TestCase):
         """.replace("DATA", json.dumps(data))
         end = 'console.log(show_all(known["findings"]).join("\\n"));'
         (self.folder / "page.js").write_text(dom + script + end)
-        shown = subprocess.run(["node", "page.js"], cwd=self.folder, capture_output=True, text=True, check=True).stdout.splitlines()
-        for line in (
-            "0x7e0004200000  (restaged)",
-            "block (7,0,0) thread (104,0,0)  (restaged)",
-            "Written out of bounds",
-            "8 bytes past the end",
-            "00 00 00 40 00 00 00 40",
-            "9 bytes, ending 64 bytes before the start of buffer #2",
-            "ca ...",
-            "1 byte at 0x1000",
-            "buffer #1 +0 (float32[1000], a guess: min -4 max 3 mean -0.495992, 125 zeros, 1 NaN, first -4 NaN 0.5)",
-        ):
+        done = subprocess.run(["node", "page.js"], cwd=self.folder, capture_output=True, text=True, check=True)
+        return done.stdout.splitlines()
+
+    def with_names(self) -> str:
+        names = {
+            "buffers": [
+                {
+                    "buffer": 1,
+                    "tensors": [
+                        {"dtype": "float32", "shape": [1000], "strides": [1], "names": [{"name": "y", "what": "local", "where": "step"}]},
+                        {
+                            "dtype": "float32",
+                            "shape": [10, 100],
+                            "strides": [100, 1],
+                            "names": [{"name": "decoder.weight", "what": "parameter"}],
+                            "index": [9, 100],
+                            "inside": True,
+                        },
+                    ],
+                }
+            ],
+            "arguments": [{"number": 0, "name": "x_ptr", "type": "*fp32", "buffer": 1, "offset": 0}],
+            "constexprs": {"BLOCK": "128"},
+        }
+        first = finding(0, time="2026-11-22T05:46:49Z", arguments={"certainty": "exact", "list": [{"size": 8, "buffer": 1, "offset": 0}]})
+        of = {"process": {"pid": 100}, "time": first["time"], "headline": first["headline"]}
+        line = {"schema": 1, "cufence": "0.1.0", "names_of": of, "names": names}
+        other = {**line, "names_of": {**of, "process": {"pid": 999}}}
+        return self.write("named.json", first, line, finding(1, kind="underrun"), other)
+
+    def test_names_of_tensors_go_with_their_finding(self) -> None:
+        done = self.report("--sarif", "r.sarif", "--json", "r.json", self.with_names())
+        self.assertIn("   at /repo/oob.py:9 in k_oob<4>\n   its buffer is decoder.weight (parameter)\n", done.stdout)
+        self.assertEqual(done.stdout.count("its buffer is"), 1)
+        first, second = (json.loads(line) for line in (self.folder / "r.json").read_text().splitlines())
+        self.assertEqual(first["names"]["constexprs"], {"BLOCK": "128"})
+        self.assertNotIn("names", second)
+        results = json.loads((self.folder / "r.sarif").read_text())["runs"][0]["results"]
+        self.assertTrue(results[0]["message"]["text"].endswith("; the buffer is decoder.weight (parameter)"))
+        self.assertNotIn("the buffer is", results[1]["message"]["text"])
+
+    @unittest.skipUnless(shutil.which("node"), "needs node, to run the page's script")
+    def test_html_shows_names(self) -> None:
+        shown = self.shown(self.with_names())
+        self.assertIn("buffer #1 is y in step, float32[1000]", shown)
+        self.assertIn("decoder.weight (parameter), float32[10, 100]; the address is element [9, 100]", shown)
+        self.assertIn("0 x_ptr", shown)
+        self.assertIn("buffer #1 y +0", shown)
+        self.assertIn("BLOCK", shown)
+
+    @unittest.skipUnless(shutil.which("node"), "needs node, to run the page's script")
+    def test_html_shows_what_came_before(self) -> None:
+        when = {"ns": 1, "tid": 7, "stream": "0x0"}
+        events: list[dict[str, Any]] = [
+            {**when, "ago_ns": 2 * 10**9, "what": "allocation", "buffer": 1, "size": 4000, "label": "weights"},
+            {**when, "ago_ns": 1500000, "what": "launch", "kernel": "k_oob", "grid": [8, 1, 1], "block": [128, 1, 1], "faulted": True},
+            {**when, "what": "free", "buffer": 2, "size": 1},
+        ]
+        shown = self.shown(self.write("one.json", finding(0, timeline=events)))
+        for line in ("2.00 s", 'buffer #1, 4000 bytes, "weights"', "2 ms", "k_oob <<<(8,1,1), (128,1,1)>>>, which faulted", "free"):
             self.assertIn(line, shown)
+
+    def run_program(self, *arguments: str, status: int) -> str:
+        environment = {**os.environ, "LD_LIBRARY_PATH": str(BUILD / "tests/libcuda"), "TMPDIR": str(self.folder)}
+        done = subprocess.run(
+            [BUILD / "bin/cufence", "run", *arguments], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+        )
+        self.assertEqual(done.returncode, status, done.stderr)
+        return done.stderr
+
+    def test_run_makes_a_page(self) -> None:
+        program = str(BUILD / "tests/programs/program_linked")
+        said = self.run_program("--html", "page.html", "--", program, "overrun", status=1)
+        self.assertIn("cufence run: page.html: 1 finding\n", said)
+        page = (self.folder / "page.html").read_text()
+        self.assertIn("past the end of buffer #1", page)
+        (found,) = json.loads(page.split('id="data">')[1].split("</script>")[0])
+        events = [(event["what"], event.get("kernel"), event.get("faulted")) for event in found["timeline"]]
+        self.assertIn(("allocation", None, None), events)
+        self.assertEqual([event for event in events if event[2]], [("launch", "store", True)])
+        self.assertEqual(os.listdir(self.folder), ["page.html"])
+
+    def test_run_passes_the_end_on(self) -> None:
+        self.assertIn("0 findings", self.run_program("--html", "page.html", "--", "sh", "-c", "exit 7", status=7))
+        self.run_program("--html", "page.html", "--", "sh", "-c", "kill -9 $$", status=-9)
+        before = (self.folder / "page.html").read_text()
+        self.run_program("--html", "page.html", "--", "no-such-program", status=127)
+        self.assertEqual((self.folder / "page.html").read_text(), before)
+        self.run_program("--html", "other.html", "--", "no-such-program", status=127)
+        self.assertEqual(os.listdir(self.folder), ["page.html"])
+
+    def test_run_takes_no_second_json(self) -> None:
+        said = self.run_program("--html", "page.html", "--json", "x.json", "--", "true", status=2)
+        self.assertRegex(said, r"json=\S*x.json and --html page.html: ")
+        self.assertIn("cufence report --html page.html", said)
+        self.assertIn("No such file", self.run_program("--html", "nowhere/page.html", "--", "true", status=2))
 
     def test_json_can_be_read_again(self) -> None:
         self.report("--json", "merged.json", *self.three_ranks())

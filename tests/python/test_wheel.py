@@ -22,7 +22,7 @@ LIBRARIES = ["libcufence.so", "libcufence_preload.so", "libcufence_sim.so"]
 # Libraries that every glibc-based Linux has; the wheel would have to contain any other. Not libstdc++.so.6: if the system's
 # is loaded first, imports that need a conda environment's newer one fail.
 SYSTEM_LIBRARIES = {"libc.so.6", "libdl.so.2", "libgcc_s.so.1", "libm.so.6", "libpthread.so.0", "libz.so.1"}
-SYSTEM_LIBRARIES |= {"ld-linux-x86-64.so.2", "librt.so.1"}
+SYSTEM_LIBRARIES |= {"ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1", "librt.so.1"}
 NO_NETWORK = re.compile(r"Temporary failure in name resolution|Network is unreachable|Failed to establish a new connection")
 
 

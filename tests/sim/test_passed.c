@@ -125,7 +125,6 @@ __attribute__((noinline)) static void *allocate_in_a_named_place(void)
     return pointer;
 }
 
-#if defined(__x86_64__) /* elsewhere native stacks are not read */
 static void functions_choose(void)
 {
     start("only=func:allocate_in_a_named*,skip=label:no");
@@ -149,7 +148,6 @@ static void other_libraries_are_not_meant(void)
     start("skip=lib:libcublas*;file:nowhere.c");
     CHECK(is_guarded(allocate(100, NULL)));
 }
-#endif
 
 static uint32_t flag;
 
@@ -332,7 +330,7 @@ static void it_is_said(void **state)
         (void)state;                                                                                                           \
         expect_well(story);                                                                                                    \
     }
-#define CASES_EVERYWHERE(X)                                                                                                    \
+#define CASES(X)                                                                                                               \
     X(small_ones_are_left_out)                                                                                                 \
     X(one_in_n_is_guarded)                                                                                                     \
     X(a_limit_holds)                                                                                                           \
@@ -345,12 +343,8 @@ static void it_is_said(void **state)
     X(without_stream_ordered_memory)                                                                                           \
     X(the_drivers_pool_gives_back)                                                                                             \
     X(a_context_takes_its_buffers_along)                                                                                       \
-    X(a_full_device_is_searched_again_in_need)
-#if defined(__x86_64__)
-#define CASES(X) CASES_EVERYWHERE(X) X(functions_choose) X(the_program_is_a_library_too) X(other_libraries_are_not_meant)
-#else
-#define CASES CASES_EVERYWHERE
-#endif
+    X(a_full_device_is_searched_again_in_need)                                                                                 \
+    X(functions_choose) X(the_program_is_a_library_too) X(other_libraries_are_not_meant)
 CASES(CASE)
 
 int main(void)

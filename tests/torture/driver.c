@@ -108,7 +108,7 @@ static void register_kernels(void)
 
 static void find_fence(const char *library)
 {
-    void *opened = dlopen(library ? library : "libcufence.so", library ? RTLD_NOW : RTLD_NOW | RTLD_NOLOAD);
+    void *opened = dlopen(library ? library : "libcufence.so.0", library ? RTLD_NOW : RTLD_NOW | RTLD_NOLOAD);
     if (opened == NULL && library != NULL) {
         fprintf(stderr, "torture: %s\n", dlerror());
         exit(2);

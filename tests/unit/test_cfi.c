@@ -11,160 +11,14 @@
 
 #include <cmocka.h>
 
-/* ---- a module with one function ---- */
-
-enum { CODE = 0x1000, CODE_BYTES = 0x40, TABLES = 0x10000, HEADER_BYTES = 20, SP = 0x7000, WORDS = 16, PAGE = 4096 };
-enum { RETURN_PC = 0x2222, SAVED_RBP = 0x3333, SAVED_RBX = 0x4444 };
-
-struct tables {
-    uint8_t bytes[512];
-    size_t size;
-};
-
-static void put(struct tables *tables, uint64_t value, size_t size)
-{
-    assert_true(tables->size + size <= sizeof tables->bytes);
-    memcpy(tables->bytes + tables->size, &value, size);
-    tables->size += size;
-}
-
-/* Begins a record; end_record() sets its size. */
-static size_t begin_record(struct tables *tables)
-{
-    put(tables, 0, 4);
-    return tables->size;
-}
-
-static void end_record(struct tables *tables, size_t begin)
-{
-    uint32_t size = (uint32_t)(tables->size - begin);
-    memcpy(tables->bytes + begin - 4, &size, 4);
-}
-
-struct code {
-    const uint8_t *bytes;
-    size_t size;
-};
-#define CODE_OF(...) ((struct code){(const uint8_t[]){__VA_ARGS__}, sizeof((const uint8_t[]){__VA_ARGS__})})
+static const struct cfi_abi *const abi = &cfi_x86_64;
+#define CODE_FACTOR 1
+#include "cfi_tables.h"
 
 /* At the entry: the CFA is rsp + 8, the return address at CFA - 8. */
 #define ENTRY_RULES DW_CFA_def_cfa, CFI_RSP, 8, DW_CFA_offset | CFI_RIP, 1
 
 static const struct code entry_rules = {(const uint8_t[]){ENTRY_RULES}, sizeof((const uint8_t[]){ENTRY_RULES})};
-
-static void put_code(struct tables *tables, struct code code)
-{
-    for (size_t i = 0; i < code.size; i++)
-        put(tables, code.bytes[i], 1);
-}
-
-/* Header with one entry; common entry with `letters` and their data; the function's own entry. Factors 1 and -8. */
-static struct tables make_tables(const char *letters, struct code data, struct code common, struct code own)
-{
-    struct tables tables = {.size = 0};
-    put(&tables, 1, 1);
-    put(&tables, DW_EH_PE_pcrel | DW_EH_PE_sdata4, 1);
-    put(&tables, DW_EH_PE_udata4, 1);
-    put(&tables, DW_EH_PE_datarel | DW_EH_PE_sdata4, 1);
-    put(&tables, HEADER_BYTES - 4, 4);
-    put(&tables, 1, 4);
-    put(&tables, (uint64_t)CODE - TABLES, 4);
-    put(&tables, 0, 4); /* where the function's entry is, below */
-
-    size_t record = begin_record(&tables), common_at = record - 4;
-    put(&tables, 0, 4);
-    put(&tables, 1, 1);
-    put_code(&tables, (struct code){(const uint8_t *)letters, strlen(letters) + 1});
-    put(&tables, 1, 1);
-    put(&tables, 0x78, 1); /* -8 */
-    put(&tables, CFI_RIP, 1);
-    if (letters[0] == 'z')
-        put(&tables, data.size, 1);
-    put_code(&tables, data);
-    put_code(&tables, common);
-    end_record(&tables, record);
-
-    record = begin_record(&tables);
-    uint32_t own_at = (uint32_t)(record - 4);
-    memcpy(tables.bytes + HEADER_BYTES - 4, &own_at, 4);
-    put(&tables, record - common_at, 4);
-    put(&tables, (uint64_t)CODE - TABLES - tables.size, 4);
-    put(&tables, CODE_BYTES, 4);
-    if (letters[0] == 'z')
-        put(&tables, 0, 1);
-    put_code(&tables, own);
-    end_record(&tables, record);
-    return tables;
-}
-
-#define PLAIN "zR", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4)
-
-/* The words are WORDS numbers, the word at SP + 8 n being 0x100 + n but where a test puts something else. */
-struct scene {
-    struct tables tables;
-    uint64_t words[WORDS];
-    struct cfi_frame frame;
-};
-
-static struct scene scene_of(struct tables tables, uint64_t offset)
-{
-    struct scene scene = {.tables = tables, .frame.known = 1u << CFI_RSP | 1u << CFI_RIP | 1u << CFI_RBP};
-    for (uint64_t i = 0; i < WORDS; i++)
-        scene.words[i] = 0x100 + i;
-    scene.frame.registers[CFI_RSP] = SP;
-    scene.frame.registers[CFI_RBP] = SP + 32;
-    scene.frame.registers[CFI_RIP] = CODE + offset + 1; /* behind a call */
-    return scene;
-}
-
-static uint64_t word_at(const struct scene *scene, uint64_t address)
-{
-    return scene->words[(address - SP) / 8];
-}
-
-/* A rule that can be kept for a place in the code says what a step from there does. */
-static void assert_rule(struct cfi_rule rule, const struct scene *before, const struct scene *after)
-{
-    uint64_t rbp = before->frame.registers[CFI_RBP], moved = (uint64_t)(int64_t)rule.cfa_words * 8;
-    uint64_t cfa = rule.base == CFI_FROM_SP   ? before->frame.registers[CFI_RSP] + moved
-                   : rule.base == CFI_FROM_FP ? rbp + moved
-                                              : word_at(before, rbp + moved);
-    assert_int_equal(after->frame.registers[CFI_RSP], cfa);
-    assert_int_equal(after->frame.registers[CFI_RIP], word_at(before, cfa - 8));
-    if (rule.fp == CFI_FP_LOST || !(after->frame.known >> CFI_RBP & 1))
-        return;
-    uint64_t place = (rule.fp == CFI_FP_AT_CFA ? cfa : rbp) + (uint64_t)(int64_t)rule.fp_words * 8;
-    assert_int_equal(after->frame.registers[CFI_RBP], rule.fp == CFI_FP_SAME ? rbp : word_at(before, place));
-}
-
-static unsigned ruled; /* steps that a rule has told */
-
-static enum cfi_result step_in(const struct cfi_bytes *tables, struct scene *scene)
-{
-    struct cfi_module module = {.header = *tables, .segments = {*tables}, .segment_count = 1};
-    module.header.size = HEADER_BYTES;
-    const struct cfi_bytes stack = {SP, (const uint8_t *)scene->words, sizeof scene->words};
-    struct scene before = *scene;
-    struct cfi_rule rule = cfi_rule_at(&module, scene->frame.registers[CFI_RIP] - !scene->frame.is_interrupted);
-    enum cfi_result result = cfi_step(&module, &stack, &scene->frame);
-    if (result == CFI_STEPPED && rule.base != CFI_NOWHERE) {
-        assert_rule(rule, &before, scene);
-        ruled++;
-    }
-    return result;
-}
-
-static enum cfi_result step(struct scene *scene)
-{
-    const struct cfi_bytes tables = {TABLES, scene->tables.bytes, scene->tables.size};
-    return step_in(&tables, scene);
-}
-
-static uint64_t value_of(const struct scene *scene, int reg)
-{
-    assert_true(scene->frame.known >> reg & 1);
-    return scene->frame.registers[reg];
-}
 
 /* ---- tables that make sense ---- */
 
@@ -187,7 +41,7 @@ static void rules_change_along_the_code(void **state)
         uint64_t rbp = value_of(&scene, CFI_RBP), index = (places[i].cfa - SP) / 8;
         scene.words[index - 1] = RETURN_PC;
         if (places[i].is_rbp_saved)
-            scene.words[index - 2] = rbp = SAVED_RBP;
+            scene.words[index - 2] = rbp = SAVED_FP;
         assert_int_equal(step(&scene), CFI_STEPPED);
         assert_int_equal(value_of(&scene, CFI_RIP), RETURN_PC);
         assert_int_equal(value_of(&scene, CFI_RSP), places[i].cfa);
@@ -200,7 +54,7 @@ static void rules_change_along_the_code(void **state)
 static struct scene stepped(struct code own)
 {
     struct scene scene = scene_of(make_tables(PLAIN, entry_rules, own), 0x10);
-    scene.frame.registers[CFI_RBX] = SAVED_RBX;
+    scene.frame.registers[CFI_RBX] = SAVED_OTHER;
     scene.frame.known |= 1u << CFI_RBX;
     assert_int_equal(step(&scene), CFI_STEPPED);
     return scene;
@@ -213,25 +67,25 @@ static void each_rule_for_a_register_is_applied(void **state)
     assert_int_equal(value_of(&scene, CFI_RIP), 0x102);
     assert_int_equal(value_of(&scene, CFI_R12), 0x101);
     assert_int_equal(value_of(&scene, 13), 0x100);
-    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_RBX);
+    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_OTHER);
     scene = stepped(CODE_OF(DW_CFA_offset_extended_sf, CFI_RBX, 0x7f)); /* -1, of -8 */
     assert_int_equal(value_of(&scene, CFI_RBX), 0x102);
     scene = stepped(CODE_OF(DW_CFA_undefined, CFI_RBX));
     assert_int_equal(scene.frame.known >> CFI_RBX & 1, 0);
     scene = stepped(CODE_OF(DW_CFA_undefined, CFI_RBX, DW_CFA_same_value, CFI_RBX));
-    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_RBX);
+    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_OTHER);
     scene = stepped(CODE_OF(DW_CFA_val_offset, CFI_R12, 2));
     assert_int_equal(value_of(&scene, CFI_R12), SP + 8 - 16);
     scene = stepped(CODE_OF(DW_CFA_register, CFI_R12, CFI_RBX));
-    assert_int_equal(value_of(&scene, CFI_R12), SAVED_RBX);
+    assert_int_equal(value_of(&scene, CFI_R12), SAVED_OTHER);
     scene = stepped(CODE_OF(DW_CFA_expression, CFI_R12, 2, DW_OP_plus_uconst, 16));
     assert_int_equal(value_of(&scene, CFI_R12), 0x103);
     scene = stepped(CODE_OF(DW_CFA_val_expression, CFI_R12, 2, DW_OP_breg0 + CFI_RBP, 0x7c)); /* -4 */
     assert_int_equal(value_of(&scene, CFI_R12), SP + 28);
     scene = stepped(CODE_OF(DW_CFA_offset | CFI_RBX, 3, DW_CFA_restore | CFI_RBX));
-    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_RBX);
+    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_OTHER);
     scene = stepped(CODE_OF(DW_CFA_offset | CFI_RBX, 3, DW_CFA_restore_extended, CFI_RBX));
-    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_RBX);
+    assert_int_equal(value_of(&scene, CFI_RBX), SAVED_OTHER);
     scene = stepped(CODE_OF(DW_CFA_GNU_args_size, 16, DW_CFA_offset | 33, 5)); /* of a vector register */
     assert_int_equal(value_of(&scene, CFI_RIP), 0x100);
 }
@@ -240,7 +94,7 @@ static void registers_that_callees_may_change_are_forgotten(void **state)
 {
     (void)state;
     struct scene scene = scene_of(make_tables(PLAIN, entry_rules, CODE_OF(DW_CFA_nop)), 0x10);
-    scene.frame.known = (1u << CFI_REGISTERS) - 1;
+    scene.frame.known = CFI_BIT(CFI_RIP + 1) - 1;
     assert_int_equal(step(&scene), CFI_STEPPED);
     assert_int_equal(scene.frame.known, 1u << CFI_RBX | 1u << CFI_RBP | 1u << CFI_RSP | 0xfu << CFI_R12 | 1u << CFI_RIP);
 }
@@ -277,11 +131,11 @@ static void the_cfa_of_a_realigned_stack_is_read(void **state)
                                      DW_OP_breg0 + CFI_RBP, 0x78, DW_OP_deref)), /* -8 */
                  0x10);
     scene.words[3] = SP + 64; /* at rbp - 8 */
-    scene.words[4] = SAVED_RBP;
+    scene.words[4] = SAVED_FP;
     scene.words[7] = RETURN_PC;
     assert_int_equal(step(&scene), CFI_STEPPED);
     assert_int_equal(value_of(&scene, CFI_RSP), SP + 64);
-    assert_int_equal(value_of(&scene, CFI_RBP), SAVED_RBP);
+    assert_int_equal(value_of(&scene, CFI_RBP), SAVED_FP);
     assert_int_equal(value_of(&scene, CFI_RIP), RETURN_PC);
 }
 
@@ -350,8 +204,10 @@ static void the_entry_of_many_is_found_that_covers_the_place(void **state)
                 memcpy(header + 16 + 8 * i, &at, 4);
             }
             struct scene scene = scene_of(one, CODE_BYTES - 1);
-            const struct cfi_module module = {
-                .header = {TABLES, header, 12 + 8 * count}, .segments = {{TABLES, one.bytes, one.size}}, .segment_count = 1};
+            const struct cfi_module module = {.abi = &cfi_x86_64,
+                                              .header = {TABLES, header, 12 + 8 * count},
+                                              .segments = {{TABLES, one.bytes, one.size}},
+                                              .segment_count = 1};
             const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
             assert_int_equal(cfi_step(&module, &stack, &scene.frame), CFI_STEPPED);
             assert_int_equal(value_of(&scene, CFI_RSP), SP + 40);
@@ -475,11 +331,12 @@ static uint8_t *flush_copy(const void *bytes, size_t size, void **area, size_t *
     return (uint8_t *)start + pages - size;
 }
 
-static void assert_sound(enum cfi_result result, const struct cfi_frame *before, const struct cfi_frame *after)
+static void assert_sound(const struct cfi_abi *of, enum cfi_result result, const struct cfi_frame *before,
+                         const struct cfi_frame *after)
 {
     if (result == CFI_STEPPED) {
-        assert_true(after->known >> CFI_RIP & 1 && after->known >> CFI_RSP & 1);
-        assert_int_not_equal(after->registers[CFI_RIP], 0);
+        assert_true(after->known >> of->pc & 1 && after->known >> of->sp & 1);
+        assert_int_not_equal(after->registers[of->pc], 0);
     } else {
         assert_memory_equal(before, after, sizeof *before);
     }
@@ -509,7 +366,7 @@ static void damaged_tables_are_survived(void **state)
                 struct cfi_frame before = scene.frame;
                 bytes[at] = (uint8_t)(i < sizeof values ? values[i] : bytes[at] ^ 1u << (i - sizeof values));
                 enum cfi_result result = step_in(&(struct cfi_bytes){TABLES, bytes, size}, &scene);
-                assert_sound(result, &before, &scene.frame);
+                assert_sound(abi, result, &before, &scene.frame);
                 *(result == CFI_STEPPED ? &stepped_count : &other_count) += 1;
                 bytes[at] = kinds[kind].bytes[at];
             }
@@ -518,11 +375,12 @@ static void damaged_tables_are_survived(void **state)
             memmove(bytes + size - left, kinds[kind].bytes, left);
             struct scene scene = scene_of(kinds[kind], 0x10);
             struct cfi_frame before = scene.frame;
-            struct cfi_module module = {.header = {TABLES, bytes + size - left, left < HEADER_BYTES ? left : HEADER_BYTES},
+            struct cfi_module module = {.abi = &cfi_x86_64,
+                                        .header = {TABLES, bytes + size - left, left < HEADER_BYTES ? left : HEADER_BYTES},
                                         .segments = {{TABLES, bytes + size - left, left}},
                                         .segment_count = 1};
             const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
-            assert_sound(cfi_step(&module, &stack, &scene.frame), &before, &scene.frame);
+            assert_sound(abi, cfi_step(&module, &stack, &scene.frame), &before, &scene.frame);
         }
         munmap(area, area_size);
     }
@@ -571,8 +429,10 @@ static void damage_to_a_programs_own_tables_is_survived(void **state)
     size_t area_size, skipped = (size_t)(own.header - own.start), size = (size_t)own.size - skipped;
     const uint8_t *original = (const uint8_t *)(uintptr_t)own.header;
     uint8_t *bytes = flush_copy(original, size, &area, &area_size);
-    const struct cfi_module module = {
-        .header = {own.header, bytes, own.header_size}, .segments = {{own.header, bytes, size}}, .segment_count = 1};
+    const struct cfi_module module = {.abi = &CFI_HOST,
+                                      .header = {own.header, bytes, own.header_size},
+                                      .segments = {{own.header, bytes, size}},
+                                      .segment_count = 1};
     size_t stepped_count = 0;
     unsigned seed = 1;
     for (int round = 0; round < ROUNDS; round++) {
@@ -582,11 +442,14 @@ static void damage_to_a_programs_own_tables_is_survived(void **state)
             at[i] = (size_t)rand_r(&seed) % size;
             bytes[at[i]] = (uint8_t)rand_r(&seed);
         }
-        scene.frame.registers[CFI_RIP] = own.code + (uint64_t)rand_r(&seed) % own.code_size;
+        scene.frame.registers[CFI_HOST.sp] = SP;
+        scene.frame.registers[CFI_HOST.fp] = SP + 32;
+        scene.frame.known = CFI_BIT(CFI_HOST.sp) | CFI_BIT(CFI_HOST.fp) | CFI_BIT(CFI_HOST.pc);
+        scene.frame.registers[CFI_HOST.pc] = own.code + (uint64_t)rand_r(&seed) % own.code_size;
         struct cfi_frame before = scene.frame;
         const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
         enum cfi_result result = cfi_step(&module, &stack, &scene.frame);
-        assert_sound(result, &before, &scene.frame);
+        assert_sound(&CFI_HOST, result, &before, &scene.frame);
         stepped_count += result == CFI_STEPPED;
         for (int i = 0; i < BYTES && round % 2; i++)
             bytes[at[i]] = original[at[i]];

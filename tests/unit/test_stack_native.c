@@ -87,6 +87,7 @@ static void frames_are_the_same_without_libdw(void **state)
         assert_string_equal(plain[i].function, full[i].function);
 }
 
+#if !defined(__aarch64__)
 static void wild_frame_pointers_end_the_chain(void **state)
 {
     (void)state;
@@ -112,6 +113,7 @@ static void wild_frame_pointers_end_the_chain(void **state)
     loop.words[index] = loop.fp;
     assert_int_equal(native_frames(&loop, NULL, frames, MOST), 2);
 }
+#endif
 
 static void words_and_counters_of_no_stack_are_survived(void **state)
 {
@@ -170,8 +172,14 @@ static void a_copy_begins_where_it_is_told_to(void **state)
     stack_capture_from(&stack, frame);
     assert_int_equal(stack.fp, frame[0]);
     assert_int_equal(stack.pc, frame[1]);
-    assert_int_equal(stack.sp, (uint64_t)(uintptr_t)(frame + 2));
-    assert_int_equal(stack.words[0], frame[2]);
+#if defined(__aarch64__)
+    const uint64_t *end = (const uint64_t *)(uintptr_t)stack.sp; /* of a frame whose size the compiler chooses */
+    assert_true(end > frame + STACK_WORDS && end < frame + 2 * STACK_WORDS && stack.sp % 16 == 0);
+#else
+    const uint64_t *end = frame + 2;
+    assert_int_equal(stack.sp, (uint64_t)(uintptr_t)end);
+#endif
+    assert_int_equal(stack.words[0], end[0]);
 }
 
 static void *capture_near_the_end(void *argument)
@@ -241,7 +249,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(libdw_finds_functions_and_lines),
         cmocka_unit_test(frames_are_the_same_without_libdw),
+#if !defined(__aarch64__) /* there the stack pointer leads on */
         cmocka_unit_test(wild_frame_pointers_end_the_chain),
+#endif
         cmocka_unit_test(words_and_counters_of_no_stack_are_survived),
         cmocka_unit_test(a_frame_in_no_module_is_left_out),
         cmocka_unit_test(room_for_fewer_frames_is_respected),

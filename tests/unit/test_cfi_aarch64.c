@@ -1,0 +1,209 @@
+/* The same for AArch64, on any machine: what gcc writes, and what the processor has of its own. tests/unit/test_cfi.c has the
+ * rest. */
+#include "stacks/cfi.h"
+
+static const struct cfi_abi *const abi = &cfi_aarch64;
+#define CODE_FACTOR 4
+#include "cfi_tables.h"
+
+/* At the entry: the CFA is sp, the return address in x30. */
+static const struct code entry_rules = {(const uint8_t[]){DW_CFA_def_cfa, CFI_SP, 0}, 3};
+
+#define NEGATE_RA_STATE 0x2d
+#define SAVED(reg, words) DW_CFA_offset | (reg), (words)
+#define RESTORED(reg) DW_CFA_restore | (reg)
+#define AFTER(instructions) DW_CFA_advance_loc | (instructions)
+
+/* long usual(long a) { f(&a); return g(a, 2); }: stp x29, x30, [sp, -32]!; ...; ldp x29, x30, [sp], 32; ret. gcc 12, -O2. */
+static const struct code usual = {(const uint8_t[]){AFTER(1), DW_CFA_def_cfa_offset, 32, SAVED(CFI_X29, 4), SAVED(CFI_X30, 3),
+                                                    AFTER(8), RESTORED(CFI_X30), RESTORED(CFI_X29), DW_CFA_def_cfa_offset, 0},
+                                  12};
+/* The same with -mbranch-protection=pac-ret: paciasp before, autiasp behind. */
+static const struct code is_signed = {(const uint8_t[]){AFTER(1), NEGATE_RA_STATE, AFTER(1), DW_CFA_def_cfa_offset, 32,
+                                                        SAVED(CFI_X29, 4), SAVED(CFI_X30, 3), AFTER(8), RESTORED(CFI_X30),
+                                                        RESTORED(CFI_X29), DW_CFA_def_cfa_offset, 0, AFTER(1), NEGATE_RA_STATE},
+                                      16};
+/* void vla(int n): the frame is found by x29. */
+static const struct code by_fp = {(const uint8_t[]){AFTER(2), DW_CFA_def_cfa_offset, 16, SAVED(CFI_X29, 2), SAVED(CFI_X30, 1),
+                                                    AFTER(3), DW_CFA_def_cfa_register, CFI_X29},
+                                  10};
+/* With -fomit-frame-pointer: x30 alone. */
+static const struct code without_fp = {(const uint8_t[]){AFTER(1), DW_CFA_def_cfa_offset, 32, SAVED(CFI_X30, 4)}, 5};
+
+/* A frame behind the call that is `instructions` instructions into the code. x29 is SP, as where a frame record lies at the
+ * end. */
+static struct scene called(struct code own, uint64_t instructions)
+{
+    struct scene scene = scene_of(make_tables(PLAIN, entry_rules, own), 4 * instructions + 3);
+    scene.frame.registers[CFI_X29] = SP;
+    return scene;
+}
+
+static struct scene interrupted(struct code own, uint64_t instructions)
+{
+    struct scene scene = called(own, instructions);
+    scene.frame.registers[CFI_PC] = CODE + 4 * instructions;
+    scene.frame.is_interrupted = 1;
+    scene.frame.known |= CFI_BIT(CFI_X30);
+    scene.frame.registers[CFI_X30] = RETURN_PC;
+    return scene;
+}
+
+static void assert_stepped(struct scene *scene, uint64_t pc, uint64_t sp, uint64_t fp)
+{
+    assert_int_equal(step(scene), CFI_STEPPED);
+    assert_int_equal(value_of(scene, CFI_PC), pc);
+    assert_int_equal(value_of(scene, CFI_SP), sp);
+    assert_int_equal(value_of(scene, CFI_X29), fp);
+    assert_int_equal(scene->frame.is_interrupted, 0);
+}
+
+static void a_saved_link_is_followed(void **state)
+{
+    (void)state;
+    struct scene scene = called(usual, 5);
+    assert_stepped(&scene, 0x101, SP + 32, 0x100);
+    assert_int_equal(ruled, 1); /* the walk of an allocation does it too */
+    scene = called(by_fp, 6);
+    scene.frame.registers[CFI_X29] = SP + 48;
+    assert_stepped(&scene, 0x107, SP + 64, 0x106);
+    assert_int_equal(ruled, 2);
+    scene = called(without_fp, 5);
+    assert_stepped(&scene, 0x100, SP + 32, SP);
+    assert_int_equal(ruled, 3);
+}
+
+static void registers_that_callees_keep_are_kept(void **state)
+{
+    (void)state;
+    struct scene scene = called(usual, 5);
+    scene.frame.known = CFI_BIT(CFI_REGISTERS) - 1;
+    scene.frame.registers[CFI_X19] = SAVED_OTHER;
+    assert_int_equal(step(&scene), CFI_STEPPED);
+    uint64_t kept = CFI_BIT(CFI_X30 + 1) - CFI_BIT(CFI_X19); /* x19 to x28, and x29 and x30 that were saved */
+    assert_int_equal(scene.frame.known, kept | CFI_BIT(CFI_SP) | CFI_BIT(CFI_PC));
+    assert_int_equal(value_of(&scene, CFI_X19), SAVED_OTHER);
+    scene = called(without_fp, 5);
+    scene.frame.known |= CFI_BIT(CFI_X30);
+    scene.words[0] = RETURN_PC;
+    assert_int_equal(step(&scene), CFI_STEPPED);
+    assert_int_equal(value_of(&scene, CFI_PC), RETURN_PC);
+}
+
+/* An instruction before the frame is made, or behind its end, or in a function without one. */
+static void an_interrupted_functions_link_is_in_its_register(void **state)
+{
+    (void)state;
+    const struct {
+        struct code own;
+        uint64_t at;
+    } places[] = {{usual, 0}, {usual, 9}, {is_signed, 0}, {is_signed, 1}, {CODE_OF(DW_CFA_nop), 3}};
+    for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+        struct scene scene = interrupted(places[i].own, places[i].at);
+        assert_stepped(&scene, RETURN_PC, SP, SP);
+        scene = interrupted(places[i].own, places[i].at);
+        scene.frame.known &= ~CFI_BIT(CFI_X30);
+        assert_int_equal(step(&scene), CFI_ENDED);
+    }
+    struct scene scene = interrupted(usual, 1);
+    assert_stepped(&scene, 0x101, SP + 32, 0x100);
+}
+
+/* Whoever was called has put its own return address there; else the walk would not get on. */
+static void a_callers_link_is_not_in_its_register(void **state)
+{
+    (void)state;
+    struct scene scene = called(CODE_OF(DW_CFA_def_cfa_offset, 16), 5);
+    scene.frame.known |= CFI_BIT(CFI_X30);
+    scene.frame.registers[CFI_X30] = RETURN_PC;
+    assert_int_equal(step(&scene), CFI_ENDED);
+    scene = called(CODE_OF(SAVED(CFI_X30, 0)), 5); /* a frame of its own is where the link lies */
+    assert_int_equal(step(&scene), CFI_ENDED);
+}
+
+static void an_authentication_code_is_taken_off(void **state)
+{
+    (void)state;
+    const uint64_t codes[] = {0, UINT64_C(0x0055000000000000), UINT64_C(0xff7f000000000000)};
+    for (size_t i = 0; i < sizeof codes / sizeof codes[0]; i++) {
+        struct scene scene = called(is_signed, 5);
+        scene.words[1] = codes[i] | RETURN_PC;
+        assert_stepped(&scene, RETURN_PC, SP + 32, 0x100);
+        scene = interrupted(is_signed, 1);
+        scene.frame.registers[CFI_X30] = codes[i] | RETURN_PC;
+        assert_stepped(&scene, RETURN_PC, SP, SP);
+    }
+    struct scene scene =
+        scene_of(make_tables("zRB", CODE_OF(DW_EH_PE_pcrel | DW_EH_PE_sdata4), entry_rules, is_signed), 4 * 5 + 3);
+    scene.frame.registers[CFI_X29] = SP;
+    scene.words[1] = codes[1] | RETURN_PC;
+    assert_stepped(&scene, RETURN_PC, SP + 32, 0x100);
+    scene = called(is_signed, 5);
+    scene.words[1] = codes[1]; /* signed nothing */
+    assert_int_equal(step(&scene), CFI_ENDED);
+}
+
+/* Behind code without call frame information: its frame record says where the caller's is, and no more. */
+static void an_unknown_stack_pointer_is_found_by_the_frame_record(void **state)
+{
+    (void)state;
+    const struct code own[] = {usual, is_signed};
+    for (int i = 0; i < 2; i++) {
+        struct scene scene = called(own[i], 5);
+        scene.frame.known &= ~CFI_BIT(CFI_SP);
+        scene.frame.registers[CFI_X29] = SP + 16;
+        const struct cfi_bytes tables = {TABLES, scene.tables.bytes, scene.tables.size};
+        const struct cfi_module module = {
+            .abi = abi, .header = {TABLES, scene.tables.bytes, HEADER_BYTES}, .segments = {tables}, .segment_count = 1};
+        const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
+        assert_int_equal(cfi_step(&module, &stack, &scene.frame), CFI_STEPPED);
+        assert_int_equal(value_of(&scene, CFI_PC), 0x103);
+        assert_int_equal(value_of(&scene, CFI_SP), SP + 48);
+        assert_int_equal(value_of(&scene, CFI_X29), 0x102);
+    }
+    struct scene scene = called(without_fp, 5);
+    scene.frame.known &= ~CFI_BIT(CFI_SP);
+    assert_int_equal(step(&scene), CFI_ENDED);
+}
+
+/* As in glibc's _start() and clone(). */
+static void the_outermost_frame_ends_the_walk(void **state)
+{
+    (void)state;
+    struct scene scene = called(CODE_OF(DW_CFA_undefined, CFI_X30), 5);
+    assert_int_equal(step(&scene), CFI_ENDED);
+    scene = called(usual, 5);
+    scene.words[1] = 0;
+    assert_int_equal(step(&scene), CFI_ENDED);
+}
+
+static void what_another_processor_has_makes_no_sense(void **state)
+{
+    (void)state;
+    struct scene scene = called(usual, 5);
+    const struct cfi_bytes tables = {TABLES, scene.tables.bytes, scene.tables.size};
+    struct cfi_module module = {
+        .abi = &cfi_x86_64, .header = {TABLES, scene.tables.bytes, HEADER_BYTES}, .segments = {tables}, .segment_count = 1};
+    const struct cfi_bytes stack = {SP, (const uint8_t *)scene.words, sizeof scene.words};
+    struct cfi_frame frame = {
+        .known = CFI_BIT(CFI_RIP) | CFI_BIT(CFI_RSP), .registers[CFI_RSP] = SP, .registers[CFI_RIP] = CODE + 24};
+    assert_int_equal(cfi_step(&module, &stack, &frame), CFI_ENDED);
+    assert_int_equal(cfi_rule_at(&module, CODE + 20).base, CFI_NOWHERE);
+    module.abi = abi;
+    assert_int_equal(cfi_rule_at(&module, CODE + 20).base, CFI_FROM_SP);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_saved_link_is_followed),
+        cmocka_unit_test(registers_that_callees_keep_are_kept),
+        cmocka_unit_test(an_interrupted_functions_link_is_in_its_register),
+        cmocka_unit_test(a_callers_link_is_not_in_its_register),
+        cmocka_unit_test(an_authentication_code_is_taken_off),
+        cmocka_unit_test(an_unknown_stack_pointer_is_found_by_the_frame_record),
+        cmocka_unit_test(the_outermost_frame_ends_the_walk),
+        cmocka_unit_test(what_another_processor_has_makes_no_sense),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
