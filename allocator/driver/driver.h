@@ -90,6 +90,8 @@
     X(cuFuncGetParamInfo, 12040, OPTIONAL)                                                                                     \
     X(cuKernelGetName, 12030, OPTIONAL)                                                                                        \
     X(cuKernelGetParamInfo, 12040, OPTIONAL)                                                                                   \
+    X(cuFuncGetModule, 11000, OPTIONAL)                                                                                        \
+    X(cuKernelGetLibrary, 12050, OPTIONAL)                                                                                     \
     X(cuUserObjectCreate, 11030, OPTIONAL)                                                                                     \
     X(cuUserObjectRelease, 11030, OPTIONAL)                                                                                    \
     X(cuGraphRetainUserObject, 11030, OPTIONAL)                                                                                \

@@ -1,7 +1,7 @@
 /*
  * The driver functions that the preload library hooks, one row per exported symbol. This list generates the stubs for programs
  * that link libcuda (interpose.c), the hooks (watch.c; hand-written ones are in memory.c,
- * pools.c, launches.c, captures.c, events.c), the
+ * pools.c, launches.c, modules.c, captures.c, events.c), the
  * table of real functions behind them, and the answers of cuGetProcAddress (table.c). tests/python/test_hook_table.py compares
  * it with the toolkit's headers.
  *
@@ -133,6 +133,22 @@
          (f, gx, gy, gz, bx, by, bz, shared, stream, parameters))                                                              \
     HOOK_TWINS(HOOK, cuGraphLaunch, "cuGraphLaunch", 10000, _ptsz, 10000, BY_HAND, 1, (CUgraphExec graph, CUstream stream),    \
          (graph, stream))                                                                                                      \
+    /* modules */                                                                                                              \
+    HOOK(cuModuleLoad, "cuModuleLoad", 2000, 0, BY_HAND, 1, (CUmodule *module, const char *path), (module, path))              \
+    HOOK(cuModuleLoadData, "cuModuleLoadData", 2000, 0, BY_HAND, 1, (CUmodule *module, const void *image), (module, image))    \
+    HOOK(cuModuleLoadDataEx, "cuModuleLoadDataEx", 2010, 0, BY_HAND, 1,                                                        \
+         (CUmodule *module, const void *image, unsigned count, CUjit_option *options, void **values),                          \
+         (module, image, count, options, values))                                                                              \
+    HOOK(cuModuleLoadFatBinary, "cuModuleLoadFatBinary", 2000, 0, BY_HAND, 1, (CUmodule *module, const void *image),           \
+         (module, image))                                                                                                      \
+    HOOK(cuLibraryLoadData, "cuLibraryLoadData", 12000, 0, BY_HAND, 1,                                                         \
+         (CUlibrary *library, const void *image, CUjit_option *jit_options, void **jit_values, unsigned jit_count,             \
+          CUlibraryOption *options, void **values, unsigned count),                                                            \
+         (library, image, jit_options, jit_values, jit_count, options, values, count))                                         \
+    HOOK(cuLibraryLoadFromFile, "cuLibraryLoadFromFile", 12000, 0, BY_HAND, 1,                                                 \
+         (CUlibrary *library, const char *path, CUjit_option *jit_options, void **jit_values, unsigned jit_count,              \
+          CUlibraryOption *options, void **values, unsigned count),                                                            \
+         (library, path, jit_options, jit_values, jit_count, options, values, count))                                          \
     HOOK(cuModuleUnload, "cuModuleUnload", 2000, 0, BY_HAND, 1, (CUmodule module), (module))                                   \
     HOOK(cuLibraryUnload, "cuLibraryUnload", 12000, 0, BY_HAND, 1, (CUlibrary library), (library))                             \
     /* synchronisation */                                                                                                      \

@@ -136,23 +136,3 @@ static struct launch_event graph_begun(CUgraphExec graph, CUstream stream, const
     }
 GRAPH(cuGraphLaunch, as_it_is)
 GRAPH(cuGraphLaunch_ptsz, own_default)
-
-/* Fails after a fault: the driver's own debugger may still read the modules, and crashes if one is unloaded (driver
- * 580.159.04). */
-CUresult hook_cuModuleUnload(CUmodule module)
-{
-    if (failure() != CUDA_SUCCESS)
-        return failure();
-    if (is_active())
-        launch_forget_functions();
-    return real.cuModuleUnload(module);
-}
-
-CUresult hook_cuLibraryUnload(CUlibrary library)
-{
-    if (failure() != CUDA_SUCCESS)
-        return failure();
-    if (is_active())
-        launch_forget_functions();
-    return real.cuLibraryUnload(library);
-}

@@ -1,8 +1,11 @@
 #include "values.h"
 
 #include "base/error.h"
+#include "code.h"
+#include "launch/images.h"
 #include "nan.h"
 #include "show.h"
+#include "told.h"
 #include "types.h"
 #include "visits.h"
 
@@ -21,4 +24,13 @@ cufence_status values_open(const struct options *options)
     if (status == CUFENCE_OK)
         status = show_open(options);
     return status == CUFENCE_OK ? nan_open(options) : status;
+}
+
+void values_module_gone(const void *module)
+{
+    if (!images_are_kept)
+        return;
+    images_gone(module);
+    code_gone(module);
+    told_gone(module);
 }

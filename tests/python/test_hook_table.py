@@ -21,11 +21,11 @@ FAMILIES = re.compile(
     r"|cuDevice(Get|Set|GetDefault)MemPool|cuPointerGetAttributes?|cuIpcGetMemHandle"
     r"|cuLaunch\w*|cuGraphLaunch|cu(Stream|Event|Ctx)(Synchronize|Query)"
     r"|cu(Stream|Ctx)Destroy|cuDevicePrimaryCtx\w+|cuStreamBegin(Rec|C)apture\w*|cuStreamEndCapture|cuGraph(Exec)?(Kernel)?NodeSetParams|cuGraphAdd(Kernel)?Node|cuGraphConditional\w+|cuGraphInstantiateWith\w+|cuGraphExecDestroy"
-    r"|cuModuleUnload|cuLibraryUnload|cuGetProcAddress|cuInit"
+    r"|cuModule(Unload|Load\w*)|cuLibrary(Unload|Load\w*)|cuGetProcAddress|cuInit"
 )
 
 # Functions that begin like one of them but are unrelated.
-OTHERS = re.compile(r"cuMemAllocationProp\w*")
+OTHERS = re.compile(r"cuMemAllocationProp\w*|cuModuleLoadingMode")
 
 
 class Form(NamedTuple):

@@ -144,7 +144,7 @@ static unsigned before_store(struct span code, uint64_t at, unsigned number)
 /* A number of that many bytes cannot be wider than the access. */
 static unsigned within(unsigned kinds, unsigned bytes)
 {
-    unsigned all = USES_FLOAT16 | USES_BFLOAT16 | USES_INTEGER;
+    unsigned all = USES_INTEGER | (bytes >= 2 ? USES_FLOAT16 | USES_BFLOAT16 : 0);
     all |= bytes >= 4 ? USES_FLOAT32 : 0;
     return kinds & (all | (bytes >= 8 ? USES_FLOAT64 : 0));
 }
