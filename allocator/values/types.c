@@ -61,7 +61,7 @@ enum value_type types_named(const char *name, size_t length)
     } others[] = {{"f32", VALUE_FLOAT32},  {"fp32", VALUE_FLOAT32},   {"float", VALUE_FLOAT32}, {"f64", VALUE_FLOAT64},
                   {"fp64", VALUE_FLOAT64}, {"double", VALUE_FLOAT64}, {"f16", VALUE_FLOAT16},   {"fp16", VALUE_FLOAT16},
                   {"half", VALUE_FLOAT16}, {"bf16", VALUE_BFLOAT16},  {"i8", VALUE_INT8},       {"u8", VALUE_UINT8},
-                  {"bool", VALUE_UINT8},   {"i1", VALUE_UINT8},      {"i16", VALUE_INT16},      {"u16", VALUE_UINT16},    {"i32", VALUE_INT32},
+                  {"bool", VALUE_UINT8},   {"i1", VALUE_UINT8},      {"f8e4m3", VALUE_FLOAT8_E4M3}, {"fp8e4nv", VALUE_FLOAT8_E4M3}, {"f8e5m2", VALUE_FLOAT8_E5M2}, {"fp8e5", VALUE_FLOAT8_E5M2},       {"i16", VALUE_INT16},      {"u16", VALUE_UINT16},    {"i32", VALUE_INT32},
                   {"int", VALUE_INT32},    {"u32", VALUE_UINT32},     {"i64", VALUE_INT64},     {"u64", VALUE_UINT64}};
     for (enum value_type type = 0; type < VALUE_TYPES; type++) {
         if (strlen(value_name(type)) == length && !memcmp(value_name(type), name, length))
@@ -123,7 +123,7 @@ int types_override(const char *text, char *problem, size_t size)
         if (!add_override(at, length)) {
             snprintf(problem, size,
                      "'%.*s' is not of the form [KERNEL[/ARGUMENT]:]TYPE, such as *gemm*/2:float16; types: float32, float16, "
-                     "bfloat16, float64, int8, uint8, ..., uint64; at most %d, joined by +",
+                     "bfloat16, float64, f8e4m3, f8e5m2, int8, uint8, ..., uint64; at most %d, joined by +",
                      (int)length, at, OVERRIDES);
             return 0;
         }
