@@ -1,6 +1,6 @@
 #include "saves.h"
 
-#include "analysis/snapshot/npy.h"
+#include "arrays.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/filter.h"
@@ -50,14 +50,14 @@ static cufence_status parse(const char *option)
 /* ---- which launches ---- */
 
 enum { NAMES = 3 };
-struct kernel_names {
+struct saved_names {
     char *demangled; /* owned; NULL: it is no C++ name */
     char plain[160]; /* without types */
     const char *all[NAMES];
     size_t count;
 };
 
-static void name(const struct launch_function *function, struct kernel_names *names)
+static void name(const struct launch_function *function, struct saved_names *names)
 {
     int status;
     names->demangled = strncmp(function->name, "_Z", 2) == 0 ? __cxa_demangle(function->name, NULL, NULL, &status) : NULL;
@@ -72,7 +72,7 @@ static void name(const struct launch_function *function, struct kernel_names *na
 
 static int wants_function(const struct launch_function *function)
 {
-    struct kernel_names names;
+    struct saved_names names;
     name(function, &names);
     int may = filter_may_choose(&saves.filter, names.all, names.count);
     free(names.demangled);
@@ -83,7 +83,7 @@ static int is_chosen(const struct visit *visit)
 {
     struct stack_frame frames[STACK_READ];
     struct filter_place places[STACK_READ];
-    struct kernel_names names;
+    struct saved_names names;
     size_t count = filter_needs_places(&saves.filter) ? stack_frames(&visit->stack, frames, STACK_READ) : 0;
     for (size_t i = 0; i < count; i++)
         places[i] = (struct filter_place){frames[i].file, frames[i].line};
@@ -186,13 +186,10 @@ static void fail(const char *path)
     saves.has_failed = 1;
 }
 
-static int put_array(const char *path, const uint8_t *bytes, uint64_t size_of_it)
+static int put_array(const char *path, enum value_type type, const uint8_t *bytes, uint64_t size_of_it)
 {
-    char header[NPY_HEADER];
-    int fd = files_create(path);
-    npy_write(size_of_it, header);
-    int is_well = fd >= 0 && files_write(fd, header, sizeof header) && files_write(fd, bytes, size_of_it);
-    if ((fd >= 0 && close(fd) != 0) || !is_well)
+    int is_well = arrays_write(path, type, bytes, size_of_it);
+    if (!is_well)
         fail(path);
     return is_well;
 }
@@ -200,7 +197,7 @@ static int put_array(const char *path, const uint8_t *bytes, uint64_t size_of_it
 /* Makes a folder for the launch: "000012-softmax". */
 static int make_folder(const struct visit *visit, char *path, size_t room)
 {
-    struct kernel_names names;
+    struct saved_names names;
     int failed, copy_number = 1;
     name(visit->function, &names);
     names.plain[48] = '\0';
@@ -232,21 +229,40 @@ static void put_launch(const struct visit *visit, const char *folder)
         fail(path);
 }
 
+/* Puts the files of one buffer. Returns 1 if the launch has changed it. */
+static int put_buffer(const struct visit *visit, const char *folder, const uint8_t *results, const struct walk *walk,
+                      enum value_type type)
+{
+    char path[1400];
+    uint64_t bytes = visit->reached[walk->index].range.size;
+    snprintf(path, sizeof path, "%s/%zu.before.npy", folder, walk->index);
+    saves.bytes += put_array(path, type, results + walk->at, bytes) ? bytes : 0;
+    if (!memcmp(results + walk->at, results + walk->after, bytes))
+        return 0;
+    snprintf(path, sizeof path, "%s/%zu.after.npy", folder, walk->index);
+    saves.bytes += put_array(path, type, results + walk->after, bytes) ? bytes : 0;
+    return 1;
+}
+
 static void put_buffers(const struct visit *visit, const char *folder, const uint8_t *results)
 {
     char path[1400];
     struct walk walk = {0};
     size_t count = 0, different = 0;
+    snprintf(path, sizeof path, "%s/README.txt", folder);
+    int fd = files_create(path);
+    FILE *readme = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (readme)
+        arrays_begin(readme, visit);
     while (next_buffer(visit, &walk) && !saves.has_failed) {
-        uint64_t bytes = visit->reached[walk.index].range.size;
-        snprintf(path, sizeof path, "%s/%zu.before.npy", folder, walk.index);
-        saves.bytes += put_array(path, results + walk.at, bytes) ? bytes : 0;
+        enum value_type type = arrays_type(visit, walk.index);
+        int has_changed = put_buffer(visit, folder, results, &walk, type);
+        if (readme)
+            arrays_describe(readme, visit, walk.index, type, has_changed);
         count++;
-        if (!memcmp(results + walk.at, results + walk.after, bytes))
-            continue;
-        snprintf(path, sizeof path, "%s/%zu.after.npy", folder, walk.index);
-        saves.bytes += put_array(path, results + walk.after, bytes) ? bytes : 0;
     }
+    if (!readme || fclose(readme) != 0)
+        fail(path);
     for (size_t i = 0; i < visit->reached_count; i++)
         different += !is_known(visit, i);
     saves.incomplete += different - count;
