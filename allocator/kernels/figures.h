@@ -20,7 +20,7 @@
 #define FIGURES_FORMAT(width, exponent_bits, mantissa_bits, is_signed, has_infinity)                                           \
     ((uint32_t)(width) | (uint32_t)(exponent_bits) << 8 | (uint32_t)(mantissa_bits) << 16 | (uint32_t)(is_signed) << 24 |      \
      (uint32_t)(has_infinity) << 25)
-#define FIGURES_SIGNED 1u       /* of bits 24 and up */
+#define FIGURES_SIGNED 1u /* of bits 24 and up */
 #define FIGURES_HAS_INFINITY 2u
 
 struct figures_item {

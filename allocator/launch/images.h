@@ -1,10 +1,10 @@
 /*
- * The code of the modules and libraries that the program has loaded, for those who want to read it: the cubins that a kernel may
- * have been loaded from.
+ * The code of the modules and libraries that the program has loaded, for those who want to read it: the cubins that a kernel
+ * may have been loaded from.
  *
- * Costs nothing until images_open(). From then on, what is loaded is copied, at most IMAGES_MOST bytes in all, unless the program
- * promises to keep it as long as the library is loaded (as the CUDA runtime does). Compressed cubins and PTX are not read.
- * Thread safety: any thread, images_open() at the start.
+ * Costs nothing until images_open(). From then on, what is loaded is copied, at most IMAGES_MOST bytes in all, unless the
+ * program promises to keep it as long as the library is loaded (as the CUDA runtime does). Compressed cubins and PTX are not
+ * read. Thread safety: any thread, images_open() at the start.
  */
 #ifndef CUFENCE_LAUNCH_IMAGES_H
 #define CUFENCE_LAUNCH_IMAGES_H

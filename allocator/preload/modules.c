@@ -47,8 +47,7 @@ CUresult hook_cuModuleLoadFatBinary(CUmodule *module, const void *image)
 CUresult hook_cuLibraryLoadData(CUlibrary *library, const void *image, CUjit_option *jit_options, void **jit_values,
                                 unsigned jit_count, CUlibraryOption *options, void **values, unsigned count)
 {
-    CUresult result =
-        real.cuLibraryLoadData(library, image, jit_options, jit_values, jit_count, options, values, count);
+    CUresult result = real.cuLibraryLoadData(library, image, jit_options, jit_values, jit_count, options, values, count);
     int is_preserved = 0;
     for (unsigned i = 0; options && i < count; i++)
         is_preserved |= options[i] == CU_LIBRARY_BINARY_IS_PRESERVED && (!values || values[i]);

@@ -40,7 +40,8 @@ static void add_line(struct word *word, struct span cubin, const char *symbol, c
     for (uint32_t i = 0; i < use->write_count; i++) {
         int has = i < USES_WRITES && cubin_find_kernel_line(cubin, symbol, use->write_at[i], &found);
         if (has)
-            snprintf(path, sizeof path, "%s%s%s", found.directory ? found.directory : "", found.directory ? "/" : "", found.file);
+            snprintf(path, sizeof path, "%s%s%s", found.directory ? found.directory : "", found.directory ? "/" : "",
+                     found.file);
         if (has && is_first && i == 0)
             word->line = (struct code_line){strdup(path), found.line};
         if (has && word->line.file && word->line.line == found.line && !strcmp(word->line.file, path))
@@ -155,7 +156,8 @@ static const struct word *word_of(const struct reached *reached, const struct kn
 {
     const struct launch_function *function = reached->function;
     *code = NULL;
-    if (!function || !reached->handle || !function->has_layout || reached->argument < 0 || (uint32_t)reached->argument >= function->argument_count)
+    if (!function || !reached->handle || !function->has_layout || reached->argument < 0 ||
+        (uint32_t)reached->argument >= function->argument_count)
         return NULL;
     uint32_t at = function->arguments[reached->argument].offset + reached->at;
     *code = code_of(reached->handle, function);

@@ -4,8 +4,8 @@
  * milliseconds, from the module that the driver has loaded it from (launch/images.h). Where that has PTX or compressed code
  * only, nothing is known.
  *
- * code_find_out() asks the driver, so it wants a handle that is valid: that of a kernel which is being launched. The others only
- * look up what was found.
+ * code_find_out() asks the driver, so it wants a handle that is valid: that of a kernel which is being launched. The others
+ * only look up what was found.
  *
  * Thread safety: any thread, after images_open().
  */

@@ -10,8 +10,8 @@
 #include "analysis/values/value.h"
 #include "arguments.h"
 
-/* arguments: "NAME TYPE" of each in order, one a line; types as Triton writes them: "*fp32", "*kbf16" (never written), "i32". They
- * hold for the handle until its module is unloaded. Without --values or --nan, nothing is kept. */
+/* arguments: "NAME TYPE" of each in order, one a line; types as Triton writes them: "*fp32", "*kbf16" (never written), "i32".
+ * They hold for the handle until its module is unloaded. Without --values or --nan, nothing is kept. */
 void told_add(CUfunction handle, const char *symbol, const char *arguments);
 
 /* Of a pointer that is an argument by itself. VALUE_TYPES and 0 if nothing, or something that does not fit the kernel's layout,

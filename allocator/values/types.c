@@ -58,11 +58,31 @@ enum value_type types_named(const char *name, size_t length)
     static const struct {
         const char *name;
         enum value_type type;
-    } others[] = {{"f32", VALUE_FLOAT32},  {"fp32", VALUE_FLOAT32},   {"float", VALUE_FLOAT32}, {"f64", VALUE_FLOAT64},
-                  {"fp64", VALUE_FLOAT64}, {"double", VALUE_FLOAT64}, {"f16", VALUE_FLOAT16},   {"fp16", VALUE_FLOAT16},
-                  {"half", VALUE_FLOAT16}, {"bf16", VALUE_BFLOAT16},  {"i8", VALUE_INT8},       {"u8", VALUE_UINT8},
-                  {"bool", VALUE_UINT8},   {"i1", VALUE_UINT8},      {"f8e4m3", VALUE_FLOAT8_E4M3}, {"fp8e4nv", VALUE_FLOAT8_E4M3}, {"f8e5m2", VALUE_FLOAT8_E5M2}, {"fp8e5", VALUE_FLOAT8_E5M2},       {"i16", VALUE_INT16},      {"u16", VALUE_UINT16},    {"i32", VALUE_INT32},
-                  {"int", VALUE_INT32},    {"u32", VALUE_UINT32},     {"i64", VALUE_INT64},     {"u64", VALUE_UINT64}};
+    } others[] = {{"f32", VALUE_FLOAT32},
+                  {"fp32", VALUE_FLOAT32},
+                  {"float", VALUE_FLOAT32},
+                  {"f64", VALUE_FLOAT64},
+                  {"fp64", VALUE_FLOAT64},
+                  {"double", VALUE_FLOAT64},
+                  {"f16", VALUE_FLOAT16},
+                  {"fp16", VALUE_FLOAT16},
+                  {"half", VALUE_FLOAT16},
+                  {"bf16", VALUE_BFLOAT16},
+                  {"i8", VALUE_INT8},
+                  {"u8", VALUE_UINT8},
+                  {"bool", VALUE_UINT8},
+                  {"i1", VALUE_UINT8},
+                  {"f8e4m3", VALUE_FLOAT8_E4M3},
+                  {"fp8e4nv", VALUE_FLOAT8_E4M3},
+                  {"f8e5m2", VALUE_FLOAT8_E5M2},
+                  {"fp8e5", VALUE_FLOAT8_E5M2},
+                  {"i16", VALUE_INT16},
+                  {"u16", VALUE_UINT16},
+                  {"i32", VALUE_INT32},
+                  {"int", VALUE_INT32},
+                  {"u32", VALUE_UINT32},
+                  {"i64", VALUE_INT64},
+                  {"u64", VALUE_UINT64}};
     for (enum value_type type = 0; type < VALUE_TYPES; type++) {
         if (strlen(value_name(type)) == length && !memcmp(value_name(type), name, length))
             return type;
@@ -332,7 +352,8 @@ static enum value_type likeliest(const uint8_t *bytes, size_t size, const struct
     enum value_type best = VALUE_TYPES;
     for (size_t i = 0; i < TYPE_CANDIDATES; i++) {
         enum value_type type = type_candidates[i];
-        if (is_possible(clue, type) && figures.types[type].fit >= LEAST_FIT && (best == VALUE_TYPES || figures.types[type].fit > figures.types[best].fit))
+        if (is_possible(clue, type) && figures.types[type].fit >= LEAST_FIT &&
+            (best == VALUE_TYPES || figures.types[type].fit > figures.types[best].fit))
             best = type;
     }
     int is_float = best != VALUE_TYPES && value_is_float(best);

@@ -1,5 +1,5 @@
-/* What `--nan` and `--values` take from the machine code of kernels, and from what Triton's signatures say. The cubins are real ones
- * for sm_90 (tests/fixtures/cubins), their kernels are those of values_story.c. */
+/* What `--nan` and `--values` take from the machine code of kernels, and from what Triton's signatures say. The cubins are real
+ * ones for sm_90 (tests/fixtures/cubins), their kernels are those of values_story.c. */
 #include "values_world.h"
 
 #include <zlib.h>
@@ -78,10 +78,8 @@ static void a_signature_that_was_told_is_used(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_nan_has_the_line_that_writes_it),
-        cmocka_unit_test(an_input_that_is_the_output_is_looked_at),
-        cmocka_unit_test(what_a_kernel_only_reads_is_not_written),
-        cmocka_unit_test(guesses_know_the_widths_of_accesses),
+        cmocka_unit_test(a_nan_has_the_line_that_writes_it),       cmocka_unit_test(an_input_that_is_the_output_is_looked_at),
+        cmocka_unit_test(what_a_kernel_only_reads_is_not_written), cmocka_unit_test(guesses_know_the_widths_of_accesses),
         cmocka_unit_test(a_signature_that_was_told_is_used),
     };
     return cmocka_run_group_tests(tests, make_cubins, remove_folder);

@@ -66,9 +66,17 @@ static void halves_are_converted(void **state)
     static const struct {
         uint8_t bits;
         double e4m3, e5m2;
-    } bytes[] = {{0x00, 0, 0},        {0x01, 0x1p-9, 0x1p-16}, {0x07, 7 * 0x1p-9, 1.75 * 0x1p-14}, {0x08, 0x1p-6, 0x1p-13},
-                 {0x38, 1, 0.5},      {0x3c, 1.5, 1},          {0xb8, -1, -0.5},                   {0x77, 240, 28672},
-                 {0x7b, 352, 57344},  {0x78, 256, 32768},      {0xfb, -352, -57344}};
+    } bytes[] = {{0x00, 0, 0},
+                 {0x01, 0x1p-9, 0x1p-16},
+                 {0x07, 7 * 0x1p-9, 1.75 * 0x1p-14},
+                 {0x08, 0x1p-6, 0x1p-13},
+                 {0x38, 1, 0.5},
+                 {0x3c, 1.5, 1},
+                 {0xb8, -1, -0.5},
+                 {0x77, 240, 28672},
+                 {0x7b, 352, 57344},
+                 {0x78, 256, 32768},
+                 {0xfb, -352, -57344}};
     for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
         if (value_of_bits(VALUE_FLOAT8_E4M3, bytes[i].bits) != bytes[i].e4m3 ||
             value_of_bits(VALUE_FLOAT8_E5M2, bytes[i].bits) != bytes[i].e5m2)

@@ -65,13 +65,12 @@ static void writes_are_those_of_the_source(void **state)
         int is_known;
         unsigned words;
     } cases[] = {
-        {"normalise", 1, 2},   /* past the call of the slow division */
-        {"both", 1, 2 | 4},    /* y, and sum by an atomic */
-        {"either", 0, 0},      /* one or the other */
-        {"table", 0, 0},       /* a pointer from memory */
-        {"members", 1, 1 << 1}, /* of a struct: the first word is n */
-        {"widen", 1, 2},
-        {"say", 0, 0}, /* printf may write anything */
+        {"normalise", 1, 2},                   /* past the call of the slow division */
+        {"both", 1, 2 | 4},                    /* y, and sum by an atomic */
+        {"either", 0, 0},                      /* one or the other */
+        {"table", 0, 0},                       /* a pointer from memory */
+        {"members", 1, 1 << 1},                /* of a struct: the first word is n */
+        {"widen", 1, 2},        {"say", 0, 0}, /* printf may write anything */
     };
     struct span cubin = read_file("values.cubin");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -199,9 +198,12 @@ static void damage_is_survived(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(writes_are_those_of_the_source), cmocka_unit_test(accesses_tell_widths_and_kinds),
-        cmocka_unit_test(stores_have_lines),              cmocka_unit_test(a_fat_binary_has_several),
-        cmocka_unit_test(what_is_compressed_is_said),     cmocka_unit_test(damage_is_survived),
+        cmocka_unit_test(writes_are_those_of_the_source),
+        cmocka_unit_test(accesses_tell_widths_and_kinds),
+        cmocka_unit_test(stores_have_lines),
+        cmocka_unit_test(a_fat_binary_has_several),
+        cmocka_unit_test(what_is_compressed_is_said),
+        cmocka_unit_test(damage_is_survived),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

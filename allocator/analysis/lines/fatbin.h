@@ -1,6 +1,6 @@
 /*
- * The cubins of a fat binary, as nvcc makes it: one for each architecture, and PTX. Source of the layout: files of nvcc 13.0, and
- * fatbinary_section.h of the toolkit for the wrapper.
+ * The cubins of a fat binary, as nvcc makes it: one for each architecture, and PTX. Source of the layout: files of nvcc 13.0,
+ * and fatbinary_section.h of the toolkit for the wrapper.
  *
  * Pure. Nothing is allocated; cubins are part of the file. On damaged data the rest is left out.
  */

@@ -66,7 +66,7 @@ static unsigned result_of(struct sass_instruction instruction)
     if (opcode == 0x024 || opcode == 0x019)
         return 0; /* either widens bfloat16, or is no arithmetic with floating-point numbers */
     if ((opcode == 0x031 || opcode == 0x035) && instruction_bits(instruction, 24, 8) == SASS_RZ)
-        return 0; /* a constant of any type */
+        return 0;        /* a constant of any type */
     if (opcode == 0x108) /* MUFU */
         return USES_FLOAT32;
     if (opcode == 0x105 || opcode == 0x111) /* F2I */

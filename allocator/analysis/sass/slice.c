@@ -56,7 +56,8 @@ static int is_kept_by_call(struct slicer *slicer, uint32_t call, int file, unsig
         struct sass_instruction instruction = ways_instruction(ways, i);
         if (way_of(instruction) == WAY_CALL && instruction_bits(instruction, 0, 12) != 0x944)
             return 0; /* to another function */
-        if (opcode_of(instruction) != 0x144 && opcode_of(instruction) != 0x150 && slice_writes(slicer, instruction, file, number))
+        if (opcode_of(instruction) != 0x144 && opcode_of(instruction) != 0x150 &&
+            slice_writes(slicer, instruction, file, number))
             return 0;
     }
     return start < ways->count;

@@ -1,5 +1,6 @@
 /*
- * The parts of the slicer: slice.c walks back through the code, slice_terms.c evaluates instructions. Internal header of slice*.c.
+ * The parts of the slicer: slice.c walks back through the code, slice_terms.c evaluates instructions. Internal header of
+ * slice*.c.
  */
 #ifndef CUFENCE_ANALYSIS_SASS_SLICE_PARTS_H
 #define CUFENCE_ANALYSIS_SASS_SLICE_PARTS_H

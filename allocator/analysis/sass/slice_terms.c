@@ -127,7 +127,8 @@ static term_set of_high_product(struct reading *reading, enum which which)
 {
     unsigned form = (unsigned)instruction_bits(reading->instruction, 9, 3);
     (void)which;
-    return (form == 1 || form == 4 || form == 5) && instruction_bits(reading->instruction, 64, 8) == SASS_RZ ? NOTHING : UNKNOWN;
+    return (form == 1 || form == 4 || form == 5) && instruction_bits(reading->instruction, 64, 8) == SASS_RZ ? NOTHING
+                                                                                                             : UNKNOWN;
 }
 
 /* HFMA2.MMA of constants, or IADD.64 from sm_100 on. */

@@ -1,6 +1,6 @@
 /*
- * What a kernel does to the memory that its parameters point to, according to its machine code: which of them it writes through,
- * how wide its accesses are, and what kind of numbers it computes with what it loads and stores.
+ * What a kernel does to the memory that its parameters point to, according to its machine code: which of them it writes
+ * through, how wide its accesses are, and what kind of numbers it computes with what it loads and stores.
  *
  * Every store and atomic is traced back to a parameter (slice.h). Only if that succeeds for all of them, and no instruction may
  * write memory in another way (calls of other functions, bulk copies, surfaces, unknown ones), is it known that the other

@@ -34,7 +34,8 @@ const char *value_name(enum value_type type); /* "float32", "bfloat16", "uint8";
 /* How the bits of a floating-point type are divided. */
 struct value_format {
     unsigned exponent_bits, mantissa_bits;
-    int has_infinity; /* 0: where all bits but the sign are set is NaN, and the other numbers with the highest exponent are finite */
+    int has_infinity; /* 0: where all bits but the sign are set is NaN, and the other numbers with the highest exponent are
+                         finite */
 };
 struct value_format value_format(enum value_type type);
 
