@@ -1,4 +1,4 @@
-/* Made of figures.cu by ./dev ptx; sha256 of the source: b65e6f68a8fc9b4660848da7923da87c */
+/* Made of figures.cu by ./dev ptx; sha256 of the source: c7e9c1b08015437d2af408d13783f0df */
 #ifndef CUFENCE_KERNELS_FIGURES_PTX_H
 #define CUFENCE_KERNELS_FIGURES_PTX_H
 
