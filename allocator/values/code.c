@@ -64,6 +64,10 @@ static void look(struct span cubin, void *user)
         code->is_whole &= !cubin_find_named(cubin, code->function->name, &work, &symbol);
         return;
     }
+    if (kernel.parameters_at != slice_parameters_at(kernel.sm)) { /* another compiler than those that the slicer knows */
+        code->is_whole = 0;
+        return;
+    }
     uses_find_writes(kernel.code, kernel.sm, &uses);
     uses_find_reads(kernel.code, kernel.sm, &uses);
     code->is_whole &= uses.knows_writes;

@@ -43,7 +43,7 @@ static struct uses uses_of(struct span cubin, const char *symbol)
     struct uses uses;
     if (!cubin_find_kernel(cubin, symbol, &kernel))
         fail_msg("no %s", symbol);
-    assert_int_equal(kernel.sm, 90);
+    assert_true(kernel.sm == 90 && kernel.parameters_at == slice_parameters_at(90));
     uses_find_writes(kernel.code, kernel.sm, &uses);
     uses_find_reads(kernel.code, kernel.sm, &uses);
     return uses;
@@ -140,6 +140,7 @@ static void a_fat_binary_has_several(void **state)
         struct uses uses;
         assert_true(cubin_find_kernel(cubin, "normalise", &kernel));
         assert_int_equal(kernel.sm, count++ ? 90 : 80);
+        assert_int_equal(kernel.parameters_at, slice_parameters_at(kernel.sm));
         uses_find_writes(kernel.code, kernel.sm, &uses);
         assert_true(uses.knows_writes && written(&uses) == 2);
     }

@@ -246,6 +246,32 @@ static int calls_others(const struct image *image, uint32_t number, struct span 
     return 0;
 }
 
+/* Finds the offset of the parameters among the kernel's attributes, in section ".nv.info.KERNEL". An attribute has a form, a
+ * number, and 2 bytes that are its value, or with the form SIZED the number of bytes that follow. */
+static uint32_t parameters_of(const struct image *image, const char *symbol)
+{
+    enum { SIZED = 4, PARAMETER_BANK = 0x0a };
+    static const char prefix[] = ".nv.info.";
+    Elf64_Shdr section;
+    if (!image_section(image, image->names, &section))
+        return 0;
+    struct span names = image_content(image, &section);
+    for (uint32_t i = 1; image_section(image, i, &section); i++) {
+        const char *name = span_string(names, section.sh_name);
+        if (!name || strncmp(name, prefix, sizeof(prefix) - 1) != 0 || strcmp(name + sizeof(prefix) - 1, symbol) != 0)
+            continue;
+        struct reader reader = reader_of(image_content(image, &section), 0);
+        uint8_t head[4], bank[8]; /* of the bank: index of the symbol, offset, size */
+        while (reader_copy(&reader, head, sizeof(head))) {
+            uint32_t size = head[0] == SIZED ? head[2] | (uint32_t)head[3] << 8 : 0;
+            if (head[1] == PARAMETER_BANK && size == sizeof(bank) && reader_copy(&reader, bank, sizeof(bank)))
+                return bank[4] | (uint32_t)bank[5] << 8;
+            reader_skip(&reader, size);
+        }
+    }
+    return 0;
+}
+
 /* A kernel has a section of its own, in which it comes first. */
 static int find_kernel(struct span bytes, const char *symbol, struct image *image, Elf64_Sym *found, struct span *code)
 {
@@ -267,6 +293,7 @@ int cubin_find_kernel(struct span bytes, const char *symbol, struct cubin_kernel
     if (!find_kernel(bytes, symbol, &image, &found, &kernel->code) || calls_others(&image, found.st_shndx, kernel->code))
         return 0;
     kernel->sm = architecture_of(bytes.bytes);
+    kernel->parameters_at = parameters_of(&image, symbol);
     return 1;
 }
 

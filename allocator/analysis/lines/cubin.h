@@ -38,8 +38,9 @@ int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line);
 
 /* A kernel of a cubin as the compiler has written it, where no function has an address yet. */
 struct cubin_kernel {
-    struct span code; /* with its functions: all of its section */
-    unsigned sm;      /* compute capability that it was compiled for, 90 for 9.0 */
+    struct span code;       /* with its functions: all of its section */
+    unsigned sm;            /* compute capability that it was compiled for, 90 for 9.0 */
+    uint32_t parameters_at; /* offset of its parameters in constant bank 0; 0 if the cubin does not say */
 };
 
 /* Returns 1 if the cubin has a kernel of that name, and its code calls no function of another section. */
