@@ -58,9 +58,9 @@ static void guesses_know_the_widths_of_accesses(void **state)
     (void)state;
     assert_int_equal(run("--values widen", "code_types"), 0);
     SAYS("bfloat16[1000] (guess)");
-    SAYS("[1.0 1.0 1.0 .. 1.0 1.0 1.0]");
+    SAYS("[0.0 1.0 0.0 .. 1.0 0.0 1.0]");
     SAYS("float64[1000] (guess)");
-    SAYS("[3.0 3.0 3.0 .. 3.0 3.0 3.0]");
+    SAYS("[0.0 3.0 0.0 .. 3.0 0.0 3.0]");
 }
 
 static void a_signature_that_was_told_is_used(void **state)

@@ -280,13 +280,13 @@ static void tell_code_only_read(void)
     launch_of(function, (void *[]){&stale, &other, &n});
 }
 
-/* 1.0 of bfloat16 throughout: as float32, it would be 1.001 everywhere. */
+/* 0.0 and 1.0 of bfloat16 in turn, which look like 1.0 of float32. */
 static void tell_code_types(void)
 {
     CUfunction function = kernel_of("values.cubin", "widen");
     CUdeviceptr halves = allocate(COUNT * 2), doubles = allocate(COUNT * 8);
     int n = COUNT;
-    CALL(cuMemsetD16_v2, halves, 0x3f80, COUNT);
+    CALL(cuMemsetD32_v2, halves, 0x3f800000, COUNT / 2);
     launch_of(function, (void *[]){&halves, &doubles, &n});
 }
 
