@@ -92,6 +92,7 @@
     X(cuKernelGetParamInfo, 12040, OPTIONAL)                                                                                   \
     X(cuLibraryGetKernel, 12000, OPTIONAL)                                                                                     \
     X(cuKernelGetFunction, 12000, OPTIONAL)                                                                                    \
+    X(cuFuncGetModule, 11000, OPTIONAL)                                                                                        \
     X(cuKernelGetLibrary, 12050, OPTIONAL)                                                                                     \
     X(cuUserObjectCreate, 11030, OPTIONAL)                                                                                     \
     X(cuUserObjectRelease, 11030, OPTIONAL)                                                                                    \

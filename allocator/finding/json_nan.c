@@ -45,6 +45,11 @@ void json_put_nan(struct members report, const struct nan_fact *nan,
     put_frames(made, nan->frames, nan->frame_count);
     if (nan->argument >= 0)
         put(made, "argument", json_integer(nan->argument));
+    if (nan->file) {
+        struct members line = put_object(made, "written_at");
+        put_text(line, "file", nan->file);
+        put(line, "line", json_integer(nan->line));
+    }
     put_number(made, "index", nan->index);
     put_number(made, "made", nan->made);
     put_number(made, "count", nan->count);

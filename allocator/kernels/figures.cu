@@ -8,12 +8,13 @@
 typedef unsigned long long u64;
 
 struct format {
-    unsigned width, exponent_bits, mantissa_bits, is_signed;
+    unsigned width, exponent_bits, mantissa_bits, is_signed, has_infinity;
 };
 
 static __device__ format format_of(unsigned packed)
 {
-    return {packed & 0xff, packed >> 8 & 0xff, packed >> 16 & 0xff, packed >> 24};
+    return {packed & 0xff, packed >> 8 & 0xff, packed >> 16 & 0xff, packed >> 24 & FIGURES_SIGNED,
+            packed >> 24 & FIGURES_HAS_INFINITY};
 }
 
 struct chunk {
@@ -53,6 +54,8 @@ static __device__ kind kind_of(u64 bits, const format &f)
     u64 exponent = ones(f.exponent_bits);
     if (!f.exponent_bits || (bits >> f.mantissa_bits & exponent) != exponent)
         return FINITE;
+    if (!f.has_infinity)
+        return (bits & ones(f.mantissa_bits)) == ones(f.mantissa_bits) ? NOT_A_NUMBER : FINITE;
     return bits & ones(f.mantissa_bits) ? NOT_A_NUMBER : INFINITE;
 }
 
@@ -210,10 +213,13 @@ extern "C" __global__ void cufence_figures(const figures_items items)
         copy_ends(item, f);
 }
 
-/* Whether one of the chunk's elements may be no finite number. Elements of 2 and 4 bytes are looked at together. */
+/* Whether one of the chunk's elements may be no finite number. Elements of less than 8 bytes are looked at together. */
 static __device__ bool is_suspect(const chunk &got, const format &f)
 {
-    u64 all = f.width == 2 ? 0x0001000100010001ull : f.width == 4 ? 0x0000000100000001ull : 1ull;
+    u64 all = f.width == 1   ? 0x0101010101010101ull
+              : f.width == 2 ? 0x0001000100010001ull
+              : f.width == 4 ? 0x0000000100000001ull
+                             : 1ull;
     u64 exponent = all * (ones(f.exponent_bits) << f.mantissa_bits), lowest = all << f.mantissa_bits;
     /* Where all bits of the exponent are set, adding 1 to it carries into the sign, which was cleared. */
     u64 sign = all << (8 * f.width - 1);

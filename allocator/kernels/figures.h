@@ -15,9 +15,13 @@
 #define FIGURES_ITEMS 64
 #define FIGURES_ENDS 32 /* bytes shown of the beginning and of the end */
 
-/* How bits are divided: floating point if exponent_bits is not 0. */
-#define FIGURES_FORMAT(width, exponent_bits, mantissa_bits, is_signed)                                                         \
-    ((uint32_t)(width) | (uint32_t)(exponent_bits) << 8 | (uint32_t)(mantissa_bits) << 16 | (uint32_t)(is_signed) << 24)
+/* How bits are divided: floating point if exponent_bits is not 0. Without infinities (float8_e4m3fn), NaN has all bits but the
+ * sign set, and other numbers with the highest exponent are finite. */
+#define FIGURES_FORMAT(width, exponent_bits, mantissa_bits, is_signed, has_infinity)                                           \
+    ((uint32_t)(width) | (uint32_t)(exponent_bits) << 8 | (uint32_t)(mantissa_bits) << 16 | (uint32_t)(is_signed) << 24 |      \
+     (uint32_t)(has_infinity) << 25)
+#define FIGURES_SIGNED 1u /* of bits 24 and up */
+#define FIGURES_HAS_INFINITY 2u
 
 struct figures_item {
     uint64_t address; /* of any alignment */

@@ -1,24 +1,22 @@
 #include "code.h"
 
+#include "analysis/lines/fatbin.h"
 #include "driver/driver.h"
 
-#include <dlfcn.h>
 #include <elf.h>
 #include <fcntl.h>
+#include <link.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define FATBIN UINT32_C(0xba55ed50)         /* the container of cubins and PTX for several GPUs */
-#define FATBIN_WRAPPER UINT32_C(0x466243b1) /* what nvcc puts into a program: it points to the container */
-
 struct kept {
     struct code code; /* first: it is what code_find() returns. bytes NULL: they could not be kept */
     unsigned references;
     int is_own;       /* code.bytes is on the heap, else in a file that is loaded ... */
-    const void *file; /* ... at this address */
+    const void *file; /* ... with its headers at this address */
     const char *why;  /* there are no bytes */
 };
 
@@ -66,15 +64,6 @@ static uint64_t size_of_cubin(const uint8_t *image)
     return end_of_sections(image, &header);
 }
 
-static uint64_t size_of_fat_binary(const uint8_t *image)
-{
-    uint16_t header;
-    uint64_t content;
-    memcpy(&header, image + 6, sizeof header);
-    memcpy(&content, image + 8, sizeof content);
-    return header + content;
-}
-
 /* Text is compared first: it may be shorter than a number. */
 static int is_text(const char *image)
 {
@@ -100,7 +89,7 @@ uint64_t code_size(const void *image)
         return strlen(image) + 1;
     if (!memcmp(image, ELFMAG, SELFMAG))
         return size_of_cubin(image);
-    return first_word(image) == FATBIN ? size_of_fat_binary(image) : 0;
+    return fatbin_size(image);
 }
 
 /* A wrapper: number, version, pointer to the container. */
@@ -149,9 +138,35 @@ static struct kept *find_same_locked(const void *bytes, uint64_t size)
     return NULL;
 }
 
+struct place {
+    uint64_t address;
+    uint64_t file; /* the address of its headers */
+    int is_found;
+};
+
+static int find_segment(struct dl_phdr_info *info, size_t size, void *user)
+{
+    struct place *place = user;
+    (void)size;
+    for (unsigned i = 0; i < info->dlpi_phnum && !place->is_found; i++) {
+        const ElfW(Phdr) *segment = &info->dlpi_phdr[i];
+        place->is_found = segment->p_type == PT_LOAD && !(segment->p_flags & PF_W) &&
+                          place->address - (info->dlpi_addr + segment->p_vaddr) < segment->p_memsz;
+    }
+    place->file = (uint64_t)(uintptr_t)info->dlpi_phdr;
+    return place->is_found;
+}
+
+/* Returns the headers of the loaded file in whose constant data the bytes are, NULL if they are elsewhere and may change. */
+static const void *file_of(const void *bytes)
+{
+    struct place place = {.address = (uint64_t)(uintptr_t)bytes};
+    dl_iterate_phdr(find_segment, &place);
+    return place.is_found ? (const void *)(uintptr_t)place.file : NULL;
+}
+
 static struct kept *keep_locked(const void *image)
 {
-    Dl_info where;
     const void *bytes = unwrapped(image);
     uint64_t size = code_size(bytes);
     struct kept *kept = size ? find_same_locked(bytes, size) : NULL;
@@ -160,9 +175,8 @@ static struct kept *keep_locked(const void *image)
     kept->code.size = size;
     if (!size) {
         kept->why = "its module has a form that cufence does not know";
-    } else if (dladdr(bytes, &where)) {
+    } else if ((kept->file = file_of(bytes)) != NULL) {
         kept->code.bytes = bytes;
-        kept->file = where.dli_fbase;
     } else if (!own_locked(kept, bytes)) {
         kept->why = "the host had no room for a copy of its module";
     }
@@ -266,15 +280,20 @@ static struct kept *find_locked(CUfunction kernel, const char *name)
     return NULL;
 }
 
+/* Whether the bytes can be read: own ones, or those of a file that is still loaded. */
+static int is_there(const struct kept *kept)
+{
+    return kept->is_own || (kept->code.bytes && file_of(kept->code.bytes) == kept->file);
+}
+
 /* Returns NULL if the bytes are the entry's own now, else why they are not. */
 static const char *secure_locked(struct kept *kept)
 {
-    Dl_info where;
     if (!kept)
         return "its module was loaded in a way that cufence does not see";
     if (kept->is_own || kept->why)
         return kept->why;
-    if (!dladdr(kept->code.bytes, &where) || where.dli_fbase != kept->file)
+    if (!is_there(kept))
         return "the file that has its module is no longer loaded";
     return own_locked(kept, kept->code.bytes) ? NULL : "the host had no room for a copy of its module";
 }
@@ -305,4 +324,49 @@ void code_give_back(const struct code *code)
     pthread_mutex_lock(&lock);
     release_locked((struct kept *)(uintptr_t)code);
     pthread_mutex_unlock(&lock);
+}
+
+/* ---- reading ---- */
+
+/* The runtime passes a CUkernel as a CUfunction. The cuFunc* queries fail for it with an error. */
+const void *code_module_of(CUfunction function)
+{
+    CUmodule module;
+    CUlibrary library;
+    if (driver->cuFuncGetModule && driver->cuFuncGetModule(&module, function) == CUDA_SUCCESS)
+        return module;
+    if (driver->cuKernelGetLibrary && driver->cuKernelGetLibrary(&library, (CUkernel)function) == CUDA_SUCCESS)
+        return library;
+    return NULL;
+}
+
+static int look_at(struct span file, void (*look)(struct span cubin, void *user), void *user)
+{
+    struct span cubin;
+    uint64_t at = 0;
+    int has_others = 0;
+    if (file.size >= SELFMAG && memcmp(file.bytes, ELFMAG, SELFMAG) == 0) {
+        look(file, user);
+        return 1;
+    }
+    if (file.size < 16 || fatbin_size(file.bytes) == 0)
+        return 0;
+    while ((cubin = fatbin_next(file, &at, &has_others)).bytes)
+        look(cubin, user);
+    return !has_others;
+}
+
+int code_look(const void *module, void (*look)(struct span cubin, void *user), void *user)
+{
+    int is_whole = 0;
+    pthread_mutex_lock(&lock);
+    for (struct loaded *at = newest; at; at = at->next) {
+        if (at->handle != module)
+            continue;
+        if (is_there(at->kept))
+            is_whole = look_at((struct span){at->kept->code.bytes, at->kept->code.size}, look, user);
+        break;
+    }
+    pthread_mutex_unlock(&lock);
+    return is_whole;
 }

@@ -1,14 +1,17 @@
 /*
  * The code of the program's kernels, as the driver was given it: for a launch that is to be done again elsewhere
- * (values/bundles.h). A fault needs none of this, because a core dump has the code.
+ * (values/bundles.h), and to read what a kernel does (values/machine.h). A fault needs none of this, because a core dump has
+ * the code.
  *
- * Modules and libraries are noted from code_keep() on. Bytes in the file of a program or library that is loaded are copied when
+ * Modules and libraries are noted from code_keep() on. Constant bytes of a program or library that is loaded are copied when
  * they are asked for; others at once, because the program may free them, up to CODE_MOST in all.
  *
  * Thread safety: code_keep() at the start; the others on any thread. Ownership: code_find() gives a reference.
  */
 #ifndef CUFENCE_LAUNCH_CODE_H
 #define CUFENCE_LAUNCH_CODE_H
+
+#include "base/reader.h"
 
 #include <cuda.h>
 
@@ -39,6 +42,13 @@ void code_unloaded(const void *handle);
 const struct code *code_find(CUfunction kernel, const char *name, const char **why);
 const struct code *code_hold(const struct code *code); /* another reference */
 void code_give_back(const struct code *code);          /* NULL is allowed */
+
+/* Returns the module or library of a kernel's handle, NULL if the driver does not tell. */
+const void *code_module_of(CUfunction function);
+
+/* Calls `look` with each cubin of a module, for the devices of all architectures. Returns 1 if its code is nowhere else:
+ * compressed cubins are not read. The spans are valid during the call, which holds a lock. */
+int code_look(const void *module, void (*look)(struct span cubin, void *user), void *user);
 
 /* The number of bytes of an image that the driver has accepted; 0 if its form is unknown. */
 uint64_t code_size(const void *image);

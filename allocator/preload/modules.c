@@ -1,6 +1,7 @@
 /* Modules and libraries. */
 #include "launch/code.h"
 #include "launch/launch.h"
+#include "values/values.h"
 
 #include "internal.h" /* last: see hooks.h */
 
@@ -62,8 +63,10 @@ CUresult hook_cuModuleUnload(CUmodule module)
         return failure();
     if (is_active())
         launch_forget_functions();
-    if (code_is_kept)
+    if (code_is_kept) {
         code_unloaded(module);
+        values_module_gone(module);
+    }
     return real.cuModuleUnload(module);
 }
 
@@ -73,7 +76,9 @@ CUresult hook_cuLibraryUnload(CUlibrary library)
         return failure();
     if (is_active())
         launch_forget_functions();
-    if (code_is_kept)
+    if (code_is_kept) {
         code_unloaded(library);
+        values_module_gone(library);
+    }
     return real.cuLibraryUnload(library);
 }

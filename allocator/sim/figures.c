@@ -4,7 +4,7 @@
 #include <string.h>
 
 struct format {
-    unsigned width, exponent_bits, mantissa_bits, is_signed;
+    unsigned width, exponent_bits, mantissa_bits, is_signed, has_infinity;
 };
 
 struct part {
@@ -19,7 +19,7 @@ struct nans {
 
 static struct format format_of(uint32_t packed)
 {
-    return (struct format){packed & 0xff, packed >> 8 & 0xff, packed >> 16 & 0xff, packed >> 24};
+    return (struct format){packed & 0xff, packed >> 8 & 0xff, packed >> 16 & 0xff, packed >> 24 & 1, packed >> 25 & 1};
 }
 
 static const struct twin_item *item_of(const struct twin_items *items, uint32_t block)
@@ -44,8 +44,8 @@ static uint64_t ones(unsigned bits)
 
 static int is_special(uint64_t bits, const struct format *f)
 {
-    uint64_t exponent = ones(f->exponent_bits);
-    return f->exponent_bits && (bits >> f->mantissa_bits & exponent) == exponent;
+    uint64_t all = ones(f->exponent_bits + f->mantissa_bits), exponent = ones(f->exponent_bits) << f->mantissa_bits;
+    return f->exponent_bits && (f->has_infinity ? (bits & exponent) == exponent : (bits & all) == all);
 }
 
 static double value_of(uint64_t bits, const struct format *f)

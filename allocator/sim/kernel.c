@@ -276,7 +276,17 @@ SIM_API CUresult cuModuleGetFunction(CUfunction *hfunc, CUmodule hmod, const cha
     CUfunction function = kernel_bind(kernel, hmod->context);
     if (function == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
+    atomic_store(&function->owner, hmod);
     *hfunc = function;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuFuncGetModule(CUmodule *hmod, CUfunction hfunc)
+{
+    CALL_ENTER("cuFuncGetModule");
+    if (hmod == NULL || !kernel_is_valid(hfunc) || hfunc->kernel_handle == NULL)
+        return hmod == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *hmod = (CUmodule)(uintptr_t)atomic_load(&hfunc->owner);
     return CUDA_SUCCESS;
 }
 
@@ -320,7 +330,18 @@ SIM_API CUresult cuLibraryGetKernel(CUkernel *pKernel, CUlibrary library, const 
         return CUDA_ERROR_INVALID_HANDLE;
     CUfunction kernel;
     CALL_TRY(find_in(library->image, name, &kernel));
+    atomic_store(&kernel->owner, library);
     *pKernel = (CUkernel)kernel;
+    return CUDA_SUCCESS;
+}
+
+SIM_API CUresult cuKernelGetLibrary(CUlibrary *pLib, CUkernel kernel)
+{
+    CALL_ENTER("cuKernelGetLibrary");
+    CUfunction function = (CUfunction)kernel;
+    if (pLib == NULL || !kernel_is_valid(kernel) || function->kernel_handle != NULL)
+        return pLib == NULL ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_INVALID_HANDLE;
+    *pLib = (CUlibrary)(uintptr_t)atomic_load(&function->owner);
     return CUDA_SUCCESS;
 }
 

@@ -335,6 +335,8 @@ static const struct symbol symbols[] = {
     PLAIN(cuKernelGetFunction, 12000),
     PLAIN(cuKernelGetName, 12030),
     PLAIN(cuKernelGetParamInfo, 12040),
+    PLAIN(cuFuncGetModule, 11000),
+    PLAIN(cuKernelGetLibrary, 12050),
     PLAIN(cuKernelGetAttribute, 12000),
     PLAIN(cuFuncGetAttribute, 2020),
     PLAIN(cuFuncSetAttribute, 9000),

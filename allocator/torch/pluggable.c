@@ -5,6 +5,7 @@
 #include "witness/monitor.h"
 #include "heap/heap.h"
 #include "heap/passed.h"
+#include "values/told.h"
 
 void *cufence_torch_alloc(size_t size, int device, cufence_stream stream)
 {
@@ -84,4 +85,9 @@ int cufence_torch_before_sync(int scope, uint64_t handle)
 void cufence_torch_add(const char *text, const char *json)
 {
     delivery_add(text, json);
+}
+
+void cufence_torch_kernel(uint64_t function, const char *symbol, const char *arguments)
+{
+    told_add((CUfunction)(uintptr_t)function, symbol, arguments);
 }

@@ -51,4 +51,8 @@ CUFENCE_TORCH_EXPORT int cufence_torch_before_sync(int scope, uint64_t handle);
  * and `json`, one line, to json=. */
 CUFENCE_TORCH_EXPORT void cufence_torch_add(const char *text, const char *json);
 
+/* Tells what Triton knows of a kernel that was loaded: its CUfunction, its name, and "NAME TYPE" of each argument, one a line
+ * (_signatures.py). Does nothing unless --values, --nan or another tool that shows launches is on. */
+CUFENCE_TORCH_EXPORT void cufence_torch_kernel(uint64_t function, const char *symbol, const char *arguments);
+
 #endif

@@ -55,7 +55,7 @@ static void put_array(struct writing *writing, const char *name, const uint8_t *
     char path[PATH_ROOM], inner[64];
     snprintf(inner, sizeof inner, BUNDLE_FOLDER "/%s", name);
     path_of(writing, inner, path);
-    if (!writing->has_failed && !saved_put_array(path, bytes, size))
+    if (!writing->has_failed && !saved_put_array(path, VALUE_TYPES, bytes, size))
         writing->has_failed = 1;
     writing->bytes += size;
 }

@@ -30,8 +30,9 @@ size_t measure_bytes(unsigned kernel, uint64_t bytes)
 static uint32_t format_of(enum value_type type)
 {
     int is_signed = type == VALUE_INT8 || type == VALUE_INT16 || type == VALUE_INT32 || type == VALUE_INT64;
-    struct value_format format = value_is_float(type) ? value_format(type) : (struct value_format){0, 0};
-    return FIGURES_FORMAT(value_width(type), format.exponent_bits, format.mantissa_bits, is_signed || value_is_float(type));
+    struct value_format format = value_is_float(type) ? value_format(type) : (struct value_format){0, 0, 0};
+    return FIGURES_FORMAT(value_width(type), format.exponent_bits, format.mantissa_bits, is_signed || value_is_float(type),
+                          format.has_infinity);
 }
 
 static void submit(struct visit_part *part, unsigned kernel, struct figures_items *items)
@@ -69,7 +70,7 @@ static uint64_t bits_of_key(uint64_t key, enum value_type type)
     uint64_t sign = UINT64_C(1) << (bits - 1), all = bits == 64 ? UINT64_MAX : (UINT64_C(1) << bits) - 1;
     if (value_is_float(type) && !(key & sign))
         return ~key & all;
-    return format_of(type) >> 24 ? key ^ sign : key;
+    return format_of(type) >> 24 & FIGURES_SIGNED ? key ^ sign : key;
 }
 
 static void add(struct figures_part *to, const struct figures_part *from)

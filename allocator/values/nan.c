@@ -1,7 +1,9 @@
 #include "nan.h"
 
 #include "base/error.h"
+#include "machine.h"
 #include "finding/nan.h"
+#include "launch/code.h"
 #include "plan.h"
 #include "visits.h"
 #include "witness/tell.h"
@@ -38,13 +40,15 @@ static int wants_number(const struct launch_function *function, uint64_t number)
 
 static int wants(const struct visit *visit)
 {
+    if (visit->function && visit->reached_count)
+        machine_find_out(visit->reached[0].handle, visit->function);
     return visit->reached_count != 0;
 }
 
 static unsigned when(const struct visit *visit, const struct reached *reached)
 {
-    int is_const = visit->function && types_is_const(reached->function, reached);
-    return is_const ? PLAN_BEFORE : PLAN_BEFORE | PLAN_AFTER;
+    int is_input = visit->function && (types_is_const(reached->function, reached) || machine_only_reads(reached));
+    return is_input ? PLAN_BEFORE : PLAN_BEFORE | PLAN_AFTER;
 }
 
 static const struct plan_rules rules = {
@@ -216,6 +220,18 @@ static void name_kernels(const struct visit *visit, struct nan_fact *fact, char 
     fact->plain = plain;
 }
 
+/* Finds the line that writes there. Of arguments with equal pointers, only the first has been looked at. */
+static void find_line(const struct visit *visit, uint64_t pointer, struct nan_fact *fact)
+{
+    struct machine_line line;
+    for (size_t i = 0; visit->function && i < visit->reached_count; i++) {
+        if (visit->reached[i].pointer != pointer || !machine_line_of_writes(&visit->reached[i], &line))
+            continue;
+        fact->file = line.file;
+        fact->line = line.line;
+    }
+}
+
 static void tell(const struct results *results, const struct looked *made, int is_inf, int is_of_unwritten)
 {
     const struct visit *visit = results->visit;
@@ -244,6 +260,7 @@ static void tell(const struct results *results, const struct looked *made, int i
                             .inputs = telling->inputs,
                             .is_of_unwritten = is_of_unwritten,
                             .now_ns = now_ns()};
+    find_line(visit, reached->pointer, &fact);
     memcpy(fact.grid, visit->grid, sizeof fact.grid);
     memcpy(fact.block, visit->block, sizeof fact.block);
     name_kernels(visit, &fact, telling->plain, sizeof telling->plain);
@@ -352,6 +369,7 @@ cufence_status nan_open(const struct options *options)
     user.ptx = measure_ptx();
     if (!written_open())
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "nan: the host has no memory to note which buffers were written");
+    code_keep();
     visits_add(&user);
     return CUFENCE_OK;
 }

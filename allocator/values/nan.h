@@ -1,6 +1,7 @@
 /*
  * nan=report|stop: finds the launches that make a NaN of inputs that have none. A user of visits: it looks at everything that a
- * launch was given before it, and after it at what the launch may write, which is all but pointers to const.
+ * launch was given before it, and after it at what the launch may write: not pointers to const, nor what the kernel's code only
+ * reads.
  *
  * Memory that nobody was seen to write is no input. With nan_every=N, writes of the launches in between are not seen, so all
  * memory counts as written. Thread safety: nan_open() at the start.

@@ -60,12 +60,23 @@ static void add(struct making *making, const struct plan_item *wanted, unsigned 
         making->plan->items[making->plan->count++] = item;
 }
 
+/* When to look at the pointer, or at another one that is the same: it is measured once. */
+static unsigned when_of(const struct plan_rules *rules, const struct visit *visit, size_t index)
+{
+    unsigned when = 0;
+    for (size_t i = index; i < visit->reached_count; i++) {
+        if (visit->reached[i].pointer == visit->reached[index].pointer)
+            when |= rules->when(visit, &visit->reached[i]);
+    }
+    return when;
+}
+
 static void add_pointer(struct making *making, const struct visit *visit, size_t index)
 {
     const struct reached *reached = &visit->reached[index];
     struct known_type known = types_of(reached->function, reached);
     struct plan_item item = {.reached = (uint32_t)index, .bytes = reached->bytes, .type = known.type, .from = known.from};
-    unsigned when = making->rules->when(visit, reached);
+    unsigned when = when_of(making->rules, visit, index);
     size_t candidates = making->rules->only_floats ? TYPE_FLOATS : TYPE_CANDIDATES;
     if (!when || (known.type != VALUE_TYPES && making->rules->only_floats && !value_is_float(known.type)))
         return;

@@ -32,10 +32,11 @@ static int put(const char *path, const void *first, size_t first_size, const voi
     return 1;
 }
 
-int saved_put_array(const char *path, const void *bytes, uint64_t size)
+int saved_put_array(const char *path, enum value_type type, const void *bytes, uint64_t size)
 {
     char header[NPY_HEADER];
-    npy_write(size, header);
+    enum value_type written = type == VALUE_TYPES ? VALUE_UINT8 : type;
+    npy_write(written, size / value_width(written), header);
     return put(path, header, sizeof header, bytes, size);
 }
 

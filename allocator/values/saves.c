@@ -1,5 +1,6 @@
 #include "saves.h"
 
+#include "arrays.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/filter.h"
@@ -52,14 +53,14 @@ static cufence_status parse(const char *option)
 /* ---- which launches ---- */
 
 enum { NAMES = 3 };
-struct kernel_names {
+struct saved_names {
     char *demangled; /* owned; NULL: it is no C++ name */
     char plain[160]; /* without types */
     const char *all[NAMES];
     size_t count;
 };
 
-static void name(const struct launch_function *function, struct kernel_names *names)
+static void name(const struct launch_function *function, struct saved_names *names)
 {
     int status;
     names->demangled = strncmp(function->name, "_Z", 2) == 0 ? __cxa_demangle(function->name, NULL, NULL, &status) : NULL;
@@ -74,7 +75,7 @@ static void name(const struct launch_function *function, struct kernel_names *na
 
 static int wants_function(const struct launch_function *function)
 {
-    struct kernel_names names;
+    struct saved_names names;
     name(function, &names);
     int may = filter_may_choose(&saves.filter, names.all, names.count);
     free(names.demangled);
@@ -85,7 +86,7 @@ static int is_chosen(const struct visit *visit)
 {
     struct stack_frame frames[STACK_READ];
     struct filter_place places[STACK_READ];
-    struct kernel_names names;
+    struct saved_names names;
     size_t count = filter_needs_places(&saves.filter) ? stack_frames(&visit->stack, frames, STACK_READ) : 0;
     for (size_t i = 0; i < count; i++)
         places[i] = (struct filter_place){frames[i].file, frames[i].line};
@@ -207,7 +208,7 @@ static void after(struct visit_part *part)
 /* Makes a folder for the launch: "000012-softmax". */
 static int make_folder(const struct visit *visit, char *path, size_t room)
 {
-    struct kernel_names names;
+    struct saved_names names;
     int failed, copy_number = 1;
     name(visit->function, &names);
     names.plain[48] = '\0';
@@ -239,23 +240,41 @@ static void put_launch(const struct visit *visit, const char *folder)
         saved_fail(path);
 }
 
+/* Puts the files of one buffer. Returns 1 if the launch has changed it. */
+static int put_buffer(const struct visit *visit, const char *folder, const uint8_t *results, const struct walk *walk,
+                      enum value_type type)
+{
+    char path[1400];
+    uint64_t bytes = visit->reached[walk->index].range.size;
+    snprintf(path, sizeof path, "%s/%zu.before.npy", folder, walk->index);
+    saves.bytes += saved_put_array(path, type, results + walk->at, bytes) ? bytes : 0;
+    if (!memcmp(results + walk->at, results + walk->after, bytes))
+        return 0;
+    snprintf(path, sizeof path, "%s/%zu.after.npy", folder, walk->index);
+    saves.bytes += saved_put_array(path, type, results + walk->after, bytes) ? bytes : 0;
+    return 1;
+}
+
 /* Writes the buffers, and notes each in `saved`. Returns their number. */
 static size_t put_buffers(const struct visit *visit, const char *folder, const uint8_t *results, struct bundles_saved *saved)
 {
     char path[1400];
     struct walk walk = {0};
     size_t count = 0, different = 0;
+    snprintf(path, sizeof path, "%s/README.txt", folder);
+    int fd = files_create(path);
+    FILE *readme = fd >= 0 ? fdopen(fd, "w") : NULL;
+    if (readme)
+        arrays_begin(readme, visit);
     while (next_buffer(visit, &walk) && !saved_has_failed()) {
-        uint64_t bytes = visit->reached[walk.index].range.size;
-        snprintf(path, sizeof path, "%s/%zu.before.npy", folder, walk.index);
-        saves.bytes += saved_put_array(path, results + walk.at, bytes) ? bytes : 0;
-        int has_changed = memcmp(results + walk.at, results + walk.after, bytes) != 0;
+        enum value_type type = arrays_type(visit, walk.index);
+        int has_changed = put_buffer(visit, folder, results, &walk, type);
+        if (readme)
+            arrays_describe(readme, visit, walk.index, type, has_changed);
         saved[count++] = (struct bundles_saved){walk.index, results + walk.at, has_changed};
-        if (!has_changed)
-            continue;
-        snprintf(path, sizeof path, "%s/%zu.after.npy", folder, walk.index);
-        saves.bytes += saved_put_array(path, results + walk.after, bytes) ? bytes : 0;
     }
+    if (!readme || fclose(readme) != 0)
+        saved_fail(path);
     for (size_t i = 0; i < visit->reached_count; i++)
         different += !is_known(visit, i);
     saves.incomplete += different - count;

@@ -1,9 +1,11 @@
 #include "show.h"
 
 #include "base/error.h"
+#include "machine.h"
 #include "base/filter.h"
 #include "base/output.h"
 #include "heap/heap.h"
+#include "launch/code.h"
 #include "plan.h"
 #include "stacks/labels.h"
 #include "tell_values.h"
@@ -65,7 +67,10 @@ static int wants(const struct visit *visit)
         }
     }
     struct filter_launch launch = {.names = names, .name_count = count, .number = visit->number, .label = visit->label};
-    return show.needs_places ? is_chosen(visit, &launch) : filter_chooses(&show.filter, &launch);
+    int is_wanted = show.needs_places ? is_chosen(visit, &launch) : filter_chooses(&show.filter, &launch);
+    if (is_wanted && visit->function && visit->reached_count)
+        machine_find_out(visit->reached[0].handle, visit->function); /* for guesses of types */
+    return is_wanted;
 }
 
 /* ---- what is measured ---- */
@@ -197,7 +202,9 @@ cufence_status show_open(const struct options *options)
         return error_set(CUFENCE_ERROR_OPTION, "values=%s: %s", options->values, problem);
     show.needs_places = filter_needs_places(&show.filter);
     user.ptx = measure_ptx();
-    if (show.filter.count)
+    if (show.filter.count) {
+        code_keep();
         visits_add(&user);
+    }
     return CUFENCE_OK;
 }

@@ -1,5 +1,8 @@
 #include "types.h"
 
+#include "machine.h"
+#include "told.h"
+
 #include "analysis/values/figures.h"
 #include "analysis/verdict/signature.h"
 #include "finding/finding.h"
@@ -55,11 +58,31 @@ enum value_type types_named(const char *name, size_t length)
     static const struct {
         const char *name;
         enum value_type type;
-    } others[] = {{"f32", VALUE_FLOAT32},  {"fp32", VALUE_FLOAT32},   {"float", VALUE_FLOAT32}, {"f64", VALUE_FLOAT64},
-                  {"fp64", VALUE_FLOAT64}, {"double", VALUE_FLOAT64}, {"f16", VALUE_FLOAT16},   {"fp16", VALUE_FLOAT16},
-                  {"half", VALUE_FLOAT16}, {"bf16", VALUE_BFLOAT16},  {"i8", VALUE_INT8},       {"u8", VALUE_UINT8},
-                  {"bool", VALUE_UINT8},   {"i16", VALUE_INT16},      {"u16", VALUE_UINT16},    {"i32", VALUE_INT32},
-                  {"int", VALUE_INT32},    {"u32", VALUE_UINT32},     {"i64", VALUE_INT64},     {"u64", VALUE_UINT64}};
+    } others[] = {{"f32", VALUE_FLOAT32},
+                  {"fp32", VALUE_FLOAT32},
+                  {"float", VALUE_FLOAT32},
+                  {"f64", VALUE_FLOAT64},
+                  {"fp64", VALUE_FLOAT64},
+                  {"double", VALUE_FLOAT64},
+                  {"f16", VALUE_FLOAT16},
+                  {"fp16", VALUE_FLOAT16},
+                  {"half", VALUE_FLOAT16},
+                  {"bf16", VALUE_BFLOAT16},
+                  {"i8", VALUE_INT8},
+                  {"u8", VALUE_UINT8},
+                  {"bool", VALUE_UINT8},
+                  {"i1", VALUE_UINT8},
+                  {"f8e4m3", VALUE_FLOAT8_E4M3},
+                  {"fp8e4nv", VALUE_FLOAT8_E4M3},
+                  {"f8e5m2", VALUE_FLOAT8_E5M2},
+                  {"fp8e5", VALUE_FLOAT8_E5M2},
+                  {"i16", VALUE_INT16},
+                  {"u16", VALUE_UINT16},
+                  {"i32", VALUE_INT32},
+                  {"int", VALUE_INT32},
+                  {"u32", VALUE_UINT32},
+                  {"i64", VALUE_INT64},
+                  {"u64", VALUE_UINT64}};
     for (enum value_type type = 0; type < VALUE_TYPES; type++) {
         if (strlen(value_name(type)) == length && !memcmp(value_name(type), name, length))
             return type;
@@ -120,7 +143,7 @@ int types_override(const char *text, char *problem, size_t size)
         if (!add_override(at, length)) {
             snprintf(problem, size,
                      "'%.*s' is not of the form [KERNEL[/ARGUMENT]:]TYPE, such as *gemm*/2:float16; types: float32, float16, "
-                     "bfloat16, float64, int8, uint8, ..., uint64; at most %d, joined by +",
+                     "bfloat16, float64, f8e4m3, f8e5m2, int8, uint8, ..., uint64; at most %d, joined by +",
                      (int)length, at, OVERRIDES);
             return 0;
         }
@@ -244,7 +267,8 @@ struct known_type types_of(const struct launch_function *function, const struct 
     enum value_type type = overridden(names, reached->argument);
     if (type != VALUE_TYPES)
         return (struct known_type){type, TYPE_OPTION};
-    if (is_whole_argument(function, reached))
+    type = told_elements(reached);
+    if (type == VALUE_TYPES && is_whole_argument(function, reached))
         type = signature_elements(names->demangled, function->argument_count, (size_t)reached->argument);
     if (type != VALUE_TYPES)
         return (struct known_type){type, TYPE_SIGNATURE};
@@ -255,7 +279,8 @@ struct known_type types_of(const struct launch_function *function, const struct 
 int types_is_const(const struct launch_function *function, const struct reached *reached)
 {
     const struct kernel_names *names = is_whole_argument(function, reached) ? types_names(function) : NULL;
-    return names && signature_is_const(names->demangled, function->argument_count, (size_t)reached->argument);
+    return told_is_const(reached) ||
+           (names && signature_is_const(names->demangled, function->argument_count, (size_t)reached->argument));
 }
 
 /* ---- guesses ---- */
@@ -293,20 +318,30 @@ static int is_full_of_nan(const uint8_t *bytes, size_t size, enum value_type typ
     return count && found * 10 >= count * 9;
 }
 
-static enum value_type full_of_nan(const uint8_t *bytes, size_t size, enum value_type hint)
+/* What a guess may build on. */
+struct clue {
+    enum value_type hint; /* preferred to another floating-point type that does not fit much better; VALUE_TYPES: none */
+    unsigned widest;      /* bytes of an element, at most; 0: any */
+};
+
+static int is_possible(const struct clue *clue, enum value_type type)
+{
+    return !clue->widest || value_width(type) <= clue->widest;
+}
+
+static enum value_type full_of_nan(const uint8_t *bytes, size_t size, const struct clue *clue)
 {
     static const enum value_type widest_first[] = {VALUE_FLOAT64, VALUE_FLOAT32, VALUE_FLOAT16, VALUE_BFLOAT16};
-    if (hint != VALUE_TYPES && is_full_of_nan(bytes, size, hint))
-        return hint;
+    if (clue->hint != VALUE_TYPES && is_full_of_nan(bytes, size, clue->hint))
+        return clue->hint;
     for (size_t i = 0; i < TYPE_FLOATS; i++) {
-        if (is_full_of_nan(bytes, size, widest_first[i]))
+        if (is_possible(clue, widest_first[i]) && is_full_of_nan(bytes, size, widest_first[i]))
             return widest_first[i];
     }
     return VALUE_TYPES;
 }
 
-/* hint: preferred to another floating-point type that does not fit much better. */
-static enum value_type likeliest(const uint8_t *bytes, size_t size, enum value_type hint)
+static enum value_type likeliest(const uint8_t *bytes, size_t size, const struct clue *clue)
 {
     struct figures figures = {.bytes = size};
     struct figures_count *count = figures_begin();
@@ -317,10 +352,12 @@ static enum value_type likeliest(const uint8_t *bytes, size_t size, enum value_t
     enum value_type best = VALUE_TYPES;
     for (size_t i = 0; i < TYPE_CANDIDATES; i++) {
         enum value_type type = type_candidates[i];
-        if (figures.types[type].fit >= LEAST_FIT && (best == VALUE_TYPES || figures.types[type].fit > figures.types[best].fit))
+        if (is_possible(clue, type) && figures.types[type].fit >= LEAST_FIT &&
+            (best == VALUE_TYPES || figures.types[type].fit > figures.types[best].fit))
             best = type;
     }
     int is_float = best != VALUE_TYPES && value_is_float(best);
+    enum value_type hint = clue->hint;
     return is_float && hint != VALUE_TYPES && figures.types[hint].fit * 2 >= figures.types[best].fit ? hint : best;
 }
 
@@ -339,14 +376,17 @@ static void remember(const struct launch_function *function, const struct reache
 enum value_type types_guess(const struct launch_function *function, const struct reached *reached, const uint8_t *bytes,
                             size_t size)
 {
+    struct machine_elements code = machine_elements_of(reached);
+    struct clue clue = {code.type, code.widest};
     pthread_mutex_lock(&lock);
     const struct known_kernel *kernel = kernel_locked(function);
-    enum value_type hint = kernel ? kernel->hint : VALUE_TYPES;
+    if (kernel && clue.hint == VALUE_TYPES && kernel->hint != VALUE_TYPES && is_possible(&clue, kernel->hint))
+        clue.hint = kernel->hint;
     pthread_mutex_unlock(&lock);
-    enum value_type type = full_of_nan(bytes, size, hint);
+    enum value_type type = full_of_nan(bytes, size, &clue);
     if (type != VALUE_TYPES)
         return type;
-    type = likeliest(bytes, size, hint);
+    type = likeliest(bytes, size, &clue);
     if (type != VALUE_TYPES && size >= LEAST_BYTES && !is_zero(bytes, size))
         remember(function, reached, type);
     return type;

@@ -3,8 +3,9 @@
  * each pointer, the first of
  *
  *   values_type=        what the user says
- *   the signature       of the demangled name: "float const*"; a pointer to const is not written through
- *   a guess             from the bytes that were seen there; until then, candidates
+ *   the signature       what the compiler has told (told.h), or that of the demangled name: "float const*"; a pointer to const
+ * is not written through a guess             from the bytes that were seen there, and the kernel's code (code.h); until then,
+ * candidates
  *
  * Thread safety: any thread. Kernels are never forgotten.
  */

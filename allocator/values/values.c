@@ -1,8 +1,11 @@
 #include "values.h"
 
 #include "base/error.h"
+#include "machine.h"
+#include "launch/code.h"
 #include "nan.h"
 #include "show.h"
+#include "told.h"
 #include "types.h"
 #include "visits.h"
 
@@ -21,4 +24,12 @@ cufence_status values_open(const struct options *options)
     if (status == CUFENCE_OK)
         status = show_open(options);
     return status == CUFENCE_OK ? nan_open(options) : status;
+}
+
+void values_module_gone(const void *module)
+{
+    if (!code_is_kept)
+        return;
+    machine_gone(module);
+    told_gone(module);
 }

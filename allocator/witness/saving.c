@@ -142,7 +142,7 @@ static int open_file(const struct saving *saving, struct bundle_buffer *buffer, 
         snprintf(buffer->file, sizeof buffer->file, "%s-%" PRIx64 ".npy", kind, buffer->mapping_start);
     snprintf(path, sizeof path, "%s/" BUNDLE_FOLDER "/%s", saving->folder, buffer->file);
     int fd = files_create(path);
-    npy_write(buffer->size, header);
+    npy_write(VALUE_UINT8, buffer->size, header);
     if (fd < 0 || files_write(fd, header, sizeof header))
         return fd;
     close(fd);

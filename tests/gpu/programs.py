@@ -263,11 +263,18 @@ CASES = [
             arguments=[kind],
             status=86,
             options={"nan": "report"},
-            report=[rf"\A==\d+== cufence: first NaN: {kernel} writes 1 NaN to buffer #\d+, first to element 41700 of {type_}\[100000\]"],
+            report=[
+                rf"\A==\d+== cufence: first NaN: {kernel} writes 1 NaN to buffer #\d+, first to element 41700 of {type_}\[100000\]",
+                rf"written at\s+\S*nan\.cu:{line}\b",
+            ],
             output=["done"],
             files={"report.json": [r'"kind": ?"first NaN"', r'"index": ?41700']},
         )
-        for kind, kernel, type_ in (("log", "log_of", "float32"), ("divide", "divide", "float32"), ("half", "attend", "float16"))
+        for kind, kernel, type_, line in (
+            ("log", "log_of", "float32", 31),
+            ("divide", "divide", "float32", 37),
+            ("half", "attend", "float16", 45),
+        )
     ),
     _program("managed", status=0, output=["pinned", "mapped", "managed"]),
     _program("ipc", output=["cudaIpcGetMemHandle: cudaErrorInvalidValue"], error=["ipc=driver"]),

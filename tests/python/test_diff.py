@@ -195,6 +195,24 @@ class Saved(Folder):
         self.assertEqual([b["argument"] for b in launch["buffers"]], [0, 1])
         self.assertEqual(launch["scalars"][1]["value"], "0x40000000")
 
+    def shape(self, name: str) -> str:
+        return (self.folder / "saved" / name).read_bytes()[10:128].decode().strip()
+
+    def test_elements_have_their_type(self) -> None:
+        self.save("*scale*", "--values-type", "*scale*/1:bf16")
+        self.assertIn("{'descr': '<f4', 'fortran_order': False, 'shape': (1000,), }", self.shape("000001-scale/0.before.npy"))
+        self.assertIn("{'descr': '<u2', 'fortran_order': False, 'shape': (2000,), }", self.shape("000001-scale/1.after.npy"))
+        readme = (self.folder / "saved/000001-scale/README.txt").read_text()
+        self.assertIn("Launch #1 of scale(float const*, float*, unsigned int, float): its buffers", readme)
+        self.assertRegex(readme, r"0\.before\.npy \(the launch did not change it\): argument 0, buffer #\d+, float32\[1000\]\n")
+        self.assertRegex(readme, r"1\.before\.npy and \.after\.npy: argument 1, buffer #\d+, bfloat16\[2000\], as uint16")
+        self.assertIn('.view("int16")).view(torch.bfloat16)', readme)
+
+    def test_bytes_of_an_unknown_type(self) -> None:
+        self.save("with_struct")
+        self.assertIn("{'descr': '|u1', ", self.shape("000003-with_struct/0.before.npy"))
+        self.assertIn(" bytes: nothing says of what type", (self.folder / "saved/000003-with_struct/README.txt").read_text())
+
     def test_launches_are_chosen_by_number_and_place(self) -> None:
         self.assertEqual(self.save("#2-3")[0], ["000002-race", "000003-with_struct"])
         self.assertEqual(self.save("@trace_stories.c&sum")[0][-1], "000004-sum")

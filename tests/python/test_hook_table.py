@@ -25,7 +25,7 @@ FAMILIES = re.compile(
 )
 
 # Functions that begin like one of them but are unrelated.
-OTHERS = re.compile(r"cuMemAllocationProp\w*")
+OTHERS = re.compile(r"cuMemAllocationProp\w*|cuModuleLoadingMode")
 
 
 class Form(NamedTuple):

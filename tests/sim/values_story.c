@@ -79,8 +79,32 @@ static void count_up(const cusim_thread *t, void *const *arguments)
         out[index_of(t)] = (int64_t)index_of(t) - 1;
 }
 
+static float of_brain(uint16_t bits)
+{
+    uint32_t wide = (uint32_t)bits << 16;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return value;
+}
+
+/* The kernels of values.cubin and triton_add.cubin. */
+static void widen(const cusim_thread *t, void *const *arguments)
+{
+    const uint16_t *in = *(const uint16_t *const *)arguments[0];
+    double *out = *(double *const *)arguments[1];
+    if ((int)index_of(t) < *(const int *)arguments[2])
+        out[index_of(t)] = (double)of_brain(in[index_of(t)]) * 3;
+}
+
+static void add_halves(const cusim_thread *t, void *const *arguments)
+{
+    uint16_t *out = *(uint16_t *const *)arguments[2];
+    if ((int)index_of(t) < *(const int *)arguments[3])
+        out[index_of(t)] = 0x4000; /* 1 + 1 */
+}
+
 static const size_t scale_sizes[] = {8, 8, 4, 4}, normalise_sizes[] = {8, 8, 4}, mask_sizes[] = {8, 4},
-                    copy_sizes[] = {sizeof(struct two)}, one_pointer[] = {8};
+                    copy_sizes[] = {sizeof(struct two)}, one_pointer[] = {8}, triton_sizes[] = {8, 8, 8, 4, 8, 8};
 
 static const cusim_kernel kernels[] = {
     {.name = "_Z5scalePKfPffi", .function = scale, .argument_bytes = scale_sizes, .argument_count = 4},
@@ -90,6 +114,9 @@ static const cusim_kernel kernels[] = {
     {.name = "_Z4fillPfi", .function = fill_nan, .argument_bytes = mask_sizes, .argument_count = 2},
     {.name = "copy_two", .function = copy, .argument_bytes = copy_sizes, .argument_count = 1},
     {.name = "_Z5halveP6__half", .function = halve, .argument_bytes = one_pointer, .argument_count = 1},
+    {.name = "normalise", .function = normalise, .argument_bytes = normalise_sizes, .argument_count = 3},
+    {.name = "widen", .function = widen, .argument_bytes = normalise_sizes, .argument_count = 3},
+    {.name = "add", .function = add_halves, .argument_bytes = triton_sizes, .argument_count = 6},
     {.name = "count_up", .function = count_up, .argument_bytes = one_pointer, .argument_count = 1},
 };
 
@@ -199,6 +226,88 @@ static void tell_struct(void)
     launch_copy(in, out);
     synchronise();
     launch_copy(in, out);
+}
+
+/* Loads a cubin from the folder: the code that cufence reads; the device runs the kernels above. */
+static CUfunction kernel_of(const char *file, const char *name)
+{
+    static char bytes[1 << 17];
+    CUmodule loaded;
+    CUfunction function;
+    FILE *from = fopen(file, "rb");
+    check(from && fread(bytes, 1, sizeof bytes, from) ? CUDA_SUCCESS : CUDA_ERROR_FILE_NOT_FOUND, file);
+    fclose(from);
+    CALL(cuModuleLoadData, &loaded, bytes);
+    memset(bytes, 0, sizeof bytes); /* the driver needs them no more */
+    CALL(cuModuleGetFunction, &function, loaded, name);
+    return function;
+}
+
+static void launch_of(CUfunction function, void **arguments)
+{
+    CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL);
+}
+
+/* Its name says nothing of its arguments. */
+static void tell_code_nan(void)
+{
+    CUfunction function = kernel_of("values.cubin", "normalise");
+    int n = COUNT;
+    fill(in, 417);
+    launch_of(function, (void *[]){&in, &out, &n});
+}
+
+static void tell_code_in_place(void)
+{
+    CUfunction function = kernel_of("values.cubin", "normalise");
+    int n = COUNT;
+    fill(in, 417);
+    launch_of(function, (void *[]){&in, &in, &n});
+}
+
+/* Memory that an earlier buffer has left full of NaN, and that a kernel has been given only to read. */
+static void tell_code_only_read(void)
+{
+    CUfunction function = kernel_of("values.cubin", "normalise");
+    CUdeviceptr stale = allocate(COUNT * 4);
+    int n = COUNT, none = 0;
+    fill(stale, -1);
+    put_nan(stale, 3);
+    synchronise();
+    CALL(cuMemFree_v2, stale);
+    stale = allocate(COUNT * 4);
+    launch_of(function, (void *[]){&stale, &out, &none});
+    launch_of(function, (void *[]){&stale, &other, &n});
+}
+
+/* 0.0 and 1.0 of bfloat16 in turn, which look like 1.0 of float32. */
+static void tell_code_types(void)
+{
+    CUfunction function = kernel_of("values.cubin", "widen");
+    CUdeviceptr halves = allocate(COUNT * 2), doubles = allocate(COUNT * 8);
+    int n = COUNT;
+    CALL(cuMemsetD32_v2, halves, 0x3f800000, COUNT / 2);
+    launch_of(function, (void *[]){&halves, &doubles, &n});
+}
+
+/* As the Python package does when Triton has loaded a kernel. */
+static void tell_told(void)
+{
+    CUfunction function = kernel_of("triton_add.cubin", "add");
+    void *cufence = dlopen("libcufence.so.0", RTLD_NOLOAD | RTLD_NOW);
+    void (*say)(uint64_t, const char *, const char *) = cufence ? dlsym(cufence, "cufence_torch_kernel") : NULL;
+    CUdeviceptr x = allocate(COUNT * 2), y = allocate(COUNT * 2), o = allocate(COUNT * 2), none = 0;
+    int n = COUNT;
+    if (!say)
+        printf("cufence is not there\n");
+    else
+        say((uint64_t)(uintptr_t)function, "add", "x *kfp16\ny *fp16\no *fp16\nn i32");
+    CALL(cuMemsetD16_v2, x, 0x3c00, COUNT);
+    CALL(cuMemsetD16_v2, y, 0x3c00, COUNT);
+    launch_of(function, (void *[]){&x, &y, &o, &n, &none, &none});
+    if (say) /* of another kernel, so it does not fit */
+        say((uint64_t)(uintptr_t)function, "add", "x *fp64\nn i32");
+    launch_of(function, (void *[]){&x, &y, &o, &n, &none, &none});
 }
 
 static void tell_half(void)
@@ -351,7 +460,12 @@ static const struct {
                {"nan_mixed", tell_nan_mixed},
                {"mask", tell_mask},
                {"nan_fill", tell_nan_fill},
-               {"indices", tell_indices}};
+               {"indices", tell_indices},
+               {"code_nan", tell_code_nan},
+               {"code_in_place", tell_code_in_place},
+               {"code_only_read", tell_code_only_read},
+               {"code_types", tell_code_types},
+               {"told", tell_told}};
 
 static void tell(const char *name)
 {

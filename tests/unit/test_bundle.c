@@ -62,7 +62,7 @@ static void what_is_written_is_read(void **state)
     (void)state;
     char header[NPY_HEADER];
     uint64_t offset, bytes;
-    npy_write(UINT64_C(123456789012), header);
+    npy_write(VALUE_UINT8, UINT64_C(123456789012), header);
     assert_int_equal(npy_read(header, sizeof header, &offset, &bytes, &problem), CUFENCE_OK);
     assert_int_equal(offset, NPY_HEADER);
     assert_int_equal(bytes, UINT64_C(123456789012));

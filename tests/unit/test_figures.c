@@ -63,6 +63,28 @@ static void halves_are_converted(void **state)
     assert_true(signbit(value_of_half(0x8000)));
     assert_true(value_of_half(0x7c00) == INFINITY && value_of_half(0xfc00) == -INFINITY);
     assert_true(isnan(value_of_half(0x7e00)) && isnan(value_of_half(0xffff)) && isnan(value_of_half(0x7c01)));
+    static const struct {
+        uint8_t bits;
+        double e4m3, e5m2;
+    } bytes[] = {{0x00, 0, 0},
+                 {0x01, 0x1p-9, 0x1p-16},
+                 {0x07, 7 * 0x1p-9, 1.75 * 0x1p-14},
+                 {0x08, 0x1p-6, 0x1p-13},
+                 {0x38, 1, 0.5},
+                 {0x3c, 1.5, 1},
+                 {0xb8, -1, -0.5},
+                 {0x77, 240, 28672},
+                 {0x7b, 352, 57344},
+                 {0x78, 256, 32768},
+                 {0xfb, -352, -57344}};
+    for (size_t i = 0; i < sizeof bytes / sizeof *bytes; i++) {
+        if (value_of_bits(VALUE_FLOAT8_E4M3, bytes[i].bits) != bytes[i].e4m3 ||
+            value_of_bits(VALUE_FLOAT8_E5M2, bytes[i].bits) != bytes[i].e5m2)
+            fail_msg("0x%02x is %a and %a", bytes[i].bits, value_of_bits(VALUE_FLOAT8_E4M3, bytes[i].bits),
+                     value_of_bits(VALUE_FLOAT8_E5M2, bytes[i].bits));
+    }
+    assert_true(value_of_bits(VALUE_FLOAT8_E4M3, 0xfe) == -448 && isnan(value_of_bits(VALUE_FLOAT8_E4M3, 0x7f)));
+    assert_true(value_of_bits(VALUE_FLOAT8_E5M2, 0xfc) == -INFINITY && isnan(value_of_bits(VALUE_FLOAT8_E5M2, 0x7d)));
     assert_true(value_of_bits(VALUE_BFLOAT16, 0xff80) == -INFINITY && isnan(value_of_bits(VALUE_BFLOAT16, 0x7fc0)));
 }
 
@@ -115,7 +137,7 @@ static void no_bytes(void **state)
     (void)state;
     const struct figures figures = of("", 0);
     assert_int_equal(figures.seen, 0);
-    for (enum value_type type = 0; type < VALUE_TYPES; type++)
+    for (enum value_type type = 0; type < VALUE_GUESSED; type++)
         expect_counts(&figures, type, (const uint64_t[]){0, 0, 0, 0});
     assert_int_equal(figures_guess(&figures, 8), VALUE_FLOAT32);
 }

@@ -212,6 +212,22 @@ static void special_numbers(void **state)
 }
 
 /* A plain sum of squares would lose all digits of the deviation. */
+/* The largest numbers of float8_e4m3fn have the exponent that others keep for infinities. */
+static void numbers_of_one_byte(void **state)
+{
+    (void)state;
+    static const uint8_t numbers[] = {0x7e, 0xfe, 0x78, 0x00, 0x80, 0x01, 0x38, 0x7f, 0xff, 0x7c};
+    for (is_twin = 0; is_twin < 2; is_twin++) {
+        struct measured measured = measure(numbers, sizeof numbers, VALUE_FLOAT8_E4M3);
+        assert_true(measured.min == -448 && measured.max == 448 && measured.nans == 2 && measured.infinities == 0);
+        assert_true(measured.zeros == 2 && measured.finite == 8 && measured.first_nan == 7);
+        struct counted counted = count(numbers, sizeof numbers, VALUE_FLOAT8_E4M3);
+        assert_true(counted.nans == 2 && counted.infinities == 0 && counted.last_nan == 8);
+        measured = measure(numbers, sizeof numbers, VALUE_FLOAT8_E5M2);
+        assert_true(measured.min == 0 && measured.max == 32768 && measured.nans == 4 && measured.infinities == 1);
+    }
+}
+
 static void small_deviation_far_from_zero(void **state)
 {
     (void)state;
@@ -253,10 +269,11 @@ static void the_hash_tells_every_change(void **state)
 static void one_nan_is_found_wherever_it_is(void **state)
 {
     (void)state;
-    static const enum value_type types[] = {VALUE_FLOAT16, VALUE_BFLOAT16, VALUE_FLOAT32, VALUE_FLOAT64};
+    static const enum value_type types[] = {VALUE_FLOAT16, VALUE_BFLOAT16,    VALUE_FLOAT32,
+                                            VALUE_FLOAT64, VALUE_FLOAT8_E4M3, VALUE_FLOAT8_E5M2};
     static uint8_t zeros[70016];
     for (is_twin = 0; is_twin < 2; is_twin++) {
-        for (size_t i = 0; i < 4; i++) {
+        for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
             size_t width = value_width(types[i]), elements = 70000 / width;
             for (size_t at = 0; at < elements; at += 1 + elements / 97) {
                 memset(zeros + at * width, 0xff, width); /* NaN in all of them */
@@ -301,6 +318,7 @@ int main(void)
         cmocka_unit_test(any_bits_at_any_place),
         cmocka_unit_test(every_number_of_two_bytes),
         cmocka_unit_test(special_numbers),
+        cmocka_unit_test(numbers_of_one_byte),
         cmocka_unit_test(small_deviation_far_from_zero),
         cmocka_unit_test(the_hash_tells_every_change),
         cmocka_unit_test(one_nan_is_found_wherever_it_is),

@@ -55,6 +55,8 @@ static void elements_have_a_type(void **state)
         {"k(float const*, double*, int)", 3, 3, VALUE_TYPES},
         {"k(float const*, double*, int)", 2, 0, VALUE_TYPES},
         {"void k<float>(float4 const volatile* __restrict)", 1, 0, VALUE_FLOAT32},
+        {"k(__nv_fp8_e4m3 const*, c10::Float8_e5m2*)", 2, 0, VALUE_FLOAT8_E4M3},
+        {"k(__nv_fp8_e4m3 const*, c10::Float8_e5m2*)", 2, 1, VALUE_FLOAT8_E5M2},
         {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 0, VALUE_FLOAT16},
         {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 1, VALUE_BFLOAT16},
         {"k(__half const*, __nv_bfloat16*, __half2*, __nv_bfloat162 const*)", 4, 2, VALUE_FLOAT16},

@@ -169,34 +169,28 @@ static void find_relocations(const struct image *image, uint32_t target, struct 
     }
 }
 
-int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
+/* Finds the line of an offset in section `number`. */
+static int find_line(const struct image *image, uint16_t number, uint64_t offset, struct cubin_line *line)
 {
-    struct image image;
-    Elf64_Sym outer, inner;
     Elf64_Shdr section, text;
-    struct span names;
-    uint64_t work = UINT64_MAX; /* one cubin's symbols are searched once */
     *line = (struct cubin_line){NULL, NULL, 0};
-    if (!image_open(bytes.bytes, bytes.size, &image) || !find_symbols(&image, pc, &work, &outer, &inner, &names) ||
-        !image_section(&image, outer.st_shndx, &text) || pc < text.sh_addr || !image_section(&image, image.names, &section))
+    if (!image_section(image, number, &text) || !image_section(image, image->names, &section))
         return 0;
-    names = image_content(&image, &section);
-
-    struct relocations relocations = {.section_start = text.sh_addr, .section = outer.st_shndx};
-    struct line_query query = {
-        .start = text.sh_addr, .offset = pc - text.sh_addr, .relocation = relocation_at, .user = &relocations};
+    struct span names = image_content(image, &section);
+    struct relocations relocations = {.section_start = text.sh_addr, .section = number};
+    struct line_query query = {.start = text.sh_addr, .offset = offset, .relocation = relocation_at, .user = &relocations};
     const struct {
         const char *name;
         struct span *span;
     } wanted[] = {{".debug_line", &query.line}, {".debug_line_str", &query.line_str}, {".debug_str", &query.str}};
-    for (uint32_t i = 1; image_section(&image, i, &section); i++) {
+    for (uint32_t i = 1; image_section(image, i, &section); i++) {
         const char *name = span_string(names, section.sh_name);
         for (size_t k = 0; name && k < sizeof(wanted) / sizeof(wanted[0]); k++) {
             if (strcmp(name, wanted[k].name) != 0)
                 continue;
-            *wanted[k].span = image_content(&image, &section);
+            *wanted[k].span = image_content(image, &section);
             if (wanted[k].span == &query.line)
-                find_relocations(&image, i, &relocations);
+                find_relocations(image, i, &relocations);
         }
     }
     struct line_place place;
@@ -204,4 +198,111 @@ int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
         return 0;
     *line = (struct cubin_line){place.file, place.directory, place.line};
     return 1;
+}
+
+int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line)
+{
+    struct image image;
+    Elf64_Sym outer, inner;
+    Elf64_Shdr text;
+    struct span names;
+    uint64_t work = UINT64_MAX; /* one cubin's symbols are searched once */
+    *line = (struct cubin_line){NULL, NULL, 0};
+    return image_open(bytes.bytes, bytes.size, &image) && find_symbols(&image, pc, &work, &outer, &inner, &names) &&
+           image_section(&image, outer.st_shndx, &text) && pc >= text.sh_addr &&
+           find_line(&image, outer.st_shndx, pc - text.sh_addr, line);
+}
+
+/* ---- kernels by name ---- */
+
+#define INSTRUCTION_BYTES 16
+enum { CALL_ABSOLUTE = 0x143, CALL_RELATIVE = 0x144 }; /* bits 8:0 */
+
+static unsigned architecture_of(const uint8_t *file)
+{
+    Elf64_Ehdr header;
+    memcpy(&header, file, sizeof(header));
+    return header.e_ident[EI_OSABI] == 0x41 ? header.e_flags >> 8 & 0xff : header.e_flags & 0xff;
+}
+
+/* Whether a relocation of section `number` is that of a call: the linker puts in another function. */
+static int calls_others(const struct image *image, uint32_t number, struct span code)
+{
+    Elf64_Shdr section;
+    for (uint32_t i = 1; image_section(image, i, &section); i++) {
+        if ((section.sh_type != SHT_RELA && section.sh_type != SHT_REL) || section.sh_info != number)
+            continue;
+        size_t size = section.sh_type == SHT_RELA ? sizeof(Elf64_Rela) : sizeof(Elf64_Rel);
+        struct reader entries = reader_of(image_content(image, &section), 0);
+        Elf64_Rela entry = {0};
+        while (reader_copy(&entries, &entry, size)) {
+            uint64_t low;
+            struct reader at = reader_of(code, entry.r_offset / INSTRUCTION_BYTES * INSTRUCTION_BYTES);
+            unsigned opcode = reader_copy(&at, &low, sizeof(low)) ? low & 0x1ff : CALL_ABSOLUTE;
+            if (opcode == CALL_ABSOLUTE || opcode == CALL_RELATIVE)
+                return 1;
+        }
+    }
+    return 0;
+}
+
+/* Finds the offset of the parameters among the kernel's attributes, in section ".nv.info.KERNEL". An attribute has a form, a
+ * number, and 2 bytes that are its value, or with the form SIZED the number of bytes that follow. */
+static uint32_t parameters_of(const struct image *image, const char *symbol)
+{
+    enum { SIZED = 4, PARAMETER_BANK = 0x0a };
+    static const char prefix[] = ".nv.info.";
+    Elf64_Shdr section;
+    if (!image_section(image, image->names, &section))
+        return 0;
+    struct span names = image_content(image, &section);
+    for (uint32_t i = 1; image_section(image, i, &section); i++) {
+        const char *name = span_string(names, section.sh_name);
+        if (!name || strncmp(name, prefix, sizeof(prefix) - 1) != 0 || strcmp(name + sizeof(prefix) - 1, symbol) != 0)
+            continue;
+        struct reader reader = reader_of(image_content(image, &section), 0);
+        uint8_t head[4], bank[8]; /* of the bank: index of the symbol, offset, size */
+        while (reader_copy(&reader, head, sizeof(head))) {
+            uint32_t size = head[0] == SIZED ? head[2] | (uint32_t)head[3] << 8 : 0;
+            if (head[1] == PARAMETER_BANK && size == sizeof(bank) && reader_copy(&reader, bank, sizeof(bank)))
+                return bank[4] | (uint32_t)bank[5] << 8;
+            reader_skip(&reader, size);
+        }
+    }
+    return 0;
+}
+
+/* A kernel has a section of its own, in which it comes first. */
+static int find_kernel(struct span bytes, const char *symbol, struct image *image, Elf64_Sym *found, struct span *code)
+{
+    Elf64_Shdr text;
+    uint64_t work = UINT64_MAX; /* one cubin's symbols are searched once */
+    if (!image_open(bytes.bytes, bytes.size, image) || !cubin_find_named(bytes, symbol, &work, found) ||
+        !(found->st_other & STO_CUDA_ENTRY) || !image_section(image, found->st_shndx, &text) ||
+        (found->st_value != 0 && found->st_value != text.sh_addr))
+        return 0;
+    *code = image_content(image, &text);
+    return code->bytes != NULL;
+}
+
+int cubin_find_kernel(struct span bytes, const char *symbol, struct cubin_kernel *kernel)
+{
+    struct image image;
+    Elf64_Sym found;
+    memset(kernel, 0, sizeof(*kernel));
+    if (!find_kernel(bytes, symbol, &image, &found, &kernel->code) || calls_others(&image, found.st_shndx, kernel->code))
+        return 0;
+    kernel->sm = architecture_of(bytes.bytes);
+    kernel->parameters_at = parameters_of(&image, symbol);
+    return 1;
+}
+
+int cubin_find_kernel_line(struct span bytes, const char *symbol, uint64_t offset, struct cubin_line *line)
+{
+    struct image image;
+    Elf64_Sym found;
+    struct span code;
+    *line = (struct cubin_line){NULL, NULL, 0};
+    return find_kernel(bytes, symbol, &image, &found, &code) && offset < code.size &&
+           find_line(&image, found.st_shndx, offset, line);
 }

@@ -36,4 +36,16 @@ int cubin_find_named(struct span bytes, const char *symbol, uint64_t *work, Elf6
 /* Returns 1 if the cubin's line table has a line for `pc`. */
 int cubin_find_line(struct span bytes, uint64_t pc, struct cubin_line *line);
 
+/* A kernel of a cubin as the compiler has written it, where no function has an address yet. */
+struct cubin_kernel {
+    struct span code;       /* with its functions: all of its section */
+    unsigned sm;            /* compute capability that it was compiled for, 90 for 9.0 */
+    uint32_t parameters_at; /* offset of its parameters in constant bank 0; 0 if the cubin does not say */
+};
+
+/* Returns 1 if the cubin has a kernel of that name, and its code calls no function of another section. */
+int cubin_find_kernel(struct span bytes, const char *symbol, struct cubin_kernel *kernel);
+/* Returns 1 if there is a line for the instruction at `offset` of that code. */
+int cubin_find_kernel_line(struct span bytes, const char *symbol, uint64_t offset, struct cubin_line *line);
+
 #endif

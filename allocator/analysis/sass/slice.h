@@ -20,6 +20,11 @@
 /* `code`: of a kernel, with its functions; `at`: the offset of the access in it. */
 struct address_source slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm);
 
+/* The same with at most *steps, of which it takes off those that it has needed; slice_address() allows SLICE_STEPS. */
+#define SLICE_STEPS 1000000u
+struct address_source slice_within(struct span code, uint64_t at, const struct sass_access *access, unsigned sm,
+                                   uint32_t *steps);
+
 /* Returns the offset of the parameters in constant bank 0, as in code of ptxas 13.0 for sm_75, 80, 86, 89, 90, 100 and 120. */
 uint64_t slice_parameters_at(unsigned sm);
 

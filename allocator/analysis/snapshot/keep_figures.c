@@ -30,7 +30,7 @@ static json_t *put_range(const struct figures *figures)
     json_object_set_new(object, "bytes", json_integer((json_int_t)figures->bytes));
     json_object_set_new(object, "seen", json_integer((json_int_t)figures->seen));
     json_object_set_new(object, "first", json_string(first));
-    for (enum value_type type = 0; type < VALUE_TYPES; type++)
+    for (enum value_type type = 0; type < VALUE_GUESSED; type++)
         json_object_set_new(types, value_name(type), put_type(&figures->types[type]));
     json_object_set_new(object, "types", types);
     return object;
@@ -79,7 +79,7 @@ static void take_range(const json_t *object, struct figures *figures)
                                 .bytes = (uint64_t)json_integer_value(json_object_get(object, "bytes")),
                                 .seen = (uint64_t)json_integer_value(json_object_get(object, "seen"))};
     take_first(first ? first : "", figures->first, sizeof figures->first);
-    for (enum value_type type = 0; type < VALUE_TYPES; type++)
+    for (enum value_type type = 0; type < VALUE_GUESSED; type++)
         figures->types[type] = take_type(json_object_get(json_object_get(object, "types"), value_name(type)));
 }
 

@@ -8,10 +8,24 @@
 static const char magic[6] = "\x93NUMPY";
 enum { PREFIX = 10 }; /* magic, version, 16 bits of length */
 
-void npy_write(uint64_t bytes, char header[NPY_HEADER])
+int npy_has(enum value_type type)
+{
+    return type != VALUE_BFLOAT16 && type != VALUE_FLOAT8_E4M3 && type != VALUE_FLOAT8_E5M2;
+}
+
+static char letter_of(enum value_type type)
+{
+    if (value_is_float(type) && npy_has(type))
+        return 'f';
+    return type == VALUE_INT8 || type == VALUE_INT16 || type == VALUE_INT32 || type == VALUE_INT64 ? 'i' : 'u';
+}
+
+void npy_write(enum value_type type, uint64_t count, char header[NPY_HEADER])
 {
     char text[NPY_HEADER];
-    int length = snprintf(text, sizeof text, "{'descr': '|u1', 'fortran_order': False, 'shape': (%" PRIu64 ",), }", bytes);
+    size_t width = value_width(type);
+    int length = snprintf(text, sizeof text, "{'descr': '%c%c%zu', 'fortran_order': False, 'shape': (%" PRIu64 ",), }",
+                          width == 1 ? '|' : '<', letter_of(type), width, count);
     memset(header, ' ', NPY_HEADER);
     memcpy(header, magic, sizeof magic);
     header[6] = 1; /* version 1.0 */

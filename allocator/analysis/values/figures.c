@@ -216,7 +216,7 @@ void figures_end(struct figures_count *count, struct figures *figures)
     figures->types[VALUE_UINT32] = of_whole(&count->whole32, 0, 0);
     figures->types[VALUE_INT64] = of_whole(&count->whole64, 1, 1);
     figures->types[VALUE_UINT64] = of_whole(&count->whole64, 1, 0);
-    for (enum value_type type = 0; type < VALUE_TYPES; type++)
+    for (enum value_type type = 0; type < VALUE_GUESSED; type++)
         figures->types[type].fit = likeness_fit(&count->likeness, type);
     free(count);
 }
@@ -224,7 +224,7 @@ void figures_end(struct figures_count *count, struct figures *figures)
 enum value_type figures_guess(const struct figures *figures, uint64_t most_width)
 {
     enum value_type best = VALUE_TYPES;
-    for (enum value_type type = 0; type < VALUE_TYPES; type++) {
+    for (enum value_type type = 0; type < VALUE_GUESSED; type++) {
         if (value_width(type) > most_width)
             continue;
         if (best == VALUE_TYPES || figures->types[type].fit > figures->types[best].fit)

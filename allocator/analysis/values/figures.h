@@ -18,7 +18,7 @@ struct figures {
     uint64_t address, bytes; /* what they are about */
     uint64_t seen;           /* number of bytes that were looked at: fewer in a large buffer */
     uint8_t first[32];       /* the first bytes, as many as there are */
-    struct type_figures types[VALUE_TYPES];
+    struct type_figures types[VALUE_GUESSED];
 };
 
 /* Counting: begin, add the bytes piece by piece, end. All pieces but the last have a multiple of 8 bytes. */

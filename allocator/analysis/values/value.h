@@ -21,6 +21,9 @@ enum value_type {
     VALUE_UINT32,
     VALUE_INT64,
     VALUE_UINT64,
+    VALUE_GUESSED, /* number of the types above. Bytes are not taken for those below unless something says that they are */
+    VALUE_FLOAT8_E4M3 = VALUE_GUESSED, /* of OCP, as PyTorch's float8_e4m3fn: it has NaN and no infinities */
+    VALUE_FLOAT8_E5M2,
     VALUE_TYPES
 };
 
@@ -31,6 +34,8 @@ const char *value_name(enum value_type type); /* "float32", "bfloat16", "uint8";
 /* How the bits of a floating-point type are divided. */
 struct value_format {
     unsigned exponent_bits, mantissa_bits;
+    int has_infinity; /* 0: where all bits but the sign are set is NaN, and the other numbers with the highest exponent are
+                         finite */
 };
 struct value_format value_format(enum value_type type);
 
@@ -56,6 +61,17 @@ static inline double value_of_half(uint16_t bits)
     return value_of_float(sign | exponent << 23 | mantissa << 13);
 }
 
+static inline double value_of_byte(enum value_type type, uint8_t bits)
+{
+    if (type == VALUE_FLOAT8_E5M2) /* the high byte of a float16 */
+        return value_of_half((uint16_t)(bits << 8));
+    uint32_t sign = (uint32_t)(bits & 0x80) << 24, exponent = bits >> 3 & 0xf, mantissa = bits & 7;
+    if (exponent == 0)
+        return (sign ? -1.0 : 1.0) * mantissa / 512;
+    exponent = (bits & 0x7f) == 0x7f ? 0xff : exponent + 127 - 7;
+    return value_of_float(sign | exponent << 23 | mantissa << 20);
+}
+
 /* Returns the value: exact, but for integers of 8 bytes that a double cannot hold. */
 static inline double value_of_bits(enum value_type type, uint64_t bits)
 {
@@ -70,6 +86,9 @@ static inline double value_of_bits(enum value_type type, uint64_t bits)
         return value_of_half((uint16_t)bits);
     case VALUE_BFLOAT16:
         return value_of_float((uint32_t)bits << 16);
+    case VALUE_FLOAT8_E4M3:
+    case VALUE_FLOAT8_E5M2:
+        return value_of_byte(type, (uint8_t)bits);
     case VALUE_INT8:
         return (int8_t)bits;
     case VALUE_INT16:

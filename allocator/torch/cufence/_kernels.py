@@ -15,7 +15,7 @@ _TEXT_MOST = 40  # characters of a constant's value
 _FLOATS = {"fp16": ("<e", 2), "fp32": ("<f", 4), "fp64": ("<d", 8), "f32": ("<f", 4)}
 
 
-def _signature_of(kernel: Any) -> dict[str, str] | None:
+def signature_of(kernel: Any) -> dict[str, str] | None:
     """Returns parameter -> type, in order; "constexpr" for those that are compiled in. None if it has another form."""
     source = vars(kernel).get("src")
     signature = getattr(source, "signature", None)
@@ -94,7 +94,7 @@ def look_up(report: dict[str, Any], kernels: list[Any]) -> dict[str, Any]:
     candidates = _of_as_many_warps([kernel for kernel in kernels if symbol and _is_of(kernel, symbol)], report)
     known: list[tuple[list[tuple[str, str]], dict[str, str]]] = []
     for kernel in candidates:
-        signature = _signature_of(kernel)
+        signature = signature_of(kernel)
         if signature is None:
             continue
         arguments = [(name, kind) for name, kind in signature.items() if kind != "constexpr"]

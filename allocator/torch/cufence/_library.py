@@ -142,6 +142,7 @@ PROTOTYPES = {
     "cufence_last_report_json": (ctypes.c_size_t, [ctypes.c_char_p, ctypes.c_size_t]),
     "cufence_torch_before_sync": (ctypes.c_int, [ctypes.c_int, ctypes.c_uint64]),
     "cufence_torch_add": (None, [ctypes.c_char_p, ctypes.c_char_p]),
+    "cufence_torch_kernel": (None, [ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p]),
 }
 
 _lock = threading.Lock()

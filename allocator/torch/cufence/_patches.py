@@ -156,11 +156,25 @@ def _patch_cupy(module: ModuleType) -> None:
     cuda.set_allocator(getattr(cuda, "malloc_async", None))
 
 
+def _patch_triton(module: ModuleType) -> None:
+    from . import _signatures
+
+    _signatures.patch_triton(module)
+
+
+def _patch_heuristics(module: ModuleType) -> None:
+    from . import _signatures
+
+    _signatures.patch_heuristics(module)
+
+
 PATCHES: dict[str, Callable[[ModuleType], None]] = {
     "torch": _patch_torch,
     "torch.cuda.graphs": _patch_graphs,
     "torch._inductor.output_code": _patch_output_code,
     "torch._inductor.cudagraph_trees": _patch_cudagraph_trees,
+    "torch._inductor.runtime.triton_heuristics": _patch_heuristics,
+    "triton.compiler.compiler": _patch_triton,
     "cupy": _patch_cupy,
 }
 

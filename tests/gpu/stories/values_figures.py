@@ -1,5 +1,5 @@
-"""Figures that cufence makes of tensors of each type equal PyTorch's own. Run with values=k_*, values_type=k_float32:float32+...,
-values_out=values.json."""
+"""Figures that cufence makes of tensors of each type equal PyTorch's own. Run with values=k_*, values_out=values.json, and with
+the argument "option" and values_type=k_float32:float32+..., or with "signature": the types are those that Triton knows."""
 
 import json
 import math
@@ -11,6 +11,8 @@ import torch
 import triton
 
 TYPES = [torch.float32, torch.float64, torch.float16, torch.bfloat16, torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64]
+if torch.cuda.get_device_capability() >= (8, 9):
+    TYPES += [torch.float8_e4m3fn, torch.float8_e5m2]
 KERNEL = """
 @triton.jit
 def k_{name}(x, y, n, BLOCK: tl.constexpr):
@@ -38,11 +40,12 @@ def wanted(tensor):
 
 def make(kind, size, offset):
     if kind.is_floating_point:
-        made = (torch.randn(size + offset, device="cuda", dtype=torch.float64) * 30 + 5).to(kind)
+        made = torch.randn(size + offset, device="cuda", dtype=torch.float64) * 30 + 5
         if size >= 1000:
             made[size // 2] = float("nan")
             made[size // 3] = float("-inf")
             made[size // 5 : size // 5 + 9] = 0
+        made = made.to(kind)
     else:
         limits = torch.iinfo(kind)
         low, high = max(limits.min, -(2**40)), min(limits.max, 2**40)
@@ -81,7 +84,7 @@ for line, (kind, size, offset, figures, first) in zip(lines, expected, strict=Tr
     for pointer in pointers:
         found = pointer["after"]
         where = (name_of(kind), size, offset, pointer["argument"], found, figures)
-        assert (pointer["type"], pointer["type_from"]) == (name_of(kind), "option"), pointer
+        assert (pointer["type"], pointer["type_from"]) == (name_of(kind), sys.argv[1]), pointer
         for key in ("count", "finite", "zeros", "nan", "inf"):
             assert found[key] == figures[key], (key, where)
         for key in ("min", "max", "mean", "std"):

@@ -1,0 +1,104 @@
+#include "uses.h"
+
+#include "kinds.h"
+#include "ways.h"
+
+#include <string.h>
+
+/* For all accesses of a kernel. Most need a tenth of it, a few milliseconds; the worst take a fifth of a second. */
+#define STEPS 500000u
+
+static unsigned opcode_of(struct sass_instruction instruction)
+{
+    return (unsigned)(instruction.low & 0x1ff);
+}
+
+/* Whether an instruction that is no access of a known form may write memory of a buffer, itself or by calling a function. */
+static int may_write(struct sass_instruction instruction)
+{
+    enum access_kind kind;
+    if (sass_class(instruction, &kind))
+        return kind != ACCESS_READ;
+    switch (opcode_of(instruction)) {
+    case 0x143: /* CALL.ABS: a function elsewhere */
+    case 0x185: /* ST */
+    case 0x186: /* STG */
+    case 0x18a: /* ATOM */
+    case 0x18b: /* ATOM.CAS */
+    case 0x18e: /* RED */
+    case 0x1a2: /* ATOM, float */
+    case 0x1a3: /* ATOMG, float */
+    case 0x1a6: /* RED, float */
+    case 0x1a8: /* ATOMG */
+    case 0x1a9: /* ATOMG.CAS */
+        return 1;
+    case 0x144: /* CALL.REL: its target is in the code, or the code is not analysed */
+    case 0x150: /* RET */
+        return 0;
+    default:
+        return !sass_is_known(instruction);
+    }
+}
+
+static void add_write(struct use *use, uint64_t at)
+{
+    if (use->write_count < USES_WRITES)
+        use->write_at[use->write_count] = (uint32_t)at;
+    use->write_count++;
+}
+
+/* Enters an access. Its words are all that were added up to its address: one of them is the pointer. */
+static void add_access(struct uses *uses, struct span code, uint64_t at, const struct sass_access *access,
+                       const struct address_source *source)
+{
+    int is_write = access->kind != ACCESS_READ, is_alone = !(source->words & (source->words - 1));
+    for (unsigned i = 0; i < SLICE_WORDS; i++) {
+        struct use *use = &uses->words[i];
+        if (!(source->words >> i & 1))
+            continue;
+        if (is_write)
+            add_write(use, at);
+        if (!is_alone || !access->bytes)
+            continue;
+        if (!use->narrowest || access->bytes < use->narrowest)
+            use->narrowest = (uint8_t)access->bytes;
+        use->kinds |= (uint8_t)kinds_at(code, at, access);
+    }
+}
+
+/* Looks at one instruction. Returns 0 if it writes what is unknown. */
+static int look_at(struct uses *uses, struct span code, uint64_t at, unsigned sm, int is_for_reads, uint32_t *steps)
+{
+    struct sass_access access;
+    struct sass_instruction instruction = sass_load(code.bytes + at);
+    if (!sass_decode(instruction, sm, &access))
+        return !may_write(instruction);
+    if ((access.kind == ACCESS_READ) != is_for_reads)
+        return 1;
+    struct address_source source = slice_within(code, at, &access, sm, steps);
+    if (!source.is_known || !source.words || source.is_loaded)
+        return 0;
+    add_access(uses, code, at, &access, &source);
+    return 1;
+}
+
+static int look_at_all(struct uses *uses, struct span code, unsigned sm, int is_for_reads)
+{
+    uint32_t steps = STEPS;
+    int is_complete = 1;
+    for (uint64_t at = 0; at + SASS_INSTRUCTION_BYTES <= code.size; at += SASS_INSTRUCTION_BYTES)
+        is_complete &= look_at(uses, code, at, sm, is_for_reads, &steps);
+    return is_complete;
+}
+
+void uses_find_writes(struct span code, unsigned sm, struct uses *out)
+{
+    struct ways ways;
+    memset(out, 0, sizeof *out);
+    out->knows_writes = ways_find(&ways, code, sm) && look_at_all(out, code, sm, 0);
+}
+
+void uses_find_reads(struct span code, unsigned sm, struct uses *uses)
+{
+    look_at_all(uses, code, sm, 1);
+}

@@ -1,0 +1,38 @@
+/*
+ * What a kernel does to the memory that its parameters point to, according to its machine code: which of them it writes
+ * through, how wide its accesses are, and what kind of numbers it computes with what it loads and stores.
+ *
+ * Every store and atomic is traced back to a parameter (slice.h). Only if that succeeds for all of them, and no instruction may
+ * write memory in another way (calls of other functions, bulk copies, surfaces, unknown ones), is it known that the other
+ * parameters are not written through. A pointer that is made from the product or shift of another argument is not seen.
+ * Pure. The work is bounded for any code.
+ */
+#ifndef CUFENCE_ANALYSIS_SASS_USES_H
+#define CUFENCE_ANALYSIS_SASS_USES_H
+
+#include "slice.h"
+
+#define USES_WRITES 16 /* that are kept of a parameter */
+
+/* What arithmetic says about elements. */
+enum { USES_FLOAT32 = 1, USES_FLOAT64 = 2, USES_FLOAT16 = 4, USES_BFLOAT16 = 8, USES_INTEGER = 16 };
+
+/* The memory that an 8-byte word of the parameters points to. */
+struct use {
+    uint32_t write_count;           /* number of instructions that write there */
+    uint32_t write_at[USES_WRITES]; /* their offsets in the code, of the first ones */
+    uint8_t narrowest;              /* bytes of the narrowest access, 0 if there is none */
+    uint8_t kinds;                  /* USES_ flags */
+};
+
+struct uses {
+    int knows_writes; /* all writes have been traced: a word without any is not written through */
+    struct use words[SLICE_WORDS];
+};
+
+/* Fills in *out from the kernel's stores and atomics. `code`: of the kernel, with its functions. */
+void uses_find_writes(struct span code, unsigned sm, struct uses *out);
+/* Adds what its loads tell to `narrowest` and `kinds`. */
+void uses_find_reads(struct span code, unsigned sm, struct uses *uses);
+
+#endif

@@ -1,0 +1,98 @@
+"""Tells the library the names and types of the arguments of Triton's kernels, when Triton or Inductor loads one.
+
+The library uses them for --values and --nan. The hooks cost nothing elsewhere: a kernel is loaded once.
+"""
+
+from __future__ import annotations
+
+import re
+
+from . import _kernels, _library, _preload
+
+TYPE_CHECKING = False
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+    from typing import Any
+
+# A pointer, or a number that is passed as one argument. A tuple or a descriptor becomes several.
+_PLAIN = re.compile(r"\*k?(u?i|fp|bf)\d+\w*|[ui]\d+|fp\d+|bf16|f32|f64")
+_NAME = re.compile(r"[^\s]+")
+
+
+def text_of(arguments: list[tuple[str, str]]) -> str | None:
+    """Returns the lines for the library; None if one of the types is passed in another way."""
+    if not all(_PLAIN.fullmatch(kind) and _NAME.fullmatch(name) for name, kind in arguments):
+        return None
+    return "\n".join(f"{name} {kind}" for name, kind in arguments)
+
+
+def _tell(handle: Any, symbol: Any, arguments: list[tuple[str, str]]) -> None:
+    text = text_of(arguments)
+    library = _library.loaded() if isinstance(handle, int) and handle and isinstance(symbol, str) else None
+    if text and library is not None:
+        library.cufence_torch_kernel(handle, symbol.encode(), text.encode())
+
+
+def of_compiled(kernel: Any) -> list[tuple[str, str]]:
+    """Returns name and type of the arguments of a triton.compiler.CompiledKernel."""
+    signature = _kernels.signature_of(kernel)
+    return [(name, kind) for name, kind in (signature or {}).items() if kind != "constexpr"]
+
+
+def of_inductor(result: Any) -> list[tuple[str, str]]:
+    """Returns the same of a kernel that Inductor launches without Triton's launcher. Empty unless it agrees with the number of
+    arguments that Inductor passes."""
+    meta = result.compile_meta
+    signature, constants = meta.get("signature", {}), meta.get("constants", {})
+    left_out = {key[0] if isinstance(key, tuple) else key for key in constants}
+    found = [
+        (name, kind)
+        for at, (name, kind) in enumerate(signature.items())
+        if kind != "constexpr" and name not in left_out and at not in left_out
+    ]
+    return found if len(found) == len(result.kernel.arg_tys) else []
+
+
+def _guarded(tell: Callable[[Any], None], before: Any) -> Any:
+    """Wraps a method that loads a kernel: afterwards, `tell` gets its object. Whatever goes wrong there is not the program's."""
+
+    def after(self: Any, *others: Any, **named: Any) -> Any:
+        found = before(self, *others, **named)
+        try:
+            tell(self)
+        except Exception:
+            import logging
+
+            logging.getLogger("cufence").debug("the signature of a kernel was not found", exc_info=True)
+        return found
+
+    return after
+
+
+def _tell_compiled(kernel: Any) -> None:
+    own = vars(kernel)
+    _tell(own.get("function"), getattr(own.get("metadata"), "name", None) or own.get("name"), of_compiled(kernel))
+
+
+def _tell_inductor(result: Any) -> None:
+    _tell(result.kernel.function, result.kernel.name, of_inductor(result))
+
+
+def _wrap(owner: Any, name: str, tell: Callable[[Any], None]) -> None:
+    before = getattr(owner, name)
+    if not hasattr(before, "cufence_before"):
+        after = _guarded(tell, before)
+        after.cufence_before = before
+        setattr(owner, name, after)
+
+
+def patch_triton(module: ModuleType) -> None:
+    if _preload.path():
+        _wrap(module.CompiledKernel, "_init_handles", _tell_compiled)
+
+
+def patch_heuristics(module: ModuleType) -> None:
+    if _preload.path():
+        _wrap(module.StaticTritonCompileResult, "make_launcher", _tell_inductor)

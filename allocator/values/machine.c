@@ -1,0 +1,214 @@
+#include "machine.h"
+
+#include "analysis/lines/cubin.h"
+#include "analysis/sass/uses.h"
+#include "launch/code.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BUCKETS 1024u
+
+/* A word of the parameters. */
+struct word {
+    int is_written;
+    unsigned narrowest, kinds;
+    struct machine_line line; /* file NULL: none, or several */
+};
+
+struct known_code {
+    struct known_code *next;
+    CUfunction handle;
+    const void *module;                     /* NULL: it is gone */
+    const struct launch_function *function; /* whose code it is */
+    int is_whole;                           /* all that the kernel writes is known */
+    int cubins;
+    struct word words[SLICE_WORDS];
+};
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf; guards the table. Entries stay */
+static struct known_code *buckets[BUCKETS];
+
+/* ---- finding out ---- */
+
+static void add_line(struct word *word, struct span cubin, const char *symbol, const struct use *use, int is_first)
+{
+    struct cubin_line found;
+    char path[1024];
+    for (uint32_t i = 0; i < use->write_count; i++) {
+        int has = i < USES_WRITES && cubin_find_kernel_line(cubin, symbol, use->write_at[i], &found);
+        if (has)
+            snprintf(path, sizeof path, "%s%s%s", found.directory ? found.directory : "", found.directory ? "/" : "",
+                     found.file);
+        if (has && is_first && i == 0)
+            word->line = (struct machine_line){strdup(path), found.line};
+        if (has && word->line.file && word->line.line == found.line && !strcmp(word->line.file, path))
+            continue;
+        free((char *)(uintptr_t)word->line.file);
+        word->line.file = NULL;
+        return;
+    }
+}
+
+/* Adds what a cubin says: with several, for different devices, what any of them does. */
+static void look(struct span cubin, void *user)
+{
+    struct known_code *code = user;
+    struct cubin_kernel kernel;
+    struct uses uses;
+    if (!cubin_find_kernel(cubin, code->function->name, &kernel)) {
+        uint64_t work = UINT64_MAX;
+        Elf64_Sym symbol;
+        code->is_whole &= !cubin_find_named(cubin, code->function->name, &work, &symbol);
+        return;
+    }
+    if (kernel.parameters_at != slice_parameters_at(kernel.sm)) { /* another compiler than those that the slicer knows */
+        code->is_whole = 0;
+        return;
+    }
+    uses_find_writes(kernel.code, kernel.sm, &uses);
+    uses_find_reads(kernel.code, kernel.sm, &uses);
+    code->is_whole &= uses.knows_writes;
+    for (unsigned i = 0; i < SLICE_WORDS; i++) {
+        struct word *word = &code->words[i];
+        const struct use *use = &uses.words[i];
+        word->is_written |= use->write_count != 0;
+        if (use->narrowest && (!word->narrowest || use->narrowest < word->narrowest))
+            word->narrowest = use->narrowest;
+        word->kinds |= use->kinds;
+        if (use->write_count)
+            add_line(word, cubin, code->function->name, use, code->cubins == 0);
+    }
+    code->cubins++;
+}
+
+static struct known_code *find_out(CUfunction handle, const struct launch_function *function)
+{
+    struct known_code *made = calloc(1, sizeof *made);
+    if (!made)
+        return NULL;
+    made->handle = handle;
+    made->module = code_module_of(handle);
+    made->function = function;
+    made->is_whole = 1;
+    int is_all = made->module && code_look(made->module, look, made);
+    made->is_whole &= is_all && made->cubins > 0;
+    return made;
+}
+
+static struct known_code **bucket_of(CUfunction handle)
+{
+    return &buckets[((uint64_t)(uintptr_t)handle * UINT64_C(0x9e3779b97f4a7c15) >> 32) % BUCKETS];
+}
+
+static struct known_code *find_locked(CUfunction handle, const struct launch_function *function)
+{
+    struct known_code *code = *bucket_of(handle);
+    while (code && !(code->handle == handle && code->function == function))
+        code = code->next;
+    return code;
+}
+
+static const struct known_code *code_of(CUfunction handle, const struct launch_function *function)
+{
+    pthread_mutex_lock(&lock);
+    const struct known_code *code = find_locked(handle, function);
+    pthread_mutex_unlock(&lock);
+    return code;
+}
+
+static void free_code(struct known_code *code)
+{
+    for (unsigned i = 0; code && i < SLICE_WORDS; i++)
+        free((char *)(uintptr_t)code->words[i].line.file);
+    free(code);
+}
+
+void machine_find_out(CUfunction handle, const struct launch_function *function)
+{
+    if (!code_is_kept || !handle || !function || !function->name[0] || code_of(handle, function))
+        return;
+    struct known_code *made = find_out(handle, function);
+    pthread_mutex_lock(&lock);
+    if (made && !find_locked(handle, function)) {
+        made->next = *bucket_of(handle);
+        *bucket_of(handle) = made;
+        made = NULL;
+    }
+    pthread_mutex_unlock(&lock);
+    free_code(made);
+}
+
+void machine_gone(const void *module)
+{
+    for (size_t i = 0; i < BUCKETS; i++) {
+        pthread_mutex_lock(&lock);
+        for (struct known_code *code = buckets[i]; code; code = code->next) {
+            if (code->module == module)
+                code->handle = NULL;
+        }
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+/* ---- asking ---- */
+
+/* Returns the word of a pointer, NULL if nothing is known of it. */
+static const struct word *word_of(const struct reached *reached, const struct known_code **code)
+{
+    const struct launch_function *function = reached->function;
+    *code = NULL;
+    if (!function || !reached->handle || !function->has_layout || reached->argument < 0 ||
+        (uint32_t)reached->argument >= function->argument_count)
+        return NULL;
+    uint32_t at = function->arguments[reached->argument].offset + reached->at;
+    *code = code_of(reached->handle, function);
+    return *code && at % 8 == 0 && at / 8 < SLICE_WORDS ? &(*code)->words[at / 8] : NULL;
+}
+
+int machine_only_reads(const struct reached *reached)
+{
+    const struct known_code *code;
+    const struct word *word = word_of(reached, &code);
+    return word && code->is_whole && !word->is_written;
+}
+
+int machine_line_of_writes(const struct reached *reached, struct machine_line *out)
+{
+    const struct known_code *code;
+    const struct word *word = word_of(reached, &code);
+    if (!word || !code->is_whole || !word->line.file)
+        return 0;
+    *out = word->line;
+    return 1;
+}
+
+struct machine_elements machine_elements_of(const struct reached *reached)
+{
+    static const struct {
+        unsigned kind;
+        enum value_type type;
+    } floats[] = {{USES_FLOAT32, VALUE_FLOAT32},
+                  {USES_FLOAT64, VALUE_FLOAT64},
+                  {USES_FLOAT16, VALUE_FLOAT16},
+                  {USES_BFLOAT16, VALUE_BFLOAT16}};
+    struct machine_elements elements = {0, VALUE_TYPES};
+    const struct known_code *code;
+    const struct word *word = word_of(reached, &code);
+    unsigned found = 0;
+    if (!word)
+        return elements;
+    elements.widest = word->narrowest;
+    for (size_t i = 0; i < sizeof floats / sizeof *floats; i++) {
+        if (!(word->kinds & floats[i].kind))
+            continue;
+        elements.type = floats[i].type;
+        found++;
+    }
+    /* Integers are shifted, too, as bfloat16 is to widen it. */
+    if (found > 1 || (elements.type == VALUE_BFLOAT16 && word->kinds & USES_INTEGER))
+        elements.type = VALUE_TYPES;
+    return elements;
+}

@@ -1,0 +1,147 @@
+"""What the package tells the library of Triton's kernels when they are loaded, with stand-ins for Triton and Inductor."""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+import unittest
+from pathlib import Path
+
+import standin
+
+TRITON = """
+import types
+
+class CompiledKernel:
+    def __init__(self, name, signature, function, names=None, constants=None):
+        self.metadata = types.SimpleNamespace(name=name, num_warps=4)
+        self.src = types.SimpleNamespace(signature=signature, fn=types.SimpleNamespace(arg_names=names or list(signature)))
+        if constants:
+            self.src.constants = constants
+        self.name, self.loaded, self.function = name, function, None
+
+    def _init_handles(self, *others):
+        self.function = self.loaded
+        return "handles"
+"""
+
+HEURISTICS = """
+import types
+
+class StaticTritonCompileResult:
+    def __init__(self, name, function, signature, constants, passed):
+        self.kernel = types.SimpleNamespace(name=name, function=None, arg_tys=passed)
+        self.compile_meta = {"signature": signature, "constants": constants}
+        self.loaded = function
+
+    def make_launcher(self):
+        self.kernel.function = self.loaded
+        return "launcher"
+"""
+
+HEAD = """
+import types
+import cufence._patches as patches, cufence._library as library
+patches.install()
+told = []
+library.loaded = lambda: types.SimpleNamespace(cufence_torch_kernel=lambda *what: told.append(what))
+from triton.compiler.compiler import CompiledKernel
+from torch._inductor.runtime.triton_heuristics import StaticTritonCompileResult
+"""
+
+FILES = {
+    "torch/_inductor/runtime/triton_heuristics.py": HEURISTICS,
+    "triton/compiler/compiler.py": TRITON,
+}
+
+
+class Signatures(unittest.TestCase):
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name)
+        for name, text in FILES.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def run_code(self, code: str, preloaded: bool = True) -> None:
+        preload = self.folder / "libcufence_preload.so"
+        if preloaded:
+            command = [standin.c_compiler(), "-shared", "-fPIC", "-x", "c", "/dev/null", "-o", str(preload)]
+            standin.subprocess.run(command, check=True)
+        done = standin.run_python(
+            HEAD + textwrap.dedent(code),
+            PYTHONPATH=f"{self.folder}:{standin.PACKAGE}",
+            **({"LD_PRELOAD": str(preload)} if preloaded else {}),
+        )
+        self.assertEqual(done.returncode, 0, done.stderr)
+
+    def test_a_kernel_that_triton_loads(self) -> None:
+        self.run_code(
+            """
+            signature = {"x": "*fp32", "q": "*kfp8e4nv", "n": "i32", "BLOCK": "constexpr", "s": "fp32"}
+            assert CompiledKernel("add", signature, 4096)._init_handles() == "handles"
+            assert told == [(4096, b"add", b"x *fp32\\nq *kfp8e4nv\\nn i32\\ns fp32")], told
+            """
+        )
+
+    def test_an_old_triton(self) -> None:
+        self.run_code(
+            """
+            CompiledKernel("add", {0: "*fp16", 1: "i32", 2: "i64"}, 8, ["x", "n", "m", "BLOCK"], {1: 1, 3: 64})._init_handles()
+            assert told == [(8, b"add", b"x *fp16\\nm i64")], told
+            """
+        )
+
+    def test_what_is_passed_in_another_way_is_not_told(self) -> None:
+        self.run_code(
+            """
+            for kind in ("tensordesc<fp16[64, 64]>", "nvTmaDesc", ("*fp32", "i32"), "*(fp32)"):
+                assert CompiledKernel("add", {"x": "*fp32", "d": kind}, 4096)._init_handles() == "handles"
+            CompiledKernel("add", {"x": "*fp32"}, None)._init_handles()
+            assert not told, told
+            """
+        )
+
+    def test_a_kernel_that_inductor_launches_itself(self) -> None:
+        self.run_code(
+            """
+            signature = {"in_ptr0": "*bf16", "out_ptr0": "*fp32", "xnumel": "i32", "ynumel": "i32", "XBLOCK": "constexpr"}
+            constants = {"ynumel": 1, "XBLOCK": 128}
+            result = StaticTritonCompileResult("triton_poi_fused_add_0", 64, signature, constants, "OOi")
+            assert result.make_launcher() == "launcher"
+            assert told == [(64, b"triton_poi_fused_add_0", b"in_ptr0 *bf16\\nout_ptr0 *fp32\\nxnumel i32")], told
+            told.clear()
+            constants = {(3,): 1, (4,): 128}
+            StaticTritonCompileResult("k", 64, signature, constants, "OOi").make_launcher()
+            assert len(told) == 1, told
+            StaticTritonCompileResult("k", 64, signature, constants, "OOii").make_launcher()
+            assert len(told) == 1, "their number does not agree"
+            """
+        )
+
+    def test_an_error_is_not_the_programs(self) -> None:
+        self.run_code(
+            """
+            kernel = CompiledKernel("add", {"x": "*fp32"}, 4096)
+            del kernel.src
+            assert kernel._init_handles() == "handles"
+            result = StaticTritonCompileResult("k", 64, {}, {}, "")
+            del result.compile_meta
+            assert result.make_launcher() == "launcher" and not told
+            """
+        )
+
+    def test_nothing_changes_without_the_hooks(self) -> None:
+        self.run_code(
+            """
+            assert not hasattr(CompiledKernel._init_handles, "cufence_before")
+            assert not hasattr(StaticTritonCompileResult.make_launcher, "cufence_before")
+            """,
+            preloaded=False,
+        )
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,86 @@
+/* What `--nan` and `--values` take from the machine code of kernels, and from what Triton's signatures say. The cubins are real
+ * ones for sm_90 (tests/fixtures/cubins), their kernels are those of values_story.c. */
+#include "values_world.h"
+
+#include <zlib.h>
+
+static int make_cubins(void **state)
+{
+    static const char *const names[] = {"values.cubin", "triton_add.cubin"};
+    static char bytes[1 << 17];
+    int failed = make_folder(state);
+    for (size_t i = 0; !failed && i < 2; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/cubins/%s.gz", CUFENCE_FIXTURES, names[i]);
+        gzFile from = gzopen(path, "rb");
+        int size = from ? gzread(from, bytes, sizeof bytes) : -1;
+        if (from)
+            gzclose(from);
+        snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        FILE *to = fopen(path, "wb");
+        failed = size <= 0 || !to || fwrite(bytes, 1, (size_t)size, to) != (size_t)size;
+        if (to)
+            fclose(to);
+    }
+    return failed ? -1 : 0;
+}
+
+static void a_nan_has_the_line_that_writes_it(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report --json report.json", "code_nan"), 86);
+    SAYS("first NaN: normalise writes 1 NaN to buffer #2, first to element 417 of float32[1000]");
+    SAYS("written at    /src/values.cu:10 ");
+    SAYS("derived");
+    read_file("report.json");
+    SAYS("\"written_at\":{\"file\":\"/src/values.cu\",\"line\":10}");
+}
+
+static void an_input_that_is_the_output_is_looked_at(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "code_in_place"), 86);
+    SAYS("first NaN: normalise writes 1 NaN to buffer #1, first to element 417");
+    SAYS("written at    /src/values.cu:10 ");
+}
+
+static void what_a_kernel_only_reads_is_not_written(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--nan report", "code_only_read"), 86);
+    SAYS("first NaN: normalise writes 1 NaN to buffer #3");
+    SAYS("never written");
+    SAYS("an input that nobody has written holds NaN");
+}
+
+static void guesses_know_the_widths_of_accesses(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values widen", "code_types"), 0);
+    SAYS("bfloat16[1000] (guess)");
+    SAYS("[0.0 1.0 0.0 .. 1.0 0.0 1.0]");
+    SAYS("float64[1000] (guess)");
+    SAYS("[0.0 3.0 0.0 .. 3.0 0.0 3.0]");
+}
+
+static void a_signature_that_was_told_is_used(void **state)
+{
+    (void)state;
+    assert_int_equal(run("--values '#1'", "told"), 0);
+    DOES_NOT_SAY("cufence is not there");
+    assert_int_equal(count_in("float16[1000]\n"), 3);
+    DOES_NOT_SAY("guess");
+    assert_int_equal(run("--values '#2'", "told"), 0);
+    DOES_NOT_SAY("float64");
+    SAYS("(guess)");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_nan_has_the_line_that_writes_it),       cmocka_unit_test(an_input_that_is_the_output_is_looked_at),
+        cmocka_unit_test(what_a_kernel_only_reads_is_not_written), cmocka_unit_test(guesses_know_the_widths_of_accesses),
+        cmocka_unit_test(a_signature_that_was_told_is_used),
+    };
+    return cmocka_run_group_tests(tests, make_cubins, remove_folder);
+}
