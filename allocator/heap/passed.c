@@ -375,6 +375,20 @@ static int leave(void **pointer, const struct heap_request *wanted, enum passed_
     return 1;
 }
 
+/* The driver's own pool may have a little more room than it calls free. */
+#define POOL_ROOM ((size_t)64 << 20)
+
+int passed_may_fit(const struct heap_request *wanted)
+{
+    size_t free_bytes = 0, all_bytes = 0;
+    if (wanted->device != wanted->context->device)
+        return 1;
+    struct scope scope = scope_enter(wanted->context);
+    int is_known = scope.pushed && driver->cuMemGetInfo(&free_bytes, &all_bytes) == CUDA_SUCCESS;
+    scope_leave(scope);
+    return !is_known || wanted->size <= free_bytes + POOL_ROOM;
+}
+
 cufence_status passed_or_guarded(void **pointer, const struct heap_request *wanted, const void *frame)
 {
     enum passed_reason why = passed_why(wanted, frame);
@@ -383,7 +397,7 @@ cufence_status passed_or_guarded(void **pointer, const struct heap_request *want
     cufence_status status = heap_allocate(pointer, wanted, NULL);
     if (__builtin_expect(status != CUFENCE_ERROR_OUT_OF_MEMORY, 1) || !heap_options->fallback)
         return status;
-    if (!is_of_graph(wanted) && leave(pointer, wanted, PASSED_NO_MEMORY))
+    if (passed_may_fit(wanted) && !is_of_graph(wanted) && leave(pointer, wanted, PASSED_NO_MEMORY))
         return CUFENCE_OK;
     struct heap_request again = *wanted;
     again.is_last_try = 1;

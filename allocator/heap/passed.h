@@ -51,6 +51,10 @@ int passed_add(uint64_t address, const struct heap_request *wanted, enum passed_
 /* Forgets a buffer that was freed. Returns 0 for an address that is not one's. Costs one load while there are none. */
 int passed_remove(uint64_t address);
 
+/* For a buffer that there was no memory for: whether the driver may have room for it without its page. Otherwise it is not
+ * asked, because it would wait for other streams before it says no. Any thread. */
+int passed_may_fit(const struct heap_request *wanted);
+
 /* Allocates, guarded or by the driver, as the options say. For callers that have no allocation of the driver to pass on: the C
  * API. frame: as in passed_why(). Errors: those of heap_allocate(). */
 cufence_status passed_or_guarded(void **pointer, const struct heap_request *wanted, const void *frame);

@@ -82,9 +82,14 @@ static int allocate(CUdeviceptr *out, size_t size, struct purpose *purpose, cons
     if (status != CUFENCE_OK) {
         pool_cancel(purpose->owner, size);
         *result = result_of(status);
-        if (status == CUFENCE_ERROR_OUT_OF_MEMORY && preload_options->fallback)
+        if (status != CUFENCE_ERROR_OUT_OF_MEMORY || !preload_options->fallback || purpose->is_last_try)
+            return 1;
+        if (passed_may_fit(&wanted)) {
             purpose->why = PASSED_NO_MEMORY;
-        return purpose->why == PASSED_NOT;
+            return 0;
+        }
+        purpose->is_last_try = 1;
+        return allocate(out, size, purpose, frame, result);
     }
     *out = (CUdeviceptr)(uintptr_t)pointer;
     *result = CUDA_SUCCESS;
@@ -102,7 +107,8 @@ static CUresult passed(CUresult result, struct purpose *purpose, CUdeviceptr *ou
         return result;
     if (result == CUDA_ERROR_OUT_OF_MEMORY && purpose->why == PASSED_NO_MEMORY) {
         purpose->is_last_try = 1;
-        return allocate(out, size, purpose, NULL, &result) ? result : CUDA_ERROR_OUT_OF_MEMORY;
+        allocate(out, size, purpose, NULL, &result);
+        return result;
     }
     const struct heap_request wanted = request_of(purpose, size);
     if (result == CUDA_SUCCESS)

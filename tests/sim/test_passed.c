@@ -213,13 +213,15 @@ static void no_room_and_no_fallback(void)
     CHECK(cufence_get_unguarded(NULL, 0) == 0);
 }
 
-/* Where the driver has no memory either, the error is that of the guarded allocation. */
+/* Where the driver has no memory either, the error is that of the guarded allocation, and the driver is not even asked. */
 static void nobody_has_room(void)
 {
     void *pointer = NULL;
     start(NULL);
+    uint64_t before = cusim_call_count("cuMemAllocAsync") + cusim_call_count("cuMemAlloc");
     CHECK(cufence_malloc(&pointer, (size_t)9 << 30, 0, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY && !pointer);
     CHECK(strstr(cufence_error_detail(), "A buffer takes whole pages of 2 MiB"));
+    CHECK(cusim_call_count("cuMemAllocAsync") + cusim_call_count("cuMemAlloc") == before);
 }
 
 static void without_stream_ordered_memory(void)
