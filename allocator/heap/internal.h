@@ -105,13 +105,13 @@ struct block {
 
     struct block *prev, *next;
     uint64_t free_sequence; /* position in its free list */
-    uint32_t pages : 23;    /* of the mapping, in units of the granularity; constant while mapped, like the next. See pack.h */
+    uint32_t pages : 23; /* of the mapping, in units of the granularity; constant while mapped, like the next two. See pack.h */
+    uint32_t is_alone : 1;     /* mapped for a small buffer; a twin's as well */
     uint32_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
     uint8_t ties;              /* atomic; enum ties: what makes its free less simple */
     uint8_t state;             /* enum block_state; atomic; block_become() */
     uint8_t is_counted : 1;    /* counted as allocated and not yet freed */
     uint8_t is_replaced : 1;   /* retiring, while a twin goes on with its memory */
-    uint8_t is_alone : 1;      /* mapped for a small buffer; a twin's as well. Constant */
     uint8_t is_blank : 1;      /* a cell that was never handed out: all of it has the pattern */
     uint16_t tag;              /* index.c */
 

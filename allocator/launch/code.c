@@ -89,7 +89,7 @@ uint64_t code_size(const void *image)
         return strlen(image) + 1;
     if (!memcmp(image, ELFMAG, SELFMAG))
         return size_of_cubin(image);
-    return fatbin_size(image);
+    return first_word(image) == FATBIN_MAGIC ? fatbin_size(image) : 0;
 }
 
 /* A wrapper: number, version, pointer to the container. */

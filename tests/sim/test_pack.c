@@ -332,6 +332,7 @@ static void a_recorded_stream_is_waited_for(void)
     start("small=pack");
     CUstream own = new_stream(), busy = new_stream();
     char *buffer = allocate_packed(100 * KIB, own);
+    CHECK_CU(cuStreamSynchronize(own)); /* the pattern comes first */
     spin(busy, &flag);
     write_at(buffer, 100 * KIB, 1, busy);
     CHECK_OK(cufence_record_stream(buffer, busy));
