@@ -63,7 +63,7 @@ static struct block *cut(struct books *books, int device, const struct layout *l
     }
     block->books = books;
     block->is_elsewhere = device != books->context->device;
-    block->pages = layout->pages & (CELL_PAGES - 1); /* up to 8 TiB, more than any device has */
+    block->pages = layout->pages & (CELL_PAGES - 1); /* up to 4 TiB, more than any device has */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
     *status = slot_cut(&block->slot, device, layout->mapped, layout->guard);
     if (*status == CUFENCE_OK)

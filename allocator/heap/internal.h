@@ -105,7 +105,7 @@ struct block {
 
     struct block *prev, *next;
     uint64_t free_sequence; /* position in its free list */
-    uint32_t pages : 23; /* of the mapping, in units of the granularity; constant while mapped, like the next two. See pack.h */
+    uint32_t pages : 22; /* of the mapping, in units of the granularity; constant while mapped, like the next two. See pack.h */
     uint32_t is_alone : 1;     /* mapped for a small buffer; a twin's as well */
     uint32_t is_elsewhere : 1; /* its physical memory is on another device than its context: never reused for another buffer */
     uint8_t ties;              /* atomic; enum ties: what makes its free less simple */

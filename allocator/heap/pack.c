@@ -56,7 +56,7 @@ static void init_cell(struct page *page, uint32_t number)
                                .device = whole->slot.device,
                                .is_mapped = 1};
     cell->books = whole->books;
-    cell->pages = (CELL_PAGES + cells->class) & ((1u << 23) - 1);
+    cell->pages = (CELL_PAGES + cells->class) & (2 * CELL_PAGES - 1);
     cell->is_blank = 1;
     cell->page = page;
     cell->tag = tag;

@@ -31,7 +31,7 @@ struct page {
 };
 
 /* block.pages of a cell: this, plus its class. No mapping is as large. */
-#define CELL_PAGES (1u << 22)
+#define CELL_PAGES (1u << 21)
 
 static inline int block_is_cell(const struct block *block)
 {
