@@ -163,7 +163,7 @@ class Terminal(unittest.TestCase):
         _, status = os.waitpid(pid, 0)
         os.close(terminal)
         self.assertEqual(os.waitstatus_to_exitcode(status), 128 + 2, self.text)
-        self.assertEqual(self.text.count("\ninterrupted\r"), 1, self.text)
+        self.assertEqual(self.text.count("interrupted\r"), 1, self.text)
         self.assertIn("cufence hunt: end: exit status 7 after", self.text)
         self.assertNotIn("run 2 of 2", self.text)
 

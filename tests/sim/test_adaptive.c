@@ -125,18 +125,20 @@ static void turns_are_fair(void)
     int turns[PLACES] = {0};
     start("uaf_share=100");
     CUstream stream = new_stream();
-    for (int i = 0, all = 0; i < 6000 && (i < 600 || all < 8 * PLACES); i++) { /* the thread's pace is a share of the time */
+    for (int i = 0; i < 3000 && (i < 600 || stats().tested_buffers < 8 * PLACES); i++) { /* its pace is a share of the time */
         synchronised_step(stream, seen);
-        for (int k = 0; k < PLACES; k++) {
+        for (int waited = 0; waited < 200 && stats().retired_mappings < stats().tested_buffers; waited++)
+            usleep(500);
+        for (int k = 0; k < PLACES; k++)
             turns[k] += is_retired(seen[k]);
-            all += is_retired(seen[k]);
-        }
     }
     int most = 0, least = 1 << 30;
     for (int k = 0; k < PLACES; k++) {
         most = turns[k] > most ? turns[k] : most;
         least = turns[k] < least ? turns[k] : least;
     }
+    if (!(least > 0 && most <= 3 * least + 3))
+        fprintf(stderr, "turns: %d to %d, of %llu\n", least, most, (unsigned long long)stats().tested_buffers);
     /* what is retired only after the look is not counted here, so the figures are not exact */
     CHECK(least > 0 && most <= 3 * least + 3);
 }
