@@ -124,6 +124,12 @@ struct result {
 static FILE *json;
 static int json_rows;
 static int quick;
+static const char *only; /* the group to measure, NULL: all */
+
+static int is_wanted(const char *group)
+{
+    return !only || strcmp(only, group) == 0;
+}
 
 static int compare(const void *a, const void *b)
 {
@@ -440,9 +446,19 @@ static void start(void)
                 cufence_version_string(), sysconf(_SC_NPROCESSORS_ONLN), quick ? "true" : "false");
 }
 
+static int is_group(const char *name)
+{
+    static const char *const groups[] = {"pair", "window", "threads", "live", "cold"};
+    for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+        if (strcmp(groups[i], name) == 0)
+            return 1;
+    return 0;
+}
+
 int main(int argc, char **argv)
 {
     static const uint64_t sizes[] = {4 * KIB, 2 * MIB, 512 * MIB};
+    const size_t count = sizeof sizes / sizeof *sizes;
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0) {
             quick = 1;
@@ -450,21 +466,26 @@ int main(int argc, char **argv)
             json = fopen(argv[++i], "w");
             if (!json)
                 die(argv[i], "cannot be written");
+        } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc && is_group(argv[i + 1])) {
+            only = argv[++i];
         } else {
-            fprintf(stderr, "usage: bench_alloc [--quick] [--json FILE]\n");
+            fprintf(stderr, "usage: bench_alloc [--quick] [--only pair|window|threads|live|cold] [--json FILE]\n");
             return strcmp(argv[i], "--help") == 0 ? 0 : 2;
         }
     }
     start();
     CUstream stream;
     must(cuda.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), "cuStreamCreate");
-    bench_cold(sizes, sizeof sizes / sizeof *sizes, stream); /* first, while nothing is warm */
-    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+    if (is_wanted("cold"))
+        bench_cold(sizes, count, stream); /* first, while nothing is warm */
+    for (size_t i = 0; i < count && is_wanted("pair"); i++)
         bench_pairs("pair", sizes[i], 1, stream);
-    bench_pairs("window", 4 * KIB, WINDOW, stream);
-    bench_threads(1);
-    bench_threads(0);
-    bench_live(stream);
+    if (is_wanted("window"))
+        bench_pairs("window", 4 * KIB, WINDOW, stream);
+    for (int is_own = 1; is_own >= 0 && is_wanted("threads"); is_own--)
+        bench_threads(is_own);
+    if (is_wanted("live"))
+        bench_live(stream);
     if (json) {
         fprintf(json, "\n]}\n");
         if (fclose(json) != 0)

@@ -18,8 +18,9 @@ sys.path.insert(0, str(Path(__file__).parent))
 from debian import run, unpacked  # noqa: E402
 
 TOOLS = Path(__file__).resolve().parents[1] / ".deps" / "aarch64"
-PACKAGES = ("libc6", "libgcc-s1", "libstdc++6", "uthash-dev", "zlib1g", "zlib1g-dev", "libjansson4", "libjansson-dev", "libcmocka0",
-            "libcmocka-dev", "libelf1", "libelf-dev", "libdw1", "libdw-dev", "liblzma5", "libbz2-1.0")  # fmt: skip
+PACKAGES = ("libc6", "libgcc-s1", "libstdc++6", "uthash-dev", "zlib1g", "zlib1g-dev", "libjansson4", "libjansson-dev",
+            "libzstd1", "libzstd-dev", "libcmocka0", "libcmocka-dev", "libelf1", "libelf-dev", "libdw1", "libdw-dev", "liblzma5",
+            "libbz2-1.0")  # fmt: skip
 BINFMT = Path("/proc/sys/fs/binfmt_misc")
 # The first 20 bytes of a program: 64 bits, little-endian, executable or shared, EM_AARCH64. As in qemu's scripts/qemu-binfmt-conf.sh.
 MAGIC = r"\x7fELF\x02\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00\xb7\x00"

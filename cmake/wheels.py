@@ -3,7 +3,7 @@
     python3 cmake/wheels.py [--tools .deps/wheels] [--output build/wheels] [ARCHITECTURE...]
 
 The compiler is zig's clang, from PyPI: it links against the symbols of any glibc, for any processor. Headers and static libraries of
-jansson, zlib and elfutils come from Debian's packages, which are unpacked under --tools and not installed. Each wheel is then
+jansson, zstd, zlib and elfutils come from Debian's packages, which are unpacked under --tools and not installed. Each wheel is then
 checked: auditwheel must agree with its tag, and no library may need anything but the C library.
 """
 
@@ -23,7 +23,7 @@ from debian import run, unpacked  # noqa: E402
 ROOT = Path(__file__).resolve().parents[1]
 GLIBC = "2.28"
 DEBIAN = {"x86_64": "amd64", "aarch64": "arm64"}
-PACKAGES = ("uthash-dev", "libjansson-dev", "zlib1g-dev", "libelf-dev", "libdw-dev")
+PACKAGES = ("uthash-dev", "libjansson-dev", "libzstd-dev", "zlib1g-dev", "libelf-dev", "libdw-dev")
 WRAPPERS = {"cc": f"cc -target {{arch}}-linux-gnu.{GLIBC}", "c++": f"c++ -target {{arch}}-linux-gnu.{GLIBC}", "ar": "ar", "ranlib": "ranlib"}
 C_LIBRARY = re.compile(r"lib(c|m|dl|rt|pthread)\.so\.\d+|ld-linux-[\w-]+\.so\.\d+")
 
@@ -58,8 +58,9 @@ def cmake_arguments(tools: Path, arch: str, python: Path) -> list[str]:
     values = {
         "CMAKE_SYSTEM_NAME": "Linux", "CMAKE_SYSTEM_PROCESSOR": arch,
         "CMAKE_C_COMPILER": bin / "cc", "CMAKE_CXX_COMPILER": bin / "c++", "CMAKE_AR": bin / "ar", "CMAKE_RANLIB": bin / "ranlib",
-        "CUFENCE_STATIC_CXX": "ON", "CUFENCE_JANSSON_EMBEDS": "ON",
+        "CUFENCE_STATIC_CXX": "ON", "CUFENCE_JANSSON_EMBEDS": "ON", "CUFENCE_ZSTD_EMBEDS": "ON",
         "JANSSON_INCLUDE": usr / "include", "JANSSON_ARCHIVE": libraries / "libjansson.a",
+        "ZSTD_INCLUDE": usr / "include", "ZSTD_ARCHIVE": libraries / "libzstd.a",
         "ZLIB_INCLUDE_DIR": usr / "include", "ZLIB_LIBRARY": libraries / "libz.a",
         "UTHASH_INCLUDE": usr / "include", "DWARF_INCLUDE": usr / "include",
     }  # fmt: skip

@@ -63,7 +63,7 @@ static void say_what_was_tested(const cufence_stats *stats, int is_verbose)
     if (is_verbose)
         snprintf(more, sizeof more, ", with %s buffer%s in %s full round%s", grouped(stats->tested_buffers).text,
                  s(stats->tested_buffers), grouped(stats->tested_rounds).text, s(stats->tested_rounds));
-    output_say("==%d== cufence: use after free: %s of %s place%s of allocation tested%s\n", (int)getpid(),
+    output_say("==%d== cufence: use after free: tested for %s of %s allocation site%s%s\n", (int)getpid(),
                grouped(stats->tested_places).text, grouped(stats->freed_places).text, s(stats->freed_places), more);
 }
 
@@ -150,8 +150,7 @@ void closing_say(const struct ending *ending)
     say_what_was_packed(&stats);
     closing_say_unguarded();
     if (ending->exitcode && ending->exitcode != ending->status)
-        output_say("==%d== cufence: the program ended well (status %d); because of what was found its exit status is %d, as "
-                   "exitcode=%d asks\n",
-                   (int)getpid(), ending->status, ending->exitcode, ending->exitcode);
+        output_say("==%d== cufence: exit status %d because of what was found; the program's own was %d (exitcode=0 keeps it)\n",
+                   (int)getpid(), ending->exitcode, ending->status);
     say_summary();
 }

@@ -5,6 +5,7 @@
 #include "slack.h"
 #include "use.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/output.h"
@@ -46,13 +47,6 @@ static struct {
     char *text;         /* the options it was started with; NULL before the start */
     struct options options;
 } process = {.lock = LOCK(RANK_PROCESS)};
-
-static uint64_t monotonic_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 static size_t read_launches(int device, const char *kernel, int has_graphs, struct launch_entry *out, struct stack *stacks,
                             size_t max)
@@ -109,14 +103,9 @@ static int wait_for_devices(void)
 {
     static int is_in_vain;
     pthread_t thread;
-    struct timespec until;
     if (is_in_vain || !process.options.exit_wait || thread_start(&thread, synchronise_all, NULL) != 0)
         return 0;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(process.options.exit_wait / 1000);
-    until.tv_nsec += (long)(process.options.exit_wait % 1000) * 1000000l;
-    until.tv_sec += until.tv_nsec / 1000000000l;
-    until.tv_nsec %= 1000000000l;
+    const struct timespec until = clock_after(CLOCK_REALTIME, process.options.exit_wait * NS_PER_MS);
     if (pthread_timedjoin_np(thread, NULL, &until) == 0)
         return 1;
     output_say("cufence: the device was still working %llu ms after the program's end; a fault from now on is not reported\n",

@@ -1,5 +1,6 @@
 #include "periodic.h"
 
+#include "base/clock.h"
 #include "base/output.h"
 #include "base/thread.h"
 #include "metrics.h"
@@ -75,17 +76,12 @@ static void write_figures(void)
 /* Waits until the semaphore is posted, or the file is due. */
 static void rest(void)
 {
-    struct timespec until;
     if (!periodic.file[0]) {
         while (sem_wait(&periodic.wake) != 0 && errno == EINTR)
             ;
         return;
     }
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(periodic.every_ms / 1000);
-    until.tv_nsec += (long)(periodic.every_ms % 1000) * 1000000l;
-    until.tv_sec += until.tv_nsec / 1000000000l;
-    until.tv_nsec %= 1000000000l;
+    const struct timespec until = clock_after(CLOCK_REALTIME, periodic.every_ms * NS_PER_MS);
     while (sem_timedwait(&periodic.wake, &until) != 0 && errno == EINTR)
         ;
 }

@@ -1,11 +1,11 @@
 #include "slack.h"
 
+#include "base/clock.h"
 #include "launch/launch.h"
 #include "witness/tell.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MOST_READ 4096        /* launches that are looked at */
 #define TICK_NS 10000000u     /* of the clock that launches and buffers are timed with, the longest */
@@ -18,13 +18,6 @@ struct search {
     uint8_t arguments[MOST_ARGUMENTS];
     struct stack_frame frames[SLACK_LAUNCHES][STACK_READ];
 };
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 /* Whether an argument, or a word of one that is a struct, points into the memory of the buffer. */
 static int is_given(struct search *search, const struct launch_entry *entry, const cufence_buffer *buffer)
@@ -82,7 +75,7 @@ void slack_report(const struct heap_slack *found)
                                 .since_ns = found->since_ns,
                                 .buffers = found->buffers,
                                 .first_id = found->first_id,
-                                .now_ns = now_ns(),
+                                .now_ns = monotonic_ns(),
                                 .buffer_frames = {stack_buffer_frames, NULL}};
     struct search *search = malloc(sizeof *search);
     memcpy(write.bytes, found->bytes, found->byte_count);

@@ -1,5 +1,6 @@
 #include "use.h"
 
+#include "base/clock.h"
 #include "base/options.h"
 #include "base/output.h"
 #include "finding/leak.h"
@@ -12,15 +13,7 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
-
-static uint64_t now(void)
-{
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (uint64_t)time.tv_sec * 1000000000ull + (uint64_t)time.tv_nsec;
-}
 
 void use_print(int device, const char *when)
 {
@@ -32,7 +25,7 @@ void use_print(int device, const char *when)
     struct unguarded_buffers passed = passed_live(device, 0);
     const struct usage use = {.places = places,
                               .count = count,
-                              .now_ns = now(),
+                              .now_ns = monotonic_ns(),
                               .unguarded_buffers = passed.count,
                               .unguarded_bytes = passed.bytes,
                               .when = when,
@@ -58,7 +51,7 @@ void use_report_leaks(void)
                             .buffers = found[i].buffers,
                             .bytes = found[i].bytes,
                             .frames = {stack_buffer_frames, NULL},
-                            .now_ns = now()};
+                            .now_ns = monotonic_ns()};
         tell_leak(&leak);
     }
     free(found);

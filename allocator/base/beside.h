@@ -11,4 +11,7 @@
  * first that exists. Returns 0 if there is none. */
 int beside_find(const char *file, const char *const *folders, size_t count, const char *name, char path[PATH_MAX]);
 
+/* The same for a library of the installation that `file`, a program or a library, belongs to. */
+int beside_library(const char *file, const char *name, char path[PATH_MAX]);
+
 #endif

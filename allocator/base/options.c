@@ -1,14 +1,11 @@
 #include "options.h"
 #include "error.h"
-#include "filter.h"
+#include "option_value.h"
 #include "rules.h"
 #include "text.h"
 
 #include <ctype.h>
-#include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
 #define KIB (UINT64_C(1) << 10)
 #define MIB (UINT64_C(1) << 20)
@@ -169,6 +166,12 @@ static const struct option_row table[] = {
     {.name = "trace", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
      .offset = FIELD(trace), .maximum = sizeof(((struct options *)0)->trace),
      .help = "file for a line for each launch with hashes of its buffers before and after, for `cufence diff` (docs/diff.md); %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
+    {.name = "trace_filter", .type = OPTION_FILTER, .allowed = "launches, such as *gemm*, #10-20, @train.py:41, label:NAME, A&B, A|B",
+     .default_value = "", .offset = FIELD(trace_filter), .maximum = sizeof(((struct options *)0)->trace_filter),
+     .help = "launches, copies and sets that are traced, as in values (docs/diff.md); empty: all"},
+    {.name = "trace_every", .type = OPTION_NUMBER, .allowed = "1..1000000", .default_value = "1", .offset = FIELD(trace_every),
+     .minimum = 1, .maximum = 1000000,
+     .help = "trace one launch in so many of each kernel on each stream"},
     {.name = "values", .type = OPTION_FILTER, .allowed = "launches, such as *gemm*, #120, #10-20, @train.py:41, label:NAME, A&B, A|B",
      .default_value = "", .offset = FIELD(values), .maximum = sizeof(((struct options *)0)->values),
      .help = "show the arguments of these launches, and figures of what they point to, before and after (docs/values.md)"},
@@ -224,203 +227,10 @@ static struct span trim(struct span span)
     return span;
 }
 
-static int is_text(struct span span, const char *text)
-{
-    return strlen(text) == span.length && !memcmp(span.start, text, span.length);
-}
-
-static int is_text_any_case(struct span span, const char *text)
-{
-    return strlen(text) == span.length && !strncasecmp(span.start, text, span.length);
-}
-
-/* Accepts digits only; strtoull would accept signs, blanks and other bases. */
-static int parse_digits(struct span *span, uint64_t *value)
-{
-    *value = 0;
-    size_t digits = 0;
-    for (; digits < span->length && isdigit((unsigned char)span->start[digits]); digits++) {
-        uint64_t digit = (uint64_t)(span->start[digits] - '0');
-        if (__builtin_mul_overflow(*value, 10, value) || __builtin_add_overflow(*value, digit, value))
-            return 0;
-    }
-    span->start += digits;
-    span->length -= digits;
-    return digits > 0;
-}
-
-static int digit_of(char letter)
-{
-    static const char digits[] = "0123456789abcdef";
-    const char *at = letter ? strchr(digits, tolower((unsigned char)letter)) : NULL;
-    return at ? (int)(at - digits) : -1;
-}
-
-/* Accepts "off", "nan" and "0xNN". */
-static int parse_fill(struct span span, uint64_t *value)
-{
-    int high = span.length == 4 ? digit_of(span.start[2]) : -1, low = span.length == 4 ? digit_of(span.start[3]) : -1;
-    if (is_text(span, "off"))
-        *value = FILL_OFF;
-    else if (is_text(span, "nan"))
-        *value = 0xff;
-    else if (high >= 0 && low >= 0 && (!memcmp(span.start, "0x", 2) || !memcmp(span.start, "0X", 2)))
-        *value = (uint64_t)(high * 16 + low);
-    else
-        return 0;
-    return 1;
-}
-
-static const char suffixes[] = "KMGT";
-
-static int parse_bytes(struct span span, uint64_t *value)
-{
-    if (!parse_digits(&span, value))
-        return 0;
-    const char *suffix = span.length ? strchr(suffixes, toupper((unsigned char)span.start[0])) : NULL;
-    if (suffix && *suffix) {
-        uint64_t unit = KIB << (10 * (suffix - suffixes));
-        if (__builtin_mul_overflow(*value, unit, value))
-            return 0;
-        span.start++;
-        span.length--;
-        if (is_text_any_case(span, "iB"))
-            return 1;
-    }
-    return span.length == 0 || is_text_any_case(span, "B");
-}
-
-/* Returns the position of `value` in a list such as "off | strict", -1 if it is not in the list. */
-static int choice_find(const char *allowed, struct span value)
-{
-    int position = 0;
-    for (const char *at = allowed;; position++) {
-        size_t length = strcspn(at, " ");
-        if (length == value.length && !memcmp(at, value.start, length))
-            return position;
-        at += length;
-        if (!*at)
-            return -1;
-        at += strlen(" | ");
-    }
-}
-
-/* Checks the escapes when the option is parsed: at a fault it would be too late to complain. */
-static int is_path_pattern(struct span value)
-{
-    for (size_t i = 0; i < value.length; i++) {
-        if (value.start[i] != '%')
-            continue;
-        if (++i == value.length || !value.start[i] || !strchr("prh%", value.start[i]))
-            return 0;
-    }
-    return 1;
-}
-
-/* FILTER=FOLDER */
-static int is_filter_path(struct span value)
-{
-    char text[FILTER_BYTES], problem[256];
-    struct filter filter;
-    const char *equals = memchr(value.start, '=', value.length);
-    size_t length = equals ? (size_t)(equals - value.start) : 0;
-    if (!value.length)
-        return 1;
-    if (!length || length >= sizeof text || length + 1 == value.length)
-        return 0;
-    snprintf(text, sizeof text, "%.*s", (int)length, value.start);
-    return filter_parse(&filter, text, problem, sizeof problem) &&
-           is_path_pattern((struct span){equals + 1, value.length - length - 1});
-}
-
-static int is_filter(const char *text)
-{
-    struct filter filter;
-    char problem[256];
-    return filter_parse(&filter, text, problem, sizeof problem);
-}
-
-/* Stores a value, or returns 0 if the row does not allow it. */
-static int row_set(const struct option_row *row, struct span value, struct options *options)
-{
-    void *field = (char *)options + row->offset;
-    uint64_t number = 0;
-    int choice = 0;
-
-    switch (row->type) {
-    case OPTION_CHOICE:
-    case OPTION_SWITCH:
-        choice = choice_find(row->allowed, value);
-        if (choice < 0)
-            return 0;
-        if (row->type == OPTION_SWITCH)
-            choice = choice == 0; /* "on" is the first choice and has the value 1 */
-        memcpy(field, &choice, sizeof choice);
-        return 1;
-    case OPTION_PATH:
-        if (value.length >= row->maximum || is_text(value, "-") || !is_path_pattern(value))
-            return 0;
-        memcpy(field, value.start, value.length);
-        ((char *)field)[value.length] = '\0';
-        return 1;
-    case OPTION_RULES: {
-        struct rules rules;
-        if (value.length >= row->maximum || !rules_parse(&rules, value.start, value.length))
-            return 0;
-        memcpy(field, value.start, value.length);
-        ((char *)field)[value.length] = '\0';
-        return 1;
-    }
-    case OPTION_SAMPLE:
-        if (value.length < 3 || memcmp(value.start, "1/", 2) != 0)
-            return 0;
-        value.start += 2;
-        value.length -= 2;
-        if (!parse_digits(&value, &number) || value.length || number < row->minimum || number > row->maximum)
-            return 0;
-        break;
-    case OPTION_FILTER_PATH:
-        if (value.length >= row->maximum || !is_filter_path(value))
-            return 0;
-        snprintf(field, row->maximum, "%.*s", (int)value.length, value.start);
-        return 1;
-    case OPTION_FILTER:
-    case OPTION_TEXT:
-        if (value.length >= row->maximum)
-            return 0;
-        snprintf(field, row->maximum, "%.*s", (int)value.length, value.start);
-        return row->type == OPTION_TEXT || is_filter(field);
-    case OPTION_ALIGN:
-        if (is_text(value, "auto")) {
-            number = OPTION_ALIGN_AUTO;
-            break;
-        }
-        if (!parse_bytes(value, &number) || number < row->minimum || number > row->maximum || (number & (number - 1)))
-            return 0;
-        break;
-    case OPTION_FILL:
-        if (!parse_fill(value, &number))
-            return 0;
-        break;
-    case OPTION_BYTES:
-        if (!parse_bytes(value, &number) || number < row->minimum || number > row->maximum)
-            return 0;
-        break;
-    case OPTION_NUMBER:
-        if (!parse_digits(&value, &number) || value.length || number < row->minimum || number > row->maximum)
-            return 0;
-        break;
-    }
-    memcpy(field, &number, sizeof number);
-    return 1;
-}
-
-_Static_assert(sizeof(enum option_uaf) == sizeof(int), "row_set() stores choices as int");
-
 static const struct option_row *row_find(struct span key)
 {
     for (size_t i = 0; i < ROWS; i++)
-        if (is_text(key, table[i].name))
+        if (strlen(table[i].name) == key.length && !memcmp(key.start, table[i].name, key.length))
             return &table[i];
     return NULL;
 }
@@ -451,13 +261,15 @@ const struct option_row *options_find(const char *name, size_t length, int *is_e
 static cufence_status unknown_key(struct span key, const char *source)
 {
     char names[1024] = "";
+    const struct option_row *nearest = row_nearest(key);
+    if (nearest)
+        return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options` lists all",
+                         source, excerpt_of(key).text, nearest->name);
     for (size_t i = 0; i < ROWS; i++) {
         size_t used = strlen(names);
         snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", table[i].name);
     }
-    const struct option_row *nearest = row_nearest(key);
-    return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s'%s%s%s (known are %s)", source, excerpt_of(key).text,
-                     nearest ? ", did you mean '" : "", nearest ? nearest->name : "", nearest ? "'?" : "", names);
+    return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s' (known are %s)", source, excerpt_of(key).text, names);
 }
 
 static cufence_status parse_item(struct span item, const char *source, struct options *options)
@@ -475,20 +287,12 @@ static cufence_status parse_item(struct span item, const char *source, struct op
         return error_set(CUFENCE_ERROR_OPTION, "%s: option %s has no value; write %s=VALUE, allowed is %s", source, row->name,
                          row->name, row->allowed);
     struct span value = trim((struct span){equals + 1, item.length - key_length - 1});
-    if (row_set(row, value, options))
+    if (option_set(row, value.start, value.length, options))
         return CUFENCE_OK;
-    if (row->refused && is_text(value, row->refused))
+    if (row->refused && strlen(row->refused) == value.length && !memcmp(value.start, row->refused, value.length))
         return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s: %s", source, row->name, row->refused, row->refusal);
     return error_set(CUFENCE_ERROR_OPTION, "%s: %s=%s is not allowed; allowed is %s", source, row->name, excerpt_of(value).text,
                      row->allowed);
-}
-
-static void format_bytes(uint64_t value, char *out, size_t size)
-{
-    int unit = 0;
-    for (; unit < (int)strlen(suffixes) && value && value % KIB == 0; unit++)
-        value /= KIB;
-    snprintf(out, size, "%" PRIu64 "%.*s", value, unit > 0, unit ? suffixes + unit - 1 : "");
 }
 
 cufence_status options_parse(struct options *options, const char *text, const char *source)
@@ -509,8 +313,8 @@ cufence_status options_parse(struct options *options, const char *text, const ch
     }
     if (parsed.guard_max < parsed.guard) {
         char guard[32], guard_max[32];
-        format_bytes(parsed.guard, guard, sizeof guard);
-        format_bytes(parsed.guard_max, guard_max, sizeof guard_max);
+        option_format_bytes(parsed.guard, guard, sizeof guard);
+        option_format_bytes(parsed.guard_max, guard_max, sizeof guard_max);
         return error_set(CUFENCE_ERROR_OPTION, "%s: guard_max=%s is smaller than guard=%s; raise guard_max or lower guard",
                          source, guard_max, guard);
     }
@@ -528,48 +332,7 @@ void options_default(struct options *options)
 {
     memset(options, 0, sizeof *options);
     for (size_t i = 0; i < ROWS; i++)
-        row_set(&table[i], (struct span){table[i].default_value, strlen(table[i].default_value)}, options);
-}
-
-void options_format(const struct options *options, const struct option_row *row, char *out, size_t size)
-{
-    const void *field = (const char *)options + row->offset;
-    uint64_t number = 0;
-    int choice = 0;
-
-    switch (row->type) {
-    case OPTION_CHOICE:
-    case OPTION_SWITCH: {
-        memcpy(&choice, field, sizeof choice);
-        const char *at = row->allowed;
-        for (int skip = row->type == OPTION_SWITCH ? !choice : choice; skip > 0; skip--)
-            at = strstr(at, " | ") + strlen(" | ");
-        snprintf(out, size, "%.*s", (int)strcspn(at, " "), at);
-        return;
-    }
-    case OPTION_PATH:
-    case OPTION_RULES:
-    case OPTION_FILTER_PATH:
-    case OPTION_FILTER:
-    case OPTION_TEXT:
-        snprintf(out, size, "%s", (const char *)field);
-        return;
-    case OPTION_SAMPLE:
-    case OPTION_ALIGN:
-    case OPTION_FILL:
-    case OPTION_BYTES:
-    case OPTION_NUMBER:
-        break;
-    }
-    memcpy(&number, field, sizeof number);
-    if (row->type == OPTION_FILL)
-        snprintf(out, size, number == FILL_OFF ? "off" : "0x%02" PRIx64, number);
-    else if (row->type == OPTION_NUMBER || row->type == OPTION_SAMPLE)
-        snprintf(out, size, "%s%" PRIu64, row->type == OPTION_SAMPLE ? "1/" : "", number);
-    else if (row->type == OPTION_ALIGN && number == OPTION_ALIGN_AUTO)
-        snprintf(out, size, "auto");
-    else
-        format_bytes(number, out, size);
+        option_set(&table[i], table[i].default_value, strlen(table[i].default_value), options);
 }
 
 void options_print(FILE *out)

@@ -77,16 +77,18 @@ struct options {
     char save[256];              /* folder for a bundle of each fault, for `cufence replay`, "" = none; %p, %r, %h */
     uint64_t save_max;           /* bytes of buffers in a bundle, default 4G */
     char json[256];              /* file for reports as lines of JSON, "" = none; %p, %r, %h */
-    char save_values[256]; /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
-    uint64_t save_replay;  /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
-    char trace[256];       /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
-    char values[256];      /* filter.h: launches whose values are shown, "" = none */
-    char values_out[256];  /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
-    char values_type[256]; /* types of what pointers point to (values/types.h), "" = none */
-    enum option_nan nan;   /* off (default) | report | stop: look for the first NaN */
-    uint64_t nan_every;    /* 1..1000000, default 1: look at one launch of each kernel in so many */
-    int inf;               /* on | off (default): with nan, look for infinities too */
-    int graphs;            /* on (default) | off: PyTorch runs without CUDA graphs where it can */
+    char save_values[256];  /* FILTER=FOLDER: launches whose inputs and outputs are kept, and where, "" = none; %p, %r, %h */
+    uint64_t save_replay;   /* launches of each kernel that are kept for `cufence replay`, too, default 4 */
+    char trace[256];        /* file for a line for each launch, for `cufence diff`, "" = none; %p, %r, %h */
+    char trace_filter[256]; /* filter.h: launches that are traced, "" = all */
+    uint64_t trace_every;   /* 1..1000000, default 1: trace one launch of each kernel in so many */
+    char values[256];       /* filter.h: launches whose values are shown, "" = none */
+    char values_out[256];   /* file for them as lines of JSON, instead of stderr, "" = stderr; %p, %r, %h */
+    char values_type[256];  /* types of what pointers point to (values/types.h), "" = none */
+    enum option_nan nan;    /* off (default) | report | stop: look for the first NaN */
+    uint64_t nan_every;     /* 1..1000000, default 1: look at one launch of each kernel in so many */
+    int inf;                /* on | off (default): with nan, look for infinities too */
+    int graphs;             /* on (default) | off: PyTorch runs without CUDA graphs where it can */
 };
 
 enum option_type {
@@ -136,9 +138,6 @@ void options_default(struct options *options);
  * key, if any, and the list of keys. Also fails if guard_max < guard at the end. *options is unchanged on error.
  */
 cufence_status options_parse(struct options *options, const char *text, const char *source);
-
-/* Writes the value of `row` in *options as a user would type it, at most `size` bytes with the NUL. */
-void options_format(const struct options *options, const struct option_row *row, char *out, size_t size);
 
 /* Prints the table: name, allowed values, default, help. */
 void options_print(FILE *out);

@@ -1,4 +1,6 @@
 #include "output.h"
+#include "clock.h"
+#include "fold.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -90,13 +92,6 @@ int output_is_terminal(void)
 
 /* ---- writing to a descriptor ---- */
 
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
-}
-
 /* Like write(), but a pipe without readers raises no SIGPIPE. */
 static ssize_t write_quietly(int fd, const char *text, size_t size)
 {
@@ -123,14 +118,14 @@ static ssize_t write_quietly(int fd, const char *text, size_t size)
 static int write_within(int fd, const char *text, size_t size, unsigned wait_ms, size_t *taken)
 {
     struct stat what;
-    uint64_t end = now_ms() + wait_ms;
+    uint64_t end = monotonic_ms() + wait_ms;
     *taken = 0;
     if (fstat(fd, &what) != 0)
         return errno;
     while (*taken < size) {
         size_t left = size - *taken;
         if (!S_ISREG(what.st_mode)) {
-            uint64_t now = now_ms();
+            uint64_t now = monotonic_ms();
             struct pollfd room = {.fd = fd, .events = POLLOUT};
             int ready = poll(&room, 1, now < end ? (int)(end - now) : 0);
             if (ready == 0)
@@ -147,8 +142,8 @@ static int write_within(int fd, const char *text, size_t size, unsigned wait_ms,
                                                  : write_quietly(fd, text + *taken, left);
         if (written > 0) {
             *taken += (size_t)written;
-            end = now_ms() + wait_ms;
-        } else if (written < 0 && errno == EAGAIN && now_ms() < end) {
+            end = monotonic_ms() + wait_ms;
+        } else if (written < 0 && errno == EAGAIN && monotonic_ms() < end) {
             usleep(1000); /* another writer used up the room */
         } else if (written == 0 || errno != EINTR) {
             return written == 0 ? EIO : errno;
@@ -234,9 +229,13 @@ static int print_kept(int may_wait)
     return error;
 }
 
-int output_print(const char *text, size_t size, int may_wait)
+int output_print(const char *text, int may_wait)
 {
-    int saved = errno, error = 0;
+    int saved = errno, error = 0, columns = fold_columns(STDERR_FILENO);
+    char *folded = columns ? fold_text(text, columns) : NULL;
+    if (folded)
+        text = folded;
+    size_t size = strlen(text);
     pthread_mutex_lock(&output.lock);
     if (!keep(&output.kept, text, size, 1)) {
         error = ENOBUFS;
@@ -245,6 +244,7 @@ int output_print(const char *text, size_t size, int may_wait)
         error = print_kept(may_wait);
     }
     pthread_mutex_unlock(&output.lock);
+    free(folded);
     errno = saved;
     return error;
 }
@@ -257,7 +257,7 @@ void output_say(const char *format, ...)
     int length = vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     if (length > 0)
-        output_print(text, (size_t)length < sizeof text ? (size_t)length : sizeof text - 1, 0);
+        output_print(text, 0);
 }
 
 void output_flush(void)

@@ -26,7 +26,7 @@
  * other the message is lost. Waits for a slow reader only if may_wait is set. If another thread is printing, that thread prints
  * this message too, and 0 is returned.
  */
-int output_print(const char *text, size_t size, int may_wait);
+int output_print(const char *text, int may_wait);
 
 /* Formats a message and prints it without waiting. Messages are cut at 4 KiB. */
 void output_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

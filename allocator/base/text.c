@@ -5,6 +5,8 @@
 #include <string.h>
 #include <strings.h>
 
+extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
+
 enum { LONGEST_WORD = 64 };
 
 /* Returns the length of the UTF-8 character at `at`, of which `left` bytes remain; 0 if no valid one starts there. */
@@ -42,6 +44,25 @@ json_t *text_to_json(const char *text)
     return string ? string : repaired_string(text);
 }
 
+char *text_of_json(json_t *object, size_t flags)
+{
+    char *text = object ? json_dumps(object, flags) : NULL;
+    size_t length = text ? strlen(text) : 0;
+    char *line = text ? realloc(text, length + 2) : NULL;
+    if (line)
+        memcpy(line + length, "\n", 2);
+    else
+        free(text);
+    json_decref(object);
+    return line;
+}
+
+char *text_demangled(const char *name)
+{
+    int status;
+    return strncmp(name, "_Z", 2) == 0 ? __cxa_demangle(name, NULL, NULL, &status) : NULL;
+}
+
 /* Levenshtein's distance without regard to case; `name` has at most LONGEST_WORD bytes. */
 static size_t edit_distance(const char *word, size_t length, const char *name)
 {
@@ -61,11 +82,21 @@ static size_t edit_distance(const char *word, size_t length, const char *name)
     return row[columns];
 }
 
+/* Whether `name` is the word with two neighbouring letters exchanged, both of `length` letters. */
+static int is_swapped(const char *word, size_t length, const char *name)
+{
+    size_t i = 0;
+    while (i < length && word[i] == name[i])
+        i++;
+    return i + 1 < length && word[i] == name[i + 1] && word[i + 1] == name[i] &&
+           !strncmp(word + i + 2, name + i + 2, length - i - 2);
+}
+
 size_t text_slip(const char *word, size_t length, const char *name)
 {
     size_t size = strlen(name);
     if (length > LONGEST_WORD || size > LONGEST_WORD)
         return SIZE_MAX;
-    size_t edits = edit_distance(word, length, name);
+    size_t edits = length == size && is_swapped(word, length, name) ? 1 : edit_distance(word, length, name);
     return edits <= 2 && 2 * edits < size ? edits : SIZE_MAX;
 }

@@ -10,8 +10,16 @@
  * labels are truncated. NULL if out of host memory. */
 json_t *text_to_json(const char *text);
 
+/* Returns the object as malloc'ed text and a newline, and drops it. `flags` are jansson's: with JSON_COMPACT it is one line.
+ * NULL for NULL, or if out of host memory. */
+char *text_of_json(json_t *object, size_t flags);
+
+/* Returns the C++ name behind a mangled one, which the caller frees; NULL if it is none. */
+char *text_demangled(const char *name);
+
 /* How many letters of `word` (`length` bytes) have to be changed, added or left out to get `name`; upper and lower case are
- * alike. SIZE_MAX if that is too many for a slip: more than two, or half of the name. */
+ * alike, and two neighbours that were exchanged count once. SIZE_MAX if that is too many for a slip: more than two, or half of
+ * the name. */
 size_t text_slip(const char *word, size_t length, const char *name);
 
 #endif

@@ -89,8 +89,10 @@ static int wrong(const struct arguments *arguments, const char *argument)
 {
     const struct option_row *row = nearest(arguments, argument);
     fprintf(stderr, "cufence %s: unknown option \"%s\"", arguments->command, argument);
-    if (row)
-        fprintf(stderr, ", did you mean --%s?", row->name);
+    if (row) {
+        fprintf(stderr, ", did you mean --%s? `cufence options` lists all\n", row->name);
+        return ARGUMENTS_WRONG;
+    }
     fprintf(stderr, "; allowed are");
     for (size_t i = 0; i < arguments->count; i++)
         fprintf(stderr, " --%s,", arguments->known[i].name);

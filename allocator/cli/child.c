@@ -1,5 +1,7 @@
 #include "child.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -38,13 +40,6 @@ static char **changed_environment(const char *const changes[])
     return changed;
 }
 
-static long long now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (long long)now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* Appends available output to `text`, dropping what does not fit. Returns 0 at end of file. */
 static int take(int fd, char *text, size_t size)
 {
@@ -63,7 +58,7 @@ static int listen_to(int out, int error, long long until, struct child *child)
 {
     struct pollfd ends[] = {{.fd = out, .events = POLLIN}, {.fd = error, .events = POLLIN}};
     while (ends[0].fd >= 0 || ends[1].fd >= 0) {
-        long long left = until - now_ms();
+        long long left = until - (long long)monotonic_ms();
         if (left <= 0)
             return 0;
         if (poll(ends, 2, (int)left) <= 0)
@@ -81,7 +76,7 @@ static int has_ended(pid_t pid, long long until, int *status)
 {
     const struct timespec pause = {0, 5000000};
     while (waitpid(pid, status, WNOHANG) == 0) {
-        if (now_ms() >= until)
+        if ((long long)monotonic_ms() >= until)
             return 0;
         nanosleep(&pause, NULL);
     }
@@ -103,7 +98,7 @@ static void become(const char *const argv[], char *const environment[], int out,
 void child_run(const char *const argv[], const char *const changes[], unsigned seconds, struct child *child)
 {
     int out[2], error[2] = {-1, -1};
-    long long until = now_ms() + (long long)seconds * 1000;
+    long long until = (long long)monotonic_ms() + (long long)seconds * 1000;
     *child = (struct child){0};
     char **environment = changed_environment(changes);
     if (!environment || pipe2(out, O_CLOEXEC) != 0) {

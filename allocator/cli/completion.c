@@ -12,9 +12,10 @@ enum { LONGEST = 128 };
 static int usage(void)
 {
     printf("usage: cufence completion bash|zsh|fish\n\n"
-           "Prints what the shell needs to complete the sub-commands, their options and the options' values.\n\n"
+           "Prints a script that completes commands, options and their values.\n\n"
            "  bash  eval \"$(cufence completion bash)\" in ~/.bashrc\n"
-           "  zsh   cufence completion zsh > FOLDER/_cufence, with FOLDER in fpath, before compinit\n"
+           "  zsh   cufence completion zsh > FOLDER/_cufence, with FOLDER in fpath, before\n"
+           "        compinit\n"
            "  fish  cufence completion fish > ~/.config/fish/completions/cufence.fish\n\n"
            "Example: eval \"$(cufence completion bash)\"\n");
     return 0;

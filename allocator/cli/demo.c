@@ -2,7 +2,9 @@
 #include "arguments.h"
 #include "cli.h"
 #include "settings.h"
+#include "words.h"
 
+#include "base/clock.h"
 #include "driver/driver.h"
 #include "base/error.h"
 #include "base/options.h"
@@ -116,9 +118,7 @@ static void on_fault(const cufence_fault *fault, void *user)
 
 static int wait_for_report(void)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += REPORT_SECONDS;
+    const struct timespec until = clock_after(CLOCK_REALTIME, REPORT_SECONDS * NS_PER_S);
     pthread_mutex_lock(&seen_lock);
     while (!seen && pthread_cond_timedwait(&seen_change, &seen_lock, &until) == 0)
         ;
@@ -215,17 +215,20 @@ static int launch_use_after_free(const struct bug *bug, CUfunction function)
 static const struct bug bugs[] = {
     {"overrun", "overrun", "demo_overrun", "exitcode=0",
      "A kernel fills the row offsets of a sparse matrix with 1000 rows: 1001 numbers, in a buffer for 1000.",
-     "the address line, \"0 bytes past the end\": the first byte behind the buffer \"row offsets\"; and the source line,\n"
-     "demo.cu, where `row + 1` reaches 1000",
+     "Found. In the report above, see the address, 0 bytes past the end of \"row offsets\": the first byte behind that buffer; "
+     "and the source line in demo.cu, where `row + 1` reaches 1000.",
      launch_overrun},
     {"underrun", "underrun", "demo_underrun", "exitcode=0,side=start",
-     "A kernel averages each of 1000 samples with its neighbours and forgets that the first has none on its left.\n"
+     "A kernel averages each of 1000 samples with its neighbours and forgets that the first has none on its left. "
      "(side=start: the buffers begin flush with unmapped memory, instead of ending flush.)",
-     "the address line, 4 bytes before the start of \"samples\"; and the source line, where `i - 1` is -1", launch_underrun},
+     "Found. In the report above, see the address, 4 bytes before the start of \"samples\"; and the source line in demo.cu, "
+     "where `i - 1` is -1.",
+     launch_underrun},
     {"use-after-free", "use-after-free", "demo_use_after_free", "exitcode=0,uaf=strict",
-     "A program frees a look-up table and launches a kernel that reads it.\n"
+     "A program frees a look-up table and launches a kernel that reads it. "
      "(uaf=strict: a freed buffer is unmapped and its address is not given out again.)",
-     "the buffer line: \"look-up table\" was freed before the kernel was launched", launch_use_after_free},
+     "Found. In the report above, see the buffer: \"look-up table\" was freed before the kernel was launched.",
+     launch_use_after_free},
 };
 enum { BUG_COUNT = sizeof bugs / sizeof *bugs };
 
@@ -316,7 +319,8 @@ static int judge(const struct bug *bug)
     if (!is_right)
         return complain("the planted %s in %s was reported as \"%s\" in \"%s\"", bug->name, bug->kernel, seen_kind,
                         seen_kernel);
-    printf("\nFound. What to look at in the report above:\n%s.\n", bug->advice);
+    putchar('\n');
+    words_print(stdout, bug->advice, 0);
     return EXIT_FOUND;
 }
 
@@ -334,7 +338,9 @@ static int run(const struct bug *bug, const char *options)
         status = find_kernel(bug, &function);
     if (status != EXIT_FOUND)
         return status;
-    printf("\n%s\n\n", bug->story);
+    putchar('\n');
+    words_print(stdout, bug->story, 0);
+    putchar('\n');
     fflush(stdout); /* the report on stderr should follow this */
     status = bug->launch(bug, function);
     if (status != EXIT_FOUND)
@@ -344,27 +350,19 @@ static int run(const struct bug *bug, const char *options)
     /* The buffers are not freed: the context may have stopped, and process exit releases them. */
 }
 
-static void usage(FILE *out)
+static int usage(void)
 {
-    fprintf(out, "usage: cufence demo [overrun | underrun | use-after-free] [--set key=value[,key=value]]...\n"
-                 "                    [--KEY VALUE]...\n\n"
-                 "Plants that bug (overrun if none is named), runs a kernel into it and shows the report. Runs on GPU 0,\n"
-                 "or on the simulated device where there is no GPU or with CUFENCE_DRIVER=sim.\n\n"
-                 "  --set key=value  an option (`cufence options` lists them)\n"
-                 "  --KEY VALUE      the same for one option, such as --align auto\n\n"
-                 "Example: cufence demo underrun\n\n"
-                 "Exit status: 0 if the bug was reported as what it is, 1 if not, 2 for a wrong command line.\n");
-}
-
-/* Prints an error about the command line, with `what` (may be NULL) in quotes, and the usage. */
-static int wrong(const char *sentence, const char *what)
-{
-    if (what)
-        complain("%s \"%s\"", sentence, what);
-    else
-        complain("%s", sentence);
-    usage(stderr);
-    return CLI_USAGE;
+    printf("usage: cufence demo [overrun | underrun | use-after-free]\n"
+           "                    [--set key=value[,key=value]]... [--KEY VALUE]...\n\n"
+           "Plants that bug (overrun if none is named), runs a kernel into it and shows the\n"
+           "report. Runs on GPU 0, or on the simulated device where there is no GPU or with\n"
+           "CUFENCE_DRIVER=sim.\n\n"
+           "  --KEY VALUE      an option that `cufence options` lists: --align auto\n"
+           "  --set key=value  the same for several\n\n"
+           "Example: cufence demo underrun\n\n"
+           "Exit status: 0 if the bug was reported as what it is, 1 if not, 2 for a wrong\n"
+           "command line.\n");
+    return 0;
 }
 
 static const struct bug *bug_find(const char *name)
@@ -387,8 +385,7 @@ static int read_arguments(int argc, char **argv, struct settings *settings, int 
     while (status == 0 && (option = arguments_next(&demo_arguments, argc, argv)) != ARGUMENTS_END) {
         if (option < 0) {
             *is_done = 1;
-            usage(option == ARGUMENTS_HELP ? stdout : stderr);
-            return option == ARGUMENTS_HELP ? 0 : CLI_USAGE;
+            return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
         }
         status = option == SET ? settings_add(settings, "--set", optarg)
                                : settings_take_row(settings, (size_t)option - KNOWN, optarg);
@@ -401,8 +398,9 @@ static int find_bug(int argc, char **argv, const struct bug **bug)
 {
     *bug = optind < argc ? bug_find(argv[optind++]) : &bugs[0];
     if (!*bug)
-        return wrong("overrun, underrun and use-after-free are allowed, not", argv[optind - 1]);
-    return optind < argc ? wrong("one bug at a time, so this is too many:", argv[optind]) : 0;
+        return arguments_complain("demo", CLI_USAGE, "unknown bug '%s'; allowed are overrun, underrun and use-after-free",
+                                  argv[optind - 1]);
+    return optind < argc ? arguments_surplus("demo", argv[optind]) : 0;
 }
 
 /* Runs a bug with its own options, followed by the user's. */
@@ -414,14 +412,12 @@ static int run_with(const struct bug *bug, const struct settings *settings)
         return complain("no host memory");
     options_default(&scratch);
     int status = settings_check(settings, given, &scratch);
-    if (status != 0)
-        usage(stderr);
-    else if (asprintf(&options, "%s%s%s", bug->options, *given ? "," : "", given) < 0)
+    if (status == 0 && asprintf(&options, "%s%s%s", bug->options, *given ? "," : "", given) < 0) {
+        options = NULL;
         status = complain("no host memory");
-    else {
+    } else if (status == 0)
         status = run(bug, options);
-        free(options);
-    }
+    free(options);
     free(given);
     return status;
 }

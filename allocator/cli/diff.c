@@ -2,6 +2,7 @@
 
 #include "arguments.h"
 #include "cli.h"
+#include "words.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -13,16 +14,19 @@ enum { UNUSABLE = 2, MOST = 100000 };
 static int usage(void)
 {
     printf("usage: cufence diff [--all N] [--ignore WHAT]... [--json] A B\n\n"
-           "Compares the traces of two runs and tells the first launch that differs, and what: another kernel, other\n"
-           "arguments, other inputs and where they came from, or equal inputs and other outputs: a race, an order of\n"
-           "atomics, or another compiler or GPU. Streams are compared each by itself (docs/diff.md).\n\n"
+           "Compares the traces of two runs and tells the first launch that differs, and\n"
+           "what: another kernel, other arguments, other inputs and where they came from,\n"
+           "or equal inputs and other outputs: a race, an order of atomics, or another\n"
+           "compiler or GPU. Streams are compared each by itself (docs/diff.md).\n\n"
            "  --all N        the first N differences; one by default\n"
-           "  --ignore WHAT  scalars, place, grid, buffers (their names); several with commas\n"
+           "  --ignore WHAT  scalars, place, grid, buffers (their names); several with\n"
+           "                 commas\n"
            "  --json         one JSON document\n\n"
            "Example: cufence run --trace a.jsonl -- python train.py\n"
            "         cufence run --trace b.jsonl -- python train.py\n"
            "         cufence diff a.jsonl b.jsonl\n\n"
-           "Exit status: 0 if the runs are equal, 1 if they differ, 2 if a trace cannot be used.\n");
+           "Exit status: 0 if the runs are equal, 1 if they differ, 2 if a trace cannot be\n"
+           "used.\n");
     return 0;
 }
 
@@ -78,8 +82,13 @@ static int compare(struct diff *diff, const char *a, const char *b, int is_json)
     cufence_status status = diff_open(diff, a, b, &problem);
     if (status == CUFENCE_OK)
         status = diff_compare(diff, &problem);
-    if (status == CUFENCE_OK)
-        status = (is_json ? diff_print_json : diff_print_text)(diff, &problem);
+    if (status == CUFENCE_OK && is_json)
+        status = diff_print_json(diff, &problem);
+    else if (status == CUFENCE_OK) {
+        FILE *terminal = words_hold();
+        status = diff_print_text(diff, &problem);
+        words_release(terminal);
+    }
     if (status != CUFENCE_OK)
         return arguments_complain("diff", UNUSABLE, "%s", problem.text);
     return diff->found_count ? 1 : 0;

@@ -20,6 +20,10 @@ static json_t *of_file(const struct trace_file *file)
     json_object_set_new(object, "program", json_string(header->program) ?: json_string("?"));
     json_object_set_new(object, "device", json_string(header->device) ?: json_string("?"));
     json_object_set_new(object, "driver", number(header->driver));
+    if (*header->filter)
+        json_object_set_new(object, "filter", json_string(header->filter) ?: json_string("?"));
+    if (header->every > 1)
+        json_object_set_new(object, "every", number(header->every));
     json_object_set_new(object, "is_whole", json_boolean(file->is_whole));
     json_object_set_new(object, "missed", number(file->missed));
     return object;

@@ -1,6 +1,8 @@
 /* The events of two traces, paired stream by stream. */
 #include "diff.h"
 
+#include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -25,11 +27,31 @@ static cufence_status no_memory(struct problem *problem)
     return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
 }
 
+/* A trace that leaves out other launches than the other cannot be compared with it, event by event. */
+static cufence_status check_launches(const struct trace_file *a, const struct trace_file *b, struct problem *problem)
+{
+    const struct trace_header *of[DIFF_SIDES] = {&a->header, &b->header};
+    char text[DIFF_SIDES][96];
+    if (trace_has_same_launches(of[DIFF_A], of[DIFF_B]))
+        return CUFENCE_OK;
+    for (int i = 0; i < DIFF_SIDES; i++) {
+        snprintf(text[i], sizeof text[i], "trace_filter=%.48s,trace_every=%" PRIu64, of[i]->filter,
+                 of[i]->every > 1 ? of[i]->every : 1);
+        for (char *at = text[i]; *at; at++)
+            *at = iscntrl((unsigned char)*at) ? '?' : *at;
+    }
+    return problem_set(problem, CUFENCE_ERROR_UNSUPPORTED,
+                       "A has %s and B has %s: they leave out different launches; trace both runs with the same", text[DIFF_A],
+                       text[DIFF_B]);
+}
+
 cufence_status diff_open(struct diff *diff, const char *a, const char *b, struct problem *problem)
 {
     cufence_status status = trace_file_open(&diff->files[DIFF_A], a, problem);
     if (status == CUFENCE_OK)
         status = trace_file_open(&diff->files[DIFF_B], b, problem);
+    if (status == CUFENCE_OK)
+        status = check_launches(&diff->files[DIFF_A], &diff->files[DIFF_B], problem);
     diff->found = status == CUFENCE_OK ? calloc(diff->most + 1, sizeof *diff->found) : NULL;
     return status == CUFENCE_OK && !diff->found ? no_memory(problem) : status;
 }

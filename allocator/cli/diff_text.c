@@ -25,6 +25,12 @@ static void put_header(const struct diff *diff, int side)
     }
     if (header->driver)
         printf(", CUDA %" PRIu32 ".%" PRIu32, header->driver / 1000, header->driver % 1000 / 10);
+    if (*header->filter) {
+        fputs(", only ", stdout);
+        put(header->filter);
+    }
+    if (header->every > 1)
+        printf(", one launch in %" PRIu64, header->every);
     putchar('\n');
 }
 
@@ -170,7 +176,10 @@ static cufence_status put_writers(struct diff *diff, const struct diff_shown *sh
         put_row("came from");
         printf("%s: ", side_name(i));
         if (is_found <= 0) {
-            fputs(is_found ? "not known any more: too long ago" : "nobody in the trace: never written, or by the host", stdout);
+            fputs(is_found                                   ? "not known any more: too long ago"
+                  : trace_is_partial(&diff->files[i].header) ? "nobody in the trace, which leaves launches out"
+                                                             : "nobody in the trace: never written, or by the host",
+                  stdout);
             continue;
         }
         cufence_status status = trace_file_again(&diff->files[i], (struct trace_at){write.line, write.offset}, &event, problem);
@@ -202,6 +211,8 @@ static const char *hint_for(const struct diff *diff, const struct diff_found *fo
                    : "a race, an order of atomics, or another compilation of the kernel; or it reads memory that cufence does "
                      "not guard";
     case TRACE_OTHER_INPUT:
+        if (trace_is_partial(&diff->files[DIFF_A].header))
+            return "what wrote the input last may have been left out: traces without trace_filter and trace_every tell";
         return found->what.is_written ? "see what wrote the input last; --all 100 shows the differences that follow"
                                       : "the kernel uses memory that nothing in the trace has written";
     case TRACE_OTHER_COPY:

@@ -18,9 +18,9 @@ static const char *from_environment(const char *name)
 static int usage(void)
 {
     printf("usage: cufence doctor [--json]\n\n"
-           "Says what this machine's driver and permissions allow, and what to do about each no. A NO in capitals\n"
-           "is something that cufence needs. It asks the `python3` of the PATH for PyTorch, JAX, CuPy and\n"
-           "TensorFlow without importing them.\n\n"
+           "Says what this machine's driver and permissions allow, and what to do about\n"
+           "each no. A NO in capitals is something that cufence needs. It asks the python3\n"
+           "of the PATH for PyTorch, JAX, CuPy and TensorFlow without importing them.\n\n"
            "  --json  prints the same as one JSON document (docs/doctor.md)\n\n"
            "Example: cufence doctor\n\n"
            "Exit status: 0 if cufence can work here, 1 if not.\n");

@@ -140,6 +140,28 @@ static void check_witness(struct findings *findings, CUdevice device)
         found(findings, FOUND_YES, "  second launch", NULL, "a faulted kernel can be launched again in another process");
 }
 
+/* What is known of the GPU's generation; docs/guide/platforms.md has the table. */
+static void check_generation(struct findings *findings, CUdevice device)
+{
+    static const struct {
+        int first, last; /* compute capability, major * 10 + minor */
+        const char *says;
+    } generations[] = {
+        {0, 69, "older than Volta: guards where memory can be mapped; code is not decoded, so reports say less"},
+        {70, 79, "Volta or Turing: guards and faults; a store at the end of a kernel keeps its candidates"},
+        {80, 89, "Ampere or Ada: everything should work; tested against NVIDIA's disassembler, not on hardware"},
+        {90, 90, "Hopper: everything works, tested"},
+        {100, 121, "Blackwell: everything should work; tested against NVIDIA's disassembler, not on hardware"},
+        {122, 999, "newer than this version of cufence: guards and faults; code is not decoded, so reports may say less"},
+    };
+    int capability = attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR) * 10 +
+                     attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+    for (size_t i = 0; i < sizeof generations / sizeof *generations; i++) {
+        if (capability >= generations[i].first && capability <= generations[i].last)
+            found(findings, FOUND_YES, "  generation", NULL, "%s", generations[i].says);
+    }
+}
+
 static void check_device(struct findings *findings, int ordinal)
 {
     CUdevice device;
@@ -156,9 +178,25 @@ static void check_device(struct findings *findings, int ordinal)
     found(findings, FOUND_YES, what, NULL, "%s, compute capability %d.%d, %.1f GiB", name,
           attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
           attribute(device, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR), (double)memory / (double)GIB);
+    check_generation(findings, device);
     check_sharing(findings, device, name);
     check_mapping(findings, device);
     check_witness(findings, device);
+}
+
+/* What depends on the driver's version, beside core dumps. */
+static void check_version(struct findings *findings)
+{
+    if (driver->cuFuncGetParamInfo)
+        found(findings, FOUND_YES, "arguments", NULL, "the driver tells the layout of kernels' arguments (since CUDA 12.4)");
+    else
+        found(findings, FOUND_NO, "arguments", "update the NVIDIA driver to CUDA 12.4 or later",
+              "the driver does not tell the layout of kernels' arguments: reports show fewer of them");
+    if (driver->version >= 13030)
+        found(findings, FOUND_YES, "exited warps", NULL, "core dumps keep warps that have exited (since CUDA 13.3)");
+    else
+        found(findings, FOUND_NEITHER, "exited warps", NULL,
+              "core dumps lack them before CUDA 13.3: a second launch finds who stored at the end of a kernel");
 }
 
 void check_driver(struct findings *findings)
@@ -188,4 +226,5 @@ void check_driver(struct findings *findings)
     else
         found(findings, FOUND_NO, "core dumps", "update the NVIDIA driver to CUDA 12.1 or later",
               "the driver has no cuCoredumpSetAttributeGlobal: a fault stops the program, but is not explained");
+    check_version(findings);
 }

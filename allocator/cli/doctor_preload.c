@@ -67,10 +67,10 @@ static void judge_hook(struct findings *findings, const char *what, json_t *fact
     if (!whose)
         found(findings, FOUND_NEITHER, what, NULL, "not tried: the driver has no %s of CUDA 12", way);
     else if (strcmp(whose, "ours") == 0)
-        found(findings, FOUND_YES, what, NULL, "an allocation of a program that finds its symbols with %s is cufence's", way);
+        found(findings, FOUND_YES, what, NULL, "a program that finds the driver with %s gets its memory from cufence", way);
     else
         found(findings, FOUND_MISSING, what, "install cufence anew: library and preload library have to be of one build",
-              "an allocation of a program that finds its symbols with %s: %s", way, whose);
+              "a program that finds the driver with %s gets its memory from %s", way, whose);
 }
 
 static void judge_hooks(struct findings *findings, const struct child *child, json_t *facts)

@@ -1,6 +1,7 @@
 /* `cufence explain`: explains GPU core dumps, also of programs that ran without cufence. Needs neither a GPU nor CUDA. */
 #include "arguments.h"
 #include "cli.h"
+#include "words.h"
 #include "loaded.h"
 
 #include "analysis/dump/standing.h"
@@ -115,12 +116,15 @@ static void say_text(const char *path, const struct coredump *dump, const struct
         report = finding_text(&finding);
         finding_free(&finding);
         summary = report ? last_line(report) : NO_MEMORY;
-        printf("%.*s", report ? (int)(summary - report) : 0, report ? report : "");
+        char *facts = report ? strndup(report, (size_t)(summary - report)) : NULL;
+        words_report(stdout, facts ? facts : "");
+        free(facts);
     } else {
         printf("cufence: no exception is in the dump of GPU %d (%s)\n\n", origin.device, evidence->device_name);
     }
     char *text = standing_text(dump, standing, &whole);
-    printf("%s%s", text ? text : NO_MEMORY, summary);
+    words_report(stdout, text ? text : NO_MEMORY);
+    words_report(stdout, summary);
     free(text);
     free(report);
 }
@@ -302,17 +306,21 @@ static int explain(const char *path, const struct wishes *wishes)
 
 static int usage(void)
 {
-    printf("usage: cufence explain [--json] [--all-threads] [--registers] [--memory ADDRESS] FILE|FOLDER...\n\n"
-           "Says what a GPU core dump tells, also one of a program that never saw cufence: the exception, its\n"
-           "kernel, source line and instruction, the addresses of its lanes; then where all threads stood, grouped\n"
-           "by place, and which launches ran, with their parameters. Needs neither a GPU nor CUDA. Of a folder it\n"
-           "explains every dump in it.\n\n"
+    printf("usage: cufence explain [--json] [--all-threads] [--registers]\n"
+           "                       [--memory ADDRESS] FILE|FOLDER...\n\n"
+           "Says what a GPU core dump tells, also one of a program that never saw cufence:\n"
+           "the exception, its kernel, source line and instruction, the addresses of its\n"
+           "lanes; then where all threads stood, grouped by place, and which launches ran,\n"
+           "with their parameters. Needs neither a GPU nor CUDA. Of a folder it explains\n"
+           "every dump in it.\n\n"
            "  --json            one line of JSON for each dump (docs/explain.md)\n"
-           "  --all-threads     every place, not the first %d\n"
+           "  --all-threads     every place, not only the first %d\n"
            "  --registers       the registers of the first thread of each place\n"
-           "  --memory ADDRESS  %d bytes of the device's memory from there on, where the dump has them\n\n"
-           "To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1 CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1, and of a\n"
-           "program that hangs: CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n\n"
+           "  --memory ADDRESS  %d bytes of device memory from there on, if the dump has\n"
+           "                    them\n\n"
+           "To get a dump: CUDA_ENABLE_COREDUMP_ON_EXCEPTION=1\n"
+           "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP=1, and of a program that hangs:\n"
+           "CUDA_ENABLE_USER_TRIGGERED_COREDUMP=1, then write into the pipe that it names.\n\n"
            "Example: cufence explain --registers core_1700000000_host_4242.nvcudmp\n",
            PLACES, 128);
     return 0;

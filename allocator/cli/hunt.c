@@ -36,25 +36,33 @@ struct hunt {
 
 static void usage(void)
 {
-    printf("usage: cufence hunt [--modes end,start,align,strict] [--first] [--json FILE] [--keep FOLDER]\n"
-           "                    [--set key=value[,key=value]]... [--KEY VALUE]... [--preset NAME]\n"
-           "                    [--error-exitcode N] [--] PROGRAM [ARGUMENT]...\n\n"
-           "Runs a program under `cufence run` once in each mode, and lists what was found, each finding once:\n\n");
+    printf("usage: cufence hunt [--modes end,start,align,strict] [--first] [--json FILE]\n"
+           "                    [--keep FOLDER] [--set key=value[,key=value]]...\n"
+           "                    [--KEY VALUE]... [--preset NAME] [--error-exitcode N]\n"
+           "                    [--] PROGRAM [ARGUMENT]...\n\n"
+           "Runs a program under `cufence run` once in each mode, and lists what was found,\n"
+           "each finding once:\n\n");
     for (size_t i = 0; i < MODES; i++)
         printf("  %-7s %-20s  %s\n", modes[i].name, modes[i].options, modes[i].looks_for);
     printf("\n  --modes LIST         only these, in the order above\n"
-           "  --first              stop at the first finding: a program that goes on after it is ended\n"
-           "  --json FILE          the merged list as JSON (docs/hunt.md); \"-\": on standard output, at the end\n"
-           "  --keep FOLDER        keep the reports of each process there, MODE.PROCESS.json\n"
+           "  --first              stop at the first finding: a program that goes on after\n"
+           "                       it is ended\n"
+           "  --json FILE          the merged list as JSON (docs/hunt.md); \"-\": on standard\n"
+           "                       output, at the end\n"
+           "  --keep FOLDER        keep the reports of each process in FOLDER, as\n"
+           "                       MODE.PROCESS.json\n"
            "  --set key=value, --KEY VALUE, --preset NAME\n"
-           "                       options for every run, as of `cufence run`; a mode's own win\n"
+           "                       options for every run, as of `cufence run`; a mode's own\n"
+           "                       win\n"
            "  --error-exitcode N   exit with N instead of 86 if something was found\n"
-           "  --                   ends the options; needed for a PROGRAM that begins with a dash\n\n"
-           "The program has the terminal, input and output to itself; all that hunt says goes to stderr. Ctrl-C ends\n"
-           "the program and lists what was found so far; a second one kills the program.\n\n"
+           "  --                   ends the options; needed if PROGRAM begins with a dash\n\n"
+           "The program has the terminal, input and output to itself; all that hunt says\n"
+           "goes to stderr. Ctrl-C ends the program and lists what was found so far; a\n"
+           "second one kills the program.\n\n"
            "Example: cufence hunt --modes end,start -- python train.py --steps 10\n\n"
-           "Exit status: 0 if nothing was found, 86 if something was, 128 and the signal's number if a signal ended\n"
-           "the hunt before anything was found; 2, 126 and 127 as of `cufence run`.\n");
+           "Exit status: 0 if nothing was found, 86 if something was, 128 and the signal's\n"
+           "number if a signal ended the hunt before anything was found; 2, 126 and 127 as\n"
+           "of `cufence run`.\n");
 }
 
 /* ---- the command line ---- */

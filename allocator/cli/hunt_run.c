@@ -2,6 +2,8 @@
 #include "cli.h"
 #include "hunt.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
@@ -17,9 +19,7 @@ enum { END_SECONDS = 5, KILL_SECONDS = 10 };
 
 static double now(void)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+    return (double)monotonic_ns() / 1e9;
 }
 
 /* ---- signals ---- */

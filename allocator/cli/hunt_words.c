@@ -102,9 +102,10 @@ static void put_buffer(FILE *out, const json_t *report)
             fputs("buffer unknown", out);
         return;
     }
-    if (distance)
-        fprintf(out, "%lld byte%s %s of ", bytes, bytes == 1 ? "" : "s",
-                strcmp(text_of(distance, "from"), "the start") != 0 ? text_of(distance, "from") : "behind the start");
+    if (distance && !strcmp(text_of(distance, "from"), "the start"))
+        fprintf(out, "at byte %lld of ", bytes);
+    else if (distance)
+        fprintf(out, "%lld byte%s %s of ", bytes, bytes == 1 ? "" : "s", text_of(distance, "from"));
     if (*text_of(buffer, "label"))
         fprintf(out, "\"%s\", ", text_of(buffer, "label"));
     else
@@ -128,13 +129,32 @@ static void put_detail(FILE *out, const json_t *report)
     put_buffer(out, report);
 }
 
+struct written {
+    char text[2048];
+};
+
+static struct written written_by(void (*put)(FILE *out, const json_t *object), const json_t *object)
+{
+    struct written written = {""};
+    FILE *memory = fmemopen(written.text, sizeof written.text - 1, "w");
+    if (memory) {
+        put(memory, object);
+        fclose(memory);
+    }
+    return written;
+}
+
+static void put_frames(FILE *out, const json_t *frames)
+{
+    put_place(out, frames);
+}
+
 static void put_line(FILE *out, const char *key, const json_t *frames)
 {
     if (!json_array_size(frames))
         return;
     fprintf(out, "%*s%-*s", INDENT, "", KEY, key);
-    put_place(out, frames);
-    fputc('\n', out);
+    words_print_place(out, written_by(put_frames, frames).text, INDENT + KEY);
 }
 
 static void put_modes(FILE *out, unsigned bits)
@@ -151,17 +171,10 @@ static void put_modes(FILE *out, unsigned bits)
 static void tell_finding(FILE *out, size_t number, const struct collected_finding *finding)
 {
     const json_t *report = finding->first, *buffer = json_object_get(report, "buffer");
-    char detail[1024] = "";
     fprintf(out, "\n%3zu  ", number);
-    put_headline(out, report);
-    FILE *text = fmemopen(detail, sizeof detail, "w");
-    if (text) {
-        put_detail(text, report);
-        fclose(text);
-    }
-    detail[sizeof detail - 1] = '\0';
-    fprintf(out, "\n%*s", INDENT, "");
-    words_print(out, detail, INDENT);
+    words_print_place(out, written_by(put_headline, report).text, INDENT);
+    fprintf(out, "%*s", INDENT, "");
+    words_print(out, written_by(put_detail, report).text, INDENT);
     put_line(out, "launched at", json_object_get(json_object_get(report, "launch"), "frames"));
     put_line(out, "allocated at", json_object_get(json_object_get(buffer, "allocated"), "frames"));
     put_line(out, "freed at", json_object_get(json_object_get(buffer, "freed"), "frames"));

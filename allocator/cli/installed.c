@@ -12,13 +12,9 @@ int installed_program(char path[PATH_MAX])
     return length > 0;
 }
 
-#define COUNT(array) (sizeof(array) / sizeof *(array))
-
 int installed_preload(const char *program, char path[PATH_MAX])
 {
-    static const char *const folders[] = {
-        "../lib/", "", "../lib64/", "../lib/x86_64-linux-gnu/", "../lib/aarch64-linux-gnu/", "../cufence/lib/"};
-    return beside_find(program, folders, COUNT(folders), INSTALLED_PRELOAD, path);
+    return beside_library(program, INSTALLED_PRELOAD, path);
 }
 
 /* Looks in the package beside the program, beside the package's library, and in a checkout. */
@@ -26,7 +22,7 @@ int installed_bootstrap(const char *program, char path[PATH_MAX])
 {
     static const char *const folders[] = {
         "../", "", "cufence/", "../cufence/", "../lib/cufence/", "../../allocator/torch/cufence/"};
-    if (!beside_find(program, folders, COUNT(folders), "_bootstrap/sitecustomize.py", path))
+    if (!beside_find(program, folders, sizeof folders / sizeof *folders, "_bootstrap/sitecustomize.py", path))
         return 0;
     *strrchr(path, '/') = '\0';
     return 1;

@@ -32,8 +32,8 @@ static int print_usage(void)
     printf("cufence %s: Electric Fence for CUDA\n\nusage: cufence COMMAND [arguments]\n\n", cufence_version_string());
     for (const struct command *command = commands; command->name; command++)
         printf("  %-10s  %s\n", command->name, command->help);
-    printf("\n  cufence COMMAND --help says more about one; cufence --version (-V) prints the version.\n"
-           "  Options are read from CUFENCE_OPTIONS=\"key=value,key=value\".\n\n"
+    printf("\n`cufence COMMAND --help` says more about one, `cufence -V` prints the version.\n"
+           "Options are also read from CUFENCE_OPTIONS=\"key=value,key=value\".\n\n"
            "Example: cufence run -- python train.py\n");
     return 0;
 }
@@ -80,10 +80,18 @@ static int suggest_run(char **words)
 static int unknown_command(char **words)
 {
     const struct command *nearest = command_nearest(words[0]);
+    if (*words[0] == '-') {
+        fprintf(stderr, "cufence: unknown option '%s'; allowed are --help (-h) and --version (-V)\n", words[0]);
+        return CLI_USAGE;
+    }
     if (!nearest && suggest_run(words))
         return CLI_USAGE;
-    fprintf(stderr, "cufence: unknown command '%s'%s%s%s; allowed are", words[0], nearest ? ", did you mean '" : "",
-            nearest ? nearest->name : "", nearest ? "'?" : "");
+    if (nearest) {
+        fprintf(stderr, "cufence: unknown command '%s', did you mean '%s'? `cufence help` lists all\n", words[0],
+                nearest->name);
+        return CLI_USAGE;
+    }
+    fprintf(stderr, "cufence: unknown command '%s'; allowed are", words[0]);
     for (const struct command *command = commands; command->name; command++)
         fprintf(stderr, " %s,", command->name);
     fprintf(stderr, " help, --help and --version\n");

@@ -1,6 +1,7 @@
 #include "opened.h"
 
 #include "analysis/snapshot/npy.h"
+#include "analysis/verdict/launches.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -152,7 +153,8 @@ cufence_status opened_open(const char *path, struct opened *opened, struct probl
         return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s", strerror(errno));
     opened->buffers = openat(opened->folder, BUNDLE_FOLDER, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (opened->buffers < 0)
-        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s", BUNDLE_FOLDER, strerror(errno));
+        return problem_set(problem, CUFENCE_ERROR_SYSTEM, "%s: %s%s", BUNDLE_FOLDER, strerror(errno),
+                           errno == ENOENT ? "; a saved launch is a folder in that of save=, such as fault-4242-1" : "");
     cufence_status status = load(opened, BUNDLE_SCENE, MOST_JSON, &text, problem);
     if (status == CUFENCE_OK)
         status = bundle_read(text.at, text.size, &opened->bundle, problem);
@@ -212,8 +214,9 @@ int opened_answer(const struct opened *opened, const struct stage_message *quest
                                      .number = (uint32_t)offset,
                                      .address = buffer->mapping_start,
                                      .bytes = buffer->mapping_end - buffer->mapping_start,
+                                     .is_bounded = (uint32_t)buffer->is_bounded,
                                      .data = buffer->address,
-                                     .data_bytes = fd >= 0 ? buffer->size : 0};
+                                     .data_bytes = buffer->size};
     return fd;
 }
 
@@ -224,6 +227,28 @@ int opened_expected(const struct opened *opened, const struct bundle_buffer *buf
     *offset = 0;
     return replaced >= 0 ? replaced
                          : open_array(opened, buffer, buffer->after[0] ? buffer->after : buffer->file, offset, &ignored);
+}
+
+/* Whether a launch on record may be that of the bundle. */
+static int is_recorded(const struct opened *opened, size_t number, const struct launch_entry *entry)
+{
+    const struct scene_launch *launch = &opened->launches[number];
+    struct evidence_site site = {.symbol = opened->bundle->symbol,
+                                 .has_grid = 1,
+                                 .parameters = launch->arguments,
+                                 .parameter_bytes = launch->argument_bytes};
+    memcpy(site.grid, launch->grid, sizeof site.grid);
+    memcpy(site.block, launch->block, sizeof site.block);
+    return launch_fits(entry, &site);
+}
+
+const struct fault_launch *opened_record(const struct opened *opened, size_t number)
+{
+    const struct fault_memory *memory = opened->snapshot ? &opened->snapshot->memory : NULL;
+    for (size_t i = 0; memory && i < memory->launch_count; i++)
+        if (is_recorded(opened, number, memory->launches[i].entry))
+            return &memory->launches[i];
+    return NULL;
 }
 
 /* ---- cures ---- */
@@ -288,6 +313,18 @@ static int parse_real(const char *text, uint32_t size, uint8_t *bytes)
     return 1;
 }
 
+/* In what is on record too, for the report. */
+static void change_argument(struct opened *opened, size_t number, const struct launch_argument *argument, const uint8_t *bytes)
+{
+    const struct fault_memory *memory = opened->snapshot ? &opened->snapshot->memory : NULL;
+    for (size_t i = 0; memory && i < memory->launch_count; i++) {
+        struct launch_entry *entry = (struct launch_entry *)(uintptr_t)memory->launches[i].entry; /* the snapshot is our own */
+        if (argument->offset + argument->size <= entry->kept_bytes && is_recorded(opened, number, entry))
+            memcpy(entry->bytes + argument->offset, bytes, argument->size);
+    }
+    memcpy(opened->arguments + number * SCENE_ARGUMENTS + argument->offset, bytes, argument->size);
+}
+
 cufence_status opened_set_argument(struct opened *opened, const char *text, struct problem *problem)
 {
     const struct launch_argument *argument;
@@ -301,7 +338,7 @@ cufence_status opened_set_argument(struct opened *opened, const char *text, stru
                            "and 1.5d (8 bytes)",
                            value, argument->size);
     for (size_t i = 0; i < opened->bundle->launch_count; i++)
-        memcpy(opened->arguments + i * SCENE_ARGUMENTS + argument->offset, bytes, argument->size);
+        change_argument(opened, i, argument, bytes);
     return CUFENCE_OK;
 }
 
@@ -370,7 +407,13 @@ cufence_status opened_set_buffer(struct opened *opened, const char *text, struct
         return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "at most %d buffers can be replaced", OPENED_REPLACED);
     if (argument->size == sizeof pointer)
         memcpy(&pointer, opened->arguments + argument->offset, sizeof pointer);
-    const struct bundle_buffer *buffer = bundle_find(opened->bundle, pointer);
+    const struct bundle *bundle = opened->bundle;
+    const struct bundle_buffer *buffer = bundle_find(bundle, pointer);
+    int is_pinned = buffer >= bundle->pinned && buffer < bundle->pinned + bundle->pinned_count;
+    if (buffer && !buffer->id && !is_pinned)
+        return problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT,
+                           "that argument points into memory that several buffers may share, whose bytes cannot be replaced "
+                           "(small=map gives each buffer its own)");
     return buffer ? replace(opened, buffer, name, problem)
                   : problem_set(problem, CUFENCE_ERROR_INVALID_ARGUMENT, "that argument points to no buffer of the bundle");
 }

@@ -39,6 +39,10 @@ int opened_answer(const struct opened *opened, const struct stage_message *quest
  * not changed. Returns a descriptor that the caller closes, or -1; *offset says where the bytes begin. */
 int opened_expected(const struct opened *opened, const struct bundle_buffer *buffer, uint64_t *offset);
 
+/* Returns when and where the program made launch `number` of the bundle; NULL if that is not known. If it made several like
+ * it, the newest. */
+const struct fault_launch *opened_record(const struct opened *opened, size_t number);
+
 /* Change an argument as "K=VALUE" says, or the bytes of the buffer that it points to as "K=FILE.npy" does. Errors:
  * INVALID_ARGUMENT, or those of reading the file. */
 cufence_status opened_set_argument(struct opened *opened, const char *text, struct problem *problem);

@@ -68,7 +68,7 @@ static int refuse_file(const char *path, int error)
 }
 
 /* No folder of PATH has it; a file of this folder may be what is meant. */
-static int refuse_name(const char *command, const char *path)
+static int refuse_name(const char *command)
 {
     const char *runner = program_runner(command);
     if (runner && access(command, R_OK) == 0)
@@ -79,7 +79,7 @@ static int refuse_name(const char *command, const char *path)
         return MISSING("there is no program %.200s in the folders of PATH; to run the one in this folder: "
                        "cufence run -- ./%.200s",
                        command, command);
-    return MISSING("there is no program %.200s in the folders of PATH (%.1000s)", command, path);
+    return MISSING("there is no program %.200s in the folders of PATH", command);
 }
 
 /* Takes the first folder of PATH in which the command can be run. If there is none, the message names the first file of that
@@ -110,7 +110,7 @@ static int search(const char *command, const char *path, char found[PATH_MAX])
     }
     if (refusal)
         return refuse_file(refused, refusal);
-    return refuse_name(command, path);
+    return refuse_name(command);
 }
 
 int program_find(const char *command, const char *path, char found[PATH_MAX])

@@ -1,7 +1,7 @@
 /* `cufence replay`: launches a saved kernel again, as it faulted. */
 #include "replay.h"
 
-#include "analysis/sass/fence.h"
+#include "analysis/lines/fatbin.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "cli.h"
@@ -75,7 +75,7 @@ static int find_device(struct replay *replay)
         CUdevice device;
         if (driver->cuDeviceGet(&device, i) != CUDA_SUCCESS)
             continue;
-        seen = compute_of(device);
+        seen = replay->compute = compute_of(device);
         if (is_fit(seen, wanted))
             return use_device(replay, i, device);
     }
@@ -108,21 +108,47 @@ static void take_pinned(struct scene *scene, const struct bundle *bundle)
     scene->pinned_count = bundle->pinned_count;
 }
 
+/* Returns the cubin of a fat binary that the driver would take for the kernel: the newest one that fits. Returns 0 if there is
+ * none, or several of an architecture (sm_90 and sm_90a). */
+static int find_cubin(struct span file, const struct replay *replay, struct fatbin_image *found)
+{
+    struct fatbin_image image;
+    uint64_t at = 0;
+    int count = 0;
+    if (file.size < FATBIN_HEADER || !fatbin_size(file.bytes))
+        return 0;
+    while (fatbin_next(file, &at, &image) == 1) {
+        if (image.kind != FATBIN_CUBIN || !is_fit(replay->compute, image.sm) || (count && image.sm < found->sm))
+            continue;
+        count = count && image.sm == found->sm ? 2 : 1;
+        *found = image;
+    }
+    return count == 1;
+}
+
+/* Takes the module, or its cubin for this GPU, in which barriers can be put. */
+static void take_image(struct replay *replay)
+{
+    struct span file = {replay->opened.image.at, replay->opened.image.size};
+    struct fatbin_image cubin;
+    replay->scene.image = file.bytes;
+    replay->scene.image_bytes = file.size;
+    if (!find_cubin(file, replay, &cubin))
+        return;
+    replay->image = malloc(cubin.size);
+    if (!replay->image || !fatbin_unpack(&cubin, replay->image))
+        return;
+    replay->scene.image = replay->image;
+    replay->scene.image_bytes = cubin.size;
+}
+
 static int make_scene(struct replay *replay)
 {
     const struct opened *opened = &replay->opened;
-    struct problem ignored;
-    struct fence fence;
-    size_t size = opened->image.size;
-    replay->image = malloc(size);
-    ssize_t length = readlink("/proc/self/exe", replay->program, sizeof replay->program - 1);
-    if (!replay->image || length <= 0)
-        return complain(replay, "the host has no memory, or /proc is not there");
-    memcpy(replay->image, opened->image.at, size);
-    fence_put(&replay->image, &size, opened->bundle->symbol, &fence, &ignored); /* as well as it goes */
+    if (readlink("/proc/self/exe", replay->program, sizeof replay->program - 1) <= 0)
+        return complain(replay, "/proc is not there");
+    take_image(replay);
     replay->scene.symbol = opened->bundle->symbol;
-    replay->scene.image = replay->image;
-    replay->scene.image_bytes = size;
     if (opened->snapshot)
         describe_arguments(&replay->scene, opened->launches, &opened->snapshot->memory);
     set_arena(&replay->scene, opened->bundle);
@@ -215,22 +241,26 @@ static int run_times(struct replay *replay, uint64_t times)
 
 static int usage(void)
 {
-    printf("usage: cufence replay [--times N] [--no-guards] [--set-arg K=VALUE] [--buffer K=FILE.npy] [--under TOOL] ... "
-           "FOLDER\n\n"
-           "Launches a kernel again that save=FOLDER has kept when it faulted, or save_values=KERNEL=FOLDER when it did\n"
-           "not, on any GPU of the same kind, with the same arguments and the same memory at the same addresses, and\n"
-           "reports. What a launch without a fault writes is compared to what it wrote then. The exit status is 86\n"
-           "(the option exitcode) if it faulted, 3 if it wrote something else, 1 if it could not be launched, else 0\n"
-           "(docs/replay.md).\n\n"
+    printf("usage: cufence replay [--times N] [--no-guards] [--set-arg K=VALUE]\n"
+           "                      [--buffer K=FILE.npy] [--under TOOL] [--seconds N]\n"
+           "                      [--json] [--verbose] FOLDER\n\n"
+           "Launches a kernel again, on any GPU of the same kind, with the same arguments\n"
+           "and the same memory at the same addresses, and reports. save=FOLDER has kept\n"
+           "the kernel when it faulted; save_values=KERNEL=FOLDER when it did not, and then\n"
+           "what it writes is compared to what it wrote (docs/replay.md).\n\n"
            "  --times N            N launches, and how many of them faulted\n"
            "  --no-guards          with memory behind the buffers, as without cufence\n"
-           "  --set-arg K=VALUE    another value of argument K, from 0: 999, -1, 0x3e7, 1.5f (float), 1.5d (double)\n"
+           "  --set-arg K=VALUE    another value of argument K, from 0: 999, -1, 0x3e7,\n"
+           "                       1.5f (float), 1.5d (double)\n"
            "  --buffer K=FILE.npy  other bytes in the buffer that argument K points to\n"
-           "  --under TOOL         one launch under a tool, such as compute-sanitizer or cuda-gdb\n"
+           "  --under TOOL         one launch under a tool, such as compute-sanitizer or\n"
+           "                       cuda-gdb\n"
            "  --seconds N          the most that a launch may take, 60 by default\n"
            "  --json               the report as one line of JSON (docs/report.md)\n"
-           "  --verbose            what the process says that launches it\n\n"
-           "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n");
+           "  --verbose            print also what the launching process says\n\n"
+           "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n\n"
+           "Exit status: 86 (the option exitcode) if it faulted, 3 if it wrote something\n"
+           "else, 1 if it could not be launched, else 0.\n");
     return 0;
 }
 

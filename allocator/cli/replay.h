@@ -26,11 +26,12 @@ struct replay {
     struct opened opened;
     struct scene scene; /* of the bundle, on the GPU that was chosen */
     int device;         /* the driver's ordinal */
+    uint32_t compute;   /* its compute capability, 90 for 9.0 */
     char device_name[128];
     char program[4096]; /* the file of this program */
     int is_json, is_verbose;
     uint64_t seconds;             /* that one run may take */
-    uint8_t *image;               /* with barriers in front of the exits */
+    uint8_t *image;               /* unpacked from the module; NULL: its own bytes will do */
     struct comparison comparison; /* of the last run */
 };
 
@@ -44,6 +45,9 @@ enum replay_outcome replay_once(struct replay *replay, int is_told);
 /* Launches the kernel once with the tool as the stage's parent: "compute-sanitizer --tool memcheck". Returns the exit status.
  */
 int replay_under(struct replay *replay, const char *tool);
+
+/* Answers a question of the stage, as struct staging wants it; user: the replay. */
+int replay_answer(void *user, const struct stage_message *question, struct stage_message *to);
 
 /* Answers a STAGE_RESULT, as opened_answer() does a STAGE_NEED: with a file for the bytes of the buffer, which are compared
  * when the next one is asked for. */

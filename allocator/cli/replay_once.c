@@ -1,5 +1,6 @@
 /* One run of `cufence replay`, and its report. */
 #include "replay.h"
+#include "words.h"
 
 #include "base/source.h"
 #include "finding/json.h"
@@ -9,9 +10,10 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
-static int answer(void *user, const struct stage_message *question, struct stage_message *to)
+int replay_answer(void *user, const struct stage_message *question, struct stage_message *to)
 {
     struct replay *replay = user;
     return question->type == STAGE_RESULT ? compare_answer(replay, question, to) : opened_answer(&replay->opened, question, to);
@@ -23,20 +25,40 @@ static const struct fault_memory *memory_of(const struct replay *replay)
     return replay->opened.snapshot ? &replay->opened.snapshot->memory : &unknown;
 }
 
-static void print(const struct replay *replay, const struct diagnosis *diagnosis, const struct restaged *restaged)
+static struct finding_origin origin_of(const struct replay *replay)
 {
     const struct snapshot *snapshot = replay->opened.snapshot;
-    const struct finding_origin origin = {.pid = snapshot ? snapshot->origin.pid : (int)getpid(),
-                                          .rank = snapshot ? snapshot->origin.rank : -1,
-                                          .device = replay->device,
-                                          .device_name = replay->device_name};
-    struct finding finding;
-    finding_of_fault(&finding, diagnosis, restaged, &origin);
-    finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
-    char *text = replay->is_json ? finding_json(&finding) : finding_text(&finding);
-    printf("%s%s", text ? text : "cufence: the host has no memory for the report\n", text && replay->is_json ? "\n" : "");
+    return (struct finding_origin){.pid = snapshot ? snapshot->origin.pid : (int)getpid(),
+                                   .rank = snapshot ? snapshot->origin.rank : -1,
+                                   .device = replay->device,
+                                   .device_name = replay->device_name};
+}
+
+static void print_finding(const struct replay *replay, struct finding *finding)
+{
+    char *text = replay->is_json ? finding_json(finding) : finding_text(finding);
+    if (text && replay->is_json)
+        printf("%s\n", text);
+    else
+        words_report(stdout, text ? text : "cufence: the host has no memory for the report\n");
     free(text);
-    finding_free(&finding);
+    finding_free(finding);
+}
+
+/* Reports a fault. first: the program's dump of it, if there is none of this launch. */
+static void print_fault(const struct replay *replay, struct staging *staging, const struct evidence *first)
+{
+    const struct finding_origin origin = origin_of(replay);
+    const struct fault_memory *memory = memory_of(replay);
+    struct diagnosis diagnosis;
+    struct finding finding;
+    fault_diagnose(first ? first : staging->evidence, memory, &diagnosis);
+    staging_follow(staging, &diagnosis);
+    staging->result.launch = opened_record(&replay->opened, staging->number);
+    fault_diagnose_restaged(first ? first : staging->evidence, &staging->result, memory, &diagnosis);
+    finding_of_fault(&finding, &diagnosis, &staging->result, &origin);
+    finding.source_count = source_read(finding.site.file, finding.site.line, finding.source);
+    print_finding(replay, &finding);
 }
 
 /* The bytes that were written out of bounds, without a dump that says more. Among zeros, those of the same value are not seen.
@@ -55,39 +77,127 @@ static void print_writes(const struct restaged *restaged, const char *what)
 }
 
 /* It wrote into the guards, but did not fault without them: the first dump says the rest, unless it cannot be read. */
-static void print_written(const struct replay *replay, const struct restaged *restaged)
+static void print_written(const struct replay *replay, struct staging *staging)
 {
     struct evidence *evidence = NULL;
-    struct diagnosis diagnosis;
     struct problem ignored;
     const struct loaded *dump = &replay->opened.dump;
     if (replay->scene.mode == SCENE_WHOLE && dump->at &&
-        evidence_from_coredump(dump->at, dump->size, &evidence, &ignored) == CUFENCE_OK && evidence->site_count) {
-        fault_diagnose_restaged(evidence, restaged, memory_of(replay), &diagnosis);
-        print(replay, &diagnosis, restaged);
-    } else if (!replay->is_json) {
-        print_writes(restaged, replay->scene.mode == SCENE_ZEROS ? "bytes other than 0" : "bytes");
-    }
+        evidence_from_coredump(dump->at, dump->size, &evidence, &ignored) == CUFENCE_OK && evidence->site_count)
+        print_fault(replay, staging, evidence);
+    else if (!replay->is_json)
+        print_writes(&staging->result, replay->scene.mode == SCENE_ZEROS ? "bytes other than 0" : "bytes");
     evidence_free(evidence);
+}
+
+/* ---- what was written into slack ---- */
+
+/* Where the launch is not on record, *entry is what the bundle has of it. */
+static struct fault_launch launch_of(const struct replay *replay, uint32_t number, const struct launch_function *function,
+                                     struct launch_entry *entry)
+{
+    const struct scene_launch *launch = &replay->opened.launches[number];
+    const struct fault_launch *found = opened_record(&replay->opened, number);
+    if (found)
+        return *found;
+    *entry = (struct launch_entry){.function = function, .time_ns = memory_of(replay)->now_ns, .device = replay->device};
+    memcpy(entry->grid, launch->grid, sizeof entry->grid);
+    memcpy(entry->block, launch->block, sizeof entry->block);
+    return (struct fault_launch){.entry = entry};
+}
+
+/* The buffer as the bundle has it: the snapshot may be missing. */
+static cufence_buffer buffer_at(const struct replay *replay, uint64_t address)
+{
+    const struct bundle_buffer *found = bundle_find(replay->opened.bundle, address);
+    cufence_buffer buffer = {.device = replay->device};
+    if (found)
+        buffer = (cufence_buffer){.id = found->id,
+                                  .address = found->address,
+                                  .size = found->size,
+                                  .mapping_start = found->mapping_start,
+                                  .mapping_end = found->mapping_end,
+                                  .device = replay->device};
+    return buffer;
+}
+
+/* Ranges on one side of a buffer follow each other. The values shown are those of the first. Returns the number of ranges that
+ * were taken. */
+static size_t take_ranges(const struct restaged *restaged, size_t first, struct slack_write *all)
+{
+    const struct restaged_write *write = &restaged->writes[first];
+    size_t i = first + 1;
+    *all = (struct slack_write){.buffer = write->buffer,
+                                .is_before = write->is_before,
+                                .address = write->address,
+                                .span = write->bytes,
+                                .changed = write->bytes,
+                                .byte_count = write->value_bytes,
+                                .buffers = 1};
+    memcpy(all->bytes, write->values, write->value_bytes);
+    for (; i < restaged->write_count; i++) {
+        const struct restaged_write *next = &restaged->writes[i];
+        if (next->buffer != write->buffer || next->is_before != write->is_before)
+            break;
+        all->span = next->address + next->bytes - all->address;
+        all->changed += next->bytes;
+    }
+    return i - first;
+}
+
+/* The launch wrote outside of buffers, but where no access faults. */
+static void print_slack(const struct replay *replay, const struct staging *staging)
+{
+    const struct restaged *restaged = &staging->result;
+    const struct launch_function function = {.name = replay->opened.bundle->symbol};
+    const struct finding_origin origin = origin_of(replay);
+    struct launch_entry entry;
+    struct slack_write write;
+    for (size_t i = 0, taken; i < restaged->write_count; i += taken) {
+        struct finding finding;
+        taken = take_ranges(restaged, i, &write);
+        cufence_buffer listed = buffer_at(replay, write.address);
+        if (!write.buffer) {
+            write.buffer = &listed;
+            write.is_before = write.address < listed.address;
+        }
+        const struct fault_launch launch = launch_of(replay, staging->number, &function, &entry);
+        write.launches[0] = launch;
+        write.launch_count = write.launch_total = 1;
+        write.first_id = write.buffer->id;
+        write.since_ns = launch.entry->time_ns;
+        write.now_ns = memory_of(replay)->now_ns;
+        write.buffer_frames = memory_of(replay)->frames;
+        finding_of_slack(&finding, &write, &origin);
+        print_finding(replay, &finding);
+    }
+}
+
+static enum replay_outcome tell_quiet(const struct replay *replay, const struct staging *staging, int is_told)
+{
+    int is_zero = replay->scene.mode == SCENE_ZEROS, has_written = staging->result.write_count != 0;
+    if (has_written && is_told && is_zero && !replay->is_json)
+        print_writes(&staging->result, "bytes other than 0");
+    else if (has_written && is_told && !is_zero)
+        print_slack(replay, staging);
+    return has_written && !is_zero ? REPLAY_FAULTED : REPLAY_QUIET;
 }
 
 static enum replay_outcome tell(const struct replay *replay, struct staging *staging, int is_told)
 {
     struct restaged *restaged = &staging->result;
-    struct diagnosis diagnosis;
     restaged_name_buffers(restaged, memory_of(replay));
     switch (restaged->outcome) {
     case RESTAGE_FAULTED:
-        fault_diagnose_restaged(staging->evidence, restaged, memory_of(replay), &diagnosis);
         if (is_told)
-            print(replay, &diagnosis, restaged);
+            print_fault(replay, staging, NULL);
         return REPLAY_FAULTED;
     case RESTAGE_WROTE:
         if (is_told)
-            print_written(replay, restaged);
+            print_written(replay, staging);
         return replay->scene.mode == SCENE_ZEROS ? REPLAY_QUIET : REPLAY_FAULTED;
     case RESTAGE_NO_FAULT:
-        return REPLAY_QUIET;
+        return tell_quiet(replay, staging, is_told);
     case RESTAGE_FAILED:
     case RESTAGE_NOT_TRIED:
         break;
@@ -106,7 +216,7 @@ enum replay_outcome replay_once(struct replay *replay, int is_told)
                               .limit_ms = replay->seconds * 1000,
                               .limit = limit,
                               .begin_ns = dump_clock(),
-                              .answer = answer,
+                              .answer = replay_answer,
                               .user = replay};
     fflush(stdout);
     compare_begin(replay);

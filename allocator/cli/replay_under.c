@@ -10,41 +10,51 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <wordexp.h>
 
-#define PAGE ((uint64_t)2 << 20) /* what the device maps at once */
+#define NOT_FOUND 127             /* the status of shells for that */
+#define PAGE ((uint64_t)2 << 20)  /* what the device maps at once */
+#define UNIT ((uint64_t)32 << 20) /* what it reserves addresses in */
 
-enum { MOST_WORDS = 64 };
+/* A debugger takes the stage's first word for a core file, unless it is told that these are the program's arguments. */
+static int is_debugger(const char *command)
+{
+    size_t length = strlen(command);
+    return length >= 3 && !strcmp(command + length - 3, "gdb");
+}
 
-/* Splits a command line at its blanks, and adds the stage's own words. Returns 0 if it has no word or too many. */
-static int make_command(char *tool, char *words[MOST_WORDS + 5], struct replay *replay, char *socket)
+/* Adds the stage's own words to those of the tool. Returns NULL if the host has no memory. */
+static char **make_command(const wordexp_t *tool, struct replay *replay, char *socket)
 {
     static char arguments[] = "--args", stage[] = "stage";
-    size_t count = 0;
+    size_t count = tool->we_wordc;
     int has_arguments = 0;
-    for (char *at = strtok(tool, " \t"); at && count < MOST_WORDS; at = strtok(NULL, " \t")) {
-        has_arguments |= !strcmp(at, arguments);
-        words[count++] = at;
+    char **words = malloc((count + 5) * sizeof *words);
+    if (!words)
+        return NULL;
+    for (size_t i = 0; i < count; i++) {
+        words[i] = tool->we_wordv[i];
+        has_arguments |= !strcmp(words[i], arguments);
     }
-    if (!count || count == MOST_WORDS)
-        return 0;
-    const char *name = strrchr(words[0], '/');
-    if (!has_arguments && !strcmp(name ? name + 1 : words[0], "cuda-gdb"))
-        words[count++] = arguments; /* or it takes the stage's word for a core file */
+    if (!has_arguments && is_debugger(words[0]))
+        words[count++] = arguments;
     words[count++] = replay->program;
     words[count++] = stage;
     words[count++] = socket;
     words[count] = NULL;
-    return 1;
+    return words;
 }
 
 /* Reserves only what lies at the buffers and a page around them: the tool has memory of its own, which may be anywhere else.
- * The buffers are in order. */
+ * The driver grants a wish for an address at multiples of UNIT only. The buffers are in order. */
 static void reserve_less(struct scene *scene, const struct bundle *bundle)
 {
     for (size_t i = 0; i < bundle->buffer_count; i++) {
         const struct bundle_buffer *buffer = &bundle->buffers[i];
-        uint64_t start = buffer->mapping_start - scene->arena_start < PAGE ? scene->arena_start : buffer->mapping_start - PAGE;
-        uint64_t end = scene->arena_end - buffer->mapping_end < PAGE ? scene->arena_end : buffer->mapping_end + PAGE;
+        uint64_t start = (buffer->mapping_start - PAGE) & ~(UNIT - 1),
+                 end = (buffer->mapping_end + PAGE + UNIT - 1) & ~(UNIT - 1);
+        start = start < scene->arena_start ? scene->arena_start : start;
+        end = end > scene->arena_end ? scene->arena_end : end;
         struct scene_range *last = scene->reserved_count ? &scene->reserved[scene->reserved_count - 1] : NULL;
         if (last && (start <= last->address + last->bytes || scene->reserved_count == SCENE_RESERVED))
             last->bytes = end - last->address;
@@ -53,75 +63,105 @@ static void reserve_less(struct scene *scene, const struct bundle *bundle)
     }
 }
 
-/* Sends the scene and answers questions until the tool's last process has closed the socket. Returns 1 if the kernel failed. */
-static int converse(struct replay *replay, int socket)
+/* How far the stage has come. */
+enum course { COURSE_NOT_BEGUN, COURSE_REFUSED, COURSE_LAUNCHED, COURSE_FAILED, COURSE_DONE };
+
+/* Sends the scene and answers questions until the tool's last process has closed the socket. */
+static enum course converse(struct replay *replay, int socket)
 {
     struct stage_message message = {.type = STAGE_SCENE};
-    int fd, has_launched = 0, has_failed = 0, scene = scene_write(&replay->scene);
+    enum course course = COURSE_NOT_BEGUN;
+    int fd, scene = scene_write(&replay->scene);
     if (scene < 0)
-        return 0;
+        return course;
     stage_send(socket, &message, scene);
     close(scene);
     while (stage_receive(socket, &message, &fd)) {
         if (fd >= 0)
             close(fd);
-        has_launched |= message.type == STAGE_LAUNCHES;
+        if (message.type == STAGE_LAUNCHES)
+            course = COURSE_LAUNCHED;
+        if (message.type == STAGE_DONE)
+            course = COURSE_DONE;
         if (message.type == STAGE_FAILED) {
-            fprintf(stderr, "cufence replay: %s: %s\n", has_launched ? "the launch failed" : "cannot be launched",
+            course = course == COURSE_LAUNCHED ? COURSE_FAILED : COURSE_REFUSED;
+            fprintf(stderr, "cufence replay: %s: %s\n", course == COURSE_FAILED ? "the launch failed" : "cannot be launched",
                     message.text);
-            has_failed = has_launched;
         }
         if (message.type != STAGE_NEED && message.type != STAGE_RESULT)
             continue;
         struct stage_message to = {.type = STAGE_NONE};
-        fd = message.type == STAGE_RESULT ? compare_answer(replay, &message, &to)
-                                          : opened_answer(&replay->opened, &message, &to);
+        fd = replay_answer(replay, &message, &to);
         stage_send(socket, &to, fd);
         if (fd >= 0)
             close(fd);
     }
-    return has_failed;
+    return course;
+}
+
+/* Returns the exit status, -1 if the launch failed. */
+static int tell(const struct replay *replay, const char *tool, enum course course, int ended)
+{
+    if (course == COURSE_FAILED)
+        return -1;
+    if (course == COURSE_NOT_BEGUN && ended != NOT_FOUND)
+        fprintf(stderr, "cufence replay: %s ended before the launch\n", tool);
+    if (course == COURSE_LAUNCHED)
+        fprintf(stderr, "cufence replay: the process ended in the launch\n");
+    if (course == COURSE_DONE && !replay->opened.bundle->has_outputs && !replay->is_json)
+        printf("cufence replay: the launch did not fault\n");
+    if (course == COURSE_DONE)
+        compare_tell(replay);
+    if (ended || course == COURSE_LAUNCHED) /* as a debugger may wish */
+        return ended;
+    return course != COURSE_DONE ? 1 : replay->comparison.different ? REPLAY_DIFFERS : 0;
+}
+
+static int run_tool(struct replay *replay, const wordexp_t *tool)
+{
+    char socket[16];
+    int sockets[2], status = 0;
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
+        return arguments_complain("replay", 1, "socketpair: %s", strerror(errno));
+    int passed = dup(sockets[1]); /* without close-on-exec */
+    snprintf(socket, sizeof socket, "%d", passed);
+    close(sockets[1]);
+    char **words = make_command(tool, replay, socket);
+    fflush(stdout);
+    pid_t pid = words ? fork() : -1;
+    if (pid == 0) {
+        execvp(words[0], words);
+        fprintf(stderr, "cufence replay: cannot run %s: %s\n", words[0], strerror(errno));
+        _exit(NOT_FOUND);
+    }
+    close(passed);
+    free(words);
+    signal(SIGINT, SIG_IGN); /* Ctrl-C is the tool's */
+    compare_begin(replay);
+    enum course course = pid > 0 ? converse(replay, sockets[0]) : COURSE_NOT_BEGUN;
+    compare_end(replay);
+    close(sockets[0]);
+    if (pid < 0 || waitpid(pid, &status, 0) != pid)
+        return arguments_complain("replay", 1, "fork: %s", strerror(errno));
+    return tell(replay, tool->we_wordv[0], course, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
 int replay_under(struct replay *replay, const char *tool)
 {
-    char *copy = strdup(tool), *words[MOST_WORDS + 5], socket[16];
-    int sockets[2], status = 0;
+    wordexp_t words;
     if (replay->scene.mode != SCENE_ZEROS)
         replay->scene.mode = SCENE_BARE;
     replay->scene.image = replay->opened.image.at; /* as it was, for the tool to read */
     replay->scene.image_bytes = replay->opened.image.size;
     replay->scene.dump = "";
     reserve_less(&replay->scene, replay->opened.bundle);
-    if (!copy || socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) {
-        free(copy);
-        return arguments_complain("replay", 1, "socketpair: %s", strerror(errno));
-    }
-    int passed = dup(sockets[1]); /* without close-on-exec */
-    snprintf(socket, sizeof socket, "%d", passed);
-    close(sockets[1]);
-    if (!make_command(copy, words, replay, socket)) {
-        free(copy);
+    int failed = wordexp(tool, &words, WRDE_NOCMD);
+    if (failed || !words.we_wordc) {
+        if (!failed)
+            wordfree(&words);
         return arguments_complain("replay", CLI_USAGE, "--under '%.80s' is no command, such as compute-sanitizer", tool);
     }
-    fflush(stdout);
-    pid_t pid = fork();
-    if (pid == 0) {
-        execvp(words[0], words);
-        fprintf(stderr, "cufence replay: cannot run %s: %s\n", words[0], strerror(errno));
-        _exit(127);
-    }
-    close(passed);
-    signal(SIGINT, SIG_IGN); /* Ctrl-C is the tool's */
-    compare_begin(replay);
-    int has_failed = pid > 0 && converse(replay, sockets[0]);
-    compare_end(replay);
-    close(sockets[0]);
-    free(copy);
-    if (pid < 0 || waitpid(pid, &status, 0) != pid)
-        return arguments_complain("replay", 1, "fork: %s", strerror(errno));
-    int ended = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    if (!has_failed && replay->comparison.compared)
-        compare_tell(replay);
-    return has_failed ? -1 : ended ? ended : replay->comparison.different ? REPLAY_DIFFERS : 0;
+    int status = run_tool(replay, &words);
+    wordfree(&words);
+    return status;
 }

@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "collected.h"
 #include "faces.h"
+#include "words.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -85,14 +86,19 @@ static int write_face(face *write, const struct collected *collected, const char
 static int usage(void)
 {
     printf("usage: cufence report [--html FILE] [--sarif FILE] [--json FILE] FILE...\n\n"
-           "  Merges the findings of many processes into one list: each once, with how often and by whom it was reported.\n"
-           "  The files are those of json=FILE and of `cufence explain --json`; - is standard input.\n\n"
-           "  --html FILE   one page of HTML that needs nothing else\n"
-           "  --sarif FILE  SARIF 2.1.0, for code hosts and editors; paths below the current folder become relative to it\n"
-           "  --json FILE   JSON Lines: the first report of each finding, with `count` and `processes`\n\n"
-           "  For each of these, - is standard output, which then has no list for people.\n\n"
-           "  cufence run --set json=found.%%r.json -- torchrun train.py\n"
-           "  cufence report --html found.html found.*.json\n");
+           "Merges the findings of many processes into one list: each once, with how often\n"
+           "and by whom it was reported. The files are those of json=FILE and of\n"
+           "`cufence explain --json`; - is standard input.\n\n"
+           "  --html FILE   one page of HTML, with all that it needs in it\n"
+           "  --sarif FILE  SARIF 2.1.0, for code hosts and editors; paths below the\n"
+           "                current folder become relative to it\n"
+           "  --json FILE   JSON Lines: the first report of each finding, with `count` and\n"
+           "                `processes`\n\n"
+           "For each of these, - is standard output, which then has no list for people.\n\n"
+           "Example: cufence run --json found.%%r.json -- torchrun train.py\n"
+           "         cufence report --html found.html found.*.json\n\n"
+           "Exit status: 0, 1 if a file could not be read or written, 2 for a wrong command\n"
+           "line.\n");
     return 0;
 }
 
@@ -130,8 +136,11 @@ int cli_report(int argc, char **argv)
         is_well &= collected_read(&collected, "report", argv[i]);
     for (int i = 0; i < FACES; i++)
         is_well &= !paths[i] || write_face(faces[i], &collected, paths[i]);
-    if (!is_stdout_taken)
+    if (!is_stdout_taken) {
+        FILE *terminal = words_hold();
         print_text(&collected);
+        words_release(terminal);
+    }
     collected_free(&collected);
     return is_well ? 0 : 1;
 }

@@ -7,6 +7,7 @@
 #include "cli/program.h"
 #include "cli/settings.h"
 #include "cli/variables.h"
+#include "cli/words.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "values/values.h"
@@ -44,38 +45,47 @@ static int no_memory(void)
 
 static void usage(void)
 {
-    printf("usage: cufence run [--set key=value[,key=value]]... [--KEY VALUE]... [--preset NAME] [--json FILE]\n"
-           "                   [--html FILE] [--error-exitcode N] [--estimate] [--if-asked]\n"
-           "                   [--verbose] [--] PROGRAM [ARGUMENT]...\n\n"
-           "Runs any program that uses CUDA, unmodified, with its GPU buffers under cufence. It sets up the\n"
-           "environment and becomes the program: input, output, signals and exit status are the program's.\n\n"
-           "  --set key=value      an option (`cufence options` lists them); wins over CUFENCE_OPTIONS\n"
-           "  --KEY VALUE          the same for one option, such as --uaf strict\n"
-           "  --preset NAME        options for a purpose; --set and --KEY win over them:\n");
-    for (size_t i = 0; i < PRESETS; i++)
-        printf("     %-16s  %s\n", presets[i].name, presets[i].help);
-    printf("  --json FILE          the same as --set json=FILE: each report as a line of JSON, in FILE as seen from\n"
-           "                       this folder (%%p, %%r, %%h: process, rank, host). Not \"-\": standard output is\n"
-           "                       the program's\n"
-           "  --html FILE          at the end, everything that was found as one page that needs nothing else. The\n"
-           "                       program is then a process of its own, whose exit status is passed on\n"
-           "  --error-exitcode N   the same as --set exitcode=N\n"
-           "  --estimate           guard nothing: run the program as it is, and say at its end how much memory it\n"
-           "                       would take guarded, whether that fits, and which options make it fit\n"
-           "  --if-asked           only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF says backend:cufence;\n"
-           "                       otherwise run the program as it is\n"
-           "  --verbose            say on stderr what is set up (--set verbose=on: let cufence say more as well)\n"
-           "  --                   ends the options; needed for a PROGRAM that begins with a dash\n\n"
-           "Example: cufence run --preset thorough --json faults.%%p.json -- python train.py\n"
-           "What goes into a kernel and comes out (docs/values.md), and which launch makes the first NaN:\n"
-           "         cufence run --values '*softmax*' -- python train.py\n"
-           "         cufence run --nan report -- python train.py\n"
-           "Where two runs part, launch by launch, and what some launches were given, as .npy (docs/diff.md):\n"
-           "         cufence run --trace a.jsonl -- python train.py; cufence diff a.jsonl b.jsonl\n"
-           "         cufence run --save_values '*softmax*=saved' -- python train.py\n\n"
-           "Exit status: the program's; 2 for a wrong command line or option, 126 if the program cannot be run\n"
-           "under cufence, 127 if there is no such program. If a kernel faulted but the program would have exited\n"
-           "with 0, it exits with 86 (the option exitcode).\n");
+    printf("usage: cufence run [--KEY VALUE]... [--set key=value[,key=value]]...\n"
+           "                   [--preset NAME] [--json FILE] [--html FILE]\n"
+           "                   [--error-exitcode N] [--estimate] [--if-asked] [--verbose]\n"
+           "                   [--] PROGRAM [ARGUMENT]...\n\n"
+           "Runs any program that uses CUDA, unmodified, with its GPU buffers under\n"
+           "cufence. It sets up the environment and becomes the program: input, output,\n"
+           "signals and exit status are the program's.\n\n"
+           "  --KEY VALUE          an option that `cufence options` lists: --uaf strict\n"
+           "  --set key=value      the same for several; both win over CUFENCE_OPTIONS\n"
+           "  --preset NAME        options for a purpose; --KEY and --set win over them:\n");
+    for (size_t i = 0; i < PRESETS; i++) {
+        printf("     %-16s  ", presets[i].name);
+        words_print_within(stdout, presets[i].help, 23, WORDS_HELP);
+    }
+    printf("  --json FILE          append each report as a line of JSON; in FILE, %%p is\n"
+           "                       the process, %%r the rank, %%h the host. Not \"-\":\n"
+           "                       standard output is the program's\n"
+           "  --html FILE          at the end, all that was found as one page of HTML. The\n"
+           "                       program is then a process of its own, whose exit status\n"
+           "                       is passed on\n"
+           "  --error-exitcode N   the same as --exitcode N\n"
+           "  --estimate           guard nothing: run the program as it is, and say at its\n"
+           "                       end how much memory it would take guarded, whether that\n"
+           "                       fits, and which options make it fit\n"
+           "  --if-asked           only if PYTORCH_CUDA_ALLOC_CONF or PYTORCH_ALLOC_CONF\n"
+           "                       says backend:cufence; otherwise run the program as it is\n"
+           "  --verbose            print what is set up to stderr\n"
+           "  --                   ends the options; needed if PROGRAM begins with a dash\n\n"
+           "Example: cufence run --preset thorough --json found.%%p.json -- python train.py\n"
+           "What goes into a kernel and comes out, and which launch makes the first NaN\n"
+           "(docs/values.md):\n"
+           "  cufence run --values '*softmax*' -- python train.py\n"
+           "  cufence run --nan report -- python train.py\n"
+           "Where two runs part, launch by launch, and what some launches were given, as\n"
+           ".npy files (docs/diff.md):\n"
+           "  cufence run --trace a.jsonl -- python train.py; cufence diff a.jsonl b.jsonl\n"
+           "  cufence run --save_values '*softmax*=saved' -- python train.py\n\n"
+           "Exit status: the program's; 2 for a wrong command line or option, 126 if the\n"
+           "program cannot be run under cufence, 127 if there is no such program. If a\n"
+           "kernel faulted but the program would have exited with 0, it exits with 86\n"
+           "(the option exitcode).\n");
 }
 
 /* ---- the command line ---- */

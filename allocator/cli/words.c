@@ -1,5 +1,8 @@
 #include "words.h"
 
+#include "base/fold.h"
+
+#include <stdlib.h>
 #include <string.h>
 
 /* Bytes but for the second and later ones of UTF-8's characters. */
@@ -11,12 +14,12 @@ static size_t columns_of(const char *word, size_t length)
     return columns;
 }
 
-void words_print(FILE *out, const char *text, size_t indent)
+void words_print_within(FILE *out, const char *text, size_t indent, size_t most)
 {
     size_t column = indent;
     for (text += strspn(text, " "); *text; text += strspn(text, " ")) {
         size_t length = strcspn(text, " "), columns = columns_of(text, length);
-        if (column > indent && column + 1 + columns > WORDS_COLUMNS) {
+        if (column > indent && column + 1 + columns > most) {
             fprintf(out, "\n%*s", (int)indent, "");
             column = indent;
         } else if (column > indent) {
@@ -28,4 +31,49 @@ void words_print(FILE *out, const char *text, size_t indent)
         text += length;
     }
     fputc('\n', out);
+}
+
+void words_print(FILE *out, const char *text, size_t indent)
+{
+    int terminal = fold_columns(fileno(out));
+    words_print_within(out, text, indent, terminal && terminal < WORDS_COLUMNS ? (size_t)terminal : WORDS_COLUMNS);
+}
+
+void words_print_place(FILE *out, const char *text, size_t indent)
+{
+    if (fold_columns(fileno(out)))
+        words_print(out, text, indent);
+    else
+        fprintf(out, "%s\n", text);
+}
+
+void words_report(FILE *out, const char *text)
+{
+    int columns = fold_columns(fileno(out));
+    char *folded = columns ? fold_text(text, columns) : NULL;
+    fputs(folded ? folded : text, out);
+    free(folded);
+}
+
+static char *held; /* the text of stdout between words_hold() and words_release() */
+static size_t held_size;
+
+FILE *words_hold(void)
+{
+    FILE *terminal = stdout, *memory = fold_columns(fileno(stdout)) ? open_memstream(&held, &held_size) : NULL;
+    if (!memory)
+        return NULL;
+    stdout = memory;
+    return terminal;
+}
+
+void words_release(FILE *terminal)
+{
+    if (!terminal)
+        return;
+    fclose(stdout);
+    stdout = terminal;
+    words_report(stdout, held ? held : "");
+    free(held);
+    held = NULL;
 }

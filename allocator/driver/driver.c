@@ -1,5 +1,6 @@
 #include "driver.h"
 
+#include "base/beside.h"
 #include "base/error.h"
 
 #include <dlfcn.h>
@@ -55,18 +56,17 @@ static void *find(const char *name, const char *symbol, int version)
     return symbol_in(table.library, symbol);
 }
 
-/* Gets the folder of the file that holds this code, with a trailing slash; "" if unknown. */
-static void own_folder(char *out, size_t size)
+/* Finds the simulated device in the installation that holds this code. The program `cufence` is known by the name that it was
+ * started by, which may be a link, or have no folder if it was found in PATH. */
+static int find_sim(char path[PATH_MAX])
 {
     Dl_info info;
-    out[0] = '\0';
-    if (dladdr((void *)&own_folder, &info) && info.dli_fname) {
-        const char *slash = strrchr(info.dli_fname, '/');
-        if (slash && (size_t)(slash - info.dli_fname) + 2 <= size) {
-            memcpy(out, info.dli_fname, (size_t)(slash - info.dli_fname) + 1);
-            out[slash - info.dli_fname + 1] = '\0';
-        }
-    }
+    char own[PATH_MAX];
+    if (!dladdr((void *)&find_sim, &info) || !info.dli_fname)
+        return 0;
+    if (!realpath(strchr(info.dli_fname, '/') ? info.dli_fname : "/proc/self/exe", own))
+        return 0;
+    return beside_library(own, "libcufence_sim.so", path);
 }
 
 static cufence_status open_library(void)
@@ -76,13 +76,13 @@ static cufence_status open_library(void)
         snprintf(table.path, sizeof table.path, "libcuda.so.1");
         table.library = dlopen(table.path, RTLD_NOW | RTLD_LOCAL);
     } else if (strcmp(wanted, "sim") == 0) {
-        static const char *const places[] = {"", "../lib/", "../lib64/"};
-        char folder[256];
-        own_folder(folder, sizeof folder);
-        for (size_t i = 0; i < sizeof places / sizeof *places && !table.library; i++) {
-            snprintf(table.path, sizeof table.path, "%s%slibcufence_sim.so", folder, places[i]);
-            table.library = dlopen(table.path, RTLD_NOW | RTLD_LOCAL);
-        }
+        char path[PATH_MAX];
+        const char *file = find_sim(path) ? path : "libcufence_sim.so"; /* which the loader may still find */
+        table.library = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+        snprintf(table.path, sizeof table.path, "%.*s", (int)sizeof table.path - 1, file);
+        if (!table.library)
+            return error_set(CUFENCE_ERROR_DRIVER_NOT_FOUND,
+                             "CUFENCE_DRIVER=sim: %s; the simulated device is a part of cufence: install it again", dlerror());
     } else {
         snprintf(table.path, sizeof table.path, "%s", wanted);
         table.library = dlopen(table.path, RTLD_NOW | RTLD_LOCAL);

@@ -162,6 +162,11 @@ static struct members make_buffer(struct members report, const struct finding *f
     put_range(made, "mapping", buffer->mapping_start, buffer->mapping_end);
     put_range(made, "guard", buffer->guard_start, buffer->guard_end);
     put(made, "is_mapped", json_boolean(buffer->is_mapped));
+    if (buffer->redzone_before || buffer->redzone_after) {
+        struct members redzone = put_object(made, "redzone");
+        put_number(redzone, "before", buffer->redzone_before);
+        put_number(redzone, "after", buffer->redzone_after);
+    }
     if (buffer->allocated_ns)
         put_frames(put_event(made, "allocated", buffer->allocated_ns, finding->now_ns, buffer->allocated_tid, buffer->stream),
                    fact->allocated.frames, fact->allocated.count);
@@ -232,6 +237,7 @@ static void put_thread(struct members report, const struct finding *finding)
         put_dim(thread, "block", finding->site.block_index);
         put_dim(thread, "thread", finding->lane->thread);
         put_true(thread, "restaged", finding->is_warp_restaged);
+        put_true(thread, "emulated", finding->is_warp_emulated);
     }
     struct members counts = put_object(report, "counts");
     if (finding->faulting_threads)
@@ -415,18 +421,6 @@ static void put_site(struct members report, const struct finding *finding)
     put_notes(report, finding);
 }
 
-static char *as_line(json_t *object)
-{
-    char *text = json_dumps(object, JSON_COMPACT);
-    size_t length = text ? strlen(text) : 0;
-    char *line = text ? realloc(text, length + 2) : NULL;
-    if (line)
-        memcpy(line + length, "\n", 2);
-    else
-        free(text);
-    return line;
-}
-
 char *finding_json(const struct finding *finding)
 {
     int has_failed = 0;
@@ -457,7 +451,5 @@ char *finding_json(const struct finding *finding)
     put_buffer(report, "next", finding, &finding->next);
     if (finding->memory)
         json_put_timeline(report, finding->memory, finding->launch.launch ? finding->launch.launch->entry : NULL);
-    char *line = has_failed ? NULL : as_line(report.object);
-    json_decref(report.object);
-    return line;
+    return members_line(report);
 }

@@ -4,16 +4,6 @@
 
 #define EXACT_LIMIT 0x1p53 /* a double has all integers up to this */
 
-/* JSON has no NaN and no infinities. */
-static json_t *real_to_json(double value)
-{
-    if (value != value)
-        return json_string("NaN");
-    if (value - value != 0)
-        return json_string(value < 0 ? "-Infinity" : "Infinity");
-    return json_real(value);
-}
-
 static json_t *number_to_json(enum value_type type, double value)
 {
     if (!value_is_float(type) && value < EXACT_LIMIT && value > -EXACT_LIMIT)

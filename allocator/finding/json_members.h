@@ -80,4 +80,25 @@ static inline void put_dim(struct members to, const char *key, const uint32_t di
     put(to, key, array);
 }
 
+/* JSON has no NaN and no infinities. */
+static inline json_t *real_to_json(double value)
+{
+    if (value != value)
+        return json_string("NaN");
+    if (value - value != 0)
+        return json_string(value < 0 ? "-Infinity" : "Infinity");
+    return json_real(value);
+}
+
+/* Returns the object as a line of malloc'ed text, and drops it; NULL if anything has failed. */
+static inline char *members_line(struct members from)
+{
+    char *line = text_of_json(from.object, JSON_COMPACT);
+    if (*from.has_failed) {
+        free(line);
+        return NULL;
+    }
+    return line;
+}
+
 #endif

@@ -11,6 +11,7 @@ static json_t *write_of(struct members report, const struct restaged_write *writ
         put_text(made, "side", write->is_before ? "before_start" : "past_end");
         put_number(made, "distance", write->distance);
     }
+    put_true(made, "slack", write->is_slack);
     put_hex(made, "address", write->address);
     put_number(made, "bytes", write->bytes);
     put_text(made, "values", values);

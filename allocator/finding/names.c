@@ -1,11 +1,11 @@
 /* The kernel's name without return type, parameters and long template arguments. */
 #include "finding.h"
 
+#include "base/text.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
 #define LONGEST_NAME 32 /* of template arguments; longer ones are abbreviated */
 
@@ -59,8 +59,7 @@ void finding_kernel(const struct evidence_site *site, char *out, size_t size)
 
 void finding_kernel_of(const char *mangled, char *out, size_t size)
 {
-    int status;
-    char *name = strncmp(mangled, "_Z", 2) == 0 ? __cxa_demangle(mangled, NULL, NULL, &status) : NULL;
+    char *name = text_demangled(mangled);
     shorten(name ? name : mangled, out, size);
     free(name);
 }

@@ -16,14 +16,10 @@ void nan_launch_lines(struct report *report, const struct finding *finding)
         report_put_name(report, nan->plain);
     }
     report_end(report, CERTAIN_EXACT);
-    if (nan->file) {
-        report_begin(report, "", "written at");
-        report_put(report, "%s:%d", nan->file, nan->line);
-        report_end(report, CERTAIN_DERIVED);
-    }
-    report_begin(report, "", "launched");
-    report_put(report, "#%" PRIu64 ", by thread %" PRIu64 " on stream 0x%" PRIx64, nan->launch, nan->tid, nan->stream);
-    report_end(report, CERTAIN_NOT);
+    if (nan->file)
+        report_line(report, "", "written at", CERTAIN_DERIVED, "%s:%d", nan->file, nan->line);
+    report_line(report, "", "launched", CERTAIN_NOT, "#%" PRIu64 ", by thread %" PRIu64 " on stream 0x%" PRIx64, nan->launch,
+                nan->tid, nan->stream);
     report_frame_lines(
         report,
         &(struct report_stack){

@@ -140,6 +140,9 @@ static void note_restaged(struct finding *finding, const struct diagnosis *diagn
     const struct evidence_site *elsewhere = restaged_elsewhere(diagnosis, restaged);
     if (elsewhere)
         note_elsewhere(finding, elsewhere);
+    if (diagnosis->is_emulated)
+        add(finding, "address, block and thread are emulated: no dump has the warp, so the kernel's code was followed with the "
+                     "memory as the fault left it");
     if (restaged->outcome == RESTAGE_NO_FAULT)
         add(finding,
             restaged->has_variables

@@ -341,7 +341,8 @@ static void take_site(struct finding *finding, const struct diagnosis *diagnosis
     finding->has_site = 1;
     finding->site = *fault_site(diagnosis);
     finding->has_exited = diagnosis->is_warp_restaged ? diagnosis->has_first_exited : !finding->site.is_warp_alive;
-    finding->is_warp_restaged = diagnosis->is_warp_restaged;
+    finding->is_warp_restaged = diagnosis->is_warp_restaged && !diagnosis->is_emulated;
+    finding->is_warp_emulated = diagnosis->is_emulated;
     finding->is_grid_restaged = diagnosis->is_grid_restaged;
     finding->is_exception = diagnosis->kind == FAULT_OTHER;
     finding->lane = finding->site.is_warp_alive ? diagnosis->lane : NULL;

@@ -180,9 +180,7 @@ static void reason_line(struct report *report, const struct finding *finding)
 {
     if (!finding->reason || finding->call)
         return;
-    report_begin(report, "reason", NULL);
-    report_put(report, "%s", finding->reason);
-    report_end(report, CERTAIN_NOT);
+    report_line(report, "reason", NULL, CERTAIN_NOT, "%s", finding->reason);
 }
 
 /* Puts why this buffer is blamed, unless that is certain. */
@@ -192,15 +190,12 @@ static void owner_line(struct report *report, const struct finding *finding)
     const struct buffer_fact *rival = &finding->rival;
     if (!finding->is_disputed)
         return;
-    report_begin(report, "owner", NULL);
-    report_put(report, "#%" PRIu64 ": %s", finding->buffer.buffer->id, finding->buffer.reason);
-    report_end(report, finding->buffer.certainty);
+    report_line(report, "owner", NULL, finding->buffer.certainty, "#%" PRIu64 ": %s", finding->buffer.buffer->id,
+                finding->buffer.reason);
     if (!rival->buffer)
         return;
-    report_begin(report, "", NULL);
-    report_put(report, "or %" PRIu64 " byte%s %s buffer #%" PRIu64, rival->distance, plural(rival->distance),
-               sides[rival->from], rival->buffer->id);
-    report_end(report, rival->certainty);
+    report_line(report, "", NULL, rival->certainty, "or %" PRIu64 " byte%s %s buffer #%" PRIu64, rival->distance,
+                plural(rival->distance), sides[rival->from], rival->buffer->id);
 }
 
 /* ---- the code ---- */
@@ -277,12 +272,9 @@ static void also_line(struct report *report, const struct evidence_site *site)
 
 static void also_lines(struct report *report, const struct finding *finding)
 {
-    if (finding->other_sites) {
-        report_begin(report, "", "also");
-        report_put(report, "%zu more %s%s at this instruction", finding->other_sites,
-                   finding->site.is_warp_alive ? "warp" : "SM", plural(finding->other_sites));
-        report_end(report, CERTAIN_NOT);
-    }
+    if (finding->other_sites)
+        report_line(report, "", "also", CERTAIN_NOT, "%zu more %s%s at this instruction", finding->other_sites,
+                    finding->site.is_warp_alive ? "warp" : "SM", plural(finding->other_sites));
     for (size_t i = 0; i < finding->also_count; i++)
         also_line(report, finding->also[i]);
 }
@@ -323,16 +315,10 @@ static void launch_lines(struct report *report, const struct finding *finding)
                                                       .certainty = origin->certainty,
                                                       .frames = launch->frames,
                                                       .count = launch->frame_count});
-    if (launch->frame_count && origin->fits > 1 && origin->certainty == CERTAIN_CANDIDATE) {
-        report_begin(report, "", "");
-        report_put(report, "the newest of %zu launches that it may have been", origin->fits);
-        report_end(report, CERTAIN_NOT);
-    }
-    if (origin->fits > 1 && origin->certainty == CERTAIN_RESTAGED) {
-        report_begin(report, "", "");
-        report_put(report, "of %zu launches that it may have been, this one did it again", origin->fits);
-        report_end(report, CERTAIN_NOT);
-    }
+    if (launch->frame_count && origin->fits > 1 && origin->certainty == CERTAIN_CANDIDATE)
+        report_line(report, "", "", CERTAIN_NOT, "the newest of %zu launches that it may have been", origin->fits);
+    if (origin->fits > 1 && origin->certainty == CERTAIN_RESTAGED)
+        report_line(report, "", "", CERTAIN_NOT, "of %zu launches that it may have been, this one did it again", origin->fits);
 }
 
 static void candidate_lines(struct report *report, const struct finding *finding)
@@ -350,11 +336,8 @@ static void candidate_lines(struct report *report, const struct finding *finding
         report_put_label(report, candidate->buffer);
         report_end(report, candidate->certainty);
     }
-    if (finding->candidate_total > finding->candidate_count) {
-        report_begin(report, "", NULL);
-        report_put(report, "and %zu more", finding->candidate_total - finding->candidate_count);
-        report_end(report, CERTAIN_NOT);
-    }
+    if (finding->candidate_total > finding->candidate_count)
+        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more", finding->candidate_total - finding->candidate_count);
 }
 
 /* Puts a scalar in decimal, a large 8-byte value in hex, and anything else as a number of bytes. */
@@ -400,11 +383,8 @@ static void value_lines(struct report *report, const struct finding *finding)
         report_end(report, shown++ ? CERTAIN_NOT : finding->values_certainty);
         figures_lines(report, value);
     }
-    if (left) {
-        report_begin(report, "", NULL);
-        report_put(report, "and %zu more", left);
-        report_end(report, CERTAIN_NOT);
-    }
+    if (left)
+        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more", left);
 }
 
 /* ---- the strip of memory ---- */

@@ -123,6 +123,10 @@ void report_buffer_lines(struct report *report, const struct buffer_fact *fact, 
     report_put(report, ", stream 0x%" PRIx64, buffer->stream);
     report_put_label(report, buffer);
     report_end(report, CERTAIN_NOT);
+    if (buffer->redzone_before || buffer->redzone_after)
+        report_line(report, "", "redzone", CERTAIN_NOT,
+                    "%" PRIu64 " bytes in front and %" PRIu64 " behind: it shares its page with others", buffer->redzone_before,
+                    buffer->redzone_after);
     if (buffer->allocated_ns) {
         report_begin(report, "", "allocated");
         report_put_age(report, now_ns, buffer->allocated_ns);

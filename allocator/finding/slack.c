@@ -12,9 +12,6 @@
 
 #define MOST_HEX 16 /* bytes in the line */
 
-/* Declared here, as in locate.c: cxxabi.h is a C++ header. */
-extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
-
 enum certainty slack_launch_certainty(const struct slack_write *write)
 {
     if (!write->launch_total)
@@ -104,13 +101,10 @@ static void found_lines(struct report *report, const struct slack_write *write)
 
 static void put_kernel(struct report *report, const struct launch_entry *entry)
 {
-    const char *name = entry->function ? entry->function->name : "";
-    int status = 0;
-    char *demangled = strncmp(name, "_Z", 2) == 0 ? __cxa_demangle(name, NULL, NULL, &status) : NULL, own[256];
-    finding_kernel(&(struct evidence_site){.kernel = demangled ? demangled : name}, own, sizeof own);
+    char own[256];
+    finding_kernel_of(entry->function ? entry->function->name : "", own, sizeof own);
     report_put_name(report, own[0] ? own : "a kernel whose name the driver does not tell");
     report_put_grid(report, entry->grid, entry->block);
-    free(demangled);
 }
 
 static void launch_lines(struct report *report, const struct slack_write *write)
@@ -131,11 +125,9 @@ static void launch_lines(struct report *report, const struct slack_write *write)
                                                           .frames = launch->frames,
                                                           .count = launch->frame_count});
     }
-    if (write->launch_total > write->launch_count) {
-        report_begin(report, "", NULL);
-        report_put(report, "and %zu more launches since it was last checked", write->launch_total - write->launch_count);
-        report_end(report, CERTAIN_NOT);
-    }
+    if (write->launch_total > write->launch_count)
+        report_line(report, "", NULL, CERTAIN_NOT, "and %zu more launches since it was last checked",
+                    write->launch_total - write->launch_count);
 }
 
 void slack_lines(struct report *report, const struct slack_write *write)

@@ -68,12 +68,10 @@ static void exception_lines(struct report *report, const struct coredump *dump, 
             report_put(report, "PC 0x%" PRIx64, site->error_pc);
         report_end(report, CERTAIN_NOT);
     }
-    if (!found.count) {
-        report_begin(report, "exception", NULL);
-        report_put(report, coredump_next(dump, COREDUMP_SMS, 0) ? "none is in the remaining part of the dump"
-                                                                : "unknown: no SM table was found");
-        report_end(report, CERTAIN_NOT);
-    }
+    if (!found.count)
+        report_line(report, "exception", NULL, CERTAIN_NOT,
+                    coredump_next(dump, COREDUMP_SMS, 0) ? "none is in the remaining part of the dump"
+                                                         : "unknown: no SM table was found");
 }
 
 static const char *dump_of(const struct standing_wishes *wishes)
@@ -99,11 +97,8 @@ static void register_lines(struct report *report, const struct coredump *dump, c
             report_put(report, "%s%08" PRIx32, k == i ? "" : " ", registers[k]);
         report_end(report, CERTAIN_NOT);
     }
-    if (!count) {
-        report_begin(report, "", "");
-        report_put(report, "%s has no registers of it", dump_of(wishes));
-        report_end(report, CERTAIN_NOT);
-    }
+    if (!count)
+        report_line(report, "", "", CERTAIN_NOT, "%s has no registers of it", dump_of(wishes));
 }
 
 static void place_lines(struct report *report, const struct coredump *dump, const struct standing_place *place,
@@ -179,11 +174,8 @@ static void put_parameters(struct report *report, struct span parameters)
             report_put(report, "%s0x%" PRIx64, k == i ? "" : " ", load_u64(parameters.bytes + k * sizeof(uint64_t)));
         report_end(report, CERTAIN_NOT);
     }
-    if (words > shown || parameters.size % sizeof(uint64_t)) {
-        report_begin(report, "", shown ? "" : "parameters");
-        report_put(report, "%zu bytes in all", parameters.size);
-        report_end(report, CERTAIN_NOT);
-    }
+    if (words > shown || parameters.size % sizeof(uint64_t))
+        report_line(report, "", shown ? "" : "parameters", CERTAIN_NOT, "%zu bytes in all", parameters.size);
 }
 
 static void launch_lines(struct report *report, const struct standing_grid *grid, const struct standing_wishes *wishes,
@@ -206,12 +198,9 @@ static void memory_lines(struct report *report, const struct coredump *dump, con
 {
     uint64_t address = wishes->memory;
     struct span bytes = standing_memory(dump, address, MEMORY_BYTES);
-    if (!bytes.size) {
-        report_begin(report, "memory", NULL);
-        report_put(report, "0x%" PRIx64 ": not in %s%s", address, dump_of(wishes),
-                   wishes->remains ? "" : ", which has memory only if it was asked for");
-        report_end(report, CERTAIN_NOT);
-    }
+    if (!bytes.size)
+        report_line(report, "memory", NULL, CERTAIN_NOT, "0x%" PRIx64 ": not in %s%s", address, dump_of(wishes),
+                    wishes->remains ? "" : ", which has memory only if it was asked for");
     for (size_t i = 0; i < bytes.size; i += BYTES_A_LINE) {
         report_begin(report, i ? "" : "memory", NULL);
         report_put(report, "0x%" PRIx64 ":", address + i);
@@ -240,12 +229,9 @@ char *standing_text(const struct coredump *dump, const struct standing *standing
     report_end(&report, CERTAIN_NOT);
     for (size_t i = 0; i < shown; i++)
         place_lines(&report, dump, &standing->places[i], wishes);
-    if (shown < standing->place_count) {
-        report_begin(&report, "", "");
-        report_put(&report, "and %zu more place%s (--all-threads)", standing->place_count - shown,
-                   plural(standing->place_count - shown));
-        report_end(&report, CERTAIN_NOT);
-    }
+    if (shown < standing->place_count)
+        report_line(&report, "", "", CERTAIN_NOT, "and %zu more place%s (--all-threads)", standing->place_count - shown,
+                    plural(standing->place_count - shown));
     for (size_t i = 0; i < standing->grid_count; i++)
         launch_lines(&report, &standing->grids[i], wishes, i ? "" : "launches");
     if (wishes->has_memory)

@@ -84,18 +84,15 @@ static void put_row(struct report *report, const struct usage *use, const struct
 static void put_rows(struct report *report, const struct usage *use)
 {
     int has_devices = has_several_devices(use);
-    report_begin(report, NULL, NULL);
-    report_put(report, "  %10s %9s %10s %10s  %s", "bytes", "buffers", "largest", "oldest", "allocated at");
-    report_end(report, CERTAIN_NOT);
+    report_line(report, NULL, NULL, CERTAIN_NOT, "  %10s %9s %10s %10s  %s", "bytes", "buffers", "largest", "oldest",
+                "allocated at");
     for (size_t i = 0; i < use->count && i < USE_SHOWN; i++)
         put_row(report, use, &use->places[i], has_devices);
     if (use->count <= USE_SHOWN)
         return;
     struct sum rest = sum_of(use, USE_SHOWN);
-    report_begin(report, NULL, NULL);
-    report_put(report, "  %10s %9" PRIu64 " %10s %10s  at %zu more place%s", amount_of(rest.bytes).text, rest.buffers, "", "",
-               use->count - USE_SHOWN, plural(use->count - USE_SHOWN));
-    report_end(report, CERTAIN_NOT);
+    report_line(report, NULL, NULL, CERTAIN_NOT, "  %10s %9" PRIu64 " %10s %10s  at %zu more place%s",
+                amount_of(rest.bytes).text, rest.buffers, "", "", use->count - USE_SHOWN, plural(use->count - USE_SHOWN));
 }
 
 char *use_text(const struct usage *use)
@@ -104,21 +101,18 @@ char *use_text(const struct usage *use)
     struct sum all = sum_of(use, 0);
     if (!report_open(&report, use->pid))
         return NULL;
-    report_begin(&report, NULL, NULL);
-    report_put(&report, "cufence: allocated%s%s: %" PRIu64 " buffer%s, %s%s (%s%s with their pages), at %zu place%s",
-               use->when ? " " : "", use->when ? use->when : "", all.buffers, plural(all.buffers), amount_of(all.bytes).text,
-               unit_of(amount_of(all.bytes)), amount_of(all.mapped_bytes).text, unit_of(amount_of(all.mapped_bytes)),
-               use->count, plural(use->count));
-    report_end(&report, CERTAIN_NOT);
+    report_line(&report, NULL, NULL, CERTAIN_NOT,
+                "cufence: allocated%s%s: %" PRIu64 " buffer%s, %s%s (%s%s with their pages), at %zu place%s",
+                use->when ? " " : "", use->when ? use->when : "", all.buffers, plural(all.buffers), amount_of(all.bytes).text,
+                unit_of(amount_of(all.bytes)), amount_of(all.mapped_bytes).text, unit_of(amount_of(all.mapped_bytes)),
+                use->count, plural(use->count));
     if (use->count)
         put_rows(&report, use);
-    if (use->unguarded_buffers) {
-        report_begin(&report, NULL, NULL);
-        report_put(&report, "  besides, %" PRIu64 " buffer%s of %s%s in all %s not guarded: no place is known of them",
-                   use->unguarded_buffers, plural(use->unguarded_buffers), amount_of(use->unguarded_bytes).text,
-                   unit_of(amount_of(use->unguarded_bytes)), use->unguarded_buffers == 1 ? "is" : "are");
-        report_end(&report, CERTAIN_NOT);
-    }
+    if (use->unguarded_buffers)
+        report_line(&report, NULL, NULL, CERTAIN_NOT,
+                    "  besides, %" PRIu64 " buffer%s of %s%s in all %s not guarded: no place is known of them",
+                    use->unguarded_buffers, plural(use->unguarded_buffers), amount_of(use->unguarded_bytes).text,
+                    unit_of(amount_of(use->unguarded_bytes)), use->unguarded_buffers == 1 ? "is" : "are");
     return report_close(&report);
 }
 
@@ -165,13 +159,5 @@ char *use_json(const struct usage *use)
     for (size_t i = 0; i < use->count; i++)
         append(places, place_to_json(use, &use->places[i], &has_failed), &has_failed);
     put(report, "places", places);
-    char *text = has_failed ? NULL : json_dumps(report.object, JSON_COMPACT);
-    json_decref(report.object);
-    size_t length = text ? strlen(text) : 0;
-    char *line = text ? realloc(text, length + 2) : NULL;
-    if (line)
-        memcpy(line + length, "\n", 2);
-    else
-        free(text);
-    return line;
+    return members_line(report);
 }

@@ -160,6 +160,16 @@ void report_end(struct report *report, enum certainty certainty)
     report_put(report, "\n");
 }
 
+void report_line(struct report *report, const char *key, const char *subkey, enum certainty certainty, const char *format, ...)
+{
+    va_list arguments;
+    report_begin(report, key, subkey);
+    va_start(arguments, format);
+    vfprintf(report->out, format, arguments);
+    va_end(arguments);
+    report_end(report, certainty);
+}
+
 void report_sentence(struct report *report, const char *key, const char *text, enum certainty certainty)
 {
     for (size_t length = strlen(text), line; length; key = "") {
@@ -170,9 +180,7 @@ void report_sentence(struct report *report, const char *key, const char *text, e
                 ;
             line = line ? line : length;
         }
-        report_begin(report, key, NULL);
-        report_put(report, "%.*s", (int)line, text);
-        report_end(report, certainty);
+        report_line(report, key, NULL, certainty, "%.*s", (int)line, text);
         certainty = CERTAIN_NOT;
         text += line;
         length -= line;

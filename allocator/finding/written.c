@@ -127,6 +127,8 @@ static void put_range(struct report *report, const struct restaged_write *write,
     report_put(report, " %s", sides[!!write->is_before]);
     if (!own || own->id != write->buffer->id)
         report_put(report, " of buffer #%" PRIu64, write->buffer->id);
+    if (write->is_slack)
+        report_put(report, " (mapped: no fault)");
 }
 
 /* Says how much is not shown. There may be more ranges than are known. */

@@ -3,7 +3,10 @@
 #include <stdlib.h>
 
 #define UNIT UINT64_C(512)
-#define SMALL 8 /* parts of a page */
+#define SMALL 8       /* parts of a page */
+#define ROUND 16      /* heap/packing.c has the same three */
+#define ALONE_LEAST 4 /* pages */
+#define ALONE_SHARE 8
 
 static uint64_t native_bytes(uint64_t size)
 {
@@ -61,19 +64,49 @@ static uint64_t reuse(struct estimate_way *way, uint64_t pages, unsigned waste)
     return 0;
 }
 
-/* Returns the pages of the buffer's mapping, 0 if it is not guarded. */
+/* Puts so many more cells of a class into pages, or fewer. */
+static void fill_cells(const struct estimate *estimate, struct estimate_way *way, const struct cells *cells, int change)
+{
+    uint64_t *live = &way->cells[cells->class], before = (*live + cells->count - 1) / cells->count;
+    *live += (uint64_t)(int64_t)change;
+    uint64_t bytes = ((*live + cells->count - 1) / cells->count - before) * estimate->granularity;
+    way->shared += bytes;
+    way->guarded += bytes;
+}
+
+/* Whether the buffer shares a page, and in which cells. */
+static int is_packed(const struct estimate *estimate, struct estimate_way *way, uint64_t size, struct cells *cells)
+{
+    const struct estimate_options *options = &way->options;
+    uint64_t page = estimate->granularity, least = ALONE_LEAST * page, share = way->shared / ALONE_SHARE;
+    if (options->small == ESTIMATE_MAP || !cells_for(page, size, options->align ? options->align : 1, cells))
+        return 0;
+    way->is_packing |= options->small == ESTIMATE_PACK || way->alone + page > options->alone_most ||
+                       way->guarded + way->unguarded + page > options->taken_most;
+    if (!way->is_packing)
+        return 0;
+    return way->packed++ % ROUND != 0 || way->alone + page > (share > least ? share : least);
+}
+
+/* Returns the pages of the buffer's mapping, or its cell, 0 if it is not guarded. */
 static uint32_t map(const struct estimate *estimate, struct estimate_way *way, uint64_t size)
 {
+    struct cells cells = {0};
     uint64_t pages = (size + estimate->granularity - 1) / estimate->granularity, limit = way->options.max_guarded;
     if (size < way->options.min_size || !is_sampled(estimate->allocations, way->options.sample) ||
         (limit && way->guarded + pages * estimate->granularity > limit)) {
         way->unguarded += native_bytes(size);
         return 0;
     }
+    way->count++;
+    if (is_packed(estimate, way, size, &cells)) {
+        fill_cells(estimate, way, &cells, 1);
+        return ESTIMATE_CELL | cells.class;
+    }
     uint64_t reused = reuse(way, pages, estimate->waste), taken = reused ? reused : pages;
     way->idle -= reused * estimate->granularity;
     way->guarded += taken * estimate->granularity;
-    way->count++;
+    way->alone += size <= CELLS_SIZE_MOST ? taken * estimate->granularity : 0;
     return (uint32_t)taken;
 }
 
@@ -107,7 +140,14 @@ void estimate_freed(struct estimate *estimate, const struct estimate_buffer *buf
             way->unguarded -= native_bytes(buffer->size);
             continue;
         }
+        struct cells cells;
+        if (buffer->pages[i] & ESTIMATE_CELL) {
+            cells_for(estimate->granularity, buffer->size, way->options.align ? way->options.align : 1, &cells);
+            fill_cells(estimate, way, &cells, -1);
+            continue;
+        }
         way->guarded -= bytes;
+        way->alone -= buffer->size <= CELLS_SIZE_MOST ? bytes : 0;
         if (buffer->pages[i] >= ESTIMATE_BINS)
             continue;
         way->bins[buffer->pages[i]]++;

@@ -9,9 +9,8 @@
  */
 #include "internal.h"
 
+#include "base/clock.h"
 #include "base/options.h"
-
-#include <time.h>
 
 #define LEARNED 48              /* buffers to learn from in one look at a free list */
 #define SLOTS 64                /* slots of the arena to look at in one call */
@@ -40,17 +39,10 @@ static struct {
     unsigned gave_way;
 } pace;
 
-static uint64_t clock_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
-
 /* Where the thread lost its processor meanwhile, the clock says nothing about the driver: so there is a limit. */
 static void charge(uint64_t began)
 {
-    int64_t used = (int64_t)(clock_ns() - began);
+    int64_t used = (int64_t)(monotonic_ns() - began);
     pace.new_ns -= used < pace.new_ns ? used : pace.new_ns;
     pace.credit_ns -= used;
     if (pace.credit_ns < -MOST_CREDIT_NS)
@@ -59,7 +51,7 @@ static void charge(uint64_t began)
 
 static void count_credit(void)
 {
-    uint64_t now = clock_ns(), elapsed = pace.then_ns ? now - pace.then_ns : 0;
+    uint64_t now = monotonic_ns(), elapsed = pace.then_ns ? now - pace.then_ns : 0;
     uint64_t share = heap_options->uaf_share, places = places_counts().places;
     pace.then_ns = now;
     pace.new_ns += (int64_t)(places - pace.places) * NEW_PLACE_NS;
@@ -212,7 +204,7 @@ static int serve_places(struct books *books)
         int is_held_up = place_is_due(place) && place->seen_ns + ACTIVE_NS > now;
         pace.settled = is_held_up ? 0 : pace.settled + 1;
         if (place_is_due(place) && has_room(books)) {
-            uint64_t began = clock_ns();
+            uint64_t began = monotonic_ns();
             is_due = 1;
             if (serve(books, place, now)) {
                 tries++;
@@ -240,7 +232,7 @@ int adaptive_work(struct books *books)
     int is_new = learn(books);
     pace.has_news |= is_new;
     count_credit();
-    uint64_t began = clock_ns();
+    uint64_t began = monotonic_ns();
     reclaim_retired(books);
     charge(began);
     if (gives_way(books))

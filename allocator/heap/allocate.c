@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 const struct options *heap_options;
-uint64_t heap_granularity = 2ull << 20;
 
 void heap_share(int device, int peer)
 {
@@ -178,6 +177,19 @@ static void count_alone(struct block *block, const struct heap_request *wanted)
     __atomic_add_fetch(&block->books->alone_bytes, block->slot.mapped, __ATOMIC_RELAXED);
 }
 
+/* Whether memory is scarce also when all that can be released has been, as before an error: work that is not over holds what
+ * was freed behind it. */
+static int stays_scarce(const struct books *books, const struct heap_request *wanted, unsigned reserve)
+{
+    for (int level = 1; level <= 2; level++) {
+        await_worker();
+        reclaim_device(books->context, wanted->device, level);
+        if (!is_scarce(books, wanted, reserve))
+            return 0;
+    }
+    return 1;
+}
+
 /* Maps a new block. If necessary, releases memory that is kept for reuse on the device. reserve: see is_scarce(). */
 static struct block *map_anew(struct books *books, const struct heap_request *wanted, const struct layout *layout,
                               int is_captured, unsigned reserve, cufence_status *status)
@@ -185,9 +197,7 @@ static struct block *map_anew(struct books *books, const struct heap_request *wa
     int device = wanted->device, is_brief = !wanted->is_last_try && was_just_full(device);
     int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
     if (!is_captured && is_scarce(books, wanted, reserve)) {
-        if (!is_brief)
-            reclaim_device(books->context, device, 1);
-        if (is_brief || is_scarce(books, wanted, reserve)) {
+        if (is_brief || stays_scarce(books, wanted, reserve)) {
             if (!is_brief && device < DEVICES)
                 __atomic_store_n(&full_ns[device], now_ns(), __ATOMIC_RELAXED);
             *status = still_full(device, wanted->size);
@@ -228,22 +238,16 @@ static struct block *steal(struct freelist *list, uint64_t pages, uint64_t waste
 }
 
 /* Takes a cell from another stream, or out of a page, a new one if necessary. In a scope. On NULL with an OK *status the buffer
- * needs a page of its own. */
-static struct block *obtain_cell(struct freelist *list, const struct heap_request *wanted, const struct cells *cells,
-                                 cufence_status *status)
+ * needs a page of its own. layout: of the buffer in such a page. */
+static struct block *obtain_cell(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
+                                 const struct cells *cells, cufence_status *status)
 {
     struct block *cell = steal(list, CELL_PAGES + cells->class, 0), *page = NULL;
-    struct layout layout;
-    struct problem problem;
-    const struct layout_request request = {.size = heap_granularity,
-                                           .granularity = heap_granularity,
-                                           .guard_min = heap_options->guard,
-                                           .guard_max = heap_options->guard_max};
     int is_pending = 0;
     if (!cell)
         cell = pack_take(list->books, cells, &is_pending);
-    if (!cell && !is_pending && pack_may_cut(list) && layout_compute(&request, &layout, &problem) == CUFENCE_OK)
-        page = map_anew(list->books, wanted, &layout, 0, RESERVE_DRIVER, status);
+    if (!cell && !is_pending && pack_may_cut(list))
+        page = map_anew(list->books, wanted, layout, 0, RESERVE_DRIVER, status);
     return page ? pack_cut(list, cells, page) : cell;
 }
 
@@ -272,12 +276,12 @@ static struct block *obtain(struct freelist *list, const struct heap_request *wa
         block = steal(list, layout->pages, heap_options->waste);
     int may_pack = !block && packing_may(list, wanted, layout->align, &cells);
     if (may_pack && !__atomic_load_n(&books->is_packing, __ATOMIC_RELAXED) && begins_packing(books, wanted))
-        block = obtain_cell(list, wanted, &cells, status);
+        block = obtain_cell(list, wanted, layout, &cells, status);
     if (!block && (block = map_anew(books, wanted, layout, list->pool != NULL, RESERVE, status)) != NULL)
         count_alone(block, wanted);
     if (!block && may_pack && *status == CUFENCE_ERROR_OUT_OF_MEMORY) {
         packing_begin(books, PACKING_SCARCE);
-        block = obtain_cell(list, wanted, &cells, status);
+        block = obtain_cell(list, wanted, layout, &cells, status);
         if (!block && *status == CUFENCE_OK)
             *status = still_full(wanted->device, wanted->size);
     }
@@ -288,14 +292,14 @@ static struct block *obtain(struct freelist *list, const struct heap_request *wa
 }
 
 /* The buffer is to share a page. NULL: as obtain_cell(). */
-static struct block *take_cell(struct freelist *list, const struct heap_request *wanted, const struct cells *cells,
-                               cufence_status *status)
+static struct block *take_cell(struct freelist *list, const struct heap_request *wanted, const struct layout *layout,
+                               const struct cells *cells, cufence_status *status)
 {
     struct block *cell = freelist_take(list, CELL_PAGES + cells->class, 0, wanted->size);
     if (cell)
         return cell;
     struct scope scope = scope_enter(list->books->context);
-    cell = obtain_cell(list, wanted, cells, status);
+    cell = obtain_cell(list, wanted, layout, cells, status);
     scope_leave(scope);
     if (cell)
         freelist_count(list, wanted->size);
@@ -373,7 +377,7 @@ cufence_status heap_allocate(void **pointer, const struct heap_request *wanted, 
     struct cells cells;
     if (__builtin_expect(__atomic_load_n(&books->is_packing, __ATOMIC_RELAXED), 0) &&
         packing_wants(list, wanted, layout.align, label, &cells))
-        block = take_cell(list, wanted, &cells, &status);
+        block = take_cell(list, wanted, &layout, &cells, &status);
     if (!block && wanted->device == context->device && !pool_is_spent(list->pool))
         block = freelist_take(list, layout.pages, heap_options->waste, size);
     if (!block)

@@ -74,24 +74,33 @@ static CUresult warm_up(struct watch *watch)
     return result != CUDA_SUCCESS || batch_launch(watch, batch, NULL, own) ? result : CUDA_ERROR_LAUNCH_FAILED;
 }
 
-int watch_begin(struct watch *watch)
+static int begin(struct watch *watch)
 {
     CUdeviceptr device = 0;
     const char *name = "an error";
-    if (watch->is_ready || watch->is_off)
-        return watch->is_ready;
     CUresult result = register_memory(watch, &device);
     if (result == CUDA_SUCCESS) {
         divide_memory(watch, device);
         result = pattern_load(&watch->kernel, &watch->fill) ? warm_up(watch) : CUDA_ERROR_INVALID_PTX;
     }
-    watch->is_ready = result == CUDA_SUCCESS;
-    watch->is_off = !watch->is_ready;
-    if (watch->is_off) {
-        driver->cuGetErrorName(result, &name);
-        output_say("cufence: the slack of buffers on GPU %d is not watched: the driver returns %s\n",
-                   watch->books->context->device, name);
+    if (result == CUDA_SUCCESS)
+        return 1;
+    driver->cuGetErrorName(result, &name);
+    output_say("cufence: the slack of buffers on GPU %d is not watched: the driver returns %s\n", watch->books->context->device,
+               name);
+    return 0;
+}
+
+int watch_begin(struct watch *watch)
+{
+    if (watch->is_ready || watch->is_off)
+        return watch->is_ready;
+    struct scope scope = scope_enter(watch->books->context);
+    if (scope.pushed) {
+        watch->is_ready = begin(watch);
+        watch->is_off = !watch->is_ready;
     }
+    scope_leave(scope);
     return watch->is_ready;
 }
 

@@ -1,6 +1,8 @@
 /* The background thread's sleep, in a file of its own: whoever has work for the thread rings, without knowing what it does. */
 #include "internal.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <time.h>
 
@@ -47,11 +49,7 @@ void bell_stop(void)
 
 int bell_wait(uint64_t nanoseconds, int is_polling)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)nanoseconds;
-    until.tv_sec += until.tv_nsec / 1000000000l;
-    until.tv_nsec %= 1000000000l;
+    const struct timespec until = clock_after(CLOCK_MONOTONIC, nanoseconds);
     lock_take(&bell.lock);
     __atomic_store_n(&bell.is_resting, !is_polling, __ATOMIC_RELAXED);
     while (!bell.is_stopping && !(bell.is_resting && bell.has_work) &&

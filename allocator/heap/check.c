@@ -1,26 +1,19 @@
 /* Slack watch: checks all buffers at once, after a synchronisation. */
 #include "slack.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define PAUSE_US 20u
-
-static uint64_t clock_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000u + (uint64_t)now.tv_nsec / 1000000u;
-}
 
 /* Waits until the batch is over. After `until` its jobs that have not begun are cancelled. Caller holds the lock. */
 static int await(struct batch *batch, uint64_t until)
 {
     while (!batch_is_over(batch)) {
-        if (clock_ms() < until) {
+        if (monotonic_ms() < until) {
             usleep(PAUSE_US);
             continue;
         }
@@ -167,7 +160,7 @@ int heap_watches(void)
 cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size_t *found)
 {
     cufence_status status = heap_check_device(device);
-    uint64_t until = clock_ms() + timeout_ms;
+    uint64_t until = monotonic_ms() + timeout_ms;
     *found = 0;
     if (status == CUFENCE_OK && !heap_watches())
         status = error_set(CUFENCE_ERROR_UNSUPPORTED,

@@ -1,18 +1,16 @@
 #include "internal.h"
 
+#include "base/clock.h"
 #include "base/options.h"
 #include "base/thread.h"
 #include "stacks/stack.h"
 
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 uint64_t now_ns(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec + 1;
+    return clock_ns(CLOCK_MONOTONIC_COARSE) + 1;
 }
 
 uint32_t facts_stack(void)
@@ -63,6 +61,12 @@ void facts_describe(const struct facts *facts, const struct slot *slot, uint64_t
         .device = slot->device,
         .is_mapped = slot->is_mapped,
     };
+    if (slot->mapped && slot->mapped < heap_granularity) { /* a cell of a shared page */
+        struct layout_slack redzones =
+            layout_slack(slot->mapped, facts->address - slot->base, facts->size, heap_options->slack_reach);
+        out->redzone_before = redzones.head;
+        out->redzone_after = redzones.tail;
+    }
     if (label)
         strncpy(out->label, label, sizeof out->label - 1);
 }

@@ -154,7 +154,7 @@ static void go_on_with(struct block *twin, struct freelist *list, uint64_t now)
     const struct facts facts = {.freed_ns = now};
     facts_write(twin, &facts);
     if (freelist_put(list, twin, BLOCK_IDLE, now))
-        freelist_mark(list, now);
+        freelist_mark(list);
 }
 
 static void wait_for_users(struct block *block, struct stream *stream, enum heap_users users)
@@ -298,7 +298,7 @@ void heap_free(const struct heap_claim *claim, struct stream *stream, enum heap_
     if (__builtin_expect(heap_options->poison != FILL_OFF, 0))
         fill_freed(block, stream);
     if (freelist_put(list, block, BLOCK_IDLE, now))
-        freelist_mark(list, now);
+        freelist_mark(list);
 }
 
 /* ---- recorded streams ---- */

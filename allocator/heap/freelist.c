@@ -6,7 +6,7 @@
 #include <string.h>
 
 #define MARK_FREES 256     /* a marker costs about 500 ns in all (H100): 2 ns per free */
-#define MARK_NS 5000000ull /* longest time between markers while buffers are freed */
+#define MARK_NS 5000000ull /* longest time between tries to record one while buffers are freed */
 #define SCAN 16            /* blocks to look at in a bin of mixed sizes */
 #define WAITING_SCAN 64    /* waiting blocks whose events are queried in one call */
 
@@ -157,9 +157,13 @@ int freelist_put(struct freelist *list, struct block *block, enum block_state st
     list_lock(list);
     count_free(list, block);
     put(list, block, state);
-    int due = !list->pool && list->stream && (list->freed - list->marked >= MARK_FREES || now - list->marked_ns >= MARK_NS);
+    int is_due = (list->freed >= list->mark_at || now >= list->mark_at_ns) && !list->pool && list->stream;
+    if (is_due) {
+        list->mark_at = list->freed + MARK_FREES; /* whether a marker can be recorded or not: on a stream that lags, none can */
+        list->mark_at_ns = now + MARK_NS;
+    }
     list_unlock(list);
-    return due;
+    return is_due;
 }
 
 /* Moves a held block to a list without counting a free. */

@@ -16,7 +16,7 @@ void heap_stream_ends(struct stream *stream)
     if (list) {
         slack_flush_touched(list, stream);
         if (freelist_is_unmarked(list))
-            freelist_mark_touched(list, stream, now_ns());
+            freelist_mark_touched(list, stream);
         freelist_end(list);
     }
     lock_take(&books->lock);

@@ -47,10 +47,15 @@ void index_close(void)
     pages = NULL;
 }
 
-/* The entry of the page that contains the address. */
+/* The entry of the page that contains the address, which is in the arena. */
+static uint64_t *entry_inside(uint64_t address)
+{
+    return &pages[(address - arena_start()) >> PAGE_BITS];
+}
+
 static uint64_t *entry_of_page(uint64_t address)
 {
-    return address >= arena_start() && address < arena_end() ? &pages[(address - arena_start()) >> PAGE_BITS] : NULL;
+    return address >= arena_start() && address < arena_end() ? entry_inside(address) : NULL;
 }
 
 static uint64_t *entry_of_cell(uint64_t entry, uint64_t address)
@@ -80,7 +85,7 @@ static void set_page(const struct page *page, uint64_t entry)
 {
     const struct slot *slot = &page->block->slot;
     for (uint64_t at = slot->base; at < slot->base + slot->mapped; at += UINT64_C(1) << PAGE_BITS)
-        __atomic_store_n(entry_of_page(at), entry, __ATOMIC_RELEASE);
+        __atomic_store_n(entry_inside(at), entry, __ATOMIC_RELEASE);
 }
 
 void index_pack(struct page *page)
@@ -105,8 +110,11 @@ void index_add(struct block *block)
     while (taken > most && !__atomic_compare_exchange_n(&reach, &most, taken, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
         ;
     block_become(block, BLOCK_LIVE);
-    uint64_t entry = (uint64_t)(uintptr_t)block | (uint64_t)++block->tag << ADDRESS_BITS;
-    __atomic_store_n(entry_of(block->facts.address), entry, __ATOMIC_RELEASE);
+    uint64_t entry = (uint64_t)(uintptr_t)block | (uint64_t)++block->tag << ADDRESS_BITS,
+             *place = entry_inside(block->facts.address);
+    if (block_is_cell(block))
+        place = entry_of_cell(__atomic_load_n(place, __ATOMIC_ACQUIRE), block->facts.address);
+    __atomic_store_n(place, entry, __ATOMIC_RELEASE);
 }
 
 struct block *index_find(uint64_t address)
@@ -143,8 +151,11 @@ struct block *index_holding(uint64_t address)
 
 struct block *index_claim(uint64_t address)
 {
-    uint64_t *entry = entry_of(address);
-    uint64_t seen = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : 0;
+    uint64_t *entry = entry_of_page(address), seen = entry ? __atomic_load_n(entry, __ATOMIC_ACQUIRE) : 0;
+    if (__builtin_expect(seen & PACKED, 0)) {
+        entry = entry_of_cell(seen, address);
+        seen = __atomic_load_n(entry, __ATOMIC_ACQUIRE);
+    }
     struct block *block = block_in(seen);
     if (block) { /* fetch both cache lines that a free needs at once */
         __builtin_prefetch((char *)block + CACHE_LINE, 1);

@@ -23,7 +23,7 @@ int freelist_is_unmarked(struct freelist *list)
     return is_unmarked;
 }
 
-void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_t now)
+void freelist_mark_touched(struct freelist *list, struct stream *stream)
 {
     CUstreamCaptureStatus capture;
     list_lock(list);
@@ -45,7 +45,6 @@ void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_
         list_lock(list);
         list->markers[list->marker_count++] = (struct marker){.event = event, .sequence = sequence};
         list->marked = sequence;
-        list->marked_ns = now;
         list_unlock(list);
     } else if (event) {
         event_give(list->books, event);
@@ -53,25 +52,23 @@ void freelist_mark_touched(struct freelist *list, struct stream *stream, uint64_
     scope_leave(scope);
 }
 
-void freelist_mark(struct freelist *list, uint64_t now)
+void freelist_mark(struct freelist *list)
 {
     stream_touch_begin(); /* also keeps other threads from adding markers */
     struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
     if (stream)
-        freelist_mark_touched(list, stream, now);
+        freelist_mark_touched(list, stream);
     stream_touch_end();
 }
 
-int freelist_pass(struct freelist *list)
+int freelist_pass_touched(struct freelist *list, struct stream *stream)
 {
     CUstreamCaptureStatus capture;
     int has_passed = 0;
-    stream_touch_begin();
-    struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
     list_lock(list);
     uint64_t sequence = list->freed;
     list_unlock(list);
-    if (stream && stream_is_named_here(stream)) {
+    if (stream_is_named_here(stream)) {
         struct scope scope = scope_enter(stream->within);
         has_passed = scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
                      capture == CU_STREAM_CAPTURE_STATUS_NONE && driver->cuStreamQuery(stream->handle) == CUDA_SUCCESS;
@@ -83,6 +80,5 @@ int freelist_pass(struct freelist *list)
             list->passed = sequence;
         list_unlock(list);
     }
-    stream_touch_end();
     return has_passed;
 }

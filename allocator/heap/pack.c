@@ -97,16 +97,14 @@ static struct page *make_page(struct block *block, const struct cells *cells)
     return page;
 }
 
-/* All cells are in it, and it is in no list. */
+/* All cells are in it, and it is in no list. Who looks at the arena may still see them until block_unmap() has locked that. */
 static void unmap_page(struct page *page)
 {
     struct block *block = page->block;
     struct books *books = block->books;
     for (uint32_t i = 0; i < page->cells.count; i++) {
-        struct block *cell = &page->blocks[i];
-        if (cell->slack)
-            slack_forget(cell);
-        cell->slot.is_mapped = 0;
+        if (page->blocks[i].slack)
+            slack_forget(&page->blocks[i]);
     }
     index_unpack(page);
     __atomic_store_n(&block->page, NULL, __ATOMIC_RELEASE);
@@ -122,7 +120,7 @@ static void unmap_page(struct page *page)
 
 /* ---- the pattern of a new page ---- */
 
-/* Whether the kernels are there. In a scope. */
+/* Whether the kernels are there. */
 static int has_kernels(struct watch *watch)
 {
     int is_ready = 0;
@@ -171,7 +169,7 @@ static struct block *hand_over(struct page *page, struct freelist *list)
         is_due |= freelist_put(list, &page->blocks[i], BLOCK_IDLE, now);
     }
     if (is_due)
-        freelist_mark(list, now);
+        freelist_mark(list);
     return &page->blocks[0];
 }
 

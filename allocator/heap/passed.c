@@ -58,6 +58,7 @@ static void count(enum passed_reason why, uint64_t size, int64_t live)
 struct passed {
     UT_hash_handle hh;
     uint64_t address, size;
+    uint64_t number; /* from 1 */
     enum passed_reason why;
     int device;
     struct context *context;
@@ -80,13 +81,16 @@ static struct passed *find(uint64_t address)
     return found;
 }
 
-static struct passed *take(uint64_t address)
+/* number: 0 for whatever is there. */
+static struct passed *take(uint64_t address, uint64_t number)
 {
     struct passed *found = NULL;
     if (!__atomic_load_n(&live, __ATOMIC_ACQUIRE))
         return NULL;
     pthread_mutex_lock(&lock);
     HASH_FIND(hh, table, &address, sizeof address, found);
+    if (found && number && found->number != number)
+        found = NULL;
     if (found) {
         HASH_DEL(table, found);
         __atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
@@ -120,10 +124,12 @@ static void say_no_memory(const struct heap_request *wanted)
 /* Takes `passed` over. Returns 0 if it could not be added. */
 static int put(struct passed *passed)
 {
+    static uint64_t numbers;
     struct passed *stale = NULL;
     pthread_mutex_lock(&lock);
+    passed->number = ++numbers;
     HASH_FIND(hh, table, &passed->address, sizeof passed->address, stale);
-    if (stale) { /* its free was not seen: its context was destroyed */
+    if (stale) { /* its free was not seen, its context was destroyed; or another thread is just about to say so */
         HASH_DEL(table, stale);
         __atomic_fetch_sub(&live, 1, __ATOMIC_RELEASE);
     }
@@ -169,9 +175,22 @@ int passed_add(uint64_t address, const struct heap_request *wanted, enum passed_
     return remember(address, wanted, why, 0, 0);
 }
 
-int passed_remove(uint64_t address)
+uint64_t passed_number(uint64_t address)
 {
-    struct passed *found = take(address);
+    uint64_t number = 0;
+    if (__atomic_load_n(&live, __ATOMIC_ACQUIRE)) {
+        struct passed *found;
+        pthread_mutex_lock(&lock);
+        HASH_FIND(hh, table, &address, sizeof address, found);
+        number = found ? found->number : 0;
+        pthread_mutex_unlock(&lock);
+    }
+    return number;
+}
+
+int passed_remove(uint64_t address, uint64_t number)
+{
+    struct passed *found = take(address, number);
     if (found)
         drop(found);
     return found != NULL;
@@ -441,7 +460,7 @@ static int free_in_order(const struct passed *passed, struct stream *stream)
 
 int passed_free(void *pointer, struct context *context, CUstream handle)
 {
-    struct passed *passed = take((uint64_t)(uintptr_t)pointer);
+    struct passed *passed = take((uint64_t)(uintptr_t)pointer, 0);
     if (!passed)
         return 0;
     if (!free_in_order(passed, context ? stream_in(context, handle) : stream_resolve(handle)))

@@ -48,8 +48,12 @@ static inline enum passed_reason passed_why(const struct heap_request *wanted, c
  * out of host memory: it is counted, but not remembered. */
 int passed_add(uint64_t address, const struct heap_request *wanted, enum passed_reason why);
 
-/* Forgets a buffer that was freed. Returns 0 for an address that is not one's. Costs one load while there are none. */
-int passed_remove(uint64_t address);
+/* Of the buffer at an address, to be asked before it is freed: another thread may be given the address right after that. 0:
+ * there is none. Costs one load while there are none at all. */
+uint64_t passed_number(uint64_t address);
+
+/* Forgets a buffer that was freed. number: its own, not 0. Returns 0 if another one is there by now. */
+int passed_remove(uint64_t address, uint64_t number);
 
 /* For a buffer that there was no memory for: whether the driver may have room for it without its page. Otherwise it is not
  * asked, because it would wait for other streams before it says no. Any thread. */

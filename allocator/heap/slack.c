@@ -36,10 +36,16 @@ void slack_watched(struct slack *slack, uint64_t now)
     slack->since_ns = now;
 }
 
+/* Not the whole slot: the background thread may be giving its memory to a twin. */
 struct batch_buffer slack_described(const struct slack *slack)
 {
+    const struct slot *slot = &slack->block->slot;
     return (struct batch_buffer){.facts = slack->facts,
-                                 .slot = slack->block->slot,
+                                 .slot = {.base = slot->base,
+                                          .mapped = slot->mapped,
+                                          .span = slot->span,
+                                          .device = slot->device,
+                                          .is_mapped = slot->is_mapped},
                                  .since_ns = slack->since_ns,
                                  .buffers = slack->buffers,
                                  .first_id = slack->first_id};
@@ -139,13 +145,6 @@ static void flush(struct watch *watch, struct freelist *list)
     if (stream)
         slack_flush_touched(list, stream);
     stream_touch_end();
-}
-
-void slack_flush(struct freelist *list)
-{
-    struct watch *watch = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE) ? watch_of(list->books) : NULL;
-    if (watch)
-        flush(watch, list);
 }
 
 /* The same for the holder of a block, who does not unmap it. */
@@ -256,10 +255,9 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
     struct watch *watch = watch_of(list->books);
     if (!watch)
         return;
-    struct scope scope = scope_enter(list->books->context);
     lock_take(&watch->lock);
     int is_due = 0;
-    if (scope.pushed && watch_begin(watch) && (slack = slack_of(watch, block)) != NULL) {
+    if (watch_begin(watch) && (slack = slack_of(watch, block)) != NULL) {
         if (slack->queue && slack->queue != list->slack_queue)
             slack_dequeue(slack); /* of a list that has no work left for it */
         is_due = prepare(watch, list, slack, (struct slack_layout){address, size}, is_fresh);
@@ -268,7 +266,6 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
         slack_discard(block->slack);
     }
     lock_release(&watch->lock);
-    scope_leave(scope);
     if (!is_due)
         return;
     flush_kept(watch, list, slack);

@@ -85,7 +85,7 @@ struct watch {
 /* ---- batches.c; caller holds the lock, unless it says otherwise ---- */
 
 struct watch *watch_of(struct books *books);   /* NULL: nothing is to be watched, or out of host memory. Without the lock */
-int watch_begin(struct watch *watch);          /* loads the kernel in the context, once; 0 if that fails. In a scope */
+int watch_begin(struct watch *watch);          /* loads the kernel in the context, once; 0 if that fails */
 struct batch *batch_take(struct watch *watch); /* one that is not in flight, or NULL */
 int batch_is_over(const struct batch *batch);
 /* Launches it. In a scope. list: NULL on the watch's own stream. Returns 0 if the driver refuses. */

@@ -1,7 +1,9 @@
 #include "code.h"
 
 #include "analysis/lines/fatbin.h"
+#include "compiled.h"
 #include "driver/driver.h"
+#include "unpacked.h"
 
 #include <elf.h>
 #include <fcntl.h>
@@ -15,9 +17,11 @@
 struct kept {
     struct code code; /* first: it is what code_find() returns. bytes NULL: they could not be kept */
     unsigned references;
-    int is_own;       /* code.bytes is on the heap, else in a file that is loaded ... */
-    const void *file; /* ... with its headers at this address */
-    const char *why;  /* there are no bytes */
+    int is_own;            /* code.bytes is on the heap, else in a file that is loaded ... */
+    const void *file;      /* ... with its headers at this address */
+    const char *why;       /* there are no bytes */
+    struct span compiled;  /* what the driver makes of its PTX, on the heap ... */
+    uint32_t compiled_for; /* ... for this architecture; 0: it was not asked for */
 };
 
 struct loaded {
@@ -120,6 +124,9 @@ static void release_locked(struct kept *kept)
 {
     if (--kept->references)
         return;
+    unpacked_forget(kept);
+    own_bytes -= kept->compiled.size;
+    free((void *)(uintptr_t)kept->compiled.bytes);
     if (kept->is_own) {
         own_bytes -= kept->code.size;
         free((void *)(uintptr_t)kept->code.bytes);
@@ -340,33 +347,110 @@ const void *code_module_of(CUfunction function)
     return NULL;
 }
 
-static int look_at(struct span file, void (*look)(struct span cubin, void *user), void *user)
+/* The architecture of the cubin that the driver has taken the kernel from; 0 if it does not tell. */
+static uint32_t architecture_of(CUfunction function)
 {
-    struct span cubin;
-    uint64_t at = 0;
-    int has_others = 0;
-    if (file.size >= SELFMAG && memcmp(file.bytes, ELFMAG, SELFMAG) == 0) {
-        look(file, user);
-        return 1;
-    }
-    if (file.size < 16 || fatbin_size(file.bytes) == 0)
-        return 0;
-    while ((cubin = fatbin_next(file, &at, &has_others)).bytes)
-        look(cubin, user);
-    return !has_others;
+    int version = 0;
+    CUdevice device;
+    if (driver->cuFuncGetAttribute &&
+        driver->cuFuncGetAttribute(&version, CU_FUNC_ATTRIBUTE_BINARY_VERSION, function) == CUDA_SUCCESS)
+        return (uint32_t)version;
+    if (driver->cuKernelGetAttribute && driver->cuCtxGetDevice(&device) == CUDA_SUCCESS &&
+        driver->cuKernelGetAttribute(&version, CU_FUNC_ATTRIBUTE_BINARY_VERSION, (CUkernel)function, device) == CUDA_SUCCESS)
+        return (uint32_t)version;
+    return 0;
 }
 
-int code_look(const void *module, void (*look)(struct span cubin, void *user), void *user)
+/* Whether code is nowhere else than in what was looked at. */
+enum looked { LOOKED_NOT_AT_ALL, LOOKED_AT_ALL, LOOKED_AT_NONE };
+
+static enum looked look_at(struct kept *kept, uint32_t sm, void (*look)(struct span cubin, void *user), void *user)
 {
-    int is_whole = 0;
-    pthread_mutex_lock(&lock);
-    for (struct loaded *at = newest; at; at = at->next) {
-        if (at->handle != module)
+    struct span file = {kept->code.bytes, kept->code.size};
+    struct fatbin_image image;
+    enum looked looked = LOOKED_AT_NONE;
+    uint64_t at = 0;
+    int more;
+    if (file.size >= SELFMAG && memcmp(file.bytes, ELFMAG, SELFMAG) == 0) {
+        look(file, user);
+        return LOOKED_AT_ALL;
+    }
+    if (file.size < FATBIN_HEADER || fatbin_size(file.bytes) == 0)
+        return LOOKED_AT_NONE;
+    while ((more = fatbin_next(file, &at, &image)) > 0) {
+        if (image.kind != FATBIN_CUBIN || (sm && image.sm != sm))
             continue;
-        if (is_there(at->kept))
-            is_whole = look_at((struct span){at->kept->code.bytes, at->kept->code.size}, look, user);
-        break;
+        struct span cubin = unpacked_find(kept, &image);
+        if (!cubin.bytes)
+            return LOOKED_NOT_AT_ALL;
+        look(cubin, user);
+        looked = LOOKED_AT_ALL;
+    }
+    return more == 0 ? looked : LOOKED_NOT_AT_ALL;
+}
+
+/* Returns a copy of the PTX that the driver compiles for this architecture, with its NUL; empty if there is none. */
+static struct span copy_ptx(const struct kept *kept, uint32_t sm)
+{
+    struct span file = {kept->code.bytes, kept->code.size};
+    struct fatbin_image image, ptx = {.packed = file, .size = file.size, .packing = FATBIN_PLAIN};
+    uint64_t at = 0;
+    if (file.size >= FATBIN_HEADER && fatbin_size(file.bytes)) {
+        ptx = (struct fatbin_image){.size = 0};
+        while (fatbin_next(file, &at, &image) > 0)
+            if (image.kind == FATBIN_PTX && image.sm <= sm && (!ptx.size || image.sm >= ptx.sm))
+                ptx = image;
+    }
+    uint8_t *copy = ptx.size ? calloc(1, ptx.size + 1) : NULL;
+    if (copy && fatbin_unpack(&ptx, copy))
+        return (struct span){copy, strlen((char *)copy) + 1};
+    free(copy);
+    return (struct span){NULL, 0};
+}
+
+/* Compiles the PTX once, without the lock; until it is done, others find nothing. */
+static void compile_locked(struct kept *kept, uint32_t sm)
+{
+    struct span ptx = copy_ptx(kept, sm), compiled = {NULL, 0};
+    kept->compiled_for = sm;
+    pthread_mutex_unlock(&lock);
+    if (ptx.bytes)
+        compiled = compiled_from(ptx);
+    free((void *)(uintptr_t)ptx.bytes);
+    pthread_mutex_lock(&lock);
+    if (compiled.size <= CODE_MOST - own_bytes) {
+        own_bytes += compiled.size;
+        kept->compiled = compiled;
+    } else {
+        free((void *)(uintptr_t)compiled.bytes);
+    }
+}
+
+static struct kept *find_module_locked(const void *module)
+{
+    for (struct loaded *at = newest; at; at = at->next)
+        if (at->handle == module)
+            return is_there(at->kept) ? at->kept : NULL;
+    return NULL;
+}
+
+int code_look(CUfunction kernel, const void *module, void (*look)(struct span cubin, void *user), void *user)
+{
+    uint32_t sm = architecture_of(kernel);
+    enum looked looked = LOOKED_NOT_AT_ALL;
+    pthread_mutex_lock(&lock);
+    struct kept *kept = find_module_locked(module);
+    if (kept) {
+        kept->references++;
+        looked = look_at(kept, sm, look, user);
+        if (looked == LOOKED_AT_NONE && sm && !kept->compiled_for)
+            compile_locked(kept, sm);
+        if (looked == LOOKED_AT_NONE && kept->compiled_for == sm && kept->compiled.bytes) {
+            look(kept->compiled, user);
+            looked = LOOKED_AT_ALL;
+        }
+        release_locked(kept);
     }
     pthread_mutex_unlock(&lock);
-    return is_whole;
+    return looked == LOOKED_AT_ALL;
 }

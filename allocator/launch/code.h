@@ -46,9 +46,12 @@ void code_give_back(const struct code *code);          /* NULL is allowed */
 /* Returns the module or library of a kernel's handle, NULL if the driver does not tell. */
 const void *code_module_of(CUfunction function);
 
-/* Calls `look` with each cubin of a module, for the devices of all architectures. Returns 1 if its code is nowhere else:
- * compressed cubins are not read. The spans are valid during the call, which holds a lock. */
-int code_look(const void *module, void (*look)(struct span cubin, void *user), void *user);
+/* Calls `look` with the cubin of the kernel's module that the driver has taken the kernel from: with several, if the module
+ * has variants of the architecture; with those of all architectures, if the driver does not tell. Compressed ones are unpacked;
+ * where the driver has compiled PTX, it is asked to do so once more, which may take seconds.
+ * Returns 1 if the kernel's code is nowhere else. The spans are valid during the call, which holds a lock. Its context is
+ * current. */
+int code_look(CUfunction kernel, const void *module, void (*look)(struct span cubin, void *user), void *user);
 
 /* The number of bytes of an image that the driver has accepted; 0 if its form is unknown. */
 uint64_t code_size(const void *image);

@@ -1,12 +1,12 @@
 #include "launch.h"
 
 #include "functions.h"
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/thread.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define RINGS 16           /* per context; the seventeenth thread that launches shares a ring with the first */
@@ -173,21 +173,26 @@ static void put(struct place *place, uint32_t offset, const uint8_t *from, uint3
         memcpy(place->rest + at, from + near, at_most(size - near, place->rest_bytes - at));
 }
 
-/* For launches that pass all arguments in one buffer, laid out as the device sees them. The buffer may be larger than they
- * are. */
-static void keep_buffer(struct place *place, void *const *extra)
+const void *launch_buffer(void *const *extra, size_t *size)
 {
-    const struct launch_function *function = place->entry.function;
     const void *buffer = NULL;
-    size_t size = 0, most = function && function->has_layout ? function->argument_bytes : UINT32_MAX;
+    *size = 0;
     for (; extra && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
         if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
             buffer = extra[1];
         else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            size = extra[1] ? *(const size_t *)extra[1] : 0;
+            *size = extra[1] ? *(const size_t *)extra[1] : 0;
         else
             break; /* unknown option of a future CUDA version; its number of values is unknown */
     }
+    return buffer;
+}
+
+static void keep_buffer(struct place *place, void *const *extra)
+{
+    const struct launch_function *function = place->entry.function;
+    size_t size, most = function && function->has_layout ? function->argument_bytes : UINT32_MAX;
+    const void *buffer = launch_buffer(extra, &size);
     set_size(place, buffer ? at_most(size, most) : 0);
     if (place->entry.argument_bytes)
         put(place, 0, buffer, place->entry.argument_bytes);
@@ -229,16 +234,14 @@ static void fill(struct place *place, const struct launch_call *call, const stru
  */
 static inline struct place *begin_in(struct context *context, struct record *record, struct ring *ring, CUstream stream)
 {
-    struct timespec now;
     struct place *places = places_of(record, ring);
     uint64_t sequence = __atomic_add_fetch(&ring->count, 1, __ATOMIC_RELAXED);
     struct place *place = places ? &places[(sequence - 1) & (launches.size - 1)] : NULL;
     if (!place || !hold(place))
         return NULL;
-    clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
     place->entry.turn++;
     place->entry.sequence = sequence;
-    place->entry.time_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    place->entry.time_ns = clock_ns(CLOCK_MONOTONIC_COARSE);
     place->entry.stream = (uint64_t)(uintptr_t)stream;
     place->entry.tid = thread_id();
     place->entry.device = context ? context->device : -1;

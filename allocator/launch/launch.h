@@ -30,6 +30,10 @@ struct launch_call {
     const void *frame; /* __builtin_frame_address(0) of the function whose caller launches; NULL: that of launch_record() */
 };
 
+/* The buffer of a launch that passes all arguments in one, laid out as the device sees them, and its size, which may be larger
+ * than they are. `extra` is cuLaunchKernel's; NULL if it names none. */
+const void *launch_buffer(void *const *extra, size_t *size);
+
 /* Sets how many launches to keep per context and thread, rounded up to a power of two; with 0, launches are only counted. Call
  * once, before anything is recorded. */
 void launch_open(uint64_t entries);

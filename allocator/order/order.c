@@ -124,27 +124,13 @@ static void look_in(struct given *given, const uint8_t *bytes, uint32_t offset, 
     }
 }
 
-static void look_in_buffer(struct given *given, void *const *extra)
-{
-    const void *bytes = NULL;
-    size_t size = 0;
-    for (; extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            bytes = extra[1];
-        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            size = extra[1] ? *(const size_t *)extra[1] : 0;
-        else
-            return;
-    }
-    if (bytes)
-        look_in(given, bytes, 0, size < UINT32_MAX ? (uint32_t)size : UINT32_MAX);
-}
-
 static void look_at_arguments(struct given *given, const struct launch_call *call, const struct launch_function *function)
 {
     if (!call->parameters) {
-        if (call->extra)
-            look_in_buffer(given, call->extra);
+        size_t size;
+        const void *bytes = launch_buffer(call->extra, &size);
+        if (bytes)
+            look_in(given, bytes, 0, size < UINT32_MAX ? (uint32_t)size : UINT32_MAX);
         return;
     }
     for (uint32_t i = 0; function && function->has_layout && i < function->argument_count; i++) {

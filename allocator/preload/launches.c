@@ -22,9 +22,10 @@ static CUresult done(const struct launch_event *event, CUresult result)
     return result;
 }
 
-#define KERNEL(symbol, stream_meant)                                                                                           \
+/* `all` is what the driver is called with; behind it, cuLaunchKernel's parameter that the others do not have. */
+#define LAUNCH(symbol, stream_meant, cooperative, extra_meant, all, ...)                                                       \
     CUresult hook_##symbol(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,         \
-                           unsigned shared, CUstream stream, void **parameters, void **extra)                                  \
+                           unsigned shared, CUstream stream, void **parameters __VA_ARGS__)                                    \
     {                                                                                                                          \
         if (failure() != CUDA_SUCCESS)                                                                                         \
             return failure();                                                                                                  \
@@ -34,31 +35,16 @@ static CUresult done(const struct launch_event *event, CUresult result)
                                                                       .shared_bytes = shared,                                  \
                                                                       .stream = stream_meant(stream),                          \
                                                                       .parameters = parameters,                                \
-                                                                      .extra = extra,                                          \
+                                                                      .extra = extra_meant,                                    \
+                                                                      .is_cooperative = cooperative,                           \
                                                                       .frame = __builtin_frame_address(0)});                   \
-        return done(&event, real.symbol(f, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra));                        \
+        return done(&event, real.symbol all);                                                                                  \
     }
-KERNEL(cuLaunchKernel, as_it_is)
-KERNEL(cuLaunchKernel_ptsz, own_default)
-
-#define COOPERATIVE(symbol, stream_meant)                                                                                      \
-    CUresult hook_##symbol(CUfunction f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,         \
-                           unsigned shared, CUstream stream, void **parameters)                                                \
-    {                                                                                                                          \
-        if (failure() != CUDA_SUCCESS)                                                                                         \
-            return failure();                                                                                                  \
-        const struct launch_event event = begun(&(struct launch_call){.function = f,                                           \
-                                                                      .grid = {gx, gy, gz},                                    \
-                                                                      .block = {bx, by, bz},                                   \
-                                                                      .shared_bytes = shared,                                  \
-                                                                      .stream = stream_meant(stream),                          \
-                                                                      .parameters = parameters,                                \
-                                                                      .is_cooperative = 1,                                     \
-                                                                      .frame = __builtin_frame_address(0)});                   \
-        return done(&event, real.symbol(f, gx, gy, gz, bx, by, bz, shared, stream, parameters));                               \
-    }
-COOPERATIVE(cuLaunchCooperativeKernel, as_it_is)
-COOPERATIVE(cuLaunchCooperativeKernel_ptsz, own_default)
+#define EACH f, gx, gy, gz, bx, by, bz, shared, stream, parameters
+LAUNCH(cuLaunchKernel, as_it_is, 0, extra, (EACH, extra), , void **extra)
+LAUNCH(cuLaunchKernel_ptsz, own_default, 0, extra, (EACH, extra), , void **extra)
+LAUNCH(cuLaunchCooperativeKernel, as_it_is, 1, NULL, (EACH))
+LAUNCH(cuLaunchCooperativeKernel_ptsz, own_default, 1, NULL, (EACH))
 
 static struct launch_call configured(const CUlaunchConfig *config, CUfunction f, CUstream stream, void **parameters,
                                      void **extra, const void *frame)

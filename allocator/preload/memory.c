@@ -203,13 +203,21 @@ ALLOC_FROM_POOL(cuMemAllocFromPoolAsync_ptsz, own_default)
 
 /* ---- frees ---- */
 
-/* Call with the result of the driver's own free. Returns the result. */
-static CUresult passed_freed(CUresult result, CUdeviceptr pointer)
+/* Call before the driver's own free, after which another thread may be given the address. Returns the number for
+ * passed_freed().
+ */
+static uint64_t before_free(CUdeviceptr pointer)
 {
-    if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0) && result == CUDA_SUCCESS)
+    if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0))
         observe_freed(pointer);
-    if (result == CUDA_SUCCESS)
-        passed_remove(pointer);
+    return passed_number(pointer);
+}
+
+/* Call with the result of the driver's own free. Returns the result. */
+static CUresult passed_freed(CUresult result, CUdeviceptr pointer, uint64_t number)
+{
+    if (number && result == CUDA_SUCCESS)
+        passed_remove(pointer, number);
     return result;
 }
 
@@ -247,10 +255,10 @@ CUresult hook_cuMemFree_v2(CUdeviceptr pointer)
 {
     struct heap_claim claim;
     if (!is_ours(pointer)) {
-        uint64_t number = is_active() ? pinned_number(pointer) : 0;
-        CUresult result = passed_freed(real.cuMemFree_v2(pointer), pointer);
+        uint64_t pinned = is_active() ? pinned_number(pointer) : 0, passed = before_free(pointer);
+        CUresult result = passed_freed(real.cuMemFree_v2(pointer), pointer, passed);
         if (result == CUDA_SUCCESS)
-            pinned_remove(number);
+            pinned_remove(pinned);
         return result;
     }
     if (order_is_wanted())
@@ -283,8 +291,10 @@ static CUresult free_async(const struct host_call *call, CUdeviceptr pointer, CU
 #define FREE_ASYNC(symbol, stream_meant)                                                                                       \
     CUresult hook_##symbol(CUdeviceptr pointer, CUstream stream)                                                               \
     {                                                                                                                          \
-        return is_ours(pointer) ? free_async(HOST_CALL("cuMemFreeAsync"), pointer, stream_meant(stream))                       \
-                                : passed_freed(real.symbol(pointer, stream), pointer);                                         \
+        if (is_ours(pointer))                                                                                                  \
+            return free_async(HOST_CALL("cuMemFreeAsync"), pointer, stream_meant(stream));                                     \
+        uint64_t number = before_free(pointer);                                                                                \
+        return passed_freed(real.symbol(pointer, stream), pointer, number);                                                    \
     }
 FREE_ASYNC(cuMemFreeAsync, as_it_is)
 FREE_ASYNC(cuMemFreeAsync_ptsz, own_default)

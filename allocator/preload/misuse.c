@@ -1,38 +1,71 @@
 #include "internal.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "witness/monitor.h"
 
+#include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
-#include <unistd.h>
 
-#define CALLERS_NAMED 16 /* per process: each takes up to 0.1 s, and a program may free twice in a loop */
-
-/* Too large for the stack. */
-struct caller {
-    struct stack stack;
+/* Naming a caller's frames takes up to 0.1 s, and a program may free twice in a loop: each stack is named once, and only so
+ * many are. They are kept for the life of the process. */
+#define CALLERS_NAMED 16
+static struct caller {
+    uint64_t hash; /* of its stack */
+    size_t frame_count;
     struct stack_frame frames[STACK_READ];
-};
+} * callers[CALLERS_NAMED];
+static unsigned named;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the two before it; a leaf */
 
-static uint64_t now_ns(void)
+/* Returns NULL if it has not been named yet. */
+static const struct caller *find(uint64_t hash, int *has_room)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
+    const struct caller *found = NULL;
+    pthread_mutex_lock(&lock);
+    for (unsigned i = 0; i < named && !found; i++)
+        found = callers[i]->hash == hash ? callers[i] : NULL;
+    *has_room = named < CALLERS_NAMED;
+    pthread_mutex_unlock(&lock);
+    return found;
+}
+
+/* Returns NULL if there is no room any more. */
+static const struct caller *keep(struct caller *fresh)
+{
+    pthread_mutex_lock(&lock);
+    int has_room = named < CALLERS_NAMED;
+    if (has_room)
+        callers[named++] = fresh;
+    pthread_mutex_unlock(&lock);
+    if (has_room)
+        return fresh;
+    free(fresh);
+    return NULL;
+}
+
+static const struct caller *caller_of(const struct host_call *call)
+{
+    struct stack stack;
+    int has_room;
+    stack_capture_from(&stack, call->frame);
+    uint64_t hash = stack_native_hash(&stack) ^ (uint64_t)stack.python << 48;
+    const struct caller *known = find(hash, &has_room);
+    struct caller *fresh = !known && has_room ? malloc(sizeof *fresh) : NULL;
+    if (!fresh)
+        return known;
+    fresh->hash = hash;
+    fresh->frame_count = stack_frames(&stack, fresh->frames, STACK_READ);
+    return keep(fresh);
 }
 
 CUresult misuse(const struct host_call *call, struct misuse what)
 {
-    static unsigned named; /* atomic */
-    struct caller *caller = __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < CALLERS_NAMED ? malloc(sizeof *caller) : NULL;
     if (!what.now_ns)
-        what.now_ns = now_ns(); /* taken first: resolving frames takes a while */
-    if (caller) {
-        stack_capture_from(&caller->stack, call->frame);
-        what.frames = caller->frames;
-        what.frame_count = stack_frames(&caller->stack, caller->frames, STACK_READ);
-    }
+        what.now_ns = monotonic_ns(); /* taken first: resolving frames takes a while */
+    const struct caller *caller = caller_of(call);
+    what.frames = caller ? caller->frames : NULL;
+    what.frame_count = caller ? caller->frame_count : 0;
     /* The hook's own frame: its return address is the word above the saved frame pointer. */
     what.caller = ((const uint64_t *)call->frame)[1] ^ (uint64_t)stack_capture_python() << 48;
     what.call = call->name;
@@ -40,6 +73,5 @@ CUresult misuse(const struct host_call *call, struct misuse what)
     what.sentence = cufence_error_detail();
     what.buffer_frames.read = stack_buffer_frames;
     monitor_misuse(&what);
-    free(caller);
     return CUDA_ERROR_INVALID_VALUE;
 }

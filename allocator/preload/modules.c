@@ -55,30 +55,20 @@ CUresult hook_cuLibraryLoadFromFile(CUlibrary *library, const char *path, CUjit_
     return result;
 }
 
-/* Fails after a fault: the driver's own debugger may still read the modules, and crashes if one is unloaded (driver
+/* Fail after a fault: the driver's own debugger may still read the modules, and crashes if one is unloaded (driver
  * 580.159.04). */
-CUresult hook_cuModuleUnload(CUmodule module)
-{
-    if (failure() != CUDA_SUCCESS)
-        return failure();
-    if (is_active())
-        launch_forget_functions();
-    if (code_is_kept) {
-        code_unloaded(module);
-        values_module_gone(module);
+#define UNLOAD(symbol, handle_type)                                                                                            \
+    CUresult hook_##symbol(handle_type handle)                                                                                 \
+    {                                                                                                                          \
+        if (failure() != CUDA_SUCCESS)                                                                                         \
+            return failure();                                                                                                  \
+        if (is_active())                                                                                                       \
+            launch_forget_functions();                                                                                         \
+        if (code_is_kept) {                                                                                                    \
+            code_unloaded(handle);                                                                                             \
+            values_module_gone(handle);                                                                                        \
+        }                                                                                                                      \
+        return real.symbol(handle);                                                                                            \
     }
-    return real.cuModuleUnload(module);
-}
-
-CUresult hook_cuLibraryUnload(CUlibrary library)
-{
-    if (failure() != CUDA_SUCCESS)
-        return failure();
-    if (is_active())
-        launch_forget_functions();
-    if (code_is_kept) {
-        code_unloaded(library);
-        values_module_gone(library);
-    }
-    return real.cuLibraryUnload(library);
-}
+UNLOAD(cuModuleUnload, CUmodule)
+UNLOAD(cuLibraryUnload, CUlibrary)

@@ -20,12 +20,14 @@
 #define PAGE (UINT64_C(2) << 20)
 
 /* The sets of options that are compared, besides the program's own. */
+enum { OTHER_MAP, OTHER_PACK };
 static const struct {
     const char *text;
     struct estimate_options options;
 } others[] = {
-    {"min_size=4K", {.min_size = 4 << 10}}, {"min_size=64K", {.min_size = 64 << 10}}, {"min_size=1M", {.min_size = 1 << 20}},
-    {"sample=1/4", {.sample = 4}},          {"sample=1/16", {.sample = 16}},
+    {"small=map", {.small = ESTIMATE_MAP}},   {"small=pack", {.small = ESTIMATE_PACK}}, {"min_size=4K", {.min_size = 4 << 10}},
+    {"min_size=64K", {.min_size = 64 << 10}}, {"min_size=1M", {.min_size = 1 << 20}},   {"sample=1/4", {.sample = 4}},
+    {"sample=1/16", {.sample = 16}},
 };
 #define OTHERS (sizeof others / sizeof others[0])
 _Static_assert(OTHERS + 2 <= ESTIMATE_WAYS, "the program's own options, and max_guarded");
@@ -59,20 +61,35 @@ static uint64_t whole_pages(uint64_t bytes)
     return bytes / PAGE * PAGE;
 }
 
+static enum estimate_small small_of(const struct options *options)
+{
+    return options->small == SMALL_MAP ? ESTIMATE_MAP : options->small == SMALL_PACK ? ESTIMATE_PACK : ESTIMATE_AUTO;
+}
+
 /* A context of the device is current. The first allocation has been made already: `size` bytes of what is in use are its own.
  */
 static int open_card(struct card *card, uint64_t size)
 {
-    struct estimate_options ways[ESTIMATE_WAYS] = {{wanted->min_size, wanted->sample, wanted->max_guarded}};
+    struct estimate_options ways[ESTIMATE_WAYS];
     size_t free_bytes = 0, total = 0;
     if (card->is_open)
         return 1;
     driver->cuMemGetInfo(&free_bytes, &total);
     card->total = total;
     card->taken = total - free_bytes > size ? total - free_bytes - size : 0;
-    for (size_t i = 0; i < OTHERS; i++)
+    ways[0] = (struct estimate_options){
+        .min_size = wanted->min_size, .sample = wanted->sample, .max_guarded = wanted->max_guarded, .small = small_of(wanted)};
+    for (size_t i = 0; i < OTHERS; i++) {
         ways[1 + i] = others[i].options;
-    ways[1 + OTHERS] = (struct estimate_options){.max_guarded = whole_pages((card->total - card->taken) / 2)};
+        ways[1 + i].small = i == OTHER_MAP || i == OTHER_PACK ? others[i].options.small : small_of(wanted);
+    }
+    ways[1 + OTHERS] =
+        (struct estimate_options){.max_guarded = whole_pages((card->total - card->taken) / 2), .small = small_of(wanted)};
+    for (size_t i = 0; i < OTHERS + 2; i++) {
+        ways[i].align = wanted->align;
+        ways[i].alone_most = card->total / 100 * wanted->max_overhead + 1;
+        ways[i].taken_most = card->total - card->taken - (card->total - card->taken) / 32;
+    }
     card->is_open = estimate_open(&card->estimate, PAGE, (unsigned)wanted->waste, ways, OTHERS + 2);
     return card->is_open;
 }
@@ -125,8 +142,8 @@ void observe_freed(uint64_t address)
 static struct amount with_unit(uint64_t bytes)
 {
     struct amount amount = amount_of(bytes);
-    if (bytes > MIB && bytes % MIB) /* an exact figure is more than anybody wants to read */
-        amount = amount_of(bytes / (bytes > GIB ? GIB / 10 : MIB / 10) * (bytes > GIB ? GIB / 10 : MIB / 10));
+    if (bytes > MIB) /* an exact figure is more than anybody wants to read */
+        amount = amount_in(bytes, bytes > GIB ? GIB : MIB, bytes > GIB ? "GiB" : "MiB");
     if (!strchr(amount.text, 'B'))
         snprintf(amount.text + strlen(amount.text), sizeof amount.text - strlen(amount.text), " bytes");
     return amount;
@@ -138,7 +155,7 @@ static void say_way(const struct card *card, const char *text, const struct esti
 {
     const struct estimate *estimate = &card->estimate;
     uint64_t room = card->total - card->taken, percent = estimate->native_peak ? way->peak * 100 / estimate->native_peak : 0;
-    SAY("  %-22s %12s %7" PRIu64 ".%02" PRIu64 " %9" PRIu64 " %%   %s\n", (int)process, text, with_unit(way->peak).text,
+    SAY("  %-18s %10s %6" PRIu64 ".%02" PRIu64 " %6" PRIu64 " %%  %s\n", (int)process, text, with_unit(way->peak).text,
         percent / 100, percent % 100, estimate->allocations ? way->count * 100 / estimate->allocations : 0,
         way->peak <= room ? "yes" : "no");
 }
@@ -146,7 +163,7 @@ static void say_way(const struct card *card, const char *text, const struct esti
 static void say_ways(const struct card *card)
 {
     char limit[64];
-    SAY("  %-22s %12s %10s %11s   %s\n", (int)process, "options", "takes", "of native", "guarded", "fits");
+    SAY("  %-18s %10s %9s %8s  %s\n", (int)process, "options", "takes", "of native", "guarded", "fits");
     say_way(card, "as they are", &card->estimate.ways[0]);
     for (size_t i = 0; i < OTHERS; i++)
         say_way(card, others[i].text, &card->estimate.ways[1 + i]);
@@ -155,16 +172,32 @@ static void say_ways(const struct card *card)
     say_way(card, limit, last);
 }
 
+/* What it saves that small buffers share pages. */
+static void say_packing(const struct card *card)
+{
+    const struct estimate_way *own = &card->estimate.ways[0];
+    uint64_t map = card->estimate.ways[1 + OTHER_MAP].peak, pack = card->estimate.ways[1 + OTHER_PACK].peak;
+    if (pack >= map)
+        return;
+    SAY("  small buffers that share pages (small=pack) take %s less than those with pages of their own (small=map)\n",
+        (int)process, with_unit(map - pack).text);
+    if (own->options.small == ESTIMATE_AUTO)
+        SAY("  small=auto, the default, %s\n", (int)process,
+            own->is_packing ? "would begin to pack while the program runs"
+                            : "would not pack: the pages of small buffers stay below max_overhead");
+}
+
 static void say_card(int device, const struct card *card)
 {
     const struct estimate *estimate = &card->estimate;
     const struct estimate_way *own = &estimate->ways[0];
     uint64_t room = card->total - card->taken;
-    SAY("estimate for GPU %d: nothing was guarded; %" PRIu64 " allocations, at most %" PRIu64 " buffers and %s at once\n",
-        (int)process, device, estimate->allocations, estimate->live_peak, with_unit(estimate->native_peak).text);
-    SAY("  guarded, they take %s at once, because each takes whole pages of 2 MiB; %" PRIu64
-        " at once are smaller than 256 KiB\n",
-        (int)process, with_unit(own->peak).text, estimate->small_peak);
+    SAY("estimate for GPU %d: nothing was guarded; %" PRIu64 " allocations, at most %" PRIu64 " buffer%s and %s at once\n",
+        (int)process, device, estimate->allocations, estimate->live_peak, estimate->live_peak == 1 ? "" : "s",
+        with_unit(estimate->native_peak).text);
+    SAY("  guarded, they take %s at once, in pages of 2 MiB; %" PRIu64 " at once are smaller than 256 KiB\n", (int)process,
+        with_unit(own->peak).text, estimate->small_peak);
+    say_packing(card);
     if (own->kept_peak > own->peak)
         SAY("  up to %s with what is kept for reuse, which is released when memory runs out\n", (int)process,
             with_unit(own->kept_peak).text);

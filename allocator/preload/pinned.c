@@ -26,23 +26,17 @@ CUresult hook_cuMemHostRegister_v2(void *pointer, size_t size, unsigned flags)
     return result;
 }
 
-CUresult hook_cuMemFreeHost(void *pointer)
-{
-    uint64_t number = is_active() ? pinned_number((uint64_t)(uintptr_t)pointer) : 0;
-    CUresult result = real.cuMemFreeHost(pointer);
-    if (result == CUDA_SUCCESS)
-        pinned_remove(number);
-    return result;
-}
-
-CUresult hook_cuMemHostUnregister(void *pointer)
-{
-    uint64_t number = is_active() ? pinned_number((uint64_t)(uintptr_t)pointer) : 0;
-    CUresult result = real.cuMemHostUnregister(pointer);
-    if (result == CUDA_SUCCESS)
-        pinned_remove(number);
-    return result;
-}
+#define FREE(symbol)                                                                                                           \
+    CUresult hook_##symbol(void *pointer)                                                                                      \
+    {                                                                                                                          \
+        uint64_t number = is_active() ? pinned_number((uint64_t)(uintptr_t)pointer) : 0;                                       \
+        CUresult result = real.symbol(pointer);                                                                                \
+        if (result == CUDA_SUCCESS)                                                                                            \
+            pinned_remove(number);                                                                                             \
+        return result;                                                                                                         \
+    }
+FREE(cuMemFreeHost)
+FREE(cuMemHostUnregister)
 
 void note_pinned(CUdeviceptr address, size_t size, enum pinned_kind kind)
 {

@@ -1,22 +1,15 @@
 /* Reports buffers that are freed or overwritten while work on another stream may still use them (streams=on). */
 #include "internal.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "finding/finding.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define RACES_NAMED 16u /* per process: a program may do it in a loop */
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000ull + (uint64_t)now.tv_nsec;
-}
 
 static const char *name_of(const struct earlier_use *use, char *name, size_t size)
 {
@@ -35,7 +28,7 @@ static void report(const struct host_call *call, const struct order_race *race, 
     struct order_told *told = malloc(sizeof *told);
     if (!told)
         return;
-    what.now_ns = now_ns(); /* naming the frames takes a while */
+    what.now_ns = monotonic_ns(); /* naming the frames takes a while */
     order_tell(race, __atomic_fetch_add(&named, 1, __ATOMIC_RELAXED) < RACES_NAMED, told);
     heap_describe(race->address, &place);
     if (!race->by_host)

@@ -34,7 +34,7 @@ static int add_range(struct figures_count *count, uint8_t *chunk, const struct s
 static void tell(int socket, uint8_t *chunk, const struct scene_range *range, uint64_t most)
 {
     struct stage_message message = {.type = STAGE_FIGURES, .figures = {.address = range->address, .bytes = range->bytes}};
-    struct figures_count *count = memory_has(range->address, range->bytes) ? figures_begin() : NULL;
+    struct figures_count *count = memory_find(range->address, range->bytes) > 0 ? figures_begin() : NULL;
     if (!count)
         return;
     int is_read = add_range(count, chunk, range, most);

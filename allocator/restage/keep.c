@@ -1,9 +1,9 @@
 #include "keep.h"
 
 #include "base/error.h"
+#include "base/files.h"
 #include "driver/driver.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -13,17 +13,7 @@
 
 int keep_put(int fd, uint64_t offset, const uint8_t *bytes, size_t size)
 {
-    while (size) {
-        ssize_t written = pwrite(fd, bytes, size, (off_t)offset);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return 0;
-        bytes += written;
-        offset += (uint64_t)written;
-        size -= (size_t)written;
-    }
-    return 1;
+    return lseek(fd, (off_t)offset, SEEK_SET) == (off_t)offset && files_write(fd, bytes, size);
 }
 
 void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes)
@@ -40,14 +30,14 @@ void keep_write(int fd, uint64_t offset, uint64_t address, uint64_t bytes)
 cufence_status keep_open(int fd, const struct stage_message *message, struct kept *kept)
 {
     struct stat file;
-    *kept = (struct kept){1, message->data, message->data_bytes, NULL};
+    *kept = (struct kept){1, message->data, fd >= 0 ? message->data_bytes : 0, NULL};
     if (!kept->bytes)
         return CUFENCE_OK;
     if (message->data < message->address || kept->bytes > message->bytes ||
         message->data - message->address > message->bytes - kept->bytes)
         return error_set(CUFENCE_ERROR_CORRUPT, "a buffer lies outside of its mapping");
     uint64_t size = message->number + kept->bytes; /* a sum of 32 bits and a mapping's size */
-    if (fd < 0 || fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || (uint64_t)file.st_size < size)
+    if (fstat(fd, &file) != 0 || !S_ISREG(file.st_mode) || (uint64_t)file.st_size < size)
         return error_set(CUFENCE_ERROR_CORRUPT, "the file of a buffer is too short");
     const uint8_t *content = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
     if (content == MAP_FAILED)

@@ -4,23 +4,20 @@
 #include "driver/driver.h"
 #include "far.h"
 #include "keep.h"
+#include "patterns.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-#define PAGE FAR_PAGE                  /* of a pattern */
+#define PAGE PATTERN_PAGE
 #define MOST_PIECES 4096               /* mappings */
 #define MOST_PATTERNS 32               /* mappings with a pattern at either end */
 #define FAR (31 * PAGE)                /* bytes beyond these pages that are filled; with them, the default guard */
 #define SCAN_EACH ((uint64_t)4 << 20)  /* bytes of a mapping that are searched for addresses ... */
 #define SCAN_ALL ((uint64_t)256 << 20) /* ... and of all mappings together */
 #define MOST_REFUSED 1024
-#define SAME_RANGE                                                                                                             \
-    4 /* unchanged bytes between two changed ones that may have been written with what was                                     \
-         there */
-#define MOST_RANGES 64
 
 struct page {
     CUdeviceptr address; /* 0: not mapped */
@@ -30,8 +27,9 @@ struct page {
 struct piece {
     uint64_t base, bytes;
     CUmemGenericAllocationHandle original, copy;
-    CUdeviceptr seen; /* where the original is mapped, 0 if it is mapped at `base` itself */
-    struct kept kept; /* instead of an original */
+    CUdeviceptr seen;            /* where the original is mapped, 0 if it is mapped at `base` itself */
+    struct kept kept;            /* instead of an original */
+    uint64_t own_start, own_end; /* of its buffer, if the rest is known to be slack; else equal */
     int is_searched;
     int has_pattern; /* is one of the first MOST_PATTERNS: arguments point to them */
     struct page before, behind;
@@ -46,8 +44,8 @@ static struct {
     size_t refused_count;
     uint64_t searched; /* bytes */
     int has_noted_host, has_noted_original, has_noted_pattern, has_noted_far;
-    int is_zero;              /* the pages in the guards */
-    uint8_t *pattern, *found; /* a page each */
+    int is_zero;    /* the pages in the guards */
+    uint8_t *found; /* a page */
 } memory;
 
 static void note(const char *text, int *is_noted)
@@ -58,16 +56,6 @@ static void note(const char *text, int *is_noted)
     *is_noted = 1;
     strncpy(message.text, text, sizeof message.text - 1);
     stage_send(memory.socket, &message, -1);
-}
-
-/* Bytes that programs seldom write, and that are not alike. */
-static void make_pattern(void)
-{
-    uint32_t random = 0x2545f491;
-    for (size_t i = 0; i < PAGE; i++) {
-        random = random * 1664525u + 1013904223u;
-        memory.pattern[i] = (uint8_t)(0xb5 ^ (random >> 29));
-    }
 }
 
 static cufence_status reserve(uint64_t start, uint64_t bytes)
@@ -90,16 +78,13 @@ cufence_status memory_open(int socket, int device, const struct scene *scene)
     memory.is_saved = scene->is_saved != 0;
     memory.start = scene->arena_start;
     memory.end = scene->arena_end;
-    memory.pattern = calloc(1, PAGE);
     memory.found = malloc(PAGE);
-    if (!memory.pattern || !memory.found)
+    if (!memory.found)
         return error_set(CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory");
     memory.is_zero = scene->mode == SCENE_ZEROS;
-    if (!memory.is_zero)
-        make_pattern();
-    if (!scene->reserved_count)
+    cufence_status status = patterns_open(socket, memory.is_zero);
+    if (status == CUFENCE_OK && !scene->reserved_count)
         return reserve(memory.start, memory.end - memory.start);
-    cufence_status status = CUFENCE_OK;
     for (size_t i = 0; i < scene->reserved_count && status == CUFENCE_OK; i++)
         status = reserve(scene->reserved[i].address, scene->reserved[i].bytes);
     return status;
@@ -121,10 +106,12 @@ static size_t position_of(uint64_t address)
     return low;
 }
 
-static int is_mapped(uint64_t address)
+/* Whether all these bytes are in one mapping. */
+static int has(uint64_t address, uint64_t bytes)
 {
     size_t behind = position_of(address);
-    return behind > 0 && address - memory.pieces[behind - 1].base < memory.pieces[behind - 1].bytes;
+    const struct piece *piece = behind ? &memory.pieces[behind - 1] : NULL;
+    return piece && address - piece->base < piece->bytes && bytes <= piece->bytes - (address - piece->base);
 }
 
 static int is_refused(uint64_t address)
@@ -233,14 +220,26 @@ static cufence_status take_original(struct piece *piece, const struct stage_mess
     return driver_check(result, "cuMemImportFromShareableHandle");
 }
 
+/* What of the mapping is the buffer's, if the message says so. */
+static void take_bounds(struct piece *piece, const struct stage_message *message)
+{
+    uint64_t before = message->data - piece->base;
+    if (!message->is_bounded || message->data < piece->base || before > piece->bytes ||
+        message->data_bytes > piece->bytes - before)
+        return;
+    piece->own_start = message->data;
+    piece->own_end = message->data + message->data_bytes;
+}
+
 static cufence_status import(const struct stage_message *message, int fd)
 {
     uint64_t base = message->address, bytes = message->bytes;
     struct piece piece = {.base = base, .bytes = bytes, .has_pattern = memory.count < MOST_PATTERNS};
     if (memory.count == MOST_PIECES)
         return error_set(CUFENCE_ERROR_OVERFLOW, "the kernel reaches more than %d buffers", MOST_PIECES);
-    if (base < memory.start || bytes == 0 || base > memory.end || bytes > memory.end - base || is_mapped(base))
+    if (base < memory.start || bytes == 0 || base > memory.end || bytes > memory.end - base || has(base, 1))
         return error_set(CUFENCE_ERROR_CORRUPT, "memory outside of cufence's address space was offered");
+    take_bounds(&piece, message);
     cufence_status status = take_original(&piece, message, fd);
     if (status == CUFENCE_OK)
         status = map_piece(&piece);
@@ -258,7 +257,7 @@ static cufence_status need(uint64_t address)
 {
     struct stage_message message = {.type = STAGE_NEED, .address = address};
     int fd = -1;
-    if (is_mapped(address) || is_refused(address))
+    if (has(address, 1) || is_refused(address))
         return CUFENCE_OK;
     if (stage_send(memory.socket, &message, -1) != 0 || !stage_receive(memory.socket, &message, &fd))
         return error_set(CUFENCE_ERROR_SYSTEM, "the process that faulted is gone");
@@ -317,11 +316,11 @@ cufence_status memory_reach(const uint8_t *arguments, size_t size)
     return status;
 }
 
-int memory_has(uint64_t address, uint64_t bytes)
+int memory_find(uint64_t address, uint64_t bytes)
 {
-    size_t behind = position_of(address);
-    const struct piece *piece = behind ? &memory.pieces[behind - 1] : NULL;
-    return piece && address - piece->base < piece->bytes && bytes <= piece->bytes - (address - piece->base);
+    int is_ours = address >= memory.start && address < memory.end;
+    cufence_status status = is_ours && !has(address, bytes) ? need(address) : CUFENCE_OK;
+    return status == CUFENCE_OK ? has(address, bytes) : -1;
 }
 
 cufence_status memory_refresh(void)
@@ -344,7 +343,7 @@ cufence_status memory_tell_results(void)
 
 static cufence_status put_page(struct page *page, CUdeviceptr address)
 {
-    if (address < memory.start || address + PAGE > memory.end || is_mapped(address) || is_mapped(address + PAGE - 1))
+    if (address < memory.start || address + PAGE > memory.end || has(address, 1) || has(address + PAGE - 1, 1))
         return CUFENCE_OK; /* the guard is narrower than a page */
     cufence_status status = CUFENCE_OK;
     if (!page->handle && make_memory(&page->handle, PAGE) != CUDA_SUCCESS) {
@@ -357,7 +356,7 @@ static cufence_status put_page(struct page *page, CUdeviceptr address)
         if (status == CUFENCE_OK)
             page->address = address;
     }
-    return status == CUFENCE_OK ? driver_check(driver->cuMemcpyHtoD(address, memory.pattern, PAGE), "cuMemcpyHtoD") : status;
+    return status == CUFENCE_OK ? patterns_write(address, PAGE) : status;
 }
 
 static cufence_status remove_page(struct page *page)
@@ -388,16 +387,34 @@ static void fill_far(void)
 static size_t tell_far(void)
 {
     char text[160];
-    size_t count = 0;
-    if (!far_read(memory.found))
-        return 0;
-    for (size_t i = 0; i < PAGE; i++)
-        count += memory.found[i] != memory.pattern[i];
+    size_t count = patterns_count_far();
     snprintf(text, sizeof text, "at least %zu bytes were written further out of bounds, %llu to %llu MiB away from a buffer",
              count, (unsigned long long)(PAGE >> 20), (unsigned long long)((PAGE + FAR) >> 20));
     if (count)
         note(text, &memory.has_noted_far);
     return count;
+}
+
+/* The slack of a copy, up to a page on either side of its buffer; empty if it is not known. */
+struct slack {
+    uint64_t head, head_bytes, tail, tail_bytes;
+};
+
+static struct slack slack_of(const struct piece *piece)
+{
+    uint64_t before = piece->own_start - piece->base, end = piece->base + piece->bytes, behind = end - piece->own_end;
+    if (piece->own_start == piece->own_end || (!piece->seen && !piece->kept.is_kept)) /* the original is not changed */
+        return (struct slack){0};
+    before = before < PAGE ? before : PAGE;
+    behind = behind < PAGE ? behind : PAGE;
+    return (struct slack){piece->own_start - before, before, piece->own_end, behind};
+}
+
+static cufence_status put_slack(const struct piece *piece)
+{
+    struct slack slack = slack_of(piece);
+    cufence_status status = patterns_write(slack.head, slack.head_bytes);
+    return status == CUFENCE_OK ? patterns_write(slack.tail, slack.tail_bytes) : status;
 }
 
 cufence_status memory_put_patterns(void)
@@ -410,10 +427,12 @@ cufence_status memory_put_patterns(void)
         status = put_page(&piece->before, piece->base - PAGE);
         if (status == CUFENCE_OK)
             status = put_page(&piece->behind, piece->base + piece->bytes);
+        if (status == CUFENCE_OK)
+            status = put_slack(piece);
     }
     if (!memory.is_zero && !far_is_there())
         fill_far();
-    return status == CUFENCE_OK ? far_write(memory.pattern) : status;
+    return status == CUFENCE_OK ? patterns_write_far() : status;
 }
 
 cufence_status memory_remove_patterns(void)
@@ -427,41 +446,23 @@ cufence_status memory_remove_patterns(void)
     return status;
 }
 
-/* Returns the end of the range of changed bytes that begins at `at`. */
-static size_t end_of_range(size_t at)
-{
-    size_t end = at + 1;
-    for (size_t i = end; i < PAGE && i - end < SAME_RANGE; i++)
-        if (memory.found[i] != memory.pattern[i])
-            end = i + 1;
-    return end;
-}
-
 static size_t tell_page(const struct page *page, size_t told)
 {
-    size_t count = 0;
-    if (!page->address || driver->cuMemcpyDtoH(memory.found, page->address, PAGE) != CUDA_SUCCESS)
-        return 0;
-    for (size_t i = 0, end; i < PAGE && told + count < MOST_RANGES; i = end) {
-        end = i + 1;
-        if (memory.found[i] == memory.pattern[i])
-            continue;
-        end = end_of_range(i);
-        struct stage_message message = {.type = STAGE_WROTE, .address = page->address + i, .bytes = end - i};
-        message.value_bytes = (uint32_t)(message.bytes < sizeof message.values ? message.bytes : sizeof message.values);
-        memcpy(message.values, memory.found + i, message.value_bytes);
-        stage_send(memory.socket, &message, -1);
-        count++;
-    }
-    return count;
+    return page->address ? patterns_tell(page->address, PAGE, 0, told) : 0;
 }
 
-size_t memory_tell_writes(void)
+size_t memory_tell_writes(int is_only)
 {
     size_t told = 0;
     for (size_t i = 0; i < memory.count; i++) {
         told += tell_page(&memory.pieces[i].before, told);
         told += tell_page(&memory.pieces[i].behind, told);
     }
-    return told + tell_far();
+    size_t outside = told + tell_far();
+    for (size_t i = 0; i < memory.count && (outside || is_only); i++) {
+        struct slack slack = memory.pieces[i].has_pattern ? slack_of(&memory.pieces[i]) : (struct slack){0};
+        told += patterns_tell(slack.head, slack.head_bytes, 1, told);
+        told += patterns_tell(slack.tail, slack.tail_bytes, 1, told);
+    }
+    return outside;
 }

@@ -22,8 +22,8 @@ cufence_status memory_open(int socket, int device, const struct scene *scene);
  * be saved. Errors: DRIVER, OUT_OF_MEMORY. */
 cufence_status memory_reach(const uint8_t *arguments, size_t size);
 
-/* Returns 1 if all these bytes are mapped by one mapping. */
-int memory_has(uint64_t address, uint64_t bytes);
+/* Returns 1 if all these bytes are in one mapping, which is asked for unless it is there; -1 if it cannot be mapped. */
+int memory_find(uint64_t address, uint64_t bytes);
 
 /* Gives every copy the bytes of its original, or of its file, again. Errors: DRIVER. */
 cufence_status memory_refresh(void);
@@ -31,12 +31,15 @@ cufence_status memory_refresh(void);
 /* Hands over what each mapping holds now, with STAGE_RESULT. Errors: SYSTEM. */
 cufence_status memory_tell_results(void);
 
-/* Maps a page full of a pattern, of zeros in the mode SCENE_ZEROS, into the guard at each end of the mappings, or removes these
- * pages. Errors: DRIVER. */
+/* Maps a page full of a pattern, of zeros in the mode SCENE_ZEROS, into the guard at each end of the mappings, and writes the
+ * pattern into the slack of the copies; or removes these pages. The slack is what it was after memory_refresh(). Errors:
+ * DRIVER.
+ */
 cufence_status memory_put_patterns(void);
 cufence_status memory_remove_patterns(void);
 
-/* Sends a STAGE_WROTE for each range of bytes that is not the pattern's any more. Returns their number. */
-size_t memory_tell_writes(void);
+/* Sends a STAGE_WROTE for each range of bytes in the guards that is not the pattern's any more; if there is one, or with
+ * is_only, then for each in the slack. Returns the number of those in the guards. */
+size_t memory_tell_writes(int is_only);
 
 #endif

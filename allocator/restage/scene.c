@@ -1,5 +1,6 @@
 #include "scene.h"
 
+#include "base/files.h"
 #include "base/reader.h"
 
 #include <errno.h>
@@ -15,6 +16,7 @@ struct header {
     uint32_t version, launch_count, mode, is_saved;
     uint32_t range_count, pinned_count;
     uint32_t reserved_count, is_compared;
+    uint64_t is_followed, access_at;
     uint8_t device[16];
     uint64_t arena_start, arena_end;
     uint64_t dump_bytes, symbol_bytes, image_bytes; /* texts with their NUL */
@@ -29,21 +31,6 @@ static const char magic[8] = "cufscene";
 
 /* ---- writing ---- */
 
-static int put(int fd, const void *bytes, size_t size)
-{
-    const char *at = bytes;
-    while (size) {
-        ssize_t written = write(fd, at, size);
-        if (written < 0 && errno == EINTR)
-            continue;
-        if (written <= 0)
-            return 0;
-        at += written;
-        size -= (size_t)written;
-    }
-    return 1;
-}
-
 static int put_launches(int fd, const struct scene *scene)
 {
     int is_ok = 1;
@@ -55,10 +42,10 @@ static int put_launches(int fd, const struct scene *scene)
         memcpy(row.grid, launch->grid, sizeof row.grid);
         memcpy(row.block, launch->block, sizeof row.block);
         memcpy(row.cluster, launch->cluster, sizeof row.cluster);
-        is_ok = put(fd, &row, sizeof row);
+        is_ok = files_write(fd, &row, sizeof row);
     }
     for (size_t i = 0; i < scene->launch_count && is_ok; i++)
-        is_ok = put(fd, scene->launches[i].arguments, scene->launches[i].argument_bytes);
+        is_ok = files_write(fd, scene->launches[i].arguments, scene->launches[i].argument_bytes);
     return is_ok;
 }
 
@@ -72,6 +59,8 @@ int scene_write(const struct scene *scene)
                             .range_count = (uint32_t)scene->range_count,
                             .pinned_count = (uint32_t)scene->pinned_count,
                             .reserved_count = (uint32_t)scene->reserved_count,
+                            .is_followed = scene->is_followed,
+                            .access_at = scene->access_at,
                             .arena_start = scene->arena_start,
                             .arena_end = scene->arena_end,
                             .dump_bytes = strlen(scene->dump) + 1,
@@ -82,11 +71,11 @@ int scene_write(const struct scene *scene)
     int fd = memfd_create("cufence-scene", MFD_CLOEXEC);
     if (fd < 0)
         return -1;
-    if (put(fd, &header, sizeof header) && put(fd, scene->ranges, scene->range_count * sizeof *scene->ranges) &&
-        put(fd, scene->pinned, scene->pinned_count * sizeof *scene->pinned) &&
-        put(fd, scene->reserved, scene->reserved_count * sizeof *scene->reserved) && put_launches(fd, scene) &&
-        put(fd, scene->dump, header.dump_bytes) && put(fd, scene->symbol, header.symbol_bytes) &&
-        put(fd, scene->image, scene->image_bytes))
+    if (files_write(fd, &header, sizeof header) && files_write(fd, scene->ranges, scene->range_count * sizeof *scene->ranges) &&
+        files_write(fd, scene->pinned, scene->pinned_count * sizeof *scene->pinned) &&
+        files_write(fd, scene->reserved, scene->reserved_count * sizeof *scene->reserved) && put_launches(fd, scene) &&
+        files_write(fd, scene->dump, header.dump_bytes) && files_write(fd, scene->symbol, header.symbol_bytes) &&
+        files_write(fd, scene->image, scene->image_bytes))
         return fd;
     close(fd);
     return -1;
@@ -160,6 +149,8 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
                             .mode = header.mode,
                             .is_saved = header.is_saved,
                             .is_compared = header.is_compared,
+                            .is_followed = header.is_followed != 0,
+                            .access_at = header.access_at,
                             .dump = read_text(&reader, header.dump_bytes),
                             .symbol = read_text(&reader, header.symbol_bytes),
                             .image_bytes = header.image_bytes,

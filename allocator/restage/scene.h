@@ -17,15 +17,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define SCENE_VERSION 4
+#define SCENE_VERSION 6
 #define SCENE_RANGES 16 /* of memory that is described */
 #define SCENE_RESERVED 256
 #define SCENE_IMAGE ((size_t)1 << 30) /* most bytes of an image */
 
 enum scene_mode {
-    SCENE_WHOLE, /* launch with patterns in the guards, then with the guards unmapped */
-    SCENE_BARE,  /* only with the guards unmapped */
-    SCENE_ZEROS, /* only with pages of zeros in the guards */
+    SCENE_WHOLE,    /* launch with patterns in the guards, then with the guards unmapped */
+    SCENE_BARE,     /* only with the guards unmapped */
+    SCENE_ZEROS,    /* only with pages of zeros in the guards */
+    SCENE_FOLLOWED, /* launch nothing, only emulate */
     SCENE_MODES
 };
 
@@ -37,6 +38,8 @@ struct scene {
     uint32_t is_saved;               /* ask with STAGE_SAVE where the bytes of each mapping are to be kept */
     const char *dump;                /* file or FIFO for the core dump of the second fault; "" if none is to be written */
     const char *symbol;              /* the kernel's mangled name */
+    uint32_t is_followed;            /* in SCENE_WHOLE: emulate between the two launches */
+    uint64_t access_at;              /* for emulation: offset of the access that faulted in the kernel's code */
     const uint8_t *image;            /* its module: a cubin */
     size_t image_bytes;
     const struct scene_launch *launches; /* to be tried in this order */
@@ -63,16 +66,18 @@ enum stage_message_type {
     STAGE_NEED,   /* from the stage: the memory at `address`, cufence's or pinned */
     STAGE_GIVE,   /* the answer: `bytes` mapped at `address`; comes with the descriptor of a handle */
     STAGE_FILE,   /* or: `bytes` at `address` are zeros, but for `data_bytes` at `data`, which lie at `number` in the file
-                     whose descriptor comes with it. The answer to STAGE_SAVE and STAGE_RESULT: that part is to be written there
-                   */
+                     whose descriptor comes with it; without one, they are zeros, too. The answer to STAGE_SAVE and
+                     STAGE_RESULT: that part is to be written there */
     STAGE_NONE,   /* the answer: nothing is mapped there, or it cannot be given away, or is not to be kept */
     STAGE_RESULT, /* from the stage: the last launch ended well; which of the `bytes` at `address` are wanted? Answered like: */
     STAGE_SAVE,   /* from the stage: it has mapped `bytes` at `address`; which of them are to be kept? */
     STAGE_LAUNCHES, /* from the stage: launches number `number` of the scene; `address` is 1 with patterns in the guards */
-    STAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values` */
+    STAGE_WROTE,    /* `bytes` bytes out of bounds from `address` on, the first of them in `values`; `number` is 1 in slack */
     STAGE_FIGURES,  /* what a range of the scene holds before the first launch, in `figures` */
+    STAGE_LANE,     /* emulated: lane `number` of a warp accesses `address`, which is outside, in `block` and `thread` */
+    STAGE_LOST,     /* emulated, but no lane was found: why, in `text` */
     STAGE_NOTE,     /* something that the report should say, in `text` */
-    STAGE_FAILED,   /* cannot be staged; `text` says why */
+    STAGE_FAILED,   /* cannot be staged; `text` says why. `number` is 1 if the driver refuses the image */
     STAGE_DONE      /* no launch has faulted */
 };
 
@@ -81,8 +86,11 @@ struct stage_message {
     uint32_t number;
     uint64_t address, bytes;
     uint64_t data, data_bytes;
+    uint32_t
+        is_bounded; /* STAGE_GIVE, STAGE_FILE: the buffer is `data_bytes` at `data`, and the rest of the mapping is slack */
     uint32_t value_bytes;
     uint8_t values[64];
+    uint32_t block[3], thread[3];
     char text[228];
     struct figures figures;
 };

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "driver/driver.h"
 #include "figures.h"
+#include "follow.h"
 #include "host.h"
 #include "memory.h"
 
@@ -15,13 +16,19 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* Emulation gets this part of the time. */
+#define FOLLOW_SHARE 3
+#define FOLLOW_MS 30000u /* if that has no limit */
+
 enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_FAULTED = 2 };
 
 static struct {
     int socket, device;
+    uint64_t limit_ms; /* for all of it; 0: none */
     struct scene scene;
     struct scene_launch launches[SCENE_LAUNCHES];
     CUfunction function;
+    int is_refused; /* the driver does not load the image */
 } stage;
 
 /* The driver aborts the process after its dump. That is no crash: leaves without a core dump of the host. */
@@ -39,6 +46,7 @@ static cufence_status receive_scene(void)
     int fd = -1;
     if (!stage_receive(stage.socket, &message, &fd) || message.type != STAGE_SCENE || fd < 0 || fstat(fd, &file) != 0)
         return error_set(CUFENCE_ERROR_CORRUPT, "no scene came over the socket");
+    stage.limit_ms = message.number;
     if (message.number)
         alarm(message.number / 1000 + 2); /* if the process that faulted ends, nobody else does it */
     const void *bytes = mmap(NULL, (size_t)file.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
@@ -89,13 +97,26 @@ static cufence_status arm_dump(void)
     return driver_check(result, "cuCoredumpSetAttributeGlobal");
 }
 
+static cufence_status retain(CUcontext *context, CUdevice device)
+{
+    CUresult result = driver->cuDevicePrimaryCtxRetain(context, device);
+    if (result == CUDA_ERROR_DEVICE_UNAVAILABLE)
+        return error_set(CUFENCE_ERROR_UNSUPPORTED,
+                         "the GPU is in compute mode exclusive-process, so it takes no second process "
+                         "(`nvidia-smi --compute-mode=0` lets it)");
+    if (result >= CUDA_ERROR_MPS_CONNECTION_FAILED && result <= CUDA_ERROR_MPS_CLIENT_TERMINATED)
+        return error_set(CUFENCE_ERROR_UNSUPPORTED, "the MPS server takes no second process after the fault (%d)", (int)result);
+    return driver_check(result, "cuDevicePrimaryCtxRetain");
+}
+
+/* Whatever the program's context is, one of its own or a green one: the memory and the code are the same in the primary one. */
 static cufence_status open_context(void)
 {
     CUdevice device;
     CUcontext context;
     cufence_status status = driver_check(driver->cuDeviceGet(&device, stage.device), "cuDeviceGet");
     if (status == CUFENCE_OK)
-        status = driver_check(driver->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain");
+        status = retain(&context, device);
     return status == CUFENCE_OK ? driver_check(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent") : status;
 }
 
@@ -103,9 +124,10 @@ static cufence_status load_kernel(void)
 {
     CUmodule module;
     cufence_status status = driver_check(driver->cuModuleLoadData(&module, stage.scene.image), "cuModuleLoadData");
-    return status == CUFENCE_OK
-               ? driver_check(driver->cuModuleGetFunction(&stage.function, module, stage.scene.symbol), "cuModuleGetFunction")
-               : status;
+    if (status == CUFENCE_OK)
+        status = driver_check(driver->cuModuleGetFunction(&stage.function, module, stage.scene.symbol), "cuModuleGetFunction");
+    stage.is_refused = status != CUFENCE_OK;
+    return status;
 }
 
 static CUresult launch_with_attributes(const struct scene_launch *launch, void **extra)
@@ -175,7 +197,7 @@ static cufence_status look_for_writes(size_t *wrote)
         tell_launch(*wrote, 1);
         if (status == CUFENCE_OK)
             status = launch_and_wait(&stage.launches[*wrote]);
-        if (status != CUFENCE_OK || memory_tell_writes())
+        if (status != CUFENCE_OK || memory_tell_writes(stage.scene.launch_count == 1))
             break;
     }
     cufence_status removed = memory_remove_patterns();
@@ -197,16 +219,30 @@ static cufence_status look_for_fault(size_t wrote)
     return status;
 }
 
+/* Emulates the launch that wrote out of bounds, or all until one leaves the memory. */
+static void follow(size_t wrote)
+{
+    const struct scene *scene = &stage.scene;
+    uint64_t share = (stage.limit_ms ? stage.limit_ms : FOLLOW_MS) / FOLLOW_SHARE;
+    int has_one = wrote < scene->launch_count;
+    size_t end = has_one ? wrote + 1 : scene->launch_count;
+    for (size_t i = has_one ? wrote : 0; i < end; i++) {
+        tell_launch(i, 0);
+        if (follow_launch(stage.socket, scene, &stage.launches[i], share / (end - (has_one ? wrote : 0))))
+            return;
+    }
+}
+
 static cufence_status tell_results(void)
 {
     cufence_status status = memory_tell_results();
     return status == CUFENCE_OK ? host_tell_results(stage.socket) : status;
 }
 
-static cufence_status play(void)
+/* Everything up to the context: addresses are reserved before a library or the driver may take them. */
+static cufence_status set_up(void)
 {
     const struct scene *scene = &stage.scene;
-    size_t wrote = scene->launch_count;
     cufence_status status = receive_scene();
     if (status == CUFENCE_OK)
         status = host_reserve(scene);
@@ -218,21 +254,45 @@ static cufence_status play(void)
         status = arm_dump();
     if (status == CUFENCE_OK)
         status = memory_open(stage.socket, stage.device, scene);
-    if (status == CUFENCE_OK)
-        status = open_context();
-    if (status == CUFENCE_OK)
-        status = load_kernel();
-    if (status == CUFENCE_OK)
-        status = host_open(stage.socket, scene);
+    return status == CUFENCE_OK ? open_context() : status;
+}
+
+/* Maps all that the launches reach. */
+static cufence_status fill(void)
+{
+    const struct scene *scene = &stage.scene;
+    cufence_status status = host_open(stage.socket, scene);
     for (size_t i = 0; status == CUFENCE_OK && i < scene->launch_count; i++)
         status = memory_reach(scene->launches[i].arguments, scene->launches[i].argument_bytes);
+    return status;
+}
+
+static cufence_status play(void)
+{
+    const struct scene *scene = &stage.scene;
+    size_t wrote = scene->launch_count;
+    cufence_status status = load_kernel();
+    if (status == CUFENCE_OK)
+        status = fill();
     if (status == CUFENCE_OK)
         figures_tell(stage.socket, scene);
     if (status == CUFENCE_OK && scene->mode != SCENE_BARE)
         status = look_for_writes(&wrote);
+    if (status == CUFENCE_OK && scene->is_followed)
+        status = refresh();
+    if (status == CUFENCE_OK && scene->is_followed)
+        follow(wrote);
     if (status == CUFENCE_OK && scene->mode != SCENE_ZEROS)
         status = look_for_fault(wrote);
     return status == CUFENCE_OK && scene->is_compared ? tell_results() : status;
+}
+
+/* What is read is mapped as it is needed. */
+static cufence_status emulate(void)
+{
+    figures_tell(stage.socket, &stage.scene);
+    follow(stage.scene.launch_count);
+    return CUFENCE_OK;
 }
 
 int stage_play(int socket)
@@ -243,9 +303,14 @@ int stage_play(int socket)
     sigprocmask(SIG_SETMASK, &none, NULL); /* it was started by a thread that blocks all signals */
     stage.socket = socket;
     sigaction(SIGABRT, &action, NULL);
-    cufence_status status = play();
-    struct stage_message message = {.type = status == CUFENCE_OK ? STAGE_DONE : STAGE_FAILED};
+    cufence_status status = set_up();
+    if (status == CUFENCE_OK)
+        status = stage.scene.mode == SCENE_FOLLOWED ? emulate() : play();
+    struct stage_message message = {.type = status == CUFENCE_OK ? STAGE_DONE : STAGE_FAILED,
+                                    .number = (uint32_t)stage.is_refused};
     snprintf(message.text, sizeof message.text, "%s", status == CUFENCE_OK ? "" : error_detail());
-    stage_send(socket, &message, -1);
+    if (stage_send(socket, &message, -1) != 0)
+        fprintf(stderr, "cufence stage: no process at the other end: %s\n",
+                message.text);                                 /* under a tool, which may have closed it */
     _exit(status == CUFENCE_OK ? STATUS_DONE : STATUS_FAILED); /* without the driver's exit handlers: nothing is left to save */
 }

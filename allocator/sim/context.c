@@ -402,17 +402,6 @@ SIM_API CUresult cuCtxGetDevice_v2(CUdevice *device, CUcontext ctx)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuCtxGetFlags(unsigned int *flags)
-{
-    CALL_ENTER("cuCtxGetFlags");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    if (flags == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = context->flags;
-    return CUDA_SUCCESS;
-}
-
 SIM_API CUresult cuCtxGetId(CUcontext ctx, unsigned long long *ctxId)
 {
     CALL_ENTER("cuCtxGetId");

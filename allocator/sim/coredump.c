@@ -197,16 +197,6 @@ SIM_API CUresult cuCoredumpSetAttributeGlobal(CUcoredumpSettings attrib, void *v
     return result;
 }
 
-SIM_API CUresult cuCoredumpGetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
-{
-    CALL_ENTER("cuCoredumpGetAttribute");
-    CUcontext context;
-    CALL_TRY(context_current(&context));
-    struct dump_settings settings;
-    context_dump_settings(context, &settings);
-    return get(&settings, attrib, value, size);
-}
-
 /* Measured: enabling dumps has no effect on an existing context, so that value is checked and ignored. */
 SIM_API CUresult cuCoredumpSetAttribute(CUcoredumpSettings attrib, void *value, size_t *size)
 {

@@ -22,12 +22,15 @@ static struct sigaction previous[2]; /* of SIGSEGV and SIGBUS; written once, by 
 static pthread_once_t install_once = PTHREAD_ONCE_INIT;
 
 #if defined(__aarch64__)
-/* Whether it is a store, of A64's loads and stores (Arm Architecture Reference Manual, C4.1.94, and DC ZVA in C5.3). */
+/* Whether it is a store, of A64's loads and stores (Arm Architecture Reference Manual, C4.1.94, and DC ZVA in C5.3). A copy of
+ * memory (CPY) counts as a load. */
 static int is_store(uint32_t code)
 {
     enum { LOAD = 1u << 22, UNSIGNED_OFFSET = 1u << 24, VECTOR = 1u << 26 };
     if ((code & 0x3a000000) == 0x28000000 || (code & 0x3f000000) == 0x08000000 || (code & 0xbe000000) == 0x0c000000)
         return !(code & LOAD); /* pairs, exclusive ones, structures */
+    if ((code & 0x3be00c00) == 0x19c00400)
+        return 1; /* SETP, SETM, SETE: memset() */
     if ((code & 0x3a000000) != 0x38000000)
         return (code & 0xffffffe0) == 0xd50b7420; /* DC ZVA */
     if (!(code & UNSIGNED_OFFSET) && (code & 0x00200c00) == 0x00200000)

@@ -107,11 +107,16 @@ CUgraph graph_create(struct recording *recording)
     return graph;
 }
 
+static void free_removed(CUgraph graph)
+{
+    recording_release(graph->recording);
+    handle_free(graph);
+}
+
 void graph_free(CUgraph graph)
 {
     handle_remove(HANDLE_GRAPH, graph);
-    recording_release(graph->recording);
-    handle_free(graph);
+    free_removed(graph);
 }
 
 SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
@@ -119,8 +124,7 @@ SIM_API CUresult cuGraphDestroy(CUgraph hGraph)
     CALL_ENTER("cuGraphDestroy");
     if (!handle_remove(HANDLE_GRAPH, hGraph))
         return CUDA_ERROR_INVALID_VALUE;
-    recording_release(hGraph->recording);
-    handle_free(hGraph);
+    free_removed(hGraph);
     return CUDA_SUCCESS;
 }
 
@@ -175,14 +179,6 @@ SIM_API CUresult cuGraphExecDestroy(CUgraphExec hGraphExec)
     recording_release(hGraphExec->recording);
     handle_free(hGraphExec);
     return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuGraphUpload(CUgraphExec hGraphExec, CUstream hStream)
-{
-    CALL_ENTER("cuGraphUpload");
-    if (!handle_is_valid(HANDLE_GRAPH_EXEC, hGraphExec))
-        return CUDA_ERROR_INVALID_VALUE;
-    return stream_submit(hStream, operation_create(OPERATION_NOTHING), SUBMIT_ASYNC);
 }
 
 SIM_API CUresult cuGraphLaunch(CUgraphExec hGraphExec, CUstream hStream)

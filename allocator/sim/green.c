@@ -13,13 +13,11 @@
 /* A CUgreenCtx is a handle of its own, so that it is not valid as a context without conversion. */
 struct CUgreenCtx_st {
     CUcontext context;
-    unsigned multiprocessors;
 };
 
 /* Never freed: there is no call for that. */
 struct CUdevResourceDesc_st {
     int device;
-    unsigned multiprocessors;
 };
 
 static CUdevResource describe(int device, unsigned multiprocessors)
@@ -28,16 +26,6 @@ static CUdevResource describe(int device, unsigned multiprocessors)
     resource._internal_padding[0] = (unsigned char)device;
     resource.sm = (CUdevSmResource){multiprocessors, SM_ALIGNMENT, SM_ALIGNMENT};
     return resource;
-}
-
-static CUresult get_resource(CUdevResource *resource, CUdevResourceType type, int device, unsigned multiprocessors)
-{
-    if (resource == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (type != CU_DEV_RESOURCE_TYPE_SM)
-        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
-    *resource = describe(device, multiprocessors);
-    return CUDA_SUCCESS;
 }
 
 static CUresult check(CUgreenCtx green)
@@ -57,22 +45,12 @@ SIM_API CUresult cuDeviceGetDevResource(CUdevice device, CUdevResource *resource
     CALL_ENTER("cuDeviceGetDevResource");
     if (!is_device(device))
         return CUDA_ERROR_INVALID_DEVICE;
-    return get_resource(resource, type, device, SIM_MULTIPROCESSORS);
-}
-
-SIM_API CUresult cuCtxGetDevResource(CUcontext hCtx, CUdevResource *resource, CUdevResourceType type)
-{
-    CALL_ENTER("cuCtxGetDevResource");
-    CALL_TRY(context_validate(hCtx));
-    unsigned count = hCtx->green == NULL ? SIM_MULTIPROCESSORS : hCtx->green->multiprocessors;
-    return get_resource(resource, type, hCtx->device, count);
-}
-
-SIM_API CUresult cuGreenCtxGetDevResource(CUgreenCtx hCtx, CUdevResource *resource, CUdevResourceType type)
-{
-    CALL_ENTER("cuGreenCtxGetDevResource");
-    CALL_TRY(check(hCtx));
-    return get_resource(resource, type, hCtx->context->device, hCtx->multiprocessors);
+    if (resource == NULL)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (type != CU_DEV_RESOURCE_TYPE_SM)
+        return CUDA_ERROR_INVALID_RESOURCE_TYPE;
+    *resource = describe(device, SIM_MULTIPROCESSORS);
+    return CUDA_SUCCESS;
 }
 
 SIM_API CUresult cuDevSmResourceSplitByCount(CUdevResource *result, unsigned int *nbGroups, const CUdevResource *input,
@@ -106,18 +84,16 @@ SIM_API CUresult cuDevResourceGenerateDesc(CUdevResourceDesc *phDesc, CUdevResou
     CALL_ENTER("cuDevResourceGenerateDesc");
     if (phDesc == NULL || resources == NULL || nbResources == 0)
         return CUDA_ERROR_INVALID_VALUE;
-    unsigned multiprocessors = 0;
     for (unsigned i = 0; i < nbResources; i++) {
         if (resources[i].type != CU_DEV_RESOURCE_TYPE_SM)
             return CUDA_ERROR_INVALID_RESOURCE_TYPE;
         if (resources[i]._internal_padding[0] != resources[0]._internal_padding[0])
             return CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION;
-        multiprocessors += resources[i].sm.smCount;
     }
     CUdevResourceDesc description = malloc(sizeof *description);
     if (description == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *description = (struct CUdevResourceDesc_st){resources[0]._internal_padding[0], multiprocessors};
+    *description = (struct CUdevResourceDesc_st){resources[0]._internal_padding[0]};
     if (handle_add(HANDLE_DESCRIPTION, description, NULL) != 0) {
         free(description);
         return CUDA_ERROR_OUT_OF_MEMORY;
@@ -136,7 +112,6 @@ SIM_API CUresult cuGreenCtxCreate(CUgreenCtx *phCtx, CUdevResourceDesc desc, CUd
     CUgreenCtx green = malloc(sizeof *green);
     if (green == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    green->multiprocessors = desc->multiprocessors;
     CUresult result = context_create_green(&green->context, dev, green);
     if (result == CUDA_SUCCESS && handle_add(HANDLE_GREEN, green, NULL) != 0) {
         context_destroy_green(green->context);
@@ -169,31 +144,14 @@ SIM_API CUresult cuCtxFromGreenCtx(CUcontext *pContext, CUgreenCtx hCtx)
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuGreenCtxGetId(CUgreenCtx greenCtx, unsigned long long *greenCtxId)
-{
-    CALL_ENTER("cuGreenCtxGetId");
-    CUcontext context;
-    if (greenCtxId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (greenCtx == NULL) {
-        CALL_TRY(context_current(&context));
-    } else {
-        CALL_TRY(check(greenCtx));
-        context = greenCtx->context;
-    }
-    if (context->green == NULL)
-        return CUDA_ERROR_INVALID_CONTEXT;
-    *greenCtxId = context->id;
-    return CUDA_SUCCESS;
-}
-
 SIM_API CUresult cuGreenCtxStreamCreate(CUstream *phStream, CUgreenCtx greenCtx, unsigned int flags, int priority)
 {
     CALL_ENTER("cuGreenCtxStreamCreate");
     CALL_TRY(check(greenCtx));
     if (phStream == NULL || flags != CU_STREAM_NON_BLOCKING)
         return CUDA_ERROR_INVALID_VALUE;
-    CUstream stream = stream_create(greenCtx->context, flags, priority);
+    (void)priority;
+    CUstream stream = stream_create(greenCtx->context, flags);
     if (stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *phStream = stream->handle;

@@ -29,14 +29,17 @@ static unsigned opcode(const struct code *code, uint64_t offset)
     return low & 0xfff;
 }
 
+/* A fault is at the first store, or at the first load of a kernel that stores nothing. */
 static void examine(struct code *code)
 {
-    int has_access = 0, has_barrier = 0, is_open = 0, has_exit = 0;
+    int has_load = 0, has_store = 0, has_barrier = 0, is_open = 0, has_exit = 0;
     uint64_t barrier = 0;
     for (uint64_t at = 0; at + INSTRUCTION_BYTES <= code->size; at += INSTRUCTION_BYTES) {
         unsigned found = opcode(code, at);
-        if (!has_access && (found == LOAD || found == STORE || found == REDUCTION)) {
-            has_access = 1;
+        int is_store = found == STORE || found == REDUCTION;
+        if (!has_store && (is_store || (!has_load && found == LOAD))) {
+            has_store = is_store;
+            has_load = 1;
             code->fault = at;
             code->resume = at + 2ull * INSTRUCTION_BYTES < code->size ? at + 2ull * INSTRUCTION_BYTES : at;
         }

@@ -424,14 +424,6 @@ SIM_API CUresult cuFuncSetAttribute(CUfunction hfunc, CUfunction_attribute attri
     return CUDA_SUCCESS;
 }
 
-SIM_API CUresult cuKernelGetAttribute(int *pi, CUfunction_attribute attrib, CUkernel kernel, CUdevice dev)
-{
-    CALL_ENTER("cuKernelGetAttribute");
-    if (dev < 0 || (unsigned)dev >= config_get()->devices)
-        return CUDA_ERROR_INVALID_DEVICE;
-    return get_attribute(pi, attrib, kernel);
-}
-
 static CUresult get_parameter(const void *handle, size_t index, size_t *offset, size_t *size)
 {
     if (offset == NULL || !kernel_is_valid(handle))

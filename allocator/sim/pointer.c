@@ -173,10 +173,3 @@ SIM_API CUresult cuIpcOpenMemHandle(CUdeviceptr *pdptr, CUipcMemHandle handle, u
         return CUDA_ERROR_INVALID_HANDLE;
     return exported.process == getpid() ? CUDA_ERROR_INVALID_CONTEXT : CUDA_ERROR_NOT_SUPPORTED;
 }
-
-SIM_API CUresult cuIpcCloseMemHandle(CUdeviceptr dptr)
-{
-    CALL_ENTER("cuIpcCloseMemHandle");
-    (void)dptr;
-    return CUDA_ERROR_INVALID_VALUE; /* none can be open */
-}

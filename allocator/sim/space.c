@@ -140,10 +140,14 @@ CUresult space_unreserve_locked(uint64_t address, size_t size)
     return CUDA_SUCCESS;
 }
 
+/* Measured: a wish for an address is granted at multiples of 32 MiB, and rounded up to one elsewhere; what is as large starts
+ * at one. */
 CUresult space_reserve(CUdeviceptr *address, size_t size, size_t alignment, CUdeviceptr hint)
 {
-    if (alignment < SIM_GRANULARITY)
-        alignment = SIM_GRANULARITY;
+    const size_t unit = (size_t)32 << 20;
+    if (alignment < (size < unit ? SIM_GRANULARITY : unit))
+        alignment = size < unit ? SIM_GRANULARITY : unit;
+    hint = (hint + unit - 1) & ~(CUdeviceptr)(unit - 1);
     if (address == NULL || size == 0 || size % SIM_GRANULARITY != 0 || (alignment & (alignment - 1)) != 0)
         return CUDA_ERROR_INVALID_VALUE;
     uint64_t start = 0;

@@ -47,12 +47,12 @@ unsigned long thread_number(void)
     return own_thread_number;
 }
 
-static CUstream create_locked(CUcontext context, unsigned flags, int priority)
+static CUstream create_locked(CUcontext context, unsigned flags)
 {
     struct CUstream_st *stream = calloc(1, sizeof *stream);
     if (stream == NULL)
         return NULL;
-    *stream = (struct CUstream_st){.context = context, .flags = flags, .priority = priority, .references = 1};
+    *stream = (struct CUstream_st){.context = context, .flags = flags, .references = 1};
     stream->id = atomic_fetch_add(&next_stream_id, 1);
     pthread_cond_init(&stream->wake, NULL);
     stream->handle = handle_open(HANDLE_STREAM, stream, context);
@@ -67,10 +67,10 @@ static CUstream create_locked(CUcontext context, unsigned flags, int priority)
     return stream;
 }
 
-CUstream stream_create(CUcontext context, unsigned flags, int priority)
+CUstream stream_create(CUcontext context, unsigned flags)
 {
     queue_lock();
-    CUstream stream = create_locked(context, flags, priority);
+    CUstream stream = create_locked(context, flags);
     queue_unlock();
     return stream;
 }
@@ -78,7 +78,7 @@ CUstream stream_create(CUcontext context, unsigned flags, int priority)
 CUstream stream_create_legacy(CUcontext context)
 {
     queue_lock();
-    CUstream stream = create_locked(context, CU_STREAM_DEFAULT, 0);
+    CUstream stream = create_locked(context, CU_STREAM_DEFAULT);
     queue_unlock();
     return stream;
 }
@@ -293,7 +293,7 @@ CUresult stream_enqueue_locked(CUstream stream, struct operation *operation, con
 static CUresult find_marker_locked(CUcontext context)
 {
     if (context->marker == NULL)
-        context->marker = create_locked(context, CU_STREAM_NON_BLOCKING, 0);
+        context->marker = create_locked(context, CU_STREAM_NON_BLOCKING);
     return context->marker == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
 
@@ -345,7 +345,7 @@ CUresult stream_find_locked(CUcontext context, CUstream handle, CUstream *stream
     *stream = context->streams;
     while (*stream != NULL && ((*stream)->owner != owner || (*stream)->is_closed))
         *stream = (*stream)->next;
-    if (*stream == NULL && (*stream = create_locked(context, CU_STREAM_DEFAULT, 0)) != NULL)
+    if (*stream == NULL && (*stream = create_locked(context, CU_STREAM_DEFAULT)) != NULL)
         (*stream)->owner = owner;
     return *stream == NULL ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
 }
@@ -416,13 +416,13 @@ CUresult stream_submit_behind(CUstream handle, struct operation *operation, stru
     return submit(handle, operation, SUBMIT_ASYNC, last);
 }
 
-static CUresult create(CUstream *out, unsigned flags, int priority)
+static CUresult create(CUstream *out, unsigned flags)
 {
     CUcontext context;
     CALL_TRY(context_current(&context));
     if (out == NULL || (flags & ~(unsigned)CU_STREAM_NON_BLOCKING) != 0)
         return CUDA_ERROR_INVALID_VALUE;
-    CUstream stream = stream_create(context, flags, priority);
+    CUstream stream = stream_create(context, flags);
     if (stream == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     *out = stream->handle;
@@ -432,13 +432,14 @@ static CUresult create(CUstream *out, unsigned flags, int priority)
 SIM_API CUresult cuStreamCreate(CUstream *phStream, unsigned int Flags)
 {
     CALL_ENTER("cuStreamCreate");
-    return create(phStream, Flags, 0);
+    return create(phStream, Flags);
 }
 
 SIM_API CUresult cuStreamCreateWithPriority(CUstream *phStream, unsigned int flags, int priority)
 {
     CALL_ENTER("cuStreamCreateWithPriority");
-    return create(phStream, flags, priority);
+    (void)priority; /* no work is preferred to other work */
+    return create(phStream, flags);
 }
 
 static CUresult destroy_locked(CUstream stream)

@@ -21,7 +21,6 @@ struct CUstream_st {
     CUcontext context;
     int is_detached; /* its green context was destroyed: queued work continues, but every call fails */
     unsigned flags;
-    int priority;
     unsigned long long id;
     unsigned long owner; /* thread_number() of the thread whose default stream it is, 0 for others */
     unsigned references; /* held by the handle, the worker, events, dependencies and a capture */
@@ -47,7 +46,7 @@ void queue_unlock(void);
 unsigned long thread_number(void);
 
 /* Returns NULL if out of memory. The context's list holds it until it is destroyed and idle. */
-CUstream stream_create(CUcontext context, unsigned flags, int priority);
+CUstream stream_create(CUcontext context, unsigned flags);
 /* Creates the default stream; like stream_create(). */
 CUstream stream_create_legacy(CUcontext context);
 /* Waits for all work of the context, then closes its streams. */

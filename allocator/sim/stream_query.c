@@ -44,53 +44,23 @@ SIM_API CUresult cuStreamQuery(CUstream hStream)
     return result == CUDA_SUCCESS ? context_error(context) : result;
 }
 
-SIM_API CUresult cuStreamGetFlags(CUstream hStream, unsigned int *flags)
-{
-    CALL_ENTER("cuStreamGetFlags");
-    CUstream stream;
-    if (flags == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(enter(hStream, &stream));
-    *flags = stream->flags;
-    queue_unlock();
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuStreamGetPriority(CUstream hStream, int *priority)
-{
-    CALL_ENTER("cuStreamGetPriority");
-    CUstream stream;
-    if (priority == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(enter(hStream, &stream));
-    *priority = stream->priority;
-    queue_unlock();
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuStreamGetId(CUstream hStream, unsigned long long *streamId)
-{
-    CALL_ENTER("cuStreamGetId");
-    CUstream stream;
-    if (streamId == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(enter(hStream, &stream));
-    *streamId = stream->id;
-    queue_unlock();
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuStreamGetCtx(CUstream hStream, CUcontext *pctx)
-{
-    CALL_ENTER("cuStreamGetCtx");
-    CUstream stream;
-    if (pctx == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(enter(hStream, &stream));
-    *pctx = stream->context;
-    queue_unlock();
-    return CUDA_SUCCESS;
-}
+/* What a stream tells of itself. */
+#define STREAM_GETTER(symbol, type, field)                                                                                     \
+    SIM_API CUresult symbol(CUstream hStream, type *out)                                                                       \
+    {                                                                                                                          \
+        CALL_ENTER(#symbol);                                                                                                   \
+        CUstream stream;                                                                                                       \
+        if (out == NULL)                                                                                                       \
+            return CUDA_ERROR_INVALID_VALUE;                                                                                   \
+        CALL_TRY(enter(hStream, &stream));                                                                                     \
+        *out = stream->field;                                                                                                  \
+        queue_unlock();                                                                                                        \
+        return CUDA_SUCCESS;                                                                                                   \
+    }
+STREAM_GETTER(cuStreamGetFlags, unsigned int, flags)
+STREAM_GETTER(cuStreamGetId, unsigned long long, id)
+STREAM_GETTER(cuStreamGetCtx, CUcontext, context)
+STREAM_GETTER(cuStreamGetGreenCtx, CUgreenCtx, context->green)
 
 SIM_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx *pGreenCtx)
 {
@@ -102,39 +72,5 @@ SIM_API CUresult cuStreamGetCtx_v2(CUstream hStream, CUcontext *pCtx, CUgreenCtx
     *pCtx = stream->context->home;
     *pGreenCtx = stream->context->green;
     queue_unlock();
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuStreamGetGreenCtx(CUstream hStream, CUgreenCtx *phCtx)
-{
-    CALL_ENTER("cuStreamGetGreenCtx");
-    CUstream stream;
-    if (phCtx == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(enter(hStream, &stream));
-    *phCtx = stream->context->green;
-    queue_unlock();
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuStreamGetDevice(CUstream hStream, CUdevice *device)
-{
-    CALL_ENTER("cuStreamGetDevice");
-    CUstream stream;
-    if (device == NULL)
-        return CUDA_ERROR_INVALID_VALUE;
-    CALL_TRY(enter(hStream, &stream));
-    *device = stream->context->device;
-    queue_unlock();
-    return CUDA_SUCCESS;
-}
-
-SIM_API CUresult cuCtxGetStreamPriorityRange(int *leastPriority, int *greatestPriority)
-{
-    CALL_ENTER("cuCtxGetStreamPriorityRange");
-    if (leastPriority != NULL)
-        *leastPriority = 0;
-    if (greatestPriority != NULL)
-        *greatestPriority = -5;
     return CUDA_SUCCESS;
 }

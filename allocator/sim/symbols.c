@@ -79,14 +79,11 @@ TWIN(cuStreamGetCaptureInfo, _v3_ptsz,
 TWIN(cuStreamUpdateCaptureDependencies, _v2_ptsz, (CUstream s, CUgraphNode *d, const CUgraphEdgeData *e, size_t n, unsigned f),
      (s, d, e, n, f))
 TWIN(cuStreamGetFlags, _ptsz, (CUstream s, unsigned *f), (s, f))
-TWIN(cuStreamGetPriority, _ptsz, (CUstream s, int *p), (s, p))
 TWIN(cuStreamGetId, _ptsz, (CUstream s, unsigned long long *i), (s, i))
 TWIN(cuStreamGetCtx, _ptsz, (CUstream s, CUcontext *c), (s, c))
-TWIN(cuStreamGetDevice, _ptsz, (CUstream s, CUdevice *d), (s, d))
 TWIN(cuEventRecord, _ptsz, (CUevent e, CUstream s), (e, s))
 TWIN(cuEventRecordWithFlags, _ptsz, (CUevent e, CUstream s, unsigned f), (e, s, f))
 TWIN(cuGraphLaunch, _ptsz, (CUgraphExec g, CUstream s), (g, s))
-TWIN(cuGraphUpload, _ptsz, (CUgraphExec g, CUstream s), (g, s))
 TWIN(cuGraphInstantiateWithParams, _ptsz, (CUgraphExec * e, CUgraph g, CUDA_GRAPH_INSTANTIATE_PARAMS *p), (e, g, p))
 
 CUresult cuCtxCreate_v2(CUcontext *, unsigned int, CUdevice);
@@ -176,11 +173,9 @@ static const struct symbol symbols[] = {
     PLAIN(cuCtxPopCurrent, 4000),
     {"cuCtxGetDevice", "cuCtxGetDevice_v2", 13000, (symbol_function)cuCtxGetDevice_v2, NULL},
     PLAIN(cuCtxGetDevice, 2000),
-    PLAIN(cuCtxGetFlags, 7000),
     PLAIN(cuCtxGetId, 12000),
     {"cuCtxSynchronize", "cuCtxSynchronize_v2", 13000, (symbol_function)cuCtxSynchronize_v2, NULL},
     PLAIN(cuCtxSynchronize, 2000),
-    PLAIN(cuCtxGetStreamPriorityRange, 5050),
     PLAIN(cuCtxSetLimit, 3010),
     PLAIN(cuCtxGetLimit, 3010),
     PLAIN(cuCtxEnablePeerAccess, 4000),
@@ -192,26 +187,21 @@ static const struct symbol symbols[] = {
     WITH_TWIN(cuStreamWaitEvent, _ptsz, 3020),
     WITH_TWIN(cuStreamAddCallback, _ptsz, 5000),
     WITH_TWIN(cuStreamGetFlags, _ptsz, 5050),
-    WITH_TWIN(cuStreamGetPriority, _ptsz, 5050),
     WITH_TWIN(cuStreamGetId, _ptsz, 12000),
     {"cuStreamGetCtx", "cuStreamGetCtx_v2", 12050, (symbol_function)cuStreamGetCtx_v2, (symbol_function)cuStreamGetCtx_v2_ptsz},
     WITH_TWIN(cuStreamGetCtx, _ptsz, 9020),
     PLAIN(cuStreamGetGreenCtx, 12040),
     PLAIN(cuDeviceGetDevResource, 12040),
-    PLAIN(cuCtxGetDevResource, 12040),
-    PLAIN(cuGreenCtxGetDevResource, 12040),
     PLAIN(cuDevSmResourceSplitByCount, 12040),
     PLAIN(cuDevResourceGenerateDesc, 12040),
     PLAIN(cuGreenCtxCreate, 12040),
     PLAIN(cuGreenCtxDestroy, 12040),
     PLAIN(cuCtxFromGreenCtx, 12040),
-    PLAIN(cuGreenCtxGetId, 12090),
     PLAIN(cuGreenCtxStreamCreate, 12050),
     PLAIN(cuGreenCtxRecordEvent, 12040),
     PLAIN(cuGreenCtxWaitEvent, 12040),
     PLAIN(cuCtxRecordEvent, 12050),
     PLAIN(cuCtxWaitEvent, 12050),
-    WITH_TWIN(cuStreamGetDevice, _ptsz, 12080),
     WITH_TWIN(cuStreamBeginCapture, _v2_ptsz, 10010),
     {"cuStreamBeginCapture", "cuStreamBeginCapture", 10000, (symbol_function)begin_capture_v1,
      (symbol_function)begin_capture_v1_ptsz},
@@ -244,7 +234,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuUserObjectCreate, 11030),
     PLAIN(cuUserObjectRelease, 11030),
     PLAIN(cuGraphGetNodes, 10000),
-    WITH_TWIN(cuGraphUpload, _ptsz, 11010),
     WITH_TWIN(cuGraphLaunch, _ptsz, 10000),
     PLAIN(cuGraphDestroy, 10000),
     PLAIN(cuGraphExecDestroy, 10000),
@@ -283,7 +272,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuMemGetAddressRange, 3020),
     PLAIN(cuIpcGetMemHandle, 4010),
     PLAIN(cuIpcOpenMemHandle, 11000),
-    PLAIN(cuIpcCloseMemHandle, 4010),
     PLAIN(cuPointerGetAttribute, 4000),
     PLAIN(cuPointerGetAttributes, 7000),
     WITH_TWIN(cuMemAllocAsync, _ptsz, 11020),
@@ -329,6 +317,10 @@ static const struct symbol symbols[] = {
     PLAIN(cuModuleLoadFatBinary, 2000),
     PLAIN(cuModuleUnload, 2000),
     PLAIN(cuModuleGetFunction, 2000),
+    PLAIN(cuLinkCreate, 6050),
+    PLAIN(cuLinkAddData, 6050),
+    PLAIN(cuLinkComplete, 5050),
+    PLAIN(cuLinkDestroy, 5050),
     PLAIN(cuLibraryLoadData, 12000),
     PLAIN(cuLibraryUnload, 12000),
     PLAIN(cuLibraryGetKernel, 12000),
@@ -337,7 +329,6 @@ static const struct symbol symbols[] = {
     PLAIN(cuKernelGetParamInfo, 12040),
     PLAIN(cuFuncGetModule, 11000),
     PLAIN(cuKernelGetLibrary, 12050),
-    PLAIN(cuKernelGetAttribute, 12000),
     PLAIN(cuFuncGetAttribute, 2020),
     PLAIN(cuFuncSetAttribute, 9000),
     PLAIN(cuFuncGetName, 12030),
@@ -346,7 +337,6 @@ static const struct symbol symbols[] = {
     WITH_TWIN(cuLaunchKernelEx, _ptsz, 11060),
     WITH_TWIN(cuLaunchCooperativeKernel, _ptsz, 9000),
     WITH_TWIN(cuLaunchHostFunc, _ptsz, 10000),
-    PLAIN(cuCoredumpGetAttribute, 12010),
     PLAIN(cuCoredumpGetAttributeGlobal, 12010),
     PLAIN(cuCoredumpSetAttribute, 12010),
     PLAIN(cuCoredumpSetAttributeGlobal, 12010),

@@ -2,6 +2,7 @@
 
 #include "symbols.h"
 #include "unwind.h"
+#include "base/text.h"
 #include "base/thread.h"
 
 #include <dlfcn.h>
@@ -13,9 +14,6 @@
 #define PAGE_BYTES 4096u /* the smallest page size; up to the next multiple of it, memory is always mapped */
 #define FRAMES_MOST 64
 #define NAME_BYTES 4096 /* for a mangled name: templates make them long, and a truncated one can't be demangled */
-
-/* From the C++ ABI (libstdc++). Returns malloc'ed text, NULL if `name` is not mangled. */
-extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
 /* ---- capture ---- */
 
@@ -90,12 +88,23 @@ static void find_name(struct libdw_session *session, uint64_t pc, const struct m
         libdw_name(session, pc - 1, name, size);
 }
 
+/* Cuts off what gcc and clang append to the name of a copy that they made of a function. */
+static void cut_clone(char *name)
+{
+    static const char *const marks[] = {" [clone ", ".constprop.", ".isra.", ".part.", ".cold", ".llvm."};
+    for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
+        char *mark = strstr(name, marks[i]);
+        if (mark && mark > name)
+            *mark = '\0';
+    }
+}
+
 static void put_demangled(const char *name, char *out, size_t size)
 {
-    int status = 0;
-    char *demangled = strncmp(name, "_Z", 2) == 0 ? __cxa_demangle(name, NULL, NULL, &status) : NULL;
+    char *demangled = text_demangled(name);
     snprintf(out, size, "%.*s", (int)size - 1, demangled ? demangled : name);
     free(demangled);
+    cut_clone(out);
 }
 
 static const char *base_name(const char *path)
@@ -135,17 +144,6 @@ static int is_linked_in(const char *function)
     return 0;
 }
 
-static void describe(struct libdw_session *session, uint64_t pc, const struct module *module, struct stack_frame *frame)
-{
-    char name[NAME_BYTES];
-    *frame = (struct stack_frame){.offset = module->offset + 1};
-    snprintf(frame->module, sizeof frame->module, "%.127s", base_name(module->path));
-    find_name(session, pc, module, name, sizeof name);
-    put_demangled(name, frame->function, sizeof frame->function);
-    if (session)
-        libdw_line(session, pc - 1, frame->file, sizeof frame->file, &frame->line);
-}
-
 /* A return address to describe. */
 struct located {
     uint64_t pc;
@@ -167,26 +165,30 @@ static int locate(const struct native_place *place, struct located *out)
     return 1;
 }
 
-static void describe_located(struct libdw_session *session, const struct located *at, struct stack_frame *frame)
+/* All but the source line. */
+static void describe(struct libdw_session *session, const struct located *at, struct stack_frame *frame)
 {
-    if (!at->is_gone) {
-        describe(session, at->pc, &at->module, frame);
-        return;
-    }
+    char name[NAME_BYTES];
     *frame = (struct stack_frame){.offset = at->module.offset + 1};
     snprintf(frame->module, sizeof frame->module, "%.127s", base_name(at->module.path));
+    if (at->is_gone)
+        return;
+    find_name(session, at->pc, &at->module, name, sizeof name);
+    put_demangled(name, frame->function, sizeof frame->function);
 }
 
-/* Leaves out frames of cufence, frames in no module, and what comes before main(). */
+/* Leaves out frames of cufence, frames in no module, and what comes before main(). Writes the return address of each frame, 0
+ * if its module is gone. */
 static size_t describe_all(struct libdw_session *session, const struct native_place *places, size_t count,
-                           struct stack_frame *out, size_t max)
+                           struct stack_frame *out, uint64_t *pcs, size_t max)
 {
     struct located at;
     size_t written = 0;
     for (size_t i = 0; i < count && written < max; i++) {
         if (!locate(&places[i], &at) || is_of_cufence(&at.module))
             continue;
-        describe_located(session, &at, &out[written++]);
+        describe(session, &at, &out[written]);
+        pcs[written++] = at.is_gone ? 0 : at.pc;
         if (at.module.is_program && strcmp(out[written - 1].function, "main") == 0)
             break;
     }
@@ -225,13 +227,19 @@ static int is_start(const struct stack_frame *frame)
 size_t native_frames_at(const struct native_place *places, size_t count, const struct libdw *libdw, struct stack_frame *out,
                         size_t max)
 {
+    uint64_t pcs[FRAMES_MOST];
     struct libdw_session *session = libdw ? libdw_begin(libdw) : NULL;
     size_t skipped = count_leading_internal(session, places, count);
-    size_t written = describe_all(session, places + skipped, count - skipped, out, max);
-    if (session)
-        libdw_end(session);
+    size_t written = describe_all(session, places + skipped, count - skipped, out, pcs, max < FRAMES_MOST ? max : FRAMES_MOST);
     while (written > 1 && is_start(&out[written - 1])) /* tells a reader nothing */
         written--;
+    /* Lines come last: those of the C library may take 0.03 s to read, from the separate debug info of a distribution. */
+    for (size_t i = 0; i < written && session; i++) {
+        if (pcs[i])
+            libdw_line(session, pcs[i] - 1, out[i].file, sizeof out[i].file, &out[i].line);
+    }
+    if (session)
+        libdw_end(session);
     return written;
 }
 

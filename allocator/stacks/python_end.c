@@ -1,12 +1,13 @@
 #include "python_end.h"
 
+#include "base/clock.h"
+
 #include <dlfcn.h>
 #include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #define WAIT_NS 1000000000ull /* longest wait for captures under way; a capture takes microseconds */
@@ -65,13 +66,6 @@ static int membarrier(int command)
     return (int)syscall(SYS_membarrier, command, 0, 0);
 }
 
-static unsigned long long now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (unsigned long long)now.tv_sec * 1000000000ull + (unsigned long long)now.tv_nsec;
-}
-
 static void end_reading(void)
 {
     __atomic_store_n(&python_reading, PYTHON_ENDS, __ATOMIC_SEQ_CST);
@@ -79,9 +73,9 @@ static void end_reading(void)
         return;
     if (has_membarrier)
         membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-    unsigned long long until = now_ns() + WAIT_NS;
+    unsigned long long until = monotonic_ns() + WAIT_NS;
     for (struct python_reader *reader = __atomic_load_n(&readers, __ATOMIC_SEQ_CST); reader; reader = reader->next) {
-        while (__atomic_load_n(&reader->is_reading, __ATOMIC_SEQ_CST) && now_ns() < until)
+        while (__atomic_load_n(&reader->is_reading, __ATOMIC_SEQ_CST) && monotonic_ns() < until)
             sched_yield();
     }
 }

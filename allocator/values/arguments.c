@@ -16,19 +16,10 @@ static size_t pack_each(void *const *parameters, const struct launch_function *f
     return size;
 }
 
-/* For launches that pass all arguments in one buffer. The buffer may be larger than they are. */
 static size_t pack_buffer(void *const *extra, const struct launch_function *function, uint8_t *out, size_t max)
 {
-    const void *buffer = NULL;
-    size_t size = 0;
-    for (; extra && extra[0] != CU_LAUNCH_PARAM_END; extra += 2) {
-        if (extra[0] == CU_LAUNCH_PARAM_BUFFER_POINTER)
-            buffer = extra[1];
-        else if (extra[0] == CU_LAUNCH_PARAM_BUFFER_SIZE)
-            size = extra[1] ? *(const size_t *)extra[1] : 0;
-        else
-            break; /* unknown option of a future CUDA version; its number of values is unknown */
-    }
+    size_t size;
+    const void *buffer = launch_buffer(extra, &size);
     if (function && function->has_layout && size > function->argument_bytes)
         size = function->argument_bytes;
     size = size < max ? size : max;

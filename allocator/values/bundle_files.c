@@ -69,12 +69,8 @@ static struct bundle_buffer *add_buffer(struct writing *writing, const cufence_b
         return NULL;
     writing->near[bundle->buffer_count] = *from;
     struct bundle_buffer *buffer = &writing->buffers[bundle->buffer_count++];
-    *buffer = (struct bundle_buffer){.id = from->id,
-                                     .address = from->address,
-                                     .size = from->size,
-                                     .mapping_start = from->mapping_start,
-                                     .mapping_end = from->mapping_end};
-    snprintf(buffer->label, sizeof buffer->label, "%s", from->label);
+    *buffer = bundle_buffer_of(from);
+    buffer->is_bounded = 1;
     return buffer;
 }
 

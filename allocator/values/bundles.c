@@ -197,6 +197,15 @@ static void add_direct(struct bundling *bundling, const cufence_buffer *buffer)
     bundling->direct[bundling->first++] = index;
 }
 
+#define PAGE (2 * MIB)
+static const char shared_page[] = "it reaches buffers that share a page (small=map gives each its own)";
+
+/* A replay maps whole pages, each for one buffer. */
+static int has_own_pages(const cufence_buffer *buffer)
+{
+    return (buffer->mapping_start | buffer->mapping_end) % PAGE == 0;
+}
+
 static const char *take_buffers(struct bundling *bundling, const struct visit *visit)
 {
     static const char no_memory[] = "the host has no memory";
@@ -211,6 +220,8 @@ static const char *take_buffers(struct bundling *bundling, const struct visit *v
     hold_buffers(bundling, visit->handle);
     for (size_t i = 0; i < visit->reached_count; i++) {
         const cufence_buffer *buffer = find(bundling, visit->reached[i].range.address);
+        if (buffer && !has_own_pages(buffer))
+            return shared_page;
         if (buffer)
             add_direct(bundling, buffer);
     }
@@ -373,11 +384,25 @@ void bundles_after(struct visit_part *part, uint8_t *area)
         submit(part, bundling, area, 1);
 }
 
+/* Whether all that was found through memory has pages of its own. */
+static int can_be_written(const struct bundling *bundling, const uint8_t *area)
+{
+    const struct reach_queue *queue = (const struct reach_queue *)(const void *)(area + bundling_area(bundling).queue);
+    for (uint32_t i = 0; i < queue->count; i++)
+        if (!has_own_pages(&bundling->buffers[queue->at[i]]))
+            return 0;
+    return 1;
+}
+
 uint64_t bundles_finish(const struct visit *visit, const char *folder, const struct bundles_saved *saved, size_t count_of_them,
                         const uint8_t *area)
 {
     struct bundling *bundling = find_begun(visit, 1);
-    uint64_t bytes = bundling ? bundling_write(bundling, visit, folder, saved, count_of_them, area) : 0;
+    uint64_t bytes = 0;
+    if (bundling && can_be_written(bundling, area))
+        bytes = bundling_write(bundling, visit, folder, saved, count_of_them, area);
+    else if (bundling)
+        refuse(visit->function, shared_page);
     discard(bundling);
     return bytes;
 }

@@ -1,26 +1,15 @@
 #include "events.h"
 
 #include "names.h"
+#include "types.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
-#include <uthash.h>
 
 enum { SCALARS = TRACE_ARGUMENTS, BUFFERS = HASHING_RANGES, TEXT = 1 << 19 };
 
-extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
-
-/* A kernel's name as in its source. */
-struct kernel_name {
-    UT_hash_handle hh; /* by function */
-    const struct launch_function *function;
-    char *name;
-};
-
 /* Of the latest event; used by the visits' thread alone. */
 static struct {
-    struct kernel_name *kernels;
     struct trace_scalar scalars[SCALARS];
     struct trace_buffer buffers[BUFFERS];
     char text[TEXT];
@@ -157,20 +146,11 @@ static size_t take_buffers(const struct visit *visit, const struct hashing *hash
     return count;
 }
 
-/* Demangled, once a kernel. */
+/* As in the kernel's source. */
 static const char *name_of(const struct launch_function *function)
 {
-    struct kernel_name *known;
-    int status;
-    HASH_FIND_PTR(made.kernels, &function, known);
-    if (known || !(known = calloc(1, sizeof *known)))
-        return known ? known->name : function->name;
-    known->function = function;
-    known->name = strncmp(function->name, "_Z", 2) == 0 ? __cxa_demangle(function->name, NULL, NULL, &status) : NULL;
-    if (!known->name)
-        known->name = (char *)function->name; /* never freed either */
-    HASH_ADD_PTR(made.kernels, function, known);
-    return known->name;
+    const struct kernel_names *names = types_names(function);
+    return names ? names->demangled : function->name;
 }
 
 static enum trace_kind kind_of(const struct visit *visit)

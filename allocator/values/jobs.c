@@ -1,5 +1,6 @@
 #include "jobs.h"
 
+#include "base/clock.h"
 #include "base/lock.h"
 #include "base/output.h"
 #include "base/thread.h"
@@ -43,13 +44,6 @@ static struct {
           .freed = PTHREAD_COND_INITIALIZER,
           .ended = PTHREAD_COND_INITIALIZER,
           .limit = VISITS_PINNED};
-
-static uint64_t now_ms(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
-}
 
 void jobs_need(uint64_t pinned_bytes)
 {
@@ -132,9 +126,7 @@ static int wait_locked(const struct timespec *until)
 
 int jobs_take_memory(struct desk *desk, struct job *job, size_t bytes)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += VISIT_WAIT_MS / 1000;
+    const struct timespec until = clock_after(CLOCK_REALTIME, VISIT_WAIT_MS * NS_PER_MS);
     lock_take(&jobs.lock);
     uint8_t *memory = jobs.count < MOST_JOBS ? take_locked(desk, bytes) : NULL;
     while (!memory && jobs.first && !jobs.has_waited_in_vain && pinned_fits(&desk->pinned, bytes)) {
@@ -205,7 +197,7 @@ static int is_hopeless(const struct job *job, uint64_t age_ms)
 /* Takes the next job that is done out of the queue. *has_more: there are others. */
 static struct job *next_locked(void)
 {
-    uint64_t now = now_ms();
+    uint64_t now = monotonic_ms();
     for (struct job **link = &jobs.first; *link; link = &(*link)->next) {
         struct job *job = *link;
         uint64_t age = now - job->visit.time_ns / 1000000;
@@ -275,9 +267,7 @@ static int is_waited_for_locked(uint64_t launch)
 
 void jobs_await(uint64_t launch)
 {
-    struct timespec until;
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += AWAIT_SECONDS;
+    const struct timespec until = clock_after(CLOCK_REALTIME, AWAIT_SECONDS * NS_PER_S);
     lock_take(&jobs.lock);
     while (is_waited_for_locked(launch) && wait_locked(&until))
         ;
@@ -335,7 +325,6 @@ static void give_up_all(void)
 
 void jobs_close(unsigned ms)
 {
-    struct timespec until;
     lock_take(&jobs.lock);
     int has_thread = jobs.has_thread;
     jobs.is_closing = 1;
@@ -345,11 +334,7 @@ void jobs_close(unsigned ms)
         return;
     /* What the devices have done is there already; the rest will never be. */
     give_up_all();
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    const struct timespec until = clock_after(CLOCK_REALTIME, ms * NS_PER_MS);
     lock_take(&jobs.lock);
     lock_left(RANK_VALUES);
     while (!jobs.has_ended && pthread_cond_timedwait(&jobs.ended, &jobs.lock.mutex, &until) == 0)

@@ -25,7 +25,8 @@ struct known_code {
     const struct launch_function *function; /* whose code it is */
     int is_whole;                           /* all that the kernel writes is known */
     int cubins;
-    struct word words[SLICE_WORDS];
+    unsigned word_count;
+    struct word *words; /* of the parameters, up to the last one that is a pointer */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf; guards the table. Entries stay */
@@ -52,7 +53,35 @@ static void add_line(struct word *word, struct span cubin, const char *symbol, c
     }
 }
 
-/* Adds what a cubin says: with several, for different devices, what any of them does. */
+/* Makes room for the words that are used. Returns 0 if out of memory. */
+static int make_words(struct known_code *code, const struct uses *uses)
+{
+    unsigned count = USES_WORDS;
+    while (count && !uses->words[count - 1].narrowest && !uses->words[count - 1].write_count)
+        count--;
+    if (count <= code->word_count)
+        return 1;
+    struct word *words = realloc(code->words, count * sizeof *words);
+    if (!words)
+        return 0;
+    memset(words + code->word_count, 0, (count - code->word_count) * sizeof *words);
+    code->words = words;
+    code->word_count = count;
+    return 1;
+}
+
+static void find_uses(const struct cubin_kernel *kernel, struct uses *uses)
+{
+    struct span code = kernel->code;
+    uint8_t *copy = kernel->only_asserts ? uses_end_at_calls(code) : NULL;
+    if (copy)
+        code.bytes = copy;
+    uses_find_writes(code, kernel->sm, uses);
+    uses_find_reads(code, kernel->sm, uses);
+    free(copy);
+}
+
+/* Adds what a cubin says: with several, what any of them does. */
 static void look(struct span cubin, void *user)
 {
     struct known_code *code = user;
@@ -68,10 +97,9 @@ static void look(struct span cubin, void *user)
         code->is_whole = 0;
         return;
     }
-    uses_find_writes(kernel.code, kernel.sm, &uses);
-    uses_find_reads(kernel.code, kernel.sm, &uses);
-    code->is_whole &= uses.knows_writes;
-    for (unsigned i = 0; i < SLICE_WORDS; i++) {
+    find_uses(&kernel, &uses);
+    code->is_whole &= make_words(code, &uses) && uses.knows_writes;
+    for (unsigned i = 0; i < code->word_count; i++) {
         struct word *word = &code->words[i];
         const struct use *use = &uses.words[i];
         word->is_written |= use->write_count != 0;
@@ -93,7 +121,7 @@ static struct known_code *find_out(CUfunction handle, const struct launch_functi
     made->module = code_module_of(handle);
     made->function = function;
     made->is_whole = 1;
-    int is_all = made->module && code_look(made->module, look, made);
+    int is_all = made->module && code_look(handle, made->module, look, made);
     made->is_whole &= is_all && made->cubins > 0;
     return made;
 }
@@ -121,8 +149,10 @@ static const struct known_code *code_of(CUfunction handle, const struct launch_f
 
 static void free_code(struct known_code *code)
 {
-    for (unsigned i = 0; code && i < SLICE_WORDS; i++)
+    for (unsigned i = 0; code && i < code->word_count; i++)
         free((char *)(uintptr_t)code->words[i].line.file);
+    if (code)
+        free(code->words);
     free(code);
 }
 
@@ -158,6 +188,7 @@ void machine_gone(const void *module)
 /* Returns the word of a pointer, NULL if nothing is known of it. */
 static const struct word *word_of(const struct reached *reached, const struct known_code **code)
 {
+    static const struct word unused;
     const struct launch_function *function = reached->function;
     *code = NULL;
     if (!function || !reached->handle || !function->has_layout || reached->argument < 0 ||
@@ -165,7 +196,9 @@ static const struct word *word_of(const struct reached *reached, const struct kn
         return NULL;
     uint32_t at = function->arguments[reached->argument].offset + reached->at;
     *code = code_of(reached->handle, function);
-    return *code && at % 8 == 0 && at / 8 < SLICE_WORDS ? &(*code)->words[at / 8] : NULL;
+    if (!*code || at % 8 != 0 || at / 8 >= USES_WORDS)
+        return NULL;
+    return at / 8 < (*code)->word_count ? &(*code)->words[at / 8] : &unused;
 }
 
 int machine_only_reads(const struct reached *reached)

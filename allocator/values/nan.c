@@ -1,5 +1,6 @@
 #include "nan.h"
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "machine.h"
 #include "finding/nan.h"
@@ -11,7 +12,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define MOST_POINTERS 64                 /* of a launch */
 #define MOST_FIGURES (UINT64_C(2) << 20) /* inputs up to this size have all their figures made, which costs more */
@@ -160,13 +160,6 @@ static void read_all(struct results *out, const uint8_t *results)
 
 /* ---- the finding ---- */
 
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-}
-
 static struct nan_input input_of(const struct visit *visit, const struct looked *looked, char label[64])
 {
     const struct reached *reached = &visit->reached[looked->reached];
@@ -259,7 +252,7 @@ static void tell(const struct results *results, const struct looked *made, int i
                             .buffer_frames = {stack_buffer_frames, NULL},
                             .inputs = telling->inputs,
                             .is_of_unwritten = is_of_unwritten,
-                            .now_ns = now_ns()};
+                            .now_ns = monotonic_ns()};
     find_line(visit, reached->pointer, &fact);
     memcpy(fact.grid, visit->grid, sizeof fact.grid);
     memcpy(fact.block, visit->block, sizeof fact.block);

@@ -3,13 +3,13 @@
 #include "arrays.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "base/filter.h"
 #include "base/output.h"
 #include "bundles.h"
+#include "chosen.h"
 #include "events.h"
-#include "finding/finding.h"
 #include "names.h"
 #include "saved.h"
+#include "types.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -21,8 +21,6 @@
 
 #define PINNED (UINT64_C(512) << 20) /* most bytes of one launch, before and after together */
 #define STEP 64u
-
-extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
 static struct {
     struct filter filter; /* constant after the start, as are folder and most */
@@ -52,54 +50,9 @@ static cufence_status parse(const char *option)
 
 /* ---- which launches ---- */
 
-enum { NAMES = 3 };
-struct saved_names {
-    char *demangled; /* owned; NULL: it is no C++ name */
-    char plain[160]; /* without types */
-    const char *all[NAMES];
-    size_t count;
-};
-
-static void name(const struct launch_function *function, struct saved_names *names)
-{
-    int status;
-    names->demangled = strncmp(function->name, "_Z", 2) == 0 ? __cxa_demangle(function->name, NULL, NULL, &status) : NULL;
-    const struct evidence_site site = {.kernel = names->demangled, .symbol = function->name};
-    finding_kernel(&site, names->plain, sizeof names->plain);
-    names->count = 0;
-    names->all[names->count++] = function->name;
-    names->all[names->count++] = names->plain;
-    if (names->demangled)
-        names->all[names->count++] = names->demangled;
-}
-
 static int wants_function(const struct launch_function *function)
 {
-    struct saved_names names;
-    name(function, &names);
-    int may = filter_may_choose(&saves.filter, names.all, names.count);
-    free(names.demangled);
-    return may;
-}
-
-static int is_chosen(const struct visit *visit)
-{
-    struct stack_frame frames[STACK_READ];
-    struct filter_place places[STACK_READ];
-    struct saved_names names;
-    size_t count = filter_needs_places(&saves.filter) ? stack_frames(&visit->stack, frames, STACK_READ) : 0;
-    for (size_t i = 0; i < count; i++)
-        places[i] = (struct filter_place){frames[i].file, frames[i].line};
-    name(visit->function, &names);
-    const struct filter_launch launch = {.names = names.all,
-                                         .name_count = names.count,
-                                         .number = visit->number,
-                                         .label = visit->label,
-                                         .places = places,
-                                         .place_count = count};
-    int chosen = filter_chooses(&saves.filter, &launch);
-    free(names.demangled);
-    return chosen;
+    return chosen_function(&saves.filter, function);
 }
 
 /* ---- the buffers of a launch: each once, in order, as long as there is room ---- */
@@ -170,7 +123,7 @@ static int take_room(uint64_t bytes)
 
 static int wants(const struct visit *visit)
 {
-    if (!is_chosen(visit))
+    if (!chosen_visit(&saves.filter, visit))
         return 0;
     if (!take_room(size_of_buffers(visit))) {
         __atomic_add_fetch(&saves.refused, 1, __ATOMIC_RELAXED);
@@ -208,17 +161,16 @@ static void after(struct visit_part *part)
 /* Makes a folder for the launch: "000012-softmax". */
 static int make_folder(const struct visit *visit, char *path, size_t room)
 {
-    struct saved_names names;
+    const struct kernel_names *names = types_names(visit->function);
+    char kernel[49];
     int failed, copy_number = 1;
-    name(visit->function, &names);
-    names.plain[48] = '\0';
-    for (char *at = names.plain; *at; at++)
+    snprintf(kernel, sizeof kernel, "%.48s", names ? names->plain : "kernel");
+    for (char *at = kernel; *at; at++)
         *at = isalnum((unsigned char)*at) ? *at : '_';
-    free(names.demangled);
     failed = !files_make_folder(saves.folder);
-    snprintf(path, room, "%s/%06" PRIu64 "-%s", saves.folder, visit->number, names.plain);
+    snprintf(path, room, "%s/%06" PRIu64 "-%s", saves.folder, visit->number, kernel);
     while (!failed && (failed = mkdir(path, 0700)) != 0 && errno == EEXIST) {
-        snprintf(path, room, "%.1023s/%06" PRIu64 "-%s.%d", saves.folder, visit->number, names.plain, ++copy_number);
+        snprintf(path, room, "%.1023s/%06" PRIu64 "-%s.%d", saves.folder, visit->number, kernel, ++copy_number);
         failed = 0;
     }
     if (failed)

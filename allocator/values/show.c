@@ -2,14 +2,12 @@
 
 #include "base/error.h"
 #include "machine.h"
-#include "base/filter.h"
 #include "base/output.h"
+#include "chosen.h"
 #include "heap/heap.h"
 #include "launch/code.h"
 #include "plan.h"
-#include "stacks/labels.h"
 #include "tell_values.h"
-#include "visits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,54 +18,23 @@
 static struct {
     struct filter filter; /* constant after the start, like the file's name */
     char file[1024];
-    int needs_places;
 } show;
 
 /* ---- which launches ---- */
 
 static int wants_function(const struct launch_function *function)
 {
-    const struct kernel_names *names = types_names(function);
-    const char *const all[] = {names ? names->mangled : "", names ? names->demangled : "", names ? names->plain : ""};
-    return filter_may_choose(&show.filter, all, 3);
+    return chosen_function(&show.filter, function);
 }
 
-/* Asks without the places, which cost the most. */
 static int wants_number(const struct launch_function *function, uint64_t number)
 {
-    const struct kernel_names *names = types_names(function);
-    const char *const all[] = {names ? names->mangled : "", names ? names->demangled : "", names ? names->plain : ""};
-    return show.needs_places ||
-           filter_chooses(&show.filter, &(const struct filter_launch){
-                                            .names = all, .name_count = 3, .number = number, .label = label_current()});
-}
-
-static int is_chosen(const struct visit *visit, struct filter_launch *launch)
-{
-    struct stack_frame frames[STACK_READ];
-    struct filter_place places[STACK_READ];
-    launch->place_count = visit->stack.python ? stack_interned_frames(visit->stack.python, frames, STACK_READ)
-                                              : stack_frames(&visit->stack, frames, STACK_READ);
-    for (size_t i = 0; i < launch->place_count; i++)
-        places[i] = (struct filter_place){frames[i].file, frames[i].line};
-    launch->places = places;
-    return filter_chooses(&show.filter, launch);
+    return chosen_number(&show.filter, function, number);
 }
 
 static int wants(const struct visit *visit)
 {
-    const char *names[1 + 3 * VISIT_GRAPH_KERNELS];
-    size_t count = 0;
-    for (size_t i = 0; i < (visit->function ? 1 : visit->graph_function_count); i++) {
-        const struct kernel_names *known = types_names(visit->function ? visit->function : visit->graph_functions[i]);
-        if (known) {
-            names[count++] = known->mangled;
-            names[count++] = known->demangled;
-            names[count++] = known->plain;
-        }
-    }
-    struct filter_launch launch = {.names = names, .name_count = count, .number = visit->number, .label = visit->label};
-    int is_wanted = show.needs_places ? is_chosen(visit, &launch) : filter_chooses(&show.filter, &launch);
+    int is_wanted = chosen_visit(&show.filter, visit);
     if (is_wanted && visit->function && visit->reached_count)
         machine_find_out(visit->reached[0].handle, visit->function); /* for guesses of types */
     return is_wanted;
@@ -145,7 +112,7 @@ static void put_out(const struct shown_launch *launch)
         output_say("cufence: the host has no memory for the values of launch #%llu\n",
                    (unsigned long long)launch->visit->number);
     else if (!show.file[0])
-        output_print(text, strlen(text), 1);
+        output_print(text, 1);
     if (error)
         output_say("cufence: cannot write values to %s: %s\n", show.file, strerror(error));
     free(text);
@@ -200,7 +167,6 @@ cufence_status show_open(const struct options *options)
         return status;
     if (!filter_parse(&show.filter, options->values, problem, sizeof problem))
         return error_set(CUFENCE_ERROR_OPTION, "values=%s: %s", options->values, problem);
-    show.needs_places = filter_needs_places(&show.filter);
     user.ptx = measure_ptx();
     if (show.filter.count) {
         code_keep();

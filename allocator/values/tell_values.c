@@ -216,21 +216,11 @@ char *values_text(const struct shown_launch *launch)
 
 /* ---- JSON ---- */
 
-/* A number, or a word where JSON has none. */
-static json_t *real(double value)
-{
-    if (value != value)
-        return json_string("NaN");
-    if (value - value != 0)
-        return json_string(value < 0 ? "-Infinity" : "Infinity");
-    return json_real(value);
-}
-
 static json_t *number(enum value_type type, uint64_t bits)
 {
     unsigned spare = (unsigned)(64 - 8 * value_width(type));
     if (value_is_float(type))
-        return real(value_of_bits(type, bits));
+        return real_to_json(value_of_bits(type, bits));
     if (type == VALUE_UINT64 && bits > INT64_MAX)
         return json_string(element_of(type, bits).text);
     return json_integer(type == VALUE_UINT8 || type == VALUE_UINT16 || type == VALUE_UINT32 || type == VALUE_UINT64
@@ -251,8 +241,8 @@ static void put_measured(struct members to, const char *key, const struct measur
     if (measured->finite) {
         put(made, "min", number(measured->type, measured->least));
         put(made, "max", number(measured->type, measured->greatest));
-        put(made, "mean", real(measured->mean));
-        put(made, "std", real(measured->deviation));
+        put(made, "mean", real_to_json(measured->mean));
+        put(made, "std", real_to_json(measured->deviation));
     }
     json_t *first = json_array(), *last = json_array();
     for (size_t i = 0; i < measured->ends; i++) {
@@ -355,11 +345,5 @@ char *values_json(const struct shown_launch *launch)
     for (size_t i = 0; i < launch->pointer_count; i++)
         append(pointers, pointer_of(&launch->pointers[i], &has_failed), &has_failed);
     put(line, "pointers", pointers);
-    char *text = has_failed ? NULL : json_dumps(line.object, JSON_COMPACT);
-    size_t length = text ? strlen(text) : 0;
-    char *whole = text ? realloc(text, length + 2) : NULL;
-    if (whole)
-        memcpy(whole + length, "\n", 2);
-    json_decref(line.object);
-    return whole;
+    return members_line(line);
 }

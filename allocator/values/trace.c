@@ -1,7 +1,9 @@
 #include "trace.h"
 
+#include "base/error.h"
 #include "base/output.h"
 #include "base/version.h"
+#include "chosen.h"
 #include "events.h"
 #include "names.h"
 
@@ -21,14 +23,30 @@ struct counted {
     uint64_t number, events;
 };
 
+/* The launches of a kernel on a stream so far, for trace_every=. */
+struct turns {
+    UT_hash_handle hh;
+    struct turns_key {
+        const void *what; /* the function, the name of a copy's; NULL: graphs */
+        const void *stream;
+        uint64_t generation;
+    } key;
+    uint64_t count;
+};
+
 static struct {
-    char path[1024];         /* constant after the start; "" if nothing is wanted */
-    const char *options;     /* as the user wrote them; "" if there are none */
+    char path[1024];      /* constant after the start, like those down to `every`; "" if nothing is wanted */
+    const char *options;  /* as the user wrote them; "" if there are none */
+    struct filter filter; /* of no terms: all */
+    char filter_text[FILTER_BYTES];
+    uint64_t every;          /* one in so many */
     FILE *file;              /* this and the rest: used by the visits' thread alone */
     int has_failed;          /* nothing is written any more */
     uint64_t events, missed; /* written; and those without hashes */
     struct counted *streams;
-} trace;
+    pthread_mutex_t turns_lock; /* taken while a thread launches, with nothing else under it */
+    struct turns *turns;
+} trace = {.turns_lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* ---- the file ---- */
 
@@ -56,7 +74,8 @@ static void put_header(int number)
 {
     int major = 0, minor = 0;
     CUdevice device;
-    struct trace_header header = {.driver = (uint32_t)driver->version};
+    struct trace_header header = {.driver = (uint32_t)driver->version, .every = trace.every};
+    snprintf(header.filter, sizeof header.filter, "%s", trace.filter.count ? trace.filter_text : "");
     snprintf(header.cufence, sizeof header.cufence, "%s", VERSION_TEXT);
     snprintf(header.options, sizeof header.options, "%s", trace.options);
     read_command_line(header.program, sizeof header.program);
@@ -115,12 +134,39 @@ static void put_event(const struct visit *visit, const struct hashing *hashing, 
 
 static int wants_function(const struct launch_function *function)
 {
-    (void)function;
-    return 1;
+    return !trace.filter.count || chosen_function(&trace.filter, function);
+}
+
+static int wants_number(const struct launch_function *function, uint64_t number)
+{
+    return !trace.filter.count || chosen_number(&trace.filter, function, number);
+}
+
+/* Every launch is counted exactly, by kernel and stream: the same ones must have their turn in another run. Without host memory
+ * all have. */
+static int has_turn(const struct visit *visit)
+{
+    struct turns_key key;
+    struct turns *turns;
+    memset(&key, 0, sizeof key);
+    key.what = visit->function ? (const void *)visit->function : visit->copy;
+    key.stream = visit->stream;
+    key.generation = visit->stream_generation;
+    pthread_mutex_lock(&trace.turns_lock);
+    HASH_FIND(hh, trace.turns, &key, sizeof key, turns);
+    if (!turns && (turns = calloc(1, sizeof *turns)) != NULL) {
+        turns->key = key;
+        HASH_ADD(hh, trace.turns, key, sizeof turns->key, turns);
+    }
+    int has = !turns || turns->count++ % trace.every == 0;
+    pthread_mutex_unlock(&trace.turns_lock);
+    return has;
 }
 
 static int wants(const struct visit *visit)
 {
+    if ((trace.filter.count && !chosen_visit(&trace.filter, visit)) || (trace.every > 1 && !has_turn(visit)))
+        return 0;
     names_note(visit);
     return 1;
 }
@@ -180,6 +226,7 @@ cufence_status trace_open(const struct options *options)
                                      .looks_at_all = 1,
                                      .sees_copies = 1,
                                      .wants_function = wants_function,
+                                     .wants_number = wants_number,
                                      .wants_graphs = 1,
                                      .wants = wants,
                                      .size = size,
@@ -189,9 +236,16 @@ cufence_status trace_open(const struct options *options)
                                      .closed = closed};
     static int is_added; /* the start may be tried again */
     const char *written = getenv("CUFENCE_OPTIONS");
+    char problem[256];
     cufence_status status = options_expand_path(options->trace, trace.path, sizeof trace.path);
+    if (status == CUFENCE_OK && !trace.path[0] && (options->trace_filter[0] || options->trace_every > 1) && !is_added)
+        output_say("==%d== cufence: trace_filter and trace_every do nothing without trace=FILE\n", (int)getpid());
     if (status != CUFENCE_OK || !trace.path[0] || is_added)
         return status;
+    if (!filter_parse(&trace.filter, options->trace_filter, problem, sizeof problem))
+        return error_set(CUFENCE_ERROR_OPTION, "trace_filter=%s: %s", options->trace_filter, problem);
+    snprintf(trace.filter_text, sizeof trace.filter_text, "%s", options->trace_filter);
+    trace.every = options->trace_every;
     trace.options = written ? written : "";
     user.ptx = hash_kernel_ptx;
     visits_add(&user);

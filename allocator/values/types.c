@@ -5,6 +5,7 @@
 
 #include "analysis/values/figures.h"
 #include "analysis/verdict/signature.h"
+#include "base/text.h"
 #include "finding/finding.h"
 
 #include <ctype.h>
@@ -18,8 +19,6 @@
 #define OVERRIDES 16
 #define LEAST_BYTES 256u /* of a guess that is remembered */
 #define LEAST_FIT 0.3    /* bytes that fit every type worse than that are taken for nothing */
-
-extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
 const enum value_type type_candidates[TYPE_CANDIDATES] = {VALUE_FLOAT32, VALUE_FLOAT16, VALUE_BFLOAT16, VALUE_FLOAT64,
                                                           VALUE_INT32,   VALUE_INT64,   VALUE_UINT8};
@@ -201,10 +200,9 @@ static enum value_type hint_of(const char *name)
 static struct known_kernel *make(const struct launch_function *function)
 {
     struct known_kernel *made = calloc(1, sizeof *made);
-    int status = 1;
     if (!made)
         return NULL;
-    const char *demangled = strncmp(function->name, "_Z", 2) == 0 ? __cxa_demangle(function->name, NULL, NULL, &status) : NULL;
+    const char *demangled = text_demangled(function->name);
     made->function = function;
     made->names.mangled = function->name;
     made->names.demangled = demangled ? demangled : function->name;

@@ -1,5 +1,6 @@
 #include "jobs.h"
 
+#include "base/clock.h"
 #include "base/thread.h"
 #include "launch/functions.h"
 #include "stacks/labels.h"
@@ -7,7 +8,6 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DECISIONS 4096u   /* a power of two */
@@ -154,8 +154,6 @@ static void take_graph(struct visit *visit)
 
 static void fill(struct visit *visit, const struct launch_event *event, struct stream *stream, uint64_t number)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
     visit->number = number;
     visit->context = home_of(stream->context);
     visit->stream = stream;
@@ -163,7 +161,7 @@ static void fill(struct visit *visit, const struct launch_event *event, struct s
     visit->handle = event->stream;
     visit->device = visit->context->device;
     visit->tid = thread_id();
-    visit->time_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    visit->time_ns = monotonic_ns();
     visit->graph = event->graph;
     visit->label = label_current();
     if (!event->call) {

@@ -7,7 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LEAD (64ull << 20) /* guard in front of the first slot */
+#define LEAD (64ull << 20)    /* guard in front of the first slot */
+#define FAR_LEAD (1ull << 40) /* the same in an arena that is much larger */
 #define SMALLEST_ARENA (256ull << 20)
 
 /*
@@ -18,6 +19,7 @@
 static struct {
     struct lock lock; /* guards all of this; never held across driver calls */
     uint64_t start, end;
+    uint64_t first;  /* where the first slot may begin */
     uint64_t cursor; /* next address to hand out */
     uint64_t history;
     void (*forget)(struct slot *slot);
@@ -34,6 +36,13 @@ static uint64_t peers_of[DEVICES]; /* atomic; by device: one bit for each device
 static struct slot *nth(size_t i)
 {
     return arena.ring[(arena.head + i) & (arena.capacity - 1)];
+}
+
+/* Drivers give out addresses from low ones on. Slots that begin far above these have addresses that are free in other
+ * processes, too, where a launch is staged again, beside a tool with memory of its own. */
+static uint64_t lead_of(uint64_t bytes)
+{
+    return bytes / FAR_LEAD >= 16 ? FAR_LEAD : LEAD;
 }
 
 cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struct slot *slot))
@@ -56,7 +65,7 @@ cufence_status arena_open(uint64_t bytes, uint64_t history, void (*forget)(struc
     lock_take(&arena.lock);
     arena.start = address;
     arena.end = address + bytes;
-    arena.cursor = address + LEAD;
+    arena.cursor = arena.first = address + lead_of(bytes);
     arena.history = history;
     arena.forget = forget;
     lock_release(&arena.lock);
@@ -67,7 +76,7 @@ void arena_close(void)
 {
     lock_take(&arena.lock);
     uint64_t start = arena.start, bytes = arena.end - arena.start;
-    arena.start = arena.end = arena.cursor = 0;
+    arena.start = arena.end = arena.first = arena.cursor = 0;
     lock_release(&arena.lock);
     driver->cuMemAddressFree(start, bytes);
 }
@@ -145,7 +154,7 @@ static int advance(uint64_t span)
         if (limit == arena.end) {
             if (wraps++)
                 return -1;
-            arena.cursor = arena.start + LEAD;
+            arena.cursor = arena.first;
             arena.used = 0;
             continue;
         }

@@ -72,7 +72,7 @@ static void complain(const struct report_file *file, int error)
         return;
     snprintf(text, sizeof text, "==%d== cufence: cannot write the report to %s: %s\n", (int)getpid(), file->name,
              strerror(error));
-    output_print(text, strlen(text), 1);
+    output_print(text, 1);
     if (file != &delivery.log)
         append(&delivery.log, text);
 }
@@ -152,7 +152,7 @@ static int print_on_standard_error(const char *text)
 {
     char *coloured = is_coloured() ? colour_text(text) : NULL;
     const char *shown = coloured ? coloured : text;
-    int error = output_print(shown, strlen(shown), 1);
+    int error = output_print(shown, 1);
     free(coloured);
     return error;
 }

@@ -1,9 +1,10 @@
 #include "files.h"
 
+#include "base/clock.h"
+
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #define AT_ONCE (1u << 24) /* bytes per call of zlib */
@@ -54,11 +55,9 @@ int files_put_dump(char *name, size_t room, const char *stem, const void *dump, 
 
 void files_complete_origin(struct snapshot_origin *origin)
 {
-    struct timespec now;
     const char *options = getenv("CUFENCE_OPTIONS");
     ssize_t length = readlink("/proc/self/exe", origin->program, sizeof origin->program - 1);
     origin->program[length > 0 ? length : 0] = '\0';
     snprintf(origin->options, sizeof origin->options, "%s", options ? options : "");
-    clock_gettime(CLOCK_REALTIME, &now);
-    origin->time_ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    origin->time_ns = clock_ns(CLOCK_REALTIME);
 }

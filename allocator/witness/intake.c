@@ -1,10 +1,11 @@
 #include "intake.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/ioctl.h>
-#include <time.h>
 #include <unistd.h>
 
 #define DUMP_LIMIT ((size_t)2 << 30) /* larger dumps are not lightweight ones */
@@ -15,9 +16,7 @@
 
 uint64_t dump_clock(void)
 {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+    return monotonic_ns();
 }
 
 int dump_open(const char *path)

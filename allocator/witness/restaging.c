@@ -2,9 +2,9 @@
 
 #include "analysis/dump/coredump.h"
 #include "analysis/dump/image.h"
-#include "analysis/sass/fence.h"
 #include "analysis/verdict/launches.h"
 #include "base/error.h"
+#include "bounds.h"
 #include "hosted.h"
 #include "ranges.h"
 #include "staging.h"
@@ -173,6 +173,32 @@ static cufence_status hold_hosted(struct restaging *restaging)
     return CUFENCE_OK;
 }
 
+/* Finds the buffer that has the memory. Returns 1 if its bounds are those at the launch. */
+static int find_owner(const struct restaging *restaging, uint64_t address, cufence_buffer *owner)
+{
+    return bounds_find(restaging->sources, address, owner) &&
+           bounds_are_sure(owner, restaging->launches, restaging->recorded, restaging->launch_count);
+}
+
+/* Says which part of the mapping is not slack, if that is sure. */
+static void give_bounds(const struct restaging *restaging, struct stage_message *answer)
+{
+    cufence_buffer owner;
+    if (!find_owner(restaging, answer->address, &owner) || owner.mapping_start != answer->address ||
+        owner.mapping_end - owner.mapping_start != answer->bytes) /* others share the mapping */
+        return;
+    answer->is_bounded = 1;
+    answer->data = owner.address;
+    answer->data_bytes = owner.size;
+}
+
+static int save_memory(struct restaging *restaging, const struct stage_message *question, struct stage_message *answer)
+{
+    cufence_buffer owner;
+    int is_bounded = find_owner(restaging, question->address, &owner);
+    return saving_answer(restaging->saving, question, owner.id ? &owner : NULL, is_bounded, answer);
+}
+
 static int give_memory(struct restaging *restaging, uint64_t address, struct stage_message *answer)
 {
     struct slot_export fresh = {.fd = -1};
@@ -184,6 +210,8 @@ static int give_memory(struct restaging *restaging, uint64_t address, struct sta
         found = &fresh;
     if (found)
         *answer = (struct stage_message){.type = STAGE_GIVE, .address = found->base, .bytes = found->mapped};
+    if (found)
+        give_bounds(restaging, answer);
     else if (restaging->saving)
         saving_miss(restaging->saving, address);
     return found == &fresh ? fresh.fd : found ? fcntl(found->fd, F_DUPFD_CLOEXEC, 0) : -1;
@@ -194,7 +222,7 @@ static int answer_stage(void *user, const struct stage_message *question, struct
     struct restaging *restaging = user;
     if (question->type == STAGE_NEED)
         return give_memory(restaging, question->address, answer);
-    return restaging->saving && question->type == STAGE_SAVE ? saving_answer(restaging->saving, question, answer) : -1;
+    return restaging->saving && question->type == STAGE_SAVE ? save_memory(restaging, question, answer) : -1;
 }
 
 /* ---- the kernel and the device ---- */
@@ -203,7 +231,6 @@ static cufence_status take_image(struct restaging *restaging, const void *bytes,
 {
     struct coredump dump;
     struct problem problem;
-    struct fence fence;
     size_t image_bytes = 0;
     cufence_status status = coredump_open(bytes, size, &dump, &problem);
     if (status == CUFENCE_OK)
@@ -214,11 +241,10 @@ static cufence_status take_image(struct restaging *restaging, const void *bytes,
     if (restaging->saving)
         saving_keep_image(restaging->saving, restaging->image, image_bytes);
     restaging->staging.result.has_variables = image_has_variables(restaging->image, image_bytes);
-    /* Without the barriers the second fault still shows what was written. */
-    fence_put(&restaging->image, &image_bytes, site->symbol, &fence, &problem);
-    restaging->staging.scene.image = restaging->image;
-    restaging->staging.scene.image_bytes = image_bytes;
-    restaging->staging.scene.symbol = site->symbol;
+    struct staging *staging = &restaging->staging;
+    staging->scene.image = restaging->image;
+    staging->scene.image_bytes = image_bytes;
+    staging->scene.symbol = site->symbol;
     return CUFENCE_OK;
 }
 
@@ -299,6 +325,8 @@ struct restaging *restaging_begin(const struct fault_sources *sources, const str
         status = choose_launches(restaging, site, around, &diagnosis.origin);
     if (status == CUFENCE_OK)
         status = take_image(restaging, dump->bytes, dump->size, site);
+    if (status == CUFENCE_OK)
+        staging_aim(&restaging->staging, &diagnosis);
     for (size_t i = 0; status == CUFENCE_OK && i < restaging->launch_count; i++)
         hold_memory(restaging, &restaging->launches[i]);
     if (status == CUFENCE_OK)
@@ -316,7 +344,7 @@ struct restaged *restaging_finish(struct restaging *restaging)
     staging_finish(&restaging->staging);
     if (restaging->withheld[0]) /* what it did without that memory means nothing */
         staging_void(&restaging->staging, restaging->withheld);
-    if (result->outcome != RESTAGE_FAILED)
+    if (result->outcome != RESTAGE_FAILED || result->emulated_count)
         result->launch = restaging->recorded[restaging->staging.number];
     return result;
 }

@@ -3,6 +3,7 @@
 #include "analysis/snapshot/keep.h"
 #include "base/output.h"
 #include "base/version.h"
+#include "bounds.h"
 #include "driver/driver.h"
 #include "files.h"
 #include "analysis/snapshot/npy.h"
@@ -17,7 +18,6 @@
 #include <unistd.h>
 
 #define MOST_BUNDLES 1000000u
-#define NEAR 8
 #define SAVING_MS 60000u
 
 static char parent[1024]; /* "" if none */
@@ -99,22 +99,6 @@ void saving_keep_image(struct saving *saving, const void *image, size_t size)
         close(fd);
 }
 
-/* Finds the buffer whose mapping contains the address: the live one, or else the newest of those that were freed. Returns 0 if
- * there is none. */
-static int find_buffer(const struct saving *saving, uint64_t address, cufence_buffer *found)
-{
-    cufence_buffer near[NEAR];
-    size_t count = saving->sources->near(address, near, NEAR);
-    found->id = 0;
-    for (size_t i = 0; i < count; i++) {
-        const cufence_buffer *buffer = &near[i];
-        int is_inside = address >= buffer->mapping_start && address < buffer->mapping_end;
-        if (is_inside && (!found->id || !buffer->freed_ns || (found->freed_ns && buffer->id > found->id)))
-            *found = *buffer;
-    }
-    return found->id != 0;
-}
-
 static struct bundle_buffer *add_buffer(struct saving *saving, const cufence_buffer *from)
 {
     for (size_t i = 0; i < saving->count; i++)
@@ -123,12 +107,7 @@ static struct bundle_buffer *add_buffer(struct saving *saving, const cufence_buf
     if (saving->count == BUNDLE_BUFFERS)
         return NULL;
     struct bundle_buffer *buffer = &saving->buffers[saving->count++];
-    *buffer = (struct bundle_buffer){.id = from->id,
-                                     .address = from->address,
-                                     .size = from->size,
-                                     .mapping_start = from->mapping_start,
-                                     .mapping_end = from->mapping_end};
-    snprintf(buffer->label, sizeof buffer->label, "%s", from->label);
+    *buffer = bundle_buffer_of(from);
     return buffer;
 }
 
@@ -167,18 +146,17 @@ static int begin_file(struct saving *saving, struct bundle_buffer *buffer, const
     return fd;
 }
 
-int saving_answer(struct saving *saving, const struct stage_message *question, struct stage_message *answer)
+int saving_answer(struct saving *saving, const struct stage_message *question, const cufence_buffer *owner, int is_bounded,
+                  struct stage_message *answer)
 {
-    cufence_buffer found;
-    uint64_t end = question->address + question->bytes;
-    if (!find_buffer(saving, question->address, &found) || found.address < question->address || found.address > end ||
-        found.size > end - found.address)
-        found = (cufence_buffer){.address = question->address, .size = question->bytes};
-    found.mapping_start = question->address;
-    found.mapping_end = end;
-    struct bundle_buffer *buffer = add_buffer(saving, &found);
+    uint64_t start = question->address, end = start + question->bytes;
+    int is_owner = owner && owner->mapping_start == start && owner->mapping_end == end && owner->address >= start &&
+                   owner->address <= end && owner->size <= end - owner->address;
+    const cufence_buffer whole = {.address = start, .size = question->bytes, .mapping_start = start, .mapping_end = end};
+    struct bundle_buffer *buffer = add_buffer(saving, is_owner ? owner : &whole);
     if (!buffer)
         return -1;
+    buffer->is_bounded = is_owner && is_bounded;
     int fd = begin_file(saving, buffer, "mapping");
     if (fd < 0)
         return -1;
@@ -212,7 +190,8 @@ void saving_keep_pinned(struct saving *saving, const struct scene_range *range, 
 void saving_miss(struct saving *saving, uint64_t address)
 {
     cufence_buffer found;
-    struct bundle_buffer *buffer = find_buffer(saving, address, &found) && found.is_mapped ? add_buffer(saving, &found) : NULL;
+    struct bundle_buffer *buffer =
+        bounds_find(saving->sources, address, &found) && found.is_mapped ? add_buffer(saving, &found) : NULL;
     if (buffer)
         leave_out(buffer, "its memory cannot be given to another process");
 }

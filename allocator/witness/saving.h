@@ -28,9 +28,11 @@ struct saving *saving_begin(const struct options *options, const struct fault_so
 /* Keeps the kernel's module. */
 void saving_keep_image(struct saving *saving, const void *image, size_t size);
 
-/* Answers a STAGE_SAVE: which bytes of the mapping are to be written, and where. Returns the descriptor of the file, or -1 if
- * they are left out. The caller closes it. */
-int saving_answer(struct saving *saving, const struct stage_message *question, struct stage_message *answer);
+/* Answers a STAGE_SAVE: which bytes of the mapping are to be written, and where. owner: the buffer that has the memory, NULL if
+ * none is known; all of a mapping that several buffers share is written. is_bounded: its bounds are sure (bounds.h). Returns
+ * the descriptor of the file, or -1 if they are left out. The caller closes it. */
+int saving_answer(struct saving *saving, const struct stage_message *question, const cufence_buffer *owner, int is_bounded,
+                  struct stage_message *answer);
 
 /* Keeps pinned host memory, whose bytes are in the file. */
 void saving_keep_pinned(struct saving *saving, const struct scene_range *range, int file);

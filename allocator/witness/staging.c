@@ -1,9 +1,13 @@
 #include "staging.h"
 
+#include "analysis/dump/image.h"
+#include "analysis/sass/fence.h"
 #include "base/error.h"
+#include "base/image.h"
 
 #include <poll.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -26,12 +30,55 @@ static int ms_left(const struct staging *staging)
     return passed < limit ? (int)(limit - passed) : 0;
 }
 
+/* ---- the kernel's code ---- */
+
+/* Puts barriers in front of the exits, into a copy of the image. */
+static void put_barriers(struct staging *staging)
+{
+    struct scene *scene = &staging->scene;
+    struct problem ignored;
+    struct fence fence;
+    size_t size = scene->image_bytes;
+    staging->plain = (struct span){scene->image, size};
+    staging->is_open = 1;
+    uint8_t *copy = malloc(size);
+    if (copy)
+        memcpy(copy, scene->image, size);
+    if (!copy || fence_put(&copy, &size, scene->symbol, &fence, &ignored) != CUFENCE_OK || !fence.fenced) {
+        free(copy);
+        return;
+    }
+    scene->image = staging->fenced = copy;
+    scene->image_bytes = size;
+    staging->is_open = fence.fenced < fence.exits;
+}
+
+static void take_barriers_off(struct staging *staging)
+{
+    staging->scene.image = staging->plain.bytes;
+    staging->scene.image_bytes = staging->plain.size;
+    staging->is_open = 1;
+    free(staging->fenced);
+    staging->fenced = NULL;
+}
+
+void staging_aim(struct staging *staging, const struct diagnosis *diagnosis)
+{
+    const struct evidence_site *site = fault_site(diagnosis);
+    int is_known = diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
+    staging->has_access = !is_known && site && site->symbol && !strcmp(site->symbol, staging->scene.symbol) &&
+                          !site->is_in_driver &&
+                          (site->exception.class == CLASS_ADDRESS || site->exception.class == CLASS_GIVEN_ONLY);
+    staging->scene.access_at = staging->has_access ? site->kernel_offset : 0;
+}
+
 /* ---- the process ---- */
 
-cufence_status staging_begin(struct staging *staging)
+static cufence_status start(struct staging *staging)
 {
     uint64_t ms = (uint64_t)ms_left(staging) + (staging->scene.is_saved ? staging->saving_ms : 0);
     struct stage_message message = {.type = STAGE_SCENE, .number = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX};
+    staging->scene.is_followed = staging->is_open && staging->has_access && staging->scene.mode == SCENE_WHOLE;
     if (fifo_make(&staging->fifo) != CUFENCE_OK)
         return staging_fail(staging, error_detail());
     staging->fifo_fd = dump_open(staging->fifo.path);
@@ -46,6 +93,12 @@ cufence_status staging_begin(struct staging *staging)
     if (scene >= 0)
         close(scene);
     return status == CUFENCE_OK ? status : staging_fail(staging, error_detail());
+}
+
+cufence_status staging_begin(struct staging *staging)
+{
+    put_barriers(staging);
+    return start(staging);
 }
 
 static void stop(struct staging *staging)
@@ -70,9 +123,15 @@ static void take_write(struct staging *staging, const struct stage_message *mess
     if (result->write_count == sizeof result->writes / sizeof *result->writes)
         return;
     struct restaged_write *write = &result->writes[result->write_count++];
-    *write = (struct restaged_write){.address = message->address, .bytes = message->bytes};
+    *write = (struct restaged_write){.is_slack = message->number != 0, .address = message->address, .bytes = message->bytes};
     write->value_bytes = message->value_bytes < sizeof write->values ? message->value_bytes : sizeof write->values;
     memcpy(write->values, message->values, write->value_bytes);
+}
+
+/* Whether anything was written where an access faults. */
+static int has_left(const struct restaged *result)
+{
+    return result->write_count && !result->writes[0].is_slack;
 }
 
 static void give(struct staging *staging, const struct stage_message *question)
@@ -94,10 +153,16 @@ static void take_launch(struct staging *staging, const struct stage_message *mes
         staging->result.launches_tried = staging->number + 1;
 }
 
-static void take_note(struct restaged *result, const char *text)
+/* why: is added to the text. */
+static void take_note(struct restaged *result, const char *text, const char *why)
 {
     size_t length = strlen(result->note);
-    snprintf(result->note + length, sizeof result->note - length, "%s%s", length ? "; " : "", text);
+    snprintf(result->note + length, sizeof result->note - length, "%s%s%s", length ? "; " : "", text, why);
+}
+
+static void take_lost(struct restaged *result, const char *why)
+{
+    take_note(result, "the kernel's threads could not be emulated: ", why);
 }
 
 static void take_figures(struct staging *staging, const struct stage_message *message)
@@ -105,6 +170,22 @@ static void take_figures(struct staging *staging, const struct stage_message *me
     struct restaged *result = &staging->result;
     if (result->figure_count < sizeof result->figures / sizeof *result->figures)
         result->figures[result->figure_count++] = message->figures;
+}
+
+static void take_lane(struct staging *staging, const struct stage_message *message)
+{
+    struct restaged *result = &staging->result;
+    staging->has_followed = 1;
+    if (result->emulated_count == sizeof result->emulated / sizeof *result->emulated)
+        return;
+    struct evidence_lane *lane = &result->emulated[result->emulated_count++];
+    *lane = (struct evidence_lane){.lane = message->number,
+                                   .address = message->address,
+                                   .known_bits = UINT64_MAX,
+                                   .certainty = CERTAIN_DERIVED,
+                                   .is_replayed = 1};
+    memcpy(lane->thread, message->thread, sizeof lane->thread);
+    memcpy(result->emulated_block, message->block, sizeof result->emulated_block);
 }
 
 /* Handles one message. Returns 0 at the end of the conversation. */
@@ -134,10 +215,18 @@ static int converse(struct staging *staging)
     case STAGE_FIGURES:
         take_figures(staging, &message);
         return 1;
+    case STAGE_LANE:
+        take_lane(staging, &message);
+        return 1;
+    case STAGE_LOST:
+        take_lost(&staging->result, message.text);
+        staging->has_followed = 1;
+        return 1;
     case STAGE_NOTE:
-        take_note(&staging->result, message.text);
+        take_note(&staging->result, message.text, "");
         return 1;
     case STAGE_FAILED:
+        staging->is_refused = message.number != 0;
         staging_fail(staging, message.text);
         return 0;
     default:
@@ -166,7 +255,7 @@ static void serve(struct staging *staging)
         if (!left) {
             char why[96];
             snprintf(why, sizeof why, "it took longer than %s", staging->limit);
-            if (!staging->result.write_count) /* else this much is known */
+            if (!has_left(&staging->result)) /* else this much is known */
                 staging_fail(staging, why);
             break;
         }
@@ -208,43 +297,129 @@ static int run(struct staging *staging)
     return evidence != NULL;
 }
 
+/* Starts another process, with the launch that ran last, if one did. Returns 1 if it faulted and the dump could be read. */
+static int run_again(struct staging *staging, enum scene_mode mode)
+{
+    struct scene *scene = &staging->scene;
+    const struct scene whole = *scene;
+    uint32_t number = staging->number;
+    int has_launched = staging->result.launches_tried > 0;
+    scene->mode = mode;
+    scene->is_saved = scene->is_compared = 0;
+    if (has_launched) {
+        scene->launches += number;
+        scene->launch_count = 1;
+        scene->range_count = 0; /* their figures are there */
+    }
+    int has_faulted = start(staging) == CUFENCE_OK && run(staging);
+    stop(staging);
+    *scene = whole;
+    if (has_launched)
+        staging->number = number;
+    return has_faulted;
+}
+
 /* It faulted beyond the patterned pages, so its first accesses out of bounds went into them. Launches that one alone, without.
  */
 static void run_bare(struct staging *staging)
 {
-    struct scene *scene = &staging->scene;
-    uint32_t number = staging->number;
     struct restaged before = staging->result;
-    scene->launches += number;
-    scene->launch_count = 1;
-    scene->mode = SCENE_BARE;
-    scene->range_count = 0;
-    scene->is_saved = 0;
-    if (staging_begin(staging) == CUFENCE_OK)
-        run(staging);
+    run_again(staging, SCENE_BARE);
     staging->result = before; /* its failure takes nothing away */
-    staging->number = number;
+}
+
+/* The driver does not take the code with barriers. */
+static int run_plain(struct staging *staging)
+{
+    take_barriers_off(staging);
+    staging->is_refused = 0;
+    staging->result = (struct restaged){.has_variables = staging->result.has_variables};
+    return start(staging) == CUFENCE_OK && run(staging);
+}
+
+/* Emulates, unless the process that launched has done it, or could not launch for another reason than the code. */
+static void follow(struct staging *staging)
+{
+    struct restaged *result = &staging->result, before = *result;
+    int is_faulty = before.outcome == RESTAGE_FAULTED || before.outcome == RESTAGE_WROTE;
+    if (!staging->has_access || !staging->is_open || staging->has_followed || staging->scene.mode != SCENE_WHOLE ||
+        !(is_faulty || staging->is_refused) || !ms_left(staging))
+        return;
+    result->outcome = RESTAGE_NOT_TRIED;
+    run_again(staging, SCENE_FOLLOWED);
+    if (!staging->has_followed)
+        take_lost(result, result->outcome == RESTAGE_FAILED ? result->reason : "the process for it has ended early");
+    result->outcome = before.outcome;
+    memcpy(result->reason, before.reason, sizeof result->reason);
+}
+
+/* Takes the code that ran out of the dump of the second launch. Returns 0 if it is not there. */
+static int take_dumped(struct staging *staging)
+{
+    struct scene *scene = &staging->scene;
+    struct coredump dump;
+    struct problem ignored;
+    cufence_status status = coredump_open(staging->second.bytes, staging->second.size, &dump, &ignored);
+    if (status == CUFENCE_OK)
+        status = image_of_kernel(&dump, scene->symbol, 0, &staging->dumped, &scene->image_bytes, &ignored);
+    coredump_close(&dump);
+    if (status == CUFENCE_OK)
+        scene->image = staging->dumped;
+    return status == CUFENCE_OK;
+}
+
+/* The driver has made the code, of PTX, or has chosen one of several. It is launched once more, with barriers. */
+static void run_dumped(struct staging *staging)
+{
+    struct image given;
+    int is_cubin = image_open(staging->plain.bytes, staging->plain.size, &given);
+    if (is_cubin || !staging->has_access || !staging->evidence || staging->dumped || staging->scene.mode != SCENE_WHOLE ||
+        !ms_left(staging) || !take_dumped(staging))
+        return;
+    put_barriers(staging);
+    if (staging->fenced)
+        run_bare(staging);
+    if (staging->is_refused)
+        take_barriers_off(staging);
+}
+
+static void end_clock(struct staging *staging)
+{
+    staging->result.took_ms = (dump_clock() - staging->begin_ns) / 1000000;
+}
+
+void staging_follow(struct staging *staging, const struct diagnosis *diagnosis)
+{
+    staging_aim(staging, diagnosis);
+    run_dumped(staging);
+    follow(staging);
+    staging->result.evidence = staging->evidence;
+    end_clock(staging);
 }
 
 void staging_finish(struct staging *staging)
 {
     struct restaged *result = &staging->result;
-    if (staging->is_running && run(staging)) {
+    int has_faulted = staging->is_running && run(staging);
+    if (!has_faulted && staging->is_refused && staging->fenced)
+        has_faulted = run_plain(staging);
+    if (has_faulted) {
         if (staging->has_patterns && staging->scene.mode == SCENE_WHOLE && ms_left(staging) > 0)
             run_bare(staging);
         result->outcome = RESTAGE_FAULTED;
     }
     stop(staging);
     if (result->outcome == RESTAGE_NOT_TRIED) {
-        if (result->write_count)
+        if (has_left(result))
             result->outcome = RESTAGE_WROTE;
         else if (staging->is_done)
             result->outcome = RESTAGE_NO_FAULT;
         else
             staging_fail(staging, "the process that launches it again has ended early");
     }
+    follow(staging);
     result->evidence = staging->evidence;
-    result->took_ms = (dump_clock() - staging->begin_ns) / 1000000;
+    end_clock(staging);
 }
 
 void staging_void(struct staging *staging, const char *why)
@@ -261,4 +436,6 @@ void staging_end(struct staging *staging)
     stop(staging);
     forget_evidence(staging);
     dump_forget(&staging->dump);
+    free(staging->fenced);
+    free(staging->dumped);
 }

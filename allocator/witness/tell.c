@@ -82,7 +82,7 @@ static void annotate(const struct finding *finding)
 {
     char *text = finding_annotation(finding, checkout[0] ? checkout : NULL);
     if (text)
-        output_print(text, strlen(text), 1);
+        output_print(text, 1);
     free(text);
 }
 

@@ -21,6 +21,7 @@ static void check(const struct bundle *bundle)
     for (size_t i = 0; i < bundle->launch_count; i++) {
         const struct scene_launch *launch = &bundle->launches[i];
         must(launch->argument_bytes <= SCENE_ARGUMENTS && launch->grid[0] && launch->block[2]);
+        must((uint64_t)launch->grid[1] * launch->grid[2] <= UINT32_MAX && launch->block[0] * launch->block[1] <= 1024);
         for (size_t k = 0; k < bundle->argument_count; k++)
             must(bundle->layout[k].offset + bundle->layout[k].size <= launch->argument_bytes);
     }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "../support/option_text.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *bytes, size_t size);
 
@@ -20,7 +21,7 @@ static void round_trip(const struct options *options)
     char text[2048] = "";
     for (size_t i = 0; i < count; i++) {
         char value[sizeof options->log];
-        options_format(options, &rows[i], value, sizeof value);
+        option_text(options, &rows[i], value, sizeof value);
         used += (size_t)snprintf(text + used, sizeof text - used, "%s=%s,", rows[i].name, value);
     }
     require(used < sizeof text);

@@ -41,16 +41,16 @@ def _exited_warp(name: str, story: str, kernel: str, access: str, ways: tuple[st
     return Case(name, story, report=facts, error=ILLEGAL, raises="RAISES", ways=ways)
 
 
-def _restaged(name: str, kernel: str, access: str) -> Case:
+def _restaged(name: str, kernel: str, access: str, width: int = 4) -> Case:
     """The same with the launch on record: the second launch tells address and thread."""
     facts = [
-        rf"cufence: out-of-bounds {access} of 4 bytes, 0 bytes past the end of buffer #\d+ \(restaged\)",
+        rf"cufence: out-of-bounds {access} of {width} bytes, 0 bytes past the end of buffer #\d+ \(restaged\)",
         rf"kernel +{kernel}\b.*exact",
         rf"{name}\.py:{{FAULT}}\b",
         r"block \(7,0,0\) thread \(104,0,0\)",
         r"address .*restaged",
         r"written +\d bytes? past the end",
-        r"buffer +#\d+, 4000 bytes\b",
+        rf"buffer +#\d+, {1000 * width} bytes\b",
     ]
     return Case(name, name, report=facts, error=ILLEGAL, raises="RAISES", ways=HOOKED)
 
@@ -59,6 +59,7 @@ FAULTS = [
     _overrun("triton_overrun", "k_oob", "7,0,0", 4000, report=[r"thread \(104,0,0\)"]),
     _exited_warp("triton_store_unrecorded", "triton_store_only", "k_store", "WRITE", ("enable",)),
     _restaged("triton_store_only", "k_store", "WRITE"),
+    _restaged("triton_store_half", "k_store_half", "WRITE", 2),
     _exited_warp("triton_atomic", "triton_atomic", "k_atomic", "ATOMIC", ("enable", *HOOKED)),
     _overrun("graph_overrun", "k_oob", "7,0,0", 4000, output=["captured"]),
     _overrun("big_buffer", "k_big", "7168,0,0", 3670016),
@@ -412,6 +413,22 @@ STREAMS = [
             ("autograd_threads", ["400 backward passes are right"]),
         )
     ),
+    *(
+        Case(
+            f"fsdp{'_streams' if options else ''}",
+            "fsdp",
+            status=0,
+            launcher=["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"],
+            environment={"CUBLAS_WORKSPACE_CONFIG": ":4096:8"},
+            options=options,
+            output=[r"sha256 \w{64}"],
+            is_as_native=True,
+            allocations=400,
+            needs=("torch", "two GPUs"),
+            ways=HOOKED,
+        )
+        for options in ({}, {"streams": "on", "slack": "on"})
+    ),
     Case(
         "ddp_streams",
         "ddp",
@@ -483,8 +500,12 @@ VALUES = [
     _nan("nan_triton", "k_log", story="nan_triton", output=["element 4170 is NaN: True"],
          report=["element 4170 of float32", r"nan_triton\.py:25\b", "a logarithm or root of one is NaN",
                  r"written at\s+\S*nan_triton\.py:11\b", r"0\s+buffer #\d+ \+0, float32\[10000\]\s"]),
-    _nan("nan_triton_inputs", "k_log", story="nan_triton_inputs", output=["element 4170 is NaN: True"], options={"uaf": "off"},
-         report=["element 4170 of float32", "never written", "an input that nobody has written holds NaN"]),
+    *(
+        _nan(f"nan_{how}_inputs", kernel, story="nan_inputs", arguments=[how], needs=needs, options={"uaf": "off"},
+             output=["element 4170 is NaN: True"],
+             report=["element 4170 of float32", "never written", "an input that nobody has written holds NaN"])
+        for how, kernel, needs in (("eager", r"\S*elementwise", TORCH), ("triton", "k_log", TRITON))
+    ),
     _nan("nan_compile", "triton_", story="nan_compile", output=["no NaN before: True", "NaN in column 5: True"],
          report=[r"nan_compile\.py:19\b", r"written at\s+\S+\.py:\d+"], seconds=400),
     Case("nan_stop", "nan_eager", ["log"], options={"nan": "stop"}, needs=TORCH, ways=HOOKED, report=["first NaN: "],

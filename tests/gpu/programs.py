@@ -1,4 +1,4 @@
-"""Runs the plain CUDA programs in programs/ under `cufence run`, with the CUDA runtime linked statically and dynamically.
+"""Runs the plain CUDA programs in programs/ and docs/examples/ under `cufence run`, with the CUDA runtime linked statically and dynamically.
 
     python3 tests/gpu/programs.py [--json FILE] [--show] [CASE...]
 
@@ -20,9 +20,15 @@ from results import line, summary, write_json
 from ways import BUILD, HERE, Machine, options_of, own_environment, prepare, reason_to_skip
 
 SOURCES = HERE / "programs"
+EXAMPLES = HERE.parents[1] / "docs" / "examples"
 BUILT = BUILD / "bin" / "programs"
 RUNTIMES = ("static", "shared")
 ANY_CUDA = Path("/usr/local/cuda/lib64")
+
+
+def source_of(story: str) -> Path:
+    own = SOURCES / f"{story}.cu"
+    return own if own.exists() else EXAMPLES / own.name
 
 
 def _program(name: str, source: str | None = None, **facts: object) -> Case:
@@ -32,7 +38,7 @@ def _program(name: str, source: str | None = None, **facts: object) -> Case:
 def _restaged(kind: str, owner: str, written: str, block: object = 7, thread: object = 104, **other: object) -> Case:
     """A store at the end of a kernel, of which only the second launch knows address and thread."""
     story = SOURCES / "restaged.cu"
-    mark = dict.fromkeys(("large", "busy", "graph", "updated", "late", "null", "wild"), "store_4")
+    mark = dict.fromkeys(("large", "busy", "graph", "updated", "late", "null", "wild", "green"), "store_4")
     mark.update(pinned="by_host", registered="through_host")
     line_number = marked_line(story.read_text(), f"FAULT {mark.get(kind, kind)}")
     kernel = mark.get(kind, kind)
@@ -69,7 +75,30 @@ CASES = [
     ),
     _restaged("store_1", _past(), r"written +1 byte past the end: .*07", thread=112),  # 1008 elements: no slack behind them
     _restaged("add", _past(), r"written +\d bytes? past the end .*restaged"),  # what was added to is the pattern
+    *(
+        _restaged(kind, _past(), r"written +\d bytes?(, beginning \d bytes?)? past the end .*restaged")
+        for kind in ("add_8", "add_float", "add_half2", "exchange")
+    ),
     _restaged("swap", _past(), ""),
+    _restaged("swap_8", _past(), ""),
+    # cp.async, which reads: the warp waits for it, so the dump may tell all, and then nothing is launched again.
+    *(
+        _program(
+            f"restaged_copy_{bytes}",
+            "restaged",
+            arguments=[f"copy_{bytes}"],
+            report=[
+                rf"out-of-bounds READ of {bytes} bytes, 0 bytes past the end of buffer #1\b",
+                rf"kernel +copy_{bytes}\b.*exact",
+                rf"restaged\.cu:{marked_line((SOURCES / 'restaged.cu').read_text(), 'FAULT copy')}\b",
+                r"block \(7,0,0\) thread \(104,0,0\)",
+                r"address .*(restaged|derived|exact)",
+                r"LDGSTS",
+            ],
+        )
+        for bytes in (4, 8, 16)
+    ),
+    _restaged("green", _past(), r"written +4 bytes past the end: 2\.5"),
     _restaged("no_mask", _past(), r"written +96 bytes past the end: 1000\.0 1000\.0.*restaged"),
     _restaged("before", r"4 bytes before the start of buffer #1", r"written +4 bytes before", 0, 0, options={"side": "start"}),
     _restaged("by_table", _past(2), r"written +4 bytes past the end: 2\.5"),
@@ -128,6 +157,17 @@ CASES = [
         )
     ),
     _program("slack_clean", "slack", arguments=["clean"], options={"slack": "on", "slack_every": "16"}, status=0, output=["done"]),
+    _program(
+        "example_fault",
+        "fault",
+        report=[
+            r"cufence: out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #\d+",
+            r"kernel +shift\b.*",
+            r"fault\.cu:{FAULT}\b",
+            r"block \(24,0,0\) thread \(39,0,0\)",
+        ],
+        output=["an illegal memory access was encountered"],
+    ),
     _program("overrun_careless", "overrun", arguments=["careless"], status=86, report=[r"cufence: out-of-bounds READ"]),
     _program(
         "overrun_exitcode",
@@ -276,6 +316,20 @@ CASES = [
             ("half", "attend", "float16", 45),
         )
     ),
+    *(
+        _program(
+            f"code_{kind}",
+            status=86,
+            options={"nan": "report", "uaf": "off"},
+            report=[
+                r"\A==\d+== cufence: first NaN: negate writes 1 NaN to buffer #\d+, first to element 4170 of float32\[10000\]",
+                r"written at\s+\S*code\.h:16\b",
+                "an input that nobody has written holds NaN",
+            ],
+            output=["done"],
+        )
+        for kind in ("zstd", "lz4", "ptx")
+    ),
     _program("managed", status=0, output=["pinned", "mapped", "managed"]),
     _program("ipc", output=["cudaIpcGetMemHandle: cudaErrorInvalidValue"], error=["ipc=driver"]),
     _program(
@@ -327,7 +381,7 @@ def run_case(case: Case, runtime: str, machine: Machine) -> Result:
     command = [str(program), *case.arguments]
     cufence = [str(machine.command), "run", "--json", "report.json", *settings, "--"]
     run = execute([*cufence, *command], environment, place, case.seconds)
-    problems, facts = problems_of(case, run, (SOURCES / f"{case.story}.cu").read_text(), place)
+    problems, facts = problems_of(case, run, source_of(case.story).read_text(), place)
     if case.status == 0:
         problems += problems_of_statistics(case, run)
         if problems:  # check whether the failure is due to cufence

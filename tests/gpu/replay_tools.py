@@ -71,8 +71,10 @@ def main() -> int:
                     continue
                 status, text = run([str(cufence), "replay", "--under", tool, str(bundles[0])])
                 is_seen = re.search(pattern, text) is not None
-                reason = re.search(r"cannot be launched: (.*)", text)
-                said = "sees the fault" if is_seen else f"CANNOT LAUNCH: {reason[1]}" if reason else "says nothing of the fault"
+                reason = re.search(r"cannot be launched: .*|.* ended before the launch", text)
+                quiet = re.search(r"the launch did not fault|the launch failed: .*|the process ended in the launch", text)
+                said = "sees the fault" if is_seen else f"DOES NOT LAUNCH: {reason[0]}" if reason else "says nothing of the fault"
+                said += f" ({quiet[0]})" if quiet else ""
                 print(f"{kind}: {name}: status {status}, {said}")
                 failed |= reason is not None
                 if options.show or not is_seen:

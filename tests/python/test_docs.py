@@ -8,7 +8,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*/README.md")])
-LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)")
+LINK = re.compile(r"!?\[[^\]]*\]\(([^)\s]+)\)|(?:src|srcset)=\"([^\"]+)\"")
 CODE = re.compile(r"^(```|~~~).*?^\1\s*$|`[^`\n]*`", re.M | re.S)
 
 
@@ -25,7 +25,7 @@ class Links(unittest.TestCase):
     def test_each_leads_to_a_file_and_a_heading(self):
         seen = 0
         for page in PAGES:
-            for target in LINK.findall(CODE.sub("", page.read_text())):
+            for target in map("".join, LINK.findall(CODE.sub("", page.read_text()))):
                 if re.match(r"[a-z]+:", target):
                     continue
                 seen += 1

@@ -164,6 +164,23 @@ class Enable(unittest.TestCase):
                 """
             )
 
+    def test_streams_are_created_one_by_one(self) -> None:
+        self.check(
+            """
+            import cufence, threading, torch
+            cufence.enable()
+            made = []
+            threads = [threading.Thread(target=lambda: made.append(torch.cuda.Stream(0, priority=-1))) for _ in range(8)]
+            for thread in threads: thread.start()
+            for thread in threads: thread.join()
+            assert len(made) == 8 and torch.cuda.Stream.most == 1, torch.cuda.Stream.most
+            assert made[0].given == (0, -1, {}), made[0].given
+            assert torch.cuda.Stream(stream_id=3).given == (None, 0, {"stream_id": 3})
+            class Own(torch.cuda.Stream): pass
+            assert type(Own()) is Own
+            """
+        )
+
     def test_twice(self) -> None:
         self.check(
             """

@@ -195,20 +195,44 @@ assert seen == 2, seen
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
 class Estimate(unittest.TestCase):
-    def test_run(self) -> None:
+    def estimate(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         build = standin.LIBRARY.parents[1]
+        options, story = arguments[:-2], [word for word in arguments[-2:] if word]
         done = subprocess.run(
-            [build / "bin/cufence", "run", "--estimate", "--min-size", "1K", "--", build / "tests/programs/program_dlsym", "allocations"],
-            env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(build / "tests/libcuda")},
+            [build / "bin/cufence", "run", "--estimate", *options, "--", build / "tests/programs/program_dlsym", *story],
+            env={**os.environ, "CUFENCE_DRIVER": "sim", "CUFENCE_SIM": "memory=4G", "LD_LIBRARY_PATH": str(build / "tests/libcuda")},
             capture_output=True,
             text=True,
             check=False,
         )
         self.assertEqual(done.returncode, 0, done.stderr)
+        return done
+
+    def test_run(self) -> None:
+        done = self.estimate("--min-size", "1K", "allocations", "")
         self.assertEqual(done.stdout.count("ends within a mapping"), 5, done.stdout)
         self.assertIn("estimate for GPU 0: nothing was guarded; 6 allocations", done.stderr)
-        self.assertRegex(done.stderr, r"as they are +2 MiB +512\.00 +100 %   yes")
+        self.assertRegex(done.stderr, r"as they are +2 MiB +512\.00 +100 % +yes")
         self.assertRegex(done.stderr, r"max_guarded=\d+M ")
+        self.assertNotIn("share pages", done.stderr)
+
+    def test_what_packing_saves(self) -> None:
+        """700 buffers of 4 KiB: 448 share a page, and four pages have one each."""
+        for small, own, says in (
+            ("auto", r"208 MiB +76\.06 +100 % +yes", "small=auto, the default, would begin to pack while the program runs"),
+            ("map", r"1.3 GiB +512\.00 +100 % +yes", "cufence:   GPU 0 has"),
+            ("pack", r"12 MiB +4\.38 +100 % +yes", "cufence:   GPU 0 has"),
+        ):
+            with self.subTest(small=small):
+                said = self.estimate("--small", small, "small_ones", "700").stderr
+                self.assertRegex(said, rf"as they are +{own}")
+                self.assertRegex(said, r"small=map +1.3 GiB +512\.00 ")
+                self.assertRegex(said, r"small=pack +12 MiB +4\.38 ")
+                self.assertIn("(small=pack) take 1.3 GiB less than those with pages of their own (small=map)", said)
+                self.assertIn(says, said)
+                self.assertEqual("small=auto" in said, small == "auto")
+        said = self.estimate("small_ones", "50").stderr
+        self.assertIn("would not pack: the pages of small buffers stay below max_overhead", said)
 
     def test_not_without_run(self) -> None:
         done = standin.run_python(PRELUDE, CUFENCE_OPTIONS="estimate=on")

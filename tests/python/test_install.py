@@ -48,6 +48,22 @@ class Install(unittest.TestCase):
         subprocess.run(["cc", self.folder / "user.c", "-o", program, *flags.split()], check=True)
         self.assertRegex(self.run_it(program), r"^\d+\.\d+\.\d+$")
 
+    def test_all_missing_headers_are_named_at_once(self) -> None:
+        folders = ("/usr/include", "/usr/local/include", "/usr/include/x86_64-linux-gnu", "/usr/include/aarch64-linux-gnu")
+        done = subprocess.run(
+            ["cmake", "-S", ROOT, "-B", self.folder / "bare", f"-DCMAKE_IGNORE_PATH={';'.join(folders)}"],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        self.assertNotEqual(done.returncode, 0)
+        for said in (
+            "headers not found: uthash.h, dwarf.h, zlib.h, jansson.h, zstd.h\n",
+            "apt-get install uthash-dev libdw-dev zlib1g-dev libjansson-dev libzstd-dev\n",
+            "dnf install uthash-devel elfutils-devel zlib-devel jansson-devel libzstd-devel\n",
+        ):
+            self.assertIn(said, done.stderr)
+
     def test_find_package(self) -> None:
         project = self.folder / "project"
         project.mkdir()

@@ -96,6 +96,7 @@ class Plugin(unittest.TestCase):
         blocks = re.split(r"^_+ (test_\S+) _+$", done.stdout, flags=re.MULTILINE)
         self.assertEqual(blocks[1::2], ["test_past_the_end[16]", "test_past_the_end[4000]"])
         self.assertRegex(done.stdout, r"\nFAILED test_it\.py::test_past_the_end\[16\] - cufence: out-of-bounds READ")
+        self.assertRegex(done.stderr, r"\A==\d+== cufence: no faults; 1 allocation guarded.*\n\Z")  # of the last process
         for block, size in zip(blocks[2::2], (16, 4000), strict=True):
             self.assertIn("cufence: out-of-bounds READ of 1 byte, 0 bytes past the end of buffer #", block.splitlines()[1])
             self.assertIn(": a GPU fault during the call of this test\n", block)

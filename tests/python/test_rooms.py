@@ -1,6 +1,7 @@
 """Checks which rooms of allocator/ include each other's headers, and that the pure rooms are pure."""
 from __future__ import annotations
 
+import ast
 import os
 import re
 import shutil
@@ -33,9 +34,31 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 # The symbols that the pure rooms may use: the C library's functions on memory, text and text streams, jansson, the demangler.
 ASKED = re.compile(
     r"mem\w+|str\w+|__\w*(mem|str|printf|isoc)\w*|v?[fs]?n?printf|malloc|calloc|realloc|free|qsort|bsearch|abort|open_memstream|f(close|error|flush|write|printf|puts|putc)"
-    r"|put[cs]|_IO_putc|__ctype_\w+|__stack_chk_fail|__errno_location|json_\w+|inflate\w*|gz\w+|__cxa_demangle|_GLOBAL_OFFSET_TABLE_"
+    r"|put[cs]|_IO_putc|__ctype_\w+|__stack_chk_fail|__errno_location|json_\w+|ZSTD_(decompress|isError)|__cxa_demangle|_GLOBAL_OFFSET_TABLE_"
     r"|__(asan|ubsan|tsan|sanitizer)_\w+|__gcov_\w+"
 )
+
+
+def imported(path: Path) -> set[str]:
+    """Returns the modules of the package that a file of it imports, now or later; not those that only a type checker reads."""
+    tree = ast.parse(path.read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
+            node.body = []
+    found: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and node.level == 1:
+            found |= {node.module} if node.module else {alias.name for alias in node.names}
+    return found
+
+
+class Modules(unittest.TestCase):
+    def test_no_module_imports_itself_by_way_of_others(self):
+        left = {path.stem: imported(path) for path in (ALLOCATOR / "torch" / "cufence").glob("*.py")}
+        self.assertIn("_library", left["_api"])
+        while free := {name for name, imports in left.items() if not imports & left.keys()}:
+            left = {name: imports for name, imports in left.items() if name not in free}
+        self.assertEqual({name: imports & left.keys() for name, imports in left.items()}, {})
 
 
 class Arrows(unittest.TestCase):
@@ -50,6 +73,13 @@ class Arrows(unittest.TestCase):
                     with self.subTest(path.relative_to(ALLOCATOR).as_posix(), includes=included):
                         self.assertLessEqual(FLOOR[room], FLOOR[included])
                         self.assertTrue(included == room or FLOOR[room] < FLOOR[included], "rooms side by side do not know each other")
+
+    def test_the_picture_and_the_page_name_each_room(self):
+        rooms = {path.name for path in ALLOCATOR.iterdir() if path.is_dir()}
+        self.assertEqual(rooms, FLOOR.keys() | {"sim"})
+        for name in ("architecture.md", "architecture.svg"):
+            text = (ROOT / "docs" / name).read_text()
+            self.assertEqual({room for room in rooms if f"{room}/" not in text}, set(), name)
 
     def test_the_simulated_device_knows_nobody(self):
         for path in sorted((ALLOCATOR / "sim").rglob("*.[ch]")):

@@ -80,9 +80,9 @@ class Signatures(unittest.TestCase):
     def test_a_kernel_that_triton_loads(self) -> None:
         self.run_code(
             """
-            signature = {"x": "*fp32", "q": "*kfp8e4nv", "n": "i32", "BLOCK": "constexpr", "s": "fp32"}
+            signature = {"x": "*fp32", "q": "*kfp8e4nv", "u": "*u8", "m": "*i1", "n": "i32", "BLOCK": "constexpr", "s": "fp32"}
             assert CompiledKernel("add", signature, 4096)._init_handles() == "handles"
-            assert told == [(4096, b"add", b"x *fp32\\nq *kfp8e4nv\\nn i32\\ns fp32")], told
+            assert told == [(4096, b"add", b"x *fp32\\nq *kfp8e4nv\\nu *u8\\nm *i1\\nn i32\\ns fp32")], told
             """
         )
 

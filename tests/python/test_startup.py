@@ -227,7 +227,7 @@ class Hook(unittest.TestCase):
 
     def test_wrong_options(self) -> None:
         for text, words in (
-            ("backend:cufence,cufence_uav:strict", [f"cufence run: {CUDA}: ", "'uav'", "did you mean 'uaf'?", "align"]),
+            ("backend:cufence,cufence_uav:strict", [f"cufence run: {CUDA}: ", "'uav'", "did you mean 'uaf'?", "cufence options"]),
             ("backend:cufence,cufence_uaf:strickt", ["uaf=strickt is not allowed; allowed is off | adaptive | strict"]),
             ("backend:cufence,cufence_uaf", [f"{CUDA}: 'cufence_uaf:' is not of the form cufence_KEY:value"]),
             ("backend:native,backend:cufence", ["the back end is named twice, 'native' and 'cufence'; name one"]),

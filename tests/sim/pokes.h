@@ -1,11 +1,8 @@
-/* Kernels of the simulated device that write and read anywhere, for tests of what lies beside buffers; and streams. */
+/* Kernels of the simulated device that write and read anywhere, for tests of what lies beside buffers. */
 #ifndef CUFENCE_TESTS_POKES_H
 #define CUFENCE_TESTS_POKES_H
 
-#include "child.h"
-
-#include <cuda.h>
-#include <sim.h>
+#include "heap_story.h"
 
 /* poke(char *at, int64_t bytes, int value): writes `bytes` bytes from `at` on; sum(char *at, int64_t bytes, uint64_t *out):
  * adds them up. */
@@ -47,25 +44,11 @@ static void release(char *pointer, CUstream stream)
     CHECK_OK(cufence_free(pointer, stream));
 }
 
-static CUstream new_stream(void)
-{
-    CUstream stream;
-    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
-}
-
 static void write_at(char *at, size_t bytes, int value, CUstream stream)
 {
     int64_t count = (int64_t)bytes;
     void *arguments[] = {&at, &count, &value};
     CHECK_CU(cuLaunchKernel(function("poke"), 1, 1, 1, 32, 1, 1, 0, stream, arguments, NULL));
-}
-
-/* Keeps a stream busy until *flag is set. */
-static void spin(CUstream stream, uint32_t *flag)
-{
-    void *arguments[] = {&flag};
-    CHECK_CU(cuLaunchKernel(function("cusim_spin"), 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
 }
 
 static uint64_t sum_at(char *at, size_t bytes, CUstream stream)

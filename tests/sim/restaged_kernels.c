@@ -87,6 +87,29 @@ static void write_end(const cusim_thread *t, void *const *arguments)
         out[n] = 2.5f;
 }
 
+/* The same of the first buffer; test_witness_emulated.c has machine code for it. */
+static void store_first(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    if (number(t) <= *(const int *)arguments[2])
+        out[number(t)] = 2.5f;
+}
+
+/* From far behind the end down to it. */
+static void store_down(const cusim_thread *t, void *const *arguments)
+{
+    char *top = *(char *const *)arguments[0];
+    if (number(t) <= *(const int *)arguments[2])
+        *(volatile float *)(top - number(t) * 0x40000L) = 2.5f;
+}
+
+static void store_until(const cusim_thread *t, void *const *arguments)
+{
+    volatile float *out = *(volatile float *const *)arguments[0];
+    if (number(t) <= **(const volatile int *const *)arguments[1])
+        out[number(t)] = 2.5f;
+}
+
 /* How many elements there are is said in memory of the host. */
 static void write_hosted(const cusim_thread *t, void *const *arguments)
 {
@@ -184,6 +207,9 @@ __attribute__((constructor)) static void register_kernels(void)
         {"hang_later", hang_later, pointer_and_count, 2, "model.cu", 64, 4, 0, 1},
         {"end_later", end_later, pointer_and_count, 2, "model.cu", 75, 4, 0, 1},
         {"write_end", write_end, two_pointers, 3, "model.cu", 86, 4, 0, 1},
+        {"store_first", store_first, two_pointers, 3, "model.cu", 90, 4, 0, 1},
+        {"store_down", store_down, two_pointers, 3, "model.cu", 93, 4, 0, 1},
+        {"store_until", store_until, two_pointers, 2, "model.cu", 95, 4, 0, 1},
         {"write_hosted", write_hosted, two_pointers, 2, "model.cu", 100, 4, 0, 1},
         {"write_by_hosted", write_by_hosted, two_pointers, 2, "model.cu", 110, 4, 0, 1},
         {"_Z5scalePKfPffi", scale, of_scale, 4, "model.cu", 130, 4, 0, 1},

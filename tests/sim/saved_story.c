@@ -65,6 +65,41 @@ static void tell_scale(void)
         launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
 }
 
+/* The last 12 bytes before the end of the mapping are no buffer's. */
+static void tell_odd(void)
+{
+    CUdeviceptr out = allocate((COUNT + 1) * 4);
+    int n = COUNT;
+    launch("write_last", (void *[]){&out, &n});
+}
+
+/* Buffers that share a page, with small=pack. */
+static void tell_packed(void)
+{
+    CUdeviceptr in = 0, out = 0;
+    float factor = 2;
+    int n = COUNT;
+    for (int i = 0; i < 64; i++) { /* a few of each place share none */
+        in = allocate_filled();
+        out = allocate(COUNT * 4);
+    }
+    launch("_Z5scalePKfPffi", (void *[]){&in, &out, &factor, &n});
+    CUdeviceptr large = allocate(4 << 20); /* it shares no page, and leads to one that does */
+    CALL(cuMemcpyHtoD_v2, large + (4 << 20) - 16, &out, sizeof out);
+    CALL(cuMemcpyHtoD_v2, large + 8, &large, sizeof large);
+    CALL(cuMemcpyHtoD_v2, large + 16, &out, sizeof out);
+    n = 0;
+    launch("add_by_table", (void *[]){&large, &n});
+}
+
+/* A launch before the element whose number is in the first one. */
+static void tell_indexed(void)
+{
+    CUdeviceptr table = allocate(COUNT * 4);
+    int n = 0;
+    launch("write_indexed", (void *[]){&table, &n});
+}
+
 static void tell_waver(void)
 {
     CUdeviceptr out = allocate(COUNT * 4);
@@ -143,6 +178,23 @@ static void tell_unloaded(void)
     CALL(cuModuleUnload, loaded);
 }
 
+/* Its kernel is in a fat binary, a file in the folder. */
+static void tell_fat(void)
+{
+    CUmodule loaded;
+    CUfunction function;
+    CUdeviceptr out = allocate(COUNT * 4);
+    int n = COUNT - 1;
+    char code[1 << 14];
+    FILE *file = fopen("write_last.fatbin", "rb");
+    if (!file || fread(code, 1, sizeof code, file) == 0)
+        exit(3);
+    fclose(file);
+    CALL(cuModuleLoadData, &loaded, code);
+    CALL(cuModuleGetFunction, &function, loaded, "write_last");
+    launch_function(function, (void *[]){&out, &n});
+}
+
 static void tell_managed(void)
 {
     CUdeviceptr managed;
@@ -152,11 +204,73 @@ static void tell_managed(void)
         launch("write_last", (void *[]){&managed, &n});
 }
 
+/* Overruns on half of the device: on a stream of its own, or on the default stream there. */
+static void overrun_in_green(int has_stream)
+{
+    CUdevResource all, halves[2];
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    CUcontext context;
+    CUstream stream = NULL;
+    CUfunction function;
+    unsigned parts = 2;
+    int n = COUNT;
+    CALL(cuDeviceGetDevResource, 0, &all, CU_DEV_RESOURCE_TYPE_SM);
+    CALL(cuDevSmResourceSplitByCount, halves, &parts, &all, NULL, 0, all.sm.smCount / 2);
+    CALL(cuDevResourceGenerateDesc, &description, halves, 1);
+    CALL(cuGreenCtxCreate, &green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM);
+    CALL(cuCtxFromGreenCtx, &context, green);
+    CALL(cuCtxSetCurrent, context);
+    if (has_stream)
+        CALL(cuGreenCtxStreamCreate, &stream, green, CU_STREAM_NON_BLOCKING, 0);
+    CUdeviceptr out = allocate(COUNT * 4);
+    CALL(cuCtxSynchronize); /* the zeros are written on the default stream */
+    CALL(cuModuleGetFunction, &function, module, "write_last");
+    CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, stream, (void *[]){&out, &n}, NULL);
+}
+
+static void tell_green(void)
+{
+    overrun_in_green(0);
+}
+
+static void tell_green_stream(void)
+{
+    overrun_in_green(1);
+}
+
+/* In a context of the program's own. */
+static void tell_own_context(void)
+{
+    CUcontext context;
+    CUmodule loaded;
+    CUfunction function;
+    int n = COUNT;
+    CALL(cuCtxCreate_v4, &context, NULL, 0, 0);
+    CALL(cuModuleLoadData, &loaded, "any");
+    CALL(cuModuleGetFunction, &function, loaded, "write_last");
+    CUdeviceptr out = allocate(COUNT * 4);
+    launch_function(function, (void *[]){&out, &n});
+}
+
 static const struct {
     const char *name;
     void (*tell)(void);
-} stories[] = {{"scale", tell_scale},     {"waver", tell_waver},       {"table", tell_table},     {"pinned", tell_pinned},
-               {"library", tell_library}, {"unloaded", tell_unloaded}, {"managed", tell_managed}, {"large", tell_large}};
+} stories[] = {{"packed", tell_packed},
+               {"green", tell_green},
+               {"green_stream", tell_green_stream},
+               {"own_context", tell_own_context},
+               {"odd", tell_odd},
+               {"indexed", tell_indexed},
+               {"scale", tell_scale},
+               {"waver", tell_waver},
+               {"table", tell_table},
+               {"pinned", tell_pinned},
+               {"library", tell_library},
+               {"unloaded", tell_unloaded},
+               {"managed", tell_managed},
+               {"large", tell_large},
+               {"fat", tell_fat}};
 
 int main(int argc, char **argv)
 {

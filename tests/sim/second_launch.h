@@ -73,6 +73,32 @@ static inline void launch(const char *kernel, void *pointer, int n)
     launch_all(kernel, (void *[]){&pointer, &n});
 }
 
+/* Allocates COUNT numbers, launches the kernel with them, and waits for its fault. */
+static inline void fault_in(const char *kernel, const char *options)
+{
+    start(options);
+    launch(kernel, allocate(COUNT * 4), COUNT);
+    cuCtxSynchronize();
+}
+
+/* The same with a buffer that is none of the kernel's arguments: two loads lead to it. */
+static inline void fault_by_table(const char *options)
+{
+    start(options);
+    float *out = allocate(COUNT * 4);
+    float **inner = allocate(8 * sizeof *inner);
+    float ***outer = allocate(2 * sizeof *outer);
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(inner + 2), &out, sizeof out));
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(outer + 1), &inner, sizeof inner));
+    launch("write_by_table", outer, COUNT);
+    cuCtxSynchronize();
+}
+
+/* What is said of either, if the second launch finds it: the thread behind the last number of buffer #1. */
+#define PAST_THE_END "0 bytes past the end of buffer #1"
+#define THREAD_PAST_THE_END "thread \\(104,0,0\\)"
+#define WRITTEN_PAST_THE_END "written +4 bytes past the end: 2\\.5"
+
 struct hosted {
     void *out;
     int n;

@@ -1,66 +1,10 @@
 /* uaf=adaptive on the simulated device: every place of allocation has its turn, and the program loses neither time nor memory.
  */
-#include "child.h"
+#include "heap_story.h"
 
-#include <cuda.h>
 #include <pthread.h>
-#include <sim.h>
 
-#define MIB ((size_t)1 << 20)
-#define PAGE (2 * MIB)
 #define PLACES 60 /* without Python, a place is a size and a stream */
-
-static CUcontext context;
-
-static void start(const char *options)
-{
-    CUdevice device;
-    setenv("CUFENCE_OPTIONS", "stacks=python", 1); /* a place of allocation is a size and a stream */
-    CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-}
-
-static void *allocate(size_t size, CUstream stream)
-{
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
-    return pointer;
-}
-
-static CUstream new_stream(void)
-{
-    CUstream stream;
-    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
-}
-
-static cufence_stats stats(void)
-{
-    cufence_stats all;
-    CHECK_OK(cufence_get_stats(0, &all));
-    return all;
-}
-
-static int is_retired(const void *pointer)
-{
-    cufence_description where;
-    CHECK_OK(cufence_describe(pointer, &where));
-    return where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped;
-}
-
-/* Keeps a stream busy until *flag is set. */
-static void spin(CUstream stream, uint32_t *flag)
-{
-    static CUmodule module;
-    CUfunction function;
-    if (!module)
-        CHECK_CU(cuModuleLoadData(&module, "any"));
-    CHECK_CU(cuModuleGetFunction(&function, module, "cusim_spin"));
-    void *arguments[] = {&flag};
-    CHECK_CU(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, arguments, NULL));
-}
 
 static size_t size_of(int place)
 {
@@ -149,7 +93,7 @@ static void says_when_it_was_freed(void)
     void *seen[PLACES];
     start("uaf_share=100");
     CUstream stream = new_stream();
-    for (int i = 0; i < 1000; i++) {
+    for (int i = 0; i < 10000; i++) {
         synchronised_step(stream, seen);
         CHECK_OK(cufence_describe(seen[1], &where));
         if (where.place == CUFENCE_PLACE_FREED && !where.buffer.is_mapped && where.buffer.freed_ago)
@@ -258,8 +202,13 @@ static void memory_can_be_had(void)
         for (int i = 0; i < 30; i++)
             step(stream, seen);
         void *most = allocate(240 * MIB, other);
-        CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)most, 1, 240 * MIB, other));
+        CHECK_CU(cuMemsetD2D8Async((CUdeviceptr)(uintptr_t)most, PAGE, 1, 64, 240 * MIB / PAGE, other)); /* of each page */
         CHECK_OK(cufence_free(most, other));
+    }
+    for (int i = 0; i < 2;
+         i++) { /* puts a marker behind the stream's last frees; behind a page cut into cells, the first time */
+        usleep(20000);
+        CHECK_OK(cufence_free(allocate(100, stream), stream));
     }
     CHECK_CU(cuCtxSynchronize());
     size_t free_bytes = 0, all_bytes = 1;
@@ -405,6 +354,7 @@ CASES(CASE)
 
 int main(void)
 {
+    setenv("CUFENCE_OPTIONS", "stacks=python", 1); /* a place of allocation is a size and a stream */
     const struct CMUnitTest tests[] = {
 #define ENTRY(story) cmocka_unit_test(test_##story),
         CASES(ENTRY)

@@ -145,8 +145,8 @@ static void test_wrong_command_lines(void **state)
         const char *const *arguments;
         const char *text;
     } cases[] = {
-        {ARGUMENTS("demo", "overflow"), "overrun, underrun and use-after-free are allowed"},
-        {ARGUMENTS("demo", "overrun", "underrun"), "\"underrun\""},
+        {ARGUMENTS("demo", "overflow"), "unknown bug 'overflow'; allowed are overrun, underrun and use-after-free\n"},
+        {ARGUMENTS("demo", "overrun", "underrun"), "surplus argument 'underrun'"},
         {ARGUMENTS("demo", "--sett", "a=b"), "\"--sett\""},
         {ARGUMENTS("demo", "--set"), "--set needs a value, such as --set uaf=strict"},
         {ARGUMENTS("demo", "--set", "no_such_key=1"), "no_such_key"},
@@ -187,6 +187,9 @@ static void test_doctor(void **state)
     expect_status(&run, 0);
     expect_text(&run, "the simulated device");
     expect_text(&run, "granularity 2048 KiB");
+    expect_text(&run, "Hopper: everything works");
+    expect_text(&run, "layout of kernels' arguments (since CUDA 12.4)");
+    expect_text(&run, "core dumps lack them before CUDA 13.3");
     expect_text(&run, "cufence can work here");
 }
 

@@ -1,48 +1,11 @@
 /* The C API without the preload library: streams that it is told about once, and hears no more of; forks; numbers. */
-#include "child.h"
+#include "heap_story.h"
 
-#include <cuda.h>
 #include <pthread.h>
-#include <sim.h>
 
 #define BYTES 4096
-#define MIB ((size_t)1 << 20)
 
-static CUcontext context;
-static CUfunction spin_function;
 static uint32_t flag;
-
-static void start(const char *options)
-{
-    CUmodule module;
-    CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, 0));
-    CHECK_CU(cuCtxSetCurrent(context));
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-    CHECK_CU(cuModuleGetFunction(&spin_function, module, "cusim_spin"));
-}
-
-static void *allocate(size_t size, CUstream stream)
-{
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
-    CHECK(pointer != NULL);
-    return pointer;
-}
-
-static CUstream new_stream(void)
-{
-    CUstream stream;
-    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
-}
-
-/* Keeps the stream busy until let_go(). */
-static void spin(CUstream stream)
-{
-    uint32_t *argument = &flag;
-    CHECK_CU(cuLaunchKernel(spin_function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&argument}, NULL));
-}
 
 static void let_go(void)
 {
@@ -68,7 +31,7 @@ static pthread_barrier_t is_recorded, is_let_go;
 static void *record_own(void *buffer)
 {
     CHECK_CU(cuCtxSetCurrent(context));
-    spin(CU_STREAM_PER_THREAD);
+    spin(CU_STREAM_PER_THREAD, &flag);
     fill(buffer, 1, CU_STREAM_PER_THREAD);
     CHECK_OK(cufence_record_stream(buffer, CU_STREAM_PER_THREAD));
     pthread_barrier_wait(&is_recorded);
@@ -111,7 +74,7 @@ static void handle_that_came_back(void)
     start(NULL);
     CUstream first = new_stream();
     void *buffer = allocate(BYTES, first);
-    spin(first);
+    spin(first, &flag);
     fill(buffer, 1, first);
     CHECK_OK(cufence_free(buffer, first));
     CHECK_OK(cufence_stream_gone(first));
@@ -138,7 +101,7 @@ static void recorded_handle_that_came_back(void)
     CUstream stream = new_stream(), first = new_stream();
     void *buffer = allocate(BYTES, stream);
     CHECK_CU(cuStreamSynchronize(stream));
-    spin(first);
+    spin(first, &flag);
     fill(buffer, 1, first);
     CHECK_OK(cufence_record_stream(buffer, first));
     CHECK_OK(cufence_stream_gone(first));
@@ -171,7 +134,7 @@ static void forked_child(void)
     start(NULL);
     CUstream stream = new_stream();
     void *kept = allocate(BYTES, stream), *freed = allocate(BYTES, stream);
-    spin(stream);
+    spin(stream, &flag);
     CHECK_OK(cufence_free(freed, stream));
     cusim_set_latency("cuEventQuery", 500000); /* the other thread asks whether the free has passed, and holds the list */
     uint64_t before = cusim_call_count("cuEventQuery");
@@ -230,6 +193,23 @@ static void failures_take_no_numbers(void)
     CHECK(number_of(allocate(BYTES, new_stream())) == 3);
 }
 
+/* ---- a stream that lags far behind ---- */
+
+static void seldom_asked_while_it_lags(void)
+{
+    start("uaf=off,idle_age=3600000");
+    CUstream stream = new_stream();
+    spin(stream, &flag);
+    uint64_t before = cusim_call_count("cuEventQuery");
+    for (int i = 0; i < 20000; i++)
+        CHECK_OK(cufence_free(allocate(BYTES, stream), stream));
+    let_go();
+    uint64_t asked = cusim_call_count("cuEventQuery") - before;
+    if (asked > 1000)
+        fprintf(stderr, "asked %llu times\n", (unsigned long long)asked);
+    CHECK(asked <= 1000); /* of 20,000 frees, a hundred are due for a marker */
+}
+
 #define CASE(story)                                                                                                            \
     static void test_##story(void **state)                                                                                     \
     {                                                                                                                          \
@@ -241,7 +221,8 @@ static void failures_take_no_numbers(void)
     X(handle_that_came_back)                                                                                                   \
     X(recorded_handle_that_came_back)                                                                                          \
     X(forked_child)                                                                                                            \
-    X(failures_take_no_numbers)
+    X(failures_take_no_numbers)                                                                                                \
+    X(seldom_asked_while_it_lags)
 CASES(CASE)
 
 /* Without the preload library no launch is seen. */

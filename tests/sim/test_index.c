@@ -9,7 +9,10 @@
 #include "heap/internal.h"
 
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdlib.h>
+#include <sys/time.h>
 
 #define PAGE ((uint64_t)2 << 20)
 
@@ -77,22 +80,76 @@ static void the_next_buffer_of_a_page_is_not_the_last_one(void **state)
     free(block);
 }
 
-/* ---- threads that free one address twice, while the memory serves another buffer and the first one again ---- */
-
-enum { THREADS = 4, CLAIMS = 400000 };
+/* ---- one address is freed twice, while the memory serves another buffer and the first one again ---- */
 
 static uint64_t places[2]; /* in one page */
-static int holders;        /* atomic: that have the block in their hands */
-static int wrong;          /* atomic */
-static int claims;         /* atomic */
+
+/* Asks for one signal: of a timer with an interval, a slow machine would handle nothing else. */
+static void interrupt_soon(void)
+{
+    static unsigned often;
+    const struct itimerval soon = {.it_value.tv_usec = 5 + often++ % 16};
+    setitimer(ITIMER_REAL, &soon, NULL);
+}
+
+/* Finds a live buffer at the first place, and has its memory serve another one. */
+static void move_on(int signal)
+{
+    (void)signal;
+    struct block *block = index_claim(places[0]);
+    if (block)
+        live_at(block, places[1]);
+    interrupt_soon();
+}
+
+/* Another thread may come between any two instructions of a claim. So may a signal, and it comes more often. */
+static void a_late_claim_gets_no_other_buffer(void **state)
+{
+    (void)state;
+    enum { MOVES = 1000, CLAIMS = 4000000 };
+    struct sigaction action = {.sa_handler = move_on}, before;
+    struct block *block = new_block();
+    int moves = 0, wrong = 0;
+    places[0] = arena_start() + 32 * PAGE;
+    places[1] = places[0] + 4096;
+    live_at(block, places[0]);
+    assert_int_equal(sigaction(SIGALRM, &action, &before), 0);
+    interrupt_soon();
+    for (int i = 0; i < CLAIMS && moves < MOVES; i++) {
+        if (index_claim(places[0])) {
+            wrong += block->facts.address != places[0];
+        } else {
+            assert_ptr_equal(index_claim(places[1]), block);
+            moves++;
+        }
+        live_at(block, places[0]);
+    }
+    signal(SIGALRM, SIG_IGN);
+    setitimer(ITIMER_REAL, &(struct itimerval){0}, NULL);
+    sigaction(SIGALRM, &before, NULL);
+    assert_int_equal(wrong, 0);
+#ifndef __SANITIZE_THREAD__ /* which holds signals back */
+    assert_true(moves > 0);
+#endif
+    assert_ptr_equal(index_claim(block->facts.address), block);
+    free(block);
+}
+
+enum { THREADS = 4, CLAIMS = 40000 };
+
+static int holders; /* atomic: that have the block in their hands */
+static int wrong;   /* atomic */
+static int claims;  /* atomic */
 
 static void *claim_and_move(void *argument)
 {
     uint64_t from = places[(uintptr_t)argument % 2], to = places[((uintptr_t)argument + 1) % 2];
     while (__atomic_load_n(&claims, __ATOMIC_RELAXED) < CLAIMS) {
         struct block *block = index_claim(from);
-        if (!block)
+        if (!block) {
+            sched_yield();
             continue;
+        }
         int is_alone = __atomic_fetch_add(&holders, 1, __ATOMIC_ACQ_REL) == 0;
         if (!is_alone || block->facts.address != from)
             __atomic_add_fetch(&wrong, 1, __ATOMIC_RELAXED);
@@ -103,11 +160,11 @@ static void *claim_and_move(void *argument)
     return NULL;
 }
 
-static void a_late_claim_gets_no_other_buffer(void **state)
+static void one_of_several_threads_gets_it(void **state)
 {
     (void)state;
     pthread_t threads[THREADS];
-    places[0] = arena_start() + 32 * PAGE;
+    places[0] = arena_start() + 40 * PAGE;
     places[1] = places[0] + 4096;
     struct block *block = new_block();
     live_at(block, places[0]);
@@ -143,6 +200,7 @@ int main(void)
         cmocka_unit_test(a_buffer_is_claimed_by_its_first_byte_once),
         cmocka_unit_test(the_next_buffer_of_a_page_is_not_the_last_one),
         cmocka_unit_test(a_late_claim_gets_no_other_buffer),
+        cmocka_unit_test(one_of_several_threads_gets_it),
         cmocka_unit_test(a_large_buffer_is_found_from_its_tail),
     };
     return cmocka_run_group_tests(tests, open_index, NULL);

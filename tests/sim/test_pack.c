@@ -1,40 +1,11 @@
 /* Small buffers that share pages on the simulated device: what fits, what is found between them, and who may use what when. */
-#include "child.h"
-#include "concurrently.h"
 #include "pokes.h"
+#include "concurrently.h"
 
 #include <pthread.h>
 
 #define KIB ((size_t)1 << 10)
-#define MIB ((size_t)1 << 20)
 #define FAULTED 86
-
-/* A small device: 128 pages. */
-static void start(const char *options)
-{
-    CUdevice device;
-    CUcontext context;
-    setenv("CUFENCE_SIM", "memory=256M", 1);
-    CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-    function("poke");
-}
-
-static char *allocate(size_t size, CUstream stream)
-{
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, size, -1, stream));
-    return pointer;
-}
-
-static cufence_stats stats(void)
-{
-    cufence_stats all;
-    CHECK_OK(cufence_get_stats(-1, &all));
-    return all;
-}
 
 static cufence_buffer buffer_at(const char *pointer)
 {
@@ -217,6 +188,10 @@ static void addresses_in_a_page_are_described(void)
     start("small=pack");
     char *first = allocate_packed(1000, NULL), *second = allocate_packed(1000, NULL);
     CHECK(second - first < 4096);
+    const cufence_buffer shared = buffer_at(second);
+    CHECK(shared.redzone_before >= 256 && shared.redzone_before == shared.address - shared.mapping_start);
+    CHECK(shared.redzone_after >= 256 && shared.redzone_after == shared.mapping_end - shared.address - 1000);
+    CHECK(buffer_at(allocate(2 * MIB, NULL)).redzone_before == 0); /* it has pages of its own */
     CHECK_OK(cufence_describe(first + 1000, &there));
     CHECK(there.place == CUFENCE_PLACE_PAST_END && there.buffer.id == buffer_at(first).id && there.offset == 0);
     CHECK_OK(cufence_describe(second - 1, &there));
@@ -231,6 +206,15 @@ static void addresses_in_a_page_are_described(void)
     CHECK_OK(cufence_describe((char *)(uintptr_t)(end + 100), &there)); /* the page's guard is that of its last live buffer */
     CHECK(there.place == CUFENCE_PLACE_PAST_END && there.buffer.id == buffer.id);
     CHECK(there.buffer.guard_end > end);
+}
+
+/* A cell may be wider than what is watched of it. */
+static void the_watched_part_is_the_redzone(void)
+{
+    start("small=pack,slack_reach=64");
+    const cufence_buffer buffer = buffer_at(allocate_packed(1000, NULL));
+    CHECK(buffer.redzone_before == 64 && buffer.redzone_after == 64);
+    CHECK(buffer.address - buffer.mapping_start >= 256);
 }
 
 /* ---- streams ---- */
@@ -313,10 +297,10 @@ static void captures_are_not_packed(void)
 static void a_context_takes_its_pages_with_it(void)
 {
     CUdevice device;
-    CUcontext context;
+    CUcontext own;
     start("small=pack");
     CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuCtxCreate(&context, NULL, 0, device));
+    CHECK_CU(cuCtxCreate(&own, NULL, 0, device));
     CUstream stream = new_stream();
     for (int i = 0; i < 200; i++) {
         char *buffer = allocate(1000, stream);
@@ -324,8 +308,8 @@ static void a_context_takes_its_pages_with_it(void)
             release(buffer, stream);
     }
     CHECK(stats().packed_buffers > 100);
-    CHECK_OK(cufence_context_gone(context));
-    CHECK_CU(cuCtxDestroy(context));
+    CHECK_OK(cufence_context_gone(own));
+    CHECK_CU(cuCtxDestroy(own));
     CHECK(stats().packed_buffers == 0);
     CHECK(stats().packed_mapped_bytes == 0);
 }
@@ -358,10 +342,6 @@ static void *churn(void *seed)
     char *held[HELD] = {NULL};
     size_t sizes[HELD];
     unsigned random = (unsigned)(uintptr_t)seed * 7919u + 1;
-    CUdevice device;
-    CUcontext context;
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
     CHECK_CU(cuCtxSetCurrent(context));
     CUstream stream = new_stream();
     for (int i = 0; i < 2000; i++) {
@@ -451,11 +431,13 @@ CLEAN(a_recorded_stream_is_waited_for)
 CLEAN(a_new_page_is_written_first)
 CLEAN(captures_are_not_packed)
 CLEAN(a_context_takes_its_pages_with_it)
+CLEAN(the_watched_part_is_the_redzone)
 CLEAN(strict_goes_on)
 CLEAN(threads_do_not_meet)
 
 int main(int argc, char **argv)
 {
+    setenv("CUFENCE_SIM", "memory=256M", 1); /* a small device: 128 pages */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_finds_one_byte_behind),
         cmocka_unit_test(test_finds_one_byte_before),
@@ -474,6 +456,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_new_page_is_written_first),
         cmocka_unit_test(test_captures_are_not_packed),
         cmocka_unit_test(test_a_context_takes_its_pages_with_it),
+        cmocka_unit_test(test_the_watched_part_is_the_redzone),
         cmocka_unit_test(test_strict_goes_on),
         cmocka_unit_test(test_threads_do_not_meet),
     };

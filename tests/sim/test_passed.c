@@ -1,28 +1,10 @@
 /* What the options leave out of the guarding, and what is left to the driver where pages run out: the C API. */
-#include "child.h"
+#include "heap/passed.h"
+#include "heap_story.h"
 
-#include <cuda.h>
-#include <sim.h>
-
-#define MIB ((size_t)1 << 20)
-#define PAGE (2 * MIB)
-
-static CUcontext context;
-
-static void start(const char *options)
+static void *allocate_used(size_t size, CUstream stream)
 {
-    CUdevice device;
-    CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-}
-
-static void *allocate(size_t size, CUstream stream)
-{
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
-    CHECK(pointer != NULL);
+    void *pointer = allocate(size, stream);
     if (stream)
         CHECK_CU(cuStreamSynchronize(stream));
     CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)pointer, 7, size));
@@ -49,18 +31,11 @@ static cufence_unguarded unguarded(const char *word)
     return (cufence_unguarded){.what = NULL};
 }
 
-static CUstream new_stream(void)
-{
-    CUstream stream;
-    CHECK_CU(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
-    return stream;
-}
-
 static void small_ones_are_left_out(void)
 {
     start("min_size=4K");
     CUstream stream = new_stream();
-    void *small = allocate(4095, stream), *large = allocate(4096, stream);
+    void *small = allocate_used(4095, stream), *large = allocate_used(4096, stream);
     CHECK(!is_guarded(small) && is_guarded(large));
     cufence_unguarded figures = unguarded("min_size");
     CHECK(figures.allocations == 1 && figures.bytes == 4095 && figures.live_buffers == 1 && figures.live_bytes == 4095);
@@ -74,12 +49,29 @@ static void small_ones_are_left_out(void)
     CHECK(stats.allocations == 1 && stats.unguarded_allocations == 1 && stats.unguarded_bytes == 4095);
 }
 
+/* The driver gives the address of a freed buffer to another thread before the first one has noted its free. */
+static void an_address_changes_hands(void)
+{
+    const uint64_t address = 0x7000;
+    start("min_size=4K");
+    const struct heap_request wanted = {.size = 100, .context = context_current()};
+    CHECK(passed_number(address) == 0);
+    CHECK(passed_add(address, &wanted, PASSED_SMALL));
+    uint64_t first = passed_number(address);
+    CHECK(first != 0);
+    CHECK(passed_add(address, &wanted, PASSED_SMALL));
+    CHECK(!passed_remove(address, first));
+    CHECK(unguarded("min_size").live_buffers == 1);
+    CHECK(passed_remove(address, passed_number(address)));
+    CHECK(unguarded("min_size").live_buffers == 0 && passed_number(address) == 0);
+}
+
 static void one_in_n_is_guarded(void)
 {
     start("sample=1/4");
     unsigned guarded = 0, in_a_row = 0, longest = 0;
     for (int i = 0; i < 400; i++) {
-        int is = is_guarded(allocate(100, NULL));
+        int is = is_guarded(allocate_used(100, NULL));
         guarded += (unsigned)is;
         in_a_row = is ? in_a_row + 1 : 0;
         longest = in_a_row > longest ? in_a_row : longest;
@@ -94,33 +86,33 @@ static void a_limit_holds(void)
     start("max_guarded=8M");
     void *all[6];
     for (int i = 0; i < 6; i++)
-        all[i] = allocate(100, NULL);
+        all[i] = allocate_used(100, NULL);
     for (int i = 0; i < 6; i++)
         CHECK(is_guarded(all[i]) == (i < 4));
     CHECK(unguarded("max_guarded").live_buffers == 2);
     CHECK_OK(cufence_free(all[0], NULL));
-    CHECK(is_guarded(allocate(100, NULL))); /* there is room again */
-    CHECK(!is_guarded(allocate(PAGE + 1, NULL)));
+    CHECK(is_guarded(allocate_used(100, NULL))); /* there is room again */
+    CHECK(!is_guarded(allocate_used(PAGE + 1, NULL)));
 }
 
 static void labels_choose(void)
 {
     start("skip=label:optim*;label:cache");
-    CHECK(is_guarded(allocate(100, NULL)));
+    CHECK(is_guarded(allocate_used(100, NULL)));
     CHECK_OK(cufence_label_push("optimizer"));
-    CHECK(!is_guarded(allocate(100, NULL)));
+    CHECK(!is_guarded(allocate_used(100, NULL)));
     CHECK_OK(cufence_label_push("loader"));
-    CHECK(is_guarded(allocate(100, NULL)));
+    CHECK(is_guarded(allocate_used(100, NULL)));
     CHECK_OK(cufence_label_pop());
     CHECK_OK(cufence_label_pop());
     CHECK_OK(cufence_label_push("cache"));
-    CHECK(!is_guarded(allocate(100, NULL)));
+    CHECK(!is_guarded(allocate_used(100, NULL)));
     CHECK(unguarded("skip").live_buffers == 2);
 }
 
 __attribute__((noinline)) static void *allocate_in_a_named_place(void)
 {
-    void *pointer = allocate(100, NULL);
+    void *pointer = allocate_used(100, NULL);
     __asm__ volatile("" ::: "memory");
     return pointer;
 }
@@ -129,7 +121,7 @@ static void functions_choose(void)
 {
     start("only=func:allocate_in_a_named*,skip=label:no");
     for (int i = 0; i < 3; i++) {
-        CHECK(!is_guarded(allocate(100, NULL)));
+        CHECK(!is_guarded(allocate_used(100, NULL)));
         CHECK(is_guarded(allocate_in_a_named_place()));
     }
     CHECK_OK(cufence_label_push("no"));
@@ -140,35 +132,25 @@ static void functions_choose(void)
 static void the_program_is_a_library_too(void)
 {
     start("skip=lib:sim_passed");
-    CHECK(!is_guarded(allocate(100, NULL)));
+    CHECK(!is_guarded(allocate_used(100, NULL)));
 }
 
 static void other_libraries_are_not_meant(void)
 {
     start("skip=lib:libcublas*;file:nowhere.c");
-    CHECK(is_guarded(allocate(100, NULL)));
+    CHECK(is_guarded(allocate_used(100, NULL)));
 }
 
 static uint32_t flag;
-
-static void spin(CUstream stream)
-{
-    CUmodule module;
-    CUfunction function;
-    uint32_t *address = &flag;
-    CHECK_CU(cuModuleLoadData(&module, "any"));
-    CHECK_CU(cuModuleGetFunction(&function, module, "cusim_spin"));
-    CHECK_CU(cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, stream, (void *[]){&address}, NULL));
-}
 
 /* The free is in the order of the recorded stream as well: its work has not ended, so the free waits on the device. */
 static void recorded_streams_are_waited_for(void)
 {
     start("min_size=1M");
     CUstream own = new_stream(), other = new_stream();
-    void *small = allocate(4000, own);
+    void *small = allocate_used(4000, own);
     CHECK_CU(cuStreamSynchronize(own));
-    spin(other);
+    spin(other, &flag);
     CHECK_OK(cufence_record_stream(small, other));
     CHECK_OK(cufence_free(small, own));
     CHECK(cuStreamQuery(own) == CUDA_ERROR_NOT_READY);
@@ -183,7 +165,7 @@ static void graphs_are_always_guarded(void)
     void *pointer = NULL;
     start("min_size=1M");
     CUstream stream = new_stream();
-    CHECK(!is_guarded(allocate(100, stream)));
+    CHECK(!is_guarded(allocate_used(100, stream)));
     CHECK_CU(cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_RELAXED));
     CHECK_OK(cufence_malloc(&pointer, 100, 0, stream));
     CHECK_CU(cuStreamEndCapture(stream, &graph));
@@ -193,13 +175,13 @@ static void graphs_are_always_guarded(void)
 static void no_room_for_pages(void)
 {
     start(NULL);
-    void *guarded = allocate(100, NULL), *passed;
+    void *guarded = allocate_used(100, NULL), *passed;
     CHECK(is_guarded(guarded));
     cusim_fail_calls("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
-    passed = allocate(PAGE * 3, NULL);
+    passed = allocate_used(PAGE * 3, NULL);
     CHECK(!is_guarded(passed) && unguarded("no room").live_buffers == 1);
     cusim_fail_calls("cuMemCreate", CUDA_SUCCESS);
-    CHECK(is_guarded(allocate(PAGE * 3, NULL)));
+    CHECK(is_guarded(allocate_used(PAGE * 3, NULL)));
     CHECK_OK(cufence_free(passed, NULL));
     CHECK(unguarded("no room").live_buffers == 0 && unguarded("no room").allocations == 1);
 }
@@ -228,7 +210,7 @@ static void without_stream_ordered_memory(void)
 {
     start("min_size=1M");
     cusim_fail_calls("cuMemAllocAsync", CUDA_ERROR_NOT_SUPPORTED);
-    void *small = allocate(4000, NULL);
+    void *small = allocate_used(4000, NULL);
     CHECK(!is_guarded(small));
     CHECK_OK(cufence_free(small, NULL));
     CHECK(unguarded("min_size").live_buffers == 0);
@@ -241,7 +223,7 @@ static void a_full_device_is_searched_again_in_need(void)
     setenv("CUFENCE_SIM", "memory=256M", 1);
     start(NULL);
     CUstream stream = new_stream(), other = new_stream();
-    void *large = allocate(40 * MIB, stream), *small[SMALL];
+    void *large = allocate_used(40 * MIB, stream), *small[SMALL];
     cusim_fail_calls("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
     uint64_t before = cusim_call_count("cuCtxSynchronize");
     for (int i = 0; i < SMALL; i++)
@@ -252,7 +234,7 @@ static void a_full_device_is_searched_again_in_need(void)
     cusim_fail_calls("cuMemCreate", CUDA_SUCCESS);
     CHECK_CU(cuStreamSynchronize(stream));
     CHECK_OK(cufence_free(large, stream));
-    CHECK(is_guarded(allocate(230 * MIB, other)));
+    CHECK(is_guarded(allocate_used(230 * MIB, other)));
 }
 
 /* The buffers of a context end with it. */
@@ -282,11 +264,11 @@ static void the_drivers_pool_gives_back(void)
     CHECK_CU(cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all)); /* as PyTorch does */
     CUstream stream = new_stream();
     CHECK_OK(cufence_label_push("left"));
-    void *left = allocate(40 * MIB, stream);
+    void *left = allocate_used(40 * MIB, stream);
     CHECK_OK(cufence_label_pop());
     CHECK_OK(cufence_free(left, stream));
     CHECK_CU(cuStreamSynchronize(stream));
-    CHECK(is_guarded(allocate(40 * MIB, stream)));
+    CHECK(is_guarded(allocate_used(40 * MIB, stream)));
 }
 
 static void check_told(void (*story)(void), const char *const *lines)
@@ -308,9 +290,9 @@ static void twice_without_room(void)
 {
     start("min_size=64");
     cusim_fail_calls("cuMemCreate", CUDA_ERROR_OUT_OF_MEMORY);
-    allocate(PAGE, NULL);
-    allocate(PAGE, NULL);
-    allocate(10, NULL);
+    allocate_used(PAGE, NULL);
+    allocate_used(PAGE, NULL);
+    allocate_used(10, NULL);
 }
 
 static void it_is_said(void **state)
@@ -334,6 +316,7 @@ static void it_is_said(void **state)
     }
 #define CASES(X)                                                                                                               \
     X(small_ones_are_left_out)                                                                                                 \
+    X(an_address_changes_hands)                                                                                                \
     X(one_in_n_is_guarded)                                                                                                     \
     X(a_limit_holds)                                                                                                           \
     X(labels_choose)                                                                                                           \

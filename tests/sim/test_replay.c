@@ -1,9 +1,8 @@
 /* save=DIR, and `cufence replay` of what it saved, on the simulated device. */
-#include "second_launch.h"
+#include "replayed.h"
 
 #include "analysis/snapshot/npy.h"
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -13,17 +12,21 @@
 #define HANG_MS "1500"
 #endif
 
-static char folder[64], bundle[128]; /* of this test, and in it */
-
 /* ---- saving ---- */
 
 static const char *more_options = "";
 
+/* The options that save in this test's folder, and more. */
+static const char *saving(const char *more)
+{
+    static char options[192];
+    snprintf(options, sizeof options, "save=%s%s", folder, more);
+    return options;
+}
+
 static void save_last(void)
 {
-    char options[160];
-    snprintf(options, sizeof options, "save=%s%s", folder, more_options);
-    start(options);
+    start(saving(more_options));
     void *other = allocate(64), *out = allocate(COUNT * 4);
     CHECK_CU(cuMemsetD8((CUdeviceptr)(uintptr_t)out, 7, COUNT * 4));
     launch("write_last", other, 8);
@@ -33,104 +36,15 @@ static void save_last(void)
 
 static void save_table(void)
 {
-    char options[160];
-    snprintf(options, sizeof options, "save=%s", folder);
-    start(options);
-    float *out = allocate(COUNT * 4);
-    float **inner = allocate(8 * sizeof *inner);
-    float ***outer = allocate(2 * sizeof *outer);
-    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(inner + 2), &out, sizeof out));
-    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(outer + 1), &inner, sizeof inner));
-    launch("write_by_table", outer, COUNT);
-    cuCtxSynchronize();
-}
-
-static int find_bundle(void)
-{
-    DIR *open = opendir(folder);
-    int count = 0;
-    for (struct dirent *entry; open && (entry = readdir(open)) != NULL;)
-        if (!strncmp(entry->d_name, "fault-", 6)) {
-            snprintf(bundle, sizeof bundle, "%s/%.40s", folder, entry->d_name);
-            count++;
-        }
-    if (open)
-        closedir(open);
-    return count;
-}
-
-/* Makes a bundle in a new folder. The caller frees what the program said. */
-static char *make_bundle(void (*story)(void))
-{
-    snprintf(folder, sizeof folder, "/tmp/cufence-replay-XXXXXX");
-    assert_non_null(mkdtemp(folder));
-    struct outcome outcome = run_child(story);
-    int status = outcome.status, count = find_bundle();
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 86 || count != 1)
-        fprintf(stderr, "status 0x%x, %d bundles:\n%s\n", (unsigned)status, count, outcome.err);
-    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 86);
-    return outcome.err;
-}
-
-static void run_shell(const char *format, ...) __attribute__((format(printf, 1, 2)));
-static void run_shell(const char *format, ...)
-{
-    char command[1024];
-    va_list list;
-    va_start(list, format);
-    vsnprintf(command, sizeof command, format, list);
-    va_end(list);
-    assert_int_equal(system(command), 0);
-}
-
-static void clean(void)
-{
-    run_shell("rm -rf '%s'", folder);
+    fault_by_table(saving(""));
 }
 
 /* ---- replaying ---- */
-
-static char said[65536]; /* by the last replay, on both outputs */
-
-/* Returns the exit status. */
-static int replay(const char *arguments)
-{
-    char command[1024];
-    snprintf(command, sizeof command, "%s replay %s %s 2>&1", CUFENCE_CLI, arguments, bundle);
-    FILE *out = popen(command, "r");
-    assert_non_null(out);
-    said[fread(said, 1, sizeof said - 1, out)] = '\0';
-    int status = pclose(out);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
-static void expect_replay(const char *arguments, int status, const char *pattern)
-{
-    int got = replay(arguments);
-    if (got != status || !has(said, pattern))
-        fprintf(stderr, "replay %s: status %d, not %d, or not found: %s\n%s\n", arguments, got, status, pattern, said);
-    assert_int_equal(got, status);
-    assert_true(has(said, pattern));
-}
 
 /* Edits the list of the bundle. */
 static void edit(const char *program)
 {
     run_shell("sed -i '%s' %s/scene.json", program, bundle);
-}
-
-static void write_array(const char *name, const char *type, int elements, int bytes)
-{
-    char header[128];
-    int length = snprintf(header, sizeof header, "{'descr': '%s', 'fortran_order': False, 'shape': (%d,), }", type, elements);
-    FILE *file = fopen(name, "we");
-    assert_non_null(file);
-    fwrite("\x93NUMPY\1\0\x76\0", 1, 10, file);
-    fprintf(file, "%-117s\n", header);
-    assert_true(length < 117);
-    for (int i = 0; i < bytes; i++)
-        fputc(0, file);
-    fclose(file);
 }
 
 /* ---- what is saved ---- */
@@ -151,7 +65,7 @@ static void test_files(void **state)
                                         "buffers/1.npy", "buffers/2.npy"};
     char *err = make_bundle(save_last), path[256];
     assert_true(has(err, "saved for `cufence replay`: .*/fault-[0-9]+-1 \\(2 buffers, 4064 bytes\\)"));
-    assert_true(has(err, "thread \\(104,0,0\\)"));
+    assert_true(has(err, THREAD_PAST_THE_END));
     free(err);
     for (size_t i = 0; i < sizeof files / sizeof *files; i++)
         assert_int_equal(mode_of(files[i]), 0600);
@@ -196,20 +110,12 @@ static void test_most(void **state)
 
 static void save_nothing(void)
 {
-    char options[160];
-    snprintf(options, sizeof options, "witness=off,save=%s", folder);
-    start(options);
-    launch("write_last", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("write_last", saving(",witness=off"));
 }
 
 static void save_hang(void)
 {
-    char options[160];
-    snprintf(options, sizeof options, "witness_ms=" HANG_MS ",save=%s", folder);
-    start(options);
-    launch("hang_later", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("hang_later", saving(",witness_ms=" HANG_MS));
 }
 
 /* The end of the process waits for it. The memory is there, though the second launch never ended. */
@@ -245,7 +151,7 @@ static void test_same(void **state)
     free(make_bundle(save_last));
     expect_replay("", 86, "out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #2");
     assert_true(has(said, "block \\(7,0,0\\) thread \\(104,0,0\\)"));
-    assert_true(has(said, "written +4 bytes past the end: 2\\.5"));
+    assert_true(has(said, WRITTEN_PAST_THE_END));
     assert_true(has(said, "model\\.cu:20"));
     assert_true(has(said, " float32\\[1000\\] .*min 2\\.5 max 2\\.5.* restaged$"));
     assert_true(has(said, "1  1000"));
@@ -255,12 +161,41 @@ static void test_same(void **state)
     clean();
 }
 
+/* All of a page that buffers share is kept. */
+static void save_packed(void)
+{
+    const int index = 600000;
+    start(saving(",small=pack"));
+    void *table = NULL;
+    for (int i = 0; i < 64; i++) /* a few buffers of each place share no page */
+        table = allocate(COUNT * 4);
+    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)table, &index, sizeof index));
+    launch("write_indexed", table, 0);
+    cuCtxSynchronize();
+}
+
+static void test_shared(void **state)
+{
+    (void)state;
+    char array[128], arguments[256];
+    char *err = make_bundle(save_packed);
+    if (!has(err, "saved for `cufence replay`: .* \\(1 buffers, 2097152 bytes\\)"))
+        fail_msg("%s", err);
+    free(err);
+    expect_replay("", 86, "bytes (past the end|before the start) of buffer #.*");
+    snprintf(array, sizeof array, "%s/array.npy", folder);
+    snprintf(arguments, sizeof arguments, "--buffer 0=%s", array);
+    write_array(array, "<i4", 2, 8, 0);
+    expect_replay(arguments, 2, "points into memory that several buffers may share, whose bytes cannot be replaced");
+    clean();
+}
+
 /* Two loads lead to the buffer, which is none of the arguments. */
 static void test_reached(void **state)
 {
     (void)state;
     free(make_bundle(save_table));
-    expect_replay("", 86, "0 bytes past the end of buffer #1");
+    expect_replay("", 86, PAST_THE_END);
     clean();
 }
 
@@ -285,10 +220,8 @@ static void test_argument(void **state)
 
 static void save_indexed(void)
 {
-    char options[160];
     const int index = COUNT;
-    snprintf(options, sizeof options, "save=%s", folder);
-    start(options);
+    start(saving(""));
     void *table = allocate(COUNT * 4);
     CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)table, &index, sizeof index));
     launch("write_indexed", table, 0);
@@ -302,15 +235,15 @@ static void test_buffer(void **state)
     free(make_bundle(save_indexed));
     snprintf(array, sizeof array, "%s/array.npy", folder);
     snprintf(arguments, sizeof arguments, "--buffer 0=%s", array);
-    expect_replay("", 86, "0 bytes past the end of buffer #1");
+    expect_replay("", 86, PAST_THE_END);
     expect_replay(arguments, 2, "No such file");
-    write_array(array, "<i4", 2, 8);
+    write_array(array, "<i4", 2, 8, 0);
     expect_replay(arguments, 0, "did not fault");
-    write_array(array, "<i4", COUNT + 1, COUNT * 4 + 4);
+    write_array(array, "<i4", COUNT + 1, COUNT * 4 + 4, 0);
     expect_replay(arguments, 2, "has 4004 bytes, but the buffer only 4000");
-    write_array(array, "<i4", 2, 7);
+    write_array(array, "<i4", 2, 7, 0);
     expect_replay(arguments, 2, "it is truncated");
-    write_array(array, "|O", 2, 8);
+    write_array(array, "|O", 2, 8, 0);
     expect_replay(arguments, 2, "not plain numbers");
     snprintf(arguments, sizeof arguments, "--buffer 1=%s", array);
     expect_replay(arguments, 2, "points to no buffer");
@@ -321,7 +254,7 @@ static void test_no_guards(void **state)
 {
     (void)state;
     free(make_bundle(save_last));
-    expect_replay("--no-guards --under env", 0, "^$");
+    expect_replay("--no-guards --under env", 0, "^cufence replay: the launch did not fault$");
     expect_replay("--no-guards", 0, "bytes other than 0 were written 2 bytes past the end of buffer #2");
     assert_true(has(said, "did not fault"));
     clean();
@@ -343,16 +276,37 @@ static void test_under(void **state)
     run_shell("sed -i '1i #!/bin/sh' %s/cuda-gdb", folder);
     snprintf(arguments, sizeof arguments, "--under %s/cuda-gdb", folder);
     expect_replay(arguments, 5, "^debugger 0$");
+    assert_true(has(said, "cuda-gdb ended before the launch$"));
+    expect_replay("--under true", 1, "true ended before the launch$");
+    expect_replay("--under 'true; false'", 2, "is no command");
     expect_replay("--under /nowhere/tool", 127, "cannot run /nowhere/tool");
     expect_replay("--under ' '", 2, "is no command");
     clean();
 }
 
+/* A debugger starts the process by itself or by a shell, and both leave it its socket. On the simulated device a fault is a
+ * signal. */
+static void test_debugger(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* they do not work under a debugger */
+#endif
+    if (system("command -v gdb >/dev/null") != 0)
+        skip();
+    free(make_bundle(save_last));
+    expect_replay("--under \"gdb -nx -batch -ex 'handle SIGSEGV nostop noprint pass' -ex run\"", 86,
+                  "the launch failed: .*ILLEGAL_ADDRESS");
+    expect_replay("--under \"gdb -nx -batch -ex 'set startup-with-shell off' -ex 'handle SIGSEGV nostop pass' -ex run\"", 86,
+                  "the launch failed: .*ILLEGAL_ADDRESS");
+    expect_replay("--under 'gdb -nx -batch -ex run -ex bt'", 0, "in write_last ");
+    assert_true(has(said, "the process ended in the launch$"));
+    clean();
+}
+
 static void save_pinned(void)
 {
-    char options[160];
-    snprintf(options, sizeof options, "save=%s%s", folder, more_options);
-    start(options);
+    start(saving(more_options));
     void *out = allocate(COUNT * 4), *pinned = pin(sizeof(struct hosted));
     launch_all("write_hosted", (void *[]){&out, &pinned});
     cuCtxSynchronize();
@@ -371,9 +325,9 @@ static void test_pinned(void **state)
     run_shell("test $(stat -c %%a-%%s %s/buffers/pinned-*.npy) = 600-%d", bundle, NPY_HEADER + 16);
     run_shell("grep -q '| buffers/pinned-.* | pinned host memory |' %s/README.md", bundle);
     expect_replay("--times 2", 86, "faulted in 2 of 2 runs");
-    assert_true(has(said, "0 bytes past the end of buffer #1"));
+    assert_true(has(said, PAST_THE_END));
     snprintf(array, sizeof array, "%s/array.npy", folder);
-    write_array(array, "<i4", 4, 16);
+    write_array(array, "<i4", 4, 16, 0);
     snprintf(arguments, sizeof arguments, "--buffer 1=%s", array);
     expect_replay(arguments, 0, "did not fault"); /* with 0 elements, one is written */
     run_shell("cp %s/scene.json %s/scene", bundle, folder);
@@ -473,6 +427,7 @@ static void test_usage(void **state)
     snprintf(bundle, sizeof bundle, "%s", "");
     expect_replay("", 2, "no folder given");
     expect_replay("/nowhere", 1, "/nowhere: No such file");
+    expect_replay("/usr", 1, "/usr: buffers: No such file or directory; a saved launch is a folder in that of save=");
     expect_replay("--times 0 x", 2, "--times '0' is not allowed; allowed is 1..1000000");
     expect_replay("a b", 2, "b");
     expect_replay("--help", 0, "usage: cufence replay");
@@ -481,12 +436,12 @@ static void test_usage(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_files),    cmocka_unit_test(test_most),    cmocka_unit_test(test_nothing),
-        cmocka_unit_test(test_hang),     cmocka_unit_test(test_same),    cmocka_unit_test(test_reached),
-        cmocka_unit_test(test_argument), cmocka_unit_test(test_buffer),  cmocka_unit_test(test_no_guards),
-        cmocka_unit_test(test_under),    cmocka_unit_test(test_damaged), cmocka_unit_test(test_bare),
-        cmocka_unit_test(test_around),   cmocka_unit_test(test_usage),   cmocka_unit_test(test_pinned),
-
+        cmocka_unit_test(test_files),    cmocka_unit_test(test_most),     cmocka_unit_test(test_nothing),
+        cmocka_unit_test(test_hang),     cmocka_unit_test(test_same),     cmocka_unit_test(test_reached),
+        cmocka_unit_test(test_argument), cmocka_unit_test(test_buffer),   cmocka_unit_test(test_no_guards),
+        cmocka_unit_test(test_under),    cmocka_unit_test(test_damaged),  cmocka_unit_test(test_bare),
+        cmocka_unit_test(test_around),   cmocka_unit_test(test_usage),    cmocka_unit_test(test_pinned),
+        cmocka_unit_test(test_shared),   cmocka_unit_test(test_debugger),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

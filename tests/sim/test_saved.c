@@ -160,6 +160,45 @@ static void faults_are_reported(void **state)
     SAYS("written .* buffer #2");
 }
 
+/* Where no access faults, what was written is seen all the same: what is beside the buffer in its mapping. */
+static void writes_into_slack_are_reported(void **state)
+{
+    (void)state;
+    save("", "odd");
+    expect_replay("s/000001-write_last", 0, "outputs equal \\(1 buffers, 4004 bytes\\)");
+    expect_replay("--set-arg 1=1001 s/000001-write_last", 86,
+                  "slack WRITE: 4 bytes changed, 0 bytes past the end of buffer #1$");
+    SAYS("buffer +#1, 4004 bytes");
+    SAYS("found +00 00 20 40 +exact$");
+    SAYS("as 4-byte values: 2\\.5$");
+    SAYS("given to +write_last<<<\\(8,1,1\\), \\(128,1,1\\)>>>");
+    SAYS("launched at +.*saved_story.c:[0-9]+ in launch_function");
+    SAYS("SUMMARY: cufence: slack write");
+    expect_replay("--set-arg 1=1003 --json s/000001-write_last", 86,
+                  "^\\{.*\"kind\":\"slack write\".*\"changed\":12,.*\"found\":\"000020400000204000002040\".*\\}$");
+    expect_replay("--times 2 --set-arg 1=1001 s/000001-write_last", 86, "faulted in 2 of 2 runs");
+    expect_replay("--set-arg 1=1001 --no-guards s/000001-write_last", 0,
+                  "bytes other than 0 were written [02] bytes past the end of buffer #1$");
+    SAYS("outputs equal");
+    expect_replay("--set-arg 1=1004 s/000001-write_last", 86,
+                  "out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1");
+    SAYS("written +4 bytes, beginning 12 bytes past the end: 2\\.5");
+    SAYS("12 bytes past the end \\(mapped: no fault\\): 2\\.5 2\\.5 2\\.5$");
+    assert_int_equal(run_shell("rm s/*/fault.snapshot.json"), 0); /* only the report needs it */
+    expect_replay("--set-arg 1=1001 s/000001-write_last", 86, "4 bytes changed, 0 bytes past the end of buffer #1$");
+}
+
+static void writes_before_a_buffer_are_reported(void **state)
+{
+    (void)state;
+    save("", "indexed");
+    assert_int_equal(run_shell("printf '\\223NUMPY\\1\\0v\\0' >i.npy && printf '%%-117s\\n' \"{'descr': '<i4', "
+                               "'fortran_order': False, 'shape': (1,), }\" >>i.npy && printf '\\375\\377\\377\\377' >>i.npy"),
+                     0);
+    expect_replay("--buffer 0=i.npy s/000001-write_indexed", 86,
+                  "slack WRITE: 4 bytes changed, 12 bytes before the start of buffer #1$");
+}
+
 /* The memory is that of before the launch, though the program goes on, and only what leads somewhere is in the bundle. */
 static void memory_is_followed(void **state)
 {
@@ -190,9 +229,22 @@ static void the_code_is_kept(void **state)
     save("", "library unloaded");
     expect_replay("s/000001-scale", 0, "outputs equal");
     expect_replay("s/000002-write_last", 0, "outputs equal");
+    /* Only the dump has the code that the driver has made of this text. */
+    expect_replay("--set-arg 1=1000 s/000002-write_last", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
     assert_int_equal(run_shell("tr -d '\\0' <s/000001-scale/kernel.cubin | grep -x // && "
                                "tr -d '\\0' <s/000002-write_last/kernel.cubin | grep -x 'text that is freed'"),
                      0);
+}
+
+/* Its cubin for the device is unpacked, and barriers are put in, so that the thread is still there. */
+static void fat_binaries_get_barriers(void **state)
+{
+    (void)state;
+    assert_int_equal(run_shell("gzip -dc %s/cubins/write_last.fatbin.gz >write_last.fatbin", CUFENCE_FIXTURES), 0);
+    save("", "fat");
+    assert_int_equal(run_shell("cmp write_last.fatbin s/000001-write_last/kernel.cubin"), 0);
+    expect_replay("s/000001-write_last", 0, "outputs equal");
+    expect_replay("--set-arg 1=1000 s/000001-write_last", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
 }
 
 static void what_cannot_be_kept_is_said_once(void **state)
@@ -204,6 +256,18 @@ static void what_cannot_be_kept_is_said_once(void **state)
     SAYS("4 of them for");
     assert_false(mode_of("s/000001-write_last/scene.json"));
     assert_int_equal(mode_of("s/000001-write_last/launch.json"), 0600);
+}
+
+/* A replay maps each buffer's own pages. */
+static void shared_pages_are_refused(void **state)
+{
+    (void)state;
+    save("--small pack", "packed");
+    SAYS("no bundle of scale for `cufence replay`: it reaches buffers that share a page \\(small=map");
+    SAYS("no bundle of add_by_table for `cufence replay`: it reaches buffers that share a page");
+    assert_false(mode_of("s/000001-scale/scene.json"));
+    assert_int_equal(mode_of("s/000001-scale/launch.json"), 0600);
+    assert_int_equal(run_shell("ls s/*/scene.json"), 2);
 }
 
 /* 8000 bytes before and after, and some for the list of buffers. */
@@ -260,10 +324,14 @@ int main(void)
         cmocka_unit_test(other_outputs_are_told),
         cmocka_unit_test(a_replaced_buffer_counts_as_given),
         cmocka_unit_test(faults_are_reported),
+        cmocka_unit_test(writes_into_slack_are_reported),
+        cmocka_unit_test(writes_before_a_buffer_are_reported),
         cmocka_unit_test(memory_is_followed),
         cmocka_unit_test(pinned_memory_is_there),
         cmocka_unit_test(the_code_is_kept),
+        cmocka_unit_test(fat_binaries_get_barriers),
         cmocka_unit_test(what_cannot_be_kept_is_said_once),
+        cmocka_unit_test(shared_pages_are_refused),
         cmocka_unit_test(save_max_is_a_limit),
         cmocka_unit_test(room_follows_need),
         cmocka_unit_test(damaged_ones_are_refused),

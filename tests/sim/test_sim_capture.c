@@ -1,11 +1,5 @@
 /* The simulated device's stream capture: what is recorded, what is refused, and what a refusal does to the capture. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <sim/sim.h>
+#include "results.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -23,16 +17,6 @@ static void add_kernel(const cusim_thread *thread, void *const *arguments)
     (void)thread;
     **(uint32_t *const *)arguments[0] += *(const uint32_t *)arguments[1];
 }
-
-static void assert_result(CUresult result, CUresult wanted)
-{
-    const char *name = "?", *wanted_name = "?";
-    cuGetErrorName(result, &name);
-    cuGetErrorName(wanted, &wanted_name);
-    assert_string_equal(name, wanted_name);
-}
-
-#define OK(call) assert_result(call, CUDA_SUCCESS)
 
 static int set_up(void **state)
 {

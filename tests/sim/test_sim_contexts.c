@@ -1,11 +1,5 @@
 /* The simulated device's contexts: those of several devices, of their own making, and what crosses from one to another. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <sim/sim.h>
+#include "results.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -21,16 +15,6 @@ static void add_kernel(const cusim_thread *thread, void *const *arguments)
     (void)thread;
     atomic_fetch_add(&counter, *(const uint32_t *)arguments[0]);
 }
-
-static void assert_result(CUresult result, CUresult wanted)
-{
-    const char *name = "?", *wanted_name = "?";
-    cuGetErrorName(result, &name);
-    cuGetErrorName(wanted, &wanted_name);
-    assert_string_equal(name, wanted_name);
-}
-
-#define OK(call) assert_result(call, CUDA_SUCCESS)
 
 static int set_up(void **state)
 {

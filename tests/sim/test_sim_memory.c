@@ -1,11 +1,5 @@
 /* The simulated device's other memory: pools, host and managed memory, pitched copies, graph nodes, the end of a context. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <sim/sim.h>
+#include "results.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -16,16 +10,6 @@
 #define GRANULE ((size_t)2 << 20)
 
 static CUcontext context;
-
-static void assert_result(CUresult result, CUresult wanted)
-{
-    const char *name = "?", *wanted_name = "?";
-    cuGetErrorName(result, &name);
-    cuGetErrorName(wanted, &wanted_name);
-    assert_string_equal(name, wanted_name);
-}
-
-#define OK(call) assert_result(call, CUDA_SUCCESS)
 
 static int set_up(void **state)
 {

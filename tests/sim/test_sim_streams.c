@@ -1,11 +1,5 @@
 /* The simulated device's streams and events: order, waiting, and what is not yet ready. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <sim/sim.h>
+#include "results.h"
 
 #include "../support/thread_id.h"
 
@@ -29,16 +23,6 @@ static void append_kernel(const cusim_thread *thread, void *const *arguments)
     (void)thread;
     log_values[atomic_fetch_add(&log_count, 1) % 64] = *(const uint32_t *)arguments[0];
 }
-
-static void assert_result(CUresult result, CUresult wanted)
-{
-    const char *name = "?", *wanted_name = "?";
-    cuGetErrorName(result, &name);
-    cuGetErrorName(wanted, &wanted_name);
-    assert_string_equal(name, wanted_name);
-}
-
-#define OK(call) assert_result(call, CUDA_SUCCESS)
 
 static int set_up(void **state)
 {

@@ -1,11 +1,5 @@
 /* The simulated device's virtual memory: what FACTS of a real one the allocator rests on. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include <sim/sim.h>
+#include "results.h"
 
 #include <dlfcn.h>
 #include <string.h>
@@ -18,16 +12,6 @@ static const CUmemAllocationProp device_memory = {.type = CU_MEM_ALLOCATION_TYPE
                                                   .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}};
 static const CUmemAccessDesc read_write = {.location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
                                            .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
-
-static void assert_result(CUresult result, CUresult wanted)
-{
-    const char *name = "?", *wanted_name = "?";
-    cuGetErrorName(result, &name);
-    cuGetErrorName(wanted, &wanted_name);
-    assert_string_equal(name, wanted_name);
-}
-
-#define OK(call) assert_result(call, CUDA_SUCCESS)
 
 static CUdeviceptr reserve(size_t size)
 {

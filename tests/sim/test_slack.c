@@ -1,29 +1,10 @@
 /* Slack watch, fill and poison on the simulated device: writes beside buffers that no hardware sees, and what is not one. */
-#include "child.h"
-#include "concurrently.h"
 #include "pokes.h"
+#include "concurrently.h"
 
 #include <pthread.h>
 
-#define MIB ((size_t)1 << 20)
 #define FAULTED 86
-
-static void start(const char *options)
-{
-    CUdevice device;
-    CUcontext context;
-    CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-}
-
-static char *allocate(size_t size, CUstream stream)
-{
-    void *pointer = NULL;
-    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
-    return pointer;
-}
 
 /* ---- one write ---- */
 
@@ -300,12 +281,10 @@ static void recorded_streams(void)
     CHECK(cufence_check(0) == 1);
 }
 
-static CUcontext shared_context;
-
 static void *in_a_thread(void *user)
 {
     size_t index = (size_t)(uintptr_t)user;
-    CHECK_CU(cuCtxSetCurrent(shared_context));
+    CHECK_CU(cuCtxSetCurrent(context));
     CUstream stream = new_stream();
     for (size_t i = 0; i < 400; i++) {
         size_t size = (i * 7919 + index * 31) % 6000 + 1;
@@ -322,7 +301,6 @@ static void threads(void)
 {
     pthread_t all[4];
     start("slack=on,slack_every=8");
-    CHECK_CU(cuCtxGetCurrent(&shared_context));
     for (uintptr_t i = 0; i < 4; i++)
         CHECK(pthread_create(&all[i], NULL, in_a_thread, (void *)i) == 0);
     for (int i = 0; i < 4; i++)

@@ -1,32 +1,15 @@
 /* What is allocated by place, on request and at exit; leaks; who holds the memory when it runs out; figures by stream. */
-#include "child.h"
+#include "heap_story.h"
 
-#include <cuda.h>
 #include <jansson.h>
 #include <signal.h>
-#include <sim.h>
-
-#define MIB ((size_t)1 << 20)
-#define PAGE (2 * MIB)
 
 static char file[64]; /* for json= and stats= */
 
-static void start(const char *options)
+static void *allocate_as(size_t size, CUstream stream, const char *label)
 {
-    CUdevice device;
-    CUcontext context;
-    setenv("CUFENCE_OPTIONS", "stacks=python", 1); /* the tests are linked with the frames that would be left out */
-    CHECK_OK(cufence_init(options));
-    CHECK_CU(cuDeviceGet(&device, 0));
-    CHECK_CU(cuDevicePrimaryCtxRetain(&context, device));
-    CHECK_CU(cuCtxSetCurrent(context));
-}
-
-static void *allocate(size_t size, CUstream stream, const char *label)
-{
-    void *pointer = NULL;
     CHECK_OK(label ? cufence_label_push(label) : CUFENCE_OK);
-    CHECK_OK(cufence_malloc(&pointer, size, 0, stream));
+    void *pointer = allocate(size, stream);
     CHECK_OK(label ? cufence_label_pop() : CUFENCE_OK);
     return pointer;
 }
@@ -34,10 +17,10 @@ static void *allocate(size_t size, CUstream stream, const char *label)
 /* Two places with three buffers, and one that is freed. */
 static void fill(void)
 {
-    allocate(MIB, NULL, "weights");
-    allocate(2 * MIB, NULL, "weights");
-    allocate(MIB, NULL, NULL);
-    CHECK_OK(cufence_free(allocate(500, NULL, "gone"), NULL));
+    allocate_as(MIB, NULL, "weights");
+    allocate_as(2 * MIB, NULL, "weights");
+    allocate_as(MIB, NULL, NULL);
+    CHECK_OK(cufence_free(allocate_as(500, NULL, "gone"), NULL));
 }
 
 struct expected {
@@ -75,7 +58,7 @@ static void on_request(void)
     snprintf(options, sizeof options, "json=%s,min_size=400", file);
     start(options);
     fill();
-    allocate(100, NULL, NULL); /* unguarded */
+    allocate_as(100, NULL, NULL); /* unguarded */
     CHECK_OK(cufence_report(-1));
     CHECK(cufence_report(7) == CUFENCE_ERROR_INVALID_ARGUMENT);
     CHECK(cufence_fault_count() == 0);
@@ -141,13 +124,13 @@ static void leaking(void)
 static void leaking_with_own_status(void)
 {
     start("leaks=on,exitcode=7");
-    allocate(500, NULL, NULL);
+    allocate_as(500, NULL, NULL);
 }
 
 static void not_leaking(void)
 {
     start("leaks=on");
-    CHECK_OK(cufence_free(allocate(500, NULL, "gone"), NULL));
+    CHECK_OK(cufence_free(allocate_as(500, NULL, "gone"), NULL));
 }
 
 static void leaks_are_findings(void **state)
@@ -253,9 +236,9 @@ static void by_stream(void)
     start(NULL);
     CHECK_CU(cuStreamCreate(&a, CU_STREAM_NON_BLOCKING));
     CHECK_CU(cuStreamCreate(&b, CU_STREAM_NON_BLOCKING));
-    allocate(1000, a, NULL);
-    void *second = allocate(PAGE + 1, a, NULL);
-    allocate(10, b, NULL);
+    allocate_as(1000, a, NULL);
+    void *second = allocate_as(PAGE + 1, a, NULL);
+    allocate_as(10, b, NULL);
     CHECK_OK(cufence_free(second, a));
     size_t count = cufence_get_streams(0, all, 8);
     CHECK(count == 2 && cufence_get_streams(-1, NULL, 0) == 2 && cufence_get_streams(1, all, 8) == 0);
@@ -273,6 +256,7 @@ static void test_by_stream(void **state)
 
 int main(void)
 {
+    setenv("CUFENCE_OPTIONS", "stacks=python", 1); /* the tests are linked with the frames that would be left out */
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(it_is_printed_on_request), cmocka_unit_test(it_is_printed_at_exit),
         cmocka_unit_test(leaks_are_findings),       cmocka_unit_test(a_signal_asks_for_it),

@@ -6,10 +6,12 @@
 
 static int make_cubins(void **state)
 {
-    static const char *const names[] = {"values.cubin", "triton_add.cubin"};
+    static const char *const names[] = {"values.cubin",          "triton_add.cubin",   "values.fatbin",
+                                        "values_default.fatbin", "values_size.fatbin", "values_speed.fatbin",
+                                        "values_ptx.fatbin"};
     static char bytes[1 << 17];
     int failed = make_folder(state);
-    for (size_t i = 0; !failed && i < 2; i++) {
+    for (size_t i = 0; !failed && i < sizeof names / sizeof *names; i++) {
         char path[512];
         snprintf(path, sizeof path, "%s/cubins/%s.gz", CUFENCE_FIXTURES, names[i]);
         gzFile from = gzopen(path, "rb");
@@ -44,13 +46,49 @@ static void an_input_that_is_the_output_is_looked_at(void **state)
     SAYS("written at    /src/values.cu:10 ");
 }
 
+/* code: the file that the program loads. */
+static void expect_an_input_that_nobody_wrote(const char *code)
+{
+    setenv("VALUES_CODE", code, 1);
+    assert_int_equal(run("--nan report", "code_only_read"), 86);
+    unsetenv("VALUES_CODE");
+    SAYS("first NaN: normalise writes 1 NaN to buffer #3");
+    SAYS("written at    /src/values.cu:10 ");
+    SAYS("never written");
+    SAYS("an input that nobody has written holds NaN");
+}
+
 static void what_a_kernel_only_reads_is_not_written(void **state)
 {
     (void)state;
-    assert_int_equal(run("--nan report", "code_only_read"), 86);
-    SAYS("first NaN: normalise writes 1 NaN to buffer #3");
-    SAYS("never written");
-    SAYS("an input that nobody has written holds NaN");
+    expect_an_input_that_nobody_wrote("values.cubin");
+}
+
+/* Compressed or not. */
+static void fat_binaries_are_read(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"values.fatbin", "values_default.fatbin", "values_size.fatbin", "values_speed.fatbin"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        expect_an_input_that_nobody_wrote(names[i]);
+}
+
+/* As text, and compressed in a fat binary beside a cubin for another device. The simulated linker's result is a real cubin. */
+static void ptx_is_compiled(void **state)
+{
+    (void)state;
+    char path[256];
+    snprintf(path, sizeof path, "%s/values.ptx", folder);
+    FILE *file = fopen(path, "w");
+    assert_true(file && fputs(".version 9.0\n.file 1 \"values.cubin\"\n", file) >= 0);
+    fclose(file);
+    expect_an_input_that_nobody_wrote("values.ptx");
+    expect_an_input_that_nobody_wrote("values_ptx.fatbin");
+    setenv("VALUES_CODE", "values_ptx.fatbin", 1);
+    setenv("CUFENCE_SIM", "fail=cuLinkComplete:1:218", 1);
+    assert_int_equal(run("--nan report", "code_only_read"), 0); /* the first launch may have written it */
+    unsetenv("CUFENCE_SIM");
+    unsetenv("VALUES_CODE");
 }
 
 static void guesses_know_the_widths_of_accesses(void **state)
@@ -78,9 +116,13 @@ static void a_signature_that_was_told_is_used(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_nan_has_the_line_that_writes_it),       cmocka_unit_test(an_input_that_is_the_output_is_looked_at),
-        cmocka_unit_test(what_a_kernel_only_reads_is_not_written), cmocka_unit_test(guesses_know_the_widths_of_accesses),
+        cmocka_unit_test(a_nan_has_the_line_that_writes_it),
+        cmocka_unit_test(an_input_that_is_the_output_is_looked_at),
+        cmocka_unit_test(what_a_kernel_only_reads_is_not_written),
+        cmocka_unit_test(guesses_know_the_widths_of_accesses),
         cmocka_unit_test(a_signature_that_was_told_is_used),
+        cmocka_unit_test(fat_binaries_are_read),
+        cmocka_unit_test(ptx_is_compiled),
     };
     return cmocka_run_group_tests(tests, make_cubins, remove_folder);
 }

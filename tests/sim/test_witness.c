@@ -14,9 +14,7 @@ static void launch_with(const char *kernel, void *argument, int n)
 
 static void tell_last(void)
 {
-    start("witness=on");
-    launch("write_last", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("write_last", "witness=on");
 }
 
 static void test_last(void **state)
@@ -30,9 +28,7 @@ static void test_last(void **state)
 
 static void tell_off(void)
 {
-    start("witness=off");
-    launch("write_last", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("write_last", "witness=off");
 }
 
 static void test_off(void **state)
@@ -43,22 +39,13 @@ static void test_off(void **state)
 
 static void tell_table(void)
 {
-    start("witness=on");
-    float *out = allocate(COUNT * 4);
-    float **inner = allocate(8 * sizeof *inner);
-    float ***outer = allocate(2 * sizeof *outer);
-    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(inner + 2), &out, sizeof out));
-    CHECK_CU(cuMemcpyHtoD((CUdeviceptr)(uintptr_t)(outer + 1), &inner, sizeof inner));
-    launch("write_by_table", outer, COUNT);
-    cuCtxSynchronize();
+    fault_by_table("witness=on");
 }
 
-/* The buffer is none of the kernel's arguments: two loads lead to it. */
 static void test_table(void **state)
 {
     (void)state;
-    expect_said(tell_table, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
-                                             "written +4 bytes past the end: 2\\.5", NULL});
+    expect_said(tell_table, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, NULL});
 }
 
 static void tell_struct(void)
@@ -77,21 +64,18 @@ static void tell_struct(void)
 static void test_struct(void **state)
 {
     (void)state;
-    expect_said(tell_struct, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
+    expect_said(tell_struct, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
 static void tell_far(void)
 {
-    start("witness=on");
-    launch("write_far", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("write_far", "witness=on");
 }
 
 static void test_far(void **state)
 {
     (void)state;
-    expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
-                                           "written +4 bytes past the end: 2\\.5 +restaged",
+    expect_said(tell_far, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, "written +4 bytes past the end: 2\\.5 +restaged",
                                            "at least 4 bytes were written further", NULL});
 }
 
@@ -107,7 +91,7 @@ static void tell_shared(void)
 static void test_shared(void **state)
 {
     (void)state;
-    expect_said(tell_shared, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
+    expect_said(tell_shared, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
 static void tell_several(void)
@@ -133,9 +117,7 @@ static void tell_kept(void)
 {
     char options[128];
     snprintf(options, sizeof options, "witness=on,record=%s", kept);
-    start(options);
-    launch("write_last", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("write_last", options);
 }
 
 /* `cufence explain` tells from the files what the program told, in the same words. */
@@ -293,9 +275,7 @@ static void test_large(void **state)
 
 static void tell_once(void)
 {
-    start("witness=on");
-    launch("write_once", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("write_once", "witness=on");
 }
 
 static void test_once(void **state)
@@ -317,9 +297,7 @@ static void expect_no_child(void)
 
 static void tell_hang(void)
 {
-    start("witness=on,witness_ms=300");
-    launch("hang_later", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("hang_later", "witness=on,witness_ms=300");
     CHECK_OK(cufence_wait_reports(10000));
     expect_no_child();
 }
@@ -333,9 +311,7 @@ static void test_hang(void **state)
 
 static void tell_death(void)
 {
-    start("witness=on");
-    launch("end_later", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("end_later", "witness=on");
 }
 
 static void test_death(void **state)
@@ -347,9 +323,7 @@ static void test_death(void **state)
 static void tell_withheld(void)
 {
     setenv("CUFENCE_SIM", "shareable=0", 1);
-    start("witness=on");
-    launch("write_last", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("write_last", "witness=on");
 }
 
 static void test_withheld(void **state)
@@ -361,17 +335,14 @@ static void test_withheld(void **state)
 static void tell_full(void)
 {
     setenv("CUFENCE_SIM", "memory=2M", 1);
-    start("witness=on,small=map");
-    launch("write_last", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("write_last", "witness=on,small=map");
 }
 
 /* The device has room for the copy, and for no page to see what is written. */
 static void test_full(void **state)
 {
     (void)state;
-    expect_said(tell_full,
-                (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", "of the second launch: ", NULL});
+    expect_said(tell_full, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, "of the second launch: ", NULL});
 }
 
 /* ---- the program does not notice ---- */
@@ -387,9 +358,7 @@ static void count_signal(int signal)
 static void tell_quietly(void)
 {
     signal(SIGCHLD, count_signal);
-    start("witness=on");
-    launch("write_last", allocate(COUNT * 4), COUNT);
-    cuCtxSynchronize();
+    fault_in("write_last", "witness=on");
     for (int i = 0; i < 2000 && cufence_fault_count() == 0; i++) {
         CHECK(waitpid(-1, NULL, WNOHANG) == -1);
         usleep(1000);

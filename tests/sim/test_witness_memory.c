@@ -4,6 +4,7 @@
 #include "driver/driver.h"
 #include "restage/host.h"
 #include "restage/memory.h"
+#include "witness/bounds.h"
 
 /* ---- memory of the host ---- */
 
@@ -21,8 +22,7 @@ static void test_pinned(void **state)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* the other process has its own memory where the host memory was */
 #endif
-    expect_said(tell_pinned, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
-                                              "written +4 bytes past the end: 2\\.5", NULL});
+    expect_said(tell_pinned, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, WRITTEN_PAST_THE_END, NULL});
 }
 
 /* Two blocks in one page of malloc's, each registered, and the second leads to the buffer. */
@@ -48,7 +48,7 @@ static void test_registered(void **state)
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     skip(); /* the other process has its own memory where the host memory was */
 #endif
-    expect_said(tell_registered, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", NULL});
+    expect_said(tell_registered, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
 }
 
 static void tell_managed(void)
@@ -146,18 +146,18 @@ static void tell_parts(void)
 {
     CUdeviceptr start, taken;
     CHECK_OK(driver_load());
-    CHECK_CU(cuMemAddressReserve(&start, 64 * MIB, 0, 0, 0));
-    CHECK_CU(cuMemAddressFree(start, 64 * MIB));
-    CHECK_CU(cuMemAddressReserve(&taken, 2 * MIB, 0, start + 32 * MIB, 0));
-    CHECK(taken == start + 32 * MIB);
-    struct scene scene = {.arena_start = start, .arena_end = start + 64 * MIB};
+    CHECK_CU(cuMemAddressReserve(&start, 128 * MIB, 0, 0, 0));
+    CHECK_CU(cuMemAddressFree(start, 128 * MIB));
+    CHECK_CU(cuMemAddressReserve(&taken, 2 * MIB, 0, start + 64 * MIB, 0));
+    CHECK(taken == start + 64 * MIB);
+    struct scene scene = {.arena_start = start, .arena_end = start + 128 * MIB};
     CHECK(memory_open(-1, 0, &scene) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
     CHECK(strstr(cufence_error_detail(), "addresses are taken in the new process"));
-    scene.reserved[0] = (struct scene_range){start + 4 * MIB, 28 * MIB};
-    scene.reserved[1] = (struct scene_range){start + 34 * MIB, 30 * MIB};
+    scene.reserved[0] = (struct scene_range){start, 64 * MIB};
+    scene.reserved[1] = (struct scene_range){start + 96 * MIB, 32 * MIB};
     scene.reserved_count = 2;
     CHECK_OK(memory_open(-1, 0, &scene));
-    scene.reserved[0] = (struct scene_range){start + 32 * MIB, 2 * MIB};
+    scene.reserved[0] = (struct scene_range){start + 64 * MIB, 32 * MIB};
     scene.reserved_count = 1;
     CHECK(memory_open(-1, 0, &scene) == CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE);
 }
@@ -184,8 +184,7 @@ static void tell_farther(void)
 static void test_farther(void **state)
 {
     (void)state;
-    expect_said(tell_farther,
-                (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)", "!written further", NULL});
+    expect_said(tell_farther, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, "!written further", NULL});
 }
 
 static void tell_neighbours(void)
@@ -201,8 +200,79 @@ static void tell_neighbours(void)
 static void test_neighbours(void **state)
 {
     (void)state;
-    expect_said(tell_neighbours, (const char *[]){"0 bytes past the end of buffer #1", "thread \\(104,0,0\\)",
+    expect_said(tell_neighbours, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END,
                                                   "written +4 bytes past the end: 2\\.5 +restaged", "!written further", NULL});
+}
+
+/* ---- beside the buffers, in their mappings ---- */
+
+static void tell_slack(void)
+{
+    start("witness=on");
+    launch("write_last", allocate(COUNT * 4 + 4), COUNT + 4);
+    cuCtxSynchronize();
+}
+
+/* The fault is that of the store behind the mapping, though others came before it. */
+static void test_slack(void **state)
+{
+    (void)state;
+    expect_said(tell_slack,
+                (const char *[]){"out-of-bounds WRITE of 4 bytes, 12 bytes past the end of buffer #1", "thread \\(108,0,0\\)",
+                                 "written +4 bytes, beginning 12 bytes past the end: 2\\.5 +restaged",
+                                 " 12 bytes past the end \\(mapped: no fault\\): 2\\.5 2\\.5 2\\.5$", NULL});
+}
+
+static void tell_reused(void)
+{
+    start("witness=on,small=map,uaf=off");
+    void *out = allocate(COUNT * 4);
+    int n = COUNT;
+    CHECK_CU(cuCtxSynchronize());
+    CHECK_OK(cufence_free(out, NULL));
+    void *next = allocate(64);
+    CHECK((uintptr_t)out / 4096 == (uintptr_t)next / 4096); /* it has the same memory */
+    launch_all("write_last", (void *[]){&out, &n});
+    cuCtxSynchronize();
+}
+
+/* What a launch was given may belong to another buffer by the time of the fault: what is slack of that was none. */
+static void test_reused(void **state)
+{
+    (void)state;
+    expect_said(tell_reused, (const char *[]){"written +4 bytes past the end of buffer #2: 2\\.5", "!mapped: no fault", NULL});
+}
+
+#define SECOND UINT64_C(1000000000)
+
+static void test_bounds(void **state)
+{
+    (void)state;
+    const uint64_t argument = 0x1010;
+    const struct launch_entry entry = {.time_ns = 10 * SECOND};
+    const struct fault_launch known = {.entry = &entry};
+    const struct fault_launch *recorded[] = {&known, &known};
+    const struct scene_launch launches[] = {{.arguments = (const uint8_t *)&argument, .argument_bytes = 8},
+                                            {.argument_bytes = 0}};
+    cufence_buffer buffer = {.address = 0x1000, .size = 32, .allocated_ns = 9 * SECOND};
+    assert_true(bounds_are_sure(&buffer, launches, recorded, 2));
+    buffer.allocated_ns = 10 * SECOND + 1000; /* within a tick, it has to be an argument */
+    assert_true(bounds_are_sure(&buffer, launches, recorded, 1));
+    assert_false(bounds_are_sure(&buffer, launches, recorded, 2));
+    buffer.size = 16;
+    assert_false(bounds_are_sure(&buffer, launches, recorded, 1));
+    buffer.size = 32;
+    buffer.allocated_ns = 11 * SECOND;
+    assert_false(bounds_are_sure(&buffer, launches, recorded, 1));
+    buffer.allocated_ns = 8 * SECOND;
+    buffer.freed_ns = 11 * SECOND;
+    assert_true(bounds_are_sure(&buffer, launches, recorded, 1));
+    buffer.freed_ns = 9 * SECOND;
+    assert_false(bounds_are_sure(&buffer, launches, recorded, 1));
+    buffer.freed_ns = 0;
+    recorded[0] = NULL;
+    assert_false(bounds_are_sure(&buffer, launches, recorded, 1));
+    assert_false(bounds_are_sure(&buffer, launches, recorded, 0));
 }
 
 int main(void)
@@ -211,7 +281,8 @@ int main(void)
         cmocka_unit_test(test_pinned),     cmocka_unit_test(test_registered), cmocka_unit_test(test_managed),
         cmocka_unit_test(test_much),       cmocka_unit_test(test_unmapped),   cmocka_unit_test(test_taken),
         cmocka_unit_test(test_parts),      cmocka_unit_test(test_saved),      cmocka_unit_test(test_farther),
-        cmocka_unit_test(test_neighbours),
+        cmocka_unit_test(test_neighbours), cmocka_unit_test(test_slack),      cmocka_unit_test(test_reused),
+        cmocka_unit_test(test_bounds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -248,10 +248,16 @@ static void launch_of(CUfunction function, void **arguments)
     CALL(cuLaunchKernel, function, 8, 1, 1, 128, 1, 1, 0, NULL, arguments, NULL);
 }
 
+static const char *values_code(void)
+{
+    const char *file = getenv("VALUES_CODE");
+    return file ? file : "values.cubin";
+}
+
 /* Its name says nothing of its arguments. */
 static void tell_code_nan(void)
 {
-    CUfunction function = kernel_of("values.cubin", "normalise");
+    CUfunction function = kernel_of(values_code(), "normalise");
     int n = COUNT;
     fill(in, 417);
     launch_of(function, (void *[]){&in, &out, &n});
@@ -268,7 +274,7 @@ static void tell_code_in_place(void)
 /* Memory that an earlier buffer has left full of NaN, and that a kernel has been given only to read. */
 static void tell_code_only_read(void)
 {
-    CUfunction function = kernel_of("values.cubin", "normalise");
+    CUfunction function = kernel_of(values_code(), "normalise");
     CUdeviceptr stale = allocate(COUNT * 4);
     int n = COUNT, none = 0;
     fill(stale, -1);

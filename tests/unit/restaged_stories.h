@@ -110,6 +110,21 @@ static inline void restaged_exited(struct story *story)
     story->sites_again[0].lane_count = 0;
 }
 
+/* But its code says who it was. */
+static inline void restaged_emulated(struct story *story)
+{
+    restaged_exited(story);
+    for (uint32_t i = 0; i < 2; i++)
+        story->restaged.emulated[i] = (struct evidence_lane){.lane = 8 + i,
+                                                             .thread = {104 + i},
+                                                             .address = A_END + UINT64_C(4) * i,
+                                                             .known_bits = UINT64_MAX,
+                                                             .certainty = CERTAIN_DERIVED,
+                                                             .is_replayed = 1};
+    story->restaged.emulated_count = 2;
+    story->restaged.emulated_block[0] = 7;
+}
+
 /* Three buffers, one of them unknown, and more ranges than are shown. */
 static inline void restaged_all_over(struct story *story)
 {

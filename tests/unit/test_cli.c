@@ -65,11 +65,12 @@ static void what_it_does_not_understand_is_named(void **state)
     static const struct {
         const char *arguments[4], *message;
     } cases[] = {
-        {{"dmo"}, "cufence: unknown command 'dmo', did you mean 'demo'?; " COMMANDS},
+        {{"dmo"}, "cufence: unknown command 'dmo', did you mean 'demo'? `cufence help` lists all\n"},
+        {{"rnu", "./a.out"}, "cufence: unknown command 'rnu', did you mean 'run'? `cufence help` lists all\n"},
         {{"nothing-like-it"}, "cufence: unknown command 'nothing-like-it'; " COMMANDS},
-        {{"--verbose"}, "cufence: unknown command '--verbose'; " COMMANDS},
+        {{"--verbose"}, "cufence: unknown option '--verbose'; allowed are --help (-h) and --version (-V)\n"},
         {{""}, "cufence: unknown command ''; " COMMANDS},
-        {{"help", "dmo"}, "cufence: unknown command 'dmo', did you mean 'demo'?; " COMMANDS},
+        {{"help", "dmo"}, "cufence: unknown command 'dmo', did you mean 'demo'? `cufence help` lists all\n"},
         {{"sh", "-c", "exit 3"}, "cufence: unknown command 'sh'; to run that program: cufence run -- sh -c 'exit 3'\n"},
         {{"/bin/sh", "x.sh"}, "cufence: unknown command '/bin/sh'; to run that program: cufence run -- /bin/sh x.sh\n"},
         {{"completion"}, "cufence completion: no shell named; allowed are bash, zsh and fish\n"},

@@ -11,9 +11,12 @@
 
 #include <elf.h>
 #include <unistd.h>
+#include <zlib.h>
 
+#include "analysis/lines/cubin.h"
 #include "driver/driver.h"
 #include "launch/code.h"
+#include "launch/unpacked.h"
 
 /* ---- a driver: the handle of a module, library, kernel or function is the address of the kernel's name; that of the function
  * of a library's kernel is one more ---- */
@@ -251,6 +254,200 @@ static void other_forms_are_not_kept(void **state)
     assert_int_equal(code_size("a"), 2);
 }
 
+/* ---- looking ---- */
+
+static int version; /* of the kernel's code; 0: the driver does not tell */
+
+static CUresult get_attribute(int *value, CUfunction_attribute attribute, CUfunction function)
+{
+    (void)function;
+    *value = version;
+    return version && attribute == CU_FUNC_ATTRIBUTE_BINARY_VERSION ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+}
+
+static CUresult get_device(CUdevice *device)
+{
+    *device = 3;
+    return CUDA_SUCCESS;
+}
+
+static CUresult get_attribute_there(int *value, CUfunction_attribute attribute, CUkernel kernel, CUdevice device)
+{
+    (void)kernel;
+    *value = 80;
+    return device == 3 && attribute == CU_FUNC_ATTRIBUTE_BINARY_VERSION ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static const struct driver telling = {.cuModuleGetFunction = get_function, .cuFuncGetAttribute = get_attribute};
+static const struct driver telling_of_kernels = {.cuModuleGetFunction = get_function,
+                                                 .cuFuncGetAttribute = get_attribute,
+                                                 .cuCtxGetDevice = get_device,
+                                                 .cuKernelGetAttribute = get_attribute_there};
+
+struct seen {
+    int count;
+    unsigned sm[4];
+};
+
+static void see(struct span cubin, void *user)
+{
+    struct seen *seen = user;
+    struct cubin_kernel kernel;
+    assert_true(seen->count < 4 && cubin_find_kernel(cubin, "normalise", &kernel));
+    seen->sm[seen->count++] = kernel.sm;
+}
+
+static uint8_t *load_fixture(const char *name)
+{
+    char path[512];
+    uint8_t *bytes = calloc(1, 1 << 16);
+    snprintf(path, sizeof path, "%s/cubins/%s.gz", CUFENCE_FIXTURES, name);
+    gzFile file = gzopen(path, "rb");
+    assert_true(file && gzread(file, bytes, 1 << 16) > 0);
+    gzclose(file);
+    return bytes;
+}
+
+static struct seen look_at(const char *name, int *is_whole)
+{
+    struct seen seen = {0};
+    uint8_t *bytes = load_fixture(name);
+    code_loaded((CUmodule)one, bytes);
+    free(bytes);
+    *is_whole = code_look(function_of(one), one, see, &seen);
+    code_unloaded(one);
+    return seen;
+}
+
+static void the_cubin_that_runs_is_looked_at(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"values.fatbin", "values_default.fatbin", "values_speed.fatbin"};
+    int is_whole;
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        struct seen seen = look_at(names[i], &is_whole);
+        assert_true(is_whole && seen.count == 2 && seen.sm[0] == 80 && seen.sm[1] == 90);
+        driver = &telling;
+        version = 90;
+        seen = look_at(names[i], &is_whole);
+        assert_true(is_whole && seen.count == 1 && seen.sm[0] == 90);
+        version = 86; /* compiled from PTX */
+        assert_int_equal(look_at(names[i], &is_whole).count, 0);
+        driver = &telling_of_kernels;
+        version = 0;
+        seen = look_at(names[i], &is_whole);
+        assert_true(is_whole && seen.count == 1 && seen.sm[0] == 80);
+        driver = &usual;
+    }
+    assert_true(look_at("values.cubin", &is_whole).count == 1 && is_whole);
+    assert_int_equal(unpacked_bytes(), 0); /* all are unloaded */
+}
+
+/* ---- PTX ---- */
+
+static unsigned links;
+static uint8_t *linked; /* a cubin; NULL: the driver refuses */
+static char given[64];  /* the PTX */
+
+static CUresult link_create(unsigned count, CUjit_option *options, void **values, CUlinkState *state)
+{
+    assert_true(count == 1 && options[0] == CU_JIT_GENERATE_LINE_INFO && values[0]);
+    *state = (CUlinkState)&links;
+    return CUDA_SUCCESS;
+}
+
+static CUresult link_add(CUlinkState state, CUjitInputType type, void *data, size_t size, const char *name, unsigned count,
+                         CUjit_option *options, void **values)
+{
+    (void)name;
+    (void)options;
+    (void)values;
+    assert_true(state == (CUlinkState)&links && type == CU_JIT_INPUT_PTX && count == 0 && size == strlen(data) + 1);
+    snprintf(given, sizeof given, "%s", (const char *)data);
+    return CUDA_SUCCESS;
+}
+
+static CUresult link_complete(CUlinkState state, void **cubin, size_t *size)
+{
+    (void)state;
+    links++;
+    *cubin = linked;
+    *size = linked ? code_size(linked) : 0;
+    return linked ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
+}
+
+static CUresult link_destroy(CUlinkState state)
+{
+    assert_ptr_equal(state, &links);
+    return CUDA_SUCCESS;
+}
+
+static CUresult exchange(CUstreamCaptureMode *mode)
+{
+    (void)mode;
+    return CUDA_SUCCESS;
+}
+
+static const struct driver linking = {.cuModuleGetFunction = get_function,
+                                      .cuFuncGetAttribute = get_attribute,
+                                      .cuLinkCreate = link_create,
+                                      .cuLinkAddData = link_add,
+                                      .cuLinkComplete = link_complete,
+                                      .cuLinkDestroy = link_destroy,
+                                      .cuThreadExchangeStreamCaptureMode = exchange};
+
+/* Once, also if the driver refuses, and only where no cubin is the one that runs. */
+static void ptx_is_compiled_once(void **state)
+{
+    (void)state;
+    driver = &linking;
+    version = 90;
+    for (unsigned i = 0; i < 2; i++) {
+        struct seen seen = {0};
+        linked = i ? NULL : load_fixture("values.cubin");
+        code_loaded((CUmodule)one, "// ptx");
+        for (int k = 0; k < 2; k++)
+            assert_int_equal(code_look(function_of(one), one, see, &seen), !i);
+        assert_int_equal(seen.count, i ? 0 : 2);
+        assert_int_equal(links, i + 1);
+        assert_string_equal(given, "// ptx");
+        code_unloaded(one);
+        free(linked);
+    }
+    uint8_t *bytes = load_fixture("values_ptx.fatbin");
+    struct seen seen = {0};
+    linked = load_fixture("values.cubin");
+    code_loaded((CUmodule)one, bytes);
+    version = 80;
+    assert_int_equal(code_look(function_of(one), one, see, &seen), 1);
+    assert_true(links == 2 && seen.count == 1 && seen.sm[0] == 80);
+    version = 75;
+    assert_int_equal(code_look(function_of(one), one, see, &seen), 0); /* its PTX is for 80 */
+    assert_int_equal(links, 2);
+    code_unloaded(one);
+    code_loaded((CUmodule)one, bytes);
+    version = 90;
+    assert_int_equal(code_look(function_of(one), one, see, &seen), 1);
+    assert_true(links == 3 && seen.count == 2 && seen.sm[1] == 90 && strstr(given, ".target sm_80"));
+    code_unloaded(one);
+    free(linked);
+    free(bytes);
+}
+
+/* Of one that is damaged all that the kernel may do is not known. */
+static void a_damaged_cubin_is_not_looked_at(void **state)
+{
+    (void)state;
+    struct seen seen = {0};
+    uint8_t *bytes = load_fixture("values_default.fatbin");
+    memset(bytes + 16 + 64, 0, 64);
+    code_loaded((CUmodule)one, bytes);
+    free(bytes);
+    assert_int_equal(code_look(function_of(one), one, see, &seen), 0);
+    assert_int_equal(seen.count, 0);
+    code_unloaded(one);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -262,6 +459,9 @@ int main(void)
         cmocka_unit_test_setup(fat_binaries_are_unwrapped, start),
         cmocka_unit_test_setup(cubins_end_with_their_last_section, start),
         cmocka_unit_test_setup(other_forms_are_not_kept, start),
+        cmocka_unit_test_setup(the_cubin_that_runs_is_looked_at, start),
+        cmocka_unit_test_setup(ptx_is_compiled_once, start),
+        cmocka_unit_test_setup(a_damaged_cubin_is_not_looked_at, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,7 +13,7 @@
 #define HIGH (~LOW)
 #define WINDOW (LOW + 1)
 #define ONLY "only this argument explains the address's low half"
-#define FAR "the other side is at least four times as far"
+#define FAR "the next buffer is at least four times farther"
 #define NEARER_BOTH "nearer end, both neighbours are arguments"
 
 /* Three more buffers: one as far from A as makes its low halves the same, one with a span of more than 4 GiB, and one whose

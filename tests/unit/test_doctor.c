@@ -298,7 +298,7 @@ static void what_a_program_under_the_preload_said_is_judged(void **state)
          {.is_started = 1, .out = "{\"preload\":\"p\",\"dlsym\":\"ours\"}"},
          "hooks (dlsym)",
          FOUND_YES,
-         "is cufence's",
+         "gets its memory from cufence",
          NULL},
         {"/l/p.so",
          {.is_started = 1, .out = "{\"preload\":\"p\",\"dlsym\":\"ours\"}"},

@@ -106,6 +106,50 @@ static void options_leave_buffers_out(void **state)
     assert_int_equal(estimate.live_peak, 400);
 }
 
+/* 448 cells of 4608 bytes in a page; one buffer in 16 has a page of its own, as long as there are four of these at most. */
+static void small_buffers_share_pages(void **state)
+{
+    (void)state;
+    static const struct estimate_options ways[] = {{.small = ESTIMATE_MAP}, {.small = ESTIMATE_PACK}};
+    struct estimate_buffer buffers[1000];
+    begin(12, ways, 2);
+    const struct estimate_way *map = &estimate.ways[0], *pack = &estimate.ways[1];
+    for (size_t i = 0; i < 1000; i++)
+        buffers[i] = estimate_allocated(&estimate, 4096);
+    assert_int_equal(map->peak, 1000 * PAGE);
+    assert_int_equal(pack->alone, 4 * PAGE);
+    assert_int_equal(pack->shared, 3 * PAGE); /* for 996 */
+    assert_int_equal(pack->peak, 7 * PAGE);
+    assert_int_equal(pack->count, 1000);
+    assert_int_equal(estimate_allocated(&estimate, (512 << 10) + 1).pages[1], 1); /* too large for a cell */
+    estimate_freed(&estimate, &(struct estimate_buffer){.size = (512 << 10) + 1, .pages = {1, 1}});
+    for (size_t i = 0; i < 1000; i++)
+        estimate_freed(&estimate, &buffers[i]);
+    assert_int_equal(pack->guarded, 0);
+    assert_int_equal(pack->shared, 0);
+    assert_int_equal(pack->alone, 0);
+    assert_int_equal(pack->peak, 8 * PAGE);
+}
+
+static void packing_begins_when_pages_are_scarce(void **state)
+{
+    (void)state;
+    static const struct estimate_options ways[] = {
+        {.small = ESTIMATE_AUTO, .alone_most = 10 * PAGE, .taken_most = UINT64_MAX},
+        {.small = ESTIMATE_AUTO, .alone_most = UINT64_MAX, .taken_most = 20 * PAGE},
+        {.small = ESTIMATE_AUTO, .alone_most = UINT64_MAX, .taken_most = UINT64_MAX},
+        {.small = ESTIMATE_PACK, .align = 1024}, /* no cell begins at multiples of it */
+    };
+    begin(12, ways, 4);
+    for (size_t i = 0; i < 100; i++)
+        estimate_allocated(&estimate, 1000);
+    assert_int_equal(estimate.ways[0].peak, 11 * PAGE);
+    assert_int_equal(estimate.ways[1].peak, 21 * PAGE);
+    assert_int_equal(estimate.ways[2].peak, 100 * PAGE);
+    assert_int_equal(estimate.ways[3].peak, 100 * PAGE);
+    assert_true(estimate.ways[0].is_packing && estimate.ways[1].is_packing && !estimate.ways[2].is_packing);
+}
+
 /* Beyond the last bin nothing is reused, and nothing is lost count of. */
 static void huge_buffers(void **state)
 {
@@ -127,6 +171,8 @@ int main(void)
         cmocka_unit_test_teardown(freed_mappings_are_reused, end),
         cmocka_unit_test_teardown(without_waste_only_equal_ones_are, end),
         cmocka_unit_test_teardown(options_leave_buffers_out, end),
+        cmocka_unit_test_teardown(small_buffers_share_pages, end),
+        cmocka_unit_test_teardown(packing_begins_when_pages_are_scarce, end),
         cmocka_unit_test_teardown(huge_buffers, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -197,6 +197,8 @@ static const struct {
                {"launch.frames.0.module", "\"libmodel.so\""}, {"written", NULL}, {"restaged.launches", "2"}}},
     {restaged_exited, {{"address.certainty", "\"restaged\""}, {"warp_exited", "true"}, {"thread", NULL}, {"buffer.id", "1"},
                {"counts", "{\"sms\":1}"}, {"buffer.reason", "\"the second launch wrote into its guard\""}}},
+    {restaged_emulated, {{"address.certainty", "\"restaged\""}, {"warp_exited", "true"},
+               {"thread", "{\"block\":[7,0,0],\"thread\":[104,0,0],\"emulated\":true}"}, {"counts", "{\"threads\":2,\"warps\":1}"}}},
     {restaged_all_over, {{"written.0", "{\"buffer\":1,\"side\":\"past_end\",\"distance\":128,\"address\":\"0x7e0004200080\",\"bytes\":8,"
                                    "\"values\":\"ffffffff801d2c04\"}"},
                {"written.1.side", "\"before_start\""}, {"written.1.distance", "64"}, {"written.2.distance", "0"},
@@ -426,6 +428,21 @@ static void names_that_are_no_utf8_are_repaired(void **state)
         expect_member(json, "kernel.name", cases[i].json);
         json_decref(json);
     }
+}
+
+static void a_buffer_that_shares_its_page_has_redzones(void **state)
+{
+    (void)state;
+    struct story story;
+    overrun(&story);
+    json_t *json = json_of(&story, &origin);
+    assert_null(json_object_get(json_object_get(json, "buffer"), "redzone"));
+    json_decref(json);
+    for (size_t i = 0; i < story.memory.near_count; i++)
+        story.near[i].redzone_after = 312;
+    json = json_of(&story, &origin);
+    expect_member(json, "buffer.redzone", "{\"before\":0,\"after\":312}");
+    json_decref(json);
 }
 
 static void what_is_not_known_of_the_origin_is_absent(void **state)
@@ -670,6 +687,7 @@ int main(void)
         cmocka_unit_test(a_stream_race_tells_of_the_use),
         cmocka_unit_test(a_copy_out_of_bounds_tells_how_far),
         cmocka_unit_test(the_rank_is_the_environments),
+        cmocka_unit_test(a_buffer_that_shares_its_page_has_redzones),
         cmocka_unit_test(every_failure_to_allocate_gives_no_report),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

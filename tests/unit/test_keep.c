@@ -52,6 +52,8 @@ static void make(struct story *story, size_t number)
         story->near[i].allocated_stack = 120;
         story->near[i].freed_stack = story->near[i].freed_ns ? 130 : 0;
         story->near[i].freed_ago = story->near[i].freed_ns ? 1200 : 0;
+        story->near[i].redzone_before = 256;
+        story->near[i].redzone_after = 312;
         snprintf(story->near[i].label, sizeof story->near[i].label, "layer %zu \"w\"", i);
     }
     story->memory.frames.read = frames_of;
@@ -120,8 +122,16 @@ static void a_second_launch_is_kept(void **state)
                     .bytes = 200,
                     .values = {0, 1, 0xab, 0xff},
                     .value_bytes = 4},
-                   {.is_before = 1, .bytes = 1}},
+                   {.is_before = 1, .is_slack = 1, .bytes = 1}},
         .write_count = 2,
+        .emulated = {{.lane = 31,
+                      .thread = {1, 2, 3},
+                      .address = 0xfedcba9876543210,
+                      .known_bits = UINT64_MAX,
+                      .certainty = CERTAIN_DERIVED,
+                      .is_replayed = 1}},
+        .emulated_count = 1,
+        .emulated_block = {4, 5, 6},
         .figures = {{.address = 0xfedcba9876543210,
                      .bytes = UINT64_C(3) << 30,
                      .seen = 16 << 20,
@@ -142,6 +152,10 @@ static void a_second_launch_is_kept(void **state)
     assert_int_equal(again->writes[0].buffer->id, story.near[0].id);
     assert_null(again->writes[1].buffer);
     assert_int_equal(again->writes[1].is_before, 1);
+    assert_int_equal(again->writes[1].is_slack, 1);
+    assert_int_equal(again->emulated_count, 1);
+    assert_memory_equal(again->emulated, restaged.emulated, sizeof restaged.emulated);
+    assert_memory_equal(again->emulated_block, restaged.emulated_block, sizeof restaged.emulated_block);
     assert_int_equal(again->writes[0].address, 0xfedcba9876543210);
     assert_int_equal(again->writes[0].value_bytes, 4);
     assert_memory_equal(again->writes[0].values, restaged.writes[0].values, 64);

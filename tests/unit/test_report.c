@@ -232,7 +232,7 @@ static const struct {
      "  kernel     k_oob<<<(8,1,1), (128,1,1)>>>  argument word 1 points to this buffer     exact\n"
      "             instruction   STG.E [R2.64], R5   (k_oob+0x400)\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                      derived\n"
-     "  owner      #1: the other side is at least four times as far                       derived\n"
+     "  owner      #1: the next buffer is at least four times farther                     derived\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  note       a register holds the low half of the address; the high half is what the\n"
@@ -325,7 +325,7 @@ static const struct {
      "             launched at   train.py:41 in step                                      derived\n"
      "                           train.py:60 in <module>\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                        exact\n"
-     "  owner      #1: the other side is at least four times as far                       derived\n"
+     "  owner      #1: the next buffer is at least four times farther                     derived\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  arguments  0  buffer #2 +12, 8000 bytes                                             exact\n"
@@ -381,7 +381,7 @@ static const struct {
      "             launched      13 ms ago by thread 4242 on stream 0x5581c0\n"
      "             launched at   train.py:41 in step                                        exact\n"
      "  address    0x7e0004200000, 0 bytes past the end of buffer #1                        exact\n"
-     "  owner      #1: the other side is at least four times as far                       derived\n"
+     "  owner      #1: the next buffer is at least four times farther                     derived\n"
      "  buffer     #1, 4000 bytes [0x7e00041ff060, 0x7e0004200000), stream 0x5581c0\n"
      "             allocated     72.9 ms ago by thread 4242\n"
      "  arguments  0  24 bytes                                                              exact\n"
@@ -753,6 +753,8 @@ static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
         story.near[i].allocated_stack = 120;
         story.near[i].freed_stack = story.near[i].freed_ns ? 130 : 0;
         story.near[i].freed_ago = story.near[i].freed_ns ? 1200 : 0;
+        story.near[i].redzone_before = 256;
+        story.near[i].redzone_after = 312;
     }
     story.memory.frames.read = frames_of;
     char *text = text_of(&story, (struct finding_origin){4242, -1, 0, NULL, NULL});
@@ -760,6 +762,8 @@ static void a_buffer_tells_where_it_was_allocated_and_freed(void **state)
                                  "==4242==                            train.py:40 in step\n"
                                  "==4242==              freed"));
     assert_non_null(strstr(text, " on stream 0x5581c8, about 1200 allocations ago\n"));
+    assert_non_null(strstr(
+        text, "\n==4242==              redzone       256 bytes in front and 312 behind: it shares its page with others\n"));
     assert_non_null(strstr(text, "             freed at      model.py:130 in forward\n"
                                  "==4242==                            train.py:40 in step\n"));
     free(text);

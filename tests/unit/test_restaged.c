@@ -232,6 +232,61 @@ static void what_was_written_names_the_buffer_if_it_is_one(void **state)
     expect_address(&story, FAULT_UNDERRUN, 2, B_START - 2200000, 2200000);
 }
 
+static void an_emulated_warp_stands_in(void **state)
+{
+    (void)state;
+    struct story story;
+    restaged_emulated(&story);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    struct diagnosis diagnosis = diagnose(&story);
+    assert_true(diagnosis.is_emulated && diagnosis.is_warp_restaged);
+    assert_int_equal(diagnosis.address_certainty, CERTAIN_RESTAGED); /* it was written there */
+    assert_int_equal(diagnosis.faulting_threads, 2);
+    assert_int_equal(fault_site(&diagnosis)->block_index[0], 7);
+    assert_int_equal(diagnosis.lane->thread[0], 104);
+    story.restaged.emulated[0].address = story.restaged.emulated[1].address = A_END + 4096; /* there nothing was */
+    assert_false(diagnose(&story).is_emulated);
+    assert_int_equal(diagnose(&story).address_certainty, CERTAIN_RESTAGED);
+    story.restaged.write_count = story.restaged.written_bytes = 0; /* what was written is not known */
+    diagnosis = diagnose(&story);
+    assert_true(diagnosis.is_emulated);
+    assert_true(diagnosis.address == A_END + 4096);
+    assert_int_equal(diagnosis.address_certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnosis.owner_certainty, CERTAIN_DERIVED);
+    assert_int_equal(diagnosis.arguments.certainty, CERTAIN_RESTAGED);
+    story.restaged.outcome = RESTAGE_FAILED; /* nothing was launched */
+    diagnosis = diagnose(&story);
+    assert_true(diagnosis.is_emulated);
+    assert_true(diagnosis.arguments.certainty < CERTAIN_RESTAGED && diagnosis.origin.certainty < CERTAIN_RESTAGED);
+    story.restaged.outcome = RESTAGE_NO_FAULT; /* the hardware says no */
+    assert_false(diagnose(&story).is_emulated);
+    restaged_emulated(&story); /* a warp in the dump is better */
+    fault_again(&story, A_END);
+    assert_false(diagnose(&story).is_emulated);
+    assert_int_equal(diagnose(&story).address_certainty, CERTAIN_RESTAGED);
+    restaged_emulated(&story);
+    story.sites_again[0].symbol = "another"; /* it faulted elsewhere */
+    assert_false(diagnose(&story).is_emulated);
+}
+
+/* It does not fault there, so it is not where the fault was. */
+static void what_was_written_into_slack_names_none(void **state)
+{
+    (void)state;
+    struct story story;
+    restaged_exited(&story);
+    struct restaged_write *write = add_write(&story, NULL, story.near[1].mapping_start, 4, &two, sizeof two);
+    write->is_slack = 1;
+    restaged_name_buffers(&story.restaged, &story.memory);
+    assert_ptr_equal(write->buffer, &story.near[1]);
+    assert_true(write->is_before);
+    assert_int_equal(write->distance, story.near[1].address - story.near[1].mapping_start - 4);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+    story.restaged.writes[0] = *write;
+    story.restaged.written_bytes -= 4 * --story.restaged.write_count;
+    expect_nothing_new(&story);
+}
+
 static void every_outcome_has_a_name(void **state)
 {
     (void)state;
@@ -249,6 +304,8 @@ int main(void)
         cmocka_unit_test(other_exceptions_are_left_alone),
         cmocka_unit_test(the_launch_that_did_it_again_is_the_launch),
         cmocka_unit_test(what_was_written_names_the_buffer_if_it_is_one),
+        cmocka_unit_test(what_was_written_into_slack_names_none),
+        cmocka_unit_test(an_emulated_warp_stands_in),
         cmocka_unit_test(every_outcome_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -353,7 +353,7 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "--set"}, "--set needs a value, such as --set uaf=strict"},
         {{"run", "--error-exitcode"}, "--error-exitcode needs a value"},
         {{"run", "--sett", "uaf=strict", "true"}, "unknown option \"--sett\"; allowed are --set, --preset, --json"},
-        {{"run", "--uav=strict", "true"}, "unknown option \"--uav=strict\", did you mean --uaf?; allowed are --set,"},
+        {{"run", "--uav=strict", "true"}, "unknown option \"--uav=strict\", did you mean --uaf? `cufence options` lists all\n"},
         {{"run", "--max-reprots", "1", "true"}, "did you mean --max_reports?"},
         {{"run", "--uaf"}, "--uaf needs a value; allowed is off | adaptive | strict"},
         {{"run", "--uaf", "maybe", "true"}, "--uaf: uaf=maybe is not allowed; allowed is off | adaptive | strict"},

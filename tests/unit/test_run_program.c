@@ -96,7 +96,7 @@ static void a_program_that_is_missing_is_named(void **state)
     (void)state;
     char found[PATH_MAX], lengthy[PATH_MAX + 8];
     assert_int_equal(program_find("no-such-program", "/bin:/usr/bin", found), PROGRAM_MISSING);
-    assert_string_equal(error_detail(), "there is no program no-such-program in the folders of PATH (/bin:/usr/bin)");
+    assert_string_equal(error_detail(), "there is no program no-such-program in the folders of PATH");
     assert_int_equal(program_find("/no/such/program", "/bin", found), PROGRAM_MISSING);
     assert_string_equal(error_detail(), "there is no /no/such/program");
     assert_int_equal(program_find("/bin/sh/program", "/bin", found), PROGRAM_MISSING);

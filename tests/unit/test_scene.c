@@ -99,7 +99,7 @@ static void a_damaged_one_is_refused(void **state)
         assert_int_equal(scene_read(bytes, cut, &read, launches, &problem), CUFENCE_ERROR_CORRUPT);
     bytes[8]++;
     assert_int_equal(scene_read(bytes, size, &read, launches, &problem), CUFENCE_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(problem.text, "of version 5"));
+    assert_non_null(strstr(problem.text, "of version 7"));
     free(bytes);
 }
 

@@ -164,6 +164,31 @@ static void kernels_of_ptxas(void **state)
         0x0000000902007986, 0x000fe2000c101904                                                                                 \
     } /* STG.E desc[UR4][R2.64], R9 */
 
+#define STORE_IF_P0                                                                                                            \
+    {                                                                                                                          \
+        0x0000000902000986, 0x000fe2000c101904                                                                                 \
+    } /* @P0 STG.E desc[UR4][R2.64], R9 */
+#define STORE_UNLESS_P0                                                                                                        \
+    {                                                                                                                          \
+        0x0000000902008986, 0x000fe2000c101904                                                                                 \
+    } /* @!P0 STG.E desc[UR4][R2.64], R9 */
+#define SET_P0                                                                                                                 \
+    {                                                                                                                          \
+        0x000000010800780c, 0x000fe20003f06270                                                                                 \
+    } /* ISETP.GE.AND P0, PT, R8, 0x1, PT */
+#define SET_P1                                                                                                                 \
+    {                                                                                                                          \
+        0x000000010800780c, 0x000fe20003f26270                                                                                 \
+    } /* ISETP.GE.AND P1, PT, R8, 0x1, PT */
+#define SET_PREDICATES                                                                                                         \
+    {                                                                                                                          \
+        0x0000000308007804, 0x000fe20000000000                                                                                 \
+    } /* R2P PR, R8, 0x3 */
+#define SET_R7                                                                                                                 \
+    {                                                                                                                          \
+        0x000000ffff077224, 0x000fe200078e00ff                                                                                 \
+    } /* IMAD.MOV.U32 R7, RZ, RZ, RZ; 0 where a second predicate would be */
+
 /* The access is the last of 8 instructions. */
 static const struct {
     const char *name;
@@ -185,6 +210,15 @@ static const struct {
     {"before a call", {CALL_ABSOLUTE, LOAD_R2_ARGUMENT_0, NOP, NOP, NOP, NOP, NOP, STORE}, FROM(WORD(0))},
     {"an unknown one may write", {LOAD_R2_ARGUMENT_0, UNKNOWN_INSTRUCTION, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
     {"it may not come there", {UNKNOWN_INSTRUCTION, LOAD_R2_ARGUMENT_0, NOP, NOP, NOP, NOP, NOP, STORE}, FROM(WORD(0))},
+    {"if and only if", {LOAD_R2_ARGUMENT_0, PERHAPS_ARGUMENT_1, NOP, NOP, NOP, NOP, NOP, STORE_IF_P0}, FROM(WORD(1))},
+    {"if not", {LOAD_R2_ARGUMENT_0, PERHAPS_ARGUMENT_1, NOP, NOP, NOP, NOP, NOP, STORE_UNLESS_P0}, NOBODY_KNOWS},
+    {"another if", {LOAD_R2_ARGUMENT_0, PERHAPS_ARGUMENT_1, NOP, SET_P0, NOP, NOP, NOP, STORE_IF_P0}, NOBODY_KNOWS},
+    {"perhaps another if",
+     {LOAD_R2_ARGUMENT_0, PERHAPS_ARGUMENT_1, FORWARD_2, SET_P0, NOP, NOP, NOP, STORE_IF_P0},
+     NOBODY_KNOWS},
+    {"all are new", {LOAD_R2_ARGUMENT_0, PERHAPS_ARGUMENT_1, NOP, SET_PREDICATES, NOP, NOP, NOP, STORE_IF_P0}, NOBODY_KNOWS},
+    {"others are new", {LOAD_R2_ARGUMENT_0, PERHAPS_ARGUMENT_1, SET_P1, SET_R7, NOP, NOP, NOP, STORE_IF_P0}, FROM(WORD(1))},
+    {"both ways if", {LOAD_R2_ARGUMENT_0, PERHAPS_ARGUMENT_1, FORWARD_2, SET_R7, NOP, NOP, NOP, STORE_IF_P0}, FROM(WORD(1))},
     {"a branch to anywhere", {INDEXED_BRANCH, LOAD_R2_ARGUMENT_0, NOP, NOP, NOP, NOP, NOP, STORE}, NOBODY_KNOWS},
 };
 

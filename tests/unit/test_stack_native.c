@@ -146,6 +146,41 @@ static void a_frame_in_no_module_is_left_out(void **state)
     assert_int_equal(native_frames(&stack, NULL, frames, MOST), 0);
 }
 
+static unsigned lines_read;
+
+/* In front of libdw_line() (see tests/CMakeLists.txt). */
+void __real_libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line);
+void __wrap_libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line);
+void __wrap_libdw_line(struct libdw_session *session, uint64_t address, char *file, size_t size, int *line)
+{
+    lines_read++;
+    __real_libdw_line(session, address, file, size, line);
+}
+
+/* Goes by the name of the C library's function that starts a thread. */
+static NOINLINE void start_thread(struct stack *out)
+{
+    chain_outer(out);
+    sink++;
+}
+
+/* Reading its line may take longer than the rest of the report. */
+static void what_starts_a_thread_is_left_out_before_its_line_is_read(void **state)
+{
+    (void)state;
+    struct stack stack;
+    struct stack_frame frames[MOST];
+    start_thread(&stack);
+    lines_read = 0;
+    assert_int_equal(native_frames(&stack, with_libdw(), frames, 4), 3);
+    assert_string_equal(frames[2].function, "chain_outer");
+    assert_true(frames[2].line > 0);
+    assert_int_equal(lines_read, 3);
+    assert_true(native_frames(&stack, with_libdw(), frames, MOST) > 4); /* further out there is something to tell */
+    assert_string_equal(frames[3].function, "start_thread");
+    assert_true(frames[3].line > 0);
+}
+
 static void room_for_fewer_frames_is_respected(void **state)
 {
     (void)state;
@@ -254,6 +289,7 @@ int main(void)
 #endif
         cmocka_unit_test(words_and_counters_of_no_stack_are_survived),
         cmocka_unit_test(a_frame_in_no_module_is_left_out),
+        cmocka_unit_test(what_starts_a_thread_is_left_out_before_its_line_is_read),
         cmocka_unit_test(room_for_fewer_frames_is_respected),
         cmocka_unit_test(a_deep_stack_is_copied_as_far_as_there_is_room),
         cmocka_unit_test(a_copy_begins_where_it_is_told_to),

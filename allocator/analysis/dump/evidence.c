@@ -11,11 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Several times what a machine can contain; more means a damaged dump with overlapping tables. One GPU has about 10,000
- * warps in 132 SMs, a warp table covers one block, and a device runs at most 128 grids at a time. */
+/* Several times what a machine can contain; more means a damaged dump with overlapping tables. One GPU has 132 SMs, and a
+ * device runs at most 128 grids at a time. */
 #define SITE_LIMIT 65536u
-#define WARP_LIMIT 262144u
-#define WARP_TABLE_LIMIT 128u
 #define SM_LIMIT 4096u
 #define GRID_LIMIT 1024u
 #define PARAMETER_LIMIT 65536u /* bytes; the largest launch has 32764 */
@@ -218,8 +216,9 @@ static int name_caller(struct builder *builder, struct coredump_place device, co
     return 1;
 }
 
-static int add_warp(struct builder *builder, const struct warp_scene *scene)
+static int add_warp(void *user, const struct warp_scene *scene)
 {
+    struct builder *builder = user;
     uint32_t exception = warp_exception(scene);
     if ((!exception && !scene->warp.error_pc_valid) || scene->lane_count == 0 || builder->count >= SITE_LIMIT)
         return 1;
@@ -246,19 +245,6 @@ static int add_warp(struct builder *builder, const struct warp_scene *scene)
     if (is_of_other_kernel(builder, location, grid))
         return 1;
     return name_caller(builder, scene->device_place, grid, site) && add_threads(builder, scene, grid, location, site);
-}
-
-static int add_warps(struct builder *builder)
-{
-    struct warp_scene scene;
-    uint32_t section = 0, left = WARP_LIMIT;
-    while (left > 0 && (section = coredump_next(builder->dump, COREDUMP_WARPS, section)) != 0) {
-        uint32_t count = coredump_rows(builder->dump, section, COREDUMP_WARPS);
-        for (uint32_t row = 0; row < count && row < WARP_TABLE_LIMIT && left > 0; row++, left--)
-            if (warp_read(builder->dump, (struct coredump_place){section, row}, &scene) && !add_warp(builder, &scene))
-                return 0;
-    }
-    return 1;
 }
 
 /* Adds the error PC of an SM whose faulting warp has exited. */
@@ -402,7 +388,7 @@ cufence_status evidence_read(const struct coredump *dump, struct evidence **out,
         return problem_set(problem, CUFENCE_ERROR_OUT_OF_MEMORY, "no host memory for the evidence of a fault");
     builder.last = &builder.first;
     builder.locator = (struct locator){.dump = dump, .scratch = &builder.whole->scratch};
-    int is_complete = add_warps(&builder) && add_sms(&builder);
+    int is_complete = warp_each(builder.dump, add_warp, &builder) && add_sms(&builder);
     borrow_grids(&builder);
     if (!is_complete || !set_sites(&builder)) {
         evidence_free(&builder.whole->evidence);

@@ -2,6 +2,7 @@
 
 #include "analysis/lines/cubin.h"
 #include "analysis/sass/slice.h"
+#include "base/text.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,9 +15,6 @@
  * it. Kernels of PyTorch have about 10; a name with more than 40 is printed mangled. */
 #define REFERENCE_LIMIT 40
 #define SYMBOL_LIMIT 16384
-
-/* C++ ABI (libstdc++). Returns malloc'ed text, NULL if `name` is not mangled. */
-extern char *__cxa_demangle(const char *name, char *buffer, size_t *size, int *status);
 
 static int is_demangleable(const char *symbol)
 {
@@ -35,8 +33,7 @@ static const char *demangle(struct scratch *scratch, const char *symbol)
 {
     if (!is_demangleable(symbol))
         return symbol;
-    int status = 0;
-    char *name = __cxa_demangle(symbol, NULL, NULL, &status);
+    char *name = text_demangled(symbol);
     const char *copy = scratch_text(scratch, name);
     free(name);
     return copy ? copy : symbol;

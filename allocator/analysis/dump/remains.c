@@ -15,14 +15,15 @@ enum {
 #define CUBIN_LIMIT 65536u
 #define GAP_LIMIT ((uint64_t)16 << 20) /* bytes to search: these tables precede registers and memory */
 
-/* Read a number at a file offset; return 0 if it is outside the file. */
-static uint32_t word(struct span file, uint64_t at)
+/* Read a number at a file offset; return 0 if it is outside the file. Inlined into the searches below, which look at each byte.
+ */
+static inline __attribute__((always_inline)) uint32_t word(struct span file, uint64_t at)
 {
     struct reader reader = reader_of(file, at);
     return reader_u32(&reader);
 }
 
-static uint64_t wide(struct span file, uint64_t at)
+static inline __attribute__((always_inline)) uint64_t wide(struct span file, uint64_t at)
 {
     struct reader reader = reader_of(file, at);
     return reader_u64(&reader);
@@ -185,7 +186,9 @@ static int find_sms(struct span file, size_t cubins, uint32_t count, struct rema
     int tables = 0;
     for (size_t gap = 0; find_gap(file, remains, cubins, gap, &at, &end); gap++) {
         for (; at < end; at++) {
-            for (size_t i = 0; wide(file, at) == 0 && i < sizeof strides / sizeof *strides; i++) {
+            if (wide(file, at) != 0)
+                continue;
+            for (size_t i = 0; i < sizeof strides / sizeof *strides; i++) {
                 if (wide(file, at + strides[i]) != 1 || !is_sm_table(file, at, count, strides[i]))
                     continue;
                 tables++;

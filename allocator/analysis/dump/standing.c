@@ -5,9 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* More means a damaged dump with overlapping tables: see evidence.c. */
-#define WARP_LIMIT 262144u
-#define WARP_TABLE_LIMIT 128u
 #define GRID_LIMIT 1024u
 #define PARAMETER_LIMIT 65536u /* bytes */
 
@@ -61,8 +58,9 @@ static void count_lanes(const struct warp_scene *scene, uint32_t first, struct s
     }
 }
 
-static int add_warp(struct builder *builder, const struct warp_scene *scene)
+static int add_warp(void *user, const struct warp_scene *scene)
 {
+    struct builder *builder = user;
     int is_counted = 0;
     for (uint32_t row = 0; row < scene->lane_count; row++) {
         if (!is_new(scene, row))
@@ -82,19 +80,6 @@ static int add_warp(struct builder *builder, const struct warp_scene *scene)
             return 0;
     }
     builder->standing->warps += (size_t)is_counted;
-    return 1;
-}
-
-static int add_warps(struct builder *builder)
-{
-    struct warp_scene scene;
-    uint32_t section = 0, left = WARP_LIMIT;
-    while (left > 0 && (section = coredump_next(builder->dump, COREDUMP_WARPS, section)) != 0) {
-        uint32_t count = coredump_rows(builder->dump, section, COREDUMP_WARPS);
-        for (uint32_t row = 0; row < count && row < WARP_TABLE_LIMIT && left > 0; row++, left--)
-            if (warp_read(builder->dump, (struct coredump_place){section, row}, &scene) && !add_warp(builder, &scene))
-                return 0;
-    }
     return 1;
 }
 
@@ -235,7 +220,7 @@ cufence_status standing_read(const struct coredump *dump, struct standing **out,
     struct builder builder = {.dump = dump, .standing = &whole->standing, .scratch = &whole->scratch};
     struct locator locator = {.dump = dump, .scratch = &whole->scratch};
     struct launched *launched;
-    int is_complete = add_warps(&builder);
+    int is_complete = warp_each(builder.dump, add_warp, &builder);
     merge_places(&whole->standing);
     if (!is_complete || !add_grids(&builder, &locator, &launched) || !name_places(&builder, &locator, launched)) {
         standing_free(&whole->standing);

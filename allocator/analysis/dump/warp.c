@@ -2,6 +2,10 @@
 
 #include <string.h>
 
+/* More means a damaged dump with overlapping tables. One GPU has about 10,000 warps, and a warp table covers one block. */
+#define WARP_LIMIT 262144u
+#define WARP_TABLE_LIMIT 128u
+
 int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_scene *scene)
 {
     memset(scene, 0, sizeof(*scene));
@@ -18,6 +22,19 @@ int warp_read(const struct coredump *dump, struct coredump_place warp, struct wa
     for (uint32_t i = 0; i < scene->lane_count; i++)
         if (!coredump_row(dump, COREDUMP_LANES, (struct coredump_place){scene->lane_table, i}, &scene->lanes[i]))
             return 0;
+    return 1;
+}
+
+int warp_each(const struct coredump *dump, int (*add)(void *user, const struct warp_scene *scene), void *user)
+{
+    struct warp_scene scene;
+    uint32_t section = 0, left = WARP_LIMIT;
+    while (left > 0 && (section = coredump_next(dump, COREDUMP_WARPS, section)) != 0) {
+        uint32_t count = coredump_rows(dump, section, COREDUMP_WARPS);
+        for (uint32_t row = 0; row < count && row < WARP_TABLE_LIMIT && left > 0; row++, left--)
+            if (warp_read(dump, (struct coredump_place){section, row}, &scene) && !add(user, &scene))
+                return 0;
+    }
     return 1;
 }
 

@@ -24,6 +24,9 @@ struct warp_scene {
 /* Returns 1 if the warp and its block, SM and device are in the dump. */
 int warp_read(const struct coredump *dump, struct coredump_place warp, struct warp_scene *scene);
 
+/* Calls `add` for the warps in the dump, at most 262144, until it returns 0. Returns what the last call has, 1 without one. */
+int warp_each(const struct coredump *dump, int (*add)(void *user, const struct warp_scene *scene), void *user);
+
 /* Returns the exception of the warp's lanes, otherwise of its SM; 0 if there is none. */
 uint32_t warp_exception(const struct warp_scene *scene);
 

@@ -1,47 +1,77 @@
 #include "fatbin.h"
 
-#include <string.h>
+#include "lz4.h"
 
-#define HEADER 16
-#define PART_HEADER 64 /* at least */
-#define COMPRESSED UINT64_C(0xa000)
-enum { PART_CUBIN = 2 };
+#include <zstd.h>
 
-static uint64_t number_at(const uint8_t *bytes, size_t size)
-{
-    uint64_t number = 0;
-    memcpy(&number, bytes, size);
-    return number;
-}
+#define IS_LZ4 UINT64_C(0x2000)
+#define IS_ZSTD UINT64_C(0x8000)
+
+struct image_header {
+    uint16_t kind, version;
+    uint32_t header_bytes;
+    uint64_t bytes;        /* behind the header */
+    uint32_t packed_bytes; /* the others fill up */
+    uint32_t options;
+    uint16_t minor, major;
+    uint32_t sm;
+    uint32_t name, name_bytes;
+    uint64_t flags, unknown;
+    uint64_t unpacked_bytes;
+};
 
 uint64_t fatbin_size(const void *start)
 {
     const uint8_t *bytes = start;
-    uint64_t header = number_at(bytes + 6, 2), size = number_at(bytes + 8, 8);
-    return number_at(bytes, 4) == FATBIN_MAGIC && header >= HEADER && size < INT64_MAX ? header + size : 0;
+    uint64_t header = load_u32(bytes + 4) >> 16, size = load_u64(bytes + 8);
+    return load_u32(bytes) == FATBIN_MAGIC && header >= FATBIN_HEADER && size < INT64_MAX ? header + size : 0;
 }
 
-struct span fatbin_next(struct span file, uint64_t *at, int *has_others)
+/* Returns 0 if there is none, or its bytes are not all in the file. */
+static int read_header(struct span file, uint64_t at, struct image_header *header)
 {
-    const struct span none = {NULL, 0};
+    struct span start = span_part(file, at, sizeof *header);
+    if (!start.bytes)
+        return 0;
+    memcpy(header, start.bytes, sizeof *header);
+    return header->header_bytes >= sizeof *header && header->bytes <= file.size &&
+           span_part(file, at + header->header_bytes, header->bytes).size == header->bytes;
+}
+
+/* Returns 0 if the header makes no sense. */
+static int describe(struct span content, const struct image_header *header, struct fatbin_image *image)
+{
+    *image = (struct fatbin_image){content, content.size, header->sm, header->kind, FATBIN_PLAIN};
+    if (!(header->flags & (IS_LZ4 | IS_ZSTD)))
+        return content.bytes != NULL;
+    image->packing = header->flags & IS_ZSTD ? FATBIN_ZSTD : FATBIN_LZ4;
+    image->packed = span_part(content, 0, header->packed_bytes);
+    image->size = header->unpacked_bytes;
+    return image->packed.bytes && image->size && image->size <= FATBIN_MOST;
+}
+
+int fatbin_next(struct span file, uint64_t *at, struct fatbin_image *image)
+{
+    struct image_header header;
     if (!*at)
-        *at = file.size >= HEADER ? number_at(file.bytes + 6, 2) : file.size;
-    for (;;) {
-        struct span part = span_part(file, *at, PART_HEADER);
-        if (!part.bytes)
-            return none;
-        uint64_t header = number_at(part.bytes + 4, 4), size = number_at(part.bytes + 8, 8);
-        int is_cubin = number_at(part.bytes, 2) == PART_CUBIN;
-        int is_compressed = (number_at(part.bytes + 40, 8) & COMPRESSED) != 0;
-        struct span content = size <= file.size ? span_part(file, *at + header, size) : none;
-        if (header < PART_HEADER || !content.bytes) {
-            *at = file.size;
-            *has_others = 1;
-            return none;
-        }
-        *at += header + size;
-        if (is_cubin && !is_compressed)
-            return content;
-        *has_others |= is_cubin;
+        *at = file.size >= FATBIN_HEADER ? load_u32(file.bytes + 4) >> 16 : 0;
+    while (*at != file.size) {
+        if (!read_header(file, *at, &header))
+            return -1;
+        struct span content = span_part(file, *at + header.header_bytes, header.bytes);
+        *at += header.header_bytes + header.bytes;
+        if (header.kind == FATBIN_PTX || header.kind == FATBIN_CUBIN)
+            return describe(content, &header, image) ? 1 : -1;
     }
+    return 0;
+}
+
+int fatbin_unpack(const struct fatbin_image *image, uint8_t *to)
+{
+    if (image->packing == FATBIN_LZ4)
+        return lz4_unpack(image->packed, to, image->size);
+    if (image->packing == FATBIN_ZSTD)
+        return ZSTD_decompress(to, image->size, image->packed.bytes, image->packed.size) == image->size;
+    memcpy(to, image->packed.bytes, image->size);
+    return 1;
 }

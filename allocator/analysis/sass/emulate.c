@@ -7,8 +7,6 @@
 /* Maximum number of instructions from the access to the lane's current PC. */
 #define STEPS_AFTER 4096
 
-enum flow { FLOW_ON, FLOW_DONE, FLOW_LOST };
-
 /* Returns whether a BRA whose guard is true is taken. */
 static enum truth is_taken(const struct machine *machine, struct sass_instruction instruction)
 {
@@ -55,24 +53,19 @@ static enum flow go_on(const struct machine *machine, struct sass_instruction in
     return FLOW_ON;
 }
 
-/* Returns which file holds the guard predicate: uniform instructions except VOTEU use uniform predicates. */
-static int guard_file(struct sass_instruction instruction)
+static int runs(struct machine *machine, struct sass_instruction instruction)
 {
-    uint64_t opcode = instruction_bits(instruction, 0, 9);
-    int is_uniform = (opcode >= 0x80 && opcode < 0x100 && opcode != 0x86) || (opcode >= 0x50 && opcode < 0x60) ||
-                     opcode == 0x1ac || opcode == 0x1c3;
-    return is_uniform ? UNIFORM : VECTOR;
+    return machine_compute(machine, instruction) || (machine->launch->memory && machine_load(machine, instruction));
 }
 
-/* Executes the instruction at *pc. */
-static enum flow step(struct machine *machine, uint64_t *pc)
+enum flow machine_step(struct machine *machine, uint64_t *pc)
 {
     const struct emulate_launch *launch = machine->launch;
     struct span bytes = span_part(launch->code, *pc - launch->start, SASS_INSTRUCTION_BYTES);
     if (*pc < launch->start || !bytes.bytes)
         return FLOW_LOST;
     struct sass_instruction instruction = sass_load(bytes.bytes);
-    enum truth guard = machine_predicate(machine, instruction, 12, guard_file(instruction));
+    enum truth guard = machine_predicate(machine, instruction, 12, sass_has_uniform_guard(instruction) ? UNIFORM : VECTOR);
     if (guard == TRUTH_FALSE) {
         *pc += SASS_INSTRUCTION_BYTES;
         return FLOW_ON;
@@ -81,7 +74,7 @@ static enum flow step(struct machine *machine, uint64_t *pc)
         if (sass_branches(instruction))
             return FLOW_LOST;
         machine_forget(machine, instruction);
-    } else if (!sass_branches(instruction) && !machine_compute(machine, instruction)) {
+    } else if (!sass_branches(instruction) && !runs(machine, instruction)) {
         machine_forget(machine, instruction);
     }
     if (guard == TRUTH_TRUE)
@@ -100,8 +93,7 @@ static int agrees(const struct machine *machine)
     return 1;
 }
 
-/* Computes the access's address. Returns 0 if it is unknown, or if the lane's predicate is false (*is_off). */
-static int access_address(const struct machine *machine, const struct sass_access *access, int *is_off, uint64_t *address)
+int machine_address(const struct machine *machine, const struct sass_access *access, int *is_off, uint64_t *address)
 {
     enum truth guard = (enum truth)machine->predicates[0][access->predicate & 7];
     *is_off = guard != TRUTH_UNKNOWN && (guard == TRUTH_TRUE) == (access->is_negated != 0);
@@ -116,19 +108,23 @@ static int access_address(const struct machine *machine, const struct sass_acces
     return !*is_off && guard != TRUTH_UNKNOWN && low.is_known && high.is_known && uniform[0].is_known && uniform[1].is_known;
 }
 
+void machine_begin(struct machine *machine, const struct emulate_launch *launch, const struct emulate_lane *lane)
+{
+    memset(machine, 0, sizeof(*machine));
+    machine->launch = launch;
+    machine->lane = lane;
+    machine->zero[0] = SASS_RZ;
+    machine->zero[1] = launch->sm >= 100 ? 255 : 63;
+    for (unsigned i = 0; i < 7; i++)
+        machine->predicates[0][i] = machine->predicates[1][i] = TRUTH_UNKNOWN;
+    machine->predicates[0][7] = machine->predicates[1][7] = TRUTH_TRUE;
+}
+
 enum emulate_result emulate(const struct emulate_launch *launch, const struct emulate_lane *lane, uint64_t access_pc,
                             const struct sass_access *access, uint64_t *budget, uint64_t *address)
 {
     struct machine machine;
-    memset(&machine, 0, sizeof(machine));
-    machine.launch = launch;
-    machine.lane = lane;
-    machine.zero[0] = SASS_RZ;
-    machine.zero[1] = launch->sm >= 100 ? 255 : 63;
-    for (unsigned i = 0; i < 7; i++)
-        machine.predicates[0][i] = machine.predicates[1][i] = TRUTH_UNKNOWN;
-    machine.predicates[0][7] = machine.predicates[1][7] = TRUTH_TRUE;
-
+    machine_begin(&machine, launch, lane);
     uint64_t pc = launch->start, found = 0;
     unsigned arrivals = 0, after = 0;
     int is_known = 0;
@@ -140,7 +136,7 @@ enum emulate_result emulate(const struct emulate_launch *launch, const struct em
         if (pc == access_pc) {
             int is_off = 0;
             uint64_t now = 0;
-            int is_now = access_address(&machine, access, &is_off, &now);
+            int is_now = machine_address(&machine, access, &is_off, &now);
             if (!is_off) {
                 arrivals++;
                 after = 0;
@@ -152,7 +148,7 @@ enum emulate_result emulate(const struct emulate_launch *launch, const struct em
         }
         if (arrivals > 0 && ++after > STEPS_AFTER)
             break;
-        if (step(&machine, &pc) != FLOW_ON)
+        if (machine_step(&machine, &pc) != FLOW_ON)
             break;
     }
     /* The emulation failed before it reached the lane's PC. If it passed the access once, it was this access. */

@@ -1,7 +1,7 @@
 /*
  * Emulates a lane's path from the kernel's start to the faulting access. When a dump is taken, the registers that held the
  * address are often overwritten (`LDG R2, [R2]`), but the inputs are still known: the parameters, grid and block dimensions,
- * the block and thread index. Values are known or unknown; loads from memory give unknown values.
+ * the block and thread index. Values are known or unknown; so are those of loads, unless the memory is at hand (search.h).
  *
  * Supported: integer arithmetic, moves, shifts, logic, comparisons, constant loads, special registers, branches and calls, from
  * sm_70 to sm_120. Other instructions make their results unknown, and an unknown branch ends the emulation.
@@ -13,6 +13,12 @@
 #include "base/image.h"
 #include "sass.h"
 
+/* The memory of the device. read() returns 0 if the bytes are not known. */
+struct emulate_memory {
+    int (*read)(void *user, uint64_t address, void *bytes, size_t size);
+    void *user;
+};
+
 struct emulate_launch {
     struct span code; /* of the kernel, from `start` */
     uint64_t start;
@@ -20,6 +26,7 @@ struct emulate_launch {
     struct span parameters;
     uint64_t parameters_at; /* offset in constant bank 0 */
     uint32_t grid[3], block[3];
+    const struct emulate_memory *memory; /* that loads read; NULL: they give unknown values */
 };
 
 struct emulate_lane {

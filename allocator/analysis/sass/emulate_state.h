@@ -47,6 +47,20 @@ void machine_set(struct machine *machine, int file, unsigned number, struct cell
 /* Returns a word of a constant bank. */
 struct cell machine_constant(const struct machine *machine, uint64_t bank, uint64_t offset);
 
+enum flow { FLOW_ON, FLOW_DONE, FLOW_LOST };
+
+/* The lane at the start of the kernel. */
+void machine_begin(struct machine *machine, const struct emulate_launch *launch, const struct emulate_lane *lane);
+
+/* Executes the instruction at *pc, and advances it. */
+enum flow machine_step(struct machine *machine, uint64_t *pc);
+
+/* Computes an access's address. Returns 0 if it is unknown, or if the lane's predicate is false (*is_off). */
+int machine_address(const struct machine *machine, const struct sass_access *access, int *is_off, uint64_t *address);
+
+/* Executes a load from the launch's memory. Returns 0 if it is none, or if its value is not known. */
+int machine_load(struct machine *machine, struct sass_instruction instruction);
+
 /* Executes an arithmetic instruction. Returns 0 if it is not supported. */
 int machine_compute(struct machine *machine, struct sass_instruction instruction);
 

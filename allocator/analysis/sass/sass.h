@@ -66,6 +66,10 @@ int sass_writes_register(struct sass_instruction instruction, unsigned first, un
 int sass_writes_uniform(struct sass_instruction instruction);
 int sass_writes_uniform_predicate(struct sass_instruction instruction);
 int sass_writes_predicate(struct sass_instruction instruction);
+int sass_may_write_predicate(struct sass_instruction instruction, unsigned number); /* 0 to 6 */
+
+/* Returns 1 if [14:12], the predicate under which it executes, is a uniform one. */
+int sass_has_uniform_guard(struct sass_instruction instruction);
 
 /* Returns 1 if it is known what the instruction writes. */
 int sass_is_known(struct sass_instruction instruction);

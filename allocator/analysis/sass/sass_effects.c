@@ -1,7 +1,7 @@
 #include "sass.h"
 
 /* What instructions change, by [8:0] of the opcode; [11:9] only select the form of the operands. Instructions that are not
- * listed may change anything. Derived from code of ptxas 13.0 for sm_75 to sm_120. */
+ * listed may change anything. Derived from code of ptxas 13.0 for sm_75 to sm_120, and from PyTorch's kernels. */
 enum effect {
     ANYTHING,
     NOTHING,    /* stores, barriers, branches */
@@ -20,13 +20,16 @@ struct effects {
 static const struct effects table[512] = {
     [0x002] = {REGISTERS, 1, 0},   /* MOV */
     [0x003] = {REGISTERS, 1, 0},   /* P2R */
+    [0x004] = {PREDICATES, 0, 0},  /* R2P: any of them */
     [0x005] = {REGISTERS, 2, 0},   /* CS2R */
     [0x006] = {PREDICATES, 1, 0},  /* VOTE */
     [0x007] = {REGISTERS, 1, 0},   /* SEL */
     [0x008] = {REGISTERS, 1, 0},   /* FSEL */
     [0x009] = {REGISTERS, 1, 0},   /* FMNMX */
+    [0x00a] = {REGISTERS, 1, 0},   /* FSET */
     [0x00b] = {PREDICATES, 0, 0},  /* FSETP */
     [0x00c] = {PREDICATES, 0, 0},  /* ISETP */
+    [0x00f] = {REGISTERS, 1, 0},   /* VIMNMX3 */
     [0x010] = {PREDICATES, 1, 0},  /* IADD3 */
     [0x011] = {PREDICATES, 1, 0},  /* LEA */
     [0x012] = {PREDICATES, 1, 0},  /* LOP3 */
@@ -36,6 +39,7 @@ static const struct effects table[512] = {
     [0x017] = {PREDICATES, 1, 0},  /* IMNMX */
     [0x019] = {REGISTERS, 1, 0},   /* SHF */
     [0x01a] = {REGISTERS, 1, 0},   /* SGXT */
+    [0x01b] = {REGISTERS, 1, 0},   /* BMSK */
     [0x01c] = {PREDICATES, 1, 0},  /* PLOP3 */
     [0x020] = {REGISTERS, 1, 0},   /* FMUL */
     [0x021] = {REGISTERS, 1, 0},   /* FADD */
@@ -48,6 +52,7 @@ static const struct effects table[512] = {
     [0x029] = {REGISTERS, 2, 0},   /* DADD */
     [0x02a] = {PREDICATES, 0, 0},  /* DSETP */
     [0x02b] = {REGISTERS, 2, 0},   /* DFMA */
+    [0x02e] = {NOTHING, 0, 0},     /* ACQBULK: waits for the kernel before */
     [0x030] = {REGISTERS, 1, 0},   /* HADD2 */
     [0x031] = {REGISTERS, 1, 0},   /* HFMA2 */
     [0x032] = {REGISTERS, 1, 0},   /* HMUL2 */
@@ -84,10 +89,12 @@ static const struct effects table[512] = {
     [0x097] = {UPREDICATES, 0, 0}, /* UIADD3.64 */
     [0x099] = {UNIFORM, 0, 0},     /* USHF */
     [0x09a] = {UNIFORM, 0, 0},     /* USGXT */
+    [0x09b] = {UNIFORM, 0, 0},     /* UBMSK */
     [0x09c] = {UPREDICATES, 0, 0}, /* UPLOP3 */
     [0x0a4] = {UPREDICATES, 0, 0}, /* UIMAD */
     [0x0a5] = {UPREDICATES, 0, 0}, /* UIMAD.WIDE */
     [0x0b9] = {UNIFORM, 0, 0},     /* ULDC */
+    [0x0bb] = {UNIFORM, 0, 0},     /* ULDC, indexed */
     [0x0bd] = {UPREDICATES, 0, 0}, /* UFLO */
     [0x0bf] = {UNIFORM, 0, 0},     /* UPOPC */
     [0x0ca] = {UPREDICATES, 0, 0}, /* R2UR */
@@ -95,6 +102,7 @@ static const struct effects table[512] = {
     [0x100] = {PREDICATES, 1, 0},  /* FLO */
     [0x101] = {REGISTERS, 1, 0},   /* BREV */
     [0x102] = {PREDICATES, 0, 0},  /* FCHK */
+    [0x104] = {REGISTERS, 2, 0},   /* F2F */
     [0x105] = {REGISTERS, 2, 0},   /* F2I */
     [0x106] = {REGISTERS, 2, 0},   /* I2F */
     [0x107] = {REGISTERS, 1, 0},   /* FRND */
@@ -107,6 +115,7 @@ static const struct effects table[512] = {
     [0x118] = {NOTHING, 0, 0},     /* NOP */
     [0x119] = {REGISTERS, 1, 0},   /* S2R */
     [0x11a] = {NOTHING, 0, 0},     /* DEPBAR */
+    [0x11b] = {NOTHING, 0, 0},     /* ENDCOLLECTIVE */
     [0x11c] = {PREDICATES, 1, 0},  /* B2R */
     [0x11d] = {PREDICATES, 1, 0},  /* BAR */
     [0x141] = {NOTHING, 0, 1},     /* BSYNC */
@@ -144,6 +153,7 @@ static const struct effects table[512] = {
     [0x1a6] = {NOTHING, 0, 0},     /* RED, float */
     [0x1a8] = {PREDICATES, 4, 0},  /* ATOMG */
     [0x1a9] = {PREDICATES, 4, 0},  /* ATOMG.CAS */
+    [0x1aa] = {PREDICATES, 1, 0},  /* QSPC */
     [0x1ab] = {NOTHING, 0, 0},     /* ERRBAR */
     [0x1ac] = {UNIFORM, 0, 0},     /* LDCU */
     [0x1ae] = {NOTHING, 0, 0},     /* LDGSTS */
@@ -222,6 +232,30 @@ int sass_writes_predicate(struct sass_instruction instruction)
     return effects->effect == ANYTHING || effects->effect == PREDICATES;
 }
 
+/* Predicate results are in [83:81] and [86:84]; these instructions have only the first one, and other things in the second. */
+static int has_one_predicate(struct sass_instruction instruction)
+{
+    switch (opcode_of(instruction)) {
+    case 0x011: /* LEA */
+    case 0x012: /* LOP3 */
+    case 0x024: /* IMAD */
+    case 0x025: /* IMAD.WIDE */
+    case 0x027: /* IMAD.HI */
+    case 0x100: /* FLO */
+        return 1;
+    default:
+        return 0;
+    }
+}
+
+int sass_may_write_predicate(struct sass_instruction instruction, unsigned number)
+{
+    if (!sass_is_known(instruction) || opcode_of(instruction) == 0x004)
+        return 1;
+    return sass_writes_predicate(instruction) && ((instruction.high >> 17 & 7) == number ||
+                                                  ((instruction.high >> 20 & 7) == number && !has_one_predicate(instruction)));
+}
+
 int sass_branches(struct sass_instruction instruction)
 {
     const struct effects *effects = effects_of(instruction);
@@ -231,4 +265,11 @@ int sass_branches(struct sass_instruction instruction)
 int sass_is_known(struct sass_instruction instruction)
 {
     return effects_of(instruction)->effect != ANYTHING;
+}
+
+int sass_has_uniform_guard(struct sass_instruction instruction)
+{
+    unsigned opcode = opcode_of(instruction);
+    return (opcode >= 0x80 && opcode < 0x100 && opcode != 0x86) || (opcode >= 0x50 && opcode < 0x60) || opcode == 0x1ac ||
+           opcode == 0x1c3;
 }

@@ -22,9 +22,26 @@ static int value_of(struct slicer *slicer, uint32_t instruction, int file, unsig
     return (int)slicer->value_count++;
 }
 
-/* Adds the branches to `place`: after such a branch, `place` is the next instruction. */
-static void add_branches(struct slicer *slicer, uint32_t place, uint32_t *left)
+/* A walk back: where it is, and whether the predicate `guard` is still the one of the instruction from which it began. A write
+ * under the same predicate has then certainly executed. */
+struct walk {
+    uint32_t place;
+    int is_guarded;
+    unsigned guard; /* [15:12] of that instruction */
+};
+
+#define IS_GUARDED UINT32_C(0x80000000) /* in slicer.way */
+
+static int has_certainly_run(const struct walk *walk, struct sass_instruction before)
 {
+    unsigned guard = (unsigned)instruction_bits(before, 12, 4);
+    return guard == ALWAYS || (walk->is_guarded && guard == walk->guard && !sass_has_uniform_guard(before));
+}
+
+/* Adds the branches to the place: after such a branch, it is the next instruction. */
+static void add_branches(struct slicer *slicer, const struct walk *walk, uint32_t *left)
+{
+    uint32_t place = walk->place;
     if (!(slicer->ways.is_target[place / 8] >> place % 8 & 1))
         return;
     slicer->steps += slicer->ways.branch_count;
@@ -35,7 +52,7 @@ static void add_branches(struct slicer *slicer, uint32_t place, uint32_t *left)
             slicer->is_lost = 1;
             return;
         }
-        slicer->way[(*left)++] = slicer->ways.branches[i].from;
+        slicer->way[(*left)++] = slicer->ways.branches[i].from | (walk->is_guarded ? IS_GUARDED : 0);
     }
 }
 
@@ -65,15 +82,16 @@ static int is_kept_by_call(struct slicer *slicer, uint32_t call, int file, unsig
 
 /* Goes one instruction back. Returns 0 if the path ends there: at the start, or at an instruction that certainly writes the
  * register. */
-static int go_back(struct slicer *slicer, uint32_t *place, int file, unsigned number, struct meeting *meeting)
+static int go_back(struct slicer *slicer, struct walk *walk, int file, unsigned number, struct meeting *meeting)
 {
     struct sass_instruction before = {0, 0};
     enum way way = WAY_CALL; /* the register was not written before the kernel's start */
-    if (*place > 0) {
-        before = ways_instruction(&slicer->ways, *place - 1);
+    if (walk->place > 0) {
+        before = ways_instruction(&slicer->ways, walk->place - 1);
         way = way_of(before);
-        if (way == WAY_CALL && is_kept_by_call(slicer, *place - 1, file, number)) {
-            --*place;
+        if (way == WAY_CALL && is_kept_by_call(slicer, walk->place - 1, file, number)) {
+            walk->place--;
+            walk->is_guarded = 0;
             return 1;
         }
     }
@@ -81,34 +99,48 @@ static int go_back(struct slicer *slicer, uint32_t *place, int file, unsigned nu
         meet(meeting, UNKNOWN);
     if (way != WAY_ON)
         return 0;
-    --*place;
+    walk->place--;
+    walk->is_guarded &= !sass_may_write_predicate(before, walk->guard & 7);
     if (!slice_writes(slicer, before, file, number))
         return 1;
-    int value = value_of(slicer, *place, file, number);
+    int value = value_of(slicer, walk->place, file, number);
     if (value < 0)
         slicer->is_lost = 1;
     else if (slicer->values[value].is_reached)
         meet(meeting, slicer->values[value].terms);
-    return instruction_bits(before, 12, 4) != 7; /* a predicated instruction may not have executed */
+    return !has_certainly_run(walk, before); /* a predicated instruction may not have executed */
+}
+
+/* Returns whether the walk has been here. A walk without the guard goes on wherever one with it does. */
+static int is_seen(struct slicer *slicer, const struct walk *walk)
+{
+    uint8_t bit = (uint8_t)(1u << walk->place % 8);
+    int has_been = (slicer->is_seen[0][walk->place / 8] | (walk->is_guarded ? slicer->is_seen[1][walk->place / 8] : 0)) & bit;
+    slicer->is_seen[walk->is_guarded][walk->place / 8] |= bit;
+    return has_been;
 }
 
 struct meeting slice_terms_before(struct slicer *slicer, uint32_t at, int file, unsigned number)
 {
     struct meeting meeting = {NOTHING, 0};
+    struct sass_instruction user = ways_instruction(&slicer->ways, at);
+    struct walk walk = {.guard = (unsigned)instruction_bits(user, 12, 4)};
     uint32_t left = 0;
     if (number == slicer->zero[file])
         return (struct meeting){NOTHING, 1};
-    memset(slicer->is_seen, 0, slicer->ways.count / 8 + 1);
-    slicer->way[left++] = at;
+    for (int i = 0; i < 2; i++)
+        memset(slicer->is_seen[i], 0, slicer->ways.count / 8 + 1);
+    slicer->way[left++] = at | (walk.guard != ALWAYS && !sass_has_uniform_guard(user) ? IS_GUARDED : 0);
     while (left > 0 && !slicer->is_lost) {
-        uint32_t place = slicer->way[--left];
+        walk.place = slicer->way[--left];
+        walk.is_guarded = (walk.place & IS_GUARDED) != 0;
+        walk.place &= ~IS_GUARDED;
         do {
-            if (slicer->is_seen[place / 8] >> place % 8 & 1)
+            if (is_seen(slicer, &walk))
                 break;
-            slicer->is_seen[place / 8] |= (uint8_t)(1u << place % 8);
             slicer->is_lost |= ++slicer->steps > slicer->most_steps;
-            add_branches(slicer, place, &left);
-        } while (!slicer->is_lost && go_back(slicer, &place, file, number, &meeting));
+            add_branches(slicer, &walk, &left);
+        } while (!slicer->is_lost && go_back(slicer, &walk, file, number, &meeting));
     }
     return slicer->is_lost ? (struct meeting){UNKNOWN, 1} : meeting;
 }
@@ -167,15 +199,18 @@ static struct address_source answer(term_set low, term_set high)
 }
 
 struct address_source slice_within(struct span code, uint64_t at, const struct sass_access *access, unsigned sm,
-                                   uint32_t *steps)
+                                   struct slice_window *window)
 {
     const struct address_source none = {0, 0, 0};
     struct slicer slicer;
     memset(&slicer, 0, sizeof(slicer));
+    window->missed = SLICE_NONE;
     if (at % SASS_INSTRUCTION_BYTES != 0 || at >= code.size || !ways_find(&slicer.ways, code, sm))
         return none;
     slicer.sm = sm;
-    slicer.most_steps = *steps;
+    slicer.most_steps = window->steps;
+    slicer.first = window->first;
+    slicer.missed = SLICE_NONE;
     slicer.zero[VECTOR] = SASS_RZ;
     slicer.zero[UNIFORM] = sm >= 100 ? 255 : 63;
     uint32_t place = (uint32_t)(at / SASS_INSTRUCTION_BYTES);
@@ -186,12 +221,13 @@ struct address_source slice_within(struct span code, uint64_t at, const struct s
     address_terms(&slicer, place, access, HIGH);
     settle(&slicer);
     term_set low = address_terms(&slicer, place, access, LOW), high = address_terms(&slicer, place, access, HIGH);
-    *steps -= slicer.steps < *steps ? slicer.steps : *steps;
+    window->steps -= slicer.steps < window->steps ? slicer.steps : window->steps;
+    window->missed = slicer.missed;
     return slicer.is_lost ? none : answer(low, high);
 }
 
 struct address_source slice_address(struct span code, uint64_t at, const struct sass_access *access, unsigned sm)
 {
-    uint32_t steps = SLICE_STEPS;
-    return slice_within(code, at, access, sm, &steps);
+    struct slice_window window = {.steps = SLICE_STEPS};
+    return slice_within(code, at, access, sm, &window);
 }

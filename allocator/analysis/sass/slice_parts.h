@@ -12,12 +12,14 @@
 /* Limit on values; beyond it, the source is unknown. */
 #define VALUE_LIMIT 256u
 
-/* The terms summed up in a register: bits 0 to 61 are 4-byte words of the parameters. */
+/* The terms summed up in a register: bits 0 to 61 are 4-byte words of the parameters, from `first` on. */
 typedef uint64_t term_set;
 #define PARAMETER_WORDS 62u
 #define LOADED ((term_set)1 << 62)
 #define UNKNOWN ((term_set)1 << 63)
 #define NOTHING ((term_set)0) /* an index, or a constant */
+
+#define ALWAYS 7u /* [15:12] of an instruction that is not predicated */
 
 enum which { LOW, HIGH };
 
@@ -36,9 +38,10 @@ struct slicer {
     unsigned zero[2]; /* numbers of RZ and URZ */
     struct value values[VALUE_LIMIT];
     uint32_t value_count;
-    uint8_t is_seen[WAYS_CODE_LIMIT / 8]; /* on the current walk back */
-    uint32_t way[WAYS_BRANCH_LIMIT];      /* places from which to continue the walk back */
+    uint8_t is_seen[2][WAYS_CODE_LIMIT / 8]; /* on the current walk back, without and with its guard */
+    uint32_t way[WAYS_BRANCH_LIMIT];         /* places from which to continue the walk back */
     uint32_t steps, most_steps;
+    uint32_t first, missed; /* as in struct slice_window */
     int is_lost;
 };
 

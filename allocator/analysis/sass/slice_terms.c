@@ -17,7 +17,7 @@ static term_set read_register(struct reading *reading, int file, unsigned number
 }
 
 /* Bank 3 is __constant__ memory. Bank 0 below the parameters holds the launch dimensions and data of the driver. */
-static term_set constant_terms(const struct slicer *slicer, uint64_t bank, uint64_t offset)
+static term_set constant_terms(struct slicer *slicer, uint64_t bank, uint64_t offset)
 {
     uint64_t start = slice_parameters_at(slicer->sm);
     if (bank == 3)
@@ -26,8 +26,12 @@ static term_set constant_terms(const struct slicer *slicer, uint64_t bank, uint6
         return UNKNOWN;
     if (offset < start)
         return NOTHING;
-    uint64_t word = (offset - start) / 4;
-    return offset % 4 == 0 && word < PARAMETER_WORDS ? (term_set)1 << word : UNKNOWN;
+    uint64_t word = (offset - start) / 4, at = word - 2ul * slicer->first;
+    if (offset % 4 == 0 && at < PARAMETER_WORDS)
+        return (term_set)1 << at;
+    if (word / 2 < slicer->missed)
+        slicer->missed = (uint32_t)(word / 2);
+    return UNKNOWN;
 }
 
 /* Reads a register, or the next one for HIGH. */
@@ -220,7 +224,7 @@ static const struct operation *operation_of(struct sass_instruction instruction)
 static int is_constant_load(struct sass_instruction instruction)
 {
     unsigned opcode = opcode_of(instruction);
-    return opcode == 0x182 || opcode == 0x0b9 || opcode == 0x1ac;
+    return opcode == 0x182 || opcode == 0x0b9 || opcode == 0x0bb || opcode == 0x1ac;
 }
 
 /* Returns the number of uniform registers written; more than exist if unknown. */

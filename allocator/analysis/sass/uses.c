@@ -3,10 +3,14 @@
 #include "kinds.h"
 #include "ways.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* For all accesses of a kernel. Most need a tenth of it, a few milliseconds; the worst take a fifth of a second. */
 #define STEPS 500000u
+
+#define CALL_ABSOLUTE 0x143u
+#define EXIT 0x94du
 
 static unsigned opcode_of(struct sass_instruction instruction)
 {
@@ -20,17 +24,17 @@ static int may_write(struct sass_instruction instruction)
     if (sass_class(instruction, &kind))
         return kind != ACCESS_READ;
     switch (opcode_of(instruction)) {
-    case 0x143: /* CALL.ABS: a function elsewhere */
-    case 0x185: /* ST */
-    case 0x186: /* STG */
-    case 0x18a: /* ATOM */
-    case 0x18b: /* ATOM.CAS */
-    case 0x18e: /* RED */
-    case 0x1a2: /* ATOM, float */
-    case 0x1a3: /* ATOMG, float */
-    case 0x1a6: /* RED, float */
-    case 0x1a8: /* ATOMG */
-    case 0x1a9: /* ATOMG.CAS */
+    case CALL_ABSOLUTE: /* a function elsewhere */
+    case 0x185:         /* ST */
+    case 0x186:         /* STG */
+    case 0x18a:         /* ATOM */
+    case 0x18b:         /* ATOM.CAS */
+    case 0x18e:         /* RED */
+    case 0x1a2:         /* ATOM, float */
+    case 0x1a3:         /* ATOMG, float */
+    case 0x1a6:         /* RED, float */
+    case 0x1a8:         /* ATOMG */
+    case 0x1a9:         /* ATOMG.CAS */
         return 1;
     case 0x144: /* CALL.REL: its target is in the code, or the code is not analysed */
     case 0x150: /* RET */
@@ -49,13 +53,13 @@ static void add_write(struct use *use, uint64_t at)
 
 /* Enters an access. Its words are all that were added up to its address: one of them is the pointer. */
 static void add_access(struct uses *uses, struct span code, uint64_t at, const struct sass_access *access,
-                       const struct address_source *source)
+                       const struct address_source *source, uint32_t first)
 {
     int is_write = access->kind != ACCESS_READ, is_alone = !(source->words & (source->words - 1));
     for (unsigned i = 0; i < SLICE_WORDS; i++) {
-        struct use *use = &uses->words[i];
         if (!(source->words >> i & 1))
             continue;
+        struct use *use = &uses->words[first + i];
         if (is_write)
             add_write(use, at);
         if (!is_alone || !access->bytes)
@@ -66,29 +70,59 @@ static void add_access(struct uses *uses, struct span code, uint64_t at, const s
     }
 }
 
+/* The window moves on where an address comes from parameters behind it, and stays there: kernels have all of their pointers in
+ * one place. Returns 0 if the source is unknown. */
+static int find_source(struct span code, uint64_t at, const struct sass_access *access, unsigned sm,
+                       struct slice_window *window, struct address_source *source)
+{
+    for (int i = 0; i < 2; i++) {
+        *source = slice_within(code, at, access, sm, window);
+        if (source->is_known || window->missed > USES_WORDS - SLICE_WORDS)
+            break;
+        window->first = window->missed;
+    }
+    return source->is_known && source->words && !source->is_loaded;
+}
+
 /* Looks at one instruction. Returns 0 if it writes what is unknown. */
-static int look_at(struct uses *uses, struct span code, uint64_t at, unsigned sm, int is_for_reads, uint32_t *steps)
+static int look_at(struct uses *uses, struct span code, uint64_t at, unsigned sm, int is_for_reads, struct slice_window *window)
 {
     struct sass_access access;
     struct sass_instruction instruction = sass_load(code.bytes + at);
+    struct address_source source;
     if (!sass_decode(instruction, sm, &access))
         return !may_write(instruction);
     if ((access.kind == ACCESS_READ) != is_for_reads)
         return 1;
-    struct address_source source = slice_within(code, at, &access, sm, steps);
-    if (!source.is_known || !source.words || source.is_loaded)
+    if (!find_source(code, at, &access, sm, window, &source))
         return 0;
-    add_access(uses, code, at, &access, &source);
+    add_access(uses, code, at, &access, &source, window->first);
     return 1;
 }
 
 static int look_at_all(struct uses *uses, struct span code, unsigned sm, int is_for_reads)
 {
-    uint32_t steps = STEPS;
+    struct slice_window window = {.steps = STEPS};
     int is_complete = 1;
     for (uint64_t at = 0; at + SASS_INSTRUCTION_BYTES <= code.size; at += SASS_INSTRUCTION_BYTES)
-        is_complete &= look_at(uses, code, at, sm, is_for_reads, &steps);
+        is_complete &= look_at(uses, code, at, sm, is_for_reads, &window);
     return is_complete;
+}
+
+uint8_t *uses_end_at_calls(struct span code)
+{
+    uint8_t *copy = malloc(code.size);
+    if (!copy)
+        return NULL;
+    memcpy(copy, code.bytes, code.size);
+    for (uint64_t at = 0; at + SASS_INSTRUCTION_BYTES <= code.size; at += SASS_INSTRUCTION_BYTES) {
+        struct sass_instruction instruction = sass_load(copy + at);
+        if (opcode_of(instruction) != CALL_ABSOLUTE)
+            continue;
+        copy[at] = EXIT & 0xff;
+        copy[at + 1] = (uint8_t)((copy[at + 1] & 0xf0) | EXIT >> 8); /* the predicate stays */
+    }
+    return copy;
 }
 
 void uses_find_writes(struct span code, unsigned sm, struct uses *out)

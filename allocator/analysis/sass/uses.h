@@ -13,6 +13,7 @@
 #include "slice.h"
 
 #define USES_WRITES 16 /* that are kept of a parameter */
+#define USES_WORDS 512 /* of the parameters, 4 KiB; a pointer behind them makes the writes unknown */
 
 /* What arithmetic says about elements. */
 enum { USES_FLOAT32 = 1, USES_FLOAT64 = 2, USES_FLOAT16 = 4, USES_BFLOAT16 = 8, USES_INTEGER = 16 };
@@ -27,8 +28,12 @@ struct use {
 
 struct uses {
     int knows_writes; /* all writes have been traced: a word without any is not written through */
-    struct use words[SLICE_WORDS];
+    struct use words[USES_WORDS];
 };
+
+/* Returns a copy of a kernel's code, malloc'ed, in which calls of functions elsewhere end the thread, as those of __assertfail
+ * do. NULL if out of memory. */
+uint8_t *uses_end_at_calls(struct span code);
 
 /* Fills in *out from the kernel's stores and atomics. `code`: of the kernel, with its functions. */
 void uses_find_writes(struct span code, unsigned sm, struct uses *out);

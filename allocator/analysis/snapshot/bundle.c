@@ -42,11 +42,23 @@ static json_t *launch_json(const struct scene_launch *launch)
 
 static json_t *buffer_json(const struct bundle_buffer *buffer)
 {
-    return json_pack("{sIsosIsososs*ss*so*ss*ss*}", "id", (json_int_t)buffer->id, "address", address_json(buffer->address),
+    return json_pack("{sIsosIsososo*ss*ss*so*ss*ss*}", "id", (json_int_t)buffer->id, "address", address_json(buffer->address),
                      "size", (json_int_t)buffer->size, "mapping_start", address_json(buffer->mapping_start), "mapping_end",
-                     address_json(buffer->mapping_end), "file", buffer->file[0] ? buffer->file : NULL, "left_out",
-                     buffer->reason[0] ? buffer->reason : NULL, "label", buffer->label[0] ? text_to_json(buffer->label) : NULL,
-                     "after", buffer->after[0] ? buffer->after : NULL, "type", buffer->type[0] ? buffer->type : NULL);
+                     address_json(buffer->mapping_end), "is_bounded", buffer->is_bounded ? json_true() : NULL, "file",
+                     buffer->file[0] ? buffer->file : NULL, "left_out", buffer->reason[0] ? buffer->reason : NULL, "label",
+                     buffer->label[0] ? text_to_json(buffer->label) : NULL, "after", buffer->after[0] ? buffer->after : NULL,
+                     "type", buffer->type[0] ? buffer->type : NULL);
+}
+
+struct bundle_buffer bundle_buffer_of(const cufence_buffer *from)
+{
+    struct bundle_buffer buffer = {.id = from->id,
+                                   .address = from->address,
+                                   .size = from->size,
+                                   .mapping_start = from->mapping_start,
+                                   .mapping_end = from->mapping_end};
+    snprintf(buffer.label, sizeof buffer.label, "%s", from->label);
+    return buffer;
 }
 
 char *bundle_write(const struct bundle *bundle)
@@ -67,13 +79,5 @@ char *bundle_write(const struct bundle *bundle)
                              address_json(bundle->arena_start), "arena_end", address_json(bundle->arena_end), "arguments",
                              layout, "launches", launches, "buffers", buffers, "pinned", pinned, "outputs",
                              bundle->has_outputs ? json_true() : NULL);
-    char *text = root ? json_dumps(root, JSON_INDENT(1)) : NULL;
-    json_decref(root);
-    size_t length = text ? strlen(text) : 0;
-    char *line = text ? realloc(text, length + 2) : NULL;
-    if (line)
-        memcpy(line + length, "\n", 2);
-    else
-        free(text);
-    return line;
+    return text_of_json(root, JSON_INDENT(1));
 }

@@ -31,6 +31,7 @@ struct bundle_buffer {
     uint64_t id;            /* 0: none is known, and address and size are those of the mapping */
     uint64_t address, size; /* the bytes in the file */
     uint64_t mapping_start, mapping_end;
+    int is_bounded;  /* the rest of the mapping was slack at the launch: no other buffer's */
     char file[32];   /* in the folder BUNDLE_FOLDER; "" if the bytes were left out */
     char reason[64]; /* why they were left out; "" if they were not */
     char label[64];
@@ -54,6 +55,9 @@ struct bundle {
     size_t pinned_count;
     void *own[4]; /* what a bundle that was read owns */
 };
+
+/* The buffer, of which no file is named yet. */
+struct bundle_buffer bundle_buffer_of(const cufence_buffer *from);
 
 /* Returns malloc'ed text that ends with a newline, or NULL if out of host memory. */
 char *bundle_write(const struct bundle *bundle);

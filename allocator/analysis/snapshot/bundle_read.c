@@ -7,7 +7,8 @@
 
 #define ADDRESS_END ((uint64_t)1 << 57)
 #define PAGE 4096u
-#define MOST_THREADS 1024u /* in a dimension of a block */
+#define MOST_THREADS 1024u /* of a block */
+#define MOST_GRID 65535u   /* in its second and third dimension */
 #define MOST_SHARED (1u << 20)
 
 struct input {
@@ -97,12 +98,19 @@ static int take_hex(const json_t *value, uint8_t *bytes, uint32_t *count)
     return 1;
 }
 
+/* What no driver launches has too many threads to count. */
+static int is_countable(const struct scene_launch *launch)
+{
+    return launch->grid[1] <= MOST_GRID && launch->grid[2] <= MOST_GRID &&
+           (uint64_t)launch->block[0] * launch->block[1] * launch->block[2] <= MOST_THREADS;
+}
+
 static int take_launch(const json_t *object, uint8_t *bytes, struct scene_launch *launch)
 {
     launch->arguments = bytes;
     launch->is_cooperative = json_is_true(json_object_get(object, "is_cooperative"));
     return take_triple(object, "grid", 1, INT32_MAX, launch->grid) &&
-           take_triple(object, "block", 1, MOST_THREADS, launch->block) &&
+           take_triple(object, "block", 1, MOST_THREADS, launch->block) && is_countable(launch) &&
            take_triple(object, "cluster", 0, MOST_THREADS, launch->cluster) &&
            take_small(object, "shared_bytes", MOST_SHARED, &launch->shared_bytes) &&
            take_hex(json_object_get(object, "arguments"), bytes, &launch->argument_bytes);
@@ -174,6 +182,7 @@ static int take_buffer(const struct input *input, const json_t *object, struct b
         !take_text(object, "label", buffer->label, sizeof buffer->label) ||
         !take_text(object, "type", buffer->type, sizeof buffer->type) || has_control(buffer->type))
         return bad(input, "a buffer is damaged");
+    buffer->is_bounded = json_is_true(json_object_get(object, "is_bounded"));
     if (!take_text(object, "file", buffer->file, sizeof buffer->file) || !is_plain(buffer->file) ||
         !take_text(object, "after", buffer->after, sizeof buffer->after) || !is_plain(buffer->after))
         return bad(input, "the name of a buffer's file is no plain name");

@@ -161,11 +161,5 @@ char *snapshot_write(const struct fault_memory *memory, const struct snapshot_or
     json_object_set_new(object, "launches", launches);
     if (restaged && restaged->outcome != RESTAGE_NOT_TRIED)
         json_object_set_new(object, "restaged", restaged_put(restaged, memory));
-    char *text = json_dumps(object, JSON_COMPACT), *line = text ? realloc(text, strlen(text) + 2) : NULL;
-    if (line)
-        strcat(line, "\n");
-    else
-        free(text);
-    json_decref(object);
-    return line;
+    return text_of_json(object, JSON_COMPACT);
 }

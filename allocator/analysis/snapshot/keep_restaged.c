@@ -25,11 +25,28 @@ static json_t *put_write(const struct restaged_write *write)
     if (write->buffer)
         put_number(object, "buffer", write->buffer->id);
     json_object_set_new(object, "is_before", json_boolean(write->is_before));
+    json_object_set_new(object, "is_slack", json_boolean(write->is_slack));
     put_number(object, "distance", write->distance);
     json_object_set_new(object, "address", json_string(address));
     put_number(object, "bytes", write->bytes);
     json_object_set_new(object, "values", json_string(text));
     return object;
+}
+
+static json_t *put_triple(const uint32_t triple[3])
+{
+    return json_pack("[III]", (json_int_t)triple[0], (json_int_t)triple[1], (json_int_t)triple[2]);
+}
+
+static json_t *put_emulated(const struct restaged *restaged)
+{
+    json_t *lanes = json_array();
+    for (size_t i = 0; i < restaged->emulated_count; i++) {
+        const struct evidence_lane *lane = &restaged->emulated[i];
+        json_array_append_new(lanes, json_pack("{sIsosI}", "lane", (json_int_t)lane->lane, "thread", put_triple(lane->thread),
+                                               "address", (json_int_t)lane->address));
+    }
+    return json_pack("{soso}", "block", put_triple(restaged->emulated_block), "lanes", lanes);
 }
 
 json_t *restaged_put(const struct restaged *restaged, const struct fault_memory *memory)
@@ -49,6 +66,8 @@ json_t *restaged_put(const struct restaged *restaged, const struct fault_memory 
     for (size_t i = 0; i < restaged->write_count; i++)
         json_array_append_new(writes, put_write(&restaged->writes[i]));
     json_object_set_new(object, "writes", writes);
+    if (restaged->emulated_count)
+        json_object_set_new(object, "emulated", put_emulated(restaged));
     if (restaged->figure_count)
         json_object_set_new(object, "figures", figures_put(restaged));
     return object;
@@ -74,6 +93,7 @@ static void take_write(const json_t *object, const struct fault_memory *memory, 
     const char *address = json_string_value(json_object_get(object, "address"));
     uint64_t buffer = take_number(object, "buffer");
     *write = (struct restaged_write){.is_before = json_is_true(json_object_get(object, "is_before")),
+                                     .is_slack = json_is_true(json_object_get(object, "is_slack")),
                                      .distance = take_number(object, "distance"),
                                      .address = address ? strtoull(address, NULL, 16) : 0,
                                      .bytes = take_number(object, "bytes")};
@@ -82,6 +102,28 @@ static void take_write(const json_t *object, const struct fault_memory *memory, 
     for (size_t i = 0; buffer && i < memory->near_count; i++)
         if (memory->near[i].id == buffer)
             write->buffer = &memory->near[i];
+}
+
+static void take_triple(const json_t *array, uint32_t triple[3])
+{
+    for (size_t i = 0; i < 3; i++)
+        triple[i] = (uint32_t)json_integer_value(json_array_get(array, i));
+}
+
+static void take_emulated(const json_t *object, struct restaged *restaged)
+{
+    const json_t *lanes = json_object_get(object, "lanes");
+    take_triple(json_object_get(object, "block"), restaged->emulated_block);
+    for (size_t i = 0; i < json_array_size(lanes) && i < COUNT(restaged->emulated); i++) {
+        const json_t *lane = json_array_get(lanes, i);
+        struct evidence_lane *made = &restaged->emulated[restaged->emulated_count++];
+        *made = (struct evidence_lane){.lane = (uint32_t)take_number(lane, "lane"),
+                                       .address = take_number(lane, "address"),
+                                       .known_bits = UINT64_MAX,
+                                       .certainty = CERTAIN_DERIVED,
+                                       .is_replayed = 1};
+        take_triple(json_object_get(lane, "thread"), made->thread);
+    }
 }
 
 void restaged_take(const json_t *object, const struct fault_memory *memory, struct restaged *restaged)
@@ -103,5 +145,6 @@ void restaged_take(const json_t *object, const struct fault_memory *memory, stru
         restaged->launch = &memory->launches[json_integer_value(launch)];
     for (size_t i = 0; i < json_array_size(writes) && i < COUNT(restaged->writes); i++)
         take_write(json_array_get(writes, i), memory, &restaged->writes[restaged->write_count++]);
+    take_emulated(json_object_get(object, "emulated"), restaged);
     figures_read(json_object_get(object, "figures"), restaged);
 }

@@ -7,11 +7,6 @@ static int differs(int has_a, uint64_t a, int has_b, uint64_t b)
     return has_a && has_b && a != b;
 }
 
-int trace_is_written(const struct trace_buffer *buffer)
-{
-    return buffer->has_after && (!buffer->has_before || buffer->before != buffer->after);
-}
-
 static int is_other_kernel(const struct trace_event *a, const struct trace_event *b)
 {
     return a->kind != b->kind || strcmp(a->name, b->name) != 0 || strcmp(a->symbol, b->symbol) != 0;

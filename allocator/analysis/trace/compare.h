@@ -1,11 +1,10 @@
 /*
- * Compares what two runs did at the same place of the same stream, and remembers who wrote each buffer.
- * Pure; any thread, one at a time for a struct trace_writers.
+ * Compares what two runs did at the same place of the same stream. Pure; any thread.
  */
 #ifndef CUFENCE_ANALYSIS_TRACE_COMPARE_H
 #define CUFENCE_ANALYSIS_TRACE_COMPARE_H
 
-#include "event.h"
+#include "writers.h"
 
 /* In the order in which they are looked for. */
 enum trace_difference_kind {
@@ -32,27 +31,6 @@ struct trace_difference {
     int is_written; /* INPUT: some event of the trace wrote the buffer before, or this is not known */
 };
 
-/* ---- who wrote a buffer ---- */
-
-struct trace_writers; /* the latest writers of the latest buffers of one trace */
-
-struct trace_write {
-    uint64_t line, offset; /* of the event in its file, as given */
-    int is_whole;          /* it left the buffer with the hash `after`; 0: a part of it, or there is no hash */
-    uint64_t after;
-};
-
-struct trace_writers *trace_writers_make(void); /* NULL: out of host memory */
-void trace_writers_free(struct trace_writers *writers);
-
-/* Notes what the event has written. Call for every event, in the order of the file. */
-void trace_writers_note(struct trace_writers *writers, const struct trace_event *event, uint64_t line, uint64_t offset);
-
-/* Finds the last event before `line` that wrote the buffer. Returns 1; 0 if there is none; -1 if it is not known any more. */
-int trace_writers_find(const struct trace_writers *writers, const char *buffer, uint64_t line, struct trace_write *out);
-
-/* ---- events ---- */
-
 /*
  * Compares two events. `ignored`: of the flags above. A buffer that differs before the launch is another input only if somebody
  * wrote it in one of the runs, or if outputs differ too: memory that nobody has written holds anything. Hashes that one of the
@@ -62,8 +40,5 @@ int trace_writers_find(const struct trace_writers *writers, const char *buffer, 
 struct trace_difference trace_compare(const struct trace_event *a, const struct trace_writers *of_a, uint64_t line_a,
                                       const struct trace_event *b, const struct trace_writers *of_b, uint64_t line_b,
                                       unsigned ignored);
-
-/* Whether a launch changed the buffer: a copy or set always does, if it is its destination. */
-int trace_is_written(const struct trace_buffer *buffer);
 
 #endif

@@ -69,7 +69,13 @@ struct trace_header {
     char cufence[32], device[128], program[512], options[512];
     uint32_t compute; /* capability, 90 for 9.0 */
     uint32_t driver;  /* CUDA version of the driver, 13000 */
+    char filter[256]; /* trace_filter=: the launches that it has; "": all */
+    uint64_t every;   /* trace_every=: it has one in so many of those; 0 is 1 */
 };
+
+/* Whether a trace with this header leaves launches out, and whether two leave out the same. */
+int trace_is_partial(const struct trace_header *header);
+int trace_has_same_launches(const struct trace_header *a, const struct trace_header *b);
 
 /* Write a line, with its newline. Text that is not UTF-8 is repaired. The caller checks ferror(). */
 void trace_header_write(FILE *out, const struct trace_header *header);

@@ -210,6 +210,8 @@ cufence_status trace_header_read(const char *line, size_t size, struct trace_hea
     copy_text(&reading, object, "device", header->device, sizeof header->device);
     copy_text(&reading, object, "program", header->program, sizeof header->program);
     copy_text(&reading, object, "options", header->options, sizeof header->options);
+    copy_text(&reading, object, "filter", header->filter, sizeof header->filter);
+    header->every = number_in(&reading, object, "every", INT64_MAX);
     header->compute = (uint32_t)number_in(&reading, object, "compute", UINT32_MAX);
     header->driver = (uint32_t)number_in(&reading, object, "driver", UINT32_MAX);
     if (!json_is_integer(version))
@@ -222,4 +224,14 @@ cufence_status trace_header_read(const char *line, size_t size, struct trace_hea
         status = problem_set(problem, CUFENCE_ERROR_CORRUPT, "\"%s\" has a value that it cannot have", reading.wrong);
     json_decref(object);
     return status;
+}
+
+int trace_is_partial(const struct trace_header *header)
+{
+    return header->filter[0] || header->every > 1;
+}
+
+int trace_has_same_launches(const struct trace_header *a, const struct trace_header *b)
+{
+    return strcmp(a->filter, b->filter) == 0 && (a->every > 1 ? a->every : 1) == (b->every > 1 ? b->every : 1);
 }

@@ -108,5 +108,8 @@ void trace_header_write(FILE *out, const struct trace_header *header)
     fprintf(out, ",\"compute\":%" PRIu32 ",\"driver\":%" PRIu32, header->compute, header->driver);
     put_member(out, "program", header->program);
     put_member(out, "options", header->options);
+    put_member(out, "filter", header->filter);
+    if (header->every > 1)
+        fprintf(out, ",\"every\":%" PRIu64, header->every);
     fputs("}\n", out);
 }

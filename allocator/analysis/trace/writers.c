@@ -1,6 +1,6 @@
 /* The latest writers of the latest buffers: open addressing in a table that is emptied half by half, so that a trace of any
  * length takes the same memory. */
-#include "compare.h"
+#include "writers.h"
 
 #include <stdlib.h>
 #include <string.h>

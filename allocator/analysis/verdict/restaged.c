@@ -2,10 +2,18 @@
 
 #include "diagnosis_parts.h"
 
+#include <string.h>
+
 static void limit(enum certainty *certainty)
 {
     if (*certainty > CERTAIN_RESTAGED)
         *certainty = CERTAIN_RESTAGED;
+}
+
+static void derive(enum certainty *certainty)
+{
+    if (*certainty == CERTAIN_RESTAGED)
+        *certainty = CERTAIN_DERIVED;
 }
 
 /* Returns 1 if the exception is about an access to global memory, or may be. */
@@ -113,7 +121,7 @@ static void confirm(struct diagnosis *diagnosis, const struct restaged *restaged
 {
     for (size_t i = 0; i < restaged->write_count && is_writing(fault_site(diagnosis)); i++) {
         const struct restaged_write *write = &restaged->writes[i];
-        if (!write->buffer || diagnosis->address - write->address >= write->bytes)
+        if (!write->buffer || write->is_slack || diagnosis->address - write->address >= write->bytes)
             continue;
         diagnosis->address_certainty = CERTAIN_RESTAGED;
         if (diagnosis->owner && diagnosis->owner->id == write->buffer->id)
@@ -122,12 +130,12 @@ static void confirm(struct diagnosis *diagnosis, const struct restaged *restaged
 }
 
 /* Takes over the diagnosis of a warp that faulted at the same place. Returns 0 if there is none whose address is known. */
-static int take_warp(struct diagnosis *diagnosis, const struct restaged *restaged)
+static int take_warp(struct diagnosis *diagnosis, const struct evidence *evidence, const struct restaged *restaged)
 {
     struct diagnosis again;
-    if (!restaged->evidence)
+    if (!evidence)
         return 0;
-    diagnosis_of_place(restaged->evidence, diagnosis->memory, diagnosis->site, &again);
+    diagnosis_of_place(evidence, diagnosis->memory, diagnosis->site, &again);
     if (!again.site || again.address_certainty == CERTAIN_NOT || !is_same_kind(again.site, diagnosis->site))
         return 0;
     const struct diagnosis first = *diagnosis;
@@ -147,19 +155,61 @@ static int take_warp(struct diagnosis *diagnosis, const struct restaged *restage
     return 1;
 }
 
-/* Returns the write that is nearest to the only buffer beside which anything was written; NULL if there are several buffers, or
- * may be. */
+static int is_written(const struct restaged *restaged, uint64_t address)
+{
+    int is_any = 0;
+    for (size_t i = 0; i < restaged->write_count; i++) {
+        const struct restaged_write *write = &restaged->writes[i];
+        if (!write->is_slack && address - write->address < write->bytes)
+            return 1;
+        is_any |= !write->is_slack;
+    }
+    return !is_any; /* nothing was seen, so nothing contradicts */
+}
+
+/* The warp that the kernel's code leads to. The dump has not seen it, so it is derived. */
+static int take_emulated(struct diagnosis *diagnosis, const struct restaged *restaged)
+{
+    struct evidence_site site = *fault_site(diagnosis);
+    size_t count = restaged->emulated_count;
+    const struct launch_entry *entry = restaged->launch ? restaged->launch->entry : NULL;
+    if (!count || (is_writing(&site) && !is_written(restaged, restaged->emulated[0].address)))
+        return 0;
+    site.is_warp_alive = 1;
+    site.lanes = (struct evidence_lane *)(uintptr_t)restaged->emulated; /* nothing changes them */
+    site.lane_count = count;
+    memcpy(site.block_index, restaged->emulated_block, sizeof site.block_index);
+    if (!site.has_grid && entry && !entry->graph) {
+        site.has_grid = 1;
+        memcpy(site.grid, entry->grid, sizeof site.grid);
+        memcpy(site.block, entry->block, sizeof site.block);
+    }
+    const struct evidence evidence = {.sites = &site, .site_count = 1};
+    if (!take_warp(diagnosis, &evidence, restaged))
+        return 0;
+    diagnosis->is_emulated = 1;
+    if (restaged->outcome == RESTAGE_FAILED) { /* nothing was launched */
+        derive(&diagnosis->origin.certainty);
+        derive(&diagnosis->arguments.certainty);
+    }
+    return 1;
+}
+
+/* Returns the write that is nearest to the only buffer in whose guard anything was written; NULL if there are several buffers,
+ * or may be. */
 static const struct restaged_write *only_write(const struct restaged *restaged)
 {
     const struct restaged_write *nearest = NULL;
     uint64_t bytes = 0;
     for (size_t i = 0; i < restaged->write_count; i++) {
         const struct restaged_write *write = &restaged->writes[i];
+        bytes += write->bytes;
+        if (write->is_slack)
+            continue;
         if (!write->buffer || write->buffer->id != restaged->writes[0].buffer->id)
             return NULL;
         if (!nearest || write->distance < nearest->distance)
             nearest = write;
-        bytes += write->bytes;
     }
     return bytes >= restaged->written_bytes ? nearest : NULL;
 }
@@ -191,9 +241,11 @@ void fault_diagnose_restaged(const struct evidence *evidence, const struct resta
         return;
     int is_whole = diagnosis->address_certainty != CERTAIN_NOT && !diagnosis->is_completed;
     int is_again = restaged->outcome == RESTAGE_FAULTED || restaged->outcome == RESTAGE_WROTE;
-    if (is_whole || !is_again || restaged_elsewhere(diagnosis, restaged) || take_warp(diagnosis, restaged))
+    if (is_whole || restaged_elsewhere(diagnosis, restaged) ||
+        (is_again && take_warp(diagnosis, restaged->evidence, restaged)) ||
+        (restaged->outcome != RESTAGE_NO_FAULT && take_emulated(diagnosis, restaged)))
         return;
-    if (diagnosis->address_certainty == CERTAIN_NOT)
+    if (is_again && diagnosis->address_certainty == CERTAIN_NOT)
         take_write(diagnosis, restaged);
 }
 
@@ -204,6 +256,26 @@ const char *restaged_outcome_name(enum restage_outcome outcome)
         [RESTAGE_NO_FAULT] = "no fault", [RESTAGE_FAILED] = "failed",
     };
     return names[outcome];
+}
+
+static void take_buffer(struct restaged_write *write, const cufence_buffer *buffer)
+{
+    write->buffer = buffer;
+    write->is_before = write->address < buffer->address;
+    write->distance = write->is_before ? buffer->address - (write->address + write->bytes)
+                                       : write->address - (buffer->address + buffer->size);
+}
+
+/* Slack belongs to the newest buffer of its mapping, which may have been freed since. */
+static void name_owner(struct restaged_write *write, const struct fault_memory *memory)
+{
+    for (size_t i = 0; i < memory->near_count; i++) {
+        const cufence_buffer *buffer = &memory->near[i];
+        int is_outside = write->address >= buffer->address + buffer->size || write->address + write->bytes <= buffer->address;
+        if (write->address >= buffer->mapping_start && write->address < buffer->mapping_end && is_outside &&
+            (!write->buffer || buffer->id > write->buffer->id))
+            take_buffer(write, buffer);
+    }
 }
 
 static void name_buffer(struct restaged_write *write, const struct fault_memory *memory)
@@ -218,14 +290,12 @@ static void name_buffer(struct restaged_write *write, const struct fault_memory 
             distance >= best)
             continue;
         best = distance;
-        write->buffer = buffer;
-        write->is_before = is_before;
-        write->distance = distance;
+        take_buffer(write, buffer);
     }
 }
 
 void restaged_name_buffers(struct restaged *restaged, const struct fault_memory *memory)
 {
     for (size_t i = 0; i < restaged->write_count; i++)
-        name_buffer(&restaged->writes[i], memory);
+        (restaged->writes[i].is_slack ? name_owner : name_buffer)(&restaged->writes[i], memory);
 }

@@ -21,6 +21,7 @@ enum restage_outcome {
 struct restaged_write {
     const cufence_buffer *buffer; /* whose guard this is; borrowed; NULL if unknown */
     int is_before;                /* in front of its start, not behind its end */
+    int is_slack;                 /* in the buffer's mapping, where no access faults */
     uint64_t distance;            /* of the first byte from the end; in front: of the last byte's end from the start */
     uint64_t address, bytes;
     uint8_t values[64]; /* the first of them */
@@ -33,9 +34,12 @@ struct restaged {
     char note[256];                    /* what limits the result, "" if nothing does */
     const struct evidence *evidence;   /* from the second launch's dump; borrowed; NULL if none */
     const struct fault_launch *launch; /* the recorded launch that was staged; borrowed; NULL if unknown */
-    struct restaged_write writes[8];
-    size_t write_count;         /* in writes[] */
-    uint64_t written_bytes;     /* in all */
+    struct restaged_write writes[8];   /* those in guards before those in slack */
+    size_t write_count;                /* in writes[] */
+    uint64_t written_bytes;            /* in all */
+    struct evidence_lane emulated[32]; /* of a warp whose accesses leave the memory, according to the kernel's code */
+    size_t emulated_count;
+    uint32_t emulated_block[3];
     struct figures figures[16]; /* of what arguments point to, as the fault left it, up to the end of each buffer */
     size_t figure_count;
     int has_variables;       /* the module has variables, which began with their initial values */
@@ -48,7 +52,8 @@ struct restaged {
  * is. Where it leaves the address unknown, or has only one half of it, and the second launch faulted at the same instruction in
  * a warp whose address is known, then address, owner, lanes and missing parameters are those of that warp. If there is no such
  * warp, the access writes, and all bytes written out of bounds lie beside one buffer, that is the owner. What rests on the
- * second launch is at most RESTAGED. `evidence`, `restaged`, what they point to, and `memory` must outlive *diagnosis.
+ * second launch is at most RESTAGED. Where its dump has no such warp, the emulated one stands in, as DERIVED, unless what was
+ * written contradicts it. `evidence`, `restaged`, what they point to, and `memory` must outlive *diagnosis.
  */
 void fault_diagnose_restaged(const struct evidence *evidence, const struct restaged *restaged,
                              const struct fault_memory *memory, struct diagnosis *diagnosis);

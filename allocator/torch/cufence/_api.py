@@ -6,7 +6,7 @@ import contextlib
 import ctypes
 from typing import Any
 
-from . import _library
+from . import _library, _reports, _tell
 
 # enum cufence_place, by value.
 PLACES = ("unknown", "inside", "past end", "before start", "freed", "no buffer")
@@ -138,61 +138,19 @@ def wait_reports(timeout: float = 10.0) -> bool:
     return True
 
 
-def _copied(function: str) -> str | None:
-    """Returns the text that the C function `function` copies into a buffer; None if there was no fault."""
-    library = _library.loaded()
-    if library is None:
-        return None
-    copy = getattr(library, function)
-    size = copy(None, 0)
-    while size:
-        buffer = ctypes.create_string_buffer(size)
-        needed = copy(buffer, size)
-        if needed <= size:
-            return buffer.value.decode(errors="replace")
-        size = needed  # a longer report arrived in between
-    return None
-
-
-def last_report_alone() -> dict[str, Any] | None:
-    """Returns the latest report as the library has it, without names."""
-    text = _copied("cufence_last_report_json")
-    if text is None:
-        return None
-    import json
-
-    report: dict[str, Any] = json.loads(text)
-    return report
-
-
-def last_report_alone_text() -> str | None:
-    """Returns its text likewise."""
-    return _copied("cufence_last_report")
-
-
-def _names_of(report: dict[str, Any]) -> dict[str, Any]:
-    from . import _tell
-
-    return _tell.for_caller(report)
-
-
 def last_report_text() -> str | None:
     """Returns the text of the latest report, None if there was no fault. Lines with the names of its tensors follow, if PyTorch
     is loaded."""
-    text, report = last_report_alone_text(), last_report_alone()
-    names = _names_of(report) if report is not None else {}
-    if not text or report is None or not names:
-        return text
-    from . import _tell
-
-    return text + _tell.text_of(report, names)
+    text, report = _reports.last_text(), _reports.last()
+    names = _tell.for_caller(report) if report is not None else {}
+    return text + _tell.text_of(report, names) if text and report is not None and names else text
 
 
 def last_report() -> dict[str, Any] | None:
     """Returns the latest report as a dict, None if there was no fault. docs/report.md, "JSON", describes the fields; `names`
     has the tensors in its buffers, if PyTorch is loaded."""
-    report = last_report_alone()
-    names = _names_of(report) if report is not None else {}
+    report = _reports.last()
+    names = _tell.for_caller(report) if report is not None else {}
     if report is not None and names:
         report["names"] = names
     return report

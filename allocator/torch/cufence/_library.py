@@ -52,6 +52,8 @@ class Buffer(ctypes.Structure):
         ("is_mapped", ctypes.c_int32),
         ("label", ctypes.c_char * 64),
         ("freed_ago", ctypes.c_uint64),
+        ("redzone_before", ctypes.c_uint64),
+        ("redzone_after", ctypes.c_uint64),
     ]
 
 

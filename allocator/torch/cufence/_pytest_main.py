@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from . import _command
-from .pytest_plugin import WORKER
 
 SECTION = "cufence"
 END_SECONDS = 60  # for the worker's last fixtures and CUDA's shutdown
@@ -27,12 +26,12 @@ _CODE = "import json, sys; sys.path[:] = json.loads(sys.argv.pop(1)); import pyt
 
 
 class _Process:
-    """A worker process. Messages are lines of JSON over a pair of pipes."""
+    """A worker process. Messages are lines of JSON over a pair of pipes, which it finds in the environment variable `mark`."""
 
-    def __init__(self, arguments: list[str], folder: Path, environment: dict[str, str]) -> None:
+    def __init__(self, arguments: list[str], folder: Path, environment: dict[str, str], mark: str) -> None:
         from_main, to_worker = os.pipe()
         from_worker, to_main = os.pipe()
-        environment = {**environment, WORKER: f"{os.getpid()} {from_main} {to_main}"}
+        environment = {**environment, mark: f"{os.getpid()} {from_main} {to_main}"}
         flags = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]
         command = [sys.executable, *flags, "-c", _CODE, json.dumps(sys.path), *arguments]
         try:
@@ -91,8 +90,9 @@ def _guarded(environment: dict[str, str], options: str) -> dict[str, str]:
 
 
 class Main:
-    def __init__(self, config: pytest.Config) -> None:
+    def __init__(self, config: pytest.Config, mark: str) -> None:
         self.config = config
+        self.mark = mark
         self.worker: _Process | None = None
         self.folder = Path(tempfile.mkdtemp(prefix="cufence-pytest-"))
         config.add_cleanup(self._clean)
@@ -119,7 +119,7 @@ class Main:
         distributed = getattr(self.config, "workerinput", {}).get("cufence")
         if distributed:  # this is a worker of pytest-xdist, which has got no arguments but the files
             arguments, folder = [*distributed["arguments"], "-n", "0", "--dist", "no"], Path(distributed["folder"])
-        worker = _Process(arguments, folder, self.environment)
+        worker = _Process(arguments, folder, self.environment, self.mark)
         message = worker.receive()
         if message is None:
             status = worker.end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -12,10 +13,16 @@ from typing import Any
 
 import pytest
 
-from . import _api, _library, _tell
+from . import _api, _library, _reports, _tell
 from ._pytest_main import SECTION
 
 WAIT_SECONDS = 30.0
+
+
+def _say_no_more() -> None:
+    """A process with a fault ends in the middle of the session. Its closing lines would break pytest's line of dots, and the main
+    process reports the fault."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def _synchronize() -> None:
@@ -127,11 +134,13 @@ class Worker:
         if faults > self.faults:
             self._blame(report, faults - self.faults)
             self.faults = faults
+            if not self.has_faulted:
+                atexit.register(_say_no_more)  # when pytest no longer captures
             self.has_faulted = True
         return report
 
     def _blame(self, report: pytest.TestReport, count: int) -> None:
-        text = _api.last_report_alone_text() or ""
+        text = _reports.last_text() or ""
         known = _tell.after(None, None)
         for part in (text, _tell.text_of(*known) if known else ""):
             if part not in report.capstderr:

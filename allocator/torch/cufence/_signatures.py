@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 # A pointer, or a number that is passed as one argument. A tuple or a descriptor becomes several.
-_PLAIN = re.compile(r"\*k?(u?i|fp|bf)\d+\w*|[ui]\d+|fp\d+|bf16|f32|f64")
+_PLAIN = re.compile(r"\*k?([iu]|fp|bf)\d+\w*|[ui]\d+|fp\d+|bf16|f32|f64")
 _NAME = re.compile(r"[^\s]+")
 
 

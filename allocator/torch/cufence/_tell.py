@@ -11,7 +11,7 @@ import sys
 import textwrap
 import threading
 
-from . import _library, _preload
+from . import _library, _preload, _reports
 
 TYPE_CHECKING = False
 
@@ -179,9 +179,7 @@ def _last() -> dict[str, Any] | None:
     library = _library.loaded()
     if library is None or not library.cufence_fault_count():
         return None
-    from . import _api
-
-    return _api.last_report_alone()
+    return _reports.last()
 
 
 def for_caller(report: dict[str, Any]) -> dict[str, Any]:

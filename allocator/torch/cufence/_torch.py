@@ -103,8 +103,25 @@ def _sync_callback(torch: ModuleType, scope: int) -> Callable[..., None]:
     return callback
 
 
+def _create_streams_one_by_one(torch: ModuleType) -> None:
+    """PyTorch calls the trace hooks of a new stream with a mutex held. The hook may hand the GIL to a thread that creates a
+    stream too and waits for the mutex, with the GIL: both wait for ever. So one Python thread at a time creates streams."""
+    create = torch.cuda.Stream.__new__
+    lock = threading.RLock()
+    os.register_at_fork(after_in_child=lock._at_fork_reinit)  # type: ignore[attr-defined]
+
+    def locked(cls: Any, *arguments: Any, **named: Any) -> Any:
+        if "stream_id" in named or "stream_ptr" in named:  # one that there is already
+            return create(cls, *arguments, **named)
+        with lock:
+            return create(cls, *arguments, **named)
+
+    torch.cuda.Stream.__new__ = locked
+
+
 def _install_sync_callbacks(torch: ModuleType) -> None:
     """Makes PyTorch raise at the line that waits for a faulting kernel: see cufence_torch_before_sync() in pluggable.h."""
+    _create_streams_one_by_one(torch)
     trace = importlib.import_module("torch.cuda._gpu_trace")
     for register, scope in _SYNC_HOOKS.items():
         getattr(trace, register)(_sync_callback(torch, scope))

@@ -75,5 +75,5 @@ def pytest_configure(config: pytest.Config) -> None:
             return
         from ._pytest_main import Main
 
-        main: Main = Main(config)
+        main: Main = Main(config, WORKER)
         config.pluginmanager.register(main, "cufence-main")

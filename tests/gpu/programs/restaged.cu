@@ -3,9 +3,11 @@
 #include "check.h"
 
 #include <cooperative_groups.h>
+#include <cuda.h>
 #include <cuda_fp16.h>
 
 #include <cstring>
+#include <dlfcn.h>
 
 enum { COUNT = 1000, BLOCK = 128, BLOCKS = 8 };
 
@@ -68,6 +70,72 @@ __global__ void swap(int *out, int n)
     int i = own_index();
     if (i <= n)
         atomicCAS(&out[i], 0, 9); // FAULT swap
+}
+
+__global__ void add_8(unsigned long long *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        atomicAdd(&out[i], 5ull); // FAULT add_8
+}
+
+__global__ void add_float(float *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        atomicAdd(&out[i], 5.0f); // FAULT add_float
+}
+
+__global__ void add_half2(__half2 *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        asm volatile("red.global.add.noftz.f16x2 [%0], %1;" ::"l"(&out[i]), "r"(0x45004500)); // FAULT add_half2
+}
+
+__global__ void exchange(unsigned *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        atomicExch(&out[i], 77u); // FAULT exchange
+}
+
+__global__ void swap_8(unsigned long long *out, int n)
+{
+    int i = own_index();
+    if (i <= n)
+        atomicCAS(&out[i], 0ull, 9ull); // FAULT swap_8
+}
+
+// Asynchronous copies into shared memory, which the kernel waits for. COPY has their bytes.
+template <int COPY>
+static __device__ void copy(const char *in, int n)
+{
+#if __CUDA_ARCH__ >= 800
+    __shared__ alignas(16) char copied[BLOCK * COPY];
+    int i = own_index();
+    unsigned to = (unsigned)__cvta_generic_to_shared(copied + threadIdx.x * COPY);
+    if (i <= n)
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" // FAULT copy
+                     ::"r"(to),
+                     "l"(in + (size_t)i * COPY), "n"(COPY));
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+__global__ void copy_4(const float *in, int n)
+{
+    copy<4>((const char *)in, n);
+}
+
+__global__ void copy_8(const double *in, int n)
+{
+    copy<8>((const char *)in, n);
+}
+
+__global__ void copy_16(const float4 *in, int n)
+{
+    copy<16>((const char *)in, n);
 }
 
 // Every thread from the 1000th on: 24 of them.
@@ -232,6 +300,30 @@ static void launch_registered()
     through_host<<<BLOCKS, BLOCK>>>(host, seen);
 }
 
+// On half of the multiprocessors. The driver's functions are found as any program may find them.
+static void launch_green()
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+    auto get_resource = (decltype(&cuDeviceGetDevResource))dlsym(library, "cuDeviceGetDevResource");
+    auto split = (decltype(&cuDevSmResourceSplitByCount))dlsym(library, "cuDevSmResourceSplitByCount");
+    auto describe = (decltype(&cuDevResourceGenerateDesc))dlsym(library, "cuDevResourceGenerateDesc");
+    auto create = (decltype(&cuGreenCtxCreate))dlsym(library, "cuGreenCtxCreate");
+    auto create_stream = (decltype(&cuGreenCtxStreamCreate))dlsym(library, "cuGreenCtxStreamCreate");
+    float *out = allocate<float>(COUNT);
+    CUdevResource all, halves[2];
+    CUdevResourceDesc description;
+    CUgreenCtx green;
+    CUstream stream;
+    unsigned parts = 1;
+    EXPECT(get_resource && split && describe && create && create_stream);
+    EXPECT(get_resource(0, &all, CU_DEV_RESOURCE_TYPE_SM) == CUDA_SUCCESS);
+    EXPECT(split(halves, &parts, &all, nullptr, 0, all.sm.smCount / 2) == CUDA_SUCCESS && parts == 1);
+    EXPECT(describe(&description, halves, 1) == CUDA_SUCCESS);
+    EXPECT(create(&green, description, 0, CU_GREEN_CTX_DEFAULT_STREAM) == CUDA_SUCCESS);
+    EXPECT(create_stream(&stream, green, CU_STREAM_NON_BLOCKING, 0) == CUDA_SUCCESS);
+    store_4<<<BLOCKS, BLOCK, 0, stream>>>(out, COUNT);
+}
+
 static void launch_managed()
 {
     said *host;
@@ -323,6 +415,24 @@ int main(int argc, char **argv)
         launch(add);
     else if (is("swap"))
         launch(swap);
+    else if (is("add_8"))
+        launch(add_8);
+    else if (is("add_float"))
+        launch(add_float);
+    else if (is("add_half2"))
+        launch(add_half2);
+    else if (is("exchange"))
+        launch(exchange);
+    else if (is("swap_8"))
+        launch(swap_8);
+    else if (is("copy_4"))
+        copy_4<<<BLOCKS, BLOCK>>>(allocate<float>(COUNT), COUNT);
+    else if (is("copy_8"))
+        copy_8<<<BLOCKS, BLOCK>>>(allocate<double>(COUNT), COUNT);
+    else if (is("copy_16"))
+        copy_16<<<BLOCKS, BLOCK>>>(allocate<float4>(COUNT), COUNT);
+    else if (is("green"))
+        launch_green();
     else if (is("no_mask"))
         launch(no_mask);
     else if (is("before"))

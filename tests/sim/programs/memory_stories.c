@@ -69,6 +69,20 @@ static void say_alignment(const char *what, CUdeviceptr address)
     MUST(cu.cuMemFree(address));
 }
 
+/* So many small buffers at once. */
+int story_small_ones(int count, char **arguments)
+{
+    enum { MOST = 1000 };
+    static CUdeviceptr held[MOST];
+    int wanted = count > 2 ? atoi(arguments[2]) : MOST;
+    start();
+    for (int i = 0; i < wanted && i < MOST; i++)
+        MUST(cu.cuMemAlloc(&held[i], 4096));
+    for (int i = 0; i < wanted && i < MOST; i++)
+        MUST(cu.cuMemFree(held[i]));
+    return 0;
+}
+
 int story_alignment(int count, char **arguments)
 {
     (void)count;
@@ -432,6 +446,6 @@ int story_out_of_memory(int count, char **arguments)
         MUST(cu.cuMemFreeAsync(kept[i], NULL));
     MUST(cu.cuStreamSynchronize(NULL));
     say("a larger one afterwards", cu.cuMemAllocAsync(&large, 24 * GRANULE, NULL));
-    say("its use", cu.cuMemsetD8(large, 1, 24 * GRANULE));
+    say("its use", cu.cuMemsetD2D8(large, GRANULE, 1, 64, 24)); /* of each page */
     return 0;
 }

@@ -42,6 +42,7 @@ void let_go(uint32_t *flag);
     X(foreign)                                                                                                                 \
     X(double_free)                                                                                                             \
     X(own_pool)                                                                                                                \
+    X(small_ones)                                                                                                              \
     X(capture)                                                                                                                 \
     X(graph_memory)                                                                                                            \
     X(graph_nodes)                                                                                                             \

@@ -1,0 +1,22 @@
+/*
+ * The compressed cubins of fat binaries, unpacked: those used last, for the next kernel that is in one of them. At most
+ * UNPACKED_MOST bytes are kept, or a single cubin that is larger.
+ *
+ * Thread safety: none; the caller (code.c) holds its lock.
+ */
+#ifndef CUFENCE_LAUNCH_UNPACKED_H
+#define CUFENCE_LAUNCH_UNPACKED_H
+
+#include "analysis/lines/fatbin.h"
+
+#define UNPACKED_MOST (UINT64_C(64) << 20)
+
+/* Returns a cubin's bytes, which stay until the next call; empty if it is damaged, or the host has no memory for it.
+ * `owner`: whose bytes it is in, until unpacked_forget(). */
+struct span unpacked_find(const void *owner, const struct fatbin_image *cubin);
+void unpacked_forget(const void *owner);
+
+/* The number of bytes that are kept. */
+uint64_t unpacked_bytes(void);
+
+#endif

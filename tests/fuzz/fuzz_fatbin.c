@@ -1,0 +1,28 @@
+/* A fat binary, and its images unpacked. The input is the file. */
+#include "analysis/lines/fatbin.h"
+
+#include <stdint.h>
+#include <stdlib.h>
+
+#define MOST (1u << 20)
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct span file = {data, size};
+    struct fatbin_image image;
+    uint64_t at = 0;
+    int found;
+    if (size < FATBIN_HEADER || fatbin_size(data) == 0)
+        return 0;
+    while ((found = fatbin_next(file, &at, &image)) == 1) {
+        uint8_t *room = image.size <= MOST ? malloc(image.size) : NULL;
+        if (room)
+            fatbin_unpack(&image, room);
+        free(room);
+    }
+    if (at > size && found == 1)
+        abort();
+    return 0;
+}

@@ -1,0 +1,99 @@
+/*
+ * The code of a kernel in a bundle, as `cufence replay` takes it: a cubin, into which barriers are put, and whose threads are
+ * emulated. The input: the number of the access's instruction (1 byte), dimensions of grid and block (1 byte each), 16 bytes of
+ * parameters, and the cubin, whose kernel is "k". Its bytes also serve as the device's memory.
+ */
+#include "analysis/lines/cubin.h"
+#include "analysis/sass/fence.h"
+#include "analysis/sass/search.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARAMETERS = 3, HEAD = PARAMETERS + 16, MEMORY = 0x10000, QUESTIONS = 2 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void require(int condition)
+{
+    if (!condition)
+        abort();
+}
+
+struct world {
+    struct span memory; /* at MEMORY */
+    unsigned asked;
+};
+
+static int is_over(void *user)
+{
+    struct world *world = user;
+    return ++world->asked > QUESTIONS;
+}
+
+static int read_memory(void *user, uint64_t address, void *bytes, size_t size)
+{
+    const struct world *world = user;
+    struct span part = span_part(world->memory, address - MEMORY, size);
+    require(size > 0 && size <= 16);
+    if (part.bytes)
+        memcpy(bytes, part.bytes, size);
+    return part.bytes != NULL;
+}
+
+static enum search_place place_of(void *user, uint64_t address, uint64_t bytes)
+{
+    const struct world *world = user;
+    require(bytes > 0 && bytes <= 16);
+    if (span_part(world->memory, address - MEMORY, bytes).bytes)
+        return SEARCH_INSIDE;
+    return address < (uint64_t)1 << 47 ? SEARCH_OUTSIDE : SEARCH_UNKNOWN;
+}
+
+static void emulate_threads(const uint8_t *data, struct span cubin)
+{
+    struct cubin_kernel kernel;
+    struct sass_access access;
+    if (!cubin_find_kernel(cubin, "k", &kernel))
+        return;
+    uint64_t at = data[0] * (uint64_t)SASS_INSTRUCTION_BYTES;
+    struct span instruction = span_part(kernel.code, at, SASS_INSTRUCTION_BYTES);
+    if (!instruction.bytes || !sass_decode(sass_load(instruction.bytes), kernel.sm, &access))
+        return;
+    struct world world = {.memory = cubin};
+    const struct emulate_memory memory = {read_memory, &world};
+    const struct emulate_launch launch = {.code = kernel.code,
+                                          .sm = kernel.sm,
+                                          .parameters = {data + PARAMETERS, 16},
+                                          .parameters_at = kernel.parameters_at ? kernel.parameters_at : 0x210,
+                                          .memory = &memory,
+                                          .grid = {data[1] & 15u, (data[1] >> 4) + 1u, UINT16_MAX},
+                                          .block = {data[2] & 63u, (data[2] >> 6) + 1u, 1}};
+    struct search found = {
+        .launch = &launch, .access = &access, .access_pc = at, .place = place_of, .is_over = is_over, .user = &world};
+    search(&found);
+    require(found.lane_count <= SEARCH_LANES);
+    for (size_t i = 0; i < found.lane_count; i++)
+        require(found.lanes[i].lane < SEARCH_LANES && found.lanes[i].thread[0] < launch.block[0] &&
+                place_of(&world, found.lanes[i].address, 1) != SEARCH_UNKNOWN);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct problem problem;
+    struct fence fence;
+    if (size <= HEAD)
+        return 0;
+    struct span cubin = {data + HEAD, size - HEAD};
+    emulate_threads(data, cubin);
+    size_t fenced_bytes = cubin.size;
+    uint8_t *fenced = malloc(fenced_bytes);
+    require(fenced != NULL);
+    memcpy(fenced, cubin.bytes, fenced_bytes);
+    if (fence_put(&fenced, &fenced_bytes, "k", &fence, &problem) == CUFENCE_OK) {
+        require(fence.fenced <= fence.exits && fenced_bytes >= cubin.size);
+        emulate_threads(data, (struct span){fenced, fenced_bytes});
+    }
+    free(fenced);
+    return 0;
+}

@@ -1,0 +1,23 @@
+"""The same as triton_store_only.py with two bytes: the faulting store is the kernel's last instruction."""
+
+import sys
+import time
+
+import torch
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def k_store_half(y, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(y + i, 1.5, mask=i <= n)  # FAULT: i < n would be right
+
+
+y = torch.zeros(1000, device="cuda", dtype=torch.float16)
+k_store_half[(8,)](y, 999, BLOCK=128)
+torch.cuda.synchronize()
+print("launch", time.time(), file=sys.stderr, flush=True)
+k_store_half[(8,)](y, 1000, BLOCK=128)
+torch.cuda.synchronize()  # RAISES
+print("not reached")

@@ -1,0 +1,81 @@
+/* The second launch of kernels in contexts of other kinds, and where the GPU takes no second process. */
+#include "second_launch.h"
+
+/* ---- the program's context ---- */
+
+/* Runs a story of saved_story.c under `cufence run`, which is to end as a fault does, and to say all of the patterns. */
+static void expect_story(const char *story, const char *const *patterns)
+{
+    char command[1024], said[1 << 15];
+    snprintf(command, sizeof command, "LD_LIBRARY_PATH=%s %s run --witness on --witness-ms 60000 --arena %s -- %s %s 2>&1",
+             CUFENCE_RUN_DRIVER, CUFENCE_CLI, ARENA, CUFENCE_SAVED_STORY, story);
+    FILE *out = popen(command, "r");
+    assert_non_null(out);
+    said[fread(said, 1, sizeof said - 1, out)] = '\0';
+    int status = pclose(out);
+    if (!strstr(said, "cuCtxSynchronize: error 700") || !WIFEXITED(status) || WEXITSTATUS(status) != 3)
+        fail_msg("%s: status 0x%x: %s", story, (unsigned)status, said);
+    for (; *patterns; patterns++)
+        if (!has(said, *patterns))
+            fail_msg("%s: no %s in:\n%s", story, *patterns, said);
+}
+
+/* In the second process it is the device's primary context. */
+static void a_kernel_is_staged_whatever_its_context(void **state)
+{
+    (void)state;
+    static const char *const stories[] = {"green", "green_stream", "own_context"};
+    for (size_t i = 0; i < sizeof stories / sizeof *stories; i++)
+        expect_story(stories[i], (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1",
+                                                  "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* restaged$",
+                                                  "written +4 bytes past the end: 2\\.5 +restaged",
+                                                  "launched at .*saved_story\\.c:", NULL});
+}
+
+/* ---- no second process ---- */
+
+static CUresult refusal;
+
+static void tell_refused(void)
+{
+    char fail[64];
+    start("witness=on");
+    snprintf(fail, sizeof fail, "fail=cuDevicePrimaryCtxRetain:0:%d", (int)refusal);
+    setenv("CUFENCE_SIM", fail, 1); /* this process has read it */
+    launch("write_last", allocate(COUNT * 4), COUNT);
+    while (cuCtxSynchronize() != CUDA_ERROR_ILLEGAL_ADDRESS)
+        usleep(1000);
+    CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHECK_OK(cufence_wait_reports(60000));
+    CHECK(cufence_fault_count() == 1);
+}
+
+/* The report has what the dump told, and why there is no more. */
+static void a_device_for_one_process_gives_a_note(void **state)
+{
+    (void)state;
+    static const struct {
+        CUresult refusal;
+        const char *reason;
+    } cases[] = {
+        {CUDA_ERROR_DEVICE_UNAVAILABLE, "could not be launched again: the GPU is in compute mode"},
+        {CUDA_ERROR_MPS_SERVER_NOT_READY, "could not be launched again: the MPS server takes no"},
+        {CUDA_ERROR_OUT_OF_MEMORY, "could not be launched again: cuDevicePrimaryCtxRetain:"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        refusal = cases[i].refusal;
+        expect_said(tell_refused,
+                    (const char *[]){"illegal memory access by a WRITE \\(address unknown: the warp had exited\\)",
+                                     "kernel +write_last .* exact$", "model\\.cu:20", "buffer +#1, 4000 bytes", cases[i].reason,
+                                     "!restaged$", NULL});
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_kernel_is_staged_whatever_its_context),
+        cmocka_unit_test(a_device_for_one_process_gives_a_note),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

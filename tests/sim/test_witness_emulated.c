@@ -1,0 +1,105 @@
+/* Kernels into whose code no barriers fit, or whose code with them the driver refuses: their threads are emulated. */
+#include "second_launch.h"
+#include "unfenced.h"
+
+static void overrun(void)
+{
+    int n = COUNT;
+    void *out = allocate(COUNT * 4), *other = allocate(64);
+    launch_all("store_first", (void *[]){&out, &other, &n});
+    cuCtxSynchronize();
+}
+
+static void tell_unfenced(void)
+{
+    start("witness=on");
+    load(&store_first, store_first.count, NONE);
+    overrun();
+}
+
+/* What was written says that the address is right. */
+static void test_unfenced(void **state)
+{
+    (void)state;
+    expect_said(tell_unfenced,
+                (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(restaged\\)",
+                                 "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* restaged$",
+                                 "written +4 bytes past the end: 2\\.5 +restaged", "block and thread are emulated", NULL});
+}
+
+static void tell_fenced(void)
+{
+    start("witness=on");
+    load(&store_first, store_first.count - 1, NONE);
+    overrun();
+}
+
+static void test_fenced(void **state)
+{
+    (void)state;
+    expect_said(tell_fenced, (const char *[]){"block \\(7,0,0\\) thread \\(104,0,0\\)", "!are emulated", NULL});
+}
+
+static void tell_refused(void)
+{
+    start("witness=on");
+    load(&store_first, store_first.count - 1, NONE);
+    setenv("CUFENCE_SIM", "fail=cuModuleLoadData:0:200", 1); /* this process has read it */
+    overrun();
+}
+
+/* Nothing was launched, so all of it follows from the code. */
+static void test_refused(void **state)
+{
+    (void)state;
+    expect_said(tell_refused,
+                (const char *[]){"out-of-bounds WRITE of 4 bytes, 0 bytes past the end of buffer #1 \\(derived\\)",
+                                 "block \\(7,0,0\\) thread \\(104,0,0\\)", "address .* derived$",
+                                 "block and thread are emulated", "could not be launched again: cuModuleLoadData:",
+                                 "arguments +0 .* derived$", "!written", "!address .* restaged$", NULL});
+}
+
+static void tell_unknown(void)
+{
+    start("witness=on");
+    load(&store_first, store_first.count, MULTIPLY); /* the address is not computed at all, and so wrong */
+    overrun();
+}
+
+/* What was written, and where, contradicts the code. */
+static void test_unknown(void **state)
+{
+    (void)state;
+    expect_said(tell_unknown, (const char *[]){PAST_THE_END, "written +4 bytes past the end: 2\\.5 +restaged", "!are emulated",
+                                               "could not be emulated: none of the$", "!thread \\(", NULL});
+}
+
+static void tell_far(void)
+{
+    start("witness=on");
+    struct machine_code down = store_first;
+    down.kernel = "store_down";
+    down.code[MULTIPLY][0] = 0xfffc000007027825; /* IMAD.WIDE R2, R7, -0x40000, R2 */
+    load(&down, down.count, NONE);
+    int n = 903;
+    char *out = allocate(COUNT * 4), *top = out + COUNT * 4 + n * 0x40000L;
+    launch_all("store_down", (void *[]){&top, &out, &n});
+    cuCtxSynchronize();
+}
+
+/* It faults behind the patterns, before the emulation has its turn. */
+static void test_far(void **state)
+{
+    (void)state;
+    expect_said(tell_far, (const char *[]){"0 bytes past the end of buffer #1 \\(derived\\)", "block and thread are emulated",
+                                           "block \\(7,0,0\\) thread \\(7,0,0\\) and 7 more", NULL});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_unfenced), cmocka_unit_test(test_fenced), cmocka_unit_test(test_refused),
+        cmocka_unit_test(test_unknown),  cmocka_unit_test(test_far),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

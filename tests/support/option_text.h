@@ -1,0 +1,51 @@
+/* An option's value as a user would write it: what a test compares, and parses again. */
+#ifndef CUFENCE_TESTS_OPTION_TEXT_H
+#define CUFENCE_TESTS_OPTION_TEXT_H
+
+#include "base/option_value.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+static inline void option_text(const struct options *options, const struct option_row *row, char *out, size_t size)
+{
+    const void *field = (const char *)options + row->offset;
+    uint64_t number = 0;
+    int choice = 0;
+
+    switch (row->type) {
+    case OPTION_CHOICE:
+    case OPTION_SWITCH: {
+        memcpy(&choice, field, sizeof choice);
+        const char *at = row->allowed;
+        for (int skip = row->type == OPTION_SWITCH ? !choice : choice; skip > 0; skip--)
+            at = strstr(at, " | ") + strlen(" | ");
+        snprintf(out, size, "%.*s", (int)strcspn(at, " "), at);
+        return;
+    }
+    case OPTION_PATH:
+    case OPTION_RULES:
+    case OPTION_FILTER_PATH:
+    case OPTION_FILTER:
+    case OPTION_TEXT:
+        snprintf(out, size, "%s", (const char *)field);
+        return;
+    case OPTION_SAMPLE:
+    case OPTION_ALIGN:
+    case OPTION_FILL:
+    case OPTION_BYTES:
+    case OPTION_NUMBER:
+        break;
+    }
+    memcpy(&number, field, sizeof number);
+    if (row->type == OPTION_FILL)
+        snprintf(out, size, number == FILL_OFF ? "off" : "0x%02" PRIx64, number);
+    else if (row->type == OPTION_NUMBER || row->type == OPTION_SAMPLE)
+        snprintf(out, size, "%s%" PRIu64, row->type == OPTION_SAMPLE ? "1/" : "", number);
+    else if (row->type == OPTION_ALIGN && number == OPTION_ALIGN_AUTO)
+        snprintf(out, size, "auto");
+    else
+        option_format_bytes(number, out, size);
+}
+
+#endif

@@ -1,0 +1,169 @@
+/* Text for terminals that are narrower than a report. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include "base/fold.h"
+#include "finding/colour.h"
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static void expect(const char *text, int columns, const char *wanted)
+{
+    char *folded = fold_text(text, columns);
+    assert_string_equal(folded, wanted);
+    free(folded);
+}
+
+static void lines_that_fit_stay(void **state)
+{
+    (void)state;
+    expect("", 40, "");
+    expect("a line\n\n  and    another  exact\n", 40, "a line\n\n  and    another  exact\n");
+}
+
+static void a_table_goes_on_in_its_last_column(void **state)
+{
+    (void)state;
+    expect("==42==   buffer     #1, 4000 bytes, stream 0x0 and more\n", 40,
+           "==42==   buffer     #1, 4000 bytes,\n"
+           "==42==              stream 0x0 and more\n");
+    expect("==42==              launched at   ../a/program.c:54 in story_overrun\n", 60,
+           "==42==              launched at   ../a/program.c:54\n"
+           "==42==                            in story_overrun\n");
+    expect("12. double free by cuMemFree: buffer #1 was freed\n", 40,
+           "12. double free by cuMemFree: buffer #1\n"
+           "    was freed\n");
+    expect("  run         any program that uses CUDA, unmodified\n", 40,
+           "  run         any program that uses\n"
+           "              CUDA, unmodified\n");
+}
+
+static void answers_go_on_below_themselves(void **state)
+{
+    (void)state;
+    expect("==42== cufence: out-of-bounds WRITE of 4 bytes past the end\n", 50,
+           "==42== cufence: out-of-bounds WRITE of 4 bytes\n"
+           "==42==          past the end\n");
+    expect("cufence: nothing here that would fit into forty columns\n", 40,
+           "cufence: nothing here that would fit\n"
+           "         into forty columns\n");
+    expect("==42==   at kernels.cu:12 in store, block (0,0,0)\n", 40,
+           "==42==   at kernels.cu:12 in store,\n"
+           "==42==      block (0,0,0)\n");
+}
+
+static void words_stay_whole(void **state)
+{
+    (void)state;
+    expect("/a/path/that/is/longer/than/forty/columns/in/all and more\n", 40,
+           "/a/path/that/is/longer/than/forty/columns/in/all\nand more\n");
+    expect(
+        "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9 is ten columns, and twenty bytes\n",
+        44,
+        "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9 is ten columns, and twenty bytes\n");
+}
+
+static void a_number_stays_with_what_it_counts(void **state)
+{
+    (void)state;
+    expect("==42==   same  min 1.0 max 1000.0 mean 500.5 std 288.675, 0 NaN\n", 62,
+           "==42==   same  min 1.0 max 1000.0 mean 500.5 std 288.675,\n==42==         0 NaN\n");
+    expect("a buffer that was given 1,000 bytes of memory\n", 40, "a buffer that was given 1,000 bytes of\nmemory\n");
+    expect("one more buffer than there were in all 1,000 bytes\n", 46, "one more buffer than there were in all\n1,000 bytes\n");
+}
+
+static void a_certainty_stands_at_the_edge(void **state)
+{
+    (void)state;
+    expect("==42==   address    0x200004200000, past the end                     exact\n", 60,
+           "==42==   address    0x200004200000, past the end       exact\n");
+    expect("==42==              launched at   ../a/path/to/program.c:86 in store   exact\n", 60,
+           "==42==              launched at   ../a/path/to/program.c:86\n"
+           "==42==                            in store             exact\n");
+    expect("==42==   kernel     store<<<(1,1,1), (1,1,1)>>> is given this buffer  derived\n", 60,
+           "==42==   kernel     store<<<(1,1,1), (1,1,1)>>> is   derived\n"
+           "==42==              given this buffer\n");
+}
+
+/* A report breaks its hints at 100 columns: they are no paragraph of long and short lines here. */
+static void a_hint_is_broken_anew(void **state)
+{
+    (void)state;
+    expect("==42==   hint       one thread went one element too far: is <= meant to be <, or a size one  candidate\n"
+           "==42==              too large?\n"
+           "==42== SUMMARY: cufence\n",
+           70,
+           "==42==   hint       one thread went one element too far: is  candidate\n"
+           "==42==              <= meant to be <, or a size one too large?\n"
+           "==42== SUMMARY: cufence\n");
+    expect("==42==   note       a short one, but for its second line that does not belong to it, being a note\n"
+           "==42==              of its own: begun where it had room\n",
+           70,
+           "==42==   note       a short one, but for its second line that does not\n"
+           "==42==              belong to it, being a note\n"
+           "==42==              of its own: begun where it had room\n");
+}
+
+/* Of the colours the one that is on goes on in the next line; its indentation has none. */
+static void colours_take_no_columns(void **state)
+{
+    (void)state;
+    char *coloured =
+        colour_text("==42== cufence: out-of-bounds WRITE of 4 bytes, 0 bytes\n==42==   kernel     a          exact\n");
+    assert_non_null(coloured);
+    expect(coloured, 55, coloured);
+    expect(coloured, 50,
+           "\033[2m==42== \033[0m\033[1;31mcufence: out-of-bounds WRITE of 4 bytes,\033[0m\n"
+           "\033[2m==42== \033[0m         \033[1;31m0 bytes\033[0m\n"
+           "\033[2m==42== \033[0m  kernel     a          \033[32mexact\033[0m\n");
+    free(coloured);
+}
+
+static void commands_to_github_stay_whole(void **state)
+{
+    (void)state;
+    expect("::error file=a.py,line=3::a text that is longer than forty columns\n", 40,
+           "::error file=a.py,line=3::a text that is longer than forty columns\n");
+}
+
+static void only_terminals_have_columns(void **state)
+{
+    (void)state;
+    int pipes[2], terminal = posix_openpt(O_RDWR | O_NOCTTY);
+    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(fold_columns(pipes[1]), 0);
+    assert_int_equal(fold_columns(-1), 0);
+    close(pipes[0]);
+    close(pipes[1]);
+    if (terminal < 0)
+        return;
+    assert_int_equal(fold_columns(terminal), 0); /* its size is unknown */
+    assert_int_equal(ioctl(terminal, TIOCSWINSZ, &(struct winsize){.ws_row = 24, .ws_col = 80}), 0);
+    assert_int_equal(fold_columns(terminal), 80);
+    assert_int_equal(ioctl(terminal, TIOCSWINSZ, &(struct winsize){.ws_row = 24, .ws_col = 20}), 0);
+    assert_int_equal(fold_columns(terminal), 0);
+    close(terminal);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(lines_that_fit_stay),
+        cmocka_unit_test(a_table_goes_on_in_its_last_column),
+        cmocka_unit_test(answers_go_on_below_themselves),
+        cmocka_unit_test(words_stay_whole),
+        cmocka_unit_test(a_number_stays_with_what_it_counts),
+        cmocka_unit_test(a_certainty_stands_at_the_edge),
+        cmocka_unit_test(a_hint_is_broken_anew),
+        cmocka_unit_test(colours_take_no_columns),
+        cmocka_unit_test(commands_to_github_stay_whole),
+        cmocka_unit_test(only_terminals_have_columns),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

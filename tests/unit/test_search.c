@@ -1,0 +1,244 @@
+/*
+ * The search for the thread that leaves the memory: ptxas's code of a gather, values[i] = table[keys[i]], with its keys in
+ * memory of the test; loads of all widths; what is lost, and what is over.
+ */
+#include "analysis/sass/search.h"
+
+#include "demo_code.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+#define START UINT64_C(0x7f1200003000)
+#define COUNT 1000u
+#define TABLE UINT64_C(0x10020000000)
+#define KEYS UINT64_C(0x10030000000)
+#define VALUES UINT64_C(0x10040000000)
+#define KEY_LOAD 13 /* numbers of instructions */
+#define TABLE_LOAD 15
+
+static int32_t keys[COUNT];
+
+struct world {
+    struct emulate_launch launch;
+    struct emulate_memory memory;
+    struct sass_access access;
+    struct search search;
+    uint8_t code[sizeof(demo_use_after_free_90)], parameters[32];
+    int is_hidden;           /* the keys are not known */
+    unsigned asked, allowed; /* questions whether it is over; 0: it never is */
+};
+
+static int read_keys(void *user, uint64_t address, void *bytes, size_t size)
+{
+    const struct world *world = user;
+    if (world->is_hidden || address < KEYS || address - KEYS > sizeof(keys) - size)
+        return 0;
+    memcpy(bytes, (const uint8_t *)keys + (address - KEYS), size);
+    return 1;
+}
+
+static enum search_place place_of(void *user, uint64_t address, uint64_t bytes)
+{
+    static const uint64_t starts[] = {TABLE, KEYS, VALUES};
+    (void)user;
+    for (size_t i = 0; i < 3; i++)
+        if (address - starts[i] <= 4ul * COUNT - bytes)
+            return SEARCH_INSIDE;
+    return address >> 36 == TABLE >> 36 ? SEARCH_OUTSIDE : SEARCH_UNKNOWN;
+}
+
+static int is_over(void *user)
+{
+    struct world *world = user;
+    return ++world->asked > world->allowed && world->allowed;
+}
+
+static void make(struct world *world, unsigned access)
+{
+    static const uint64_t pointers[] = {TABLE, KEYS, VALUES};
+    static const uint32_t count = COUNT;
+    *world = (struct world){.memory = {read_keys, world}};
+    memcpy(world->code, demo_use_after_free_90, sizeof(world->code));
+    memcpy(world->parameters, pointers, sizeof(pointers));
+    memcpy(world->parameters + sizeof(pointers), &count, sizeof(count));
+    world->launch = (struct emulate_launch){.code = {world->code, sizeof(world->code)},
+                                            .start = START,
+                                            .sm = 90,
+                                            .parameters = {world->parameters, sizeof(world->parameters)},
+                                            .parameters_at = 0x210,
+                                            .grid = {8, 1, 1},
+                                            .block = {128, 1, 1},
+                                            .memory = &world->memory};
+    assert_true(sass_decode(sass_load(world->code + access * 16), 90, &world->access));
+    world->search = (struct search){.launch = &world->launch,
+                                    .access = &world->access,
+                                    .access_pc = START + access * 16,
+                                    .place = place_of,
+                                    .is_over = is_over,
+                                    .user = world};
+    for (uint32_t i = 0; i < COUNT; i++)
+        keys[i] = (int32_t)i;
+}
+
+static void expect_found(const struct search *search, size_t lanes, uint32_t block, uint32_t thread, uint64_t address)
+{
+    assert_int_equal(search->lane_count, lanes);
+    assert_int_equal(search->block[0], block);
+    assert_int_equal(search->lanes[0].thread[0], thread);
+    assert_int_equal(search->lanes[0].lane, thread % 32);
+    assert_true(search->lanes[0].address == address);
+    assert_int_equal(search->lost, 0);
+    assert_int_equal(search->is_over_before, 0);
+}
+
+static void the_thread_is_found(void **state)
+{
+    (void)state;
+    struct world world;
+    make(&world, TABLE_LOAD);
+    keys[3 * 128 + 53] = COUNT;
+    keys[3 * 128 + 60] = COUNT + 9;
+    keys[3 * 128 + 64] = COUNT; /* of the next warp */
+    search(&world.search);
+    expect_found(&world.search, 2, 3, 53, TABLE + 4ul * COUNT);
+    assert_int_equal(world.search.lanes[1].thread[0], 60);
+    assert_true(world.search.lanes[1].address == TABLE + 4ul * (COUNT + 9));
+    make(&world, TABLE_LOAD); /* the last block comes before all, and the first one before those between them */
+    keys[900] = keys[5] = keys[600] = -1;
+    search(&world.search);
+    expect_found(&world.search, 1, 7, 4, TABLE - 4);
+    keys[900] = 0;
+    make(&world, TABLE_LOAD);
+    keys[5] = keys[600] = -1;
+    search(&world.search);
+    expect_found(&world.search, 1, 0, 5, TABLE - 4);
+    make(&world, TABLE_LOAD);
+    search(&world.search);
+    assert_int_equal(world.search.lane_count, 0);
+    assert_int_equal(world.search.followed, 1024);
+    assert_int_equal(world.search.lost, 0);
+}
+
+/* The block's threads are numbered as the hardware does it. */
+static void blocks_have_three_dimensions(void **state)
+{
+    (void)state;
+    struct world world;
+    make(&world, KEY_LOAD);
+    world.launch.grid[0] = 2;
+    world.launch.grid[1] = world.launch.grid[2] = 2;
+    world.launch.block[0] = 8;
+    world.launch.block[1] = 3;
+    world.launch.block[2] = 2;
+    memset(world.parameters + 24, 0xff, 2); /* 65,535 elements */
+    world.launch.parameters_at = 0x210;
+    uint64_t far = KEYS + 4ul * (COUNT - 12);
+    memcpy(world.parameters + 8, &far, sizeof(far)); /* i is 8 * blockIdx.x + threadIdx.x: up to 15 */
+    search(&world.search);
+    assert_int_equal(world.search.block[0], 1);
+    assert_int_equal(world.search.block[1], 1);
+    assert_int_equal(world.search.block[2], 1);
+    assert_int_equal(world.search.lane_count, 16); /* of 32 in the first warp: threads 4 to 7 of four rows */
+    assert_int_equal(world.search.lanes[4].thread[0], 4);
+    assert_int_equal(world.search.lanes[4].thread[1], 1);
+    assert_int_equal(world.search.lanes[15].thread[1], 0);
+    assert_int_equal(world.search.lanes[15].thread[2], 1);
+}
+
+/* [75:73] of a load: its bytes up to 4, and the sign. */
+static void loads_have_widths(void **state)
+{
+    (void)state;
+    static const struct {
+        unsigned type;
+        int32_t key, index;
+    } cases[] = {{0, 0x7fffffff, 255},   {1, 0xff, -1},   {1, 0x17f, 127},
+                 {2, 0x7fffffff, 65535}, {3, 0xffff, -1}, {4, 1007, 1007}};
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+        struct world world;
+        uint64_t high;
+        make(&world, TABLE_LOAD);
+        memcpy(&high, world.code + KEY_LOAD * 16 + 8, 8);
+        high = (high & ~(UINT64_C(7) << 9)) | (uint64_t)cases[i].type << 9;
+        memcpy(world.code + KEY_LOAD * 16 + 8, &high, 8);
+        memset(keys, 0, sizeof(keys));
+        keys[996] = cases[i].key;
+        search(&world.search);
+        int is_outside = cases[i].index < 0 || cases[i].index >= (int32_t)COUNT;
+        assert_int_equal(world.search.lane_count, is_outside);
+        if (is_outside)
+            assert_true(world.search.lanes[0].address == TABLE + (uint64_t)((int64_t)cases[i].index * 4));
+    }
+}
+
+static void what_is_not_known_is_lost(void **state)
+{
+    (void)state;
+    struct world world;
+    make(&world, TABLE_LOAD);
+    world.is_hidden = 1;
+    keys[5] = COUNT;
+    search(&world.search);
+    assert_int_equal(world.search.lane_count, 0);
+    assert_int_equal(world.search.lost, COUNT); /* the others leave before */
+    assert_int_equal(world.search.followed, 24);
+    assert_true(world.search.lost_at == TABLE_LOAD * 16);
+    make(&world, TABLE_LOAD);
+    world.launch.memory = NULL;
+    search(&world.search);
+    assert_int_equal(world.search.lost, COUNT);
+    make(&world, TABLE_LOAD); /* somewhere else */
+    keys[5] = INT32_MIN;
+    memset(world.parameters + 5, 0x70, 1);
+    search(&world.search);
+    assert_int_equal(world.search.lost, COUNT);
+    make(&world, KEY_LOAD);
+    world.launch.parameters.size = 24; /* the count is cut off, and with it the way */
+    search(&world.search);
+    assert_int_equal(world.search.lost, 1024);
+    assert_true(world.search.lost_at == 7 * 16);
+}
+
+static void it_can_be_over(void **state)
+{
+    (void)state;
+    static const uint64_t loop[2] = {0xfffffffc00fc7947, 0x000fc0000383ffff}; /* BRA to itself */
+    struct world world;
+    make(&world, TABLE_LOAD);
+    world.allowed = 2; /* warps */
+    keys[5] = COUNT;
+    search(&world.search);
+    assert_int_equal(world.search.lane_count, 0);
+    assert_int_equal(world.search.is_over_before, 1);
+    assert_int_equal(world.search.followed, 96);
+    make(&world, TABLE_LOAD);
+    memcpy(world.code, loop, sizeof(loop));
+    world.allowed = 5;
+    search(&world.search);
+    assert_int_equal(world.search.is_over_before, 1);
+    assert_int_equal(world.asked, 6);
+    make(&world, TABLE_LOAD);
+    world.launch.block[0] = 2048; /* damaged */
+    search(&world.search);
+    assert_int_equal(world.search.followed, 0);
+    make(&world, TABLE_LOAD);
+    world.launch.grid[1] = 0;
+    search(&world.search);
+    assert_int_equal(world.search.followed, 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(the_thread_is_found), cmocka_unit_test(blocks_have_three_dimensions),
+        cmocka_unit_test(loads_have_widths),   cmocka_unit_test(what_is_not_known_is_lost),
+        cmocka_unit_test(it_can_be_over),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
