@@ -8,6 +8,7 @@
 #define NARROWEST 40     /* below, folding makes nothing better */
 #define REPORT_WIDTH 100 /* at which reports break their sentences */
 #define DEEPEST 28       /* the last column of a report's table, without "==pid== " */
+#define SHALLOWEST 4     /* where a line begins whose first word is too long for its column */
 #define RESET "\033[0m"
 
 int fold_columns(int fd)
@@ -138,7 +139,7 @@ static size_t fitting(struct piece body, int room, struct piece *colour)
     int column = 0, width, has_word = 0;
     for (size_t size; at < body.length && (column < room || !best); at += size) {
         size = step(body, at, &width);
-        if (width && body.text[at] == ' ' && has_word)
+        if (width && body.text[at] == ' ' && has_word && body.text[at - 1] != ' ')
             best = at;
         has_word |= width && body.text[at] != ' ';
         column += width;
@@ -178,6 +179,9 @@ static void fold_line(FILE *out, struct piece prefix, struct piece body, int col
             colour = before;
             length = fitting(body, room, &colour);
         }
+        int over = hang + reserved + width_of((struct piece){body.text, length}) - room;
+        if (over > 0 && hang > SHALLOWEST) /* a word that is too long here: it may have room further to the left */
+            hang = hang - over > SHALLOWEST ? hang - over : SHALLOWEST;
         put(out, prefix);
         fprintf(out, "%*s", hang, "");
         put(out, before);

@@ -69,6 +69,19 @@ static void words_stay_whole(void **state)
         "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9 is ten columns, and twenty bytes\n");
 }
 
+/* It begins further to the left, if that helps. */
+static void a_long_word_gets_room(void **state)
+{
+    (void)state;
+    expect("==42==              launched at   ../a/longer/path/to/a/program.c:86 in store   exact\n", 60,
+           "==42==              launched at\n"
+           "==42==             ../a/longer/path/to/a/program.c:86  exact\n"
+           "==42==                            in store\n");
+    expect("==42==              launched at   ../a/much/longer/path/that/fits/nowhere/to/a/program.c:86  exact\n", 60,
+           "==42==              launched at\n"
+           "==42==     ../a/much/longer/path/that/fits/nowhere/to/a/program.c:86  exact\n");
+}
+
 static void a_number_stays_with_what_it_counts(void **state)
 {
     (void)state;
@@ -158,6 +171,7 @@ int main(void)
         cmocka_unit_test(a_table_goes_on_in_its_last_column),
         cmocka_unit_test(answers_go_on_below_themselves),
         cmocka_unit_test(words_stay_whole),
+        cmocka_unit_test(a_long_word_gets_room),
         cmocka_unit_test(a_number_stays_with_what_it_counts),
         cmocka_unit_test(a_certainty_stands_at_the_edge),
         cmocka_unit_test(a_hint_is_broken_anew),
