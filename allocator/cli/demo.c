@@ -425,7 +425,7 @@ static int run_with(const struct bug *bug, const struct settings *settings)
 int cli_demo(int argc, char **argv)
 {
     struct settings settings = {.command = "demo"};
-    const struct bug *bug;
+    const struct bug *bug = NULL;
     int is_done, status = read_arguments(argc, argv, &settings, &is_done);
     if (!is_done)
         status = find_bug(argc, argv, &bug);

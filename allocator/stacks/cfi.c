@@ -489,6 +489,6 @@ struct cfi_rule cfi_rule_at(const struct cfi_module *module, uint64_t pc)
     return (struct cfi_rule){.base = (uint8_t)base,
                              .fp = (uint8_t)kept,
                              .cfa_words = (int16_t)(cfa / word),
-                             .fp_words = kept == CFI_FP_LOST ? 0 : (int16_t)(fp / word),
+                             .fp_words = (int16_t)(kept == CFI_FP_LOST ? 0 : fp / word),
                              .return_words = (int16_t)(registers[abi->return_column].offset / word)};
 }

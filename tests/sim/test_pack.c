@@ -29,7 +29,7 @@ static char *allocate_packed(size_t size, CUstream stream)
         if (is_packed(buffer))
             return buffer;
     }
-    CHECK(!"nothing is packed");
+    CHECK(0 && "nothing is packed");
     return NULL;
 }
 

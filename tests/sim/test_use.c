@@ -162,7 +162,7 @@ static void wait_for(const char *name, const char *text)
             return;
         usleep(10000);
     }
-    CHECK(!"the text has come");
+    CHECK(0 && "the text has come");
 }
 
 static void signalled(void)
@@ -225,7 +225,7 @@ static const cufence_stream_stats *of(const cufence_stream_stats *all, size_t co
         if (all[i].stream == (uint64_t)(uintptr_t)stream)
             return &all[i];
     }
-    CHECK(!"the stream is there");
+    CHECK(0 && "the stream is there");
     return NULL;
 }
 

@@ -19,11 +19,11 @@ enum { BUFFERS = 6, WORDS = 64 };
 static struct {
     _Alignas(64) uint64_t memory[BUFFERS][WORDS]; /* each buffer is the mapping's last bytes */
     struct reach_buffer table[BUFFERS];
+    _Alignas(16) uint8_t before[4096], after[4096];
     union {
         struct reach_queue queue;
         uint32_t words[2 + BUFFERS];
     } found;
-    _Alignas(16) uint8_t before[4096], after[4096];
 } world;
 
 static void run_twin(const void *arguments)
