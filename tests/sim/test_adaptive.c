@@ -123,6 +123,19 @@ static void idle_blocks_are_retired(void)
     CHECK(cufence_free(once, NULL) == CUFENCE_ERROR_DOUBLE_FREE);
 }
 
+/* Returns how many mappings were retired, once the background thread has come to the end of its work. */
+static uint64_t settled_retired(void)
+{
+    uint64_t retired = stats().retired_mappings;
+    for (int quiet = 0, i = 0; quiet < 10 && i < 600; quiet++, i++) {
+        usleep(50000);
+        if (stats().retired_mappings != retired)
+            quiet = 0;
+        retired = stats().retired_mappings;
+    }
+    return retired;
+}
+
 static void waits_for_the_stream(void)
 {
     static uint32_t flag;
@@ -132,8 +145,7 @@ static void waits_for_the_stream(void)
     for (int i = 0; i < 40; i++)
         step(stream, seen);
     CHECK_CU(cuStreamSynchronize(stream));
-    usleep(50000);
-    uint64_t before = stats().retired_mappings;
+    uint64_t before = settled_retired();
     spin(stream, &flag);
     for (int i = 0; i < 40; i++)
         step(stream, seen);
