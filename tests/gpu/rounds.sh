@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# What runs on a rented GPU, in rounds of at most ten minutes:
+#
+#   here:   ./dev gpu-pack                              # builds, and packs what a machine without compilers and headers needs
+#   there:  OUT=FOLDER tests/gpu/rounds.sh ROUND        # in the checkout, with build/gpu-pack beside it
+#
+# ROUND  tests    C programs, programs, AOTI, launches that are saved and replayed; their results as JSON in $OUT
+#        stories  torture and the Python stories; the results file, with the JSON files that lie in build/gpu-pack
+#        figures  the benchmarks
+#        elsewhere  replays of the bundles (bundle_*.tgz) in build/gpu-pack: of another machine. Then the cost of values
+# Each part has a log in $OUT and a line in the table at the end: exit status, seconds, what it said last. A part that no time is left
+# for is "left out". ROUND_SECONDS: the time of a round, 580 without it.
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+out=${OUT:?"OUT names the folder for logs and results"} pack=build/gpu-pack
+table=$out/table.txt
+mkdir -p "$out"
+: >"$table"
+
+# part NAME SECONDS COMMAND...
+part() {
+    local name=$1 limit=$2 left=$((${ROUND_SECONDS:-580} - SECONDS)) began=$SECONDS status=0
+    shift 2
+    if [ "$left" -lt 15 ]; then
+        printf '%-14s left out\n' "$name" >>"$table"
+        return
+    fi
+    timeout -k 5 "$((limit < left ? limit : left))" "$@" >"$out/$name.log" 2>&1 || status=$?
+    printf '%-14s %3d %4d s  %s\n' "$name" "$status" "$((SECONDS - began))" "$(tail -1 "$out/$name.log" | cut -c1-100)" >>"$table"
+}
+
+unpack() {
+    if [ -e "$pack/pack.tgz" ]; then
+        tar xzf "$pack/pack.tgz" && rm "$pack/pack.tgz"
+    fi
+    export CUFENCE_PREBUILT=1 LD_LIBRARY_PATH=$PWD/build/extra-libs${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+    wheel=$(compgen -G 'build/wheel/*.whl' | tail -1)
+}
+
+# Bundles of a few faults, for the round `elsewhere`.
+save_bundles() {
+    local kind folder
+    for kind in store_4 pinned graph; do
+        folder=$(mktemp -d)
+        build/bin/cufence run --set "save=$folder" -- build/bin/programs/restaged.static "$kind" || true
+        (cd "$folder" && tar czf - .) >"$out/bundle_$kind.tgz"
+    done
+}
+
+replay_bundles() {
+    local file folder bundle status=0
+    for file in "$pack"/bundle_*.tgz; do
+        folder=$(mktemp -d)
+        tar xzf "$file" -C "$folder"
+        for bundle in "$folder"/fault-*/; do
+            echo "== $(basename "$file")"
+            build/bin/cufence replay "$bundle"
+            [ $? -eq 86 ] || status=1
+        done
+    done
+    return $status
+}
+export -f save_bundles replay_bundles
+export out pack
+
+unpack
+case ${1:?"which round? See the top of this file"} in
+    tests)
+        part doctor 60 build/bin/cufence doctor
+        part c_tests 150 python3 tests/gpu/c_stories.py "$out/c.json"
+        part programs 240 python3 tests/gpu/programs.py --json "$out/programs.json"
+        part aoti 150 python3 tests/gpu/aoti.py --json "$out/aoti.json"
+        part bundles 60 bash -c save_bundles
+        part unfenced 90 python3 tests/gpu/unfenced.py
+        part saved 60 python3 tests/gpu/saved.py
+        part traces 60 python3 tests/gpu/traces.py
+        part tools 90 python3 tests/gpu/replay_tools.py --show
+        part hints 60 python3 tests/gpu/address_hints.py
+        ;;
+    stories)
+        also=()
+        for json in "$pack"/*.json; do
+            [ ! -e "$json" ] || also+=(--also "$json")
+        done
+        CUFENCE_TORTURE_MINUTES=${CUFENCE_TORTURE_MINUTES:-2} part torture 200 python3 tests/torture/gpu.py --json "$out/torture.json"
+        [ ! -e "$out/torture.json" ] || also+=(--also "$out/torture.json")
+        part stories 560 python3 tests/gpu/run.py --jobs 4 ${wheel:+--wheel "$wheel"} "${also[@]}" --results "$out/results.md" --json "$out/stories.json"
+        ;;
+    figures)
+        part torch 260 python3 bench/torch_step.py --pairs 15 --markdown "$out/torch.md"
+        part alloc 120 build/bin/bench_alloc
+        part launch 60 build/bin/bench_launch
+        part small 150 python3 bench/small_tensors.py
+        ;;
+    elsewhere)
+        part replays 120 bash -c replay_bundles
+        part values 300 python3 bench/values.py
+        part small 150 python3 bench/small_tensors.py
+        ;;
+    *)
+        sed -n '2,13p' "${BASH_SOURCE[0]}" >&2
+        exit 2
+        ;;
+esac
+cat "$table"
+! grep -Eq '^[^ ]+ +[1-9]' "$table"
