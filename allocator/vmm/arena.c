@@ -231,7 +231,9 @@ int arena_is_shared(int device, int peer)
 
 void arena_share(int device, int peer)
 {
-    struct slot *slots = NULL; /* copies, since the lock is not held across driver calls */
+    struct range {
+        uint64_t base, mapped;
+    } *slots = NULL; /* copies, since the lock is not held across driver calls */
     size_t count = 0;
     if ((unsigned)device >= DEVICES || (unsigned)peer >= DEVICES || device == peer ||
         __atomic_fetch_or(&peers_of[device], UINT64_C(1) << peer, __ATOMIC_SEQ_CST) >> peer & 1)
@@ -241,7 +243,7 @@ void arena_share(int device, int peer)
         slots = malloc(arena.count * sizeof *slots);
     for (size_t i = 0; slots && i < arena.count; i++) {
         if (nth(i)->device == device && nth(i)->handle)
-            slots[count++] = *nth(i);
+            slots[count++] = (struct range){nth(i)->base, nth(i)->mapped};
     }
     lock_release(&arena.lock);
     /* Fails harmlessly for a slot that was unmapped meanwhile: its address is not reused that soon. */
@@ -392,7 +394,8 @@ void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot
         for (size_t k = 0; k < total; k++) {
             struct slot *slot = nth((first + k) % count), *before = nth((first + k + count - 1) % count);
             int follows = before != slot && before->base < slot->base;
-            visit(slot, follows ? before->base + before->mapped : arena.start, user);
+            uint64_t room = slot->base - arena.start; /* of which the lowest slot's guard is a part */
+            visit(slot, follows ? before->base + before->mapped : slot->base - (room < LEAD ? room : LEAD), user);
         }
     }
     lock_release(&arena.lock);

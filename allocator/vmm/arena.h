@@ -23,6 +23,13 @@ struct slot {
     int is_mapped; /* written by the owner thread through slot_map/slot_unmap, read under the arena lock */
 };
 
+/* Where a slot lies and on which device: what another thread than its owner may read, under the arena lock. */
+static inline struct slot slot_described(const struct slot *slot)
+{
+    return (struct slot){
+        .base = slot->base, .mapped = slot->mapped, .span = slot->span, .device = slot->device, .is_mapped = slot->is_mapped};
+}
+
 /*
  * Reserves `bytes` of address space, or half as much until the driver succeeds, down to 256 MiB.
  *   history   how many slots without a mapping to remember; beyond that the oldest are dropped
@@ -81,7 +88,8 @@ cufence_status arena_export(uint64_t address, struct slot_export *out);
 
 /*
  * Calls visit, in no particular order, for up to `reach` slots that begin at or below `address` and up to `reach` above it. The
- * arena lock is held, so that the slots stay. [gap_start, slot->base) is the unmapped address space in front of the slot.
+ * arena lock is held, so that the slots stay. [gap_start, slot->base) is the guard in front of the slot: the unmapped address
+ * space behind the slot before it.
  */
 void arena_visit(uint64_t address, size_t reach, void (*visit)(struct slot *slot, uint64_t gap_start, void *user), void *user);
 

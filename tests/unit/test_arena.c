@@ -31,25 +31,37 @@ static void forget(struct slot *slot)
     (void)slot;
 }
 
-/* Returns how far behind the start of the arena its first slot begins, in MiB. A process has one arena. */
-static uint64_t lead_of(uint64_t bytes)
+static void note_gap(struct slot *slot, uint64_t gap_start, void *user)
+{
+    *(uint64_t *)user = (slot->base - gap_start) / MIB;
+}
+
+struct first_slot {
+    uint64_t lead, gap; /* MiB */
+};
+
+/* Returns how far behind the start of the arena its first slot begins, and how much of that is its guard. A process has one
+ * arena. */
+static struct first_slot first_of(uint64_t bytes)
 {
     static const struct driver simple = {.cuMemAddressReserve = reserve};
     static struct slot slot;
     int out[2];
-    uint64_t lead = 0;
+    struct first_slot first = {0};
     assert_int_equal(pipe(out), 0);
     if (fork() == 0) {
         driver = &simple;
         if (arena_open(bytes, 100, forget) == CUFENCE_OK && slot_cut(&slot, 0, 2 * MIB, 64 * MIB) == CUFENCE_OK)
-            lead = (slot.base - arena_start()) / MIB;
-        _exit(write(out[1], &lead, sizeof lead) != sizeof lead);
+            first.lead = (slot.base - arena_start()) / MIB;
+        if (first.lead)
+            arena_visit(slot.base, 2, note_gap, &first.gap);
+        _exit(write(out[1], &first, sizeof first) != sizeof first);
     }
     wait(NULL);
-    assert_int_equal(read(out[0], &lead, sizeof lead), sizeof lead);
+    assert_int_equal(read(out[0], &first, sizeof first), sizeof first);
     close(out[0]);
     close(out[1]);
-    return lead;
+    return first;
 }
 
 /* Memory that the driver places by itself lies at low addresses, in every process. */
@@ -57,16 +69,25 @@ static void slots_of_a_large_arena_are_far_from_its_start(void **state)
 {
     (void)state;
     most = 64 * TIB;
-    assert_int_equal(lead_of(64 * TIB), TIB / MIB);
-    assert_int_equal(lead_of(16 * TIB), TIB / MIB);
+    assert_int_equal(first_of(64 * TIB).lead, TIB / MIB);
+    assert_int_equal(first_of(16 * TIB).lead, TIB / MIB);
+}
+
+/* An address far in front of the first buffer is no underrun of it. */
+static void what_lies_in_front_is_no_guard(void **state)
+{
+    (void)state;
+    most = 64 * TIB;
+    assert_int_equal(first_of(64 * TIB).gap, 64);
+    assert_int_equal(first_of(TIB).gap, 64);
 }
 
 static void a_smaller_arena_is_used_whole(void **state)
 {
     (void)state;
     most = 8 * TIB; /* the driver gives less than asked for */
-    assert_int_equal(lead_of(64 * TIB), 64);
-    assert_int_equal(lead_of(TIB), 64);
+    assert_int_equal(first_of(64 * TIB).lead, 64);
+    assert_int_equal(first_of(TIB).lead, 64);
 }
 
 int main(void)
@@ -74,6 +95,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(slots_of_a_large_arena_are_far_from_its_start),
         cmocka_unit_test(a_smaller_arena_is_used_whole),
+        cmocka_unit_test(what_lies_in_front_is_no_guard),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
