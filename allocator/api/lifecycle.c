@@ -28,7 +28,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #define REPORT_MS 2000 /* how long process exit waits for a report in progress, besides for a second launch */

@@ -20,6 +20,6 @@ int beside_find(const char *file, const char *const *folders, size_t count, cons
 int beside_library(const char *file, const char *name, char path[PATH_MAX])
 {
     static const char *const folders[] = {
-        "../lib/", "", "../lib64/", "../lib/x86_64-linux-gnu/", "../lib/aarch64-linux-gnu/", "../cufence/lib/"};
+        "", "../lib/", "../lib64/", "../lib/x86_64-linux-gnu/", "../lib/aarch64-linux-gnu/", "../cufence/lib/"};
     return beside_find(file, folders, sizeof folders / sizeof *folders, name, path);
 }

@@ -7,8 +7,8 @@
  *              percent more where a freed mapping is reused; and the others, as native
  *   kept       the same and what is freed, which stays mapped for reuse until memory runs out
  *   packed     small buffers lie in cells of shared pages (cells.h), except one in 16, as long as the pages of these few take
- * no more than four, or an eighth of the shared ones. Pages of a class = ceil(live cells / cells in a page): as if the cells of
- * freed buffers were filled up first
+ *              no more than four, or an eighth of the shared ones. Pages of a class = ceil(live cells / cells in a page): as if
+ *              the cells of freed buffers were filled up first
  *
  * The order of streams is left out: every freed mapping counts as reusable at once. Memory: ESTIMATE_BINS * 4 bytes for each
  * set of options.

@@ -9,6 +9,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 const struct options *heap_options;
 
@@ -120,16 +121,23 @@ static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
         (unsigned long long)stats.captured_bytes, holders);
 }
 
-#define FULL_NS 100000000ull /* 0.1 s */
+#define FULL_NS 100000000ull       /* 0.1 s */
+#define SCARCE_WAIT_NS 50000000ull /* 0.05 s */
 #define DEVICES 64
 
 static uint64_t full_ns[DEVICES]; /* atomic: when nothing more could be released on the device; 0: never */
 
-/* With fallback=on, a full device is not searched anew for each of thousands of buffers, which the driver has room for. */
+/* A full device is not searched anew for each of thousands of buffers that something else has room for. */
 static int was_just_full(int device)
 {
     uint64_t then = device < DEVICES ? __atomic_load_n(&full_ns[device], __ATOMIC_RELAXED) : 0;
-    return then && heap_options->fallback && now_ns() - then < FULL_NS;
+    return then && now_ns() - then < FULL_NS;
+}
+
+static void note_full(int device)
+{
+    if (device < DEVICES)
+        __atomic_store_n(&full_ns[device], now_ns(), __ATOMIC_RELAXED);
 }
 
 static cufence_status still_full(int device, uint64_t size)
@@ -177,16 +185,23 @@ static void count_alone(struct block *block, const struct heap_request *wanted)
     __atomic_add_fetch(&block->books->alone_bytes, block->slot.mapped, __ATOMIC_RELAXED);
 }
 
-/* Whether memory is scarce also when all that can be released has been, as before an error: work that is not over holds what
- * was freed behind it. */
+/* Whether memory is scarce also when what can be released has been. With uaf=strict most of what was freed waits for work that
+ * is not over, which is given some time, but is not synchronised with: it may be waiting for the caller. */
 static int stays_scarce(const struct books *books, const struct heap_request *wanted, unsigned reserve)
 {
-    for (int level = 1; level <= 2; level++) {
+    uint64_t began = now_ns();
+    if (was_just_full(wanted->device))
+        return 1;
+    for (;;) {
         await_worker();
-        reclaim_device(books->context, wanted->device, level);
+        reclaim_device(books->context, wanted->device, 1);
         if (!is_scarce(books, wanted, reserve))
             return 0;
+        if (heap_options->uaf != UAF_STRICT || now_ns() - began >= SCARCE_WAIT_NS)
+            break;
+        usleep(1000);
     }
+    note_full(wanted->device);
     return 1;
 }
 
@@ -194,15 +209,11 @@ static int stays_scarce(const struct books *books, const struct heap_request *wa
 static struct block *map_anew(struct books *books, const struct heap_request *wanted, const struct layout *layout,
                               int is_captured, unsigned reserve, cufence_status *status)
 {
-    int device = wanted->device, is_brief = !wanted->is_last_try && was_just_full(device);
+    int device = wanted->device, is_brief = !wanted->is_last_try && heap_options->fallback && was_just_full(device);
     int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
-    if (!is_captured && is_scarce(books, wanted, reserve)) {
-        if (is_brief || stays_scarce(books, wanted, reserve)) {
-            if (!is_brief && device < DEVICES)
-                __atomic_store_n(&full_ns[device], now_ns(), __ATOMIC_RELAXED);
-            *status = still_full(device, wanted->size);
-            return NULL;
-        }
+    if (!is_captured && is_scarce(books, wanted, reserve) && stays_scarce(books, wanted, reserve)) {
+        *status = still_full(device, wanted->size);
+        return NULL;
     }
     struct block *block = block_map(books, device, layout, status);
     for (int level = 0; !block && level <= hardest; level++) {
@@ -219,8 +230,8 @@ static struct block *map_anew(struct books *books, const struct heap_request *wa
     }
     if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY) {
         *status = is_brief ? still_full(device, wanted->size) : out_of_memory(device, wanted->size, layout->mapped);
-        if (!is_brief && !is_captured && device < DEVICES)
-            __atomic_store_n(&full_ns[device], now_ns(), __ATOMIC_RELAXED);
+        if (!is_brief && !is_captured)
+            note_full(device);
     }
     return block;
 }

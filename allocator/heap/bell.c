@@ -4,7 +4,6 @@
 #include "base/clock.h"
 
 #include <errno.h>
-#include <time.h>
 
 static struct {
     struct lock lock;

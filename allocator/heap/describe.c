@@ -29,7 +29,7 @@ struct around {
     cufence_buffer at;    /* buffer of the slot whose mapping or guard contains the address */
     cufence_buffer below; /* nearest live buffer that begins at or below the address */
     cufence_buffer above; /* nearest live buffer above */
-    struct slot slot;     /* that contains the address, if it has no buffer: a copy */
+    struct slot slot;     /* that contains the address, if it has no buffer: see slot_described() */
     uint64_t gap_start;
 };
 
@@ -39,7 +39,7 @@ static void look_at(struct slot *slot, uint64_t gap_start, struct around *around
     cufence_buffer buffer;
     int contains = around->address >= slot->base && around->address - slot->base < slot->span;
     if (!facts.id && contains) {
-        around->slot = *slot;
+        around->slot = slot_described(slot);
         around->gap_start = gap_start;
     }
     if (!facts.id)

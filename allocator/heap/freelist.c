@@ -344,7 +344,7 @@ static struct freelist *make(struct books *books, struct stream *stream, struct 
         return NULL;
     list->books = books;
     list->pool = pool;
-    __atomic_store_n(&list->stream, stream, __ATOMIC_RELAXED);
+    __atomic_store_n(&list->stream, stream, __ATOMIC_RELEASE); /* mark_rest() may still have it from its last stream */
     return list;
 }
 

@@ -225,7 +225,7 @@ void waits_drop_context(struct block *block, const struct books *of); /* that co
 void waits_set_ending(const struct books *books);                     /* stop querying its events; NULL: none is ending */
 unsigned waits_foreign(void); /* atomic: nonzero if blocks may be waiting for another context than their own */
 
-/* ---- markers.c: events behind the frees of a list; all but the first in a scope ---- */
+/* ---- markers.c: events behind the frees of a list ---- */
 
 int freelist_is_unmarked(struct freelist *list); /* there were frees after the last marker */
 void freelist_mark(struct freelist *list);       /* records a marker on the stream, if this thread can name it */
@@ -233,7 +233,7 @@ void freelist_mark(struct freelist *list);       /* records a marker on the stre
 void freelist_mark_touched(struct freelist *list, struct stream *stream);
 int freelist_pass_touched(struct freelist *list, struct stream *stream); /* if the stream is idle, all frees have passed, and no
                                                                             marker is needed */
-void freelist_ask_markers(struct freelist *list);                        /* updates `passed`. Caller holds the list lock */
+void freelist_ask_markers(struct freelist *list);                        /* updates `passed`. In a scope, under the list lock */
 
 /* ---- freelist.c; in a scope, except freelist_of(), freelist_take(), freelist_put() and freelist_count() ---- */
 

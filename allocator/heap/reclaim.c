@@ -126,7 +126,6 @@ static void mark_rest(struct books *books, int asks_first)
 {
     struct freelist *unmarked[MARKED_AT_ONCE];
     unsigned count = 0;
-    stream_touch_begin(); /* no stream ends meanwhile, which would give its list to the next one */
     lock_take(&books->lock);
     for (struct freelist *list = books->lists; list && count < MARKED_AT_ONCE; list = list->next) {
         if ((contexts_are_watched() || list->stream == &books->context->legacy) && freelist_is_unmarked(list))
@@ -134,13 +133,17 @@ static void mark_rest(struct books *books, int asks_first)
     }
     lock_release(&books->lock);
     for (unsigned i = 0; i < count; i++) {
-        struct stream *stream = unmarked[i]->stream;
-        if (!asks_first)
-            slack_flush_touched(unmarked[i], stream); /* what was freed is checked before its memory is released */
-        if (!asks_first || !freelist_pass_touched(unmarked[i], stream))
-            freelist_mark_touched(unmarked[i], stream);
+        struct freelist *list = unmarked[i];
+        stream_touch_begin(); /* no stream ends meanwhile. Since then, the list may have been given to another one */
+        struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_ACQUIRE);
+        if (stream && !list->pool) {
+            if (!asks_first)
+                slack_flush_touched(list, stream); /* what was freed is checked before its memory is released */
+            if (!asks_first || !freelist_pass_touched(list, stream))
+                freelist_mark_touched(list, stream);
+        }
+        stream_touch_end();
     }
-    stream_touch_end();
 }
 
 static void advance(struct books *books)

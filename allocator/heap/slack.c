@@ -36,16 +36,10 @@ void slack_watched(struct slack *slack, uint64_t now)
     slack->since_ns = now;
 }
 
-/* Not the whole slot: the background thread may be giving its memory to a twin. */
 struct batch_buffer slack_described(const struct slack *slack)
 {
-    const struct slot *slot = &slack->block->slot;
     return (struct batch_buffer){.facts = slack->facts,
-                                 .slot = {.base = slot->base,
-                                          .mapped = slot->mapped,
-                                          .span = slot->span,
-                                          .device = slot->device,
-                                          .is_mapped = slot->is_mapped},
+                                 .slot = slot_described(&slack->block->slot),
                                  .since_ns = slack->since_ns,
                                  .buffers = slack->buffers,
                                  .first_id = slack->first_id};

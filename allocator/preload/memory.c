@@ -210,7 +210,7 @@ static uint64_t before_free(CUdeviceptr pointer)
 {
     if (__builtin_expect(__atomic_load_n(&observe_is_on, __ATOMIC_RELAXED), 0))
         observe_freed(pointer);
-    return passed_number(pointer);
+    return is_active() ? passed_number(pointer) : 0; /* in a forked child, locks may be held by threads that are not there */
 }
 
 /* Call with the result of the driver's own free. Returns the result. */

@@ -130,6 +130,8 @@ void observe_allocated(uint64_t address, uint64_t size)
 void observe_freed(uint64_t address)
 {
     struct seen *seen = NULL;
+    if (getpid() != process) /* a forked child, where the lock may be held by a thread that is not there */
+        return;
     pthread_mutex_lock(&lock);
     HASH_FIND(hh, table, &address, sizeof address, seen);
     if (seen)
@@ -143,7 +145,7 @@ static struct amount with_unit(uint64_t bytes)
 {
     struct amount amount = amount_of(bytes);
     if (bytes > MIB) /* an exact figure is more than anybody wants to read */
-        amount = amount_in(bytes, bytes > GIB ? GIB : MIB, bytes > GIB ? "GiB" : "MiB");
+        amount = amount_in(bytes, bytes >= GIB ? GIB : MIB, bytes >= GIB ? "GiB" : "MiB");
     if (!strchr(amount.text, 'B'))
         snprintf(amount.text + strlen(amount.text), sizeof amount.text - strlen(amount.text), " bytes");
     return amount;

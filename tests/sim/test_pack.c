@@ -401,6 +401,35 @@ static void run(void (*story)(void), int status, const char *wanted, const char 
         (void)state;                                                                                                           \
         run(story, FAULTED, text, NULL);                                                                                       \
     }
+/* Memory is scarce, and what is running waits for this thread: nothing waits for that. */
+static void work_that_waits_for_the_caller(void)
+{
+    static uint32_t flag;
+    for (int i = 0; i < 20; i++)
+        allocate(12 * MIB, NULL);
+    for (int i = 0; i < 6; i++)
+        allocate(2 * MIB, NULL); /* less than 1/32 is free */
+    CUstream busy = new_stream();
+    spin(busy, &flag);
+    for (int i = 0; i < 100; i++)
+        allocate(15 * KIB, NULL);
+    CHECK(cuStreamQuery(busy) == CUDA_ERROR_NOT_READY);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    CHECK_CU(cuStreamSynchronize(busy));
+}
+
+static void running_work_is_not_waited_for(void)
+{
+    start("uaf=strict,quiet=on");
+    work_that_waits_for_the_caller();
+}
+
+static void nor_is_it_without_the_driver(void)
+{
+    start("uaf=strict,fallback=off,quiet=on");
+    work_that_waits_for_the_caller();
+}
+
 #define CLEAN(story)                                                                                                           \
     static void test_##story(void **state)                                                                                     \
     {                                                                                                                          \
@@ -433,6 +462,8 @@ CLEAN(captures_are_not_packed)
 CLEAN(a_context_takes_its_pages_with_it)
 CLEAN(the_watched_part_is_the_redzone)
 CLEAN(strict_goes_on)
+SAYS_ONCE(running_work_is_not_waited_for, "share pages")
+SAYS_ONCE(nor_is_it_without_the_driver, "share pages")
 CLEAN(threads_do_not_meet)
 
 int main(int argc, char **argv)
@@ -459,6 +490,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_watched_part_is_the_redzone),
         cmocka_unit_test(test_strict_goes_on),
         cmocka_unit_test(test_threads_do_not_meet),
+        cmocka_unit_test(test_running_work_is_not_waited_for),
+        cmocka_unit_test(test_nor_is_it_without_the_driver),
     };
     return run_concurrently(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -95,6 +95,15 @@ static void an_estimate_only_looks(void **state)
     expect_out(way, "untouched", last.out);
 }
 
+/* Locks may be held by threads that a forked child doesn't have. */
+static void a_forked_child_drops_what_is_not_guarded(void **state)
+{
+    (void)state;
+    for (size_t k = 0; k < WAYS; k++)
+        run_guarded(&ways[k], "fork_while_freeing", "min_size=1G", 0, "no child hangs\n");
+    run_guarded(way, "fork_while_freeing", "estimate=on", 0, "no child hangs\n");
+}
+
 #define TEST(name) cmocka_unit_test_teardown(name, finish)
 
 int main(void)
@@ -105,6 +114,7 @@ int main(void)
         TEST(without_pages_the_driver_allocates),
         TEST(a_report_says_that_some_are_not_guarded),
         TEST(an_estimate_only_looks),
+        TEST(a_forked_child_drops_what_is_not_guarded),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,6 +3,7 @@
 
 #include <dirent.h>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -32,6 +33,46 @@ int story_fork_first(int count, char **arguments)
     int own = use_memory(12);
     waitpid(child, &status, 0);
     printf("parent %d child %d\n", own, WIFEXITED(status) ? WEXITSTATUS(status) : -1);
+    return 0;
+}
+
+static int is_done;
+
+static void *allocate_and_free(void *unused)
+{
+    CUdeviceptr address;
+    start();
+    while (!__atomic_load_n(&is_done, __ATOMIC_RELAXED)) {
+        MUST(cu.cuMemAlloc(&address, 256));
+        MUST(cu.cuMemFree(address));
+    }
+    return unused;
+}
+
+/* Children drop what they inherit while a thread of the parent, which is not in them, is just allocating and freeing. */
+int story_fork_while_freeing(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    CUdeviceptr kept;
+    pthread_t thread;
+    int status = 0, i = 0;
+    start();
+    MUST(cu.cuMemAlloc(&kept, 256));
+    pthread_create(&thread, NULL, allocate_and_free, NULL);
+    fflush(NULL);
+    for (; i < 100 && status == 0; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(10);
+            cu.cuMemFree(kept);
+            _Exit(0);
+        }
+        waitpid(child, &status, 0);
+    }
+    __atomic_store_n(&is_done, 1, __ATOMIC_RELAXED);
+    pthread_join(thread, NULL);
+    printf("%s\n", WIFSIGNALED(status) ? "a child hangs" : "no child hangs");
     return 0;
 }
 

@@ -51,6 +51,7 @@ void let_go(uint32_t *flag);
     X(peers)                                                                                                                   \
     X(ipc)                                                                                                                     \
     X(fork_first)                                                                                                              \
+    X(fork_while_freeing)                                                                                                      \
     X(untouched)                                                                                                               \
     X(exec_child)                                                                                                              \
     X(threads)                                                                                                                 \
