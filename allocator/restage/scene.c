@@ -16,7 +16,7 @@ struct header {
     uint32_t version, launch_count, mode, is_saved;
     uint32_t range_count, pinned_count;
     uint32_t reserved_count, is_compared;
-    uint64_t is_followed, access_at;
+    uint64_t access_at;
     uint8_t device[16];
     uint64_t arena_start, arena_end;
     uint64_t dump_bytes, symbol_bytes, image_bytes; /* texts with their NUL */
@@ -59,7 +59,6 @@ int scene_write(const struct scene *scene)
                             .range_count = (uint32_t)scene->range_count,
                             .pinned_count = (uint32_t)scene->pinned_count,
                             .reserved_count = (uint32_t)scene->reserved_count,
-                            .is_followed = scene->is_followed,
                             .access_at = scene->access_at,
                             .arena_start = scene->arena_start,
                             .arena_end = scene->arena_end,
@@ -149,7 +148,6 @@ cufence_status scene_read(const void *bytes, size_t size, struct scene *scene, s
                             .mode = header.mode,
                             .is_saved = header.is_saved,
                             .is_compared = header.is_compared,
-                            .is_followed = header.is_followed != 0,
                             .access_at = header.access_at,
                             .dump = read_text(&reader, header.dump_bytes),
                             .symbol = read_text(&reader, header.symbol_bytes),

@@ -38,7 +38,6 @@ struct scene {
     uint32_t is_saved;               /* ask with STAGE_SAVE where the bytes of each mapping are to be kept */
     const char *dump;                /* file or FIFO for the core dump of the second fault; "" if none is to be written */
     const char *symbol;              /* the kernel's mangled name */
-    uint32_t is_followed;            /* in SCENE_WHOLE: emulate between the two launches */
     uint64_t access_at;              /* for emulation: offset of the access that faulted in the kernel's code */
     const uint8_t *image;            /* its module: a cubin */
     size_t image_bytes;

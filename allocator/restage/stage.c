@@ -16,9 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Emulation gets this part of the time. */
-#define FOLLOW_SHARE 3
-#define FOLLOW_MS 30000u /* if that has no limit */
+#define FOLLOW_SHARE 3 /* emulation gets this part of the time */
 
 enum { STATUS_DONE = 0, STATUS_FAILED = 1, STATUS_FAULTED = 2 };
 
@@ -219,16 +217,14 @@ static cufence_status look_for_fault(size_t wrote)
     return status;
 }
 
-/* Emulates the launch that wrote out of bounds, or all until one leaves the memory. */
-static void follow(size_t wrote)
+/* Emulates the launches until one leaves the memory. */
+static void follow(void)
 {
     const struct scene *scene = &stage.scene;
-    uint64_t share = (stage.limit_ms ? stage.limit_ms : FOLLOW_MS) / FOLLOW_SHARE;
-    int has_one = wrote < scene->launch_count;
-    size_t end = has_one ? wrote + 1 : scene->launch_count;
-    for (size_t i = has_one ? wrote : 0; i < end; i++) {
+    uint64_t share = stage.limit_ms / FOLLOW_SHARE / scene->launch_count;
+    for (size_t i = 0; i < scene->launch_count; i++) {
         tell_launch(i, 0);
-        if (follow_launch(stage.socket, scene, &stage.launches[i], share / (end - (has_one ? wrote : 0))))
+        if (follow_launch(stage.socket, scene, &stage.launches[i], share))
             return;
     }
 }
@@ -278,10 +274,6 @@ static cufence_status play(void)
         figures_tell(stage.socket, scene);
     if (status == CUFENCE_OK && scene->mode != SCENE_BARE)
         status = look_for_writes(&wrote);
-    if (status == CUFENCE_OK && scene->is_followed)
-        status = refresh();
-    if (status == CUFENCE_OK && scene->is_followed)
-        follow(wrote);
     if (status == CUFENCE_OK && scene->mode != SCENE_ZEROS)
         status = look_for_fault(wrote);
     return status == CUFENCE_OK && scene->is_compared ? tell_results() : status;
@@ -291,7 +283,7 @@ static cufence_status play(void)
 static cufence_status emulate(void)
 {
     figures_tell(stage.socket, &stage.scene);
-    follow(stage.scene.launch_count);
+    follow();
     return CUFENCE_OK;
 }
 

@@ -14,11 +14,6 @@
 #define REST_US 500
 #define REST_US_SMALL 50 /* for a FIFO that could not be widened: its 64 KiB fill quickly */
 
-uint64_t dump_clock(void)
-{
-    return monotonic_ns();
-}
-
 int dump_open(const char *path)
 {
     return open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -52,14 +47,14 @@ enum dump_state dump_take(int fd, struct dump *dump)
 {
     static char dropped[LEAST_BYTES];
     int has_room = make_room(dump);
-    uint64_t begin_ns = dump_clock();
+    uint64_t begin_ns = monotonic_ns();
     ssize_t got =
         has_room ? read(fd, dump->bytes + dump->size, dump->capacity - dump->size) : read(fd, dropped, sizeof dropped);
     if (got < 0 && errno == EINTR)
         return DUMP_TAKEN;
     if (got < 0 && errno == EAGAIN)
         return DUMP_AWAITED;
-    dump->end_ns = dump_clock();
+    dump->end_ns = monotonic_ns();
     if (got <= 0)
         return DUMP_OVER;
     if (!dump->received)

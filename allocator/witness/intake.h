@@ -47,7 +47,4 @@ int dump_is_complete(const struct dump *dump);
 
 void dump_forget(struct dump *dump);
 
-/* Returns CLOCK_MONOTONIC in nanoseconds. */
-uint64_t dump_clock(void);
-
 #endif

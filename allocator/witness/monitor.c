@@ -1,6 +1,7 @@
 #include "monitor.h"
 
 #include "arming.h"
+#include "base/clock.h"
 #include "base/output.h"
 #include "base/thread.h"
 #include "delivery.h"
@@ -142,7 +143,7 @@ static void tell_times(const struct dump *dump)
         "delivered in %.0f ms\n",
         (double)dump->received / MIB, ms_between(dump->begin_ns, dump->end_ns), (double)dump->copying_ns / 1e6,
         ms_between(dump->end_ns, monitor.evidence_ns), ms_between(monitor.evidence_ns, monitor.made_ns),
-        ms_between(monitor.made_ns, dump_clock()));
+        ms_between(monitor.made_ns, monotonic_ns()));
 }
 
 static void set_work(enum work work)
@@ -161,7 +162,7 @@ static void explain(const struct dump *dump)
                                 ? evidence_from_coredump(dump->bytes, dump->size, &evidence, &problem)
                                 : problem_set(&problem, CUFENCE_ERROR_OUT_OF_MEMORY, "the host has no memory for all of it");
     int device = status == CUFENCE_OK ? faulted_device(monitor.sources, evidence) : -1;
-    monitor.evidence_ns = dump_clock();
+    monitor.evidence_ns = monotonic_ns();
     if (status == CUFENCE_OK && is_ours(evidence)) {
         monitor.poisons -= monitor.poisons > 0;
         evidence_free(evidence);
@@ -218,7 +219,7 @@ static void announce(void)
 
 static void show_progress(const struct dump *dump)
 {
-    uint64_t ms = dump->received ? (dump_clock() - dump->begin_ns) / 1000000 : 0;
+    uint64_t ms = dump->received ? (monotonic_ns() - dump->begin_ns) / 1000000 : 0;
     if (ms < monitor.progress_ms)
         return;
     monitor.progress_ms *= 2;

@@ -3,6 +3,7 @@
 #include "analysis/dump/coredump.h"
 #include "analysis/dump/image.h"
 #include "analysis/verdict/launches.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "bounds.h"
 #include "hosted.h"
@@ -294,7 +295,7 @@ static struct restaging *restaging_make(const struct fault_sources *sources, con
     staging->limit_ms = options->witness_ms;
     staging->limit = restaging->limit;
     staging->saving_ms = saving ? saving_limit_ms(options) : 0;
-    staging->begin_ns = dump_clock();
+    staging->begin_ns = monotonic_ns();
     staging->answer = answer_stage;
     staging->user = restaging;
     return restaging;

@@ -2,6 +2,7 @@
 
 #include "analysis/dump/image.h"
 #include "analysis/sass/fence.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/image.h"
 
@@ -23,7 +24,7 @@ cufence_status staging_fail(struct staging *staging, const char *why)
 /* The time that is left. While memory is saved it does not pass, up to saving_ms. */
 static int ms_left(const struct staging *staging)
 {
-    uint64_t now = dump_clock();
+    uint64_t now = monotonic_ns();
     uint64_t saved = (staging->saved_ns + (staging->saving_since_ns ? now - staging->saving_since_ns : 0)) / 1000000;
     uint64_t passed = (now - staging->begin_ns) / 1000000;
     uint64_t limit = staging->limit_ms + (saved < staging->saving_ms ? saved : staging->saving_ms);
@@ -78,7 +79,6 @@ static cufence_status start(struct staging *staging)
 {
     uint64_t ms = (uint64_t)ms_left(staging) + (staging->scene.is_saved ? staging->saving_ms : 0);
     struct stage_message message = {.type = STAGE_SCENE, .number = ms < UINT32_MAX ? (uint32_t)ms : UINT32_MAX};
-    staging->scene.is_followed = staging->is_open && staging->has_access && staging->scene.mode == SCENE_WHOLE;
     if (fifo_make(&staging->fifo) != CUFENCE_OK)
         return staging_fail(staging, error_detail());
     staging->fifo_fd = dump_open(staging->fifo.path);
@@ -142,7 +142,7 @@ static void give(struct staging *staging, const struct stage_message *question)
     if (fd >= 0)
         close(fd);
     if (question->type == STAGE_SAVE)
-        staging->saving_since_ns = dump_clock();
+        staging->saving_since_ns = monotonic_ns();
 }
 
 static void take_launch(struct staging *staging, const struct stage_message *message)
@@ -198,7 +198,7 @@ static int converse(struct staging *staging)
     if (fd >= 0)
         close(fd);
     if (staging->saving_since_ns)
-        staging->saved_ns += dump_clock() - staging->saving_since_ns;
+        staging->saved_ns += monotonic_ns() - staging->saving_since_ns;
     staging->saving_since_ns = 0;
     switch (message.type) {
     case STAGE_NEED:
@@ -337,7 +337,7 @@ static int run_plain(struct staging *staging)
     return start(staging) == CUFENCE_OK && run(staging);
 }
 
-/* Emulates, unless the process that launched has done it, or could not launch for another reason than the code. */
+/* Emulates in a process of its own, unless that was done, or the launch was not possible for another reason than the code. */
 static void follow(struct staging *staging)
 {
     struct restaged *result = &staging->result, before = *result;
@@ -350,6 +350,7 @@ static void follow(struct staging *staging)
     if (!staging->has_followed)
         take_lost(result, result->outcome == RESTAGE_FAILED ? result->reason : "the process for it has ended early");
     result->outcome = before.outcome;
+    result->launches_tried = before.launches_tried;
     memcpy(result->reason, before.reason, sizeof result->reason);
 }
 
@@ -385,7 +386,7 @@ static void run_dumped(struct staging *staging)
 
 static void end_clock(struct staging *staging)
 {
-    staging->result.took_ms = (dump_clock() - staging->begin_ns) / 1000000;
+    staging->result.took_ms = (monotonic_ns() - staging->begin_ns) / 1000000;
 }
 
 void staging_follow(struct staging *staging, const struct diagnosis *diagnosis)

@@ -1,6 +1,7 @@
 #include "tell.h"
 
 #include "delivery.h"
+#include "base/clock.h"
 #include "base/output.h"
 #include "driver/driver.h"
 #include "finding/annotation.h"
@@ -89,7 +90,7 @@ static void annotate(const struct finding *finding)
 struct told {
     char *text; /* NULL if out of host memory */
     int is_printed;
-    uint64_t made_ns; /* when the report was made, by dump_clock() */
+    uint64_t made_ns; /* when the report was made, by monotonic_ns() */
 };
 
 /* Makes and delivers the report. finding: NULL if out of host memory. */
@@ -97,7 +98,7 @@ static struct told publish(const struct finding *finding)
 {
     struct told told = {.text = finding ? finding_text(finding) : NULL};
     char *json = finding ? finding_json(finding) : NULL;
-    told.made_ns = dump_clock();
+    told.made_ns = monotonic_ns();
     told.is_printed = delivery_publish(told.text, json, told.text ? finding->identity : 0);
     free(json);
     if (told.is_printed && finding && is_annotated)

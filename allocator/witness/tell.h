@@ -26,7 +26,7 @@ struct telling *tell_begin(const struct dump *dump, const struct evidence *evide
 int telling_takes_time(const struct telling *telling);
 
 /* Waits for that process, and reports the fault. Frees the telling, which may be NULL. Returns the time when the report was
- * made, by dump_clock(). */
+ * made, by monotonic_ns(). */
 uint64_t tell_fault(struct telling *telling);
 
 /* Reports a fault whose dump of `size` bytes could not be read. Returns the same. */
