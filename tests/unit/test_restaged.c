@@ -258,6 +258,7 @@ static void an_emulated_warp_stands_in(void **state)
     diagnosis = diagnose(&story);
     assert_true(diagnosis.is_emulated);
     assert_true(diagnosis.arguments.certainty < CERTAIN_RESTAGED && diagnosis.origin.certainty < CERTAIN_RESTAGED);
+    assert_false(diagnosis.is_grid_restaged);
     story.restaged.outcome = RESTAGE_NO_FAULT; /* the hardware says no */
     assert_false(diagnose(&story).is_emulated);
     restaged_emulated(&story); /* a warp in the dump is better */
@@ -287,6 +288,35 @@ static void what_was_written_into_slack_names_none(void **state)
     expect_nothing_new(&story);
 }
 
+/* The list has room for so many: what was written into guards comes first. */
+static void much_slack_does_not_hide_the_guard(void **state)
+{
+    (void)state;
+    struct story story;
+    restaged_exited(&story);
+    for (unsigned i = 0; i < 7; i++) {
+        struct restaged_write *write = add_write(&story, &story.near[1], story.near[1].mapping_start + 16ul * i, 4, &two, 4);
+        write->is_slack = 1;
+    }
+    story.restaged.written_bytes += 400; /* and more slack */
+    assert_int_equal(story.restaged.write_count, 8);
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+}
+
+/* A snapshot from elsewhere may say so. */
+static void slack_without_a_buffer_may_come_first(void **state)
+{
+    (void)state;
+    struct story story;
+    restaged_exited(&story);
+    struct restaged_write guard = story.restaged.writes[0];
+    struct restaged_write *slack = add_write(&story, NULL, 16, 4, &two, 4);
+    slack->is_slack = 1;
+    story.restaged.writes[0] = *slack;
+    story.restaged.writes[1] = guard;
+    expect_address(&story, FAULT_OVERRUN, 1, A_END, 0);
+}
+
 static void every_outcome_has_a_name(void **state)
 {
     (void)state;
@@ -306,6 +336,8 @@ int main(void)
         cmocka_unit_test(what_was_written_names_the_buffer_if_it_is_one),
         cmocka_unit_test(what_was_written_into_slack_names_none),
         cmocka_unit_test(an_emulated_warp_stands_in),
+        cmocka_unit_test(much_slack_does_not_hide_the_guard),
+        cmocka_unit_test(slack_without_a_buffer_may_come_first),
         cmocka_unit_test(every_outcome_has_a_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

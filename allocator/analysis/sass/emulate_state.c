@@ -100,5 +100,9 @@ int machine_load(struct machine *machine, struct sass_instruction instruction)
         memset(bytes + access.bytes, 0xff, 4 - access.bytes);
     for (unsigned i = 0; i < (access.bytes + 3) / 4 && target != SASS_RZ && target + i < SASS_RZ; i++)
         machine_set(machine, VECTOR, target + i, known(load_u32(bytes + 4ul * i)));
+    for (unsigned i = 0; i < 7; i++) {
+        if (sass_may_write_predicate(instruction, i))
+            machine->predicates[VECTOR][i] = TRUTH_UNKNOWN;
+    }
     return 1;
 }

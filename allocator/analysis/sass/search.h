@@ -1,7 +1,7 @@
 /*
  * Follows the threads of a launch through the kernel's code, one by one, until one performs an access outside of the memory:
- * for kernels whose culprit is in no core dump. Loads read the memory as the fault left it, and what other threads write
- * meanwhile is not seen; so the result is derived, and no more.
+ * for kernels whose culprit is in no core dump. Loads read the memory as the fault left it: what other threads
+ * write meanwhile is not seen, nor what the thread itself has written. So the result is derived, and no more.
  *
  * The last block comes first, then the first one, then the others from the end on: most overruns are at the end.
  * Pure. The work is bounded by is_over().

@@ -191,6 +191,8 @@ static int take_emulated(struct diagnosis *diagnosis, const struct restaged *res
     if (restaged->outcome == RESTAGE_FAILED) { /* nothing was launched */
         derive(&diagnosis->origin.certainty);
         derive(&diagnosis->arguments.certainty);
+        diagnosis->view.has_grid &= !diagnosis->is_grid_restaged;
+        diagnosis->is_grid_restaged = 0;
     }
     return 1;
 }
@@ -206,12 +208,14 @@ static const struct restaged_write *only_write(const struct restaged *restaged)
         bytes += write->bytes;
         if (write->is_slack)
             continue;
-        if (!write->buffer || write->buffer->id != restaged->writes[0].buffer->id)
+        if (!write->buffer || (nearest && write->buffer->id != nearest->buffer->id))
             return NULL;
         if (!nearest || write->distance < nearest->distance)
             nearest = write;
     }
-    return bytes >= restaged->written_bytes ? nearest : NULL;
+    /* What was written into guards comes first: if slack is the last that is known, all of that is. */
+    int has_all = bytes >= restaged->written_bytes || (nearest && restaged->writes[restaged->write_count - 1].is_slack);
+    return has_all ? nearest : NULL;
 }
 
 /* Blames the buffer beside which the second launch wrote. */

@@ -36,7 +36,7 @@ struct restaged {
     const struct fault_launch *launch; /* the recorded launch that was staged; borrowed; NULL if unknown */
     struct restaged_write writes[8];   /* those in guards before those in slack */
     size_t write_count;                /* in writes[] */
-    uint64_t written_bytes;            /* in all */
+    uint64_t written_bytes;            /* in all, into slack too */
     struct evidence_lane emulated[32]; /* of a warp whose accesses leave the memory, according to the kernel's code */
     size_t emulated_count;
     uint32_t emulated_block[3];
