@@ -259,8 +259,8 @@ static int usage(void)
            "  --json               the report as one line of JSON (docs/report.md)\n"
            "  --verbose            print also what the launching process says\n\n"
            "Example: cufence replay --set-arg 1=999 faults/fault-4242-1\n\n"
-           "Exit status: 86 (the option exitcode) if it faulted, 3 if it wrote something\n"
-           "else, 1 if it could not be launched, else 0.\n");
+           "Exit status: 86 (the option exitcode) if it faulted or wrote out of bounds, 3\n"
+           "if it wrote something else, 1 if it could not be launched, else 0.\n");
     return 0;
 }
 

@@ -2,6 +2,7 @@
 #include "replay.h"
 #include "words.h"
 
+#include "base/clock.h"
 #include "base/source.h"
 #include "finding/json.h"
 #include "finding/report.h"
@@ -38,7 +39,7 @@ static void print_finding(const struct replay *replay, struct finding *finding)
 {
     char *text = replay->is_json ? finding_json(finding) : finding_text(finding);
     if (text && replay->is_json)
-        printf("%s\n", text);
+        fputs(text, stdout);
     else
         words_report(stdout, text ? text : "cufence: the host has no memory for the report\n");
     free(text);
@@ -121,11 +122,34 @@ static cufence_buffer buffer_at(const struct replay *replay, uint64_t address)
     return buffer;
 }
 
+enum { MOST_WRITES = sizeof((struct restaged *)0)->writes / sizeof *((struct restaged *)0)->writes };
+
+/* What was written, each with a buffer. */
+struct written {
+    struct restaged_write writes[MOST_WRITES];
+    cufence_buffer listed[MOST_WRITES]; /* of those that the snapshot does not name */
+    size_t count;
+};
+
+static void name_listed(const struct replay *replay, const struct restaged *restaged, struct written *out)
+{
+    out->count = restaged->write_count;
+    memcpy(out->writes, restaged->writes, sizeof out->writes);
+    for (size_t i = 0; i < out->count; i++) {
+        struct restaged_write *write = &out->writes[i];
+        if (write->buffer)
+            continue;
+        out->listed[i] = buffer_at(replay, write->address);
+        write->buffer = &out->listed[i];
+        write->is_before = write->address < write->buffer->address;
+    }
+}
+
 /* Ranges on one side of a buffer follow each other. The values shown are those of the first. Returns the number of ranges that
  * were taken. */
-static size_t take_ranges(const struct restaged *restaged, size_t first, struct slack_write *all)
+static size_t take_ranges(const struct written *written, size_t first, struct slack_write *all)
 {
-    const struct restaged_write *write = &restaged->writes[first];
+    const struct restaged_write *write = &written->writes[first];
     size_t i = first + 1;
     *all = (struct slack_write){.buffer = write->buffer,
                                 .is_before = write->is_before,
@@ -135,9 +159,9 @@ static size_t take_ranges(const struct restaged *restaged, size_t first, struct 
                                 .byte_count = write->value_bytes,
                                 .buffers = 1};
     memcpy(all->bytes, write->values, write->value_bytes);
-    for (; i < restaged->write_count; i++) {
-        const struct restaged_write *next = &restaged->writes[i];
-        if (next->buffer != write->buffer || next->is_before != write->is_before)
+    for (; i < written->count; i++) {
+        const struct restaged_write *next = &written->writes[i];
+        if (!write->buffer->id || next->buffer->id != write->buffer->id || next->is_before != write->is_before)
             break;
         all->span = next->address + next->bytes - all->address;
         all->changed += next->bytes;
@@ -152,15 +176,14 @@ static void print_slack(const struct replay *replay, const struct staging *stagi
     const struct launch_function function = {.name = replay->opened.bundle->symbol};
     const struct finding_origin origin = origin_of(replay);
     struct launch_entry entry;
+    struct written written;
     struct slack_write write;
-    for (size_t i = 0, taken; i < restaged->write_count; i += taken) {
+    uint64_t changed = 0;
+    name_listed(replay, restaged, &written);
+    for (size_t i = 0, taken; i < written.count; i += taken) {
         struct finding finding;
-        taken = take_ranges(restaged, i, &write);
-        cufence_buffer listed = buffer_at(replay, write.address);
-        if (!write.buffer) {
-            write.buffer = &listed;
-            write.is_before = write.address < listed.address;
-        }
+        taken = take_ranges(&written, i, &write);
+        changed += write.changed;
         const struct fault_launch launch = launch_of(replay, staging->number, &function, &entry);
         write.launches[0] = launch;
         write.launch_count = write.launch_total = 1;
@@ -171,6 +194,10 @@ static void print_slack(const struct replay *replay, const struct staging *stagi
         finding_of_slack(&finding, &write, &origin);
         print_finding(replay, &finding);
     }
+    if (changed < restaged->written_bytes)
+        fprintf(replay->is_json ? stderr : stdout,
+                "cufence replay: more was written than is listed, %" PRIu64 " bytes in all: only the first %d places are\n",
+                restaged->written_bytes, MOST_WRITES);
 }
 
 static enum replay_outcome tell_quiet(const struct replay *replay, const struct staging *staging, int is_told)
@@ -215,7 +242,7 @@ enum replay_outcome replay_once(struct replay *replay, int is_told)
                               .is_verbose = replay->is_verbose,
                               .limit_ms = replay->seconds * 1000,
                               .limit = limit,
-                              .begin_ns = dump_clock(),
+                              .begin_ns = monotonic_ns(),
                               .answer = replay_answer,
                               .user = replay};
     fflush(stdout);

@@ -159,7 +159,8 @@ int replay_under(struct replay *replay, const char *tool)
     if (failed || !words.we_wordc) {
         if (!failed)
             wordfree(&words);
-        return arguments_complain("replay", CLI_USAGE, "--under '%.80s' is no command, such as compute-sanitizer", tool);
+        return arguments_complain("replay", CLI_USAGE, "--under '%.80s' is no command, such as compute-sanitizer%s", tool,
+                                  failed == WRDE_BADCHAR ? "; | & ; < > ( ) { } need quotes in it" : "");
     }
     int status = run_tool(replay, &words);
     wordfree(&words);

@@ -70,12 +70,16 @@ static void write_farther(const cusim_thread *t, void *const *arguments)
         out[number(t) == n ? n : n + (1L << 30)] = 2.5f;
 }
 
-/* The first element says which one is written. */
+/* The first element says which one is written, and the second, unless it is 0, says another one. */
 static void write_indexed(const cusim_thread *t, void *const *arguments)
 {
     volatile int *table = *(volatile int *const *)arguments[0];
-    if (number(t) == 0)
+    if (number(t) == 0) {
+        int other = table[1];
         table[table[0]] = 1;
+        if (other)
+            table[other] = 1;
+    }
 }
 
 /* Of its buffers it changes nothing but the bytes behind the second. */

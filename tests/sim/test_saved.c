@@ -188,15 +188,30 @@ static void writes_into_slack_are_reported(void **state)
     expect_replay("--set-arg 1=1001 s/000001-write_last", 86, "4 bytes changed, 0 bytes past the end of buffer #1$");
 }
 
+static void write_indices(const char *shape, const char *bytes)
+{
+    assert_int_equal(run_shell("printf '\\223NUMPY\\1\\0v\\0' >i.npy && printf '%%-117s\\n' \"{'descr': '<i4', "
+                               "'fortran_order': False, 'shape': (%s,), }\" >>i.npy && printf '%s' >>i.npy",
+                               shape, bytes),
+                     0);
+}
+
 static void writes_before_a_buffer_are_reported(void **state)
 {
     (void)state;
     save("", "indexed");
-    assert_int_equal(run_shell("printf '\\223NUMPY\\1\\0v\\0' >i.npy && printf '%%-117s\\n' \"{'descr': '<i4', "
-                               "'fortran_order': False, 'shape': (1,), }\" >>i.npy && printf '\\375\\377\\377\\377' >>i.npy"),
-                     0);
+    write_indices("1", "\\375\\377\\377\\377");
     expect_replay("--buffer 0=i.npy s/000001-write_indexed", 86,
                   "slack WRITE: 4 bytes changed, 12 bytes before the start of buffer #1$");
+    write_indices("2", "\\375\\377\\377\\377\\351\\3\\0\\0"); /* -3, 1001 */
+    for (int i = 0; i < 2; i++) {
+        expect_replay("--buffer 0=i.npy s/000001-write_indexed", 86,
+                      "4 bytes changed, 12 bytes before the start of buffer #1$");
+        SAYS("4 bytes changed, 0 bytes past the end of buffer #1$");
+        run_shell("%s replay --json --buffer 0=i.npy s/000001-write_indexed >lines", CUFENCE_CLI);
+        assert_int_equal(run_shell("grep -c '' lines | grep -x 2 && grep -c '^{.*}$' lines | grep -x 2"), 0);
+        assert_int_equal(run_shell("rm -f s/*/fault.snapshot.json"), 0); /* only the report needs it */
+    }
 }
 
 /* The memory is that of before the launch, though the program goes on, and only what leads somewhere is in the bundle. */
