@@ -22,6 +22,7 @@ struct kept {
     const char *why;       /* there are no bytes */
     struct span compiled;  /* what the driver makes of its PTX, on the heap ... */
     uint32_t compiled_for; /* ... for this architecture; 0: it was not asked for */
+    int is_compiling;
 };
 
 struct loaded {
@@ -78,13 +79,6 @@ static int is_text(const char *image)
     return length != 0 && strncmp(image, "!<ar", 4) != 0;
 }
 
-static uint32_t first_word(const void *image)
-{
-    uint32_t word;
-    memcpy(&word, image, sizeof word);
-    return word;
-}
-
 uint64_t code_size(const void *image)
 {
     if (!*(const char *)image)
@@ -93,14 +87,14 @@ uint64_t code_size(const void *image)
         return strlen(image) + 1;
     if (!memcmp(image, ELFMAG, SELFMAG))
         return size_of_cubin(image);
-    return first_word(image) == FATBIN_MAGIC ? fatbin_size(image) : 0;
+    return load_u32(image) == FATBIN_MAGIC ? fatbin_size(image) : 0;
 }
 
 /* A wrapper: number, version, pointer to the container. */
 static const void *unwrapped(const void *image)
 {
     const void *inner = image;
-    if (*(const char *)image && !is_text(image) && first_word(image) == FATBIN_WRAPPER)
+    if (*(const char *)image && !is_text(image) && load_u32(image) == FATBIN_WRAPPER)
         memcpy(&inner, (const char *)image + 8, sizeof inner);
     return inner;
 }
@@ -408,11 +402,14 @@ static struct span copy_ptx(const struct kept *kept, uint32_t sm)
     return (struct span){NULL, 0};
 }
 
-/* Compiles the PTX once, without the lock; until it is done, others find nothing. */
+static pthread_cond_t has_compiled = PTHREAD_COND_INITIALIZER;
+
+/* Compiles the PTX once, without the lock; others wait. */
 static void compile_locked(struct kept *kept, uint32_t sm)
 {
     struct span ptx = copy_ptx(kept, sm), compiled = {NULL, 0};
     kept->compiled_for = sm;
+    kept->is_compiling = 1;
     pthread_mutex_unlock(&lock);
     if (ptx.bytes)
         compiled = compiled_from(ptx);
@@ -424,6 +421,8 @@ static void compile_locked(struct kept *kept, uint32_t sm)
     } else {
         free((void *)(uintptr_t)compiled.bytes);
     }
+    kept->is_compiling = 0;
+    pthread_cond_broadcast(&has_compiled);
 }
 
 static struct kept *find_module_locked(const void *module)
@@ -445,6 +444,8 @@ int code_look(CUfunction kernel, const void *module, void (*look)(struct span cu
         looked = look_at(kept, sm, look, user);
         if (looked == LOOKED_AT_NONE && sm && !kept->compiled_for)
             compile_locked(kept, sm);
+        while (looked == LOOKED_AT_NONE && kept->is_compiling)
+            pthread_cond_wait(&has_compiled, &lock);
         if (looked == LOOKED_AT_NONE && kept->compiled_for == sm && kept->compiled.bytes) {
             look(kept->compiled, user);
             looked = LOOKED_AT_ALL;

@@ -93,8 +93,9 @@ static void cut_clone(char *name)
 {
     static const char *const marks[] = {" [clone ", ".constprop.", ".isra.", ".part.", ".cold", ".llvm."};
     for (size_t i = 0; i < sizeof marks / sizeof *marks; i++) {
-        char *mark = strstr(name, marks[i]);
-        if (mark && mark > name)
+        char *mark = strstr(name, marks[i]), end = mark ? mark[strlen(marks[i])] : '\0';
+        int is_whole = strchr(". [", marks[i][strlen(marks[i]) - 1]) || !end || end == '.' || end == ' ';
+        if (mark && mark > name && is_whole)
             *mark = '\0';
     }
 }

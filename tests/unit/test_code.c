@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <elf.h>
+#include <pthread.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -367,10 +368,13 @@ static CUresult link_add(CUlinkState state, CUjitInputType type, void *data, siz
     return CUDA_SUCCESS;
 }
 
+static useconds_t pause_us;
+
 static CUresult link_complete(CUlinkState state, void **cubin, size_t *size)
 {
     (void)state;
-    links++;
+    __atomic_add_fetch(&links, 1, __ATOMIC_RELEASE);
+    usleep(pause_us);
     *cubin = linked;
     *size = linked ? code_size(linked) : 0;
     return linked ? CUDA_SUCCESS : CUDA_ERROR_INVALID_PTX;
@@ -434,6 +438,35 @@ static void ptx_is_compiled_once(void **state)
     free(bytes);
 }
 
+static void *look_too(void *seen)
+{
+    return (void *)(intptr_t)code_look(function_of(one), one, see, seen);
+}
+
+/* A second thread waits for what the first one compiles, and does not take it for unknown. */
+static void two_threads_look_at_ptx(void **state)
+{
+    (void)state;
+    struct seen seen[2] = {0};
+    pthread_t thread;
+    void *is_found;
+    unsigned before = links;
+    driver = &linking;
+    version = 90;
+    linked = load_fixture("values.cubin");
+    pause_us = 100000;
+    code_loaded((CUmodule)one, "// ptx");
+    assert_int_equal(pthread_create(&thread, NULL, look_too, &seen[0]), 0);
+    while (__atomic_load_n(&links, __ATOMIC_ACQUIRE) == before)
+        usleep(1000);
+    assert_int_equal(code_look(function_of(one), one, see, &seen[1]), 1);
+    assert_int_equal(pthread_join(thread, &is_found), 0);
+    assert_true(is_found && links == before + 1 && seen[0].count == 1 && seen[1].count == 1);
+    pause_us = 0;
+    code_unloaded(one);
+    free(linked);
+}
+
 /* Of one that is damaged all that the kernel may do is not known. */
 static void a_damaged_cubin_is_not_looked_at(void **state)
 {
@@ -461,6 +494,7 @@ int main(void)
         cmocka_unit_test_setup(other_forms_are_not_kept, start),
         cmocka_unit_test_setup(the_cubin_that_runs_is_looked_at, start),
         cmocka_unit_test_setup(ptx_is_compiled_once, start),
+        cmocka_unit_test_setup(two_threads_look_at_ptx, start),
         cmocka_unit_test_setup(a_damaged_cubin_is_not_looked_at, start),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
