@@ -401,17 +401,19 @@ static void run(void (*story)(void), int status, const char *wanted, const char 
         (void)state;                                                                                                           \
         run(story, FAULTED, text, NULL);                                                                                       \
     }
+
 /* Memory is scarce, and what is running waits for this thread: nothing waits for that. */
-static void work_that_waits_for_the_caller(void)
+static void let_work_wait_for_the_caller(void)
 {
     static uint32_t flag;
     for (int i = 0; i < 20; i++)
         allocate(12 * MIB, NULL);
-    for (int i = 0; i < 6; i++)
-        allocate(2 * MIB, NULL); /* less than 1/32 is free */
+    for (int i = 0; i < 5; i++)
+        allocate(2 * MIB, NULL);     /* 6 MiB are free, less than 1/32 */
+    allocate_packed(15 * KIB, NULL); /* so there is a page with cells, 32 of them */
     CUstream busy = new_stream();
     spin(busy, &flag);
-    for (int i = 0; i < 100; i++)
+    for (int i = 0; i < 24; i++) /* one or two want a page of their own */
         allocate(15 * KIB, NULL);
     CHECK(cuStreamQuery(busy) == CUDA_ERROR_NOT_READY);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
@@ -421,13 +423,13 @@ static void work_that_waits_for_the_caller(void)
 static void running_work_is_not_waited_for(void)
 {
     start("uaf=strict,quiet=on");
-    work_that_waits_for_the_caller();
+    let_work_wait_for_the_caller();
 }
 
 static void nor_is_it_without_the_driver(void)
 {
     start("uaf=strict,fallback=off,quiet=on");
-    work_that_waits_for_the_caller();
+    let_work_wait_for_the_caller();
 }
 
 #define CLEAN(story)                                                                                                           \
