@@ -308,14 +308,14 @@ static void does_not_wait_for_ever(void)
     CHECK_CU(cuLaunchKernel(spin, 1, 1, 1, 1, 1, 1, 0, NULL, (void *[]){&flag_at}, NULL));
     user_saw.wanted_bytes = VISITS_PINNED / 2 - 4096;
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 20; i++)
         launch("add", numbers, 1, NULL);
     clock_gettime(CLOCK_MONOTONIC, &end);
-    CHECK(end.tv_sec - begin.tv_sec <= 2 * VISIT_WAIT_MS / 1000);
+    CHECK(end.tv_sec - begin.tv_sec <= 8 * VISIT_WAIT_MS / 1000); /* of 18, if each one waited */
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    await(6);
+    await(20);
     int done = 0;
-    for (int i = 0; i < 6; i++)
+    for (int i = 0; i < 20; i++)
         done += user_saw.seen[i].how == VISIT_DONE;
     CHECK(done == 2);
 }
