@@ -176,15 +176,6 @@ static int is_scarce(const struct books *books, const struct heap_request *wante
            free_bytes < all_bytes / reserve;
 }
 
-/* The block was mapped for one small buffer. */
-static void count_alone(struct block *block, const struct heap_request *wanted)
-{
-    if (heap_options->small == SMALL_MAP || wanted->size > CELLS_SIZE_MOST)
-        return;
-    block->is_alone = 1;
-    __atomic_add_fetch(&block->books->alone_bytes, block->slot.mapped, __ATOMIC_RELAXED);
-}
-
 /* Whether memory is scarce also when what can be released has been. With uaf=strict most of what was freed waits for work that
  * is not over, which is given some time, but is not synchronised with: it may be waiting for the caller. */
 static int stays_scarce(const struct books *books, const struct heap_request *wanted, unsigned reserve)
@@ -210,12 +201,13 @@ static struct block *map_anew(struct books *books, const struct heap_request *wa
                               int is_captured, unsigned reserve, cufence_status *status)
 {
     int device = wanted->device, is_brief = !wanted->is_last_try && heap_options->fallback && was_just_full(device);
+    int is_alone = reserve == RESERVE && heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST;
     int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
     if (!is_captured && is_scarce(books, wanted, reserve) && stays_scarce(books, wanted, reserve)) {
         *status = still_full(device, wanted->size);
         return NULL;
     }
-    struct block *block = block_map(books, device, layout, status);
+    struct block *block = block_map(books, device, layout, is_alone, status);
     for (int level = 0; !block && level <= hardest; level++) {
         if (*status != CUFENCE_ERROR_OUT_OF_MEMORY && *status != CUFENCE_ERROR_OUT_OF_ADDRESS_SPACE)
             return NULL;
@@ -226,7 +218,7 @@ static struct block *map_anew(struct books *books, const struct heap_request *wa
             await_worker();
             reclaim_device(books->context, device, 0);
         }
-        block = block_map(books, device, layout, status);
+        block = block_map(books, device, layout, is_alone, status);
     }
     if (!block && *status == CUFENCE_ERROR_OUT_OF_MEMORY) {
         *status = is_brief ? still_full(device, wanted->size) : out_of_memory(device, wanted->size, layout->mapped);
@@ -288,8 +280,8 @@ static struct block *obtain(struct freelist *list, const struct heap_request *wa
     int may_pack = !block && packing_may(list, wanted, layout->align, &cells);
     if (may_pack && !__atomic_load_n(&books->is_packing, __ATOMIC_RELAXED) && begins_packing(books, wanted))
         block = obtain_cell(list, wanted, layout, &cells, status);
-    if (!block && (block = map_anew(books, wanted, layout, list->pool != NULL, RESERVE, status)) != NULL)
-        count_alone(block, wanted);
+    if (!block)
+        block = map_anew(books, wanted, layout, list->pool != NULL, RESERVE, status);
     if (!block && may_pack && *status == CUFENCE_ERROR_OUT_OF_MEMORY) {
         packing_begin(books, PACKING_SCARCE);
         block = obtain_cell(list, wanted, layout, &cells, status);

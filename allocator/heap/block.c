@@ -53,8 +53,8 @@ static void raise_to(uint64_t *peak, uint64_t value)
         ;
 }
 
-/* A held block with a slot that is not mapped yet. */
-static struct block *cut(struct books *books, int device, const struct layout *layout, cufence_status *status)
+/* A held block with a slot that is not mapped yet. From slot_cut() on, other threads find it in the arena. */
+static struct block *cut(struct books *books, int device, const struct layout *layout, int is_alone, cufence_status *status)
 {
     struct block *block = line_alloc(sizeof *block);
     if (!block) {
@@ -63,6 +63,7 @@ static struct block *cut(struct books *books, int device, const struct layout *l
     }
     block->books = books;
     block->is_elsewhere = device != books->context->device;
+    block->is_alone = is_alone != 0;
     block->pages = layout->pages & (CELL_PAGES - 1); /* up to 4 TiB, more than any device has */
     pthread_spin_init(&block->recorded_lock, PTHREAD_PROCESS_PRIVATE);
     *status = slot_cut(&block->slot, device, layout->mapped, layout->guard);
@@ -84,19 +85,18 @@ struct block *block_map_second(const struct block *of)
     const struct slot *slot = &of->slot;
     const struct layout layout = {.mapped = slot->mapped, .guard = slot->span - slot->mapped, .pages = of->pages};
     cufence_status status;
-    struct block *block = cut(of->books, slot->device, &layout, &status);
+    struct block *block = cut(of->books, slot->device, &layout, of->is_alone, &status);
     if (!block)
         return NULL;
-    block->is_alone = of->is_alone;
     if (slot_map_second(&block->slot, slot) == CUFENCE_OK)
         return block;
     abandon(block);
     return NULL;
 }
 
-struct block *block_map(struct books *books, int device, const struct layout *layout, cufence_status *status)
+struct block *block_map(struct books *books, int device, const struct layout *layout, int is_alone, cufence_status *status)
 {
-    struct block *block = cut(books, device, layout, status);
+    struct block *block = cut(books, device, layout, is_alone, status);
     if (!block)
         return NULL;
     *status = slot_map(&block->slot);
@@ -106,6 +106,8 @@ struct block *block_map(struct books *books, int device, const struct layout *la
     }
     raise_to(&books->peak_mapped_bytes, __atomic_add_fetch(&books->mapped_bytes, layout->mapped, __ATOMIC_RELAXED));
     __atomic_add_fetch(&books->fresh, 1, __ATOMIC_RELAXED);
+    if (is_alone)
+        __atomic_add_fetch(&books->alone_bytes, layout->mapped, __ATOMIC_RELAXED);
     return block;
 }
 

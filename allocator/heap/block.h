@@ -135,8 +135,9 @@ _Static_assert(offsetof(struct block, owner) < CACHE_LINE && offsetof(struct blo
  * abort. */
 void block_become(struct block *block, enum block_state state);
 
-/* Creates a mapping and a held block for it. On NULL, *status says why; a slot that could not be mapped becomes a past slot. */
-struct block *block_map(struct books *books, int device, const struct layout *layout, cufence_status *status);
+/* Creates a mapping and a held block for it. On NULL, *status says why; a slot that could not be mapped becomes a past slot.
+ * is_alone: it is for one small buffer, and counts in books->alone_bytes. */
+struct block *block_map(struct books *books, int device, const struct layout *layout, int is_alone, cufence_status *status);
 /* A held block in a slot of its own that maps the memory of `of`, which must stay mapped meanwhile. NULL: no memory, no address
  * space, or the driver failed. */
 struct block *block_map_second(const struct block *of);
