@@ -204,7 +204,10 @@ def c_compiler() -> str:
     return next(name for name in ("cc", "gcc", "clang") if shutil.which(name))
 
 
+JOB = ("RANK", "LOCAL_RANK", "WORLD_SIZE", "SLURM_", "OMPI_", "PMI_")  # what a finding says of its job
+
+
 def clean_environment(**more: str) -> dict[str, str]:
-    """Returns the environment without variables that affect cufence or PyTorch."""
-    unwanted = ("CUFENCE_", "PYTORCH_", "PYTHON", "LD_PRELOAD", "XLA_", "TF_", "PYTEST_")
+    """Returns the environment without variables that affect cufence (for GitHub it adds lines) or PyTorch."""
+    unwanted = ("CUFENCE_", "PYTORCH_", "PYTHON", "LD_PRELOAD", "XLA_", "TF_", "PYTEST_", "GITHUB_", *JOB)
     return {name: value for name, value in os.environ.items() if not name.startswith(unwanted)} | more

@@ -125,7 +125,7 @@ class Enable(unittest.TestCase):
                 address = device.allocate(4000)
             device.read(address + 4000)
             device.synchronize()
-            assert cufence.wait_reports(10) and cufence.fault_count() == 1
+            assert cufence.wait_reports(60) and cufence.fault_count() == 1
             assert "0 bytes past the end of buffer #" in cufence.last_report_text()
             report = cufence.last_report()
             assert (report["schema"], report["kind"], report["access"]["kind"]) == (1, "overrun", "read"), report

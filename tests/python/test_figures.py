@@ -159,7 +159,7 @@ free(kept.pop(), 1 << 20, 0, None)
                 f"""
 import pathlib, time
 kept = alloc(1 << 20, 0, None)
-until = time.monotonic() + 20
+until = time.monotonic() + 60
 seen = 0
 while seen < 2 and time.monotonic() < until:
     text = pathlib.Path({str(file)!r}).read_text() if seen or pathlib.Path({str(file)!r}).exists() else ""
@@ -178,7 +178,7 @@ assert seen == 2, seen
         start = time.monotonic()
         said = self.run_code("kept = alloc(1, 0, None)", "stats=/nowhere/figures,stats_ms=100")
         self.assertEqual(said.count("cannot write the figures to /nowhere/figures: No such file or directory"), 1)
-        self.assertLess(time.monotonic() - start, 20)
+        self.assertLess(time.monotonic() - start, 60)
 
     def test_the_parser_is_strict(self) -> None:
         for text in (

@@ -51,7 +51,7 @@ class Install(unittest.TestCase):
     def test_all_missing_headers_are_named_at_once(self) -> None:
         folders = ("/usr/include", "/usr/local/include", "/usr/include/x86_64-linux-gnu", "/usr/include/aarch64-linux-gnu")
         done = subprocess.run(
-            ["cmake", "-S", ROOT, "-B", self.folder / "bare", f"-DCMAKE_IGNORE_PATH={';'.join(folders)}"],
+            ["cmake", "-G", "Ninja", "-S", ROOT, "-B", self.folder / "bare", f"-DCMAKE_IGNORE_PATH={';'.join(folders)}"],
             capture_output=True,
             text=True,
             check=False,
@@ -71,7 +71,7 @@ class Install(unittest.TestCase):
             "cmake_minimum_required(VERSION 3.25)\nproject(user C)\nfind_package(cufence 0.1 REQUIRED)\n"
             "add_executable(user ../user.c)\ntarget_link_libraries(user PRIVATE cufence::cufence)\n"
         )
-        configure: list[str | Path] = ["-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.folder}"]
+        configure: list[str | Path] = ["-G", "Ninja", "-S", project, "-B", project / "build", f"-DCMAKE_PREFIX_PATH={self.folder}"]
         for step in (configure, ["--build", project / "build"]):
             subprocess.run(["cmake", *step], check=True, capture_output=True)
         self.assertRegex(self.run_it(project / "build/user"), r"^\d+\.\d+\.\d+$")

@@ -241,7 +241,7 @@ def step(model):
     batch = torch.Tensor(device.allocate(4000), (250, 4))
     device.read(batch.storage.address + 4000)
     device.synchronize()
-    assert cufence.wait_reports(10)
+    assert cufence.wait_reports(60)
     {then}
 
 model = torch.Module()
@@ -308,7 +308,8 @@ class OnTheDevice(unittest.TestCase):
 
     def test_another_exception_gets_no_note(self) -> None:
         done = self.run_program("raise KeyError('unrelated')")
-        self.assertNotIn("cufence", done.stderr.partition("Traceback (most recent call last)")[2].partition("\n==")[0])
+        # The folder's name may have the word, so only the beginnings of lines are looked at.
+        self.assertNotRegex(done.stderr.partition("Traceback (most recent call last)")[2].partition("\n==")[0], r"(?m)^cufence")
 
     def test_a_program_that_catches_it_asks_for_the_names(self) -> None:
         done = self.run_program("""

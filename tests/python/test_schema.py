@@ -12,6 +12,8 @@ import unittest
 from pathlib import Path
 from typing import Any
 
+import standin
+
 try:
     import jsonschema
 except ImportError:
@@ -51,7 +53,7 @@ class Schema(unittest.TestCase):
                 file = Path(folder) / "found.json"
                 subprocess.run(
                     [BUILD / "bin/cufence", "run", "--set", f"json={file},slack={'on' if story in WATCHED else 'off'}", "--", BUILD / "tests/programs/program_dlsym", *story.split()],
-                    env={**os.environ, "CUFENCE_DRIVER": "sim", "LD_LIBRARY_PATH": str(BUILD / "tests/libcuda"), "RANK": "3"},
+                    env=standin.clean_environment(CUFENCE_DRIVER="sim", LD_LIBRARY_PATH=str(BUILD / "tests/libcuda"), RANK="3"),
                     capture_output=True,
                     check=False,
                 )

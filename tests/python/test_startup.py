@@ -216,7 +216,7 @@ class Hook(unittest.TestCase):
             "    driver.synchronize()\n"
             "except RuntimeError as error:\n"
             "    print(error)\n"
-            "assert cufence.wait_reports(10) and cufence.fault_count() == 1\n"
+            "assert cufence.wait_reports(60) and cufence.fault_count() == 1\n"
             "report = cufence.last_report()\n"
             "print(report['kind'], report['kernel']['name'], report['buffer']['label'], report['buffer']['distance']['bytes'])\n"
         )

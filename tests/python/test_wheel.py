@@ -44,7 +44,7 @@ manager.shutdown_kernel(now=True)
 """
 
 
-def run(*command: str | Path, timeout: int = 300, **named: object) -> subprocess.CompletedProcess[str]:
+def run(*command: str | Path, timeout: int = 900, **named: object) -> subprocess.CompletedProcess[str]:
     return subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=timeout, **named)  # type: ignore
 
 
@@ -190,7 +190,7 @@ class Wheel(unittest.TestCase):
             "#include <cufence.h>\n#include <stdio.h>\nint main(void) { puts(cufence_version_string()); return 0; }\n"
         )
         package = self.packages() / "cufence" / "cmake"
-        for command in (["-S", project, "-B", project / "build", f"-Dcufence_DIR={package}"], ["--build", project / "build"]):
+        for command in (["-G", "Ninja", "-S", project, "-B", project / "build", f"-Dcufence_DIR={package}"], ["--build", project / "build"]):
             done = run("cmake", *command)
             self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
         self.assertRegex(run(project / "build" / "user").stdout, r"^\d+\.\d+\.\d+\n$")

@@ -26,6 +26,13 @@
             _exit(99);                                                                                                         \
         }                                                                                                                      \
     } while (0)
+/* Until the condition holds, or a minute has passed: how long another thread takes is the machine's business. */
+#define AWAIT(condition)                                                                                                       \
+    do {                                                                                                                       \
+        for (int waited = 0; waited < 60000 && !(condition); waited++)                                                         \
+            usleep(1000);                                                                                                      \
+    } while (0)
+#define REPORT_MS 60000 /* for cufence_wait_reports() */
 #define CHECK_OK(call) CHECK((call) == CUFENCE_OK)
 #define CHECK_CU(call) CHECK((call) == CUDA_SUCCESS)
 
@@ -56,7 +63,7 @@ static inline struct outcome run_child(void (*story)(void))
         dup2(out[1], STDERR_FILENO);
         close(out[0]);
         close(out[1]);
-        alarm(60);
+        alarm(300);
         story();
         exit(0);
     }

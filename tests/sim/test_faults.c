@@ -125,7 +125,7 @@ static void handler(const cufence_fault *fault, void *user)
 static void settle(void)
 {
     cuCtxSynchronize();
-    CHECK_OK(cufence_wait_reports(5000));
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
 }
 
 static void overrun(void)
@@ -157,8 +157,7 @@ static void becomes_a_real_error(void)
     start("exitcode=0");
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
     settle();
-    for (int i = 0; i < 2000 && cuCtxSynchronize() == CUDA_SUCCESS; i++)
-        usleep(1000);
+    AWAIT(cuCtxSynchronize() != CUDA_SUCCESS);
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
     CHECK(cufence_malloc(&none, 100, 0, NULL) == CUFENCE_ERROR_FAULTED);
     CHECK(cufence_fault_count() == 1); /* the access that made it real is not reported */
@@ -177,7 +176,7 @@ static void goes_on_with_continue(void)
     CHECK(last == 1.0f); /* what it stored in bounds has landed */
     CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
     cuCtxSynchronize();
-    CHECK_OK(cufence_wait_reports(5000));
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
     CHECK(cufence_fault_count() == 2);
     CHECK(cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
 }
@@ -208,9 +207,12 @@ static void ends_with_chosen_status(void)
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
 }
 
+static int is_registered; /* atomic: the exit handler below */
+
 static void CUDA_CB nap(void *unused)
 {
     (void)unused;
+    AWAIT(__atomic_load_n(&is_registered, __ATOMIC_ACQUIRE));
     usleep(100000);
 }
 
@@ -228,14 +230,14 @@ static void reports_before_any_exit_handler_runs(void)
     CHECK_CU(launch("_Z10write_pastPfi", buffer, NULL));
     CHECK(cufence_fault_count() == 0);
     CHECK(atexit(expect_the_report) == 0);
+    __atomic_store_n(&is_registered, 1, __ATOMIC_RELEASE);
 }
 
 static void never_synchronises(void)
 {
     start("exitcode=0");
     CHECK_CU(launch("_Z10write_pastPfi", allocate(COUNT * 4, "a"), NULL));
-    for (int i = 0; i < 10000 && !cufence_fault_count(); i++)
-        usleep(100);
+    AWAIT(cufence_fault_count());
     CHECK(cufence_fault_count() == 1);
 }
 
@@ -257,12 +259,7 @@ static void use_after_free(void)
     start("uaf=strict,exitcode=0");
     char *buffer = allocate(COUNT * 4, "table");
     CHECK_OK(cufence_free(buffer, NULL));
-    for (int i = 0; i < 5000; i++) {
-        CHECK_OK(cufence_describe(buffer, &where));
-        if (!where.buffer.is_mapped)
-            break;
-        usleep(1000);
-    }
+    AWAIT(cufence_describe(buffer, &where) == CUFENCE_OK && !where.buffer.is_mapped);
     CHECK(!where.buffer.is_mapped);
     CHECK_CU(launch("read_first", buffer, NULL));
     settle();
@@ -541,7 +538,7 @@ static void forked_child_leaves_the_parent_alone(void)
     start("exitcode=0");
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(30);
+        alarm(60);
         is_forked = 1;
         exit(0); /* runs the exit handlers that it has inherited */
     }

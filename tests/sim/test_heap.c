@@ -161,8 +161,7 @@ static void strict_retires(void)
     CHECK(!is_retired(first)); /* the stream has not passed the free */
     CHECK(allocate(4000, a) != (void *)first);
     __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
-    for (int i = 0; i < 2000 && !is_retired(first); i++)
-        usleep(1000);
+    AWAIT(is_retired(first));
     CHECK(is_retired(first));
     CHECK(cufence_free(first, a) == CUFENCE_ERROR_DOUBLE_FREE);
     for (int i = 0; i < 200; i++) {
@@ -203,8 +202,7 @@ static void idle_mappings_age(void)
     CHECK_CU(cuStreamSynchronize(a));
     usleep(20000);
     CHECK_OK(cufence_free(allocate(100, a), a)); /* puts a marker behind the last ones */
-    for (int i = 0; i < 3000 && (stats().idle_bytes || stats().mapped_bytes); i++)
-        usleep(1000);
+    AWAIT(!stats().idle_bytes && !stats().mapped_bytes);
     CHECK(stats().idle_bytes == 0 && stats().mapped_bytes == 0);
 }
 

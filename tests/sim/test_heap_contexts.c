@@ -49,7 +49,7 @@ static void expect_visits(void)
     void *pointer;
     CHECK(cufence_malloc(&pointer, 100 * MIB, -1, NULL) == CUFENCE_ERROR_OUT_OF_MEMORY);
     CHECK_OK(cufence_trim(-1));
-    CHECK_OK(cufence_wait_reports(1000));
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
 }
 
 static void wait_for_the_background(void)
@@ -229,8 +229,7 @@ static void release_seen_by_the_background(void)
     start("uaf=strict");
     void *live = allocate(MOST);
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
-    wait_for_the_background();
-    CHECK_OK(cufence_describe(live, &where));
+    AWAIT(cufence_describe(live, &where) == CUFENCE_OK && where.place == CUFENCE_PLACE_FREED);
     CHECK(where.place == CUFENCE_PLACE_FREED);
 }
 
@@ -240,7 +239,7 @@ static void release_before_a_wait_for_reports(void)
     start(NULL);
     allocate(PAGE);
     CHECK_CU(cuDevicePrimaryCtxRelease(0));
-    CHECK_OK(cufence_wait_reports(1000));
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
 }
 
 static void release_before_the_exit(void)

@@ -145,7 +145,7 @@ static void forked_child(void)
     if (child == 0) {
         void *pointer = NULL;
         cufence_stats stats;
-        alarm(10);
+        alarm(60);
         CHECK(cufence_malloc(&pointer, BYTES, 0, stream) == CUFENCE_ERROR_NOT_INITIALIZED);
         CHECK(strstr(cufence_error_detail(), "was forked from one that uses CUDA") != NULL);
         CHECK(strstr(cufence_error_detail(), "spawn") != NULL);

@@ -72,7 +72,7 @@ static pid_t start(const char *arguments)
     fflush(NULL);
     pid_t pid = fork();
     if (pid == 0) {
-        alarm(100);
+        alarm(300);
         execl("/bin/sh", "sh", "-c", command, (char *)NULL);
         _exit(99);
     }

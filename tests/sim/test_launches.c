@@ -76,7 +76,7 @@ static char text[8192];
 static void settle(void)
 {
     cuCtxSynchronize();
-    CHECK_OK(cufence_wait_reports(5000));
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
     CHECK(cufence_fault_count() == 1);
     CHECK(cufence_last_report(text, sizeof text) <= sizeof text);
 }

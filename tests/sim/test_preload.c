@@ -375,7 +375,7 @@ static void a_late_dump_is_waited_for(void **state)
 /* What `cufence explain` prints of a folder. */
 static void explain(const char *folder, char *text, size_t size)
 {
-    char command[256];
+    char command[4096 + 256];
     snprintf(command, sizeof command, "%s explain %s", CUFENCE_CLI, folder);
     FILE *pipe = popen(command, "r");
     assert_non_null(pipe);

@@ -402,7 +402,7 @@ static void run_story(void **state)
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {
-        alarm(60);
+        alarm(300);
         story->run();
         _exit(0);
     }

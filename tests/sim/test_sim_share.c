@@ -423,7 +423,7 @@ static void run_story(void **state)
     if (child == 0) {
         if (story->device != NULL)
             setenv("CUFENCE_SIM", story->device, 1);
-        alarm(60);
+        alarm(300);
         story->run();
         _exit(0);
     }

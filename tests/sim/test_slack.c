@@ -101,8 +101,7 @@ static void finds_nothing_in_bounds(void)
 /* The check comes behind the free: another thread of cufence's reports it. */
 static void await_faults(uint64_t count)
 {
-    for (int waited = 0; waited < 5000 && cufence_fault_count() < count; waited++)
-        usleep(1000);
+    AWAIT(cufence_fault_count() >= count);
     CHECK(cufence_fault_count() == count);
 }
 
@@ -173,15 +172,15 @@ static void twins(void)
 {
     start("slack=on,slack_every=1,uaf_share=100,stacks=python");
     CUstream stream = new_stream();
-    cufence_stats stats;
-    for (size_t i = 0; i < 3000; i++) {
+    cufence_stats stats = {0};
+    for (size_t i = 0; i < 3000 || (i < 100000 && !stats.tested_buffers); i++) { /* the thread that maps twins has to come by */
         size_t size = i % 2 ? 4 : 9000;
         void *pointer = allocate(size, stream);
         CHECK_CU(cuMemsetD8Async((CUdeviceptr)(uintptr_t)pointer, 0, size, stream));
         release(pointer, stream);
         CHECK(cufence_check(0) == 0);
+        CHECK_OK(cufence_get_stats(0, &stats));
     }
-    CHECK_OK(cufence_get_stats(0, &stats));
     CHECK(stats.tested_buffers > 0 && cufence_fault_count() == 0);
 }
 
@@ -417,7 +416,7 @@ static void after_a_fault(void)
     char *buffer = allocate(1000, NULL);
     write_at(buffer + 4096, 1, 0, NULL);
     cuCtxSynchronize();
-    CHECK_OK(cufence_wait_reports(5000));
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
     CHECK(cufence_check(0) == -CUFENCE_ERROR_FAULTED);
 }
 

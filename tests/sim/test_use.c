@@ -151,7 +151,7 @@ static void leaks_are_findings(void **state)
 
 static void wait_for(const char *name, const char *text)
 {
-    for (int tries = 0; tries < 500; tries++) {
+    for (int tries = 0; tries < 6000; tries++) {
         char all[65536] = "";
         FILE *in = fopen(name, "r");
         size_t got = in ? fread(all, 1, sizeof all - 1, in) : 0;

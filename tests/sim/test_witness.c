@@ -298,7 +298,7 @@ static void expect_no_child(void)
 static void tell_hang(void)
 {
     fault_in("hang_later", "witness=on,witness_ms=300");
-    CHECK_OK(cufence_wait_reports(10000));
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
     expect_no_child();
 }
 
@@ -363,7 +363,7 @@ static void tell_quietly(void)
         CHECK(waitpid(-1, NULL, WNOHANG) == -1);
         usleep(1000);
     }
-    CHECK_OK(cufence_wait_reports(10000));
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
     CHECK(cufence_fault_count() == 1);
     CHECK(signals == 0);
     expect_no_child();
@@ -410,9 +410,8 @@ static void tell_no_trace(void)
     int files = count_files(folder), descriptors = count_descriptors();
     launch("write_last", out, COUNT);
     cuCtxSynchronize();
-    CHECK_OK(cufence_wait_reports(10000));
-    for (int waited = 0; waited < 5000 && count_descriptors() != descriptors; waited++) /* closed behind the report */
-        usleep(1000);
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
+    AWAIT(count_descriptors() == descriptors); /* closed behind the report */
     CHECK(count_files(folder) == files);
     CHECK(count_descriptors() == descriptors);
 }

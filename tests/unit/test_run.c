@@ -56,7 +56,7 @@ static pid_t start(const char *program, const char *const *arguments, FILE *out,
         dup2(fileno(input), STDIN_FILENO);
     dup2(fileno(out), STDOUT_FILENO);
     dup2(fileno(err), STDERR_FILENO);
-    alarm(60);
+    alarm(300);
     execv(program, argv);
     _exit(99);
 }

@@ -1,6 +1,8 @@
 /* Stories about faults: who sees them, and what follows. */
 #include "program.h"
 
+#include <cufence.h>
+
 #include <unistd.h>
 
 static CUdeviceptr allocate(const char *how, size_t size, CUstream stream)
@@ -111,6 +113,21 @@ int story_other_exception(int count, char **arguments)
     return say("cuStreamSynchronize", cu.cuStreamSynchronize(NULL)) == CUDA_SUCCESS ? 0 : 1;
 }
 
+/* With uaf=strict the background thread unmaps what was freed; the program knows that much of cufence to see when. */
+static void await_unmapping(CUdeviceptr address)
+{
+    const char *options = getenv("CUFENCE_OPTIONS");
+    cufence_status (*describe)(const void *, cufence_description *);
+    cufence_description where = {.buffer.is_mapped = 1};
+    *(void **)&describe = driver_of_cufence("cufence_describe");
+    if (describe == NULL || options == NULL || strstr(options, "uaf=strict") == NULL)
+        return;
+    for (int tries = 0; tries < 3000 && where.buffer.is_mapped; tries++) {
+        usleep(10000);
+        describe((const void *)(uintptr_t)address, &where);
+    }
+}
+
 int story_use_after_free(int count, char **arguments)
 {
     (void)count;
@@ -119,7 +136,7 @@ int story_use_after_free(int count, char **arguments)
     start();
     MUST(cu.cuMemAlloc(&address, 4096));
     MUST(cu.cuMemFree(address));
-    usleep(300000); /* memory that is taken out of use goes in the background */
+    await_unmapping(address);
     MUST(store(address, 7, NULL));
     return say("cuCtxSynchronize", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
 }
@@ -137,7 +154,7 @@ int story_several_bugs(int count, char **arguments)
     MUST(cu.cuMemAlloc(&freed, 12288));
     MUST(cu.cuMemAlloc(&ended, 16384));
     MUST(cu.cuMemFree(freed));
-    usleep(300000); /* the background thread unmaps retired memory */
+    await_unmapping(freed);
     CUdeviceptr wrong[] = {begun - 4, uneven + 8188, freed, ended + 16384};
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         MUST(store(wrong[i], 7, NULL));

@@ -47,17 +47,29 @@ static void trim(void)
     trims = 1;
 }
 
+static int synchronises; /* trim_behind_all() has been called */
+
+/* What one graph has freed of another is known to be over only then. */
+static void trim_behind_all(void)
+{
+    MUST(cu.cuCtxSynchronize());
+    trim();
+    synchronises = 1;
+}
+
 /* What the program has at least, in buffers of `BIG`, once the background has done its work, and a program that trims has done
  * so again. */
 static void say_held(const char *when, size_t wanted)
 {
     size_t held = 0;
-    for (int tries = 0; tries < 100; tries++) {
+    for (int tries = 0; tries < 1000; tries++) {
         held = (free_before - free_memory()) / BIG;
         if (held <= wanted)
             break;
         usleep(20000);
-        if (trims)
+        if (synchronises)
+            trim_behind_all();
+        else if (trims)
             trim();
     }
     printf("%s: %zu held\n", when, held);
@@ -257,9 +269,7 @@ static void torch_loop(void)
     printf("100 graphs counted to %u\n", counted());
     MUST(cu.cuGraphExecDestroy(made));
     MUST(cu.cuMemFreeAsync(output, stream));
-    usleep(300000);
-    MUST(cu.cuCtxSynchronize()); /* what one graph has freed of another is known to be over then alone */
-    trim();
+    trim_behind_all();
     say_held("at the end", 0);
 }
 
@@ -330,9 +340,7 @@ static void freed_by_another(void)
     printf("counted to %u\n", counted());
     say_held("with the second graph", 1);
     MUST(cu.cuGraphExecDestroy(reader));
-    usleep(300000);
-    MUST(cu.cuCtxSynchronize()); /* what one graph has freed of another is known to be over then alone */
-    trim();
+    trim_behind_all();
     say_held("without", 0);
 }
 

@@ -61,7 +61,7 @@ int story_fork_while(int count, char **arguments)
     fflush(NULL);
     pid_t child = fork();
     if (child == 0) {
-        alarm(10);
+        alarm(60);
         _Exit(ask_all(kept, stream));
     }
     waitpid(child, &status, 0);

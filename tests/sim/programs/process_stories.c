@@ -64,7 +64,7 @@ int story_fork_while_freeing(int count, char **arguments)
     for (; i < 100 && status == 0; i++) {
         pid_t child = fork();
         if (child == 0) {
-            alarm(10);
+            alarm(60);
             cu.cuMemFree(kept);
             _Exit(0);
         }
