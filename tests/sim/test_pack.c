@@ -401,6 +401,15 @@ static void run(void (*story)(void), int status, const char *wanted, const char 
         run(story, FAULTED, text, NULL);                                                                                       \
     }
 
+/* The figure of docs/memory.md. */
+static void ten_thousand_take_little(void)
+{
+    start("small=pack");
+    for (int i = 0; i < 10000; i++)
+        allocate(4 * KIB, NULL);
+    CHECK(stats().packed_mapped_bytes == 46 * MIB && stats().mapped_bytes == 54 * MIB);
+}
+
 /* Memory is scarce, and what is running waits for this thread: nothing waits for that. */
 static void let_work_wait_for_the_caller(void)
 {
@@ -463,6 +472,7 @@ CLEAN(captures_are_not_packed)
 CLEAN(a_context_takes_its_pages_with_it)
 CLEAN(the_watched_part_is_the_redzone)
 CLEAN(strict_goes_on)
+CLEAN(ten_thousand_take_little)
 SAYS_ONCE(running_work_is_not_waited_for, "share pages")
 SAYS_ONCE(nor_is_it_without_the_driver, "share pages")
 CLEAN(threads_do_not_meet)
@@ -491,6 +501,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_the_watched_part_is_the_redzone),
         cmocka_unit_test(test_strict_goes_on),
         cmocka_unit_test(test_threads_do_not_meet),
+        cmocka_unit_test(test_ten_thousand_take_little),
         cmocka_unit_test(test_running_work_is_not_waited_for),
         cmocka_unit_test(test_nor_is_it_without_the_driver),
     };

@@ -278,7 +278,7 @@ static void test_under(void **state)
     expect_replay(arguments, 5, "^debugger 0$");
     assert_true(has(said, "cuda-gdb ended before the launch$"));
     expect_replay("--under true", 1, "true ended before the launch$");
-    expect_replay("--under 'true; false'", 2, "is no command");
+    expect_replay("--under 'true; false'", 2, "is no command, .* need quotes in it");
     expect_replay("--under /nowhere/tool", 127, "cannot run /nowhere/tool");
     expect_replay("--under ' '", 2, "is no command");
     clean();
