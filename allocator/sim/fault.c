@@ -8,8 +8,6 @@
 #include <string.h>
 #include <ucontext.h>
 
-#define SIGNAL_STACK_BYTES ((size_t)64 << 10)
-
 struct guard {
     sigjmp_buf back;
     struct fault fault;
@@ -113,23 +111,19 @@ static void install(void)
     sigaction(SIGBUS, &action, &previous[1]);
 }
 
-void *fault_thread_begin(void)
+void fault_thread_begin(char memory[FAULT_STACK_BYTES])
 {
+    stack_t stack = {.ss_sp = memory, .ss_size = FAULT_STACK_BYTES};
     pthread_once(&install_once, install);
     current = NULL;
-    stack_t stack = {.ss_sp = malloc(SIGNAL_STACK_BYTES), .ss_size = SIGNAL_STACK_BYTES};
-    if (stack.ss_sp == NULL || sigaltstack(&stack, NULL) != 0) {
-        free(stack.ss_sp); /* the handler then runs on the thread's own stack, which works unless that has overflowed */
-        return NULL;
-    }
-    return stack.ss_sp;
+    sigaltstack(&stack,
+                NULL); /* without it the handler runs on the thread's own stack, which works unless that has overflowed */
 }
 
-void fault_thread_end(void *stack)
+void fault_thread_end(void)
 {
     stack_t none = {.ss_flags = SS_DISABLE};
     sigaltstack(&none, NULL);
-    free(stack);
 }
 
 int fault_catch(void (*function)(void *), void *argument, struct fault *fault)

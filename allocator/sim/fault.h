@@ -25,9 +25,12 @@ struct fault {
 
 enum { EXCEPTION_ILLEGAL_INSTRUCTION = 4, EXCEPTION_ASSERT = 12, EXCEPTION_ILLEGAL_ADDRESS = 14 }; /* CUDBGException_t */
 
-/* A worker calls fault_thread_begin() before it runs device work, and passes the result to fault_thread_end() at its end. */
-void *fault_thread_begin(void);
-void fault_thread_end(void *stack);
+#define FAULT_STACK_BYTES ((size_t)64 << 10)
+
+/* A worker calls fault_thread_begin() before it runs device work, with memory for signal handlers, which may lie on its own
+ * stack, and fault_thread_end() at its end. */
+void fault_thread_begin(char memory[FAULT_STACK_BYTES]);
+void fault_thread_end(void);
 
 /* Calls function(argument). Returns 1 and sets *fault if the function touched inaccessible memory; it did not finish then. */
 int fault_catch(void (*function)(void *), void *argument, struct fault *fault);

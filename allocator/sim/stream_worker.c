@@ -15,7 +15,8 @@ static void free_work_locked(struct work *work)
 static void *worker(void *argument)
 {
     struct CUstream_st *stream = argument;
-    void *stack = fault_thread_begin();
+    char memory[FAULT_STACK_BYTES];
+    fault_thread_begin(memory);
     queue_lock();
     for (;;) {
         while (stream->first == NULL && !stream->is_closed)
@@ -42,7 +43,7 @@ static void *worker(void *argument)
     stream->references--; /* of the worker; the list's reference is dropped last, except for those of events and tickets */
     stream_unlink_locked(stream);
     queue_unlock();
-    fault_thread_end(stack);
+    fault_thread_end();
     return NULL;
 }
 
