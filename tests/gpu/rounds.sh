@@ -8,12 +8,12 @@
 #        stories  torture and the Python stories; the results file, with the JSON files that lie in build/gpu-pack
 #        figures  the benchmarks
 #        elsewhere  replays of the bundles (bundle_*.tgz) in build/gpu-pack: of another machine. Then the cost of values
-# Each part has a log in $OUT and a line in the table at the end: exit status, seconds, what it said last. A part that no time is left
-# for is "left out". ROUND_SECONDS: the time of a round, 580 without it.
+# Each part has a line in the table at the end: exit status, seconds, what it said last; its log is in logs.tgz in $OUT. A part that no
+# time is left for is "left out". ROUND_SECONDS: the time of a round, 580 without it.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 out=${OUT:?"OUT names the folder for logs and results"} pack=build/gpu-pack
-table=$out/table.txt
+table=$out/table.txt logs=$(mktemp -d)
 mkdir -p "$out"
 : >"$table"
 
@@ -25,8 +25,8 @@ part() {
         printf '%-14s left out\n' "$name" >>"$table"
         return
     fi
-    timeout -k 5 "$((limit < left ? limit : left))" "$@" >"$out/$name.log" 2>&1 || status=$?
-    printf '%-14s %3d %4d s  %s\n' "$name" "$status" "$((SECONDS - began))" "$(tail -1 "$out/$name.log" | cut -c1-100)" >>"$table"
+    timeout -k 5 "$((limit < left ? limit : left))" "$@" >"$logs/$name.log" 2>&1 || status=$?
+    printf '%-14s %3d %4d s  %s\n' "$name" "$status" "$((SECONDS - began))" "$(tail -1 "$logs/$name.log" | cut -c1-100)" >>"$table"
 }
 
 unpack() {
@@ -67,15 +67,18 @@ unpack
 case ${1:?"which round? See the top of this file"} in
     tests)
         part doctor 60 build/bin/cufence doctor
-        part c_tests 150 python3 tests/gpu/c_stories.py "$out/c.json"
-        part programs 240 python3 tests/gpu/programs.py --json "$out/programs.json"
-        part aoti 150 python3 tests/gpu/aoti.py --json "$out/aoti.json"
+        {
+            part aoti 200 python3 tests/gpu/aoti.py --json "$out/aoti.json"
+            part unfenced 120 python3 tests/gpu/unfenced.py
+            part saved 90 python3 tests/gpu/saved.py
+            part traces 90 python3 tests/gpu/traces.py
+            part tools 120 python3 tests/gpu/replay_tools.py --show
+            part hints 60 python3 tests/gpu/address_hints.py
+        } &
+        part c_tests 200 python3 tests/gpu/c_stories.py "$out/c.json"
+        part programs 300 python3 tests/gpu/programs.py --json "$out/programs.json"
         part bundles 60 bash -c save_bundles
-        part unfenced 90 python3 tests/gpu/unfenced.py
-        part saved 60 python3 tests/gpu/saved.py
-        part traces 60 python3 tests/gpu/traces.py
-        part tools 90 python3 tests/gpu/replay_tools.py --show
-        part hints 60 python3 tests/gpu/address_hints.py
+        wait
         ;;
     stories)
         also=()
@@ -102,5 +105,6 @@ case ${1:?"which round? See the top of this file"} in
         exit 2
         ;;
 esac
+tar czf "$out/logs.tgz" -C "$logs" . && rm -r "$logs"
 cat "$table"
 ! grep -Eq '^[^ ]+ +[1-9]' "$table"
