@@ -67,6 +67,7 @@ unpack
 case ${1:?"which round? See the top of this file"} in
     tests)
         part doctor 60 build/bin/cufence doctor
+        part c_tests 200 python3 tests/gpu/c_stories.py "$out/c.json"
         {
             part aoti 200 python3 tests/gpu/aoti.py --json "$out/aoti.json"
             part unfenced 120 python3 tests/gpu/unfenced.py
@@ -75,7 +76,6 @@ case ${1:?"which round? See the top of this file"} in
             part tools 120 python3 tests/gpu/replay_tools.py --show
             part hints 60 python3 tests/gpu/address_hints.py
         } &
-        part c_tests 200 python3 tests/gpu/c_stories.py "$out/c.json"
         part programs 300 python3 tests/gpu/programs.py --json "$out/programs.json"
         part bundles 60 bash -c save_bundles
         wait
