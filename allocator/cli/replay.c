@@ -16,7 +16,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#define PAGE ((uint64_t)2 << 20)
 #define AROUND ((uint64_t)64 << 30) /* the largest guard */
 
 enum { MOST_CHANGES = 64 };
@@ -97,8 +96,8 @@ static void set_arena(struct scene *scene, const struct bundle *bundle)
     }
     int is_near_start = first > last || first - bundle->arena_start <= AROUND;
     int is_near_end = first > last || bundle->arena_end - last <= AROUND;
-    scene->arena_start = is_near_start ? bundle->arena_start : (first - AROUND) / PAGE * PAGE;
-    scene->arena_end = is_near_end ? bundle->arena_end : (last + AROUND + PAGE - 1) / PAGE * PAGE;
+    scene->arena_start = is_near_start ? bundle->arena_start : (first - AROUND) / REPLAY_UNIT * REPLAY_UNIT;
+    scene->arena_end = is_near_end ? bundle->arena_end : (last + AROUND + REPLAY_PAGE - 1) / REPLAY_PAGE * REPLAY_PAGE;
 }
 
 static void take_pinned(struct scene *scene, const struct bundle *bundle)

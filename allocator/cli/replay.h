@@ -35,6 +35,9 @@ struct replay {
     struct comparison comparison; /* of the last run */
 };
 
+#define REPLAY_PAGE ((uint64_t)2 << 20)  /* what the device maps at once */
+#define REPLAY_UNIT ((uint64_t)32 << 20) /* the driver grants a wish for an address at multiples of this only */
+
 #define REPLAY_DIFFERS 3 /* exit status: it ended well, but not with the saved bytes */
 
 enum replay_outcome { REPLAY_FAILED, REPLAY_QUIET, REPLAY_FAULTED };

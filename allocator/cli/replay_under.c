@@ -2,6 +2,8 @@
 #include "cli.h"
 #include "replay.h"
 
+#include "analysis/sass/fence.h"
+
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,9 +14,7 @@
 #include <unistd.h>
 #include <wordexp.h>
 
-#define NOT_FOUND 127             /* the status of shells for that */
-#define PAGE ((uint64_t)2 << 20)  /* what the device maps at once */
-#define UNIT ((uint64_t)32 << 20) /* what it reserves addresses in */
+#define NOT_FOUND 127 /* the status of shells for that */
 
 /* A debugger takes the stage's first word for a core file, unless it is told that these are the program's arguments. */
 static int is_debugger(const char *command)
@@ -46,13 +46,13 @@ static char **make_command(const wordexp_t *tool, struct replay *replay, char *s
 }
 
 /* Reserves only what lies at the buffers and a page around them: the tool has memory of its own, which may be anywhere else.
- * The driver grants a wish for an address at multiples of UNIT only. The buffers are in order. */
+ * The buffers are in order. */
 static void reserve_less(struct scene *scene, const struct bundle *bundle)
 {
     for (size_t i = 0; i < bundle->buffer_count; i++) {
         const struct bundle_buffer *buffer = &bundle->buffers[i];
-        uint64_t start = (buffer->mapping_start - PAGE) & ~(UNIT - 1),
-                 end = (buffer->mapping_end + PAGE + UNIT - 1) & ~(UNIT - 1);
+        uint64_t start = (buffer->mapping_start - REPLAY_PAGE) & ~(REPLAY_UNIT - 1),
+                 end = (buffer->mapping_end + REPLAY_PAGE + REPLAY_UNIT - 1) & ~(REPLAY_UNIT - 1);
         start = start < scene->arena_start ? scene->arena_start : start;
         end = end > scene->arena_end ? scene->arena_end : end;
         struct scene_range *last = scene->reserved_count ? &scene->reserved[scene->reserved_count - 1] : NULL;
@@ -146,13 +146,33 @@ static int run_tool(struct replay *replay, const wordexp_t *tool)
     return tell(replay, tool->we_wordv[0], course, WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status));
 }
 
+/* A debugger sees no fault of warps that have exited, so it gets the code with barriers, if they fit. Others get the module as
+ * it was. */
+static void take_image_for(const char *tool, struct replay *replay)
+{
+    struct scene *scene = &replay->scene;
+    struct problem ignored;
+    struct fence fence;
+    size_t size = scene->image_bytes;
+    uint8_t *copy = is_debugger(tool) ? malloc(size) : NULL;
+    if (copy)
+        memcpy(copy, scene->image, size);
+    if (copy && fence_put(&copy, &size, scene->symbol, &fence, &ignored) == CUFENCE_OK) {
+        free(replay->image);
+        scene->image = replay->image = copy;
+        scene->image_bytes = size;
+        return;
+    }
+    free(copy);
+    scene->image = replay->opened.image.at;
+    scene->image_bytes = replay->opened.image.size;
+}
+
 int replay_under(struct replay *replay, const char *tool)
 {
     wordexp_t words;
     if (replay->scene.mode != SCENE_ZEROS)
         replay->scene.mode = SCENE_BARE;
-    replay->scene.image = replay->opened.image.at; /* as it was, for the tool to read */
-    replay->scene.image_bytes = replay->opened.image.size;
     replay->scene.dump = "";
     reserve_less(&replay->scene, replay->opened.bundle);
     int failed = wordexp(tool, &words, WRDE_NOCMD);
@@ -162,6 +182,7 @@ int replay_under(struct replay *replay, const char *tool)
         return arguments_complain("replay", CLI_USAGE, "--under '%.80s' is no command, such as compute-sanitizer%s", tool,
                                   failed == WRDE_BADCHAR ? "; | & ; < > ( ) { } need quotes in it" : "");
     }
+    take_image_for(words.we_wordv[0], replay);
     int status = run_tool(replay, &words);
     wordfree(&words);
     return status;

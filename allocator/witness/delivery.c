@@ -157,25 +157,23 @@ static int print_on_standard_error(const char *text)
     return error;
 }
 
-static void print(const char *text, const char *json)
-{
-    int printed = print_on_standard_error(text);
-    complain(&delivery.log, append(&delivery.log, text));
-    complain_of_standard_error(printed);
-    if (json)
-        complain(&delivery.json, append(&delivery.json, json));
-    else if (delivery.json.name[0])
-        output_say("==%d== cufence: the host has no memory for the report that %s should get\n", (int)getpid(),
-                   delivery.json.name);
-}
-
+/* Files first: who sees the report may end the program at once. */
 void delivery_print(const char *text, const char *json)
 {
+    int logged = append(&delivery.log, text);
+    int written = json ? append(&delivery.json, json) : 0;
     int printed = print_on_standard_error(text);
-    complain(&delivery.log, append(&delivery.log, text));
+    complain(&delivery.log, logged);
     complain_of_standard_error(printed);
-    if (json)
-        complain(&delivery.json, append(&delivery.json, json));
+    complain(&delivery.json, written);
+}
+
+void delivery_add(const char *text, const char *json)
+{
+    delivery_print(text, json);
+    if (!json && delivery.json.name[0])
+        output_say("==%d== cufence: the host has no memory for the report that %s should get\n", (int)getpid(),
+                   delivery.json.name);
 }
 
 int delivery_publish(const char *text, const char *json, uint64_t identity)
@@ -184,14 +182,9 @@ int delivery_publish(const char *text, const char *json, uint64_t identity)
     if (!text)
         text = NO_MEMORY;
     if (is_printed)
-        print(text, json);
+        delivery_add(text, json);
     keep(text, json);
     return is_printed;
-}
-
-void delivery_add(const char *text, const char *json)
-{
-    print(text, json);
 }
 
 void delivery_set_handler(cufence_fault_handler handler, void *user)

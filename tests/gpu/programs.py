@@ -252,16 +252,23 @@ CASES = [
         allocations=400,
     ),
     _program("oom", status=0, output=[r"\d+ GiB, then cudaErrorMemoryAllocation", "recovered"], allocations=3),
-    # Natively they fit many times, in whole pages not at all: what has no room is left to the driver, and so is what the options name.
+    # Natively they fit many times, in whole pages not at all: they share pages, or with small=map what has no room is left to the
+    # driver, and so is what the options name.
     _program(
         "small_ones",
         status=0,
         output=["100000 buffers are right", "and once more"],
-        error=["device 0 has no room left for whole pages of 2 MiB", r"not guarded: [\d,]+ buffers for whose pages of 2 MiB"],
-        allocations=10000,
+        error=["small buffers .* share pages of 2 MiB", r"no faults; 133,339 allocations guarded", r"packed: 13\d,\d{3} allocations"],
+        allocations=133339,
         seconds=600,
     ),
-    _program("small_ones_no_fallback", "small_ones", status=2, options={"fallback": "off"}, output=["cudaErrorMemoryAllocation"]),
+    _program(
+        "small_ones_no_fallback",
+        "small_ones",
+        status=2,
+        options={"small": "map", "fallback": "off"},
+        output=["cudaErrorMemoryAllocation"],
+    ),
     *(
         _program(
             f"small_ones_{name}",
@@ -269,16 +276,27 @@ CASES = [
             status=0,
             options=options,
             output=["100000 buffers are right", "and once more"],
-            error=[error],
+            error=error,
             allocations=allocations,
             seconds=600,
         )
         for name, options, error, allocations in (
-            ("min_size", {"min_size": "64K"}, r"not guarded: 133,33\d buffers smaller than min_size", 3),
-            ("sample", {"sample": "1/16"}, r"not guarded: 12\d,\d{3} buffers that sample left out", 7000),
-            ("max_guarded", {"max_guarded": "4G"}, r"not guarded: 1[23]\d,\d{3} buffers beyond max_guarded", 2000),
-            ("skip", {"skip": "lib:small_ones*;lib:libcudart*"}, r"not guarded: 133,3\d\d buffers that skip names", 0),
-            ("estimate", {"estimate": "on"}, r"guarded, they take 195\.\d GiB at once(.|\n)* does NOT fit(.|\n)*min_size=64K .* yes", 0),
+            (
+                "map",
+                {"small": "map"},
+                ["device 0 has no room left for whole pages of 2 MiB", r"not guarded: [\d,]+ buffers for whose pages of 2 MiB"],
+                10000,
+            ),
+            ("min_size", {"min_size": "64K"}, [r"not guarded: 133,33\d buffers smaller than min_size"], 3),
+            ("sample", {"sample": "1/16"}, [r"not guarded: 12\d,\d{3} buffers that sample left out"], 7000),
+            (
+                "max_guarded",
+                {"max_guarded": "4G", "small": "map"},
+                [r"not guarded: 1[23]\d,\d{3} buffers beyond max_guarded"],
+                2000,
+            ),
+            ("skip", {"skip": "lib:small_ones*;lib:libcudart*"}, [r"not guarded: 133,3\d\d buffers that skip names"], 0),
+            ("estimate", {"estimate": "on"}, [r"small=map +195\.\d GiB .* no\n", r"small=pack .* yes\n"], 0),
         )
     ),
     _program(
@@ -286,7 +304,7 @@ CASES = [
         status=86,
         options={"leaks": "on"},
         output=["done"],
-        error=[r"cufence: leak of 3 buffers, 3 MiB in all", r"SUMMARY: cufence: leak"],
+        report=[r"cufence: leak of 3 buffers, 3 MiB in all", r"SUMMARY: cufence: leak"],
         files={"report.json": [r'"kind": ?"leak"']},
     ),
     _program("leak_off", "leak", status=0, options={"at_exit": "live"}, output=["done"], error=["allocated at exit: 3 buffers, 3 MiB"], allocations=4),

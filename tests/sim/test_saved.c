@@ -260,6 +260,8 @@ static void fat_binaries_get_barriers(void **state)
     assert_int_equal(run_shell("cmp write_last.fatbin s/000001-write_last/kernel.cubin"), 0);
     expect_replay("s/000001-write_last", 0, "outputs equal");
     expect_replay("--set-arg 1=1000 s/000001-write_last", 86, "block \\(7,0,0\\) thread \\(104,0,0\\)");
+    assert_int_equal(run_shell("printf '#!/bin/sh\\nshift\\nexec \"$@\"\\n' >no-gdb && chmod +x no-gdb"), 0);
+    expect_replay("--under ./no-gdb --set-arg 1=1000 s/000001-write_last", 86, "the launch failed: .*ILLEGAL_ADDRESS");
 }
 
 static void what_cannot_be_kept_is_said_once(void **state)
@@ -292,6 +294,21 @@ static void save_max_is_a_limit(void **state)
     save("--save-max 16200", "scale");
     SAYS("no bundle of scale for `cufence replay`: save_max is reached");
     SAYS("5 more launches were left out");
+}
+
+/* In a large address space buffers begin 1 TiB behind its start, and only what is around them is reserved: at an address that
+ * the driver grants. The third buffer begins at none. */
+static void buffers_lie_far_from_the_start(void **state)
+{
+    (void)state;
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    skip(); /* so much address space takes too long there */
+#endif
+    setenv("CUFENCE_SIM", "reserve=32T", 1);
+    save("", "scale waver");
+    expect_replay("s/000001-scale", 0, "outputs equal \\(2 buffers");
+    expect_replay("s/000007-waver", 3, "1 of 1000 elements");
+    unsetenv("CUFENCE_SIM");
 }
 
 /* The first launch of a kernel has little room for what is found, the second as much as the first one lacked. */
@@ -348,6 +365,7 @@ int main(void)
         cmocka_unit_test(what_cannot_be_kept_is_said_once),
         cmocka_unit_test(shared_pages_are_refused),
         cmocka_unit_test(save_max_is_a_limit),
+        cmocka_unit_test(buffers_lie_far_from_the_start),
         cmocka_unit_test(room_follows_need),
         cmocka_unit_test(damaged_ones_are_refused),
     };

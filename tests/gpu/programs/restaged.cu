@@ -116,9 +116,8 @@ static __device__ void copy(const char *in, int n)
     int i = own_index();
     unsigned to = (unsigned)__cvta_generic_to_shared(copied + threadIdx.x * COPY);
     if (i <= n)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" // FAULT copy
-                     ::"r"(to),
-                     "l"(in + (size_t)i * COPY), "n"(COPY));
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(in + (size_t)i * COPY),
+                     "n"(COPY)); // FAULT copy
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
