@@ -115,9 +115,9 @@ static __device__ void copy(const char *in, int n)
     __shared__ alignas(16) char copied[BLOCK * COPY];
     int i = own_index();
     unsigned to = (unsigned)__cvta_generic_to_shared(copied + threadIdx.x * COPY);
+    const char *from = in + (size_t)i * COPY;
     if (i <= n)
-        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(in + (size_t)i * COPY),
-                     "n"(COPY)); // FAULT copy
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(to), "l"(from), "n"(COPY)); // FAULT copy
     asm volatile("cp.async.wait_all;" ::: "memory");
 #endif
 }
