@@ -6,7 +6,6 @@
 #include "vmm/physical.h"
 
 #define MARKED_AT_ONCE 64
-#define KEEPS_UP 32 /* blocks that may wait for the background thread before it only unmaps */
 
 /* One synchronisation at a time: its snapshots are stored in the free lists. */
 static struct lock sync_lock = LOCK(RANK_SYNC);
@@ -46,13 +45,13 @@ static void unmap_all(struct block *gone)
     }
 }
 
-/* With uaf=strict each allocation needs a mapping: while this thread keeps up with the frees, it makes them ahead, from the
- * memory of the blocks that it unmaps. They take the place of what the cache of physical memory would hold. */
+/* With uaf=strict each allocation needs a mapping. The background thread makes them ahead, from the memory of the blocks that
+ * it unmaps, also when many wait: what it leaves undone the program does itself, and the driver lets one of them work at a
+ * time. They take the place of what the cache of physical memory would hold. */
 static int is_wanted_again(const struct books *books, const struct block *block)
 {
     const struct freelist *shared = &books->shared;
     return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block->slot.is_second &&
-           __atomic_load_n(&shared->retiring_count, __ATOMIC_RELAXED) < KEEPS_UP &&
            list_idle_bytes(shared) + block->slot.mapped <= heap_options->cache_max;
 }
 
