@@ -30,7 +30,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define REPORT_MS 2000 /* how long process exit waits for a report in progress, besides for a second launch */
+#define DUMP_MS 2000    /* how long process exit waits for a core dump to begin */
+#define REPORT_MS 10000 /* the same for a report under way, besides for a second launch */
 #define DEBUGGER_REST_MS 500
 #define SLACK_MS 2000   /* at most, for the last check of all buffers */
 #define VALUES_MS 10000 /* how long it waits until the values of launches are written */
@@ -162,7 +163,8 @@ static int wait_for_faults(void)
         return 0;
     if (driver_has_faulted(exit_result))
         monitor_await_dump();
-    monitor_flush(report_ms());
+    if (monitor_flush(DUMP_MS) != CUFENCE_OK)
+        monitor_wait(report_ms());
     return 1;
 }
 
@@ -200,7 +202,7 @@ static void at_exit(int status, void *unused)
     if (is_synchronised)
         check_slack();
     visits_close(VALUES_MS);
-    monitor_stop(is_synchronised ? report_ms() : 0);
+    monitor_stop(is_synchronised ? DUMP_MS : 0);
     heap_close();
     int has_failed = is_synchronised && driver_has_faulted(exit_result);
     if (has_failed && !delivery_count()) {
