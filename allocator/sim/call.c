@@ -107,8 +107,10 @@ const char *call_name(void)
     return name_of_call;
 }
 
+/* A thread that is not in the child may have held the lock. The list is whole at each moment. */
 static void forbid_child(void)
 {
+    pthread_mutex_init(&call_lock, NULL);
     atomic_store(&is_initialized, 0);
     atomic_store(&is_forked, 1);
 }

@@ -1,0 +1,56 @@
+"""Every operator of PyTorch's own table (OpInfo) that takes float32, on its sample inputs. For nan_sweep.py.
+
+Prints a line of JSON for each operator: {"name", "samples", "failed" (why), "nan" (the samples, from 0, with a NaN in an input or a
+result)}. Buffers are labelled "NAME SAMPLE".
+
+    sweep_operations.py [--samples 4] [--only NAME,...] [--device cuda]
+"""
+
+import argparse
+import json
+import warnings
+
+import cufence
+import torch
+from torch.testing._internal.common_methods_invocations import op_db
+from torch.utils._pytree import tree_flatten
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--samples", type=int, default=4)
+parser.add_argument("--only", default="")
+parser.add_argument("--device", default="cuda")
+options = parser.parse_args()
+wanted = set(filter(None, options.only.split(",")))
+warnings.simplefilter("ignore")
+
+
+def has_nan(*values):
+    tensors = [value for value in tree_flatten(values)[0] if isinstance(value, torch.Tensor) and value.layout == torch.strided]
+    return any((t.is_floating_point() or t.is_complex()) and bool(t.isnan().any()) for t in tensors)
+
+
+def has_nan_in_play(op, sample):
+    """Calls the operator. Returns whether there is a NaN in the inputs or results."""
+    given = has_nan(sample.input, sample.args, sample.kwargs)
+    result = op(sample.input, *sample.args, **sample.kwargs)
+    return given or has_nan(result, sample.input)
+
+
+for op in op_db:
+    if torch.float32 not in op.supported_dtypes(options.device) or (wanted and op.full_name not in wanted):
+        continue
+    told = {"name": op.full_name, "samples": 0, "nan": []}
+    torch.manual_seed(5)
+    try:
+        samples = iter(op.sample_inputs(options.device, torch.float32))
+        for number in range(options.samples):
+            with cufence.label(f"{op.full_name} {number}"):
+                sample = next(samples, None)
+                if sample is None:
+                    break
+                if has_nan_in_play(op, sample):
+                    told["nan"].append(number)
+            told["samples"] += 1
+    except Exception as error:  # some need libraries that are not installed
+        told["failed"] = f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"[:200]
+    print(json.dumps(told), flush=True)
