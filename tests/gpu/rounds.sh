@@ -7,6 +7,7 @@
 # ROUND  tests    C programs, programs, AOTI, launches that are saved and replayed; their results as JSON in $OUT
 #        stories  torture and the Python stories; the results file, with the JSON files that lie in build/gpu-pack
 #        figures  the benchmarks
+#        sweep    no false NaN in PyTorch's operators; torture
 #        elsewhere  replays of the bundles (bundle_*.tgz) in build/gpu-pack: of another machine. Then the cost of values
 # Each part has a line in the table at the end: exit status, seconds, what it said last; its log is in logs.tgz in $OUT. A part that no
 # time is left for is "left out". ROUND_SECONDS: the time of a round, 580 without it.
@@ -94,6 +95,10 @@ case ${1:?"which round? See the top of this file"} in
         part alloc 120 build/bin/bench_alloc
         part launch 60 build/bin/bench_launch
         part small 150 python3 bench/small_tensors.py
+        ;;
+    sweep)
+        part nan_sweep 420 python3 tests/gpu/nan_sweep.py --json "$out/nan_sweep.json"
+        CUFENCE_TORTURE_MINUTES=${CUFENCE_TORTURE_MINUTES:-2} part torture 160 python3 tests/torture/gpu.py --devices 1 --json "$out/torture.json"
         ;;
     elsewhere)
         part replays 120 bash -c replay_bundles

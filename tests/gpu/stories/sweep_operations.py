@@ -7,13 +7,23 @@ result)}. Buffers are labelled "NAME SAMPLE".
 """
 
 import argparse
+import importlib.util
 import json
+import sys
+import types
+import unittest
 import warnings
 
 import cufence
 import torch
-from torch.testing._internal.common_methods_invocations import op_db
-from torch.utils._pytree import tree_flatten
+
+if not importlib.util.find_spec("expecttest"):  # PyTorch's own tests want it, the table does not
+    sys.modules["expecttest"] = types.ModuleType("expecttest")
+    sys.modules["expecttest"].TestCase = unittest.TestCase
+    sys.modules["expecttest"].__getattr__ = lambda name: None
+
+from torch.testing._internal.common_methods_invocations import op_db  # noqa: E402
+from torch.utils._pytree import tree_flatten  # noqa: E402
 
 parser = argparse.ArgumentParser()
 parser.add_argument("--samples", type=int, default=4)
@@ -36,15 +46,20 @@ def has_nan_in_play(op, sample):
     return given or has_nan(result, sample.input)
 
 
+def name_of(op):
+    return f"{op.name}.{op.variant_test_name}" if op.variant_test_name else op.name
+
+
 for op in op_db:
-    if torch.float32 not in op.supported_dtypes(options.device) or (wanted and op.full_name not in wanted):
+    name = name_of(op)
+    if torch.float32 not in op.supported_dtypes(options.device) or (wanted and name not in wanted):
         continue
-    told = {"name": op.full_name, "samples": 0, "nan": []}
+    told = {"name": name, "samples": 0, "nan": []}
     torch.manual_seed(5)
     try:
         samples = iter(op.sample_inputs(options.device, torch.float32))
         for number in range(options.samples):
-            with cufence.label(f"{op.full_name} {number}"):
+            with cufence.label(f"{name} {number}"):
                 sample = next(samples, None)
                 if sample is None:
                     break
