@@ -1,0 +1,141 @@
+/* Pieces of pinned memory: apart from each other, zeroed, within the limit, and found soon in the order of use. */
+#include "driver/driver.h"
+#include "values/pinned.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB ((size_t)1 << 20)
+
+static const struct driver *usual;
+static void *slabs[64];
+static size_t slab_count;
+
+static CUresult allocate(void **out, size_t bytes, unsigned flags)
+{
+    (void)flags;
+    if (slab_count == sizeof slabs / sizeof slabs[0] || !(*out = aligned_alloc(4096, (bytes + 4095) / 4096 * 4096)))
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    memset(*out, 0xaa, bytes);
+    slabs[slab_count++] = *out;
+    return CUDA_SUCCESS;
+}
+
+static int set_up(void **state)
+{
+    static struct driver simple;
+    (void)state;
+    simple.cuMemHostAlloc = allocate;
+    usual = driver;
+    driver = &simple;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    (void)state;
+    driver = usual;
+    while (slab_count)
+        free(slabs[--slab_count]);
+    return 0;
+}
+
+static uint8_t *take(struct pinned *pinned, size_t size, uint8_t fill)
+{
+    uint8_t *memory = pinned_take(pinned, size);
+    assert_non_null(memory);
+    assert_int_equal((uintptr_t)memory % 64, 0);
+    for (size_t i = 0; i < size; i++)
+        assert_int_equal(memory[i], 0);
+    memset(memory, fill, size);
+    return memory;
+}
+
+static void expect(const uint8_t *memory, size_t size, uint8_t fill)
+{
+    for (size_t i = 0; i < size; i++)
+        assert_int_equal(memory[i], fill);
+}
+
+/* Taken and given back in any order, no piece touches another, and all of it can be had again at the end. */
+static void pieces_lie_apart(void **state)
+{
+    (void)state;
+    struct pinned pinned = {.limit = 4 * MIB};
+    uint8_t *held[100] = {0};
+    size_t sizes[100];
+    unsigned seed = 7;
+    for (unsigned i = 0; i < 20000; i++) {
+        seed = seed * 1664525 + 1013904223;
+        unsigned k = (seed >> 16) % 100;
+        if (held[k]) {
+            expect(held[k], sizes[k], (uint8_t)(k + 1));
+            pinned_give(&pinned, held[k]);
+            held[k] = NULL;
+        } else {
+            sizes[k] = 1 + (seed >> 8) % 3000;
+            held[k] = take(&pinned, sizes[k], (uint8_t)(k + 1));
+        }
+    }
+    for (unsigned k = 0; k < 100; k++) {
+        if (held[k])
+            pinned_give(&pinned, held[k]);
+    }
+    assert_int_equal(pinned.free, pinned.bytes);
+    pinned_give(&pinned, take(&pinned, 4 * MIB - 64, 1));
+    assert_int_equal(slab_count, 1);
+    pinned_forget(&pinned);
+}
+
+static void the_limit_is_kept(void **state)
+{
+    (void)state;
+    struct pinned pinned = {.limit = 9 * MIB};
+    uint8_t *memory[9];
+    for (unsigned i = 0; i < 8; i++)
+        memory[i] = take(&pinned, MIB - 64, 1);
+    memory[8] = take(&pinned, MIB - 64, 1); /* a slab of what is left */
+    assert_null(pinned_take(&pinned, 1));
+    assert_false(pinned_fits(&pinned, 9 * MIB));
+    assert_true(pinned_fits(&pinned, 9 * MIB - 64));
+    pinned_give(&pinned, memory[3]);
+    assert_null(pinned_take(&pinned, MIB));
+    assert_ptr_equal(pinned_take(&pinned, MIB - 64), memory[3]);
+    pinned_forget(&pinned);
+    assert_int_equal(pinned.bytes, 0);
+}
+
+/* First in, first out, with ten thousand that wait, around the end too. */
+static void the_oldest_is_next(void **state)
+{
+    (void)state;
+    enum { WAITING = 10000, SIZE = 64 };
+    static uint8_t *waiting[WAITING];
+    struct pinned pinned = {.limit = (size_t)WAITING * 2 * SIZE};
+    for (unsigned i = 0; i < WAITING; i++)
+        waiting[i] = pinned_take(&pinned, SIZE);
+    assert_non_null(waiting[WAITING - 1]);
+    assert_int_equal(pinned.free, 0);
+    for (unsigned i = 0; i < 3 * WAITING; i++) {
+        uint8_t *oldest = waiting[i % WAITING];
+        pinned_give(&pinned, oldest);
+        assert_ptr_equal(waiting[i % WAITING] = pinned_take(&pinned, SIZE), oldest);
+    }
+    pinned_forget(&pinned);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(pieces_lie_apart, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_limit_is_kept, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_oldest_is_next, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
