@@ -50,9 +50,8 @@ static void unmap_all(struct block *gone)
  * time. They take the place of what the cache of physical memory would hold. */
 static int is_wanted_again(const struct books *books, const struct block *block)
 {
-    const struct freelist *shared = &books->shared;
     return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block->slot.is_second &&
-           list_idle_bytes(shared) + block->slot.mapped <= heap_options->cache_max;
+           list_idle_bytes(&books->shared) + block->slot.mapped <= heap_options->cache_max && arena_is_roomy(block->slot.span);
 }
 
 /* Maps the memory of a held block at a new address. NULL if that fails; the memory then goes to the cache. */

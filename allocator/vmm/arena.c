@@ -99,6 +99,15 @@ uint64_t arena_used(void)
     return used;
 }
 
+int arena_is_roomy(uint64_t span)
+{
+    lock_take(&arena.lock);
+    size_t mapped = arena.count - arena.past;
+    uint64_t bytes = arena.end - arena.start;
+    lock_release(&arena.lock);
+    return mapped < bytes / 4 / span;
+}
+
 static int grow(void)
 {
     size_t capacity = arena.capacity ? arena.capacity * 2 : 1024;

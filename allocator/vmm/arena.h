@@ -47,6 +47,8 @@ int arena_is_shared(int device, int peer);
 uint64_t arena_start(void); /* 0 before arena_open(). The lead at its start is never mapped */
 uint64_t arena_end(void);
 uint64_t arena_used(void); /* address space taken since the last wrap */
+/* Whether most of the address space would be free if each mapped slot took `span` bytes. With `ulimit -v` it often is not. */
+int arena_is_roomy(uint64_t span);
 
 /* Assigns address space for `mapped` bytes and a guard to `slot`, and registers it in the arena.
  * Errors: OUT_OF_ADDRESS_SPACE, OUT_OF_MEMORY (the host's). */
