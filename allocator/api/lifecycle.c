@@ -30,7 +30,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define DUMP_MS 2000    /* how long process exit waits for a core dump to begin */
+#define DUMP_MS 5000    /* how long process exit waits for a core dump to begin */
 #define REPORT_MS 10000 /* the same for a report under way, besides for a second launch */
 #define DEBUGGER_REST_MS 500
 #define SLACK_MS 2000   /* at most, for the last check of all buffers */
