@@ -21,7 +21,7 @@ from typing import Any
 from played import COMMAND, ROOT, STORIES, succeeds
 
 # Operator -> which intermediate result of it holds NaN.
-INTERMEDIATE: dict[str, str] = {}
+INTERMEDIATE = {"torch.ops.aten._safe_softmax.default": "the softmax of a row of -inf, which it then replaces by 0"}
 
 
 def lines_of(text: str) -> list[dict[str, Any]]:
