@@ -1,16 +1,19 @@
 """Times a training step, an inference step and a loop of small operations of PyTorch under cufence against the native allocator,
 in alternating pairs.
 
-    python3 bench/torch_step.py                                    everything, about five minutes on an H100
+    python3 bench/torch_step.py                                    everything, about eight minutes on an H100
     python3 bench/torch_step.py --backends cufence --pairs 41 --json step.json
+    python3 bench/torch_step.py --backends run_slack --baseline run       what slack=on adds to the default options
     python3 bench/plot.py step.json step.png
 
 With cufence.enable() and default options (back end `cufence`), it also says after how many steps of each workload a buffer of
 every place of allocation had been retired (uaf=adaptive), counted from the first step of a process that does nothing else.
 
 The native allocator and the back end that it is compared with live in two processes at once, both warm, and take turns: a
-block of steps here, a block of steps there, so that a pair is taken within a second or so and what else the machine does meets
-both. Only one of them works at a time. Each pair gives one ratio; the table shows their median, smallest and largest.
+block of steps here, a block of steps there, so that a pair is taken within a fraction of a second and what else the machine does
+meets both. Only one of them works at a time; a step that is not timed precedes each block, as the GPU and the CPU's caches have
+served the other process. Each pair gives one ratio; the table shows their median, smallest and largest. Many short blocks say more
+than few long ones: what disturbs a shared machine lasts longer than a step.
 """
 
 from __future__ import annotations
@@ -158,6 +161,8 @@ def work(backend: Backend) -> None:
             continue
         step = steps[request]
         gc.collect()
+        gc.freeze()  # what lives now lives on: the next collection does not look at it
+        step()
         torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(int(count)):
@@ -238,7 +243,7 @@ class Worker:
 
 @dataclass
 class Comparison:
-    """One back end against the native allocator in one workload. Times are milliseconds a step."""
+    """One back end against the native allocator, or what --baseline names, in one workload. Times are milliseconds a step."""
 
     workload: str
     backend: str
@@ -274,7 +279,7 @@ def table(comparisons: list[Comparison], facts: dict[str, Any]) -> str:
     lines = [
         f"{facts['gpu']}, PyTorch {facts['torch']}, driver {facts['driver']}, {facts['date']}.",
         "",
-        "| workload | back end | ms a step | native, ms | ratio: median | smallest | largest | of the fastest blocks | pairs |",
+        f"| workload | back end | ms a step | {facts['baseline']}, ms | ratio: median | smallest | largest | of the fastest blocks | pairs |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for row in comparisons:
@@ -323,11 +328,11 @@ def stay_on(count: int) -> None:
 
 def measure(options: argparse.Namespace) -> tuple[list[Comparison], dict[str, Any]]:
     stay_on(CPUS)
-    native = Worker("native")
+    native = Worker(options.baseline)
     open_workers = [native]
     try:
         facts = native.answer()
-        facts.update(driver=driver_version(), date=f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}", figures={})
+        facts.update(driver=driver_version(), date=f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}", figures={}, baseline=options.baseline)
         comparisons = []
         for name in options.backends:
             other = Worker(name)
@@ -338,7 +343,7 @@ def measure(options: argparse.Namespace) -> tuple[list[Comparison], dict[str, An
                 pairs = max(3, options.pairs // 4) if BACKENDS[name].is_slow else options.pairs
                 row = compare(native, other, workload, pairs, steps)
                 comparisons.append(row)
-                print(f"{workload:9} {name:20} {row.backend_ms:8.2f} ms, native {row.native_ms:7.2f} ms, ratio {row.ratio:.3f} "
+                print(f"{workload:9} {name:20} {row.backend_ms:8.2f} ms, {options.baseline} {row.native_ms:7.2f} ms, ratio {row.ratio:.3f} "
                       f"({row.ratio_min:.3f} .. {row.ratio_max:.3f}, fastest {row.fastest:.3f})", file=sys.stderr, flush=True)  # fmt: skip
             facts["figures"][name] = other.ask("figures")
             other.close()
@@ -363,8 +368,9 @@ def main() -> int:
     others = [name for name in BACKENDS if name != "native"]
     parser.add_argument("--backends", nargs="+", choices=others, default=others)
     parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
-    parser.add_argument("--pairs", type=int, default=61, help="pairs for each ratio (a quarter for the uncached back ends)")
-    parser.add_argument("--steps", type=int, default=5, help="training steps in a block; five times as many of inference, ten of the small loop")
+    parser.add_argument("--baseline", choices=list(BACKENDS), default="native", help="what they are compared with")
+    parser.add_argument("--pairs", type=int, default=151, help="pairs for each ratio (a quarter for the uncached back ends)")
+    parser.add_argument("--steps", type=int, default=2, help="training steps in a block; five times as many of inference, ten of the small loop")
     parser.add_argument("--json", type=Path, help="write the results here")
     parser.add_argument("--markdown", type=Path, help="write the table here; it is printed in any case")
     parser.add_argument("--worker", choices=list(BACKENDS), help=argparse.SUPPRESS)

@@ -1,6 +1,6 @@
 """Times training, inference and small operations of PyTorch with values= and nan= against cufence without them.
 
-    python3 bench/values.py [--pairs 11] [--markdown FILE]       about three minutes on an H100
+    python3 bench/values.py [--pairs 25] [--markdown FILE]       about three minutes on an H100
 
 The same workloads, taken in the same alternating pairs as in torch_step.py, of which this is a part.
 """
@@ -34,5 +34,5 @@ torch_step.__file__ = os.path.abspath(__file__)  # what a worker is started with
 
 if __name__ == "__main__":
     if not any(argument.startswith("--pairs") for argument in sys.argv):
-        sys.argv += ["--pairs", "11"]
+        sys.argv += ["--pairs", "25"]
     sys.exit(torch_step.main())

@@ -94,7 +94,7 @@ case ${1:?"which round? See the top of this file"} in
         part torch 260 python3 bench/torch_step.py --pairs 15 --markdown "$out/torch.md"
         part alloc 120 build/bin/bench_alloc
         part launch 60 build/bin/bench_launch
-        part small 150 python3 bench/small_tensors.py
+        part memory 200 python3 bench/reserved_memory.py
         ;;
     sweep)
         part nan_sweep 420 python3 tests/gpu/nan_sweep.py --json "$out/nan_sweep.json"
@@ -103,7 +103,7 @@ case ${1:?"which round? See the top of this file"} in
     elsewhere)
         part replays 120 bash -c replay_bundles
         part values 300 python3 bench/values.py
-        part small 150 python3 bench/small_tensors.py
+        part memory 200 python3 bench/reserved_memory.py
         ;;
     *)
         sed -n '2,13p' "${BASH_SOURCE[0]}" >&2
