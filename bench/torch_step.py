@@ -3,7 +3,7 @@ in alternating pairs.
 
     python3 bench/torch_step.py                                    everything, about eight minutes on an H100
     python3 bench/torch_step.py --backends cufence --pairs 41 --json step.json
-    python3 bench/torch_step.py --backends run_slack --baseline run       what slack=on adds to the default options
+    python3 bench/torch_step.py --backends run --baseline run_no_slack    what slack=on adds
     python3 bench/plot.py step.json step.png
 
 With cufence.enable() and default options (back end `cufence`), it also says after how many steps of each workload a buffer of
@@ -59,9 +59,11 @@ BACKENDS = {
     "run_off": Backend("`cufence run --set uaf=off`", {}, None, launcher=(*RUN, "--set", "uaf=off", "--")),
     "cufence_off": Backend("cufence.enable(uaf='off')", {}, {"uaf": "off"}),
     "run_strict": Backend("`cufence run --set uaf=strict`", {}, None, launcher=(*RUN, "--set", "uaf=strict", "--")),
-    "run_slack": Backend("`cufence run --set slack=on`", {}, None, launcher=(*RUN, "--set", "slack=on", "--")),
+    "run_no_slack": Backend("`cufence run --set slack=off`", {}, None, launcher=(*RUN, "--set", "slack=off", "--")),
     "run_trace": Backend("`cufence run --trace FILE`", {}, None, True, launcher=(*RUN, "--trace", TRACE, "--")),
+    "cufence_no_slack": Backend("cufence.enable(slack='off')", {}, {"slack": "off"}),
     "cufence_strict": Backend("cufence.enable(uaf='strict')", {}, {"uaf": "strict"}),
+    "cufence_strict_no_slack": Backend("cufence.enable(uaf='strict', slack='off')", {}, {"uaf": "strict", "slack": "off"}),
     "async": Backend(
         "PyTorch's backend:cudaMallocAsync, without cufence", {"PYTORCH_CUDA_ALLOC_CONF": "backend:cudaMallocAsync"}, None
     ),

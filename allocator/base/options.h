@@ -31,7 +31,7 @@ struct options {
     uint64_t align;        /* auto = OPTION_ALIGN_AUTO, or a power of two from 1 to 2M; default 16 */
     enum option_side side; /* end (default) | start | alternate */
     enum option_on_fault on_fault; /* error (default) | abort | continue */
-    int slack;                     /* on | off (default): watch the bytes around buffers with a pattern */
+    int slack;                     /* on (default) | off: watch the bytes around buffers with a pattern */
     uint64_t fill;                 /* the byte that fresh buffers are filled with, FILL_OFF (default): none */
     uint64_t poison;               /* the same for freed buffers */
     uint64_t max_reports;          /* 1..1000000, default 100: findings to print; others are counted */
@@ -48,7 +48,7 @@ struct options {
     enum option_stacks stacks;   /* on (default) | python | off: record the stack of each allocation, and of frees that unmap */
     int streams;                 /* on | off (default): find buffers that are freed or written while other streams use them */
     uint64_t slack_reach;        /* bytes of slack on each side of a buffer that are watched, 16..2M, default 4K */
-    uint64_t slack_every;        /* frees after which a stream's freed buffers are checked, 1..128, default 64 */
+    uint64_t slack_every;        /* frees after which a stream's freed buffers are checked, 1..128, default 128 */
     uint64_t exit_wait;          /* max wait at exit for pending GPU work, in ms, default 10000; 0: no wait */
     int coredump;                /* on (default) | off: arm GPU core dumps */
     enum option_witness witness; /* auto (default): launch a faulted kernel again, but not on the simulated device | on | off */

@@ -106,13 +106,13 @@ int watch_begin(struct watch *watch)
 
 /* ---- batches ---- */
 
-int batch_is_over(const struct batch *batch)
+int batch_is_over(struct batch *batch)
 {
-    for (unsigned i = 0; batch->is_flying && i < batch->count; i++) {
-        if (__atomic_load_n(&batch->states[i], __ATOMIC_ACQUIRE) == PATTERN_OPEN)
-            return 0;
-    }
-    return 1;
+    if (!batch->is_flying)
+        return 1;
+    while (batch->over < batch->count && __atomic_load_n(&batch->states[batch->over], __ATOMIC_ACQUIRE) != PATTERN_OPEN)
+        batch->over++;
+    return batch->over == batch->count;
 }
 
 static int has_found(const struct batch *batch)
@@ -145,6 +145,7 @@ int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list
 {
     memset(batch->states, 0, batch->count * sizeof *batch->states);
     batch->turn++;
+    batch->over = 0;
     batch->list = list;
     batch->stream = stream;
     batch->generation = __atomic_load_n(&stream->generation, __ATOMIC_ACQUIRE);
@@ -172,37 +173,42 @@ static void add_job(struct watch *watch, struct batch *batch, const struct slack
 /*
  * Blocks that are idle in the list have passed only once the launch has, so nobody unmaps them before. One that was taken out
  * of the list for that is left alone; one that was taken out for a new buffer comes here with PATTERN_WRITE, or is live by now.
- * Caller holds the lock.
+ * Returns how many at the head of the queue are to be launched. Caller holds the lock.
  */
-static void hold_back(struct watch *watch, struct freelist *list, unsigned first)
+static unsigned hold_back(struct watch *watch, struct freelist *list)
 {
-    struct slack_queue *queue = list->slack_queue;
+    struct slack *slack, *next;
+    unsigned jobs = 0;
     list_lock(list);
     uint64_t sequence = ++list->freed;
-    for (unsigned i = queue->count; i-- > first;) {
-        struct slack *slack = queue->slacks[i];
+    DL_FOREACH_SAFE2(list->slack_queue->first, slack, next, behind)
+    {
         enum block_state state = block_state_now(slack->block);
-        if (state == BLOCK_IDLE && slack->does & PATTERN_CHECK) {
-            slack->block->free_sequence = sequence;
-        } else if (state == BLOCK_HELD && slack->does == PATTERN_CHECK && !__atomic_load_n(&slack->is_kept, __ATOMIC_RELAXED)) {
+        if (jobs == SLACK_MOST)
+            break;
+        if (state == BLOCK_HELD && slack->does == PATTERN_CHECK && !__atomic_load_n(&slack->is_kept, __ATOMIC_RELAXED)) {
             slack_dequeue(slack);
             watch->missed++;
+            continue;
         }
+        if (state == BLOCK_IDLE && slack->does & PATTERN_CHECK)
+            slack->block->free_sequence = sequence;
+        jobs++;
     }
     list_unlock(list);
+    return jobs;
 }
 
 static void launch_some(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream)
 {
-    struct slack_queue *queue = list->slack_queue;
-    unsigned first = queue->count > SLACK_MOST ? queue->count - SLACK_MOST : 0;
     uint64_t now = now_ns();
-    hold_back(watch, list, first);
-    for (unsigned i = first; i < queue->count; i++)
-        add_job(watch, batch, queue->slacks[i]);
-    int is_launched = batch->count && batch_launch(watch, batch, list, stream);
-    while (queue->count > first) {
-        struct slack *slack = queue->slacks[queue->count - 1];
+    unsigned jobs = hold_back(watch, list);
+    struct slack *slack = list->slack_queue->first;
+    for (; batch->count < jobs; slack = slack->behind)
+        add_job(watch, batch, slack);
+    int is_launched = jobs && batch_launch(watch, batch, list, stream);
+    for (; jobs; jobs--) {
+        slack = list->slack_queue->first;
         slack->does = 0; /* so that the pattern is not forgotten with the place in the queue */
         slack_dequeue(slack);
         if (is_launched) {

@@ -118,7 +118,8 @@ static uint64_t idle_limit(struct books *books)
     return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS ? total / 4 * 3 : UINT64_MAX;
 }
 
-/* Records markers behind frees that have none: nothing else would show when they have passed. If ends of streams are not seen,
+/* Records markers behind frees that have none: nothing else would show when they have passed; and checks what was freed and
+ * still waits for that, or it could be neither retired nor released. If ends of streams are not seen,
  * only the legacy stream is certain to exist. */
 static void mark_rest(struct books *books, int asks_first)
 {
@@ -126,7 +127,8 @@ static void mark_rest(struct books *books, int asks_first)
     unsigned count = 0;
     lock_take(&books->lock);
     for (struct freelist *list = books->lists; list && count < MARKED_AT_ONCE; list = list->next) {
-        if ((contexts_are_watched() || list->stream == &books->context->legacy) && freelist_is_unmarked(list))
+        int has_rest = freelist_is_unmarked(list) || (!asks_first && slack_waits(list));
+        if ((contexts_are_watched() || list->stream == &books->context->legacy) && has_rest)
             unmarked[count++] = list;
     }
     lock_release(&books->lock);
@@ -136,7 +138,7 @@ static void mark_rest(struct books *books, int asks_first)
         struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_ACQUIRE);
         if (stream && !list->pool) {
             if (!asks_first)
-                slack_flush_touched(list, stream); /* what was freed is checked before its memory is released */
+                slack_flush_touched(list, stream);
             if (!asks_first || !freelist_pass_touched(list, stream))
                 freelist_mark_touched(list, stream);
         }

@@ -62,8 +62,8 @@ static int enqueue(struct slack_queue *queue, struct slack *slack, unsigned does
     if (!queue || queue->count == QUEUE_MOST)
         return 0;
     slack->does = does;
-    slack->position = queue->count;
-    queue->slacks[queue->count++] = slack;
+    DL_APPEND2(queue->first, slack, ahead, behind);
+    __atomic_store_n(&queue->count, queue->count + 1, __ATOMIC_RELAXED);
     __atomic_store_n(&slack->queue, queue, __ATOMIC_RELAXED);
     return 1;
 }
@@ -73,9 +73,8 @@ void slack_dequeue(struct slack *slack)
     struct slack_queue *queue = slack->queue;
     if (!queue)
         return;
-    struct slack *last = queue->slacks[--queue->count];
-    queue->slacks[slack->position] = last;
-    last->position = slack->position;
+    DL_DELETE2(queue->first, slack, ahead, behind);
+    __atomic_store_n(&queue->count, queue->count - 1, __ATOMIC_RELAXED);
     __atomic_store_n(&slack->queue, NULL, __ATOMIC_RELAXED);
     if (slack->does & PATTERN_WRITE)
         slack_discard(slack);
@@ -201,9 +200,9 @@ static void withdraw_check(struct watch *watch, struct slack *slack)
     lock_release(&watch->lock);
 }
 
-/* cuMemAlloc may take a while, and whatever uses the memory should come after its pattern: waits for that, but not long, and
- * not on a device that is too busy. */
-static void await_written(struct watch *watch, const struct slack *slack)
+/* cuMemAlloc and cuMemFree may take a while: what uses the memory should come after its pattern, and what is freed should be
+ * checked by then. Waits for that, but not long, and not on a device that is too busy. */
+static void await_launch(struct watch *watch, const struct slack *slack)
 {
     int is_over = 0;
     for (unsigned waited = 0; waited < AWAIT_TIMES && !is_over; waited++) {
@@ -265,7 +264,7 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
     flush_kept(watch, list, slack);
     withdraw_check(watch, slack);
     if (list == &list->books->shared)
-        await_written(watch, slack);
+        await_launch(watch, slack);
 }
 
 /* ---- a block is freed ---- */
@@ -291,7 +290,7 @@ static int is_foreign(struct slack *slack, const struct freelist *list)
 {
     if (slack->queue && slack->queue != list->slack_queue)
         slack_dequeue(slack);
-    return !slack_is_over(slack) && slack->batch->list != list;
+    return slack->batch && slack->batch->list != list && !slack_is_over(slack);
 }
 
 int slack_freed(struct freelist *list, struct block *block)
@@ -369,6 +368,8 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     }
     lock_release(&watch->lock);
     scope_leave(scope);
+    if (users == HEAP_NONE)
+        await_launch(watch, slack);
     if (!is_due)
         return;
     flush_kept(watch, list, slack);
@@ -439,14 +440,20 @@ void slack_go_on(struct watch *watch, struct block *gone)
     lock_release(&watch->lock);
 }
 
+int slack_waits(const struct freelist *list)
+{
+    const struct slack_queue *queue = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE);
+    return queue && __atomic_load_n(&queue->count, __ATOMIC_RELAXED);
+}
+
 void slack_list_gone(struct freelist *list)
 {
     struct watch *watch = list->slack_queue ? watch_of(list->books) : NULL;
     if (!watch)
         return;
     lock_take(&watch->lock);
-    while (list->slack_queue->count)
-        slack_dequeue(list->slack_queue->slacks[0]);
+    while (list->slack_queue->first)
+        slack_dequeue(list->slack_queue->first);
     for (unsigned i = 0; i < BATCHES; i++) {
         if (watch->batches[i].list == list)
             watch->batches[i].list = NULL;

@@ -33,8 +33,9 @@ struct slack {
     struct slack_layout layout;  /* size: atomic */
     struct slack_layout checked; /* for PATTERN_CHECK */
     int is_written; /* the pattern's launch was submitted. 0 for a live block, and it waits in no queue: that was full */
-    struct slack_queue *queue;  /* atomic; where it waits, or NULL */
-    unsigned position, does;    /* there; PATTERN_CHECK, PATTERN_WRITE or both */
+    struct slack_queue *queue; /* atomic; where it waits, or NULL */
+    struct slack *ahead, *behind;
+    unsigned does;              /* there; PATTERN_CHECK, PATTERN_WRITE or both */
     int is_kept;                /* atomic: whoever holds the block frees it or hands it out, and does not unmap it */
     struct batch *batch;        /* the last launch for it, ... */
     uint64_t turn;              /* ... unless the batch has another turn now */
@@ -46,8 +47,8 @@ struct slack {
 
 /* What waits to be launched on the stream of a free list. */
 struct slack_queue {
-    unsigned count, credit; /* credit: in frees; a launch out of turn takes slack_every of them */
-    struct slack *slacks[QUEUE_MOST];
+    unsigned count, credit; /* count: written atomically. credit: in frees; a launch out of turn takes slack_every of them */
+    struct slack *first;
 };
 
 /* A buffer in a launch. */
@@ -61,7 +62,7 @@ struct batch {
     struct pattern_job *jobs; /* memory that the device reads and writes, like states[] */
     uint32_t *states;
     CUdeviceptr device_jobs, device_states;
-    unsigned count;
+    unsigned count, over;  /* jobs; those that are known to be over */
     uint64_t turn;         /* counts its launches */
     int is_flying;         /* launched, and its findings are not collected yet */
     struct freelist *list; /* on whose stream; NULL: on the watch's own, or the stream was destroyed */
@@ -87,7 +88,7 @@ struct watch {
 struct watch *watch_of(struct books *books);   /* NULL: nothing is to be watched, or out of host memory. Without the lock */
 int watch_begin(struct watch *watch);          /* loads the kernel in the context, once; 0 if that fails */
 struct batch *batch_take(struct watch *watch); /* one that is not in flight, or NULL */
-int batch_is_over(const struct batch *batch);
+int batch_is_over(struct batch *batch);
 /* Launches it. In a scope. list: NULL on the watch's own stream. Returns 0 if the driver refuses. */
 int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream);
 void slack_launch(struct watch *watch, struct freelist *list,

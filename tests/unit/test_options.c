@@ -45,9 +45,9 @@ static void defaults_are_the_documented_ones(void **state)
     assert_int_equal(options.cache_max, UINT64_C(1) << 30);
     assert_int_equal(options.history, 65536);
     assert_int_equal(options.launches, 4096);
-    assert_int_equal(options.slack, 0);
+    assert_int_equal(options.slack, 1);
     assert_int_equal(options.slack_reach, 4096);
-    assert_int_equal(options.slack_every, 64);
+    assert_int_equal(options.slack_every, 128);
     assert_int_equal(options.small, SMALL_AUTO);
     assert_int_equal(options.max_overhead, 5);
     assert_int_equal(options.fill, FILL_OFF);
