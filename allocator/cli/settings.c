@@ -11,11 +11,11 @@
 
 /* docs/run.md says what each is for and costs. */
 const struct preset presets[PRESETS] = {
-    {"fast", "uaf=adaptive,align=16,side=end,stacks=on",
+    {"fast", "uaf=adaptive,align=16,side=end,stacks=on,slack=on",
      "ends of buffers and some frees, at the speed of the program: the defaults"},
-    {"thorough", "uaf=strict,align=auto,history=262144,launches=16384,max_reports=1000,exit_wait=60000",
+    {"thorough", "uaf=strict,align=auto,slack=on,slack_every=1,history=262144,launches=16384,max_reports=1000,exit_wait=60000",
      "every byte and every use after free, slower, and reports that reach further back"},
-    {"production", "uaf=off,align=16,on_fault=error,exitcode=0,max_reports=10,exit_wait=1000,quiet=on",
+    {"production", "uaf=off,slack=off,align=16,on_fault=error,exitcode=0,max_reports=10,exit_wait=1000,quiet=on",
      "a service that must not change: own exit status, few words, a fast end"},
 };
 

@@ -156,7 +156,7 @@ int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list
     return batch->is_flying;
 }
 
-static void add_job(struct watch *watch, struct batch *batch, const struct slack *slack)
+void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack)
 {
     struct pattern_job *job = &batch->jobs[batch->count];
     *job = (struct pattern_job){.does = slack->does == PATTERN_CHECK ? PATTERN_CHECK | PATTERN_RENEW : slack->does};
@@ -205,7 +205,7 @@ static void launch_some(struct watch *watch, struct batch *batch, struct freelis
     unsigned jobs = hold_back(watch, list);
     struct slack *slack = list->slack_queue->first;
     for (; batch->count < jobs; slack = slack->behind)
-        add_job(watch, batch, slack);
+        batch_add(watch, batch, slack);
     int is_launched = jobs && batch_launch(watch, batch, list, stream);
     for (; jobs; jobs--) {
         slack = list->slack_queue->first;

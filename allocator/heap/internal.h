@@ -353,6 +353,9 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
 int slack_freed(struct freelist *list, struct block *block);
 /* The block, held, was freed into another list than that of its stream. `stream` only with HEAP_STREAM. */
 void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded);
+/* Launches a check of those that are due: held blocks of a context that nobody uses, before they are unmapped. In a scope. */
+void slack_check_retired(struct books *books, struct block *const *blocks, unsigned count);
+void slack_await(struct block *block); /* waits a moment for its last launch */
 /* Adds a wait for the block's last launch. Returns 0 if that is over, or in the order of `list` (may be NULL). */
 int slack_wait_for(struct block *block, const struct freelist *list);
 int slack_is_queued(const struct block *block); /* its check waits for a launch; between slack_hold() and slack_go_on() */

@@ -67,18 +67,49 @@ static struct block *successor(struct block *block)
     return twin;
 }
 
+enum { RETIRED_AT_ONCE = 16 };
+
+/* Blocks that are retired, and whose slack is being checked. */
+struct retired {
+    struct block *blocks[RETIRED_AT_ONCE];
+    unsigned count;
+};
+
+static struct retired next_retired(struct books *books)
+{
+    struct retired next = {.count = 0};
+    struct block *block;
+    while (next.count < RETIRED_AT_ONCE && (block = freelist_take_retired(&books->shared)) != NULL)
+        next.blocks[next.count++] = block;
+    slack_check_retired(books, next.blocks, next.count);
+    return next;
+}
+
+static void unmap_retired(struct books *books, struct block *block)
+{
+    struct freelist *shared = &books->shared;
+    slack_await(block);
+    if (slack_wait_for(block, NULL)) {
+        freelist_put(shared, block, BLOCK_RETIRING, now_ns());
+        return;
+    }
+    struct block *heir = block->heir;
+    block->heir = NULL;
+    if (!heir && is_wanted_again(books, block))
+        heir = successor(block);
+    if (heir)
+        freelist_put(shared, heir, BLOCK_IDLE, now_ns());
+    block_unmap(block);
+}
+
 void reclaim_retired(struct books *books)
 {
-    struct block *block;
-    struct freelist *shared = &books->shared;
-    while ((block = freelist_take_retired(shared)) != NULL) {
-        struct block *heir = block->heir;
-        block->heir = NULL;
-        if (!heir && is_wanted_again(books, block))
-            heir = successor(block);
-        if (heir)
-            freelist_put(shared, heir, BLOCK_IDLE, now_ns());
-        block_unmap(block);
+    struct retired now, next = next_retired(books);
+    while (next.count) {
+        now = next;
+        next = next_retired(books); /* checked while the driver unmaps the others */
+        for (unsigned i = 0; i < now.count; i++)
+            unmap_retired(books, now.blocks[i]);
     }
 }
 

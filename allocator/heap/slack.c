@@ -319,32 +319,41 @@ int slack_freed(struct freelist *list, struct block *block)
     return 1;
 }
 
-/* Checks a freed block that nobody uses, on the watch's own stream. In a scope; caller holds the lock. */
-static void check_idle(struct watch *watch, struct slack *slack)
+/* Checks freed blocks that nobody uses, on the watch's own stream. In a scope; caller holds the lock. */
+static void check_idle(struct watch *watch, struct slack **slacks, unsigned count)
 {
     struct stream *own = books_stream(watch->books);
-    struct batch *batch = own && slack_is_over(slack) ? batch_take(watch) : NULL;
+    struct batch *batch = own && count ? batch_take(watch) : NULL;
     if (!batch)
         return;
-    batch->jobs[0] = (struct pattern_job){.does = PATTERN_CHECK | PATTERN_RENEW};
-    slack_ranges(slack->block, slack->layout, batch->jobs[0].check);
-    batch->buffers[0] = slack_described(slack);
-    batch->count = 1;
-    if (batch_launch(watch, batch, NULL, own)) {
-        slack->batch = batch;
-        slack->turn = batch->turn;
-        slack_watched(slack, now_ns());
+    for (unsigned i = 0; i < count; i++) {
+        slacks[i]->does = PATTERN_CHECK;
+        slacks[i]->checked = slacks[i]->layout;
+        batch_add(watch, batch, slacks[i]);
+    }
+    if (!batch_launch(watch, batch, NULL, own))
+        return;
+    for (unsigned i = 0; i < count; i++) {
+        slacks[i]->batch = batch;
+        slacks[i]->turn = batch->turn;
+        slack_watched(slacks[i], now_ns());
     }
 }
 
 /* Whether the freed block is checked in the queue of `list`, or by itself without one. Caller holds the lock. */
-static int wants_check(struct watch *watch, struct slack *slack, struct freelist *list)
+static int wants_check(struct slack *slack, struct freelist *list)
 {
     struct slack_queue *queue = queue_of(list);
-    if (!note_freed(watch, slack) || !queue)
+    if (!queue)
         return 0;
     earn(queue);
-    return (slack_is_over(slack) || slack->batch->list == list) && (heap_options->uaf == UAF_STRICT || take_credit(queue));
+    return (slack_is_over(slack) || slack->batch->list == list) && take_credit(queue);
+}
+
+/* With uaf=strict the block is unmapped after its free: the background thread checks it right before that. */
+static int is_checked_last(const struct block *block)
+{
+    return heap_options->uaf == UAF_STRICT && !block_is_cell(block);
 }
 
 void slack_release(struct block *block, struct stream *stream, enum heap_users users, int is_recorded)
@@ -360,11 +369,12 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     struct scope scope = scope_enter(block->books->context);
     lock_take(&watch->lock);
     slack_dequeue(slack);
-    if (scope.pushed && wants_check(watch, slack, list ? list : &block->books->shared)) {
+    if (note_freed(watch, slack) && scope.pushed) {
+        int is_last = is_checked_last(block), is_wanted = is_last || wants_check(slack, list ? list : &block->books->shared);
         slack->checked = slack->layout;
-        is_due = list && enqueue(list->slack_queue, slack, PATTERN_CHECK);
-        if (users == HEAP_NONE)
-            check_idle(watch, slack);
+        is_due = list && !is_last && is_wanted && enqueue(list->slack_queue, slack, PATTERN_CHECK);
+        if (is_wanted && users == HEAP_NONE && slack_is_over(slack))
+            check_idle(watch, &slack, 1);
     }
     lock_release(&watch->lock);
     scope_leave(scope);
@@ -376,6 +386,30 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     lock_take(&watch->lock);
     slack_dequeue(slack); /* if it could not be launched: another list will hand it out */
     lock_release(&watch->lock);
+}
+
+void slack_check_retired(struct books *books, struct block *const *blocks, unsigned count)
+{
+    struct watch *watch = __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE);
+    struct slack *slacks[SLACK_MOST];
+    unsigned due = 0;
+    if (!watch)
+        return;
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < count && due < SLACK_MOST; i++) {
+        struct slack *slack = blocks[i]->slack;
+        if (slack && slack->is_written && slack->buffers && slack_is_over(slack))
+            slacks[due++] = slack;
+    }
+    check_idle(watch, slacks, due);
+    lock_release(&watch->lock);
+}
+
+void slack_await(struct block *block)
+{
+    struct watch *watch = block->slack ? watch_of(block->books) : NULL;
+    if (watch)
+        await_launch(watch, block->slack);
 }
 
 int slack_wait_for(struct block *block, const struct freelist *list)

@@ -89,6 +89,7 @@ struct watch *watch_of(struct books *books);   /* NULL: nothing is to be watched
 int watch_begin(struct watch *watch);          /* loads the kernel in the context, once; 0 if that fails */
 struct batch *batch_take(struct watch *watch); /* one that is not in flight, or NULL */
 int batch_is_over(struct batch *batch);
+void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack); /* what it `does`; there is room */
 /* Launches it. In a scope. list: NULL on the watch's own stream. Returns 0 if the driver refuses. */
 int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream);
 void slack_launch(struct watch *watch, struct freelist *list,

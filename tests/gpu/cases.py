@@ -120,7 +120,6 @@ FAULTS = [
         ],
         output=["clean: True", "in front: True", "behind: True", "still clean: True"],
         reports=2,
-        options={"slack": "on"},
     ),
     Case(
         "packed_writes",
@@ -427,7 +426,7 @@ STREAMS = [
             needs=("torch", "two GPUs"),
             ways=HOOKED,
         )
-        for options in ({}, {"streams": "on", "slack": "on"})
+        for options in ({}, {"streams": "on"})
     ),
     Case(
         "ddp_streams",

@@ -138,7 +138,6 @@ CASES = [
             f"slack_{'_'.join(arguments)}",
             "slack",
             arguments=list(arguments),
-            options={"slack": "on"},
             status=86,
             report=[
                 rf"cufence: slack WRITE: {what} buffer #1\b",
@@ -156,7 +155,7 @@ CASES = [
             (("tail", "async"), "3 bytes changed, 0 bytes past the end of"),
         )
     ),
-    _program("slack_clean", "slack", arguments=["clean"], options={"slack": "on", "slack_every": "16"}, status=0, output=["done"]),
+    _program("slack_clean", "slack", arguments=["clean"], options={"slack_every": "16"}, status=0, output=["done"]),
     _program(
         "example_fault",
         "fault",

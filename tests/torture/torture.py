@@ -27,16 +27,16 @@ SIMULATED = [
     ("strict", "uaf=strict,streams=on", "devices=2", "--devices 2"),
     ("alone", "", "devices=2,strict=1", "--devices 2 --library"),
     ("trimmed", "idle_age=1,idle_max=4M,cache_max=0,streams=on", "devices=2,strict=1,reuse=0", "--devices 2"),
-    ("one device", "align=auto,streams=on", "devices=1", "--devices 1"),
+    ("one device", "align=auto,streams=on,slack=off", "devices=1", "--devices 1"),
     ("injected", "", "devices=2", "--devices 2 --inject"),
     ("small arena", "arena=1G,guard=2M,guard_max=2M,history=16,uaf=strict", "devices=2", "--devices 2 --scarce"),
     ("start", "side=start,waste=100,streams=on", "devices=2,strict=1", "--devices 2"),
     ("scarce", "", "devices=2,memory=64M", "--devices 2 --scarce"),
-    ("strict, injected", "uaf=strict,cache_max=0,streams=on", "devices=2", "--devices 2 --inject"),
+    ("strict, injected", "uaf=strict,cache_max=0,streams=on,slack=off", "devices=2", "--devices 2 --inject"),
     ("alternate", "side=alternate,align=64,uaf=strict", "devices=1", "--devices 1 --align 64"),
     ("strict, alone", "uaf=strict,idle_max=2M", "devices=2,strict=1", "--devices 2 --library"),
     ("adaptive", "uaf_share=100", "devices=2,strict=1", "--devices 2"),
-    ("off", "uaf=off", "devices=2,strict=1", "--devices 2"),
+    ("off", "uaf=off,slack=off", "devices=2,strict=1", "--devices 2"),
     ("adaptive, scarce", "uaf_share=100,cache_max=0", "devices=2,memory=64M", "--devices 2 --scarce"),
     ("adaptive, injected", "uaf_share=100,idle_age=1", "devices=2", "--devices 2 --inject"),
     # No kernel here writes beside a buffer: what the watch finds is wrong. The pattern needs the streams that memory is allocated
@@ -58,7 +58,7 @@ SIMULATED = [
     ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "devices=2,strict=1", "--devices 2 --without c4"),
     # What is left to the driver is freed as it does that, which may wait; and memory of graphs is the driver's own.
     ("sampled", "sample=1/3,streams=on", "devices=2,strict=1", "--devices 2 --timed --without graph"),
-    ("limited", "min_size=4096,max_guarded=64M,uaf_share=100", "devices=2", "--devices 2 --timed --without graph"),
+    ("limited", "min_size=4096,max_guarded=64M,uaf_share=100,slack=off", "devices=2", "--devices 2 --timed --without graph"),
 ]
 # With uaf=off a defect shows as wrong data; with uaf=strict as a fault, which must not happen on a peer's memory.
 REAL = [
@@ -69,7 +69,7 @@ REAL = [
     ("auto", "align=auto", "", ""),
     ("start", "side=start,waste=100,uaf=strict", "", ""),
     ("adaptive", "uaf_share=100", "", ""),
-    ("off", "uaf=off", "", ""),
+    ("off", "uaf=off,slack=off", "", ""),
     ("watched", "slack=on", "", ""),
     ("watched, filled", "slack=on,fill=0x5a,poison=0xa5", "", ""),
     ("watched, adaptive", "slack=on,slack_every=1,uaf_share=100", "", ""),
