@@ -305,10 +305,10 @@ cufence_status cufence_trim(int device);
 
 /*
  * Checks the slack of all buffers of `device` (-1: all devices), live and freed, and reports what was written there since the
- * last check (slack=on). Synchronises the contexts of the device first, and then waits for its own kernels, at most 10 s; other
- * threads wait meanwhile if they allocate or free.
- * Returns the number of findings reported, or a negative status: -CUFENCE_ERROR_NOT_INITIALIZED, _INVALID_ARGUMENT,
- * _UNSUPPORTED (slack=off, a stream is capturing, or called from a fault handler), _FAULTED, _DRIVER, _TIMEOUT.
+ * last check (not with slack=off). Synchronises the contexts of the device first, and then waits for its own kernels, at most
+ * 10 s; other threads wait meanwhile if they allocate or free. Returns the number of findings reported, or a negative status:
+ * -CUFENCE_ERROR_NOT_INITIALIZED, _INVALID_ARGUMENT, _UNSUPPORTED (slack=off, a stream is capturing, or called from a fault
+ * handler), _FAULTED, _DRIVER, _TIMEOUT.
  */
 int cufence_check(int device);
 

@@ -108,7 +108,7 @@ def trim(device: int | None = None) -> None:
 
 
 def check(device: int | None = None) -> int:
-    """Checks the slack of all buffers of one device, or of all if device is None; needs the option slack=on.
+    """Checks the slack of all buffers of one device, or of all if device is None; not with the option slack=off.
 
     Synchronises the devices. Reports what was written in front of buffers and behind their ends since the last check, and
     returns the number of these findings.
