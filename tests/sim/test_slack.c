@@ -332,6 +332,30 @@ static void strict(void)
     CHECK(cufence_check(0) == 0 && cufence_fault_count() == 1);
 }
 
+/* A free launches nothing: what is retired is checked together. */
+static void strict_checks_many_at_once(void)
+{
+    enum { MANY = 64, MOST = MANY / 4 };
+    char *buffers[MANY];
+    uint32_t flag = 0;
+    start("slack=on,uaf=strict");
+    CUstream stream = new_stream();
+    for (int i = 0; i < MANY; i++) {
+        buffers[i] = allocate(1000, stream);
+        CHECK_CU(cuStreamSynchronize(stream)); /* at most 32 launches of patterns are under way */
+    }
+    write_at(buffers[40] - 1, 1, 0, stream);
+    spin(stream, &flag);
+    uint64_t before = cusim_call_count("cuLaunchKernel");
+    for (int i = 0; i < MANY; i++)
+        release(buffers[i], stream);
+    CHECK(cusim_call_count("cuLaunchKernel") == before);
+    __atomic_store_n(&flag, 1, __ATOMIC_RELEASE);
+    await_faults(1);
+    AWAIT(is_retired(buffers[MANY - 1]));
+    CHECK(is_retired(buffers[0]) && cusim_call_count("cuLaunchKernel") - before <= MOST);
+}
+
 static void a_context_that_ends(void)
 {
     CUcontext own;
@@ -496,6 +520,7 @@ FINDS(many_buffers, "1 byte changed, 2 bytes before the start of buffer #")
 FINDS(recorded_streams, "1 byte changed, 3 bytes before the start of buffer #1")
 FINDS(a_stream_that_ends, "1 byte changed, 1 byte before the start of buffer #1")
 FINDS(strict, "1 byte changed, 1 byte before the start of buffer #1")
+FINDS(strict_checks_many_at_once, "1 byte changed, 1 byte before the start of buffer #41")
 FINDS(after_a_fault, "out-of-bounds WRITE")
 CLEAN(finds_nothing_in_bounds)
 CLEAN(alternating_sizes)
@@ -532,6 +557,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_recorded_streams),
         cmocka_unit_test(test_a_stream_that_ends),
         cmocka_unit_test(test_strict),
+        cmocka_unit_test(test_strict_checks_many_at_once),
         cmocka_unit_test(test_after_a_fault),
         cmocka_unit_test(test_finds_nothing_in_bounds),
         cmocka_unit_test(test_alternating_sizes),
