@@ -7,8 +7,9 @@
  *   live     free one of N live buffers and allocate another, for N = 1,000 and for 24,000 (the target), or as many as fit
  *   cold     an allocation that has to get memory from the driver
  *
- * Results are nanoseconds, medians over batches. Runs on the driver that CUFENCE_DRIVER names. On the simulated device, the
- * results of the driver's allocators mean nothing. cufence reads its options from CUFENCE_OPTIONS.
+ * With --alone cufence is not compared. Results are nanoseconds, medians over batches. Runs on the driver that CUFENCE_DRIVER
+ * names. On the simulated device, the results of the driver's allocators mean nothing. cufence reads its options from
+ * CUFENCE_OPTIONS.
  */
 #include "bench_driver.h"
 
@@ -108,6 +109,13 @@ static const struct allocator {
 };
 enum { ALLOCATORS = sizeof allocators / sizeof *allocators };
 
+static int is_alone; /* --alone: cufence is not compared */
+
+static int is_measured(const struct allocator *allocator)
+{
+    return allocator->present() && (!is_alone || allocator == &allocators[0]);
+}
+
 /* ---- results ---- */
 
 struct result {
@@ -202,7 +210,7 @@ static void bench_pairs(const char *group, uint64_t size, unsigned window, CUstr
     uint64_t repeats[ALLOCATORS] = {0};
     const double batch_ns = quick ? 0.5e6 : 2e6;
     for (int a = 0; a < ALLOCATORS; a++) {
-        double pair = allocators[a].present() ? time_batch(&allocators[a], size, stream, window, 2) : -1;
+        double pair = is_measured(&allocators[a]) ? time_batch(&allocators[a], size, stream, window, 2) : -1;
         for (int i = 0; i < 3 && pair > 0; i++) { /* warm up, and find out how many fill a batch */
             repeats[a] = (uint64_t)(batch_ns / (pair * window)) + 1;
             pair = time_batch(&allocators[a], size, stream, window, repeats[a]);
@@ -287,7 +295,7 @@ static void bench_threads(int own)
         size_t counts[ALLOCATORS] = {0};
         for (unsigned round = 0; round < rounds; round++)
             for (int a = 0; a < ALLOCATORS; a++)
-                if (allocators[a].present())
+                if (is_measured(&allocators[a]))
                     samples[a][counts[a]++] = time_threads(&allocators[a], count, streams, own, quick ? 20000000 : 100000000);
         for (int a = 0; a < ALLOCATORS; a++)
             emit((struct result){.group = "threads",
@@ -362,7 +370,7 @@ static void bench_live(CUstream stream)
         const struct allocator *allocator = &allocators[a];
         size_t count = 0;
         double few = 0, lots = 0;
-        if (!allocator->present())
+        if (!is_measured(allocator))
             continue;
         for (; count < many && allocator->allocate(&live[count], 4 * KIB, stream); count++)
             if (count == FEW_LIVE)
@@ -405,7 +413,7 @@ static void bench_cold(const uint64_t *sizes, size_t size_count, CUstream stream
             most = quick ? MOST / 4 : MOST;
         for (size_t i = 0; i < most; i++) {
             for (int a = 0; a < ALLOCATORS; a++) {
-                if (!allocators[a].present() || is_full[a])
+                if (!is_measured(&allocators[a]) || is_full[a])
                     continue;
                 uint64_t before = fresh_mappings(), start = now();
                 int works = allocators[a].allocate(&pointers[s][a][i], sizes[s], stream);
@@ -462,6 +470,8 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0) {
             quick = 1;
+        } else if (strcmp(argv[i], "--alone") == 0) {
+            is_alone = 1;
         } else if (strcmp(argv[i], "--json") == 0 && i + 1 < argc && !json) {
             json = fopen(argv[++i], "w");
             if (!json)
@@ -469,7 +479,7 @@ int main(int argc, char **argv)
         } else if (strcmp(argv[i], "--only") == 0 && i + 1 < argc && is_group(argv[i + 1])) {
             only = argv[++i];
         } else {
-            fprintf(stderr, "usage: bench_alloc [--quick] [--only pair|window|threads|live|cold] [--json FILE]\n");
+            fprintf(stderr, "usage: bench_alloc [--quick] [--alone] [--only pair|window|threads|live|cold] [--json FILE]\n");
             return strcmp(argv[i], "--help") == 0 ? 0 : 2;
         }
     }

@@ -81,10 +81,10 @@ static void turns_are_fair(void)
         most = turns[k] > most ? turns[k] : most;
         least = turns[k] < least ? turns[k] : least;
     }
-    if (!(least > 0 && most <= 5 * least + 5))
+    if (!(least > 0 && most <= 8 * least + 5))
         fprintf(stderr, "turns: %d to %d, of %llu\n", least, most, (unsigned long long)stats().tested_buffers);
     /* Places whose buffers were in the same block in a step count each other's turns, so the figures are not exact. */
-    CHECK(least > 0 && most <= 5 * least + 5);
+    CHECK(least > 0 && most <= 8 * least + 5);
 }
 
 static void says_when_it_was_freed(void)

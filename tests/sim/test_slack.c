@@ -130,7 +130,8 @@ static void reuse_with_the_same_size(void)
     write_at(buffer - 1, 1, 0, stream);
     release(buffer, stream);
     CHECK(allocate(1000, stream) == first);
-    CHECK(cufence_check(0) == 1);
+    CHECK(cufence_check(0) <= 1); /* 0: the background thread was faster */
+    await_faults(1);
 }
 
 /* The old slack is checked before the new buffer is written there. */
