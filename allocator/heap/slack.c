@@ -4,9 +4,10 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#define AWAIT_US 10u /* how often and how long an allocation waits for its pattern; with the timer's slack 4 ms in all, */
-#define AWAIT_TIMES 64u
-#define IN_VAIN_MOST 8u /* and this often in vain */
+#define AWAIT_US 10u      /* how often it is asked whether a launch is over: with the timer's slack each 60 us, */
+#define AWAIT_TIMES 64u   /* so for 4 ms in all, */
+#define AWAIT_FREED 1600u /* and 0.1 s for the memory that cuMemFree frees: its call waits for the device anyhow; */
+#define IN_VAIN_MOST 8u   /* and this often in vain */
 
 void slack_ranges(const struct block *block, struct slack_layout layout, struct pattern_range ranges[2])
 {
@@ -202,13 +203,13 @@ static void withdraw_check(struct watch *watch, struct slack *slack)
 
 /* cuMemAlloc and cuMemFree may take a while: what uses the memory should come after its pattern, and what is freed should be
  * checked by then. Waits for that, but not long, and not on a device that is too busy. */
-static void await_launch(struct watch *watch, const struct slack *slack)
+static void await_launch(struct watch *watch, const struct slack *slack, unsigned times)
 {
     int is_over = 0;
-    for (unsigned waited = 0; waited < AWAIT_TIMES && !is_over; waited++) {
+    for (unsigned waited = 0; waited < times && !is_over; waited++) {
         lock_take(&watch->lock);
         is_over = watch->in_vain >= IN_VAIN_MOST || slack_is_over(slack);
-        watch->in_vain += !is_over && waited + 1 == AWAIT_TIMES;
+        watch->in_vain += !is_over && waited + 1 == times;
         lock_release(&watch->lock);
         if (!is_over)
             usleep(AWAIT_US);
@@ -264,7 +265,7 @@ void slack_hand_out(struct freelist *list, struct block *block, uint64_t address
     flush_kept(watch, list, slack);
     withdraw_check(watch, slack);
     if (list == &list->books->shared)
-        await_launch(watch, slack);
+        await_launch(watch, slack, AWAIT_TIMES);
 }
 
 /* ---- a block is freed ---- */
@@ -379,7 +380,7 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     lock_release(&watch->lock);
     scope_leave(scope);
     if (users == HEAP_NONE)
-        await_launch(watch, slack);
+        await_launch(watch, slack, AWAIT_FREED);
     if (!is_due)
         return;
     flush_kept(watch, list, slack);
@@ -409,7 +410,7 @@ void slack_await(struct block *block)
 {
     struct watch *watch = block->slack ? watch_of(block->books) : NULL;
     if (watch)
-        await_launch(watch, block->slack);
+        await_launch(watch, block->slack, AWAIT_TIMES);
 }
 
 int slack_wait_for(struct block *block, const struct freelist *list)
