@@ -1,6 +1,6 @@
 """Device memory that training takes, native and guarded, and the time for it.
 
-    python3 bench/reserved_memory.py                            both models, every way below, a process each; about three minutes
+    python3 bench/reserved_memory.py                            both models, every way below, a process each
     python3 bench/reserved_memory.py --model small --only pack
 
 Models: `small`, 10,000 parameters of 1 to 64 KiB (--count) with gradients and Adam's state, two steps; `gpt2`, a transformer of

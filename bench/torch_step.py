@@ -1,7 +1,7 @@
 """Times a training step, an inference step and a loop of small operations of PyTorch under cufence against the native allocator,
 in alternating pairs.
 
-    python3 bench/torch_step.py                                    everything, about eight minutes on an H100
+    python3 bench/torch_step.py                                    everything, about 45 s a back end on an H100
     python3 bench/torch_step.py --backends cufence --pairs 41 --json step.json
     python3 bench/torch_step.py --backends run --baseline run_no_slack    what slack=on adds
     python3 bench/plot.py step.json step.png
