@@ -403,6 +403,8 @@ void slack_check_retired(struct books *books, struct block *const *blocks, unsig
             slacks[due++] = slack;
     }
     check_idle(watch, slacks, due);
+    for (unsigned i = 0; i < due; i++)
+        watch->missed += slacks[i]->buffers != 0; /* none of the launches was free: it is unmapped all the same */
     lock_release(&watch->lock);
 }
 
