@@ -32,6 +32,7 @@ struct stream {
     uint64_t generation;     /* atomic; changes when the stream is destroyed */
     void *books;             /* atomic; its free list in heap/ */
     unsigned tracked;        /* atomic; 1 + its place in order/, 0: none yet */
+    uint64_t behind_ns;      /* atomic; see stream_used_behind() */
 };
 
 enum context_room { CONTEXT_HEAP, CONTEXT_LAUNCHES, CONTEXT_KERNELS, CONTEXT_VALUES, CONTEXT_ROOMS };
@@ -161,5 +162,11 @@ void stream_ended(CUstream handle);
  * and from invalidating a capture. */
 void stream_touch_begin(void);
 void stream_touch_end(void);
+
+/* stream_used_behind(): call before the background thread gives the stream work of ours. stream_is_used_behind(): whether that
+ * was less than 2 ms ago, to this stream or, for the legacy stream, to any of its context. Then the stream may be busy although
+ * the program has just synchronised with it. */
+void stream_used_behind(struct stream *stream);
+int stream_is_used_behind(const struct stream *stream);
 
 #endif

@@ -1,5 +1,6 @@
 #include "internal.h"
 
+#include "base/clock.h"
 #include "base/lock.h"
 
 #include <stdlib.h>
@@ -39,6 +40,19 @@ void stream_touch_begin(void)
 void stream_touch_end(void)
 {
     lock_release(&touch);
+}
+
+void stream_used_behind(struct stream *stream)
+{
+    uint64_t now = monotonic_ns();
+    __atomic_store_n(&stream->behind_ns, now, __ATOMIC_RELEASE);
+    __atomic_store_n(&stream->context->legacy.behind_ns, now, __ATOMIC_RELEASE);
+}
+
+int stream_is_used_behind(const struct stream *stream)
+{
+    uint64_t then = stream ? __atomic_load_n(&stream->behind_ns, __ATOMIC_ACQUIRE) : 0;
+    return then && monotonic_ns() - then < 2 * NS_PER_MS;
 }
 
 void contexts_close(void)

@@ -149,16 +149,16 @@ static uint64_t idle_limit(struct books *books)
     return driver->cuDeviceTotalMem(&total, books->context->device) == CUDA_SUCCESS ? total / 4 * 3 : UINT64_MAX;
 }
 
-/* Records markers behind frees that have none: nothing else would show when they have passed; and checks what was freed and
- * still waits for that, or it could be neither retired nor released. If ends of streams are not seen,
- * only the legacy stream is certain to exist. */
-static void mark_rest(struct books *books, int asks_first)
+/* Notes what has passed on streams that are idle, and records markers behind the frees on others: nothing else would show when
+ * they have passed. checks: also checks what was freed and still waits for that, or it could be neither retired nor released.
+ * If ends of streams are not seen, only the legacy stream is certain to exist. */
+static void mark_rest(struct books *books, int checks)
 {
     struct freelist *unmarked[MARKED_AT_ONCE];
     unsigned count = 0;
     lock_take(&books->lock);
     for (struct freelist *list = books->lists; list && count < MARKED_AT_ONCE; list = list->next) {
-        int has_rest = freelist_is_unmarked(list) || (!asks_first && slack_waits(list));
+        int has_rest = freelist_is_unmarked(list) || (checks && slack_waits(list));
         if ((contexts_are_watched() || list->stream == &books->context->legacy) && has_rest)
             unmarked[count++] = list;
     }
@@ -168,9 +168,11 @@ static void mark_rest(struct books *books, int asks_first)
         stream_touch_begin(); /* no stream ends meanwhile. Since then, the list may have been given to another one */
         struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_ACQUIRE);
         if (stream && !list->pool) {
-            if (!asks_first)
+            freelist_pass_touched(list, stream);
+            stream_used_behind(stream);
+            if (checks)
                 slack_flush_touched(list, stream);
-            if (!asks_first || !freelist_pass_touched(list, stream))
+            if (freelist_is_unmarked(list))
                 freelist_mark_touched(list, stream);
         }
         stream_touch_end();
@@ -188,7 +190,7 @@ static void advance(struct books *books)
 void reclaim_old(struct books *books)
 {
     uint64_t now = now_ns(), age = heap_options->idle_age * 1000000ull;
-    mark_rest(books, 0);
+    mark_rest(books, 1);
     advance(books);
     uint64_t idle = idle_bytes(books), limit = idle ? idle_limit(books) : UINT64_MAX;
     if (idle && age && now > age)
@@ -214,7 +216,7 @@ static void reclaim(struct books *books, int level)
         synchronise(books);
     if (level >= 1) {
         captures_collect(books);
-        mark_rest(books, 1); /* a synchronised stream has passed, so its frees need no marker */
+        mark_rest(books, 0);
         advance(books);
         reclaim_retired(books);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
@@ -258,7 +260,7 @@ void heap_prepare_capture(struct context *context)
     if (!books)
         return;
     struct scope scope = scope_enter(context);
-    mark_rest(books, 0);
+    mark_rest(books, 1);
     scope_leave(scope);
 }
 

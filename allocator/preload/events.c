@@ -1,6 +1,8 @@
 /* Events, and waits on the host: also report faults of the work waited for. */
 #include "internal.h"
 
+#include <unistd.h>
+
 /* Events are destroyed before the driver may give their handles to others. */
 CUresult hook_cuEventDestroy(CUevent event)
 {
@@ -36,8 +38,20 @@ CUresult hook_cuEventDestroy_v2(CUevent event)
     }
 OF_STREAM(cuStreamSynchronize, as_it_is, settled(real.cuStreamSynchronize(stream), 0))
 OF_STREAM(cuStreamSynchronize_ptsz, own_default, settled(real.cuStreamSynchronize_ptsz(stream), 0))
-OF_STREAM(cuStreamQuery, as_it_is, real.cuStreamQuery(stream))
-OF_STREAM(cuStreamQuery_ptsz, own_default, real.cuStreamQuery_ptsz(stream))
+
+/* A stream that the program has synchronised with is not busy because the background thread uses it. */
+static CUresult asked(CUresult (*query)(CUstream stream), CUstream handle, CUstream meant)
+{
+    CUresult result = query(handle);
+    while (result == CUDA_ERROR_NOT_READY && is_active() && stream_is_used_behind(stream_resolve(meant))) {
+        usleep(10);
+        result = query(handle);
+    }
+    return result;
+}
+
+OF_STREAM(cuStreamQuery, as_it_is, asked(real.cuStreamQuery, stream, stream))
+OF_STREAM(cuStreamQuery_ptsz, own_default, asked(real.cuStreamQuery_ptsz, stream, own_default(stream)))
 
 CUresult hook_cuEventSynchronize(CUevent event)
 {

@@ -35,6 +35,12 @@ static void memory_of_malloc_is_watched(void **state)
     expect_silence(&by_dlsym, "beside");
 }
 
+static void a_synchronised_stream_is_idle(void **state)
+{
+    (void)state;
+    run_guarded(&by_dlsym, "idle", "slack=on", 0, "busy: hardly ever\n");
+}
+
 static void exitcode_and_on_fault(void **state)
 {
     (void)state;
@@ -64,11 +70,8 @@ int main(int argc, char **argv)
 {
 #define TEST(name) cmocka_unit_test_teardown(name, finish)
     const struct CMUnitTest tests[] = {
-        TEST(one_launch_is_derived),
-        TEST(several_are_candidates),
-        TEST(memory_of_malloc_is_watched),
-        TEST(exitcode_and_on_fault),
-        TEST(json),
+        TEST(one_launch_is_derived),         TEST(several_are_candidates), TEST(memory_of_malloc_is_watched),
+        TEST(a_synchronised_stream_is_idle), TEST(exitcode_and_on_fault),  TEST(json),
     };
     return run_concurrently(argc, argv, tests, sizeof tests / sizeof tests[0]);
 }

@@ -55,6 +55,7 @@ void let_go(uint32_t *flag);
     X(untouched)                                                                                                               \
     X(exec_child)                                                                                                              \
     X(threads)                                                                                                                 \
+    X(idle)                                                                                                                    \
     X(beside)                                                                                                                  \
     X(out_of_bounds)                                                                                                           \
     X(itself)                                                                                                                  \

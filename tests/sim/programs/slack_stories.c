@@ -1,6 +1,8 @@
 /* Stories about writes beside a buffer that the hardware does not see. */
 #include "program.h"
 
+#include <unistd.h>
+
 static CUdeviceptr allocate(int is_async, size_t size, CUstream stream)
 {
     CUdeviceptr address;
@@ -30,4 +32,30 @@ int story_beside(int count, char **arguments)
     MUST(is_async ? cu.cuMemFreeAsync(address, stream) : cu.cuMemFree(address));
     MUST(is_async ? cu.cuMemFreeAsync(other, stream) : cu.cuMemFree(other));
     return say("context", cu.cuCtxSynchronize()) == CUDA_SUCCESS ? 0 : 1;
+}
+
+/* idle: asks a stream whether it is busy after it was synchronised with, while cufence has checks to launch. */
+int story_idle(int count, char **arguments)
+{
+    (void)count;
+    (void)arguments;
+    CUstream stream;
+    CUdeviceptr live[8], freed;
+    unsigned long busy = 0;
+    start();
+    MUST(cu.cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    for (unsigned round = 0; round < 8; round++) {
+        live[round] = allocate(1, 1000 + 1000 * round, stream);
+        freed = allocate(1, 100000, stream);
+        MUST(cu.cuMemFreeAsync(freed, stream));
+        MUST(cu.cuStreamSynchronize(stream));
+        for (unsigned asked = 0; asked < 3000; asked++) {
+            busy += cu.cuStreamQuery(stream) != CUDA_SUCCESS;
+            usleep(1);
+        }
+    }
+    printf("busy: %s\n", busy > 2 ? "often" : "hardly ever"); /* a loaded machine can hold up the simulated device */
+    for (unsigned round = 0; round < 8; round++)
+        MUST(cu.cuMemFreeAsync(live[round], stream));
+    return 0;
 }
