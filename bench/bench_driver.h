@@ -30,6 +30,7 @@
     X(cuMemAlloc)                                                                                                              \
     X(cuMemFree)                                                                                                               \
     X(cuMemAllocAsync)                                                                                                         \
+    X(cuMemsetD8Async)                                                                                                         \
     X(cuMemFreeAsync)                                                                                                          \
     X(cuDeviceGetDefaultMemPool)                                                                                               \
     X(cuMemPoolSetAttribute)                                                                                                   \

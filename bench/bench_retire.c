@@ -7,8 +7,10 @@
  *   twin     map the memory at the next address first, then unmap the old one                 (how the heap retires)
  *   access   take access away, later give it back                                             (a bounded quarantine)
  *
- * Prints the median microseconds of a whole cycle and of each call, alone and while a second thread makes the same
- * calls: the driver has one lock. CUFENCE_DRIVER names the driver; on the simulated device the figures mean nothing.
+ * Prints the median microseconds of a whole cycle and the mean of each call, with 1, 2 and 4 threads that do the same at once;
+ * beside a program that gives the device short work all the time, also what one of its calls takes. Then what a call over
+ * several neighbouring mappings costs for each of them. CUFENCE_DRIVER names the driver; on the simulated device the figures
+ * mean nothing.
  */
 #include "bench_driver.h"
 
@@ -20,7 +22,7 @@
 #define PAGE (2 * MIB)
 #define STRIDE (66 * MIB) /* a page and its guard; larger buffers have larger guards */
 
-enum { CYCLES = 1000, LIVE = 64, CALLS = 5 };
+enum { CYCLES = 1000, LIVE = 64, THREADS = 4, NEIGHBOURS = 64, CALLS = 5 };
 enum call { CREATE, MAP, GIVE, TAKE, UNMAP };
 static const char *const call_names[CALLS] = {"create+release", "map", "set access", "take access", "unmap"};
 
@@ -138,31 +140,126 @@ static int ascending(const void *a, const void *b)
     return (left > right) - (left < right);
 }
 
-static void measure(int way, uint64_t bytes, int threads)
+/* ---- the program beside them ---- */
+
+#define WORK_BYTES (4 * MIB) /* a few microseconds of the device */
+enum { SYNCHRONISE_EVERY = 32 };
+
+struct program {
+    pthread_t thread;
+    int is_wanted, is_over; /* is_over: atomic */
+    uint64_t calls;
+    double spent; /* microseconds in them */
+};
+
+static void *work(void *argument)
 {
-    static double cycles[2][CYCLES];
-    struct lane lanes[2];
-    pthread_t others[2];
+    struct program *program = argument;
+    CUstream stream;
+    CUdeviceptr memory;
+    must(cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent");
+    MUST(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    MUST(cuMemAlloc(&memory, WORK_BYTES));
+    while (!__atomic_load_n(&program->is_over, __ATOMIC_ACQUIRE)) {
+        double began = now_us();
+        MUST(cuMemsetD8Async(memory, 0, WORK_BYTES, stream));
+        program->spent += now_us() - began;
+        if (++program->calls % SYNCHRONISE_EVERY == 0)
+            MUST(cuStreamSynchronize(stream));
+    }
+    MUST(cuStreamSynchronize(stream));
+    MUST(cuMemFree(memory));
+    MUST(cuStreamDestroy(stream));
+    return NULL;
+}
+
+static void begin(struct program *program)
+{
+    if (program->is_wanted && pthread_create(&program->thread, NULL, work, program))
+        die("pthread_create", "no thread");
+}
+
+static void end(struct program *program)
+{
+    if (!program->is_wanted)
+        return;
+    __atomic_store_n(&program->is_over, 1, __ATOMIC_RELEASE);
+    pthread_join(program->thread, NULL);
+    printf(", the program's call %.1f", program->spent / (double)program->calls);
+}
+
+static void measure_program_alone(void)
+{
+    struct program program = {.is_wanted = 1};
+    printf("the program alone");
+    begin(&program);
+    usleep(100000);
+    end(&program);
+    printf("\n");
+}
+
+/* ---- measurements ---- */
+
+static void measure(int way, uint64_t bytes, int threads, int has_program)
+{
+    static double cycles[THREADS][CYCLES];
+    struct lane lanes[THREADS];
+    pthread_t others[THREADS];
+    struct program program = {.is_wanted = has_program};
     for (int i = 0; i < threads; i++) {
         uint64_t guard = bytes > STRIDE - PAGE ? bytes : STRIDE - PAGE;
         lanes[i] = (struct lane){.bytes = bytes, .stride = bytes + guard, .cycle = cycles[i], .way = ways[way].way};
         MUST(cuMemAddressReserve(&lanes[i].start, lanes[i].stride * (CYCLES + LIVE), 0, 0, 0));
         lanes[i].next = lanes[i].start;
     }
+    begin(&program);
+    double began = now_us();
     for (int i = 0; i < threads; i++)
         pthread_create(&others[i], NULL, play, &lanes[i]);
     for (int i = 0; i < threads; i++)
         pthread_join(others[i], NULL);
-    for (int i = 0; i < threads; i++)
-        MUST(cuMemAddressFree(lanes[i].start, lanes[i].stride * (CYCLES + LIVE)));
+    double all = now_us() - began;
     qsort(cycles[0], CYCLES, sizeof(double), ascending);
-    printf("%-7s %5llu MiB  %d thread%s  cycle %7.1f us (%.1f .. %.1f)", ways[way].name, (unsigned long long)(bytes / MIB),
-           threads, threads == 1 ? " " : "s", cycles[0][CYCLES / 2], cycles[0][CYCLES / 20], cycles[0][CYCLES - CYCLES / 20]);
+    printf("%-7s %5llu MiB  %d thread%s  cycle %7.1f us (%.1f .. %.1f), all together one in %.1f", ways[way].name,
+           (unsigned long long)(bytes / MIB), threads, threads == 1 ? " " : "s", cycles[0][CYCLES / 2], cycles[0][CYCLES / 20],
+           cycles[0][CYCLES - CYCLES / 20], all / (threads * (CYCLES + LIVE)));
     for (int call = 0; call < CALLS; call++) {
         if (lanes[0].spent[call] > 0)
             printf(", %s %.1f", call_names[call], lanes[0].spent[call] / CYCLES);
     }
+    end(&program);
     printf("\n");
+    for (int i = 0; i < threads; i++)
+        MUST(cuMemAddressFree(lanes[i].start, lanes[i].stride * (CYCLES + LIVE)));
+}
+
+/* One call over `count` neighbouring mappings of a page. */
+static void measure_neighbours(int count)
+{
+    CUmemGenericAllocationHandle handles[NEIGHBOURS];
+    double given = 0, unmapped = 0;
+    int rounds = CYCLES / count;
+    uint64_t bytes = (uint64_t)count * PAGE;
+    CUdeviceptr start;
+    MUST(cuMemAddressReserve(&start, bytes * (uint64_t)rounds, 0, 0, 0));
+    for (int i = 0; i < count; i++)
+        handles[i] = create(PAGE);
+    for (int round = 0; round < rounds; round++) {
+        CUdeviceptr at = start + bytes * (uint64_t)round;
+        for (int i = 0; i < count; i++)
+            MUST(cuMemMap(at + PAGE * (uint64_t)i, PAGE, 0, handles[i], 0));
+        double began = now_us();
+        set_access(at, bytes, CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+        double between = now_us();
+        MUST(cuMemUnmap(at, bytes));
+        given += between - began;
+        unmapped += now_us() - between;
+    }
+    printf("one call over %2d neighbours, for each: set access %.1f us, unmap %.1f\n", count, given / (rounds * count),
+           unmapped / (rounds * count));
+    for (int i = 0; i < count; i++)
+        MUST(cuMemRelease(handles[i]));
+    MUST(cuMemAddressFree(start, bytes * (uint64_t)rounds));
 }
 
 int main(void)
@@ -170,11 +267,18 @@ int main(void)
     static const uint64_t sizes[] = {PAGE, 32 * MIB, 256 * MIB};
     open_device();
     printf("median of %d cycles (5%% .. 95%%), mean of each call\n", CYCLES);
+    measure_program_alone();
     for (size_t size = 0; size < sizeof sizes / sizeof *sizes; size++) {
         for (int way = 0; way < WAYS; way++) {
-            measure(way, sizes[size], 1);
-            measure(way, sizes[size], 2);
+            for (int threads = 1; threads <= THREADS; threads *= 2) {
+                if (LIVE * sizes[size] * (uint64_t)threads > 2 * LIVE * sizes[2])
+                    continue; /* the device's memory */
+                measure(way, sizes[size], threads, 0);
+                measure(way, sizes[size], threads, 1);
+            }
         }
     }
+    for (int count = 1; count <= NEIGHBOURS; count *= 8)
+        measure_neighbours(count);
     return 0;
 }
