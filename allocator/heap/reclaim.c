@@ -57,14 +57,13 @@ static int is_wanted_again(const struct books *books, const struct block *block)
 /* Maps the memory of a held block at a new address. NULL if that fails; the memory then goes to the cache. */
 static struct block *successor(struct block *block)
 {
-    twins_hold();
-    struct block *twin = twin_add(block) ? twin_take(block) : NULL;
-    twins_go_on();
-    if (twin) {
-        const struct facts facts = {.freed_ns = now_ns()};
-        facts_write(twin, &facts);
+    const struct facts facts = {.freed_ns = now_ns()};
+    struct block *heir = block_map_second(block);
+    if (heir) {
+        slot_hand_over(&block->slot, &heir->slot);
+        facts_write(heir, &facts);
     }
-    return twin;
+    return heir;
 }
 
 enum { RETIRED_AT_ONCE = 16 };
