@@ -2,6 +2,7 @@
 #include "slack.h"
 
 #include "base/output.h"
+#include "base/thread.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -161,7 +162,7 @@ void batch_add(struct watch *watch, struct batch *batch, const struct slack *sla
     struct pattern_job *job = &batch->jobs[batch->count];
     *job = (struct pattern_job){.does = slack->does == PATTERN_CHECK ? PATTERN_CHECK | PATTERN_RENEW : slack->does};
     if (slack->does & PATTERN_CHECK) {
-        slack_ranges(slack->block, slack->checked, job->check);
+        slack_ranges(slack->block, slack->does & PATTERN_WRITE ? slack->checked : slack->layout, job->check);
         batch->buffers[batch->count] = slack_described(slack);
         watch->checked++;
     }
@@ -269,10 +270,20 @@ void heap_on_slack(void (*function)(const struct heap_slack *found))
     tell = function;
 }
 
-void slack_tell(const struct heap_slack *found, size_t count)
+static HOT_TLS unsigned own_telling;
+
+void slack_tell(struct watch *watch, const struct heap_slack *found, size_t count)
 {
+    own_telling++;
     for (size_t i = 0; tell && i < count; i++)
         tell(&found[i]);
+    own_telling--;
+    __atomic_sub_fetch(&watch->telling, 1, __ATOMIC_RELEASE);
+}
+
+int slack_is_told_elsewhere(const struct watch *watch)
+{
+    return !own_telling && __atomic_load_n(&watch->telling, __ATOMIC_ACQUIRE);
 }
 
 struct heap_slack_figures heap_slack_figures(void)
@@ -302,6 +313,8 @@ static size_t collect_one(struct watch *watch, struct heap_slack *found)
         if (batch->is_flying && batch_is_over(batch) && has_found(batch))
             count = batch_collect(batch, found, 2 * SLACK_MOST);
     }
+    if (count)
+        __atomic_add_fetch(&watch->telling, 1, __ATOMIC_RELAXED);
     lock_release(&watch->lock);
     return count;
 }
@@ -312,7 +325,7 @@ size_t slack_collect(struct books *books)
     struct heap_slack *found = watch ? malloc(2 * SLACK_MOST * sizeof *found) : NULL;
     size_t count, all = 0;
     while (found && (count = collect_one(watch, found)) != 0) {
-        slack_tell(found, count);
+        slack_tell(watch, found, count);
         all += count;
     }
     free(found);

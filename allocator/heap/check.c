@@ -122,11 +122,34 @@ static int check_all(struct watch *watch, uint64_t until, size_t *total)
     struct slack *at = watch->is_ready ? watch->slacks : NULL;
     while (at && is_done)
         is_done = check_some(watch, &at, &gathered, until);
+    __atomic_add_fetch(&watch->telling, 1, __ATOMIC_RELAXED);
     lock_release(&watch->lock);
-    slack_tell(gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
+    slack_tell(watch, gathered.found, gathered.count); /* not under the lock: it calls the program's handler */
     *total += gathered.count;
     free(gathered.found);
     return is_done;
+}
+
+static int is_flying(struct watch *watch)
+{
+    int is = 0;
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < BATCHES && !is; i++)
+        is = !batch_is_over(&watch->batches[i]);
+    lock_release(&watch->lock);
+    return is;
+}
+
+/* What the background thread launched meanwhile was left out, and nobody would collect it after the last check. What it
+ * collected meanwhile is reported when the caller goes on. */
+static size_t collect_rest(struct watch *watch, uint64_t until)
+{
+    while (is_flying(watch) && monotonic_ms() < until)
+        usleep(PAUSE_US);
+    size_t found = slack_collect(watch->books);
+    while (slack_is_told_elsewhere(watch) && monotonic_ms() < until)
+        usleep(PAUSE_US);
+    return found;
 }
 
 /* In a scope. */
@@ -142,7 +165,9 @@ static cufence_status check_context(struct books *books, int waits, uint64_t unt
     if (status != CUFENCE_OK)
         return status;
     *total += slack_collect(books);
-    return check_all(watch, until, total)
+    int is_done = check_all(watch, until, total);
+    *total += collect_rest(watch, until);
+    return is_done
                ? CUFENCE_OK
                : error_set(CUFENCE_ERROR_TIMEOUT, "GPU %d was too busy to check all buffers in time", books->context->device);
 }

@@ -367,7 +367,6 @@ int slack_waits(const struct freelist *list);                           /* somet
 void slack_list_gone(struct freelist *list);
 void slack_context_gone(struct books *books);
 size_t slack_collect(struct books *books); /* reports what launches have found; returns the number. Not under a lock */
-void slack_tell(const struct heap_slack *found, size_t count);
 
 /* ---- fill.c; only with the option ---- */
 

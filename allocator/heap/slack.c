@@ -308,7 +308,6 @@ int slack_freed(struct freelist *list, struct block *block)
     }
     struct slack_queue *queue = queue_of(list);
     if (note_freed(watch, slack) && queue) {
-        slack->checked = slack->layout;
         if (!slack->queue)
             enqueue(queue, slack, PATTERN_CHECK);
         earn(queue);
@@ -329,7 +328,6 @@ static void check_idle(struct watch *watch, struct slack **slacks, unsigned coun
         return;
     for (unsigned i = 0; i < count; i++) {
         slacks[i]->does = PATTERN_CHECK;
-        slacks[i]->checked = slacks[i]->layout;
         batch_add(watch, batch, slacks[i]);
     }
     if (!batch_launch(watch, batch, NULL, own))
@@ -372,7 +370,6 @@ void slack_release(struct block *block, struct stream *stream, enum heap_users u
     slack_dequeue(slack);
     if (note_freed(watch, slack) && scope.pushed) {
         int is_last = is_checked_last(block), is_wanted = is_last || wants_check(slack, list ? list : &block->books->shared);
-        slack->checked = slack->layout;
         is_due = list && !is_last && is_wanted && enqueue(list->slack_queue, slack, PATTERN_CHECK);
         if (is_wanted && users == HEAP_NONE && slack_is_over(slack))
             check_idle(watch, &slack, 1);

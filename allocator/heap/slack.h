@@ -31,7 +31,7 @@ struct slack_layout {
 struct slack {
     struct block *block;
     struct slack_layout layout;  /* size: atomic */
-    struct slack_layout checked; /* for PATTERN_CHECK */
+    struct slack_layout checked; /* for PATTERN_CHECK | PATTERN_WRITE: the one before */
     int is_written; /* the pattern's launch was submitted. 0 for a live block, and it waits in no queue: that was full */
     struct slack_queue *queue; /* atomic; where it waits, or NULL */
     struct slack *ahead, *behind;
@@ -78,6 +78,7 @@ struct watch {
     CUfunction kernel, fill;
     void *memory;           /* of all batches; registered with the context */
     unsigned next, in_vain; /* waits for a pattern that did not come in time */
+    unsigned telling;       /* atomic: threads that report what they have collected; changed upwards under the lock */
     struct slack *slacks;
     uint64_t launches, checked, missed; /* missed: buffers that were not checked, because their memory was used again at once */
     struct batch batches[BATCHES];
@@ -96,6 +97,10 @@ void slack_launch(struct watch *watch, struct freelist *list,
                   struct stream *stream); /* what is in the list's queue. In a scope */
 /* Copies what the batch has found, at most `max`, and makes it available again. Returns the number. */
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max);
+
+/* Reports what the thread has collected, for which it has raised watch->telling. Not under a lock. */
+void slack_tell(struct watch *watch, const struct heap_slack *found, size_t count);
+int slack_is_told_elsewhere(const struct watch *watch); /* another thread is reporting */
 
 /* ---- slack.c; likewise ---- */
 

@@ -115,6 +115,30 @@ static void finds_it_behind_the_free(void)
     await_faults(1);
 }
 
+static int is_told, was_told; /* atomic */
+
+static void tell_slowly(const cufence_fault *fault, void *user)
+{
+    (void)fault, (void)user;
+    __atomic_store_n(&is_told, 1, __ATOMIC_RELEASE);
+    usleep(300000);
+    __atomic_store_n(&was_told, 1, __ATOMIC_RELEASE);
+}
+
+/* Another thread's report is finished when a check returns. */
+static void waits_for_a_report_behind_the_free(void)
+{
+    start("slack=on,slack_every=1");
+    cufence_set_fault_handler(tell_slowly, NULL);
+    CUstream stream = new_stream();
+    char *buffer = allocate(1000, stream);
+    write_at(buffer - 1, 1, 0, stream);
+    release(buffer, stream);
+    AWAIT(__atomic_load_n(&is_told, __ATOMIC_ACQUIRE));
+    CHECK(cufence_check(0) == 0);
+    CHECK(__atomic_load_n(&was_told, __ATOMIC_ACQUIRE));
+}
+
 static void reuse_with_the_same_size(void)
 {
     start("slack=on,slack_every=8,uaf=off");
@@ -515,6 +539,7 @@ FINDS(finds_it_at_exit, "4 bytes changed, 4 bytes before the start of buffer #1"
 FINDS(finds_a_freed_one_at_exit, "4 bytes changed, 0 bytes past the end of buffer #1")
 FINDS(finds_an_idle_one, "4 bytes changed, 0 bytes past the end of buffer #1")
 FINDS(finds_it_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
+FINDS(waits_for_a_report_behind_the_free, "1 byte changed, 1 byte before the start of buffer #1")
 FINDS(reuse_with_the_same_size, "1 byte changed, 1 byte before the start of buffer #")
 FINDS(reuse_with_another_size, "1 byte changed, 1 byte before the start of buffer #1")
 FINDS(many_buffers, "1 byte changed, 2 bytes before the start of buffer #")
@@ -552,6 +577,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_finds_a_freed_one_at_exit),
         cmocka_unit_test(test_finds_an_idle_one),
         cmocka_unit_test(test_finds_it_behind_the_free),
+        cmocka_unit_test(test_waits_for_a_report_behind_the_free),
         cmocka_unit_test(test_reuse_with_the_same_size),
         cmocka_unit_test(test_reuse_with_another_size),
         cmocka_unit_test(test_many_buffers),
