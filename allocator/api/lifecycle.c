@@ -75,11 +75,13 @@ static const struct fault_sources sources = {.near = heap_near,
 static CUresult synchronise(const struct context *context)
 {
     CUcontext popped;
-    CUresult result = driver->cuCtxPushCurrent(context->handle);
-    if (result == CUDA_SUCCESS) {
+    enum context_hold hold = context_hold(context);
+    CUresult result = hold == CONTEXT_HAS_ENDED ? CUDA_SUCCESS : driver->cuCtxPushCurrent(context->handle);
+    if (hold != CONTEXT_HAS_ENDED && result == CUDA_SUCCESS) {
         result = driver->cuCtxSynchronize();
         driver->cuCtxPopCurrent(&popped);
     }
+    context_let_go(context, hold);
     return result;
 }
 
@@ -89,7 +91,7 @@ static void *synchronise_all(void *unused)
 {
     (void)unused;
     for (struct context *context = context_next(NULL); context; context = context_next(context)) {
-        CUresult result = context_is_there(context) ? synchronise(context) : CUDA_SUCCESS;
+        CUresult result = synchronise(context);
         if (result != CUDA_SUCCESS && !driver_has_faulted(exit_result)) /* a fault is the worst result; keep it */
             exit_result = result;
     }

@@ -30,20 +30,29 @@ int contexts_are_watched(void)
     return __atomic_load_n(&is_watched, __ATOMIC_RELAXED);
 }
 
+static void enter(struct scope *scope, const struct context *context)
+{
+    scope->pushed = driver->cuCtxPushCurrent(__atomic_load_n(&context->handle, __ATOMIC_RELAXED)) == CUDA_SUCCESS;
+    driver->cuThreadExchangeStreamCaptureMode(&scope->mode);
+}
+
 struct scope scope_enter(const struct context *context)
 {
     struct scope scope = {.mode = CU_STREAM_CAPTURE_MODE_RELAXED};
-    scope.pushed = driver->cuCtxPushCurrent(__atomic_load_n(&context->handle, __ATOMIC_RELAXED)) == CUDA_SUCCESS;
-    driver->cuThreadExchangeStreamCaptureMode(&scope.mode);
+    enter(&scope, context);
     return scope;
 }
 
 void scope_leave(struct scope scope)
 {
     CUcontext popped;
+    if (scope.visited && scope.hold == CONTEXT_HAS_ENDED)
+        return;
     driver->cuThreadExchangeStreamCaptureMode(&scope.mode);
     if (scope.pushed)
         driver->cuCtxPopCurrent(&popped);
+    if (scope.visited)
+        context_let_go(scope.visited, scope.hold);
 }
 
 /* ---- the registry ---- */
@@ -391,35 +400,45 @@ void context_given_up(CUcontext handle)
         driver->cuDevicePrimaryCtxRelease(device);
 }
 
-int context_has_ended(const struct context *context)
+enum context_hold context_hold(const struct context *context)
 {
     CUcontext primary;
     unsigned flags;
     int is_active = 0;
     if (contexts_are_watched() || !context->is_primary || __atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS ||
         driver->cuDevicePrimaryCtxGetState(context->device, &flags, &is_active) != CUDA_SUCCESS)
-        return 0;
+        return CONTEXT_COUNTS_AS_THERE;
     if (!is_active)
-        return 1;
+        return CONTEXT_HAS_ENDED;
     if (driver->cuDevicePrimaryCtxRetain(&primary, context->device) != CUDA_SUCCESS)
-        return 0;
-    int is_another = primary != __atomic_load_n(&context->handle, __ATOMIC_RELAXED) || !has_same_id(context);
+        return CONTEXT_COUNTS_AS_THERE;
+    if (primary == __atomic_load_n(&context->handle, __ATOMIC_RELAXED) && has_same_id(context))
+        return CONTEXT_IS_RETAINED;
     driver->cuDevicePrimaryCtxRelease(context->device);
-    return is_another;
+    return CONTEXT_HAS_ENDED;
 }
 
-int context_is_there(struct context *context)
+void context_let_go(const struct context *context, enum context_hold hold)
+{
+    if (hold == CONTEXT_IS_RETAINED)
+        driver->cuDevicePrimaryCtxRelease(context->device);
+}
+
+struct scope scope_visit(struct context *context)
 {
     uint64_t generation = __atomic_load_n(&context->generation, __ATOMIC_RELAXED);
-    if (!context_is_alive(context))
-        return 0;
-    if (!context_has_ended(context))
-        return 1;
-    lock_take(&lock);
-    if (context_is_alive(context) && context->generation == generation)
-        end(context);
-    lock_release(&lock);
-    return 0;
+    int is_alive = context_is_alive(context);
+    enum context_hold hold = is_alive ? context_hold(context) : CONTEXT_HAS_ENDED;
+    if (is_alive && hold == CONTEXT_HAS_ENDED) {
+        lock_take(&lock);
+        if (context_is_alive(context) && context->generation == generation)
+            end(context);
+        lock_release(&lock);
+    }
+    struct scope scope = {.visited = context, .hold = hold, .mode = CU_STREAM_CAPTURE_MODE_RELAXED};
+    if (hold != CONTEXT_HAS_ENDED)
+        enter(&scope, context);
+    return scope;
 }
 
 /* ---- faults ---- */

@@ -113,11 +113,13 @@ void context_ended(CUcontext handle);
  * that the program's last release ends it. */
 void context_given_up(CUcontext handle);
 
-/* Ask before making a context current that is not the caller's own: without the preload library, it may have ended unannounced.
- * Only a primary context can be asked for without touching it; every other one counts as alive. A few driver calls, none under
- * the preload library. context_has_ended() takes no lock; context_is_there() calls events.ended() for one that has ended. */
-int context_has_ended(const struct context *context);
-int context_is_there(struct context *context);
+/* Hold a context that is not the caller's own before making it current: without the preload library, it may have ended
+ * unannounced. Only a primary context can be asked for without touching it; it is then retained until context_let_go(), so that
+ * the program's last release does not end it meanwhile. Every other one counts as there. A few driver calls, none under the
+ * preload library. Take no lock. */
+enum context_hold { CONTEXT_HAS_ENDED, CONTEXT_COUNTS_AS_THERE, CONTEXT_IS_RETAINED };
+enum context_hold context_hold(const struct context *context);
+void context_let_go(const struct context *context, enum context_hold hold);
 
 /* Returns the entry of `handle` if it is registered, else NULL. Never calls the driver, which may have destroyed the context
  * already. */
@@ -132,9 +134,13 @@ CUresult context_fault(void); /* of the current context, CUDA_SUCCESS if none; a
  * doing. */
 struct scope {
     CUstreamCaptureMode mode;
-    int pushed; /* 0: the context no longer exists */
+    int pushed;                    /* 0: the context no longer exists */
+    const struct context *visited; /* by scope_visit(), else NULL */
+    enum context_hold hold;        /* with scope_visit() */
 };
 struct scope scope_enter(const struct context *context);
+/* For a context that is not the caller's own: also holds it, and calls events.ended() for one that has ended. */
+struct scope scope_visit(struct context *context);
 void scope_leave(struct scope scope);
 
 /* ---- streams ---- */

@@ -135,7 +135,7 @@ struct batch *batch_take(struct watch *watch)
             bell_ring(); /* the background thread reports it */
             continue;
         }
-        batch->is_flying = 0;
+        batch->is_flying = batch->is_alone = 0;
         batch->count = 0;
         return batch;
     }
@@ -222,11 +222,13 @@ static void launch_some(struct watch *watch, struct batch *batch, struct freelis
     }
 }
 
-void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream)
+void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream, int is_alone)
 {
     struct batch *batch;
-    while (watch->is_ready && list->slack_queue->count && (batch = batch_take(watch)) != NULL)
+    while (watch->is_ready && list->slack_queue->count && (batch = batch_take(watch)) != NULL) {
+        batch->is_alone = is_alone;
         launch_some(watch, batch, list, stream);
+    }
 }
 
 /* ---- what was found ---- */

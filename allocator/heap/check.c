@@ -194,9 +194,9 @@ cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size
         status = error_set(CUFENCE_ERROR_UNSUPPORTED, "a stream is capturing; check before or after that");
     for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
         struct books *books = device < 0 || context->device == device ? books_of(context) : NULL;
-        if (!books || !context_is_there(context))
+        if (!books)
             continue;
-        struct scope scope = scope_enter(context);
+        struct scope scope = scope_visit(context);
         if (scope.pushed)
             status = check_context(books, waits, until, found);
         scope_leave(scope);

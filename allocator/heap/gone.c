@@ -14,7 +14,7 @@ void heap_stream_ends(struct stream *stream)
     if (!books)
         return;
     if (list) {
-        slack_flush_touched(list, stream);
+        slack_flush_touched(list, stream, 0);
         if (freelist_is_unmarked(list))
             freelist_mark_touched(list, stream);
         freelist_end(list);

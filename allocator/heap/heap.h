@@ -152,6 +152,10 @@ cufence_status heap_check_slack(int device, int waits, unsigned timeout_ms, size
 /* Whether bytes around any buffers are watched: with slack=on, or around those that share pages. */
 int heap_watches(void);
 
+/* Whether the stream, or for the legacy stream any of its context, was idle when the background thread had slack checked on it,
+ * and that is not over. */
+int heap_is_alone_on(const struct stream *stream);
+
 /* Figures of the slack watch, of all devices. */
 struct heap_slack_figures {
     uint64_t launches, checked; /* launches of the kernel, and buffers that they checked */

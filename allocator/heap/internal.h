@@ -362,8 +362,9 @@ int slack_is_queued(const struct block *block); /* its check waits for a launch;
 struct watch *slack_hold(struct books *books);  /* no launch until slack_go_on(). NULL: there are none */
 void slack_go_on(struct watch *watch, struct block *gone); /* gone: a block that is not watched any more, or NULL */
 int slack_forget(struct block *block); /* it is not watched any more. Returns 0 if its last launch is not over */
-void slack_flush_touched(struct freelist *list, struct stream *stream); /* launches what waits. Caller holds RANK_TOUCH */
-int slack_waits(const struct freelist *list);                           /* something waits to be launched on its stream */
+/* Launches what waits. is_idle: nothing else is on the stream. Caller holds RANK_TOUCH. */
+void slack_flush_touched(struct freelist *list, struct stream *stream, int is_idle);
+int slack_waits(const struct freelist *list); /* something waits to be launched on its stream */
 void slack_list_gone(struct freelist *list);
 void slack_context_gone(struct books *books);
 size_t slack_collect(struct books *books); /* reports what launches have found; returns the number. Not under a lock */

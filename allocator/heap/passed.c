@@ -355,11 +355,10 @@ static int synchronise_all(void)
     visit_begin();
     for (struct context *context = context_next(NULL); context && is_done; context = context_next(context)) {
         const struct books *books = books_of(context);
-        if (!context_is_there(context))
-            continue;
-        struct scope scope = scope_enter(context);
-        is_done = !(books && __atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE)) && scope.pushed &&
-                  driver->cuCtxSynchronize() == CUDA_SUCCESS;
+        struct scope scope = scope_visit(context);
+        if (scope.hold != CONTEXT_HAS_ENDED)
+            is_done = !(books && __atomic_load_n(&books->active_pools, __ATOMIC_ACQUIRE)) && scope.pushed &&
+                      driver->cuCtxSynchronize() == CUDA_SUCCESS;
         scope_leave(scope);
     }
     visit_end();

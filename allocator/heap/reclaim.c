@@ -167,10 +167,10 @@ static void mark_rest(struct books *books, int checks)
         stream_touch_begin(); /* no stream ends meanwhile. Since then, the list may have been given to another one */
         struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_ACQUIRE);
         if (stream && !list->pool) {
-            freelist_pass_touched(list, stream);
+            int is_idle = freelist_pass_touched(list, stream);
             stream_used_behind(stream);
             if (checks)
-                slack_flush_touched(list, stream);
+                slack_flush_touched(list, stream, is_idle);
             if (freelist_is_unmarked(list))
                 freelist_mark_touched(list, stream);
         }
@@ -224,21 +224,18 @@ static void reclaim(struct books *books, int level)
     physical_trim(books->context->device);
 }
 
-static void visit(struct books *books, int level)
+/* own: the caller's context. Any other may have been destroyed by now. */
+static void visit(const struct context *own, struct books *books, int level)
 {
-    struct scope scope = scope_enter(books->context);
+    int is_own = books->context == own;
+    if (!is_own)
+        visit_begin();
+    struct scope scope = is_own ? scope_enter(own) : scope_visit(books->context);
     if (scope.pushed)
         reclaim(books, level);
     scope_leave(scope);
-}
-
-/* For a context other than the caller's, which may have been destroyed by now. */
-static void visit_other(struct books *books, int level)
-{
-    visit_begin();
-    if (context_is_there(books->context))
-        visit(books, level);
-    visit_end();
+    if (!is_own)
+        visit_end();
 }
 
 void reclaim_device(const struct context *own, int device, int level)
@@ -246,7 +243,7 @@ void reclaim_device(const struct context *own, int device, int level)
     for (struct context *context = context_next(NULL); context; context = context_next(context)) {
         struct books *books = context->device == device ? books_of(context) : NULL;
         if (books)
-            (context == own ? visit : visit_other)(books, level);
+            visit(own, books, level);
     }
     if (level >= 1)
         passed_trim(device);
@@ -285,7 +282,7 @@ cufence_status heap_trim(int device, int may_wait)
     for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
         struct books *books = device < 0 || context->device == device ? books_of(context) : NULL;
         if (books)
-            (context == own ? visit : visit_other)(books, may_wait && has_waiting_memory(books) ? 2 : 1);
+            visit(own, books, may_wait && has_waiting_memory(books) ? 2 : 1);
     }
     return status;
 }

@@ -97,7 +97,7 @@ static void earn(struct slack_queue *queue)
 
 /* ---- launches ---- */
 
-void slack_flush_touched(struct freelist *list, struct stream *stream)
+void slack_flush_touched(struct freelist *list, struct stream *stream, int is_idle)
 {
     CUstreamCaptureStatus capture;
     struct watch *watch = __atomic_load_n(&list->slack_queue, __ATOMIC_ACQUIRE) ? watch_of(list->books) : NULL;
@@ -109,7 +109,7 @@ void slack_flush_touched(struct freelist *list, struct stream *stream)
     if (scope.pushed && driver->cuStreamIsCapturing(stream->handle, &capture) == CUDA_SUCCESS &&
         capture == CU_STREAM_CAPTURE_STATUS_NONE) {
         lock_take(&watch->lock);
-        slack_launch(watch, list, stream);
+        slack_launch(watch, list, stream, is_idle);
         lock_release(&watch->lock);
     }
     scope_leave(scope);
@@ -122,7 +122,7 @@ static void flush_own(struct watch *watch, struct freelist *list)
     struct stream *own = scope.pushed ? books_stream(list->books) : NULL;
     lock_take(&watch->lock);
     if (own)
-        slack_launch(watch, list, own);
+        slack_launch(watch, list, own, 0);
     lock_release(&watch->lock);
     scope_leave(scope);
 }
@@ -137,7 +137,7 @@ static void flush(struct watch *watch, struct freelist *list)
     stream_touch_begin();
     struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_RELAXED);
     if (stream)
-        slack_flush_touched(list, stream);
+        slack_flush_touched(list, stream, 0);
     stream_touch_end();
 }
 
@@ -403,6 +403,22 @@ void slack_check_retired(struct books *books, struct block *const *blocks, unsig
     for (unsigned i = 0; i < due; i++)
         watch->missed += slacks[i]->buffers != 0; /* none of the launches was free: it is unmapped all the same */
     lock_release(&watch->lock);
+}
+
+int heap_is_alone_on(const struct stream *stream)
+{
+    struct books *books = stream && stream->context ? books_of(stream->context) : NULL;
+    struct watch *watch = books ? __atomic_load_n(&books->watch, __ATOMIC_ACQUIRE) : NULL;
+    int is_alone = 0;
+    if (!watch)
+        return 0;
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < BATCHES && !is_alone; i++) {
+        struct batch *batch = &watch->batches[i];
+        is_alone = batch->is_alone && (batch->stream == stream || stream == &stream->context->legacy) && !batch_is_over(batch);
+    }
+    lock_release(&watch->lock);
+    return is_alone;
 }
 
 void slack_await(struct block *block)

@@ -65,6 +65,7 @@ struct batch {
     unsigned count, over;  /* jobs; those that are known to be over */
     uint64_t turn;         /* counts its launches */
     int is_flying;         /* launched, and its findings are not collected yet */
+    int is_alone;          /* nothing else was on the stream */
     struct freelist *list; /* on whose stream; NULL: on the watch's own, or the stream was destroyed */
     struct stream *stream;
     uint64_t generation; /* of the stream */
@@ -93,8 +94,8 @@ int batch_is_over(struct batch *batch);
 void batch_add(struct watch *watch, struct batch *batch, const struct slack *slack); /* what it `does`; there is room */
 /* Launches it. In a scope. list: NULL on the watch's own stream. Returns 0 if the driver refuses. */
 int batch_launch(struct watch *watch, struct batch *batch, struct freelist *list, struct stream *stream);
-void slack_launch(struct watch *watch, struct freelist *list,
-                  struct stream *stream); /* what is in the list's queue. In a scope */
+/* Launches what is in the list's queue. is_alone: nothing else is on the stream. In a scope. */
+void slack_launch(struct watch *watch, struct freelist *list, struct stream *stream, int is_alone);
 /* Copies what the batch has found, at most `max`, and makes it available again. Returns the number. */
 size_t batch_collect(struct batch *batch, struct heap_slack *out, size_t max);
 

@@ -31,9 +31,9 @@ static int visit(struct context *context, int is_time_to_trim, int has_gone)
 {
     struct books *books = books_of(context);
     int is_active = 0;
-    if (!books || __atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS || !context_is_there(context))
+    if (!books || __atomic_load_n(&context->fault, __ATOMIC_RELAXED) != CUDA_SUCCESS)
         return 0;
-    struct scope scope = scope_enter(context);
+    struct scope scope = scope_visit(context);
     if (scope.pushed) {
         if (has_gone || is_time_to_trim)
             captures_collect(books);

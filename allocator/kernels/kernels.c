@@ -107,14 +107,15 @@ int kernels_fence(const struct context *only, int (*is_left_out)(int device), in
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
     driver->cuThreadExchangeStreamCaptureMode(&mode);
     for (struct context *context = next_prepared(NULL, -1); context && is_passed; context = next_prepared(context, -1)) {
-        if ((only && only != context) || is_left_out(context->device) || (!only && context_has_ended(context)))
+        if ((only && only != context) || is_left_out(context->device))
             continue;
-        struct prepared *entry = enter(context);
-        if (!entry)
-            continue;
-        if (driver->cuLaunchKernel(entry->fence, 1, 1, 1, 1, 1, 1, 0, entry->stream, NULL, NULL) == CUDA_SUCCESS)
+        enum context_hold hold = only ? CONTEXT_COUNTS_AS_THERE : context_hold(context);
+        struct prepared *entry = hold == CONTEXT_HAS_ENDED ? NULL : enter(context);
+        if (entry && driver->cuLaunchKernel(entry->fence, 1, 1, 1, 1, 1, 1, 0, entry->stream, NULL, NULL) == CUDA_SUCCESS)
             is_passed = wait_for(entry->stream, give_up, user);
-        leave();
+        if (entry)
+            leave();
+        context_let_go(context, hold);
     }
     driver->cuThreadExchangeStreamCaptureMode(&mode);
     return is_passed;

@@ -3,6 +3,9 @@
 
 #include <unistd.h>
 
+#define ASKED_US 10u     /* with the timer's slack each 60 us, */
+#define ASKED_MOST 1600u /* so for 0.1 s in all: other streams may keep the device busy */
+
 /* Events are destroyed before the driver may give their handles to others. */
 CUresult hook_cuEventDestroy(CUevent event)
 {
@@ -43,8 +46,11 @@ OF_STREAM(cuStreamSynchronize_ptsz, own_default, settled(real.cuStreamSynchroniz
 static CUresult asked(CUresult (*query)(CUstream stream), CUstream handle, CUstream meant)
 {
     CUresult result = query(handle);
-    while (result == CUDA_ERROR_NOT_READY && is_active() && stream_is_used_behind(stream_resolve(meant))) {
-        usleep(10);
+    for (unsigned again = 0; result == CUDA_ERROR_NOT_READY && again < ASKED_MOST && is_active(); again++) {
+        const struct stream *stream = stream_resolve(meant);
+        if (!stream_is_used_behind(stream) && !heap_is_alone_on(stream))
+            break;
+        usleep(ASKED_US);
         result = query(handle);
     }
     return result;

@@ -62,14 +62,15 @@ void builtin_pattern(const cusim_thread *thread, void *const *arguments)
     int is_bad = 0;
     if (thread->thread_index[0])
         return;
-    for (int side = 0; side < 2 && (job->does & CHECK); side++) {
+    uint32_t does = __atomic_load_n(&job->does, __ATOMIC_ACQUIRE); /* 0: it was cancelled */
+    for (int side = 0; side < 2 && (does & CHECK); side++) {
         if (check(job->check[side], &job->found[side])) {
             is_bad = 1;
-            if (job->does & RENEW)
+            if (does & RENEW)
                 put(job->check[side]);
         }
     }
-    for (int side = 0; side < 2 && (job->does & WRITE); side++)
+    for (int side = 0; side < 2 && (does & WRITE); side++)
         put(job->write[side]);
     __atomic_store_n(&states[thread->block_index[0]], is_bad ? BAD : GOOD, __ATOMIC_RELEASE);
 }
