@@ -242,6 +242,36 @@ static void release_before_a_wait_for_reports(void)
     CHECK_OK(cufence_wait_reports(REPORT_MS));
 }
 
+static void *check(void *unused)
+{
+    CHECK(cufence_check(0) == 0);
+    return unused;
+}
+
+static int primary_is_active(void)
+{
+    unsigned flags;
+    int is_active = 0;
+    CHECK_CU(cuDevicePrimaryCtxGetState(0, &flags, &is_active));
+    return is_active;
+}
+
+/* A thread has seen that the context is there, and is about to make it current. */
+static void release_during_a_visit(void)
+{
+    pthread_t thread;
+    start(NULL);
+    allocate(PAGE);
+    cusim_set_latency("cuCtxPushCurrent", 300000);
+    CHECK(pthread_create(&thread, NULL, check, NULL) == 0);
+    usleep(100000);
+    CHECK_CU(cuDevicePrimaryCtxRelease(0));
+    pthread_join(thread, NULL);
+    cusim_set_latency("cuCtxPushCurrent", 0);
+    AWAIT(!primary_is_active());
+    CHECK(!primary_is_active());
+}
+
 static void release_before_the_exit(void)
 {
     start("idle_age=0");
@@ -289,6 +319,7 @@ static void a_living_one_stays(void)
     X(reset_of_one_that_is_held)                                                                                               \
     X(release_seen_by_the_background)                                                                                          \
     X(release_before_a_wait_for_reports)                                                                                       \
+    X(release_during_a_visit)                                                                                                  \
     X(release_before_the_exit)                                                                                                 \
     X(a_living_one_stays)
 CASES(CASE)
