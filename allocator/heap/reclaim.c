@@ -96,8 +96,10 @@ static void unmap_retired(struct books *books, struct block *block)
     block->heir = NULL;
     if (!heir && is_wanted_again(books, block))
         heir = successor(block);
-    if (heir)
+    if (heir) {
+        slack_forget(block); /* or a check of all might find the heir's bytes around the block */
         freelist_put(shared, heir, BLOCK_IDLE, now_ns());
+    }
     block_unmap(block);
 }
 
