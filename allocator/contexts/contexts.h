@@ -169,10 +169,10 @@ void stream_ended(CUstream handle);
 void stream_touch_begin(void);
 void stream_touch_end(void);
 
-/* stream_used_behind(): call before the background thread gives the stream work of ours. stream_is_used_behind(): whether that
- * was less than 2 ms ago, to this stream or, for the legacy stream, to any of its context. Then the stream may be busy although
- * the program has just synchronised with it. */
+/* stream_used_behind(): call before the background thread gives the stream work of ours. stream_behind_ns(): when that was last
+ * (of the monotonic clock, 0: never), to this stream or, for the legacy stream, to any of its context. Shortly after it the
+ * stream may be busy although the program has just synchronised with it. */
 void stream_used_behind(struct stream *stream);
-int stream_is_used_behind(const struct stream *stream);
+uint64_t stream_behind_ns(const struct stream *stream);
 
 #endif

@@ -49,10 +49,9 @@ void stream_used_behind(struct stream *stream)
     __atomic_store_n(&stream->context->legacy.behind_ns, now, __ATOMIC_RELEASE);
 }
 
-int stream_is_used_behind(const struct stream *stream)
+uint64_t stream_behind_ns(const struct stream *stream)
 {
-    uint64_t then = stream ? __atomic_load_n(&stream->behind_ns, __ATOMIC_ACQUIRE) : 0;
-    return then && monotonic_ns() - then < 2 * NS_PER_MS;
+    return __atomic_load_n(&stream->behind_ns, __ATOMIC_ACQUIRE);
 }
 
 void contexts_close(void)

@@ -130,12 +130,13 @@ static int check_all(struct watch *watch, uint64_t until, size_t *total)
     return is_done;
 }
 
-static int is_flying(struct watch *watch)
+/* Whether a launch is under way whose batch had that turn. */
+static int is_flying(struct watch *watch, const uint64_t turns[BATCHES])
 {
     int is = 0;
     lock_take(&watch->lock);
     for (unsigned i = 0; i < BATCHES && !is; i++)
-        is = !batch_is_over(&watch->batches[i]);
+        is = watch->batches[i].turn == turns[i] && !batch_is_over(&watch->batches[i]);
     lock_release(&watch->lock);
     return is;
 }
@@ -144,7 +145,12 @@ static int is_flying(struct watch *watch)
  * collected meanwhile is reported when the caller goes on. */
 static size_t collect_rest(struct watch *watch, uint64_t until)
 {
-    while (is_flying(watch) && monotonic_ms() < until)
+    uint64_t turns[BATCHES];
+    lock_take(&watch->lock);
+    for (unsigned i = 0; i < BATCHES; i++)
+        turns[i] = watch->batches[i].turn;
+    lock_release(&watch->lock);
+    while (is_flying(watch, turns) && monotonic_ms() < until)
         usleep(PAUSE_US);
     size_t found = slack_collect(watch->books);
     while (slack_is_told_elsewhere(watch) && monotonic_ms() < until)

@@ -170,8 +170,10 @@ static void mark_rest(struct books *books, int checks)
         struct stream *stream = __atomic_load_n(&list->stream, __ATOMIC_ACQUIRE);
         if (stream && !list->pool) {
             int is_idle = freelist_pass_touched(list, stream);
-            stream_used_behind(stream);
-            if (checks)
+            int has_checks = checks && slack_waits(list);
+            if (has_checks || freelist_is_unmarked(list))
+                stream_used_behind(stream);
+            if (has_checks)
                 slack_flush_touched(list, stream, is_idle);
             if (freelist_is_unmarked(list))
                 freelist_mark_touched(list, stream);

@@ -1,10 +1,13 @@
 /* Events, and waits on the host: also report faults of the work waited for. */
 #include "internal.h"
 
+#include "base/clock.h"
+
 #include <unistd.h>
 
-#define ASKED_US 10u     /* with the timer's slack each 60 us, */
-#define ASKED_MOST 1600u /* so for 0.1 s in all: other streams may keep the device busy */
+#define ASKED_US 10u
+#define SHORT_NS (2 * NS_PER_MS)  /* how long what our thread gave a stream takes as a rule; */
+#define LONG_NS (100 * NS_PER_MS) /* and at most, where it was idle: other streams may keep the device busy */
 
 /* Events are destroyed before the driver may give their handles to others. */
 CUresult hook_cuEventDestroy(CUevent event)
@@ -46,9 +49,10 @@ OF_STREAM(cuStreamSynchronize_ptsz, own_default, settled(real.cuStreamSynchroniz
 static CUresult asked(CUresult (*query)(CUstream stream), CUstream handle, CUstream meant)
 {
     CUresult result = query(handle);
-    for (unsigned again = 0; result == CUDA_ERROR_NOT_READY && again < ASKED_MOST && is_active(); again++) {
-        const struct stream *stream = stream_resolve(meant);
-        if (!stream_is_used_behind(stream) && !heap_is_alone_on(stream))
+    const struct stream *stream = result == CUDA_ERROR_NOT_READY && is_active() ? stream_resolve(meant) : NULL;
+    uint64_t used_ns = stream ? stream_behind_ns(stream) : 0, age;
+    while (used_ns && result == CUDA_ERROR_NOT_READY && (age = monotonic_ns() - used_ns) < LONG_NS) {
+        if (age >= SHORT_NS && !heap_is_alone_on(stream))
             break;
         usleep(ASKED_US);
         result = query(handle);
