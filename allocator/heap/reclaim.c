@@ -46,8 +46,8 @@ static void unmap_all(struct block *gone)
 }
 
 /* With uaf=strict each allocation needs a mapping. The background thread makes them ahead, from the memory of the blocks that
- * it unmaps, also when many wait: what it leaves undone the program does itself, and the driver lets one of them work at a
- * time. They take the place of what the cache of physical memory would hold. */
+ * it unmaps, also when many wait: what it leaves undone the program does itself. They take the place of what the cache of
+ * physical memory would hold. */
 static int is_wanted_again(const struct books *books, const struct block *block)
 {
     return heap_options->uaf == UAF_STRICT && !block->is_elsewhere && !block->slot.is_second &&
