@@ -298,8 +298,9 @@ size_t cufence_get_unguarded(cufence_unguarded *out, size_t max);
 /*
  * Releases what is kept for reuse on `device` (-1: all) to the driver: idle mappings whose streams have passed the free, and
  * cached physical memory. Does not wait for streams, with one exception: if memory of released pools is still mapped, it
- * synchronises the context, because it can't know on which streams their graphs were replayed. Errors: NOT_INITIALIZED,
- * INVALID_ARGUMENT, DRIVER.
+ * synchronises the context, because it can't know on which streams their graphs were replayed. Of what was freed within the
+ * last 5 ms of frees on a stream, only the hooks of `cufence run` and the preload know that it has passed; with the C API alone
+ * the next free on the stream shows it. Errors: NOT_INITIALIZED, INVALID_ARGUMENT, DRIVER.
  */
 cufence_status cufence_trim(int device);
 

@@ -121,8 +121,10 @@ static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
         (unsigned long long)stats.captured_bytes, holders);
 }
 
-#define FULL_NS 100000000ull       /* 0.1 s */
-#define SCARCE_WAIT_NS 50000000ull /* 0.05 s */
+#define FULL_NS 100000000ull         /* 0.1 s */
+#define SCARCE_WAITS 500             /* of 1 ms in which nothing is retired */
+#define SCARCE_MOST_NS 2000000000ull /* 2 s, also if something is */
+#define HELPED_AT_ONCE 32
 #define DEVICES 64
 
 static uint64_t full_ns[DEVICES]; /* atomic: when nothing more could be released on the device; 0: never */
@@ -177,10 +179,13 @@ static int is_scarce(const struct books *books, const struct heap_request *wante
 }
 
 /* Whether memory is scarce also when what can be released has been. With uaf=strict most of what was freed waits for work that
- * is not over, which is given some time, but is not synchronised with: it may be waiting for the caller. */
+ * is not over, which is given some time, but is not synchronised with: it may be waiting for the caller. Other threads may take
+ * what this one releases. */
 static int stays_scarce(const struct books *books, const struct heap_request *wanted, unsigned reserve)
 {
-    uint64_t began = now_ns();
+    const uint64_t began = now_ns();
+    uint64_t retired = __atomic_load_n(&books->shared.retired, __ATOMIC_RELAXED), before;
+    unsigned waits = 0;
     if (was_just_full(wanted->device))
         return 1;
     for (;;) {
@@ -188,12 +193,27 @@ static int stays_scarce(const struct books *books, const struct heap_request *wa
         reclaim_device(books->context, wanted->device, 1);
         if (!is_scarce(books, wanted, reserve))
             return 0;
-        if (heap_options->uaf != UAF_STRICT || now_ns() - began >= SCARCE_WAIT_NS)
+        if (heap_options->uaf != UAF_STRICT || now_ns() - began >= SCARCE_MOST_NS)
+            break;
+        before = retired;
+        retired = __atomic_load_n(&books->shared.retired, __ATOMIC_RELAXED);
+        if (retired != before)
+            continue;
+        if (++waits > SCARCE_WAITS)
             break;
         usleep(1000);
     }
     note_full(wanted->device);
     return 1;
+}
+
+/* With uaf=strict most of a device may be waiting to be unmapped, if the program frees faster than the background thread
+ * unmaps. Its threads then do their share of that before they map more. */
+static void help_retire(struct books *books)
+{
+    if (heap_options->uaf == UAF_STRICT && __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) &&
+        is_nearly_full(books))
+        reclaim_retired(books, HELPED_AT_ONCE);
 }
 
 /* Maps a new block. If necessary, releases memory that is kept for reuse on the device. reserve: see is_scarce(). */
@@ -203,6 +223,8 @@ static struct block *map_anew(struct books *books, const struct heap_request *wa
     int device = wanted->device, is_brief = !wanted->is_last_try && heap_options->fallback && was_just_full(device);
     int is_alone = reserve == RESERVE && heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST;
     int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
+    if (!is_captured)
+        help_retire(books);
     if (!is_captured && is_scarce(books, wanted, reserve) && stays_scarce(books, wanted, reserve)) {
         *status = still_full(device, wanted->size);
         return NULL;

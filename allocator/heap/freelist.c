@@ -236,6 +236,7 @@ struct block *freelist_take_retired(struct freelist *list)
     if (block && waits_are_over(block)) {
         DL_DELETE(list->retiring, block);
         __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&list->retired, 1, __ATOMIC_RELAXED);
         block_become(block, BLOCK_HELD);
     } else {
         block = NULL;

@@ -88,6 +88,7 @@ struct freelist {
     unsigned marker_count;
     uint64_t idle_pages, idle_cell_bytes;   /* atomic; written under the list lock */
     uint64_t waiting_count, retiring_count; /* atomic */
+    uint64_t retired;                       /* atomic: how many were taken to be unmapped */
     uint64_t allocations, frees;
     int64_t live_bytes;    /* of its stream, minus what was added to the context's sum */
     struct facts *history; /* a ring of buffers whose blocks have since been reused */
@@ -382,8 +383,9 @@ void reclaim_device(const struct context *own, int device, int level); /* own: t
 /* Bracket work in a context other than the caller's own, which may be destroyed at any time (heap_hold()). */
 void visit_begin(void);
 void visit_end(void);
-void reclaim_retired(struct books *books); /* unmaps retiring blocks that have passed */
-void reclaim_old(struct books *books);     /* unmaps blocks idle for too long, or beyond the limit */
+/* Unmaps up to `most` retiring blocks that have passed, of those that are waiting now: others may add some for ever. */
+void reclaim_retired(struct books *books, uint64_t most);
+void reclaim_old(struct books *books); /* unmaps blocks idle for too long, or beyond the limit */
 
 /* ---- adaptive.c ---- */
 

@@ -74,12 +74,15 @@ struct retired {
     unsigned count;
 };
 
-static struct retired next_retired(struct books *books)
+/* left: how many more to take. */
+static struct retired next_retired(struct books *books, uint64_t *left)
 {
     struct retired next = {.count = 0};
     struct block *block;
-    while (next.count < RETIRED_AT_ONCE && (block = freelist_take_retired(&books->shared)) != NULL)
+    while (*left && next.count < RETIRED_AT_ONCE && (block = freelist_take_retired(&books->shared)) != NULL) {
         next.blocks[next.count++] = block;
+        --*left;
+    }
     slack_check_retired(books, next.blocks, next.count);
     return next;
 }
@@ -103,12 +106,13 @@ static void unmap_retired(struct books *books, struct block *block)
     block_unmap(block);
 }
 
-void reclaim_retired(struct books *books)
+void reclaim_retired(struct books *books, uint64_t most)
 {
-    struct retired now, next = next_retired(books);
+    uint64_t waiting = __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED), left = most < waiting ? most : waiting;
+    struct retired now, next = next_retired(books, &left);
     while (next.count) {
         now = next;
-        next = next_retired(books); /* checked while the driver unmaps the others */
+        next = next_retired(books, &left); /* checked while the driver unmaps the others */
         for (unsigned i = 0; i < now.count; i++)
             unmap_retired(books, now.blocks[i]);
     }
@@ -221,7 +225,7 @@ static void reclaim(struct books *books, int level)
         captures_collect(books);
         mark_rest(books, 0);
         advance(books);
-        reclaim_retired(books);
+        reclaim_retired(books, UINT64_MAX);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
         pack_trim(books);
     }
@@ -285,8 +289,10 @@ cufence_status heap_trim(int device, int may_wait)
     const struct context *own = context_known_current();
     for (struct context *context = context_next(NULL); status == CUFENCE_OK && context; context = context_next(context)) {
         struct books *books = device < 0 || context->device == device ? books_of(context) : NULL;
+        if (books && may_wait && has_waiting_memory(books))
+            visit(own, books, 2);
         if (books)
-            visit(own, books, may_wait && has_waiting_memory(books) ? 2 : 1);
+            visit(NULL, books, 1); /* not beside the background thread, which may just have some of it in hand */
     }
     return status;
 }

@@ -40,7 +40,7 @@ static int visit(struct context *context, int is_time_to_trim, int has_gone)
         if (heap_options->uaf == UAF_ADAPTIVE)
             is_active = adaptive_work(books);
         else
-            reclaim_retired(books);
+            reclaim_retired(books, UINT64_MAX);
         if (is_time_to_trim)
             reclaim_old(books);
     }
