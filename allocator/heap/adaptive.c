@@ -233,7 +233,7 @@ int adaptive_work(struct books *books)
     pace.has_news |= is_new;
     count_credit();
     uint64_t began = monotonic_ns();
-    reclaim_retired(books, UINT64_MAX);
+    reclaim_retired(books);
     charge(began);
     if (gives_way(books))
         return 1;

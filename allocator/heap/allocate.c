@@ -7,6 +7,7 @@
 #include "stacks/labels.h"
 #include "vmm/physical.h"
 
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -124,7 +125,6 @@ static cufence_status out_of_memory(int device, uint64_t size, uint64_t mapped)
 #define FULL_NS 100000000ull         /* 0.1 s */
 #define SCARCE_WAITS 500             /* of 1 ms in which nothing is retired */
 #define SCARCE_MOST_NS 2000000000ull /* 2 s, also if something is */
-#define HELPED_AT_ONCE 32
 #define DEVICES 64
 
 static uint64_t full_ns[DEVICES]; /* atomic: when nothing more could be released on the device; 0: never */
@@ -207,15 +207,6 @@ static int stays_scarce(const struct books *books, const struct heap_request *wa
     return 1;
 }
 
-/* With uaf=strict most of a device may be waiting to be unmapped, if the program frees faster than the background thread
- * unmaps. Its threads then do their share of that before they map more. */
-static void help_retire(struct books *books)
-{
-    if (heap_options->uaf == UAF_STRICT && __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED) &&
-        is_nearly_full(books))
-        reclaim_retired(books, HELPED_AT_ONCE);
-}
-
 /* Maps a new block. If necessary, releases memory that is kept for reuse on the device. reserve: see is_scarce(). */
 static struct block *map_anew(struct books *books, const struct heap_request *wanted, const struct layout *layout,
                               int is_captured, unsigned reserve, cufence_status *status)
@@ -223,8 +214,6 @@ static struct block *map_anew(struct books *books, const struct heap_request *wa
     int device = wanted->device, is_brief = !wanted->is_last_try && heap_options->fallback && was_just_full(device);
     int is_alone = reserve == RESERVE && heap_options->small != SMALL_MAP && wanted->size <= CELLS_SIZE_MOST;
     int hardest = is_brief ? -1 : is_captured ? 1 : 2; /* a synchronisation would invalidate the capture */
-    if (!is_captured)
-        help_retire(books);
     if (!is_captured && is_scarce(books, wanted, reserve) && stays_scarce(books, wanted, reserve)) {
         *status = still_full(device, wanted->size);
         return NULL;
@@ -259,6 +248,36 @@ static struct block *steal(struct freelist *list, uint64_t pages, uint64_t waste
     freelist_drain(books);
     struct block *block = freelist_steal(books, list == &books->shared ? NULL : list, pages, waste);
     lock_release(&books->lock);
+    return block;
+}
+
+#define RETIRED_SPINS 64
+#define RETIRED_MOST_NS 10000000ull /* 10 ms, in which some 150 blocks are retired */
+
+/* Whether blocks are being retired, and memory of that size will be idle then. */
+static int is_coming(const struct books *books, uint64_t pages)
+{
+    unsigned bin = freelist_bin(pages), last = freelist_bin(pages + pages * heap_options->waste / 100);
+    int is = 0;
+    for (; !is && bin <= last; bin++)
+        is = __atomic_load_n(&books->coming[bin], __ATOMIC_RELAXED) != 0;
+    return is && __atomic_load_n(&books->is_retiring, __ATOMIC_RELAXED);
+}
+
+/* With uaf=strict, for a program that allocates faster than the background thread retires: waits for memory that the thread is
+ * about to have. To create some and map it takes no less time, the driver does one at a time, and the thread would lag behind
+ * more and more. In a scope. */
+static struct block *await_retired(struct freelist *list, uint64_t pages)
+{
+    const uint64_t until = now_ns() + RETIRED_MOST_NS;
+    struct block *block = NULL;
+    for (unsigned spins = 0; !block && is_coming(list->books, pages) && now_ns() < until; spins++) {
+        if (spins < RETIRED_SPINS)
+            sched_yield();
+        else
+            usleep(20);
+        block = steal(list, pages, heap_options->waste);
+    }
     return block;
 }
 
@@ -297,8 +316,11 @@ static struct block *obtain(struct freelist *list, const struct heap_request *wa
     struct block *block = NULL;
     struct cells cells;
     struct scope scope = scope_enter(books->context);
-    if (!list->pool && wanted->device == books->context->device)
+    if (!list->pool && wanted->device == books->context->device) {
         block = steal(list, layout->pages, heap_options->waste);
+        if (!block && heap_options->uaf == UAF_STRICT)
+            block = await_retired(list, layout->pages);
+    }
     int may_pack = !block && packing_may(list, wanted, layout->align, &cells);
     if (may_pack && !__atomic_load_n(&books->is_packing, __ATOMIC_RELAXED) && begins_packing(books, wanted))
         block = obtain_cell(list, wanted, layout, &cells, status);

@@ -124,7 +124,16 @@ static inline void put(struct freelist *list, struct block *block, enum block_st
         block_become(block, BLOCK_RETIRING);
         DL_APPEND(list->retiring, block);
         __atomic_add_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+        __atomic_add_fetch(&list->books->coming[freelist_bin(block->pages)], 1, __ATOMIC_RELAXED);
     }
+}
+
+/* Caller holds the list lock. */
+static void take_retiring(struct freelist *list, struct block *block)
+{
+    DL_DELETE(list->retiring, block);
+    __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+    block_become(block, BLOCK_HELD);
 }
 
 /* Caller holds the list lock. */
@@ -234,10 +243,8 @@ struct block *freelist_take_retired(struct freelist *list)
             break; /* the first one that waits for events only: blocks of one stream pass in order */
     }
     if (block && waits_are_over(block)) {
-        DL_DELETE(list->retiring, block);
-        __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
+        take_retiring(list, block);
         __atomic_add_fetch(&list->retired, 1, __ATOMIC_RELAXED);
-        block_become(block, BLOCK_HELD);
     } else {
         block = NULL;
     }
@@ -406,9 +413,8 @@ void freelist_take_all(struct freelist *list, struct block **gone)
     }
     DL_FOREACH_SAFE(list->retiring, block, next)
     {
-        DL_DELETE(list->retiring, block);
-        __atomic_sub_fetch(&list->retiring_count, 1, __ATOMIC_RELAXED);
-        block_become(block, BLOCK_HELD);
+        take_retiring(list, block);
+        has_come(list->books, block->pages);
         DL_APPEND(*gone, block);
     }
     list_unlock(list);

@@ -115,6 +115,8 @@ struct books {
     uint64_t peak_mapped_bytes;
     uint64_t fresh, retired;
     uint64_t replaced;                                  /* blocks in retiring lists whose memory a twin has taken over */
+    uint32_t coming[BINS];                              /* retiring blocks by size, until their memory is idle or given back */
+    int is_retiring;                                    /* some were found to have passed when a thread looked last */
     uint64_t allocations, frees;                        /* of lists that no longer exist */
     uint64_t alone_bytes;                               /* mapped for small buffers that share no page */
     uint64_t alone_most;                                /* max_overhead in bytes; 0: not known yet */
@@ -176,6 +178,12 @@ static inline uint64_t list_idle_bytes(const struct freelist *list)
 {
     return __atomic_load_n(&list->idle_pages, __ATOMIC_RELAXED) * heap_granularity +
            __atomic_load_n(&list->idle_cell_bytes, __ATOMIC_RELAXED);
+}
+
+/* The memory of a block that was retiring is idle or given back. */
+static inline void has_come(struct books *books, uint64_t pages)
+{
+    __atomic_sub_fetch(&books->coming[freelist_bin(pages)], 1, __ATOMIC_RELAXED);
 }
 
 static inline void list_lock(struct freelist *list)
@@ -383,8 +391,9 @@ void reclaim_device(const struct context *own, int device, int level); /* own: t
 /* Bracket work in a context other than the caller's own, which may be destroyed at any time (heap_hold()). */
 void visit_begin(void);
 void visit_end(void);
-/* Unmaps up to `most` retiring blocks that have passed, of those that are waiting now: others may add some for ever. */
-void reclaim_retired(struct books *books, uint64_t most);
+/* Unmaps the retiring blocks that have passed, of those that are waiting now: others may add some for ever. Returns whether
+ * there were any. */
+int reclaim_retired(struct books *books);
 void reclaim_old(struct books *books); /* unmaps blocks idle for too long, or beyond the limit */
 
 /* ---- adaptive.c ---- */

@@ -90,9 +90,11 @@ static struct retired next_retired(struct books *books, uint64_t *left)
 static void unmap_retired(struct books *books, struct block *block)
 {
     struct freelist *shared = &books->shared;
+    const uint64_t pages = block->pages;
     slack_await(block);
     if (slack_wait_for(block, NULL)) {
         freelist_put(shared, block, BLOCK_RETIRING, now_ns());
+        has_come(books, pages);
         return;
     }
     struct block *heir = block->heir;
@@ -104,18 +106,22 @@ static void unmap_retired(struct books *books, struct block *block)
         freelist_put(shared, heir, BLOCK_IDLE, now_ns());
     }
     block_unmap(block);
+    has_come(books, pages);
 }
 
-void reclaim_retired(struct books *books, uint64_t most)
+int reclaim_retired(struct books *books)
 {
-    uint64_t waiting = __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED), left = most < waiting ? most : waiting;
+    uint64_t left = __atomic_load_n(&books->shared.retiring_count, __ATOMIC_RELAXED);
     struct retired now, next = next_retired(books, &left);
+    int has_any = next.count != 0;
+    __atomic_store_n(&books->is_retiring, has_any, __ATOMIC_RELAXED);
     while (next.count) {
         now = next;
         next = next_retired(books, &left); /* checked while the driver unmaps the others */
         for (unsigned i = 0; i < now.count; i++)
             unmap_retired(books, now.blocks[i]);
     }
+    return has_any;
 }
 
 /* Unmaps up to `bytes` of what was freed before `before_ns`. Returns the number of bytes unmapped. */
@@ -225,7 +231,7 @@ static void reclaim(struct books *books, int level)
         captures_collect(books);
         mark_rest(books, 0);
         advance(books);
-        reclaim_retired(books, UINT64_MAX);
+        reclaim_retired(books);
         unmap_old(books, UINT64_MAX, UINT64_MAX);
         pack_trim(books);
     }

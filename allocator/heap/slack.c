@@ -1,10 +1,12 @@
 /* Slack watch: when the pattern of a block is written and checked. */
 #include "slack.h"
 
+#include <sched.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define AWAIT_US 10u      /* how often it is asked whether a launch is over: with the timer's slack each 60 us, */
+#define AWAIT_SPINS 32u   /* how often it is asked at once whether a launch is over: many take 10 to 20 us. Then */
+#define AWAIT_US 10u      /* after this time, with the timer's slack each 60 us, */
 #define AWAIT_TIMES 64u   /* so for 4 ms in all, */
 #define AWAIT_FREED 1600u /* and 0.1 s for the memory that cuMemFree frees: its call waits for the device anyhow; */
 #define IN_VAIN_MOST 8u   /* and this often in vain */
@@ -205,13 +207,16 @@ static void withdraw_check(struct watch *watch, struct slack *slack)
  * checked by then. Waits for that, but not long, and not on a device that is too busy. */
 static void await_launch(struct watch *watch, const struct slack *slack, unsigned times)
 {
-    int is_over = 0;
-    for (unsigned waited = 0; waited < times && !is_over; waited++) {
+    for (unsigned asked = 0; asked < AWAIT_SPINS + times; asked++) {
         lock_take(&watch->lock);
-        is_over = watch->in_vain >= IN_VAIN_MOST || slack_is_over(slack);
-        watch->in_vain += !is_over && waited + 1 == times;
+        int is_over = watch->in_vain >= IN_VAIN_MOST || slack_is_over(slack);
+        watch->in_vain += !is_over && asked + 1 == AWAIT_SPINS + times;
         lock_release(&watch->lock);
-        if (!is_over)
+        if (is_over)
+            break;
+        if (asked < AWAIT_SPINS)
+            sched_yield();
+        else
             usleep(AWAIT_US);
     }
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #define POLL_NS 200000ul    /* while freed buffers wait to be retired: two to three times the driver time of a mapping */
+#define YIELD_NS 20000ul    /* after some were: others are waiting meanwhile, for what it holds (visit_begin()) */
 #define REST_NS 100000000ul /* otherwise: how often to check idle mappings */
 #define PACE_NS 1000000ul   /* uaf=adaptive, while the program frees buffers: nothing waits for what is retired */
 #define WATCH_NS 20000000ul /* uaf=adaptive, otherwise: how soon to notice that it does */
@@ -26,7 +27,7 @@ static int has_retiring(void)
     return 0;
 }
 
-/* Returns whether the program is freeing buffers that may be retired. */
+/* Returns whether the program is freeing buffers that may be retired, or with uaf=strict, whether some were. */
 static int visit(struct context *context, int is_time_to_trim, int has_gone)
 {
     struct books *books = books_of(context);
@@ -40,7 +41,7 @@ static int visit(struct context *context, int is_time_to_trim, int has_gone)
         if (heap_options->uaf == UAF_ADAPTIVE)
             is_active = adaptive_work(books);
         else
-            reclaim_retired(books, UINT64_MAX);
+            is_active = reclaim_retired(books);
         if (is_time_to_trim)
             reclaim_old(books);
     }
@@ -53,7 +54,7 @@ static int wait_for_work(int is_active)
 {
     int is_busy = has_retiring();
     if (heap_options->uaf != UAF_ADAPTIVE)
-        return bell_wait(is_busy ? POLL_NS : REST_NS, is_busy);
+        return bell_wait(!is_busy ? REST_NS : is_active ? YIELD_NS : POLL_NS, is_busy);
     is_busy |= is_active;
     return bell_wait(is_busy ? PACE_NS : WATCH_NS, is_busy);
 }

@@ -172,6 +172,36 @@ static void strict_retires(void)
     CHECK(is_retired(first));
 }
 
+/* A program that allocates faster than its frees are retired goes on with the memory of those. */
+static void strict_waits_for_its_memory(void)
+{
+    start("uaf=strict");
+    CUstream a = new_stream();
+    cusim_set_latency("cuMemSetAccess", 50);
+    cusim_set_latency("cuMemUnmap", 2000); /* the background thread lags behind */
+    while (stats().retired_mappings < 50)
+        CHECK_OK(cufence_free(allocate(4000, a), a));
+    cusim_set_latency("cuMemUnmap", 0);
+    CHECK(stats().fresh_mappings < 50); /* some 200 otherwise */
+}
+
+/* But not for ever, and not if none of that is of its size. */
+static void strict_waits_a_while(void)
+{
+    start("uaf=strict");
+    CUstream a = new_stream();
+    void *first = allocate(4000, a);
+    uint64_t calls = cusim_call_count("cuMemSetAccess"), fresh = stats().fresh_mappings;
+    cusim_set_latency("cuMemSetAccess", 2000000); /* so long the background thread takes to map the memory again */
+    CHECK_OK(cufence_free(first, a));
+    AWAIT(cusim_call_count("cuMemSetAccess") > calls);
+    cusim_set_latency("cuMemSetAccess", 0);
+    allocate(3 * MIB, a);
+    CHECK(stats().fresh_mappings == fresh + 1);
+    allocate(4000, a);
+    CHECK(stats().fresh_mappings == fresh + 2);
+}
+
 static void memory_pressure(void)
 {
     setenv("CUFENCE_SIM", "memory=1G", 1);
@@ -483,6 +513,8 @@ static void init_rules(void)
     X(other_streams_wait)                                                                                                      \
     X(recorded_streams_wait)                                                                                                   \
     X(strict_retires)                                                                                                          \
+    X(strict_waits_for_its_memory)                                                                                             \
+    X(strict_waits_a_while)                                                                                                    \
     X(memory_pressure)                                                                                                         \
     X(idle_mappings_age)                                                                                                       \
     X(arena_wraps)                                                                                                             \
