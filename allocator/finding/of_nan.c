@@ -39,7 +39,7 @@ static void add_hint(struct finding *finding, const struct nan_fact *nan)
     else if (infinities)
         part_add(finding->hint, "the inputs have Inf: Inf - Inf, 0 * Inf and Inf / Inf are NaN; inf=on finds who made them");
     else if (has_negative && has_word(name, roots, sizeof roots / sizeof *roots))
-        part_add(finding->hint, "the inputs have negative numbers: a logarithm or root of one is NaN");
+        part_add(finding->hint, "some inputs are negative: a logarithm or root of one is NaN");
     else if (nan->type == VALUE_FLOAT16)
         part_add(finding->hint, "numbers beyond 65504 are Inf in float16, and Inf - Inf is NaN within a kernel");
     else if (zeros)
