@@ -125,6 +125,34 @@ static void a_large_argument_counts_if_outputs_differ(void **state)
     assert_int_equal(compared(&a, &b, 0).index, 1);
 }
 
+/* PyTorch leaves pointers of earlier launches in such structs. */
+static void a_pointer_in_a_large_argument_counts_if_others_differ(void **state)
+{
+    (void)state;
+    struct launch a, b;
+    plain(&a)->buffers[1].argument = 3;
+    plain(&b)->buffers[1].argument = 3;
+    a.buffers[1].at = b.buffers[1].at = 8;
+    b.buffers[1].name = "out #2";
+    EXPECT(TRACE_OTHER_POINTER, 0); /* a small one has no such members */
+    a.scalars[1].bytes = b.scalars[1].bytes = 65;
+    EXPECT(TRACE_EQUAL, 0);
+    b.buffers[1].at = 16;
+    EXPECT(TRACE_EQUAL, 0);
+    b.event.buffer_count = 1;
+    EXPECT(TRACE_EQUAL, 0);
+    assert_int_equal(trace_compare(&b.event, of_b, 200, &a.event, of_a, 100, 0).kind, TRACE_EQUAL);
+    b.buffers[0].after++;
+    EXPECT(TRACE_OTHER_POINTER, 0);
+    plain(&b)->buffers[0].name = "in #2";
+    EXPECT(TRACE_OTHER_POINTER, 0); /* an argument of its own */
+    plain(&b)->event.buffer_count = 0;
+    EXPECT(TRACE_OTHER_POINTER, 0);
+    a.event.buffers++; /* nothing else is known to be equal */
+    a.event.buffer_count = 1;
+    EXPECT(TRACE_OTHER_POINTER, 0);
+}
+
 static void hashes_that_are_missing_are_equal(void **state)
 {
     (void)state;
@@ -271,6 +299,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(each_difference_is_told),
         TEST(a_large_argument_counts_if_outputs_differ),
+        TEST(a_pointer_in_a_large_argument_counts_if_others_differ),
         TEST(hashes_that_are_missing_are_equal),
         TEST(old_bytes_are_inputs_only_if_they_matter),
         TEST(an_input_that_was_written_comes_first),

@@ -35,7 +35,8 @@ struct trace_difference {
  * Compares two events. `ignored`: of the flags above. A buffer that differs before the launch is another input only if somebody
  * wrote it in one of the runs, or if outputs differ too: memory that nobody has written holds anything. Hashes that one of the
  * events lacks are taken for equal, and so are scalars and the bytes of larger arguments as long as outputs are known and
- * equal: padding, and members that a kernel does not use, hold anything as well.
+ * equal: padding, and members that a kernel does not use, hold anything as well. So do pointers in structs of more than 64
+ * bytes, if all other buffers are equal.
  */
 struct trace_difference trace_compare(const struct trace_event *a, const struct trace_writers *of_a, uint64_t line_a,
                                       const struct trace_event *b, const struct trace_writers *of_b, uint64_t line_b,
