@@ -30,7 +30,9 @@
 /* The driver's debugger thread keeps running for a while after that; a process that exits meanwhile crashes in it (same
  * driver). */
 #define SETTLING_MS 100
-#define LATE_DUMP_MS 2000 /* of eight processes that fault on one device at once, one saw the error before its dump */
+/* Of processes that fault on one device at once, some see the error before their dump: one of eight, and one of six, which
+ * waited for it for 2 s in vain. */
+#define LATE_DUMP_MS 5000
 #define IDLE_FENCE_MS 1000
 #define BUSY_FENCE_MS 300
 #define PROGRESS_MS 1000 /* first progress line; the interval then doubles */
