@@ -1,9 +1,9 @@
 #include "lifecycle.h"
 
 #include "closing.h"
-#include "periodic.h"
 #include "slack.h"
 #include "use.h"
+#include "usr1.h"
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -218,7 +218,7 @@ static void at_exit(int status, void *unused)
     if ((process.options.at_exit == AT_EXIT_LIVE || process.options.verbose) &&
         __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         use_print(-1, "at exit");
-    periodic_stop();
+    usr1_stop();
     delivery_conclude();
     if (process.options.streams && !order_is_wanted() && __atomic_load_n(&process.has_worked, __ATOMIC_RELAXED))
         output_say(
@@ -300,14 +300,13 @@ static cufence_status start(const char *options)
     static const struct context_events events = {context_begun, context_gone, stream_ends};
     contexts_open(&events);
     heap_on_slack(slack_report);
-    status = periodic_open(&process.options);
-    if (status == CUFENCE_OK)
-        status = heap_open(&process.options);
+    status = heap_open(&process.options);
     if (status != CUFENCE_OK) {
         monitor_cancel();
         return status;
     }
-    periodic_start();
+    if (process.options.usr1)
+        usr1_start();
     wait_before_exit();
     if (!process.removes_traces)
         process.removes_traces = on_exit(remove_traces, NULL) == 0 && /* also needed if no context is ever created */

@@ -128,12 +128,6 @@ static const struct option_row table[] = {
      .help = "live: print what is still allocated when the process ends, by place of allocation"},
     {.name = "leaks", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(leaks),
      .help = "what is still allocated when the process ends is a finding; not for PyTorch, whose tensors live on"},
-    {.name = "stats", .type = OPTION_PATH, .allowed = "a file name up to 255 bytes, with %p %r %h %%", .default_value = "",
-     .offset = FIELD(stats), .maximum = sizeof(((struct options *)0)->stats),
-     .help = "file to write figures to in Prometheus' text format, anew each stats_ms and at exit; %p, %r, %h as in log", NOT_STANDARD_OUTPUT},
-    {.name = "stats_ms", .type = OPTION_NUMBER, .allowed = "100..86400000", .default_value = "10000",
-     .offset = FIELD(stats_ms), .minimum = 100, .maximum = DAY_MS,
-     .help = "milliseconds between two writes of the file of stats"},
     {.name = "estimate", .type = OPTION_SWITCH, .allowed = "on | off", .default_value = "off", .offset = FIELD(estimate),
      .help = "guard nothing; print at exit what the program would take guarded (cufence run --estimate)"},
     {.name = "color", .type = OPTION_CHOICE, .allowed = "auto | on | off", .default_value = "auto", .offset = FIELD(color),
@@ -194,6 +188,14 @@ static const struct option_row table[] = {
 
 #define ROWS (sizeof table / sizeof table[0])
 
+/* Options of earlier versions, and what to use now. */
+static const struct {
+    const char *name, *instead;
+} gone[] = {
+    {"stats", "call cufence_get_stats(), cufence_get_streams() or, in Python, cufence.stats()"},
+    {"stats_ms", "call cufence_get_stats(), cufence_get_streams() or, in Python, cufence.stats()"},
+};
+
 /* A part of the text being parsed; not NUL-terminated. */
 struct span {
     const char *start;
@@ -235,11 +237,21 @@ static const struct option_row *row_find(struct span key)
     return NULL;
 }
 
+const char *options_gone(const char *name, size_t length)
+{
+    for (size_t i = 0; i < sizeof gone / sizeof *gone; i++)
+        if (strlen(gone[i].name) == length && !memcmp(name, gone[i].name, length))
+            return gone[i].instead;
+    return NULL;
+}
+
 /* Returns the row that `key` is probably a misspelling of, NULL if none. */
 static const struct option_row *row_nearest(struct span key)
 {
     const struct option_row *nearest = NULL;
     size_t best = SIZE_MAX;
+    if (options_gone(key.start, key.length))
+        return NULL;
     for (size_t i = 0; i < ROWS; i++) {
         size_t edits = text_slip(key.start, key.length, table[i].name);
         if (edits < best) {
@@ -262,6 +274,9 @@ static cufence_status unknown_key(struct span key, const char *source)
 {
     char names[1024] = "";
     const struct option_row *nearest = row_nearest(key);
+    const char *instead = options_gone(key.start, key.length);
+    if (instead)
+        return error_set(CUFENCE_ERROR_OPTION, "%s: the option '%s' is gone; %s", source, excerpt_of(key).text, instead);
     if (nearest)
         return error_set(CUFENCE_ERROR_OPTION, "%s: unknown option '%s', did you mean '%s'? `cufence options` lists all",
                          source, excerpt_of(key).text, nearest->name);

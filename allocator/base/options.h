@@ -66,8 +66,6 @@ struct options {
     int usr1;                /* on | off (default): print the use of memory at SIGUSR1 */
     enum option_at_exit at_exit; /* nothing (default) | live: print the use of memory at exit */
     int leaks;                   /* on | off (default): what is live at exit is a finding */
-    char stats[256];             /* file for figures in Prometheus' text format, "" = none; %p, %r, %h */
-    uint64_t stats_ms;           /* 100..86400000, default 10000: between two writes of it */
     int estimate;                /* on | off (default): guard nothing, print at exit what guarding would take */
     enum option_color color;     /* auto (default): on a terminal, unless NO_COLOR is set | on | off: reports on stderr */
     int quiet;                   /* on | off (default): no summary line at exit */
@@ -123,9 +121,13 @@ struct option_row {
 /* Returns the rows in the order in which they are printed, and their number in *count. Static storage. */
 const struct option_row *options_table(size_t *count);
 
-/* The row of that name, or else the one that the name is probably a slip of (*is_exact = 0 then); NULL if there is none.
+/* The row of that name, or else the one that the name is probably a slip of (*is_exact = 0 then); NULL if there is none,
+ * or the option is gone.
  * `name` needs no NUL. */
 const struct option_row *options_find(const char *name, size_t length, int *is_exact);
+
+/* What to use instead of an option that earlier versions had, NULL if `name` is none. `name` needs no NUL. */
+const char *options_gone(const char *name, size_t length);
 
 /* Sets *options to the defaults. */
 void options_default(struct options *options);

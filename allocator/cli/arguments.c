@@ -71,23 +71,27 @@ static void list_names(const struct arguments *arguments, struct option *names, 
 
 /* ---- messages ---- */
 
-/* The library's option that a wrong one is probably a slip of, NULL if there is none. */
-static const struct option_row *nearest(const struct arguments *arguments, const char *argument)
+/* Copies the name in --NAME=VALUE as the library writes it, "" if there is none. */
+static void name_in(const char *argument, char name[LONGEST_NAME])
 {
-    char name[LONGEST_NAME];
-    int is_exact;
-    if (!arguments->has_library || strncmp(argument, "--", 2) != 0)
-        return NULL;
-    snprintf(name, sizeof name, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
+    name[0] = '\0';
+    if (strncmp(argument, "--", 2) == 0)
+        snprintf(name, LONGEST_NAME, "%.*s", (int)strcspn(argument + 2, "="), argument + 2);
     for (char *at = name; *at; at++)
         if (*at == '-')
             *at = '_';
-    return options_find(name, strlen(name), &is_exact);
 }
 
 static int wrong(const struct arguments *arguments, const char *argument)
 {
-    const struct option_row *row = nearest(arguments, argument);
+    char name[LONGEST_NAME] = "";
+    int is_exact;
+    if (arguments->has_library)
+        name_in(argument, name);
+    const struct option_row *row = *name ? options_find(name, strlen(name), &is_exact) : NULL;
+    const char *instead = options_gone(name, strlen(name));
+    if (instead)
+        return arguments_complain(arguments->command, ARGUMENTS_WRONG, "the option --%s is gone; %s", name, instead);
     fprintf(stderr, "cufence %s: unknown option \"%s\"", arguments->command, argument);
     if (row) {
         fprintf(stderr, ", did you mean --%s? `cufence options` lists all\n", row->name);

@@ -4,47 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import tempfile
-import time
 import unittest
 from pathlib import Path
 
 import standin
 from test_pluggable import PRELUDE
-
-# https://prometheus.io/docs/instrumenting/exposition_formats/
-NAME = r"[a-zA-Z_:][a-zA-Z0-9_:]*"
-HELP = re.compile(rf"# HELP ({NAME}) (.*)")
-TYPE = re.compile(rf"# TYPE ({NAME}) (counter|gauge|histogram|summary|untyped)")
-LABEL = r'[a-zA-Z_][a-zA-Z0-9_]*="(?:[^"\\\n]|\\[\\n"])*"'
-SAMPLE = re.compile(rf"({NAME})(?:\{{({LABEL}(?:,{LABEL})*)\}})? (-?[0-9.e+]+|[+-]Inf|NaN)")
-
-
-def parse(text: str) -> dict[str, float]:
-    """Reads the format strictly: one HELP and one TYPE line before a metric's samples, which are together and differ."""
-    samples: dict[str, float] = {}
-    kinds: dict[str, str] = {}
-    current = helped = ""
-    assert text.endswith("\n")
-    for line in text.splitlines():
-        if found := HELP.fullmatch(line):
-            helped = found[1]
-            assert helped not in kinds, line
-        elif found := TYPE.fullmatch(line):
-            current = found[1]
-            assert current == helped, line
-            kinds[current] = found[2]
-        else:
-            found = SAMPLE.fullmatch(line)
-            assert found, line
-            assert found[1] == current, line
-            assert (kinds[current] == "counter") == current.endswith("_total"), line
-            key = f"{found[1]}{{{found[2] or ''}}}"
-            assert key not in samples, line
-            samples[key] = float(found[3])
-    return samples
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")
@@ -127,70 +93,6 @@ assert alloc(1 << 30, 0, None) is None
             CUFENCE_SIM="memory=256M",
         )
         self.assertRegex(said, r"; most is held by <string>:\d+ in hoard\S* \(201326592 bytes in 3 buffers\)")
-
-    def test_prometheus(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "figures-%r.prom"
-            self.run_code(
-                """
-import time
-kept = [alloc(1 << 20, 0, None) for _ in range(5)]
-small = alloc(10, 0, None)
-free(kept.pop(), 1 << 20, 0, None)
-""",
-                f"stats={file},min_size=1K",
-                RANK="3",
-            )
-            self.assertEqual([path.name for path in Path(folder).iterdir()], ["figures-3.prom"])
-            samples = parse((Path(folder) / "figures-3.prom").read_text())
-        self.assertEqual(samples['cufence_live_buffers{device="0"}'], 4)
-        self.assertEqual(samples['cufence_live_bytes{device="0"}'], 4 << 20)
-        self.assertEqual(samples['cufence_allocations_total{device="0"}'], 5)
-        self.assertEqual(samples['cufence_stream_live_buffers{device="0",stream="0x0"}'], 4)
-        self.assertEqual(samples['cufence_unguarded_live_buffers{reason="smaller than min_size"}'], 1)
-        self.assertEqual(samples["cufence_findings_total{}"], 0)
-        (info,) = (key for key in samples if key.startswith("cufence_info"))
-        self.assertIn('rank="3"', info)
-
-    def test_it_is_written_while_the_program_runs(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            file = Path(folder) / "figures.prom"
-            self.run_code(
-                f"""
-import pathlib, time
-kept = alloc(1 << 20, 0, None)
-until = time.monotonic() + 60
-seen = 0
-while seen < 2 and time.monotonic() < until:
-    text = pathlib.Path({str(file)!r}).read_text() if seen or pathlib.Path({str(file)!r}).exists() else ""
-    if text and not text.endswith("\\n"):
-        raise SystemExit("a part of the file")
-    if 'cufence_live_buffers{{device="0"}} 1' in text:
-        seen += 1
-        pathlib.Path({str(file)!r}).write_text("")
-        time.sleep(0.3)
-assert seen == 2, seen
-""",
-                f"stats={file},stats_ms=100",
-            )
-
-    def test_a_file_that_cannot_be_written(self) -> None:
-        start = time.monotonic()
-        said = self.run_code("kept = alloc(1, 0, None)", "stats=/nowhere/figures,stats_ms=100")
-        self.assertEqual(said.count("cannot write the figures to /nowhere/figures: No such file or directory"), 1)
-        self.assertLess(time.monotonic() - start, 60)
-
-    def test_the_parser_is_strict(self) -> None:
-        for text in (
-            "a 1\n",
-            "# HELP a x\na 1\n",
-            '# HELP a x\n# TYPE a gauge\na{b="\\x"} 1\n',
-            "# HELP a x\n# TYPE a gauge\na 1\na 2\n",
-            "# HELP a x\n# TYPE a counter\na 1\n",
-            "# HELP a x\n# TYPE a gauge\na 1",
-        ):
-            with self.assertRaises(AssertionError, msg=text):
-                parse(text)
 
 
 @unittest.skipUnless(standin.LIBRARY.is_file(), f"no {standin.LIBRARY.name}: build first")

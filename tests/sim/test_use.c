@@ -4,7 +4,7 @@
 #include <jansson.h>
 #include <signal.h>
 
-static char file[64]; /* for json= and stats= */
+static char file[64]; /* for json= and log= */
 
 static void *allocate_as(size_t size, CUstream stream, const char *label)
 {

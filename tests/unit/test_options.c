@@ -205,6 +205,19 @@ static void an_unknown_key_gets_the_nearest_one_and_the_list(void **state)
     }
 }
 
+static void an_option_that_is_gone_says_so(void **state)
+{
+    (void)state;
+    struct options options;
+    int is_exact;
+    options_default(&options);
+    assert_int_equal(options_parse(&options, "stats=x", "test"), CUFENCE_ERROR_OPTION);
+    assert_string_equal(error_detail(), "test: the option 'stats' is gone; call cufence_get_stats(), cufence_get_streams() or, "
+                                        "in Python, cufence.stats()");
+    assert_null(options_find("stats_ms", 8, &is_exact));
+    assert_null(options_gone("stats_m", 7));
+}
+
 static void a_refused_list_changes_nothing(void **state)
 {
     (void)state;
@@ -357,6 +370,7 @@ int main(void)
         cmocka_unit_test(values_are_read_and_written_back),
         cmocka_unit_test(refusals_name_the_source_the_value_and_the_way_out),
         cmocka_unit_test(an_unknown_key_gets_the_nearest_one_and_the_list),
+        cmocka_unit_test(an_option_that_is_gone_says_so),
         cmocka_unit_test(a_refused_list_changes_nothing),
         cmocka_unit_test(later_texts_win_and_empty_ones_are_fine),
         cmocka_unit_test(long_texts_are_cut_in_messages_and_bounded_in_paths),

@@ -355,6 +355,7 @@ static void a_wrong_command_line_is_told(void **state)
         {{"run", "--sett", "uaf=strict", "true"}, "unknown option \"--sett\"; allowed are --set, --preset, --json"},
         {{"run", "--uav=strict", "true"}, "unknown option \"--uav=strict\", did you mean --uaf? `cufence options` lists all\n"},
         {{"run", "--max-reprots", "1", "true"}, "did you mean --max_reports?"},
+        {{"run", "--stats-ms=100", "true"}, "cufence run: the option --stats_ms is gone; call cufence_get_stats()"},
         {{"run", "--uaf"}, "--uaf needs a value; allowed is off | adaptive | strict"},
         {{"run", "--uaf", "maybe", "true"}, "--uaf: uaf=maybe is not allowed; allowed is off | adaptive | strict"},
         {{"run", "--uaf", "off,align=1", "true"}, "--uaf: the value \"off,align=1\" is not possible: it holds a comma"},
