@@ -6,6 +6,7 @@
 #include "cli/run_page.h"
 #include "cli/program.h"
 #include "cli/settings.h"
+#include "cli/supervise.h"
 #include "cli/variables.h"
 #include "cli/words.h"
 #include "base/error.h"
@@ -343,12 +344,25 @@ static int run_it(void *argument)
     return status;
 }
 
+/* The program as a process of its own. */
+static int run_apart(struct request *request)
+{
+    struct page page;
+    int refusal = page_open(&page, request->html);
+    if (refusal)
+        return refusal;
+    request->reports = page.option;
+    int status = supervise(run_it, request, &refusal);
+    page_close(&page, !refusal);
+    return refusal ? refusal : supervise_end_as(status);
+}
+
 int cli_run(int argc, char **argv)
 {
     struct request request = {.settings = {.command = "run"}};
     int status = read_arguments(argc, argv, &request);
     if (request.command && status == 0)
-        status = request.html ? page_run(request.html, run_it, &request, &request.reports) : run_it(&request);
+        status = request.html ? run_apart(&request) : run_it(&request);
     settings_free(&request.settings);
     return status;
 }

@@ -7,13 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 enum { CANNOT_RUN = 126 };
@@ -22,30 +19,24 @@ enum { CANNOT_RUN = 126 };
 
 /* ---- the reports of the program's processes ---- */
 
-/* One file for all: each report is appended with one write. */
-struct reports {
-    char file[PATH_MAX];
-    char option[2 * PATH_MAX]; /* the same as the option json= takes it: a % is doubled */
-};
-
-static int make_reports(struct reports *reports)
+static int make_reports(struct page *page)
 {
     const char *parent = getenv("TMPDIR");
     size_t used = 0;
-    int length = snprintf(reports->file, sizeof reports->file, "%s/cufence-run-XXXXXX", parent && *parent ? parent : "/tmp");
-    if (strchr(reports->file, ',') || length >= (int)sizeof reports->file)
+    int length = snprintf(page->file, sizeof page->file, "%s/cufence-run-XXXXXX", parent && *parent ? parent : "/tmp");
+    if (strchr(page->file, ',') || length >= (int)sizeof page->file)
         return complain(CANNOT_RUN, "TMPDIR=%s cannot hold the reports: its name has a comma, or is too long", parent);
-    int file = mkostemp(reports->file, O_CLOEXEC);
+    int file = mkostemp(page->file, O_CLOEXEC);
     if (file < 0)
-        return complain(CANNOT_RUN, "no file for reports: %s: %s; set TMPDIR to a folder that can be written", reports->file,
+        return complain(CANNOT_RUN, "no file for reports: %s: %s; set TMPDIR to a folder that can be written", page->file,
                         strerror(errno));
     close(file);
-    for (const char *at = reports->file; *at; at++) {
+    for (const char *at = page->file; *at; at++) {
         if (*at == '%')
-            reports->option[used++] = '%';
-        reports->option[used++] = *at;
+            page->option[used++] = '%';
+        page->option[used++] = *at;
     }
-    reports->option[used] = '\0';
+    page->option[used] = '\0';
     return 0;
 }
 
@@ -69,11 +60,13 @@ static void close_page(const char *path, FILE *out)
         fclose(out);
 }
 
-static int write_page(const char *path, FILE *out, const struct reports *reports)
+static void write_page(const struct page *page)
 {
+    const char *path = page->path;
+    FILE *out = page->out;
     struct collected collected = {0};
     errno = 0;
-    int is_well = collected_read(&collected, "run", reports->file);
+    int is_well = collected_read(&collected, "run", page->file);
     if (ftruncate(fileno(out), 0) != 0)
         errno = 0; /* a pipe */
     is_well = face_html(&collected, out) && !ferror(out) && fflush(out) == 0 && is_well;
@@ -82,95 +75,29 @@ static int write_page(const char *path, FILE *out, const struct reports *reports
     else
         complain(0, "%s: %zu finding%s", path, collected.count, collected.count == 1 ? "" : "s");
     collected_free(&collected);
-    return is_well;
 }
 
-/* ---- the program ---- */
+/* ---- all of it ---- */
 
-static const int passed_on[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCONT};
-
-static void watch(sigset_t *watched, sigset_t *before)
+int page_open(struct page *page, const char *path)
 {
-    struct sigaction action;
-    signal(SIGCHLD, SIG_DFL); /* ignored, it would hide how the program ended */
-    sigemptyset(watched);
-    sigaddset(watched, SIGCHLD);
-    for (size_t i = 0; i < sizeof passed_on / sizeof *passed_on; i++)
-        if (sigaction(passed_on[i], NULL, &action) == 0 && action.sa_handler != SIG_IGN)
-            sigaddset(watched, passed_on[i]);
-    sigprocmask(SIG_BLOCK, watched, before);
-}
-
-/* Waits for the program's end. What a terminal sends has reached the program too. */
-static int wait_for(pid_t pid, const sigset_t *watched)
-{
-    const struct timespec pause = {.tv_sec = 1};
-    siginfo_t got;
-    int status = 0;
-    while (waitpid(pid, &status, WNOHANG) == 0) {
-        int signal = sigtimedwait(watched, &got, &pause);
-        if (signal > 0 && signal != SIGCHLD && got.si_code != SI_KERNEL)
-            kill(pid, signal);
-    }
-    return status;
-}
-
-/* Starts the program. *refusal: the exit status if it could not be run. Returns its process, -1 after a message. */
-static pid_t start(int (*become)(void *argument), void *argument, const sigset_t *before, int *refusal)
-{
-    int ends[2];
-    *refusal = 0;
-    fflush(NULL);
-    pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
-    if (pid < 0) {
-        *refusal = complain(CANNOT_RUN, "no process: %s", strerror(errno));
-        return -1;
-    }
-    if (pid == 0) {
-        sigprocmask(SIG_SETMASK, before, NULL);
-        int status = become(argument);
-        _exit(write(ends[1], &status, sizeof status) < 0 ? CANNOT_RUN : status);
-    }
-    close(ends[1]);
-    while (read(ends[0], refusal, sizeof *refusal) < 0 && errno == EINTR)
-        ;
-    close(ends[0]);
-    return pid;
-}
-
-/* Returns the program's exit status, or ends as the program did: whoever waits sees the signal. The program has left the core
- * dump. */
-static int end_as(int status)
-{
-    const struct rlimit none = {0};
-    sigset_t all;
-    if (!WIFSIGNALED(status))
-        return WEXITSTATUS(status);
-    setrlimit(RLIMIT_CORE, &none);
-    signal(WTERMSIG(status), SIG_DFL);
-    sigfillset(&all);
-    sigprocmask(SIG_UNBLOCK, &all, NULL);
-    raise(WTERMSIG(status));
-    return 128 + WTERMSIG(status);
-}
-
-int page_run(const char *path, int (*become)(void *argument), void *argument, const char **option)
-{
-    struct reports reports;
-    sigset_t watched, before;
-    int refusal = make_reports(&reports);
+    page->path = path;
+    page->out = NULL;
+    int refusal = make_reports(page);
     if (refusal)
         return refusal;
-    FILE *out = open_page(path);
-    if (!out)
-        refusal = complain(CLI_USAGE, "--html %s: %s", path, strerror(errno));
-    *option = reports.option;
-    watch(&watched, &before);
-    pid_t pid = refusal ? -1 : start(become, argument, &before, &refusal);
-    int status = pid > 0 ? wait_for(pid, &watched) : 0;
-    if (pid > 0 && !refusal)
-        write_page(path, out, &reports);
-    close_page(path, out);
-    unlink(reports.file);
-    return refusal ? refusal : end_as(status);
+    page->out = open_page(path);
+    if (page->out)
+        return 0;
+    refusal = complain(CLI_USAGE, "--html %s: %s", path, strerror(errno));
+    page_close(page, 0);
+    return refusal;
+}
+
+void page_close(struct page *page, int has_run)
+{
+    if (has_run)
+        write_page(page);
+    close_page(page->path, page->out);
+    unlink(page->file);
 }
