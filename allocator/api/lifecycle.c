@@ -6,6 +6,7 @@
 #include "usr1.h"
 
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/output.h"
@@ -278,7 +279,7 @@ static void after_fork(void)
 static cufence_status start(const char *options)
 {
     options_default(&process.options);
-    cufence_status status = options_parse(&process.options, getenv("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS");
+    cufence_status status = options_parse(&process.options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS");
     if (status == CUFENCE_OK)
         status = options_parse(&process.options, options, "cufence_init");
     if (status == CUFENCE_OK && process.options.estimate)

@@ -1,5 +1,6 @@
 /* File names with %p, %r and %h in them, and the rank that these may contain. */
 #include "options.h"
+#include "env.h"
 #include "error.h"
 
 #include <ctype.h>
@@ -10,9 +11,9 @@
 
 static const char *rank_name(void)
 {
-    const char *rank = getenv("RANK");
+    const char *rank = env_get("RANK");
     if (!rank)
-        rank = getenv("LOCAL_RANK");
+        rank = env_get("LOCAL_RANK");
     return rank ? rank : "0";
 }
 
@@ -61,7 +62,7 @@ int options_rank(void)
 {
     static const char *const names[] = {"RANK", "LOCAL_RANK"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        const char *text = getenv(names[i]);
+        const char *text = env_get(names[i]);
         char *end = NULL;
         long rank = text && *text ? strtol(text, &end, 10) : -1;
         if (end && !*end && rank >= 0 && rank <= INT_MAX)

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "driver/driver.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "sim/sim.h"
@@ -256,7 +257,7 @@ static int simulate(const char *reason)
 /* Opens the driver that CUFENCE_DRIVER names, else the GPU's, else the simulated device. */
 static int choose_device(void)
 {
-    const char *named = getenv("CUFENCE_DRIVER");
+    const char *named = env_get("CUFENCE_DRIVER");
     if (named && *named) {
         if (open_device() != CUFENCE_OK)
             return complain("CUFENCE_DRIVER=%s: %s", named, cufence_error_detail());

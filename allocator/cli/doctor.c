@@ -4,6 +4,8 @@
 
 #include "doctor.h"
 
+#include "base/env.h"
+
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,7 +14,7 @@
 
 static const char *from_environment(const char *name)
 {
-    return getenv(name);
+    return env_get(name);
 }
 
 static int usage(void)

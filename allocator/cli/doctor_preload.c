@@ -2,6 +2,8 @@
 #include "doctor.h"
 #include "installed.h"
 
+#include "base/env.h"
+
 #include <cufence.h>
 
 #include <limits.h>
@@ -19,7 +21,7 @@ static const char elsewhere[] = "without it there is the C API, and cufence.enab
 void try_preload(struct preload_trial *trial)
 {
     char self[PATH_MAX], preload[2 * sizeof trial->file + 32];
-    const char *before = getenv("LD_PRELOAD");
+    const char *before = env_get("LD_PRELOAD");
     memset(trial, 0, sizeof *trial);
     if (!installed_program(self) || !installed_preload(self, trial->file))
         return;

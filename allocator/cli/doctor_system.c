@@ -2,6 +2,7 @@
 #include "doctor.h"
 #include "variables.h"
 
+#include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
 
@@ -107,7 +108,7 @@ void judge_variables(struct findings *findings, char *const *entries)
 static void check_fifo(struct findings *findings)
 {
     char folder[4096], path[4200];
-    const char *temporary = getenv("TMPDIR");
+    const char *temporary = env_get("TMPDIR");
     if (!temporary || !*temporary)
         temporary = "/tmp";
     int made = snprintf(folder, sizeof folder, "%s/cufence-doctor-XXXXXX", temporary) < (int)sizeof folder && mkdtemp(folder);
@@ -178,7 +179,7 @@ static void check_kernel_log(struct findings *findings)
 
 static const char *from_environment(const char *name)
 {
-    return getenv(name);
+    return env_get(name);
 }
 
 void check_system(struct findings *findings)

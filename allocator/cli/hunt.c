@@ -4,6 +4,8 @@
 #include "settings.h"
 #include "variables.h"
 
+#include "base/env.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
@@ -125,7 +127,7 @@ static int take(struct hunt *hunt, int option, const char *value)
 /* Returns 0, or the exit status after a message. Without a command after --help. */
 static int read_arguments(int argc, char **argv, struct hunt *hunt)
 {
-    int option, status = settings_add(&hunt->settings, "CUFENCE_OPTIONS", getenv("CUFENCE_OPTIONS"));
+    int option, status = settings_add(&hunt->settings, "CUFENCE_OPTIONS", env_get("CUFENCE_OPTIONS"));
     while (status == 0 && (option = arguments_next(&hunt_arguments, argc, argv)) != ARGUMENTS_END) {
         if (option == ARGUMENTS_WRONG)
             return CLI_USAGE;
@@ -198,7 +200,7 @@ static int name_files(struct plan *plan)
 static int make_folder(struct hunt *hunt)
 {
     struct plan *plan = &hunt->plan;
-    const char *parent = getenv("TMPDIR");
+    const char *parent = env_get("TMPDIR");
     if (!hunt->kept) {
         if (snprintf(plan->folder, sizeof plan->folder, "%s/cufence-hunt-XXXXXX", parent && *parent ? parent : "/tmp") >=
                 (int)sizeof plan->folder ||

@@ -1,6 +1,7 @@
 #include "arguments.h"
 #include "cli.h"
 #include "program.h"
+#include "base/env.h"
 #include "base/text.h"
 #include "restage/stage.h"
 
@@ -66,7 +67,7 @@ static int suggest_run(char **words)
 {
     char path[PATH_MAX];
     const char *runner = program_runner(words[0]);
-    int is_program = *words[0] && program_find(words[0], getenv("PATH"), path) == PROGRAM_FITS;
+    int is_program = *words[0] && program_find(words[0], env_get("PATH"), path) == PROGRAM_FITS;
     if (!is_program && (!runner || access(words[0], R_OK) != 0))
         return 0;
     fprintf(stderr, "cufence: unknown command '%s'; to run that program: cufence run --%s%s", words[0], is_program ? "" : " ",

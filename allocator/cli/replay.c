@@ -2,6 +2,7 @@
 #include "replay.h"
 
 #include "analysis/lines/fatbin.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "cli.h"
@@ -202,7 +203,7 @@ static int fault_status(void)
 {
     struct options options;
     options_default(&options);
-    options_parse(&options, getenv("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS");
+    options_parse(&options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS");
     return (int)options.exitcode;
 }
 

@@ -9,6 +9,7 @@
 #include "cli/supervise.h"
 #include "cli/variables.h"
 #include "cli/words.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "values/values.h"
@@ -315,7 +316,7 @@ static int prepare(struct request *request, struct environment *environment)
 
 static int choose(const char *command, char path[PATH_MAX])
 {
-    int status = program_find(command, getenv("PATH"), path);
+    int status = program_find(command, env_get("PATH"), path);
     if (status == PROGRAM_FITS)
         status = program_judge(path);
     return status == PROGRAM_FITS ? 0 : complain(status, "%s", error_detail());

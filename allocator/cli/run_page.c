@@ -4,6 +4,8 @@
 #include "cli.h"
 #include "faces.h"
 
+#include "base/env.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -21,7 +23,7 @@ enum { CANNOT_RUN = 126 };
 
 static int make_reports(struct page *page)
 {
-    const char *parent = getenv("TMPDIR");
+    const char *parent = env_get("TMPDIR");
     size_t used = 0;
     int length = snprintf(page->file, sizeof page->file, "%s/cufence-run-XXXXXX", parent && *parent ? parent : "/tmp");
     if (strchr(page->file, ',') || length >= (int)sizeof page->file)

@@ -1,6 +1,7 @@
 #include "driver.h"
 
 #include "base/beside.h"
+#include "base/env.h"
 #include "base/error.h"
 
 #include <dlfcn.h>
@@ -71,7 +72,7 @@ static int find_sim(char path[PATH_MAX])
 
 static cufence_status open_library(void)
 {
-    const char *wanted = getenv("CUFENCE_DRIVER");
+    const char *wanted = env_get("CUFENCE_DRIVER");
     if (!wanted || !*wanted) {
         snprintf(table.path, sizeof table.path, "libcuda.so.1");
         table.library = dlopen(table.path, RTLD_NOW | RTLD_LOCAL);

@@ -3,6 +3,7 @@
 #include "internal.h"
 
 #include "api/lifecycle.h"
+#include "base/env.h"
 #include "base/output.h"
 #include "observe.h"
 #include "preload.h"
@@ -10,7 +11,6 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <unistd.h>
 
 int preload_is_active;
@@ -31,7 +31,7 @@ static int observes(void)
 {
     static struct options options;
     options_default(&options);
-    if (options_parse(&options, getenv("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS") != CUFENCE_OK || !options.estimate ||
+    if (options_parse(&options, env_get("CUFENCE_OPTIONS"), "CUFENCE_OPTIONS") != CUFENCE_OK || !options.estimate ||
         driver_load() != CUFENCE_OK)
         return 0;
     observe_begin(&options);

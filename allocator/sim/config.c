@@ -144,7 +144,7 @@ CUresult config_load(void)
 {
     for (unsigned i = 0; i < SIM_MAX_DEVICES; i++)
         config.pci[i].bus = 0x10 + i;
-    const char *text = getenv("CUFENCE_SIM");
+    const char *text = secure_getenv("CUFENCE_SIM");
     char *copy = text == NULL ? NULL : strdup(text);
     CUresult result = CUDA_SUCCESS;
     char *rest = copy;

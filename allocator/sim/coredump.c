@@ -48,10 +48,10 @@ static unsigned flags_from_text(const char *text)
 
 void coredump_load_environment(void)
 {
-    const char *enable = getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION");
-    const char *file = getenv("CUDA_COREDUMP_FILE");
-    const char *flags = getenv("CUDA_COREDUMP_GENERATION_FLAGS");
-    const char *lightweight = getenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP");
+    const char *enable = secure_getenv("CUDA_ENABLE_COREDUMP_ON_EXCEPTION");
+    const char *file = secure_getenv("CUDA_COREDUMP_FILE");
+    const char *flags = secure_getenv("CUDA_COREDUMP_GENERATION_FLAGS");
+    const char *lightweight = secure_getenv("CUDA_ENABLE_LIGHTWEIGHT_COREDUMP");
     pthread_mutex_lock(&settings_lock);
     if (enable != NULL) {
         global.is_enabled = atoi(enable) != 0;

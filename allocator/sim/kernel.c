@@ -130,7 +130,7 @@ CUfunction kernel_find(const char *name)
 
 CUresult kernel_load_library(void)
 {
-    const char *path = getenv("CUSIM_KERNELS");
+    const char *path = secure_getenv("CUSIM_KERNELS");
     if (path == NULL || path[0] == '\0' || dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL)
         return CUDA_SUCCESS;
     fprintf(stderr, "cufence_sim: CUSIM_KERNELS: %s\n", dlerror());

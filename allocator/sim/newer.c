@@ -53,7 +53,7 @@ int newer_parse(const char *text, int *version)
 
 int newer_version(void)
 {
-    const char *setting = getenv("CUFENCE_SIM"), *found = setting == NULL ? NULL : strstr(setting, "newer=");
+    const char *setting = secure_getenv("CUFENCE_SIM"), *found = setting == NULL ? NULL : strstr(setting, "newer=");
     char digits[8] = "";
     int version = 0;
     if (found != NULL)

@@ -1,5 +1,7 @@
 #include "libdw.h"
 
+#include "base/env.h"
+
 #include <dlfcn.h>
 #include <elfutils/libdwfl.h>
 #include <link.h>
@@ -89,7 +91,7 @@ static struct libdw_session *open_session(const struct libdw *libdw)
     session->callbacks.find_elf = libdw->dwfl_linux_proc_find_elf;
     /* The standard callback queries debuginfod if one is configured. A report must not wait for the network. */
     session->callbacks.find_debuginfo =
-        getenv("DEBUGINFOD_URLS") ? libdw->dwfl_build_id_find_debuginfo : libdw->dwfl_standard_find_debuginfo;
+        env_get("DEBUGINFOD_URLS") ? libdw->dwfl_build_id_find_debuginfo : libdw->dwfl_standard_find_debuginfo;
     session->dwfl = libdw->dwfl_begin(&session->callbacks);
     if (!session->dwfl || libdw->dwfl_linux_proc_report(session->dwfl, getpid()) != 0 ||
         libdw->dwfl_report_end(session->dwfl, NULL, NULL) != 0) {

@@ -1,5 +1,6 @@
 #include "trace.h"
 
+#include "base/env.h"
 #include "base/error.h"
 #include "base/output.h"
 #include "base/version.h"
@@ -235,7 +236,7 @@ cufence_status trace_open(const struct options *options)
                                      .finished = finished,
                                      .closed = closed};
     static int is_added; /* the start may be tried again */
-    const char *written = getenv("CUFENCE_OPTIONS");
+    const char *written = env_get("CUFENCE_OPTIONS");
     char problem[256];
     cufence_status status = options_expand_path(options->trace, trace.path, sizeof trace.path);
     if (status == CUFENCE_OK && !trace.path[0] && (options->trace_filter[0] || options->trace_every > 1) && !is_added)

@@ -1,6 +1,7 @@
 #include "arming.h"
 
 #include "driver/driver.h"
+#include "base/env.h"
 #include "base/error.h"
 
 #include <errno.h>
@@ -13,7 +14,7 @@
 
 cufence_status fifo_make(struct dump_fifo *fifo)
 {
-    const char *base = getenv("TMPDIR");
+    const char *base = env_get("TMPDIR");
     if (!base || !*base)
         base = "/tmp";
     int length = snprintf(fifo->folder, sizeof fifo->folder, "%s/cufence-XXXXXX", base);
@@ -71,7 +72,7 @@ cufence_status dumps_arm(struct dump_fifo *fifo)
     static const char *const taken[] = {"CUDA_ENABLE_COREDUMP_ON_EXCEPTION", "CUDA_COREDUMP_FILE",
                                         "CUDA_COREDUMP_GENERATION_FLAGS", "CUDA_ENABLE_LIGHTWEIGHT_COREDUMP"};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++) {
-        if (getenv(taken[i]))
+        if (env_get(taken[i]))
             return error_set(CUFENCE_ERROR_UNSUPPORTED, "%s is set and wins over cufence; unset it", taken[i]);
     }
     if (!driver->cuCoredumpSetAttributeGlobal)

@@ -1,5 +1,6 @@
 #include "delivery.h"
 
+#include "base/env.h"
 #include "base/output.h"
 #include "finding/colour.h"
 
@@ -36,7 +37,7 @@ static _Thread_local int is_in_handler;
 
 cufence_status delivery_open(const struct options *options)
 {
-    const char *no_color = getenv("NO_COLOR"), *term = getenv("TERM");
+    const char *no_color = env_get("NO_COLOR"), *term = env_get("TERM");
     delivery.most = options->max_reports;
     delivery.color = options->color;
     delivery.has_no_color = (no_color && *no_color) || (term && !strcmp(term, "dumb"));

@@ -1,6 +1,7 @@
 #include "files.h"
 
 #include "base/clock.h"
+#include "base/env.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
@@ -55,7 +56,7 @@ int files_put_dump(char *name, size_t room, const char *stem, const void *dump, 
 
 void files_complete_origin(struct snapshot_origin *origin)
 {
-    const char *options = getenv("CUFENCE_OPTIONS");
+    const char *options = env_get("CUFENCE_OPTIONS");
     ssize_t length = readlink("/proc/self/exe", origin->program, sizeof origin->program - 1);
     origin->program[length > 0 ? length : 0] = '\0';
     snprintf(origin->options, sizeof origin->options, "%s", options ? options : "");

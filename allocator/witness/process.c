@@ -1,5 +1,7 @@
 #include "process.h"
 
+#include "base/env.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +34,7 @@ void process_open(void)
     if (gethostname(host, sizeof host - 1) != 0)
         host[0] = '\0';
     for (int i = 0; i < PROCESS_JOB; i++) {
-        const char *value = getenv(job_names[i]);
+        const char *value = env_get(job_names[i]);
         snprintf(values[i], sizeof values[i], "%s", value ? value : "");
     }
     read_command();

@@ -2,6 +2,7 @@
 
 #include "delivery.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/output.h"
 #include "driver/driver.h"
 #include "finding/annotation.h"
@@ -33,7 +34,7 @@ cufence_status tell_open(const struct options *options, const struct fault_sourc
     wanted = options;
     rank = options_rank();
     process_open();
-    const char *actions = getenv("GITHUB_ACTIONS"), *workspace = getenv("GITHUB_WORKSPACE");
+    const char *actions = env_get("GITHUB_ACTIONS"), *workspace = env_get("GITHUB_WORKSPACE");
     is_annotated = actions && !strcmp(actions, "true");
     snprintf(checkout, sizeof checkout, "%s", workspace ? workspace : "");
     cufence_status status = delivery_open(options);

@@ -74,6 +74,12 @@ class Arrows(unittest.TestCase):
                         self.assertLessEqual(FLOOR[room], FLOOR[included])
                         self.assertTrue(included == room or FLOOR[room] < FLOOR[included], "rooms side by side do not know each other")
 
+    def test_one_file_reads_the_environment(self):
+        for path in sorted(ALLOCATOR.rglob("*.[ch]")):
+            name = path.relative_to(ALLOCATOR).as_posix()
+            if name != "base/env.c" and not name.startswith("sim/"):
+                self.assertNotRegex(path.read_text(), r"\bgetenv\((?!\))", f"{name}: use env_get()")
+
     def test_the_picture_and_the_page_name_each_room(self):
         rooms = {path.name for path in ALLOCATOR.iterdir() if path.is_dir()}
         self.assertEqual(rooms, FLOOR.keys() | {"sim"})

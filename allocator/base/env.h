@@ -1,0 +1,11 @@
+/*
+ * The environment: no other file of these rooms calls getenv(). A program that runs with rights that its caller lacks (set-uid,
+ * set-gid, file capabilities) must not obey the caller: there, no variable is set for cufence. Thread safety: as for getenv().
+ */
+#ifndef CUFENCE_BASE_ENV_H
+#define CUFENCE_BASE_ENV_H
+
+/* Returns the variable's value, NULL if it is not set, or not to be trusted. */
+const char *env_get(const char *name);
+
+#endif
