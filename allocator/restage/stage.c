@@ -1,12 +1,16 @@
 #include "stage.h"
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "driver/driver.h"
 #include "figures.h"
 #include "follow.h"
 #include "host.h"
 #include "memory.h"
 
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -34,6 +38,28 @@ static void leave_after_dump(int signal)
 {
     (void)signal;
     _exit(STATUS_FAULTED);
+}
+
+static void *watch(void *unused)
+{
+    struct pollfd other = {.fd = stage.socket};
+    (void)unused;
+    while (poll(&other, 1, -1) < 0 && errno == EINTR)
+        ;
+    if (other.revents & (POLLHUP | POLLERR))
+        kill(getpid(), SIGKILL); /* the driver's exit handlers may wait for the kernel */
+    return NULL;
+}
+
+/* Ends this process with the one at the other end of the socket, also while a launch or a call of the driver hangs. The kernel
+ * does that for a stage that the program has started itself, but not under a tool. */
+static cufence_status watch_socket(void)
+{
+    pthread_t thread;
+    int failed = thread_start(&thread, watch, NULL);
+    if (!failed)
+        pthread_detach(thread);
+    return failed ? error_set(CUFENCE_ERROR_SYSTEM, "a thread cannot be started: %s", strerror(failed)) : CUFENCE_OK;
 }
 
 static cufence_status receive_scene(void)
@@ -242,6 +268,8 @@ static cufence_status set_up(void)
     cufence_status status = receive_scene();
     if (status == CUFENCE_OK)
         status = host_reserve(scene);
+    if (status == CUFENCE_OK)
+        status = watch_socket();
     if (status == CUFENCE_OK)
         status = driver_load();
     if (status == CUFENCE_OK)

@@ -1,21 +1,26 @@
 #include "spawn.h"
 
 #include "base/beside.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/futex.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #define STACK_BYTES ((size_t)64 << 10)
@@ -71,8 +76,15 @@ struct plan {
     char **environment;
     char *stack; /* for the stage until it executes the program */
     int socket, is_verbose;
-    pid_t pid; /* the stage; -1 with errno set */
+    pid_t caller, between;
+    int started; /* a futex. 0: not yet; else the stage's number, or a negative errno value */
 };
+
+/* Ends with its parent. Returns 0 if that has ended already. */
+static int end_with(pid_t parent)
+{
+    return syscall(SYS_prctl, PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0) == 0 && syscall(SYS_getppid) == parent;
+}
 
 /* Runs in the new process, which shares this one's memory until it executes the program. */
 static int become_stage(void *user)
@@ -80,21 +92,80 @@ static int become_stage(void *user)
     const struct plan *plan = user;
     char name[] = "stage";
     char *arguments[] = {plan->program, name, NULL};
+    if (!end_with(plan->between) || dup2(plan->socket, STDIN_FILENO) < 0)
+        _exit(127);
+    if (plan->socket > STDERR_FILENO)
+        close(plan->socket); /* its number is free then, if no other is */
     int null = open("/dev/null", O_RDWR);
-    if (dup2(plan->socket, STDIN_FILENO) < 0 || dup2(null, STDOUT_FILENO) < 0 ||
-        (!plan->is_verbose && dup2(null, STDERR_FILENO) < 0))
+    if (dup2(null, STDOUT_FILENO) < 0 || (!plan->is_verbose && dup2(null, STDERR_FILENO) < 0))
         _exit(127);
     syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0); /* Linux 5.9; before it, the program's inheritable files stay open */
     execve(plan->program, arguments, plan->environment);
     _exit(127);
 }
 
-/* Runs in a process between the two, which ends at once: the stage then belongs to init, and the program never hears of it. */
-static int start_stage(void *user)
+/*
+ * Runs in the process in between until the stage has ended. It shares the memory of the thread that started it, thread-local
+ * variables too, and runs beside that thread. So it makes system calls that do not fail, and nothing else.
+ */
+__attribute__((no_sanitize("address", "thread", "undefined"))) static int hold_stage(void *user)
 {
     struct plan *plan = user;
-    plan->pid = __clone(become_stage, plan->stack, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
-    _exit(0);
+    static const uint64_t by_default[4]; /* the kernel's struct sigaction: a program may ignore SIGCHLD, and there is no waiting
+                                          * then */
+    pid_t stage = -ESRCH;
+    plan->between = (pid_t)syscall(SYS_getpid);
+    if (end_with(plan->caller)) {
+        syscall(SYS_rt_sigaction, SIGCHLD, by_default, NULL, sizeof(uint64_t));
+        stage = __clone(become_stage, plan->stack, CLONE_VM | CLONE_VFORK | SIGCHLD, plan);
+        stage = stage < 0 ? -errno : stage;
+    }
+    __atomic_store_n(&plan->started, stage, __ATOMIC_RELEASE);
+    syscall(SYS_futex, &plan->started, FUTEX_WAKE, 1, NULL, NULL, 0); /* the plan may be gone from here on */
+    if (stage > 0)
+        syscall(SYS_wait4, stage, NULL, 0, NULL);
+    syscall(SYS_exit_group, 0);
+    return 0;
+}
+
+/* Waits until the process in between has started the stage, or has ended. */
+static int await(const struct plan *plan, pid_t between)
+{
+    const struct timespec rest = {.tv_sec = 1};
+    int started;
+    while ((started = __atomic_load_n(&plan->started, __ATOMIC_ACQUIRE)) == 0) {
+        syscall(SYS_futex, &plan->started, FUTEX_WAIT, 0, &rest, NULL, 0);
+        if (waitpid(between, NULL, (int)__WCLONE | WNOHANG) != 0 && !__atomic_load_n(&plan->started, __ATOMIC_ACQUIRE))
+            return -ECHILD; /* killed by someone else */
+    }
+    return started;
+}
+
+/* Starts both processes with all signals blocked: the program's handlers are none of theirs. */
+static pid_t start_between(struct plan *plan, char *stack_end)
+{
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    /* Its exit signal is 0: no SIGCHLD, and only __WCLONE waits for it. */
+    pid_t between = __clone(hold_stage, stack_end, CLONE_VM, plan);
+    plan->started = between < 0 ? -errno : plan->started;
+    if (between > 0)
+        plan->started = await(plan, between);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return between;
+}
+
+/* Frees what the process in between needs, once it has ended. One that has not keeps its memory. */
+static void forget_between(pid_t between, char *stack)
+{
+    const struct timespec rest = {.tv_nsec = 200000};
+    for (uint64_t end = monotonic_ms() + END_MS; waitpid(between, NULL, (int)__WCLONE | WNOHANG) == 0;) {
+        if (monotonic_ms() > end)
+            return;
+        nanosleep(&rest, NULL);
+    }
+    free(stack);
 }
 
 cufence_status stage_start(const char *named, int is_verbose, struct stage_process *process)
@@ -108,22 +179,29 @@ cufence_status stage_start(const char *named, int is_verbose, struct stage_proce
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0)
         return error_set(CUFENCE_ERROR_SYSTEM, "socketpair: %s", strerror(errno));
     char *stacks = malloc(2 * STACK_BYTES);
-    struct plan plan = {program, make_environment(), stacks + STACK_BYTES, sockets[1], is_verbose, -1};
-    errno = ENOMEM;
-    /* Its exit signal is 0: no SIGCHLD, and only __WCLONE waits for it. */
-    pid_t between =
-        stacks && plan.environment ? __clone(start_stage, stacks + 2 * STACK_BYTES, CLONE_VM | CLONE_VFORK, &plan) : -1;
-    int failed = errno;
-    if (between > 0)
-        waitpid(between, NULL, (int)__WCLONE);
-    free(plan.environment);
-    free(stacks);
-    close(sockets[1]);
-    if (plan.pid < 0) {
-        close(sockets[0]);
-        return error_set(CUFENCE_ERROR_SYSTEM, "the process cannot be started: %s", strerror(failed));
+    struct plan plan = {.program = program,
+                        .environment = make_environment(),
+                        .stack = stacks + STACK_BYTES,
+                        .socket = sockets[1],
+                        .is_verbose = is_verbose,
+                        .caller = getpid(),
+                        .started = -ENOMEM};
+    pid_t between = -1;
+    if (stacks && plan.environment) {
+        plan.started = 0;
+        between = start_between(&plan, stacks + 2 * STACK_BYTES);
     }
-    *process = (struct stage_process){plan.pid, sockets[0]};
+    free(plan.environment);
+    close(sockets[1]);
+    if (plan.started < 0) {
+        if (between > 0)
+            forget_between(between, stacks);
+        else
+            free(stacks);
+        close(sockets[0]);
+        return error_set(CUFENCE_ERROR_SYSTEM, "the process cannot be started: %s", strerror(-plan.started));
+    }
+    *process = (struct stage_process){plan.started, sockets[0], between, stacks};
     return CUFENCE_OK;
 }
 
@@ -135,6 +213,6 @@ void stage_end(struct stage_process *process)
         kill(process->pid, SIGKILL);
         poll(&end, 1, END_MS);
     }
-    waitpid(process->pid, NULL, WNOHANG); /* in a container, the program may be init */
     close(process->socket);
+    forget_between(process->between, process->stack);
 }

@@ -1,11 +1,13 @@
 /*
  * Starts the stage: the `cufence` program beside libcufence.so, with a socket as its standard input.
  *
- * The program that faulted must not notice: the new process is no child of its, so there is no SIGCHLD and waitpid(-1) does not
- * see it. It ends when its socket is closed, or after the time that it is told at the start. It gets none of the program's
- * descriptors, and none of its variables for LD_PRELOAD, cufence, and the driver's debugging.
+ * The program that faulted must not notice: the stage is the child of a process in between, which shares the program's memory,
+ * waits for the stage and sends no signal when it ends. So there is no SIGCHLD, and wait() and waitpid(-1) see neither, in a
+ * subreaper and in a container's first process too. The kernel kills both when the thread that started them ends, whatever the
+ * stage is doing; so it ends with the program. It gets none of the program's descriptors, and none of its variables for
+ * LD_PRELOAD, cufence, and the driver's debugging.
  *
- * Thread safety: all functions, any thread.
+ * Thread safety: all functions, any thread. The thread that calls stage_start() must not end before stage_end().
  */
 #ifndef CUFENCE_WITNESS_SPAWN_H
 #define CUFENCE_WITNESS_SPAWN_H
@@ -15,7 +17,9 @@
 
 struct stage_process {
     pid_t pid;
-    int socket; /* to its standard input */
+    int socket;    /* to its standard input */
+    pid_t between; /* its parent */
+    char *stack;   /* of that one */
 };
 
 /* program: the file of `cufence`, NULL to find it. is_verbose: its standard error is the program's. Errors: NOT_FOUND (no

@@ -2,8 +2,10 @@
 #include <sim.h>
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
+#include <unistd.h>
 
 static int number(const cusim_thread *t)
 {
@@ -180,12 +182,26 @@ static void write_once(const cusim_thread *t, void *const *arguments)
         out[n] = 2.5f;
 }
 
+/* Tells a test the number of the second process. */
+static void tell_process(void)
+{
+    const char *name = getenv("CUFENCE_TEST_STAGE");
+    FILE *file = name ? fopen(name, "we") : NULL;
+    if (file) {
+        fprintf(file, "%d\n", (int)getpid());
+        fclose(file);
+    }
+}
+
 static void hang_later(const cusim_thread *t, void *const *arguments)
 {
     struct timespec pause = {.tv_sec = 60};
     write_once(t, arguments);
-    if (is_second())
+    if (is_second()) {
+        if (number(t) == 0)
+            tell_process();
         nanosleep(&pause, NULL);
+    }
 }
 
 static void end_later(const cusim_thread *t, void *const *arguments)

@@ -1,0 +1,169 @@
+/* The second launch and the program's surroundings: how either ends, and what the program sees of the other process. */
+#include "second_launch.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+
+#define GONE_MS 200  /* how long the second process may outlive the program */
+#define SLOW_MS 5000 /* the same on a machine that has other things to do; without a watch it took 62 s here */
+
+static char told[] = "/tmp/cufence-test-XXXXXX";
+
+/* Waits for the number that the second process tells. */
+static pid_t await_stage(void)
+{
+    int pid = 0, length = 0;
+    AWAIT({
+        FILE *file = fopen(told, "re");
+        int is_told = file && fscanf(file, "%d\n%n", &pid, &length) == 1 && length;
+        if (file)
+            fclose(file);
+        is_told;
+    });
+    return pid;
+}
+
+static void hang(void)
+{
+    fault_in("hang_later", "witness=on");
+    pause();
+}
+
+/* A child has the program's descriptors, and so its end of the socket. */
+static void hang_and_fork(void)
+{
+    start("witness=on");
+    launch("hang_later", allocate(COUNT * 4), COUNT);
+    await_stage();
+    if (fork() == 0) {
+        sleep(60);
+        _exit(0);
+    }
+    pause();
+}
+
+static void hang_and_replace(void)
+{
+    start("witness=on");
+    launch("hang_later", allocate(COUNT * 4), COUNT);
+    await_stage();
+    execl("/bin/sleep", "sleep", "60", (char *)NULL);
+    _exit(99);
+}
+
+/* Kills the program, unless it replaces itself, while its second launch hangs. */
+static void expect_end(void (*story)(void), int is_killed)
+{
+    int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
+    assert_true(file >= 0);
+    close(file);
+    setenv("CUFENCE_TEST_STAGE", told, 1);
+    pid_t program = fork();
+    if (program == 0) {
+        dup2(open("/dev/null", O_WRONLY), STDERR_FILENO);
+        setpgid(0, 0);
+        story();
+        _exit(0);
+    }
+    pid_t stage = await_stage();
+    assert_true(stage > 0);
+    struct pollfd end = {.fd = (int)syscall(SYS_pidfd_open, stage, 0), .events = POLLIN};
+    assert_true(end.fd >= 0 || errno == ESRCH);
+    if (end.fd >= 0 && is_killed)
+        assert_int_equal(poll(&end, 1, 0), 0);
+    uint64_t begin = monotonic_ms();
+    if (is_killed)
+        kill(program, SIGKILL);
+    if (end.fd >= 0)
+        assert_int_equal(poll(&end, 1, SLOW_MS), 1);
+    if (monotonic_ms() - begin > GONE_MS)
+        fprintf(stderr, "the second process ended after %d ms\n", (int)(monotonic_ms() - begin));
+    close(end.fd);
+    kill(-program, SIGKILL);
+    waitpid(program, NULL, 0);
+    unlink(told);
+}
+
+static void test_killed(void **state)
+{
+    (void)state;
+    expect_end(hang, 1);
+}
+
+static void test_forked(void **state)
+{
+    (void)state;
+    expect_end(hang_and_fork, 1);
+}
+
+static void test_replaced(void **state)
+{
+    (void)state;
+    expect_end(hang_and_replace, 0);
+}
+
+/* ---- what the program sees ---- */
+
+static volatile sig_atomic_t signals;
+
+static void count_signal(int signal)
+{
+    (void)signal;
+    signals++;
+}
+
+static void tell_reaping(void)
+{
+    signal(SIGCHLD, count_signal);
+    CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) == 0);
+    start("witness=on,witness_ms=300");
+    launch("hang_later", allocate(COUNT * 4), COUNT);
+    await_stage();
+    CHECK(waitpid(-1, NULL, WNOHANG) == -1);
+    cuCtxSynchronize();
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
+    CHECK(waitpid(-1, NULL, WNOHANG) == -1);
+    CHECK(waitpid(-1, NULL, WNOHANG | __WALL) == -1);
+    CHECK(signals == 0);
+}
+
+/* As the first process of a container is one: what has no parent becomes its child. */
+static void test_reaping(void **state)
+{
+    (void)state;
+    int file = mkstemp(strcpy(told, "/tmp/cufence-test-XXXXXX"));
+    assert_true(file >= 0);
+    close(file);
+    setenv("CUFENCE_TEST_STAGE", told, 1);
+    expect_said(tell_reaping, (const char *[]){"it took longer than witness_ms=300", NULL});
+    unlink(told);
+}
+
+static void tell_ignored(void)
+{
+    signal(SIGCHLD, SIG_IGN);
+    fault_in("write_last", "witness=on");
+    CHECK_OK(cufence_wait_reports(REPORT_MS));
+    CHECK(waitpid(-1, NULL, WNOHANG | __WALL) == -1);
+}
+
+static void test_ignored(void **state)
+{
+    (void)state;
+    expect_said(tell_ignored, (const char *[]){PAST_THE_END, THREAD_PAST_THE_END, NULL});
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed),  cmocka_unit_test(test_forked),  cmocka_unit_test(test_replaced),
+        cmocka_unit_test(test_reaping), cmocka_unit_test(test_ignored),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
