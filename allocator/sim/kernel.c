@@ -130,6 +130,10 @@ CUfunction kernel_find(const char *name)
 
 CUresult kernel_load_library(void)
 {
+    void (*of_program)(void (*)(const cusim_kernel *));
+    *(void **)&of_program = dlsym(RTLD_DEFAULT, "cusim_program_kernels");
+    if (of_program != NULL)
+        of_program(cusim_register_kernel);
     const char *path = secure_getenv("CUSIM_KERNELS");
     if (path == NULL || path[0] == '\0' || dlopen(path, RTLD_NOW | RTLD_LOCAL) != NULL)
         return CUDA_SUCCESS;

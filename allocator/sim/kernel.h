@@ -34,7 +34,8 @@ CUfunction kernel_bind(CUfunction kernel, CUcontext context);
 /* Whether this is a valid CUfunction or CUkernel. */
 int kernel_is_valid(const void *function);
 
-/* Opens the library in CUSIM_KERNELS, if that is set. Errors: INVALID_VALUE, with a message on stderr. */
+/* Takes the kernels of the program, and opens the library in CUSIM_KERNELS, if that is set. Errors: INVALID_VALUE, with a
+ * message on stderr. */
 CUresult kernel_load_library(void);
 
 /* Unloads the context's modules. */

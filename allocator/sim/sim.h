@@ -33,7 +33,8 @@
  * setters below.
  *
  * CUSIM_KERNELS=PATH names a shared library that cuInit() opens, so that a process has kernels that it does not register
- * itself. The library's constructor calls cusim_register_kernel(), and nothing else of the driver.
+ * itself. The library's constructor calls cusim_register_kernel(), and nothing else of the driver. A program may also export
+ * `void cusim_program_kernels(void (*add)(const cusim_kernel *))`: cuInit() calls it, and it adds its kernels.
  *
  * Modules: an image that is no ELF file contains every kernel. A cubin, such as a core dump of this device contains, has the
  * kernels of its symbol table, whatever its addresses are, and a fault in one of them is found at the access in the loaded
