@@ -1,5 +1,7 @@
 #include "source.h"
 
+#include "env.h"
+
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
@@ -17,6 +19,17 @@ static FILE *open_regular(const char *path)
         fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size <= LARGEST ? fdopen(fd, "r") : NULL;
     if (!file && fd >= 0)
         close(fd);
+    return file;
+}
+
+/* A name without a folder, as a compiler keeps it that was started beside the file, is looked for in CUFENCE_SOURCES too. */
+static FILE *open_source(const char *path)
+{
+    char beside[4096];
+    FILE *file = open_regular(path);
+    const char *folder = file || *path == '/' ? NULL : env_get("CUFENCE_SOURCES");
+    if (folder && *folder && snprintf(beside, sizeof beside, "%s/%s", folder, path) < (int)sizeof beside)
+        file = open_regular(beside);
     return file;
 }
 
@@ -45,7 +58,7 @@ size_t source_read(const char *path, int line, struct source_line out[SOURCE_LIN
     const int first = line - SOURCE_LINES / 2, last = line + SOURCE_LINES / 2;
     struct source_line found = {0};
     size_t count = 0;
-    FILE *file = path && line > 0 && line <= LAST_LINE ? open_regular(path) : NULL;
+    FILE *file = path && line > 0 && line <= LAST_LINE ? open_source(path) : NULL;
     if (!file)
         return 0;
     while (found.number < last && read_line(file, found.text, sizeof found.text)) {

@@ -13,8 +13,8 @@
 #define COUNT(array) (sizeof(array) / sizeof *(array))
 
 /* What users set comes first. */
-enum { FOR_USERS = 4 };
-static const char *const known[] = {"OPTIONS", "DRIVER", "SIM", "LIBRARY",
+enum { FOR_USERS = 5 };
+static const char *const known[] = {"OPTIONS", "DRIVER", "SIM", "LIBRARY", "SOURCES",
                                     /* set by cufence itself */
                                     "RESTARTED", "PYTEST_WORKER",
                                     /* of ./dev, the build and the tests */

@@ -186,6 +186,7 @@ static void variables_that_nothing_reads_are_named(void **state)
         {"CUFENCE_OPTION=a=b", "CUFENCE_OPTION=a=b: cufence reads no such variable; write CUFENCE_OPTIONS=a=b\n"},
         {"CUFENCE_ANYTHING=1", "CUFENCE_ANYTHING=1: cufence reads no such variable; unset it: options go into CUFENCE_OPTIONS"},
         {"CUFENCE_LIBRARY=/x", NULL},
+        {"CUFENCE_SOURCES=/x", NULL},
         {"CUFENCE_TEST_JOBS=2", NULL},
         {"CUFENCER=1", NULL},
     };

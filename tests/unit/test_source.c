@@ -1,0 +1,100 @@
+/* base/source.h: where a source file is looked for, and which of its lines are read. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "base/source.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/cufence-source-XXXXXX";
+
+static void write_file(const char *name, const char *text)
+{
+    char path[256];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "w");
+    assert_non_null(file);
+    fputs(text, file);
+    fclose(file);
+}
+
+static int make_files(void **state)
+{
+    char path[256];
+    (void)state;
+    if (!mkdtemp(folder) || chdir(folder) != 0)
+        return -1;
+    snprintf(path, sizeof path, "%s/elsewhere", folder);
+    if (mkdir(path, 0700) != 0)
+        return -1;
+    write_file("here.cu", "one\n\ttwo\r\nthree\n");
+    write_file("elsewhere/here.cu", "another\nanother\nanother\n");
+    write_file("elsewhere/there.cu", "uno\ndue\n");
+    return 0;
+}
+
+static int remove_files(void **state)
+{
+    char command[256];
+    (void)state;
+    snprintf(command, sizeof command, "rm -r %s", folder);
+    return system(command);
+}
+
+static void expect_line(const char *path, int line, const char *text)
+{
+    struct source_line lines[SOURCE_LINES];
+    size_t count = source_read(path, line, lines);
+    for (size_t i = 0; i < count; i++)
+        if (lines[i].number == line) {
+            assert_string_equal(lines[i].text, text);
+            return;
+        }
+    assert_null(text);
+}
+
+static void test_lines(void **state)
+{
+    struct source_line lines[SOURCE_LINES];
+    (void)state;
+    unsetenv("CUFENCE_SOURCES");
+    assert_int_equal(source_read("here.cu", 1, lines), 2);
+    assert_int_equal(source_read("here.cu", 2, lines), 3);
+    expect_line("here.cu", 2, " two");
+    expect_line("here.cu", 4, NULL);
+    expect_line("here.cu", 0, NULL);
+    expect_line(NULL, 1, NULL);
+    expect_line("elsewhere", 1, NULL);
+}
+
+static void test_the_folder_of_sources(void **state)
+{
+    char path[256];
+    (void)state;
+    unsetenv("CUFENCE_SOURCES");
+    expect_line("there.cu", 1, NULL);
+    snprintf(path, sizeof path, "%s/elsewhere", folder);
+    setenv("CUFENCE_SOURCES", path, 1);
+    expect_line("there.cu", 1, "uno");
+    expect_line("here.cu", 1, "one"); /* the current folder comes first */
+    expect_line("/there.cu", 1, NULL);
+    expect_line("nowhere.cu", 1, NULL);
+    setenv("CUFENCE_SOURCES", "", 1);
+    expect_line("there.cu", 1, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_lines),
+        cmocka_unit_test(test_the_folder_of_sources),
+    };
+    return cmocka_run_group_tests(tests, make_files, remove_files);
+}
