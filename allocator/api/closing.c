@@ -124,7 +124,7 @@ static void say_what_was_guarded(const cufence_stats *stats, uint64_t launches, 
                    seen, is_passed ? "" : "; `cufence doctor` helps to find out why");
 }
 
-/* The last report's summary once more: a traceback may have come between. */
+/* The last report's summary once more. */
 static void say_summary(void)
 {
     static const char mark[] = "== SUMMARY: cufence: ";
@@ -152,5 +152,6 @@ void closing_say(const struct ending *ending)
     if (ending->exitcode && ending->exitcode != ending->status)
         output_say("==%d== cufence: exit status %d because of what was found; the program's own was %d (exitcode=0 keeps it)\n",
                    (int)getpid(), ending->exitcode, ending->status);
-    say_summary();
+    if (ending->status) /* the program has failed: its own message or traceback stands between */
+        say_summary();
 }

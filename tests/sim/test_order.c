@@ -63,7 +63,7 @@ static void a_race_is_reported_with_both_places(void **state)
         snprintf(place, sizeof place, "order_stories.c:");
         if (count_in(last.err, place) < 4) /* the headline, the summary, the call, the use */
             complain(&by_dlsym, story, "not both places", place);
-        if (count_in(last.err, "SUMMARY: cufence: stream race") != 2) /* and at the end */
+        if (count_in(last.err, "SUMMARY: cufence: stream race") != 1)
             complain(&by_dlsym, story, "not one report", "");
     }
 }
