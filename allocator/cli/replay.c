@@ -19,6 +19,8 @@
 
 #define AROUND ((uint64_t)64 << 30) /* the largest guard */
 
+#define SIMULATED "cufence simulated device" /* its cuDeviceGetName() */
+
 enum { MOST_CHANGES = 64 };
 
 /* ---- the GPU ---- */
@@ -68,6 +70,9 @@ static int find_device(struct replay *replay)
     uint32_t wanted = replay->opened.bundle->compute, seen = 0;
     int count = 0;
     char text[320];
+    const char *named = env_get("CUFENCE_DRIVER");
+    if (!strcmp(replay->opened.bundle->device_name, SIMULATED) && (!named || !*named))
+        setenv("CUFENCE_DRIVER", "sim", 1); /* no GPU has its kernels */
     if (driver_load() != CUFENCE_OK)
         return complain(replay, error_detail());
     driver->cuDeviceGetCount(&count);
@@ -247,7 +252,8 @@ static int usage(void)
            "Launches a kernel again, on any GPU of the same kind, with the same arguments\n"
            "and the same memory at the same addresses, and reports. save=FOLDER has kept\n"
            "the kernel when it faulted; save_values=KERNEL=FOLDER when it did not, and then\n"
-           "what it writes is compared to what it wrote (docs/replay.md).\n\n"
+           "what it writes is compared to what it wrote (docs/replay.md). If FOLDER holds\n"
+           "one saved launch, that is taken; if several, they are listed.\n\n"
            "  --times N            N launches, and how many of them faulted\n"
            "  --no-guards          with memory behind the buffers, as without cufence\n"
            "  --set-arg K=VALUE    another value of argument K, from 0: 999, -1, 0x3e7,\n"
@@ -344,6 +350,7 @@ int cli_replay(int argc, char **argv)
 {
     static struct replay replay = {.opened = {.folder = -1, .buffers = -1}, .seconds = 60};
     struct wishes wishes = {.times = 1};
+    char folder[PATH_MAX];
     int option;
     while ((option = arguments_next(&replay_arguments, argc, argv)) != ARGUMENTS_END) {
         if (option == ARGUMENTS_HELP)
@@ -356,8 +363,10 @@ int cli_replay(int argc, char **argv)
                                   "no folder given; save=FOLDER makes one, and save_values=KERNEL=FOLDER (docs/replay.md)");
     if (optind + 1 < argc)
         return arguments_surplus("replay", argv[optind + 1]);
-    replay.folder = argv[optind];
-    int status = play(&replay, &wishes);
+    int status = replay_choose(argv[optind], folder);
+    replay.folder = folder;
+    if (status == 0)
+        status = play(&replay, &wishes);
     free(replay.image);
     opened_close(&replay.opened);
     return status;

@@ -6,6 +6,8 @@
 
 #include "opened.h"
 
+#include <limits.h>
+
 /* How the buffers after a launch compare to the saved ones. Zeroed at first. */
 struct comparison {
     const struct bundle_buffer *pending; /* its bytes are being written to `file` */
@@ -41,6 +43,10 @@ struct replay {
 #define REPLAY_DIFFERS 3 /* exit status: it ended well, but not with the saved bytes */
 
 enum replay_outcome { REPLAY_FAILED, REPLAY_QUIET, REPLAY_FAULTED };
+
+/* Gets the folder of the bundle that `given` means: itself, or the only one in it. Returns 0, or the exit status after a
+ * message that lists those in it. */
+int replay_choose(const char *given, char path[PATH_MAX]);
 
 /* Launches the kernel once, and prints the report if it did something wrong and is_told. REPLAY_FAILED: after a message. */
 enum replay_outcome replay_once(struct replay *replay, int is_told);
