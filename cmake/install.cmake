@@ -44,7 +44,12 @@ if(NOT SKBUILD)
   install(FILES docs/cufence.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 endif()
 
+# The source of the demo's kernels, of which its reports show lines.
+if(NOT SKBUILD)
+  install(FILES allocator/cli/demo.cu DESTINATION ${CMAKE_INSTALL_DATADIR}/cufence)
+endif()
+
 if(SKBUILD)
-  install(FILES allocator/torch/shim.cpp DESTINATION .)
+  install(FILES allocator/cli/demo.cu allocator/torch/shim.cpp DESTINATION .)
   install(FILES allocator/torch/cufence-startup.pth DESTINATION ${SKBUILD_PLATLIB_DIR})
 endif()

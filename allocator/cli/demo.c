@@ -1,237 +1,98 @@
-/* `cufence demo`: plants one bug, lets a kernel run into it and checks that the report says so. */
+/* `cufence demo`: plays a program with one planted bug under `cufence run`, and checks that the bug is reported as what it is.
+ */
 #include "arguments.h"
 #include "cli.h"
+#include "collected.h"
+#include "installed.h"
+#include "planted.h"
 #include "settings.h"
+#include "supervise.h"
 #include "words.h"
 
-#include "base/clock.h"
-#include "driver/driver.h"
+#include "base/beside.h"
 #include "base/env.h"
 #include "base/error.h"
 #include "base/options.h"
-#include "sim/sim.h"
+#include "driver/driver.h"
 
-#include <dlfcn.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <getopt.h>
-#include <pthread.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-#ifdef CUFENCE_NO_KERNELS
-enum { HAS_KERNELS = 0 };
-static const unsigned char demo_fatbin[1]; /* the simulated device looks for no code in it */
-#else
-enum { HAS_KERNELS = 1 };
-#include "kernels/demo.h"
-#endif
+#include <sys/mman.h>
+#include <unistd.h>
 
 enum { EXIT_FOUND = 0, EXIT_NOT_FOUND = 1 };
-enum { COUNT = 1000, BLOCK = 128, BLUR_RADIUS = 20000 };
-enum { REPORT_SECONDS = 5, RETIRE_SECONDS = 5 };
 
-struct bug {
-    const char *name;
-    const char *kind; /* expected cufence_fault.kind */
-    const char *kernel;
-    const char *options;                                       /* the user's follow, and so win */
-    const char *story;                                         /* what the kernel does wrong */
-    const char *advice;                                        /* what to look at in the report */
-    int (*launch)(const struct bug *bug, CUfunction function); /* returns EXIT_FOUND if launched, else after a message */
-};
-
-/* ---- the same kernels for the simulated device ---- */
-
-static uint32_t thread_number(const cusim_thread *thread)
-{
-    return thread->block_index[0] * thread->block[0] + thread->thread_index[0];
-}
-
-/* Argument `index` of the launch. */
-#define ARGUMENT(type, index) (*(type *)arguments[index])
-
-static void sim_overrun(const cusim_thread *thread, void *const *arguments)
-{
-    const int *lengths = ARGUMENT(const int *, 0);
-    int *offsets = ARGUMENT(int *, 1), rows = ARGUMENT(int, 3);
-    float *blurred = ARGUMENT(float *, 2);
-    int row = (int)thread_number(thread), end = 0;
-    if (row >= rows)
-        return;
-    for (int i = 0; i <= row; i++)
-        end += lengths[i];
-    offsets[row + 1] = end;
-    blurred[row] = (float)lengths[row];
-}
-
-static void sim_underrun(const cusim_thread *thread, void *const *arguments)
-{
-    const float *samples = ARGUMENT(const float *, 0);
-    float *smooth = ARGUMENT(float *, 1);
-    int count = ARGUMENT(int, 2), i = (int)thread_number(thread);
-    if (i >= count)
-        return;
-    float left = samples[i - 1];
-    float right = i + 1 < count ? samples[i + 1] : samples[i];
-    smooth[i] = (left + samples[i] + right) / 3.0f;
-}
-
-static void sim_use_after_free(const cusim_thread *thread, void *const *arguments)
-{
-    const float *table = ARGUMENT(const float *, 0);
-    const int *keys = ARGUMENT(const int *, 1);
-    float *values = ARGUMENT(float *, 2);
-    int count = ARGUMENT(int, 3), i = (int)thread_number(thread);
-    if (i < count)
-        values[i] = table[keys[i]];
-}
-
-/* Lines of the faults, marked "planted" in demo.cu; tests/sim/test_demo.c compares them. */
-static const size_t overrun_arguments[] = {8, 8, 8, 4, 4};
-static const size_t underrun_arguments[] = {8, 8, 4};
-static const size_t free_arguments[] = {8, 8, 8, 4};
-static const cusim_kernel sim_kernels[] = {
-    {"demo_overrun", sim_overrun, overrun_arguments, 5, "demo.cu", 16, 4, 0, 0},
-    {"demo_underrun", sim_underrun, underrun_arguments, 3, "demo.cu", 30, 4, 0, 0},
-    {"demo_use_after_free", sim_use_after_free, free_arguments, 4, "demo.cu", 41, 4, 0, 0},
-};
-
-/* ---- what the fault handler saw ---- */
-
-static pthread_mutex_t seen_lock = PTHREAD_MUTEX_INITIALIZER; /* a leaf */
-static pthread_cond_t seen_change = PTHREAD_COND_INITIALIZER;
-static int seen;                             /* under seen_lock: whether a fault was reported */
-static char seen_kind[64], seen_kernel[128]; /* under seen_lock: the first one */
-
-static void on_fault(const cufence_fault *fault, void *user)
-{
-    (void)user;
-    pthread_mutex_lock(&seen_lock);
-    if (!seen) {
-        seen = 1;
-        snprintf(seen_kind, sizeof seen_kind, "%s", fault->kind);
-        snprintf(seen_kernel, sizeof seen_kernel, "%s", fault->kernel ? fault->kernel : "");
-        pthread_cond_signal(&seen_change);
-    }
-    pthread_mutex_unlock(&seen_lock);
-}
-
-static int wait_for_report(void)
-{
-    const struct timespec until = clock_after(CLOCK_REALTIME, REPORT_SECONDS * NS_PER_S);
-    pthread_mutex_lock(&seen_lock);
-    while (!seen && pthread_cond_timedwait(&seen_change, &seen_lock, &until) == 0)
-        ;
-    int reported = seen;
-    pthread_mutex_unlock(&seen_lock);
-    return reported;
-}
-
-/* ---- the bugs ---- */
+#define SIM_OPTIONS "arena=4G," /* the simulated device has less address space than a GPU, and two processes share it */
 
 #define complain(...) arguments_complain("demo", EXIT_NOT_FOUND, __VA_ARGS__)
 
-static int complain_of(const char *what)
-{
-    return complain("%s: %s", what, cufence_error_detail());
-}
-
-/* Allocates a labelled buffer of COUNT elements and zeroes it. Returns NULL after a message. */
-static void *make_buffer(const char *label, size_t element)
-{
-    void *pointer = NULL;
-    cufence_label_push(label);
-    cufence_status status = cufence_malloc(&pointer, COUNT * element, 0, NULL);
-    cufence_label_pop();
-    if (status == CUFENCE_OK)
-        status =
-            driver_check(driver->cuMemsetD8Async((CUdeviceptr)(uintptr_t)pointer, 0, COUNT * element, NULL), "cuMemsetD8Async");
-    if (status != CUFENCE_OK) {
-        complain_of("cannot make a buffer");
-        return NULL;
-    }
-    return pointer;
-}
-
-static int launch(CUfunction function, void **arguments)
-{
-    CUresult result =
-        driver->cuLaunchKernel(function, (COUNT + BLOCK - 1) / BLOCK, 1, 1, BLOCK, 1, 1, 0, NULL, arguments, NULL);
-    return driver_check(result, "cuLaunchKernel") == CUFENCE_OK ? EXIT_FOUND : complain_of("cannot launch the kernel");
-}
-
-static int launch_overrun(const struct bug *bug, CUfunction function)
-{
-    (void)bug;
-    void *lengths = make_buffer("row lengths", sizeof(int));
-    void *offsets = make_buffer("row offsets", sizeof(int));
-    void *blurred = make_buffer("blurred lengths", sizeof(float));
-    int rows = COUNT, radius = BLUR_RADIUS;
-    if (!lengths || !offsets || !blurred)
-        return EXIT_NOT_FOUND;
-    return launch(function, (void *[]){&lengths, &offsets, &blurred, &rows, &radius});
-}
-
-static int launch_underrun(const struct bug *bug, CUfunction function)
-{
-    (void)bug;
-    void *samples = make_buffer("samples", sizeof(float));
-    void *smooth = make_buffer("smoothed samples", sizeof(float));
-    int count = COUNT;
-    if (!samples || !smooth)
-        return EXIT_NOT_FOUND;
-    return launch(function, (void *[]){&samples, &smooth, &count});
-}
-
-/* Waits until the freed buffer is unmapped. A background thread does that once the stream has passed the free. */
-static int is_retired(const void *pointer)
-{
-    const struct timespec millisecond = {0, 1000000};
-    cufence_description what;
-    for (int i = 0; i < RETIRE_SECONDS * 1000; i++) {
-        if (cufence_describe(pointer, &what) == CUFENCE_OK && what.place == CUFENCE_PLACE_FREED && !what.buffer.is_mapped)
-            return 1;
-        nanosleep(&millisecond, NULL);
-    }
-    return 0;
-}
-
-static int launch_use_after_free(const struct bug *bug, CUfunction function)
-{
-    void *table = make_buffer("look-up table", sizeof(float));
-    void *keys = make_buffer("keys", sizeof(int));
-    void *values = make_buffer("values", sizeof(float));
-    int count = COUNT;
-    if (!table || !keys || !values)
-        return EXIT_NOT_FOUND;
-    if (cufence_free(table, NULL) != CUFENCE_OK)
-        return complain_of("cannot free a buffer");
-    driver->cuCtxSynchronize();
-    if (!is_retired(table))
-        return complain("the freed buffer is still mapped after %d s; %s needs uaf=strict", RETIRE_SECONDS, bug->name);
-    return launch(function, (void *[]){&table, &keys, &values, &count});
-}
+struct bug {
+    const char *name;
+    const char *kind;    /* of the finding: docs/report.md */
+    const char *also;    /* its kind with other options, NULL: none */
+    const char *kernel;  /* what its name holds; NULL: the finding has none */
+    const char *options; /* the user's follow, and so win */
+    const char *teaches; /* for --list */
+    const char *story;   /* what is wrong */
+    const char *advice;  /* what to look at in the report */
+    const char *own;     /* how to look for such bugs in a program of one's own */
+};
 
 static const struct bug bugs[] = {
-    {"overrun", "overrun", "demo_overrun", "exitcode=0",
+    {"overrun", "overrun", "slack write", "demo_overrun", "witness=on", "a write past the end faults at the access itself",
      "A kernel fills the row offsets of a sparse matrix with 1000 rows: 1001 numbers, in a buffer for 1000.",
-     "Found. In the report above, see the address, 0 bytes past the end of \"row offsets\": the first byte behind that buffer; "
-     "and the source line in demo.cu, where `row + 1` reaches 1000.",
-     launch_overrun},
-    {"underrun", "underrun", "demo_underrun", "exitcode=0,side=start",
+     "Found. In the report, see the address, 0 bytes past the end of \"row offsets\": the first byte after that buffer; the "
+     "source line in demo.cu, where `row + 1` reaches 1000; and the value that was written there.",
+     "cufence run -- PROGRAM"},
+    {"underrun", "underrun", NULL, "demo_underrun", "witness=on,side=start",
+     "with side=start, a read in front of a buffer faults likewise",
      "A kernel averages each of 1000 samples with its neighbours and forgets that the first has none on its left. "
      "(side=start: the buffers begin flush with unmapped memory, instead of ending flush.)",
-     "Found. In the report above, see the address, 4 bytes before the start of \"samples\"; and the source line in demo.cu, "
+     "Found. In the report, see the address, 4 bytes before the start of \"samples\"; and the source line in demo.cu, "
      "where `i - 1` is -1.",
-     launch_underrun},
-    {"use-after-free", "use-after-free", "demo_use_after_free", "exitcode=0,uaf=strict",
+     "cufence run --side start -- PROGRAM"},
+    {"use-after-free", "use-after-free", NULL, "demo_use_after_free", "witness=on,uaf=strict",
+     "with uaf=strict, freed memory faults, and the report says who freed it",
      "A program frees a look-up table and launches a kernel that reads it. "
      "(uaf=strict: a freed buffer is unmapped and its address is not given out again.)",
-     "Found. In the report above, see the buffer: \"look-up table\" was freed before the kernel was launched.",
-     launch_use_after_free},
+     "Found. In the report, see the buffer: \"look-up table\" was freed before the kernel was launched, and where.",
+     "cufence run --uaf strict -- PROGRAM"},
+    {"slack-write", "slack write", "overrun", NULL, "slack=on",
+     "bytes after the end that cannot be unmapped are checked for writes",
+     "A kernel copies a text of 1001 letters and ends it with a NUL: byte 1001 of a buffer of 1001 bytes. Buffers are aligned "
+     "to 16 bytes, so 7 more bytes are mapped after its end, and the write does not fault. They hold a pattern, which a small "
+     "kernel checks.",
+     "Found, without a fault. In the report, see which bytes changed, and the launches that may have written them. "
+     "With --align auto the buffer ends flush with unmapped memory, and the write faults.",
+     "cufence run --align auto -- PROGRAM"},
+    {"stream-race", "stream race", NULL, NULL, "streams=on",
+     "with streams=on, a buffer that is freed too early on another stream is found",
+     "A program launches a kernel on one stream and frees the kernel's input on another, without an event between the two. The "
+     "memory may be handed out again while the kernel still reads it. (streams=on: cufence follows what orders the streams.)",
+     "Found. In the report, see who frees \"samples\", and the launch that may still use it. The order of the calls tells; "
+     "whether the kernel was late in this run makes no difference.",
+     "cufence run --streams on -- PROGRAM"},
+    {"first-nan", "first NaN", NULL, "demo_first_nan", "nan=report",
+     "with nan=report, the launch that makes the first NaN is named",
+     "A kernel computes the sign of each sample as x / |x|. One sample is 0. "
+     "(nan=report: what launches read and write is searched for NaN.)",
+     "Found. In the report, see the kernel and the element: 417, whose sample is 0; and that the inputs had no NaN.",
+     "cufence run --nan report -- PROGRAM"},
+    {"graph", "use-after-free", NULL, "demo_use_after_free", "witness=on,uaf=strict",
+     "a CUDA graph that is replayed with a freed buffer faults, too",
+     "A program captures a kernel into a CUDA graph and replays it. Then it frees the look-up table that the kernel reads, and "
+     "replays the graph again: the address of the table is still in the graph.",
+     "Found. In the report, see the kernel in the graph, and \"look-up table\", which was freed after the capture.",
+     "cufence run --uaf strict -- PROGRAM"},
 };
 enum { BUG_COUNT = sizeof bugs / sizeof *bugs };
+#define BUG_NAMES "overrun underrun use-after-free slack-write stream-race first-nan graph"
 
 /* ---- the device ---- */
 
@@ -251,7 +112,16 @@ static int simulate(const char *reason)
 {
     printf("Runs on the simulated device: %s\n", reason);
     setenv("CUFENCE_DRIVER", "sim", 1);
-    return open_device() == CUFENCE_OK ? EXIT_FOUND : complain_of("no simulated device");
+    return open_device() == CUFENCE_OK ? EXIT_FOUND : complain("no simulated device: %s", error_detail());
+}
+
+static int name_device(void)
+{
+    CUdevice device;
+    char name[128];
+    if (driver->cuDeviceGet(&device, 0) == CUDA_SUCCESS && driver->cuDeviceGetName(name, sizeof name, device) == CUDA_SUCCESS)
+        printf("Runs on GPU 0, %s.\n", name);
+    return EXIT_FOUND;
 }
 
 /* Opens the driver that CUFENCE_DRIVER names, else the GPU's, else the simulated device. */
@@ -260,109 +130,224 @@ static int choose_device(void)
     const char *named = env_get("CUFENCE_DRIVER");
     if (named && *named) {
         if (open_device() != CUFENCE_OK)
-            return complain("CUFENCE_DRIVER=%s: %s", named, cufence_error_detail());
-        if (driver->is_sim)
+            return complain("CUFENCE_DRIVER=%s: %s", named, error_detail());
+        if (driver->is_sim) {
             printf("Runs on the simulated device, as CUFENCE_DRIVER asks.\n");
-        else if (!HAS_KERNELS)
-            return complain("this cufence was built without nvcc, so it has no kernel for a GPU; set CUFENCE_DRIVER=sim");
-        return EXIT_FOUND;
+            return EXIT_FOUND;
+        }
+        return planted_has_kernels
+                   ? name_device()
+                   : complain("this cufence was built without nvcc, so it has no kernel for a GPU; set CUFENCE_DRIVER=sim");
     }
-    if (!HAS_KERNELS)
+    if (!planted_has_kernels)
         return simulate("this cufence was built without nvcc, so it has no kernel for a GPU.");
     cufence_status status = open_device();
     if (status == CUFENCE_OK)
-        return EXIT_FOUND;
+        return name_device();
     if (driver) /* a loaded driver stays, so the simulated one cannot replace it */
-        return complain("%s", cufence_error_detail());
+        return complain("%s", error_detail());
     return simulate(status == CUFENCE_ERROR_DRIVER_NOT_FOUND ? "no CUDA driver (libcuda.so.1) was found here."
-                                                             : cufence_error_detail());
+                                                             : error_detail());
 }
 
-/* Loads the demo's kernels into the current context. */
-static int find_kernel(const struct bug *bug, CUfunction *function)
+/* ---- the planted program ---- */
+
+/* What the new process tells before it becomes the program. */
+struct told {
+    pid_t pid;
+    char json[1024]; /* the file that gets the findings */
+    char save[1024]; /* the folder that gets the launch, "" if none */
+};
+
+struct play {
+    const struct bug *bug;
+    char *options;          /* the bug's and the user's */
+    struct options parsed;  /* the user's */
+    char reports[PATH_MAX]; /* a file for findings, if the user has named none */
+    char program[PATH_MAX]; /* this program */
+    struct told *told;      /* in memory that both processes share */
+};
+
+/* In the new process: becomes the program, as `cufence run` does. */
+static int become(void *argument)
 {
-    CUmodule module;
-    if (driver->is_sim) {
-        void (*register_kernel)(const cusim_kernel *) =
-            (__typeof__(register_kernel))dlsym(driver->library, "cusim_register_kernel");
-        for (size_t i = 0; i < sizeof sim_kernels / sizeof *sim_kernels; i++)
-            register_kernel(&sim_kernels[i]);
+    struct play *play = argument;
+    struct told *told = play->told;
+    const char *json = play->parsed.json[0] ? play->parsed.json : play->reports;
+    char *more = NULL;
+    told->pid = getpid();
+    if (options_expand_path(json, told->json, sizeof told->json) != CUFENCE_OK ||
+        options_expand_path(play->parsed.save, told->save, sizeof told->save) != CUFENCE_OK)
+        return complain("%s", error_detail());
+    if (asprintf(&more, "%s%s,json=%s", driver->is_sim ? SIM_OPTIONS : "", play->options, json) < 0)
+        return complain("no host memory");
+    char *argv[] = {(char *)"run",
+                    (char *)"--set",
+                    more,
+                    (char *)"--",
+                    play->program,
+                    (char *)"planted",
+                    (char *)(uintptr_t)play->bug->name,
+                    (char *)(uintptr_t)driver->path,
+                    NULL};
+    optind = 0; /* so that getopt_long() starts again */
+    int status = cli_run((int)(sizeof argv / sizeof *argv) - 1, argv);
+    free(more);
+    return status;
+}
+
+/* Makes a file for the findings, whose name can be an option's value. Returns 0 after a message. */
+static int make_reports(char path[PATH_MAX])
+{
+    const char *parent = env_get("TMPDIR");
+    parent =
+        parent && *parent && !strpbrk(parent, ",%") && strlen(parent) < sizeof((struct told *)0)->json / 2 ? parent : "/tmp";
+    snprintf(path, PATH_MAX, "%s/cufence-demo-XXXXXX", parent);
+    int file = mkostemp(path, O_CLOEXEC);
+    if (file < 0)
+        return !complain("no file for the report: %s: %s; set TMPDIR to a folder that can be written", path, strerror(errno));
+    close(file);
+    return 1;
+}
+
+/* The source of the kernels, which has a name without a folder in their line tables. */
+static void show_sources(const struct play *play)
+{
+    static const char *const folders[] = {"../", "../share/cufence/", "../../allocator/cli/"};
+    char path[PATH_MAX];
+    if (!beside_find(play->program, folders, sizeof folders / sizeof *folders, "demo.cu", path))
+        return;
+    *strrchr(path, '/') = '\0';
+    setenv("CUFENCE_SOURCES", path, 0);
+}
+
+/* ---- what it reported ---- */
+
+/* Whether the finding is about the planted bug: of that kind, if one is given. */
+static int is_planted(const struct play *play, json_t *finding, const char *wanted)
+{
+    const char *kind = finding_text_of(finding, NULL, "kind"), *kernel = finding_text_of(finding, "nan", "kernel");
+    if (!kernel)
+        kernel = finding_text_of(finding, "kernel", "name");
+    return wanted && kind && !strcmp(kind, wanted) && (!play->bug->kernel || !kernel || strstr(kernel, play->bug->kernel));
+}
+
+enum outcome { OTHER, NOTHING, AS_PLANTED, AS_ALSO };
+
+/* `other` gets the kind of some finding. */
+static enum outcome look(const struct play *play, const struct collected *collected, const char **other)
+{
+    enum outcome outcome = NOTHING;
+    for (size_t i = 0; i < collected->count; i++) {
+        json_t *finding = collected->findings[i].first;
+        if (finding_number_of(finding, "process", "pid") != play->told->pid)
+            continue;
+        if (is_planted(play, finding, play->bug->kind))
+            return AS_PLANTED;
+        if (is_planted(play, finding, play->bug->also))
+            outcome = AS_ALSO;
+        *other = finding_text_of(finding, NULL, "kind");
     }
-    if (driver_check(driver->cuModuleLoadData(&module, demo_fatbin), "cuModuleLoadData") != CUFENCE_OK ||
-        driver_check(driver->cuModuleGetFunction(function, module, bug->kernel), "cuModuleGetFunction") != CUFENCE_OK)
-        return complain_of("cannot load the demo's kernels");
-    return EXIT_FOUND;
+    return outcome == NOTHING && *other ? OTHER : outcome;
 }
 
-/* Makes the first device's primary context current. */
-static int enter_context(void)
+/* Returns EXIT_FOUND if the bug was reported as what it is. */
+static int judge(const struct play *play)
 {
-    CUdevice device;
-    CUcontext context;
-    char name[128] = "";
-    if (driver_check(driver->cuDeviceGet(&device, 0), "cuDeviceGet") != CUFENCE_OK ||
-        driver_check(driver->cuDevicePrimaryCtxRetain(&context, device), "cuDevicePrimaryCtxRetain") != CUFENCE_OK ||
-        driver_check(driver->cuCtxSetCurrent(context), "cuCtxSetCurrent") != CUFENCE_OK)
-        return complain_of("cannot use device 0");
-    if (!driver->is_sim && driver->cuDeviceGetName(name, sizeof name, device) == CUDA_SUCCESS)
-        printf("Runs on GPU 0, %s.\n", name);
-    return EXIT_FOUND;
+    struct collected collected = {0};
+    const struct bug *bug = play->bug;
+    const char *other = NULL;
+    collected_read(&collected, NULL, play->told->json);
+    enum outcome outcome = look(play, &collected, &other);
+    int status = EXIT_FOUND;
+    if (outcome == OTHER)
+        status = complain("the planted bug (%s) was reported as: %s", bug->name, other);
+    else if (outcome == NOTHING)
+        status = complain("the planted bug (%s) was not reported; `cufence doctor` may say why", bug->name);
+    else {
+        putchar('\n');
+        words_print(stdout, outcome == AS_PLANTED ? bug->advice : "Found, in the way that these options allow.", 0);
+    }
+    collected_free(&collected);
+    return status;
 }
 
-static int judge(const struct bug *bug)
+/* Returns 1 if the launch was saved, with its folder in `path`. */
+static int find_saved(const struct play *play, char path[PATH_MAX])
 {
-    if (!wait_for_report())
-        return complain("the planted %s was not reported within %d s; `cufence doctor` may say why", bug->name, REPORT_SECONDS);
-    cufence_wait_reports(REPORT_SECONDS * 1000);
-    pthread_mutex_lock(&seen_lock);
-    int is_right = strcmp(seen_kind, bug->kind) == 0 && strstr(seen_kernel, bug->kernel);
-    pthread_mutex_unlock(&seen_lock);
-    if (!is_right)
-        return complain("the planted %s in %s was reported as \"%s\" in \"%s\"", bug->name, bug->kernel, seen_kind,
-                        seen_kernel);
-    putchar('\n');
-    words_print(stdout, bug->advice, 0);
-    return EXIT_FOUND;
+    char start[32];
+    DIR *folder = play->told->save[0] ? opendir(play->told->save) : NULL;
+    int length = snprintf(start, sizeof start, "fault-%d-", (int)play->told->pid), is_found = 0;
+    for (struct dirent *entry; folder && !is_found && (entry = readdir(folder)) != NULL;)
+        is_found = !strncmp(entry->d_name, start, (size_t)length) &&
+                   snprintf(path, PATH_MAX, "%s/%s", play->told->save, entry->d_name) < PATH_MAX;
+    if (folder)
+        closedir(folder);
+    return is_found;
 }
 
-static int run(const struct bug *bug, const char *options)
+/* Says what to type next. */
+static void tell_next(const struct play *play)
 {
-    CUfunction function = NULL;
+    char saved[PATH_MAX];
+    const char *bug = play->bug->name;
+    printf("\nWhat to type next:\n");
+    if (find_saved(play, saved))
+        printf("  cufence replay %s\n      launches the kernel again as it faulted, alone\n"
+               "  cufence explain %s\n      reads its core dump again, without a GPU\n",
+               saved, saved);
+    else if (strstr(play->bug->options, "witness") && strcmp(bug, "graph") != 0)
+        printf("  cufence demo %s --save faults, then cufence replay faults\n"
+               "      saves the launch that faults, and launches it again, alone\n",
+               bug);
+    printf("  %s\n      looks for such bugs in a program of yours\n"
+           "  cufence hunt -- PROGRAM\n      runs it again and again, once for each kind of bug\n"
+           "  cufence demo --list\n      lists the other bugs that can be planted\n",
+           play->bug->own);
+}
+
+static int run(struct play *play)
+{
     int status = choose_device();
     if (status != EXIT_FOUND)
         return status;
-    cufence_set_fault_handler(on_fault, NULL);
-    if (cufence_init(options) != CUFENCE_OK)
-        return complain_of("cannot start");
-    status = enter_context();
+    putchar('\n');
+    words_print(stdout, play->bug->story, 0);
+    putchar('\n');
+    show_sources(play);
+    supervise(become, play, &status);
+    if (status == 0)
+        status = judge(play);
     if (status == EXIT_FOUND)
-        status = find_kernel(bug, &function);
-    if (status != EXIT_FOUND)
-        return status;
-    putchar('\n');
-    words_print(stdout, bug->story, 0);
-    putchar('\n');
-    fflush(stdout); /* the report on stderr should follow this */
-    status = bug->launch(bug, function);
-    if (status != EXIT_FOUND)
-        return status;
-    driver->cuCtxSynchronize(); /* returns the planted fault */
-    return judge(bug);
-    /* The buffers are not freed: the context may have stopped, and process exit releases them. */
+        tell_next(play);
+    return status;
 }
+
+/* ---- the command line ---- */
 
 static int usage(void)
 {
-    printf("usage: cufence demo [overrun | underrun | use-after-free]\n"
-           "                    [--set key=value[,key=value]]... [--KEY VALUE]...\n\n"
-           "Plants that bug (overrun if none is named), runs a kernel into it and shows the\n"
-           "report. Runs on GPU 0, or on the simulated device where there is no GPU or with\n"
-           "CUFENCE_DRIVER=sim.\n\n"
+    printf("usage: cufence demo [BUG] [--set key=value[,key=value]]... [--KEY VALUE]...\n"
+           "       cufence demo --list\n\n"
+           "Plays a program with that bug (overrun if none is named) under `cufence run`,\n"
+           "and checks that it is reported. Runs on GPU 0, or on the simulated device where\n"
+           "there is no GPU or with CUFENCE_DRIVER=sim.\n\n"
+           "  --list           the bugs, and what each teaches\n"
            "  --KEY VALUE      an option that `cufence options` lists: --align auto\n"
            "  --set key=value  the same for several\n\n"
-           "Example: cufence demo underrun\n\n"
+           "Example: cufence demo underrun\n"
+           "The launch that faults, saved and launched again; what kernels read and write:\n"
+           "  cufence demo --save faults; cufence replay faults\n"
+           "  cufence demo --values '*'\n\n"
            "Exit status: 0 if the bug was reported as what it is, 1 if not, 2 for a wrong\n"
-           "command line.\n");
+           "command line or option.\n");
+    return 0;
+}
+
+static int list(void)
+{
+    for (size_t i = 0; i < BUG_COUNT; i++)
+        printf("%-16s %s\n", bugs[i].name, bugs[i].teaches);
     return 0;
 }
 
@@ -374,13 +359,15 @@ static const struct bug *bug_find(const char *name)
     return NULL;
 }
 
-enum { SET, KNOWN };
+enum { SET, LIST, KNOWN };
 static const struct argument known[KNOWN] = {
-    [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL}};
-const struct arguments demo_arguments = {"demo", known, KNOWN, "overrun underrun use-after-free", .has_library = 1};
+    [SET] = {"set", "uaf=strict", "options of the library, key=value,key=value", NULL},
+    [LIST] = {"list", NULL, "the bugs that can be planted", NULL},
+};
+const struct arguments demo_arguments = {"demo", known, KNOWN, BUG_NAMES, .has_library = 1};
 
 /* Returns the exit status. Sets *is_done if nothing is left to do: after an error, and after --help. */
-static int read_arguments(int argc, char **argv, struct settings *settings, int *is_done)
+static int read_arguments(int argc, char **argv, struct settings *settings, int *is_done, int *is_list)
 {
     int option, status = 0;
     while (status == 0 && (option = arguments_next(&demo_arguments, argc, argv)) != ARGUMENTS_END) {
@@ -388,8 +375,11 @@ static int read_arguments(int argc, char **argv, struct settings *settings, int 
             *is_done = 1;
             return option == ARGUMENTS_HELP ? usage() : CLI_USAGE;
         }
-        status = option == SET ? settings_add(settings, "--set", optarg)
-                               : settings_take_row(settings, (size_t)option - KNOWN, optarg);
+        if (option == LIST)
+            *is_list = 1;
+        else
+            status = option == SET ? settings_add(settings, "--set", optarg)
+                                   : settings_take_row(settings, (size_t)option - KNOWN, optarg);
     }
     *is_done = status != 0;
     return status;
@@ -399,27 +389,38 @@ static int find_bug(int argc, char **argv, const struct bug **bug)
 {
     *bug = optind < argc ? bug_find(argv[optind++]) : &bugs[0];
     if (!*bug)
-        return arguments_complain("demo", CLI_USAGE, "unknown bug '%s'; allowed are overrun, underrun and use-after-free",
-                                  argv[optind - 1]);
+        return arguments_complain("demo", CLI_USAGE, "unknown bug '%s'; `cufence demo --list` lists them", argv[optind - 1]);
     return optind < argc ? arguments_surplus("demo", argv[optind]) : 0;
 }
 
-/* Runs a bug with its own options, followed by the user's. */
-static int run_with(const struct bug *bug, const struct settings *settings)
+/* Fills in the play. Returns 0, or the exit status after a message. */
+static int prepare(struct play *play, const struct settings *settings)
 {
-    char *given = settings_text(settings), *options = NULL;
-    struct options scratch;
-    if (!given)
-        return complain("no host memory");
-    options_default(&scratch);
-    int status = settings_check(settings, given, &scratch);
-    if (status == 0 && asprintf(&options, "%s%s%s", bug->options, *given ? "," : "", given) < 0) {
-        options = NULL;
+    char *given = settings_text(settings);
+    options_default(&play->parsed);
+    int status = given ? settings_check(settings, given, &play->parsed) : complain("no host memory");
+    if (status == 0 && asprintf(&play->options, "%s%s%s", play->bug->options, *given ? "," : "", given) < 0) {
+        play->options = NULL;
         status = complain("no host memory");
-    } else if (status == 0)
-        status = run(bug, options);
-    free(options);
+    }
     free(given);
+    if (status == 0 && !installed_program(play->program))
+        status = complain("/proc/self/exe: %s", strerror(errno));
+    if (status == 0 && !play->parsed.json[0] && !make_reports(play->reports))
+        status = EXIT_NOT_FOUND;
+    return status;
+}
+
+static int demonstrate(const struct bug *bug, const struct settings *settings)
+{
+    struct play play = {.bug = bug,
+                        .told = mmap(NULL, sizeof *play.told, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0)};
+    int status = play.told == MAP_FAILED ? complain("no host memory") : prepare(&play, settings);
+    if (status == 0)
+        status = run(&play);
+    if (play.reports[0])
+        unlink(play.reports);
+    free(play.options);
     return status;
 }
 
@@ -427,11 +428,11 @@ int cli_demo(int argc, char **argv)
 {
     struct settings settings = {.command = "demo"};
     const struct bug *bug = NULL;
-    int is_done, status = read_arguments(argc, argv, &settings, &is_done);
+    int is_done, is_list = 0, status = read_arguments(argc, argv, &settings, &is_done, &is_list);
     if (!is_done)
-        status = find_bug(argc, argv, &bug);
+        status = is_list && optind < argc ? arguments_surplus("demo", argv[optind]) : find_bug(argc, argv, &bug);
     if (!is_done && status == 0)
-        status = run_with(bug, &settings);
+        status = is_list ? list() : demonstrate(bug, &settings);
     settings_free(&settings);
     return status;
 }

@@ -1,5 +1,6 @@
 #include "arguments.h"
 #include "cli.h"
+#include "planted.h"
 #include "program.h"
 #include "base/env.h"
 #include "base/text.h"
@@ -135,10 +136,12 @@ static int dispatch(int argc, char **argv)
     return command->run(argc, argv);
 }
 
-/* Output into a full disk or a closed pipe is lost: a script must not take that for success. */
-int main(int argc, char **argv)
+/* Output into a full disk or a closed pipe is lost: a script must not take that for success. It is exported, so that the stacks
+ * of a planted program end there (planted.h). */
+PLANTED int main(int argc, char **argv)
 {
-    int status = dispatch(argc - 1, argv + 1);
+    int is_planted = argc == 4 && !strcmp(argv[1], "planted");
+    int status = is_planted ? planted_main(argv[2], argv[3]) : dispatch(argc - 1, argv + 1);
     int failed = ferror(stdout);
     errno = 0;
     if (fflush(stdout) || failed) {

@@ -87,37 +87,102 @@ static void planted_line(const char *text, char *out, size_t size)
     assert_true(out[0]);
 }
 
-static void expect_bug(const char *bug, const char *kernel, const char *source, const char *buffer, const char *where)
+/* What every report of the demo has, of whatever bug: the stack of the launch or the call, in the planted program. */
+static void run_demo(struct run *run, const char *bug, const char *kernel, const char *buffer)
 {
-    struct run run;
+    run_cufence(run, NULL, NULL, ARGUMENTS("demo", bug));
+    expect_status(run, 0);
+    expect_text(run, "simulated device");
+    expect_text(run, kernel);
+    expect_text(run, buffer);
+    expect_text(run, "planted.c:");
+    expect_text(run, " in main\n");
+    expect_text(run, "Found");
+    expect_text(run, "What to type next:\n");
+    expect_text(run, "the program's own was 0");
+    const char *summary = strstr(run->output, "SUMMARY: ");
+    if (!summary || strstr(summary + 1, "SUMMARY: "))
+        fail_msg("not one summary:\n%s", run->output);
+}
+
+/* Of a fault besides: the planted line, and what the second launch has seen. */
+static void expect_fault(const struct run *run, const char *source)
+{
     char line[64];
     planted_line(source, line, sizeof line);
-    run_cufence(&run, NULL, NULL, ARGUMENTS("demo", bug));
-    expect_status(&run, 0);
-    expect_text(&run, "simulated device");
-    expect_text(&run, kernel);
-    expect_text(&run, line);
-    expect_text(&run, buffer);
-    expect_text(&run, where);
-    expect_text(&run, "Found.");
+    expect_text(run, line);
+    expect_text(run, source); /* of demo.cu itself */
+    expect_text(run, "launched at ");
+    expect_text(run, "[1000]  ");
+    if (strstr(run->output, "could not be launched again"))
+        fail_msg("no second launch:\n%s", run->output);
 }
 
 static void test_overrun(void **state)
 {
     (void)state;
-    expect_bug("overrun", "demo_overrun", "offsets[row + 1]", "row offsets", "0 bytes past the end");
+    struct run run;
+    run_demo(&run, "overrun", "demo_overrun(int const*, int*, float*, int, int)<<<", "row offsets");
+    expect_fault(&run, "offsets[row + 1]");
+    expect_text(&run, "0 bytes past the end");
+    expect_text(&run, "4 bytes past the end: 3997");
 }
 
 static void test_underrun(void **state)
 {
     (void)state;
-    expect_bug("underrun", "demo_underrun", "samples[i - 1]", "samples", "4 bytes before the start");
+    struct run run;
+    run_demo(&run, "underrun", "demo_underrun", "samples");
+    expect_fault(&run, "samples[i - 1]");
+    expect_text(&run, "4 bytes before the start");
 }
 
 static void test_use_after_free(void **state)
 {
     (void)state;
-    expect_bug("use-after-free", "demo_use_after_free", "table[keys[i]]", "look-up table", "freed");
+    struct run run;
+    run_demo(&run, "use-after-free", "demo_use_after_free", "look-up table");
+    expect_fault(&run, "table[keys[i]]");
+    expect_text(&run, "which has been freed");
+    expect_text(&run, " in plant_use_after_free\n");
+}
+
+static void test_graph(void **state)
+{
+    (void)state;
+    struct run run;
+    run_demo(&run, "graph", "demo_use_after_free", "look-up table");
+    expect_fault(&run, "table[keys[i]]");
+    expect_text(&run, "which has been freed");
+    expect_text(&run, " in plant_graph ");
+}
+
+static void test_slack_write(void **state)
+{
+    (void)state;
+    struct run run;
+    run_demo(&run, "slack-write", "given to   demo_slack_write", "\"copy\"");
+    expect_text(&run, "1 byte changed, 0 bytes past the end");
+    run_cufence(&run, NULL, NULL, ARGUMENTS("demo", "slack-write", "--align", "auto"));
+    expect_status(&run, 0);
+    expect_text(&run, "out-of-bounds WRITE of 1 byte");
+    expect_text(&run, "these options allow");
+}
+
+static void test_stream_race(void **state)
+{
+    (void)state;
+    struct run run;
+    run_demo(&run, "stream-race", "which demo_stream_race on stream", "\"samples\"");
+    expect_text(&run, "stream race by cuMemFreeAsync");
+}
+
+static void test_first_nan(void **state)
+{
+    (void)state;
+    struct run run;
+    run_demo(&run, "first-nan", "first NaN: demo_first_nan writes 1 NaN", "\"signs\"");
+    expect_text(&run, "first to element 417");
 }
 
 static void test_overrun_is_the_default(void **state)
@@ -129,14 +194,17 @@ static void test_overrun_is_the_default(void **state)
     expect_text(&run, "demo_overrun");
 }
 
-/* align=512 leaves 96 bytes of slack behind the buffer, so the hardware sees nothing and the demo has to admit it. */
+/* align=512 leaves 96 bytes of slack after the buffer, where a write does not fault; without slack=on nothing sees it. */
 static void test_bug_that_is_not_caught(void **state)
 {
     struct run run;
     (void)state;
-    run_cufence(&run, NULL, NULL, ARGUMENTS("demo", "overrun", "--set", "align=512"));
+    run_cufence(&run, NULL, NULL, ARGUMENTS("demo", "overrun", "--set", "align=512,slack=off"));
     expect_status(&run, 1);
     expect_text(&run, "was not reported");
+    run_cufence(&run, NULL, NULL, ARGUMENTS("demo", "overrun", "--set", "align=512"));
+    expect_status(&run, 0);
+    expect_text(&run, "slack WRITE");
 }
 
 static void test_wrong_command_lines(void **state)
@@ -145,8 +213,11 @@ static void test_wrong_command_lines(void **state)
         const char *const *arguments;
         const char *text;
     } cases[] = {
-        {ARGUMENTS("demo", "overflow"), "unknown bug 'overflow'; allowed are overrun, underrun and use-after-free\n"},
+        {ARGUMENTS("demo", "overflow"), "unknown bug 'overflow'; `cufence demo --list` lists them\n"},
         {ARGUMENTS("demo", "overrun", "underrun"), "surplus argument 'underrun'"},
+        {ARGUMENTS("demo", "--list", "underrun"), "surplus argument 'underrun'"},
+        {ARGUMENTS("demo", "--json", "-"), "give a name"},
+        {ARGUMENTS("demo", "--log", "/nowhere/log"), "/nowhere"},
         {ARGUMENTS("demo", "--sett", "a=b"), "\"--sett\""},
         {ARGUMENTS("demo", "--set"), "--set needs a value, such as --set uaf=strict"},
         {ARGUMENTS("demo", "--set", "no_such_key=1"), "no_such_key"},
@@ -268,6 +339,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_overrun),
         cmocka_unit_test(test_underrun),
         cmocka_unit_test(test_use_after_free),
+        cmocka_unit_test(test_graph),
+        cmocka_unit_test(test_slack_write),
+        cmocka_unit_test(test_stream_race),
+        cmocka_unit_test(test_first_nan),
         cmocka_unit_test(test_overrun_is_the_default),
         cmocka_unit_test(test_bug_that_is_not_caught),
         cmocka_unit_test(test_wrong_command_lines),

@@ -1,0 +1,111 @@
+"""`cufence demo` and what it says to type next, on the simulated device: from a build, under any name, stripped."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+import standin
+
+BUILD = Path(os.environ.get("CUFENCE_BUILD", standin.ROOT / "build")).resolve()
+COMMAND = BUILD / "bin" / "cufence"
+FAULTS = ("overrun", "underrun", "use-after-free", "graph")
+OTHERS = ("slack-write", "stream-race", "first-nan")
+
+
+@unittest.skipUnless(COMMAND.is_file(), f"no {COMMAND}")
+class Demo(unittest.TestCase):
+    def setUp(self) -> None:
+        holder = tempfile.TemporaryDirectory()
+        self.addCleanup(holder.cleanup)
+        self.folder = Path(holder.name).resolve()
+
+    def run_it(self, *words: str | Path, status: int = 0, **environment: str) -> str:
+        """Returns all that it prints: the report goes to stderr."""
+        done = subprocess.run(
+            [str(word) for word in words], cwd=self.folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120,
+            env=standin.clean_environment(**({"CUFENCE_DRIVER": "sim"} | environment)),
+        )
+        self.assertEqual(done.returncode, status, done.stdout)
+        return done.stdout
+
+    def test_the_list_names_each_bug_with_what_it_teaches(self) -> None:
+        listed = [line.split(None, 1) for line in self.run_it(COMMAND, "demo", "--list").splitlines()]
+        self.assertEqual({name for name, _ in listed}, {*FAULTS, *OTHERS})
+        self.assertTrue(all(len(teaches) > 20 for _, teaches in listed))
+
+    def test_under_any_name(self) -> None:
+        """By a link in PATH, by a link with another name, and as a copy with another name beside it, which is stripped, too."""
+        (self.folder / "bin").mkdir()
+        (self.folder / "lib").symlink_to(BUILD / "lib")
+        (self.folder / "bin" / "cufence").symlink_to(COMMAND)
+        (self.folder / "bin" / "other").symlink_to(COMMAND)
+        shutil.copy(COMMAND, self.folder / "bin" / "copied")
+        subprocess.run(["strip", self.folder / "bin" / "copied"], check=True)
+        path = f"{self.folder}/bin:/usr/bin:/bin"
+        for command in ("cufence", "other", "copied", "./bin/copied", self.folder / "bin" / "cufence"):
+            with self.subTest(command):
+                said = self.run_it("/bin/sh", "-c", f"{command} demo", PATH=path)
+                self.assertIn("4 bytes past the end: 3997", said)
+                self.assertNotRegex(said, r"  \((?!_Z)\S+\+0x", "a frame without a name")
+                self.assertRegex(said, r"launched at +.*plant_overrun\b")
+                self.assertRegex(said, r"in main\n|  main \(copied\+0x")
+
+    def test_without_a_driver_it_simulates_one(self) -> None:
+        if shutil.which("nvidia-smi"):
+            self.skipTest("this machine has a driver")
+        said = self.run_it(COMMAND, "demo", CUFENCE_DRIVER="")
+        self.assertIn("Runs on the simulated device: ", said)
+        self.assertIn("4 bytes past the end: 3997", said)
+
+    def test_values_trace_and_reports(self) -> None:
+        said = self.run_it(COMMAND, "demo", "--values", "*", "--json", "found.json", "--trace", "trace.json")
+        self.assertRegex(said, r"values of launch #1: demo_overrun<<<")
+        (line,) = (self.folder / "found.json").read_text().splitlines()
+        self.assertEqual(json.loads(line)["kernel"]["name"], "demo_overrun(int const*, int*, float*, int, int)")
+        self.assertTrue((self.folder / "trace.json").read_text())
+        said = self.run_it(COMMAND, "demo", "--json", "%p.json")
+        pid = re.search(r"==(\d+)== SUMMARY", said)
+        self.assertTrue((self.folder / f"{pid and pid[1]}.json").is_file())
+
+    def test_what_is_saved_can_be_replayed_and_explained(self) -> None:
+        """Of the folder in save= too, while it holds one launch. The commands are those that the demo says to type."""
+        for count, bug in enumerate(FAULTS, start=1):
+            with self.subTest(bug):
+                said = self.run_it(COMMAND, "demo", bug, "--save", "faults")
+                replay, explain = re.findall(r"^  cufence ((?:replay|explain) \S+)$", said, re.M)
+                self.assertRegex(self.run_it(COMMAND, *replay.split(), status=86, CUFENCE_DRIVER=""), "in demo_")
+                self.run_it(COMMAND, *explain.split())
+                if count == 1:
+                    taken = self.run_it(COMMAND, "replay", "faults", status=86, CUFENCE_DRIVER="")
+                    self.assertIn("takes the one saved launch in faults\n", taken)
+        listed = self.run_it(COMMAND, "replay", "faults/", status=2)
+        self.assertIn("faults/ holds 4 saved launches; name one of them:\n", listed)
+        names = re.findall(r"^  (faults/fault-\d+-1)  (demo_\w+)$", listed, re.M)
+        self.assertEqual(len(names), len(FAULTS), listed)
+        self.run_it(COMMAND, "replay", names[0][0], status=86)
+        self.run_it(COMMAND, "replay", "/usr", status=1)
+
+    def test_what_it_says_to_type_for_an_own_program(self) -> None:
+        program = BUILD / "tests" / "programs" / "program_dlsym"
+        if not program.is_file():
+            self.skipTest(f"no {program}")
+        driver = {"LD_LIBRARY_PATH": str(BUILD / "tests" / "libcuda")}
+        for bug in (*FAULTS, *OTHERS):
+            with self.subTest(bug):
+                said = self.run_it(COMMAND, "demo", bug)
+                (words,) = re.findall(r"^  cufence (run .*)PROGRAM$", said, re.M)
+                done = subprocess.run(
+                    [COMMAND, *words.split(), program, "overrun"], env=standin.clean_environment(CUFENCE_DRIVER="sim", **driver),
+                    capture_output=True, text=True, timeout=60)
+                self.assertIn("1 finding;", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
